@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: integer arithmetic on sizes and bit masks, and the two branch hints.
+ * Does not: allocate, lock or know what a size means.
+ */
+#ifndef FLW_BASE_BITS_H
+#define FLW_BASE_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FLW_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define FLW_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define FLW_NOINLINE    __attribute__((noinline))
+#define FLW_COLD        __attribute__((noinline, cold))
+
+#define FLW_KIB (1024ull)
+#define FLW_MIB (1024ull * FLW_KIB)
+#define FLW_GIB (1024ull * FLW_MIB)
+
+/* A line is 64 B; the adjacent-line prefetcher pairs them, so what two threads write lies 128 B apart. */
+#define FLW_LINE_PAIR 128
+
+static inline bool flw_is_pow2(uint64_t x)
+{
+    return x != 0 && (x & (x - 1)) == 0;
+}
+
+/* floor(log2(x)); x > 0. */
+static inline unsigned flw_log2_floor(uint64_t x)
+{
+    return 63u - (unsigned)__builtin_clzll(x);
+}
+
+/* Lowest set bit; x > 0. */
+static inline unsigned flw_lowest_bit(uint64_t x)
+{
+    return (unsigned)__builtin_ctzll(x);
+}
+
+/* Next multiple of a power of two. The caller has made sure that it does not wrap. */
+static inline uint64_t flw_align_up(uint64_t x, uint64_t pow2)
+{
+    return (x + pow2 - 1) & ~(pow2 - 1);
+}
+
+static inline uint64_t flw_align_down(uint64_t x, uint64_t pow2)
+{
+    return x & ~(pow2 - 1);
+}
+
+static inline uint64_t flw_div_up(uint64_t x, uint64_t divisor)
+{
+    return x / divisor + (x % divisor != 0);
+}
+
+static inline uint64_t flw_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t flw_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline uint64_t flw_clamp(uint64_t x, uint64_t low, uint64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+#endif

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# One function sets language, warnings, visibility and sanitizers for every target of the project.
+find_path(FALLOW_CUDA_INCLUDE cuda.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+mark_as_advanced(FALLOW_CUDA_INCLUDE)
+if(FALLOW_CUDA_H AND FALLOW_CUDA_INCLUDE)
+  set(FALLOW_USES_CUDA_H ON)
+else()
+  set(FALLOW_USES_CUDA_H OFF)
+endif()
+message(STATUS "fallow: driver types from ${FALLOW_USES_CUDA_H} (cuda.h), sanitizer '${FALLOW_SANITIZE}'")
+
+function(flw_target name)
+  target_compile_features(${name} PRIVATE c_std_11)
+  set_target_properties(${name} PROPERTIES
+    C_EXTENSIONS OFF C_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${name} PRIVATE
+    -Wall -Wextra -Wpedantic -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+    -Wpointer-arith -Wcast-align -Wwrite-strings -Wvla -Wundef -fno-strict-aliasing
+    -fno-semantic-interposition)
+  target_compile_definitions(${name} PRIVATE
+    _GNU_SOURCE FLW_CHECK_LEVEL=${FALLOW_CHECK_LEVEL})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  if(FALLOW_USES_CUDA_H)
+    target_compile_definitions(${name} PRIVATE FLW_USES_CUDA_H=1)
+    target_include_directories(${name} SYSTEM PRIVATE ${FALLOW_CUDA_INCLUDE})
+  endif()
+  if(FALLOW_SANITIZE)
+    target_compile_options(${name} PRIVATE -fsanitize=${FALLOW_SANITIZE} -fno-omit-frame-pointer -g)
+    target_link_options(${name} PRIVATE -fsanitize=${FALLOW_SANITIZE})
+    if(FALLOW_SANITIZE STREQUAL "thread")
+      target_compile_definitions(${name} PRIVATE FLW_TSAN=1)
+    endif()
+    if(FALLOW_SANITIZE STREQUAL "undefined")
+      target_compile_options(${name} PRIVATE -fno-sanitize-recover=undefined)
+    endif()
+  endif()
+endfunction()

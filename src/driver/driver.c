@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver/driver.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SIM_LIBRARY    "libfallow-simcuda.so"
+#define OLDEST_VERSION 11040 /* cuStreamGetCaptureInfo_v2 and the VMM rules relied upon */
+
+enum need { OPTIONAL, REQUIRED };
+
+static void say(char *message, const char *what, const char *name, const char *advice)
+{
+    if (message != NULL) {
+        snprintf(message, FLW_DRIVER_MESSAGE_BYTES, "%s '%s': %s", what, name, advice);
+    }
+}
+
+/* The simulated driver is installed beside the library that opens it. */
+static void *open_beside_us(const char *file)
+{
+    Dl_info self;
+    char path[4096];
+    if (dladdr((void *)(size_t)&flw_driver_open, &self) == 0 || self.dli_fname == NULL) {
+        return NULL;
+    }
+    const char *slash = strrchr(self.dli_fname, '/');
+    int length = slash == NULL ? 0 : (int)(slash - self.dli_fname);
+    static const char *const folders[] = {"", "/../lib"};
+    for (size_t i = 0; slash != NULL && i < sizeof folders / sizeof *folders; i++) {
+        int n = snprintf(path, sizeof path, "%.*s%s/%s", length, self.dli_fname, folders[i], file);
+        void *object = n > 0 && (size_t)n < sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+        if (object != NULL) {
+            return object;
+        }
+    }
+    return NULL;
+}
+
+static void *open_object(const char *name)
+{
+    void *object = NULL;
+    if (strcmp(name, "sim") == 0) {
+        object = open_beside_us(SIM_LIBRARY);
+        name = SIM_LIBRARY;
+    }
+    return object != NULL ? object : dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* NULL, or the name of the first required entry point that is missing. */
+static const char *fill_table(struct flw_driver *driver)
+{
+    const char *missing = NULL;
+#define X(need, symbol, parameters)                                                                \
+    {                                                                                              \
+        void *address = dlsym(driver->object, #symbol);                                            \
+        memcpy(&driver->symbol, &address, sizeof address);                                         \
+        if (need == REQUIRED && address == NULL && missing == NULL) {                              \
+            missing = #symbol;                                                                     \
+        }                                                                                          \
+    }
+    FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+    return missing;
+}
+
+fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char *message)
+{
+    fallow_status status = FALLOW_VERSION;
+    if (name == NULL) {
+        name = "libcuda.so.1";
+    }
+    if (message != NULL) {
+        message[0] = '\0';
+    }
+    *driver = (struct flw_driver){0};
+    driver->object = open_object(name);
+    if (driver->object == NULL) {
+        say(message, "cannot load the CUDA driver", name,
+            "install the NVIDIA driver, or use the simulated device (driver = \"sim\")");
+        return FALLOW_NOT_FOUND;
+    }
+    const char *missing = fill_table(driver);
+    if (missing != NULL) {
+        say(message, "the CUDA driver lacks the entry point", missing,
+            "install a driver of CUDA 11.4 or newer");
+        goto fail;
+    }
+    CUresult result = driver->cuInit(0);
+    if (result != CUDA_SUCCESS) {
+        say(message, "cuInit failed with", flw_driver_error_name(driver, result),
+            "check that a device is present and visible (nvidia-smi)");
+        status = FALLOW_DRIVER;
+        goto fail;
+    }
+    if (driver->cuDriverGetVersion(&driver->version) != CUDA_SUCCESS ||
+        driver->version < OLDEST_VERSION) {
+        say(message, "the CUDA driver is too old", name, "install one of CUDA 11.4 or newer");
+        goto fail;
+    }
+    return FALLOW_OK;
+fail:
+    flw_driver_close(driver);
+    return status;
+}
+
+void flw_driver_close(struct flw_driver *driver)
+{
+    if (driver->object != NULL) {
+        dlclose(driver->object);
+    }
+    *driver = (struct flw_driver){0};
+}
+
+const char *flw_driver_error_name(const struct flw_driver *driver, CUresult error)
+{
+    const char *name = NULL;
+    if (driver->cuGetErrorName == NULL || driver->cuGetErrorName(error, &name) != CUDA_SUCCESS ||
+        name == NULL) {
+        return "an unknown driver error";
+    }
+    return name;
+}

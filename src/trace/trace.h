@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a decoded allocation trace of one device: what readers produce and what replay consumes.
+ * Does not: read files (readers do) or decide anything.
+ *
+ * Every block of the trace has a dense number. Blocks alive before the first event come first
+ * (0 .. initial_count-1, in address order where addresses are known); each ALLOC event takes the next.
+ *
+ * INVARIANTS (flw_trace_is_valid recomputes them)
+ *   1. blocks[e.block] exists for every ALLOC, FREE, FREE_DONE and USE event e.
+ *   2. A block is allocated once, before its FREE; its FREE precedes its FREE_DONE; each at most once.
+ *   3. peak_requested_bytes is the maximum over events of the live requested bytes, initial included;
+ *      a block is live until its FREE_DONE, or its FREE where the trace has no FREE_DONE for it.
+ */
+#ifndef FLW_TRACE_TRACE_H
+#define FLW_TRACE_TRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum flw_trace_op {
+    FLW_TRACE_ALLOC,
+    FLW_TRACE_FREE,      /* the user's free */
+    FLW_TRACE_FREE_DONE, /* reusable now; absent in traces that do not tell the two apart */
+    FLW_TRACE_SEGMENT_ALLOC,
+    FLW_TRACE_SEGMENT_FREE,
+    FLW_TRACE_SEGMENT_MAP,
+    FLW_TRACE_SEGMENT_UNMAP,
+    FLW_TRACE_USE, /* stream uses block */
+    FLW_TRACE_OOM,
+    FLW_TRACE_MARK, /* snapshot, phase */
+    FLW_TRACE_OP_COUNT
+};
+
+/* 32 bytes. */
+struct flw_trace_event {
+    uint64_t time_ns; /* since the first event; 0 throughout where has_times is false */
+    uint64_t address; /* block or segment as recorded; 0 where unknown */
+    uint64_t size_bytes; /* requested (blocks), real (segments), failing request (OOM) */
+    uint32_t block;   /* dense number; UINT32_MAX where the event concerns no block */
+    uint16_t stream;  /* index into streams[] */
+    uint8_t op;       /* enum flw_trace_op */
+    uint8_t reserved;
+};
+
+struct flw_trace_block {
+    uint64_t address;
+    uint64_t size_bytes; /* requested */
+    uint16_t stream;     /* lent on */
+    bool freed;          /* somewhere in the trace */
+};
+
+/* A segment that existed before the first event. */
+struct flw_trace_segment {
+    uint64_t address;
+    uint64_t size_bytes;
+    uint16_t stream;
+    bool is_large;      /* PyTorch's large pool */
+    bool is_expandable;
+};
+
+struct flw_trace {
+    char *source;  /* file name as given */
+    char *format;  /* "pytorch pickle", "text" */
+    int device;    /* ordinal in the recording */
+    struct flw_trace_event *events;
+    size_t event_count;
+    struct flw_trace_block *blocks;
+    size_t block_count;
+    size_t initial_count; /* blocks alive before the first event */
+    struct flw_trace_segment *segments;
+    size_t segment_count; /* before the first event */
+    uint64_t *streams;    /* recorded handles */
+    size_t stream_count;
+    bool has_times;
+    bool has_addresses;
+    bool has_segments; /* segment events or segments: recorded_peak_reserved_bytes means something */
+    uint64_t alloc_count;
+    uint64_t peak_requested_bytes;
+    uint64_t recorded_peak_reserved_bytes; /* 0 where unknown */
+    uint64_t recorded_initial_reserved_bytes;
+    uint64_t recorded_segment_calls; /* segment alloc, free, map, unmap events */
+    uint64_t unknown_free_count;     /* frees of blocks the trace never showed: skipped, reported */
+};
+
+#define FLW_TRACE_MESSAGE_BYTES 256
+
+/* Read a trace file, whatever its format (told by content, never by name; .xz is unpacked).
+ *
+ * device   ordinal to read; -1 = the one with the most events
+ * message  one line that names the file, the place in it and what is wrong; empty on success
+ * False    nothing is held. The file is data: nothing in it is ever executed.
+ * Cost     O(file) time; memory in the order of the decoded events. */
+bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, char *message);
+
+/* The same from memory (tests and fuzzers). `name` is for messages. */
+bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int device,
+                          struct flw_trace **out_trace, char *message);
+
+void flw_trace_destroy(struct flw_trace *trace);
+
+bool flw_trace_is_valid(const struct flw_trace *trace);
+
+/* Write the text form; false and a message on a failing or full disk, and then no file. "-" = stdout. */
+bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char *message);
+
+#endif
