@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a map from 64-bit keys (addresses, stream handles) to 32-bit numbers.
+ * Does not: keep order. Open addressing with linear probing, at most half full.
+ *
+ * INVARIANTS
+ *   1. slot_count is 0 or a power of two; used_count <= slot_count / 2.
+ *   2. No slot between a key's home and its place is empty.
+ */
+#ifndef FLW_TRACE_ADDRESSMAP_H
+#define FLW_TRACE_ADDRESSMAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FLW_ADDRESSMAP_ABSENT UINT32_MAX /* never a value */
+
+struct flw_addressmap_slot {
+    uint64_t key;
+    uint32_t value; /* FLW_ADDRESSMAP_ABSENT: empty */
+};
+
+/* All zero is an empty map. */
+struct flw_addressmap {
+    struct flw_addressmap_slot *slots;
+    size_t slot_count;
+    size_t used_count;
+};
+
+void flw_addressmap_finish(struct flw_addressmap *map);
+
+/* FLW_ADDRESSMAP_ABSENT where the key is not in the map. */
+uint32_t flw_addressmap_find(const struct flw_addressmap *map, uint64_t key);
+
+/* Insert or replace. False: no memory, the map is as before. */
+bool flw_addressmap_put(struct flw_addressmap *map, uint64_t key, uint32_t value);
+
+/* Returns what was there, or FLW_ADDRESSMAP_ABSENT. */
+uint32_t flw_addressmap_remove(struct flw_addressmap *map, uint64_t key);
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: opening, reading and unpacking trace files.
+ * Does not: trust them. An archive may not unpack to more than FLW_INPUT_EXPANSION times its size.
+ */
+#include "trace/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <lzma.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trace/trace.h"
+
+#define WINDOW_BYTES      (1u << 18)
+#define PACKED_BYTES      (1u << 16)
+#define DECODER_BYTES_MAX (UINT64_C(256) << 20) /* what the archive's own dictionary may take */
+#define NAME_CHARACTERS   96                    /* of a path in a message: its tail */
+
+struct flw_unpacker {
+    lzma_stream stream;
+    unsigned char *packed; /* NULL where the packed bytes are the caller's memory */
+    bool packed_ended;
+};
+
+static const unsigned char xz_magic[6] = {0xFD, '7', 'z', 'X', 'Z', 0};
+
+static void append_name(char *out, size_t room, const char *name)
+{
+    size_t length = strlen(name);
+    const char *tail = length > NAME_CHARACTERS ? name + length - NAME_CHARACTERS : name;
+    snprintf(out, room, "%s%s", tail == name ? "" : "...", tail);
+}
+
+static void make_one_line(char *message)
+{
+    for (char *c = message; *c != '\0'; c++) {
+        if ((unsigned char)*c < 0x20 || (unsigned char)*c == 0x7F) {
+            *c = '?';
+        }
+    }
+}
+
+static void message_va(char *message, const char *name, const char *format, va_list arguments)
+{
+    append_name(message, FLW_TRACE_MESSAGE_BYTES, name);
+    size_t used = strlen(message);
+    used += (size_t)snprintf(message + used, FLW_TRACE_MESSAGE_BYTES - used, ": ");
+    vsnprintf(message + used, FLW_TRACE_MESSAGE_BYTES - used, format, arguments);
+    make_one_line(message);
+}
+
+void flw_input_message(char *message, const char *name, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    message_va(message, name, format, arguments);
+    va_end(arguments);
+}
+
+bool flw_input_fail(struct flw_input *input, uint64_t offset, const char *format, ...)
+{
+    if (!input->failed) {
+        input->failed = true;
+        char text[FLW_TRACE_MESSAGE_BYTES];
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(text, sizeof(text), format, arguments);
+        va_end(arguments);
+        flw_input_message(input->message, input->name, "byte %llu: %s", (unsigned long long)offset,
+                          text);
+    }
+    return false;
+}
+
+bool flw_input_fail_short(struct flw_input *input, const char *what)
+{
+    uint64_t end_offset = input->begin_offset + (uint64_t)(input->end - input->begin);
+    return flw_input_fail(input, end_offset, "the file ends inside %s: it is truncated", what);
+}
+
+/* Bytes put at `out`; 0 at the end or on a failure. */
+static size_t read_some(struct flw_input *input, unsigned char *out, size_t room)
+{
+    ssize_t got = 0;
+    do {
+        got = read(input->fd, out, room);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        input->failed = true;
+        flw_input_message(input->message, input->name, "cannot read: %s", strerror(errno));
+        return 0;
+    }
+    return (size_t)got;
+}
+
+static const char *unpack_problem(lzma_ret code)
+{
+    switch (code) {
+    case LZMA_MEM_ERROR:
+        return "no memory to unpack it";
+    case LZMA_MEMLIMIT_ERROR:
+        return "its dictionary is larger than 256 MiB; pack it with `xz -9` or less";
+    case LZMA_FORMAT_ERROR:
+    case LZMA_DATA_ERROR:
+        return "the .xz data is corrupt";
+    case LZMA_OPTIONS_ERROR:
+        return "this .xz variant is not supported";
+    case LZMA_BUF_ERROR:
+        return "the .xz data ends early: it is truncated";
+    default:
+        return "the .xz data cannot be unpacked";
+    }
+}
+
+static bool unpacked_too_far(const struct flw_unpacker *unpacker)
+{
+    uint64_t packed = unpacker->stream.total_in;
+    return unpacker->stream.total_out > FLW_INPUT_ALLOWANCE_BYTES + packed * FLW_INPUT_EXPANSION;
+}
+
+/* As read_some, through the unpacker. */
+static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t room)
+{
+    struct flw_unpacker *unpacker = input->unpacker;
+    lzma_stream *stream = &unpacker->stream;
+    stream->next_out = out;
+    stream->avail_out = room;
+    lzma_ret code = LZMA_OK;
+    while (stream->avail_out == room && code == LZMA_OK) {
+        if (stream->avail_in == 0 && !unpacker->packed_ended) {
+            stream->next_in = unpacker->packed;
+            stream->avail_in = read_some(input, unpacker->packed, PACKED_BYTES);
+            unpacker->packed_ended = stream->avail_in == 0;
+            if (input->failed) {
+                return 0;
+            }
+        }
+        code = lzma_code(stream, unpacker->packed_ended ? LZMA_FINISH : LZMA_RUN);
+    }
+    if (code != LZMA_OK && code != LZMA_STREAM_END) {
+        input->failed = true;
+        flw_input_message(input->message, input->name, "packed byte %llu: %s",
+                          (unsigned long long)stream->total_in, unpack_problem(code));
+        return 0;
+    }
+    if (unpacked_too_far(unpacker)) {
+        flw_input_fail(input, stream->total_out, "unpacks to more than %d times its size: refused",
+                       FLW_INPUT_EXPANSION);
+        return 0;
+    }
+    return room - stream->avail_out;
+}
+
+bool flw_input_fill(struct flw_input *input, size_t count)
+{
+    size_t held = (size_t)(input->end - input->at);
+    if (held >= count) {
+        return true;
+    }
+    if (input->ended || input->failed) {
+        return false;
+    }
+    input->begin_offset = flw_input_offset(input);
+    memmove(input->buffer, input->at, held);
+    input->begin = input->buffer;
+    input->at = input->buffer;
+    while (held < count) {
+        unsigned char *out = input->buffer + held;
+        size_t room = WINDOW_BYTES - held;
+        size_t got =
+            input->unpacker != NULL ? unpack_some(input, out, room) : read_some(input, out, room);
+        held += got;
+        input->end = input->buffer + held;
+        if (got == 0) {
+            input->ended = true;
+            return false;
+        }
+        if (input->begin_offset + held > FLW_INPUT_MAX_BYTES) {
+            return flw_input_fail(input, input->begin_offset + held, "more than 4 GiB: too large");
+        }
+    }
+    return true;
+}
+
+bool flw_input_skip(struct flw_input *input, uint64_t count)
+{
+    while (count > 0) {
+        if (input->at == input->end && !flw_input_fill(input, 1)) {
+            return false;
+        }
+        uint64_t held = (uint64_t)(input->end - input->at);
+        uint64_t step = count < held ? count : held;
+        input->at += step;
+        count -= step;
+    }
+    return true;
+}
+
+bool flw_input_drain(struct flw_input *input)
+{
+    do {
+        input->at = input->end;
+    } while (flw_input_fill(input, 1));
+    return !input->failed;
+}
+
+/* `packed` NULL: the unpacker reads the file by itself, the first `count` bytes excepted. */
+static bool start_unpacking(struct flw_input *input, const unsigned char *bytes, size_t count,
+                            bool from_file)
+{
+    struct flw_unpacker *unpacker = calloc(1, sizeof(*unpacker));
+    if (unpacker == NULL) {
+        goto fail;
+    }
+    input->unpacker = unpacker;
+    unpacker->stream = (lzma_stream)LZMA_STREAM_INIT;
+    if (from_file) {
+        unpacker->packed = malloc(PACKED_BYTES);
+        if (unpacker->packed == NULL) {
+            goto fail;
+        }
+        memcpy(unpacker->packed, bytes, count);
+        bytes = unpacker->packed;
+    }
+    unpacker->packed_ended = !from_file;
+    if (lzma_stream_decoder(&unpacker->stream, DECODER_BYTES_MAX, LZMA_CONCATENATED) != LZMA_OK) {
+        goto fail;
+    }
+    unpacker->stream.next_in = bytes;
+    unpacker->stream.avail_in = count;
+    input->ended = false;
+    input->begin = input->buffer;
+    input->at = input->buffer;
+    input->end = input->buffer;
+    return true;
+
+fail:
+    flw_input_message(input->message, input->name, "no memory to unpack it");
+    return false;
+}
+
+static bool is_xz(const unsigned char *bytes, size_t count)
+{
+    return count >= sizeof(xz_magic) && memcmp(bytes, xz_magic, sizeof(xz_magic)) == 0;
+}
+
+static bool open_file(struct flw_input *input, const char *path)
+{
+    struct stat status;
+    input->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (input->fd < 0 || fstat(input->fd, &status) != 0) {
+        flw_input_message(input->message, path, "cannot open: %s", strerror(errno));
+        return false;
+    }
+    if (S_ISDIR(status.st_mode)) {
+        flw_input_message(input->message, path, "is a directory, not a trace");
+        return false;
+    }
+    input->buffer = malloc(WINDOW_BYTES);
+    if (input->buffer == NULL) {
+        flw_input_message(input->message, path, "no memory to read it");
+        return false;
+    }
+    size_t got = 0;
+    while (got < sizeof(xz_magic)) {
+        size_t more = read_some(input, input->buffer + got, PACKED_BYTES - got);
+        if (input->failed) {
+            return false;
+        }
+        if (more == 0) {
+            break;
+        }
+        got += more;
+    }
+    if (is_xz(input->buffer, got)) {
+        return start_unpacking(input, input->buffer, got, true);
+    }
+    input->begin = input->buffer;
+    input->at = input->buffer;
+    input->end = input->buffer + got;
+    return true;
+}
+
+bool flw_input_open(struct flw_input *input, const char *path, char *message)
+{
+    *input = (struct flw_input){.fd = -1, .name = path, .message = message};
+    message[0] = '\0';
+    if (!open_file(input, path)) {
+        flw_input_close(input);
+        return false;
+    }
+    return true;
+}
+
+bool flw_input_open_bytes(struct flw_input *input, const void *bytes, size_t count,
+                          const char *name, char *message)
+{
+    static const unsigned char none[1] = {0};
+    const unsigned char *first = count > 0 ? bytes : none;
+    *input = (struct flw_input){.fd = -1, .name = name, .message = message};
+    message[0] = '\0';
+    if (is_xz(first, count)) {
+        input->buffer = malloc(WINDOW_BYTES);
+        if (input->buffer == NULL || !start_unpacking(input, first, count, false)) {
+            flw_input_message(message, name, "no memory to unpack it");
+            flw_input_close(input);
+            return false;
+        }
+        return true;
+    }
+    if (count > FLW_INPUT_MAX_BYTES) {
+        flw_input_message(message, name, "more than 4 GiB: too large");
+        return false;
+    }
+    input->begin = first;
+    input->at = first;
+    input->end = first + count;
+    input->ended = true;
+    return true;
+}
+
+void flw_input_close(struct flw_input *input)
+{
+    if (input->unpacker != NULL) {
+        lzma_end(&input->unpacker->stream);
+        free(input->unpacker->packed);
+        free(input->unpacker);
+    }
+    free(input->buffer);
+    if (input->fd >= 0) {
+        close(input->fd);
+    }
+    *input = (struct flw_input){.fd = -1};
+}

@@ -1,0 +1,875 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the pickle machine: stack, marks, memo, and the cells of what is kept.
+ * Does not: know PyTorch; keep strings, floats, tuples or frames.
+ *
+ * A container is a node: the first and last of its chunks in `cells`. A chunk is one header cell
+ * (next chunk, count) and its entries:
+ *   list   one cell an entry: kind and node
+ *   dict   key word, kind and 48 bits of value in one cell; a wider value takes a second cell
+ *
+ * INVARIANTS
+ *   1. Every offset in nodes, chunk headers and memo lies within what exists; 0 means none.
+ *   2. marks rise, and none is above the stack.
+ *   3. memo, stack and cells hold at most one entry a byte read.
+ *   4. A dict keeps at most FLW_PICKLE_WORDS_MAX pairs, so that looking one up is bounded.
+ */
+#include "trace/pickle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "trace/array.h"
+
+#define NARROW_BITS     48
+#define KIND_SHIFT      56 /* of a cell: kind in the top byte */
+#define KEY_SHIFT       48 /* of a dict's cell: key word below it */
+#define WIDE            0x80u
+#define STACK_MAX       (1u << 24)
+#define MARKS_MAX       256 /* nesting; snapshots reach 5 */
+#define INTEGER_BYTES   9   /* 64 bits and a sign */
+#define PROTOCOL_LOWEST 2
+#define PROTOCOL_NEWEST 5
+
+struct node {
+    uint32_t first;
+    uint32_t last;
+    uint32_t offset;
+    uint32_t count; /* entries kept */
+};
+
+struct flw_pickle {
+    struct flw_pickle_value root;
+    struct node *nodes;
+    size_t node_count, node_room;
+    uint64_t *cells;
+    size_t cell_count, cell_room;
+};
+
+struct machine {
+    struct flw_input *input;
+    struct flw_pickle *kept;
+    const struct flw_pickle_vocabulary *vocabulary;
+    uint8_t word_bytes[FLW_PICKLE_WORDS_MAX];
+    struct flw_pickle_value *stack;
+    size_t depth, stack_room;
+    struct flw_pickle_value *memo;
+    size_t memo_room;
+    uint64_t memo_next; /* entries MEMOIZE has numbered */
+    size_t marks[MARKS_MAX];
+    size_t mark_count;
+    uint64_t frame_end;
+    uint64_t opcode_offset;
+    const char *opcode_name;
+    bool stopped;
+};
+
+static const struct flw_pickle_value absent = {0, FLW_PICKLE_ABSENT};
+
+/* A memo slot that nothing was put in. */
+#define KIND_UNSET UINT32_MAX
+
+static bool fail(struct machine *m, const char *what)
+{
+    return flw_input_fail(m->input, m->opcode_offset, "%s: %s", m->opcode_name, what);
+}
+
+static bool fail_memory(struct machine *m)
+{
+    return flw_input_fail(m->input, m->opcode_offset, "no memory to read on");
+}
+
+/* The next `count` bytes, at most FLW_INPUT_FILL_BYTES, or NULL. */
+static const unsigned char *take(struct machine *m, size_t count)
+{
+    struct flw_input *input = m->input;
+    if (FLW_UNLIKELY((size_t)(input->end - input->at) < count) && !flw_input_fill(input, count)) {
+        flw_input_fail_short(input, m->opcode_name);
+        return NULL;
+    }
+    const unsigned char *bytes = input->at;
+    input->at += count;
+    return bytes;
+}
+
+static uint64_t little_endian(const unsigned char *bytes, size_t count)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < count; i++) {
+        value |= (uint64_t)bytes[i] << (8 * i);
+    }
+    return value;
+}
+
+/* An argument of `count` bytes, at most 8. */
+static bool take_number(struct machine *m, size_t count, uint64_t *out)
+{
+    const unsigned char *bytes = take(m, count);
+    *out = bytes != NULL ? little_endian(bytes, count) : 0;
+    return bytes != NULL;
+}
+
+/* ---- stack ------------------------------------------------------------------------------------
+ */
+
+static bool push(struct machine *m, struct flw_pickle_value value)
+{
+    if (FLW_UNLIKELY(m->depth == m->stack_room)) {
+        if (m->depth >= STACK_MAX) {
+            return fail(m, "the stack is deeper than any snapshot's");
+        }
+        void *stack = flw_array_reserve(m->stack, m->depth, &m->stack_room, sizeof(*m->stack));
+        if (stack == NULL) {
+            return fail_memory(m);
+        }
+        m->stack = stack;
+    }
+    m->stack[m->depth++] = value;
+    return true;
+}
+
+static size_t floor_of_stack(const struct machine *m)
+{
+    return m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
+}
+
+static bool need(struct machine *m, size_t count)
+{
+    if (FLW_UNLIKELY(m->depth - floor_of_stack(m) < count)) {
+        return fail(m, "the stack holds too little");
+    }
+    return true;
+}
+
+/* Where the items above the topmost mark begin; the mark is gone then. */
+static bool pop_mark(struct machine *m, size_t *out_first)
+{
+    if (FLW_UNLIKELY(m->mark_count == 0)) {
+        return fail(m, "there is no mark");
+    }
+    *out_first = m->marks[--m->mark_count];
+    return true;
+}
+
+/* ---- what is kept -----------------------------------------------------------------------------
+ */
+
+static bool push_container(struct machine *m, enum flw_pickle_kind kind)
+{
+    struct flw_pickle *kept = m->kept;
+    if (FLW_UNLIKELY(kept->node_count == kept->node_room)) {
+        void *nodes = flw_array_reserve(kept->nodes, kept->node_count, &kept->node_room,
+                                        sizeof(*kept->nodes));
+        if (nodes == NULL) {
+            return fail_memory(m);
+        }
+        kept->nodes = nodes;
+    }
+    kept->nodes[kept->node_count] = (struct node){0, 0, (uint32_t)m->opcode_offset, 0};
+    return push(m, (struct flw_pickle_value){kept->node_count++, (uint32_t)kind});
+}
+
+static bool add_cell(struct machine *m, uint64_t cell)
+{
+    struct flw_pickle *kept = m->kept;
+    if (FLW_UNLIKELY(kept->cell_count == kept->cell_room)) {
+        void *cells = flw_array_reserve(kept->cells, kept->cell_count, &kept->cell_room,
+                                        sizeof(*kept->cells));
+        if (cells == NULL) {
+            return fail_memory(m);
+        }
+        kept->cells = cells;
+    }
+    kept->cells[kept->cell_count++] = cell;
+    return true;
+}
+
+static uint64_t header_cell(uint32_t next, uint32_t count)
+{
+    return (uint64_t)next << 32 | count;
+}
+
+static uint32_t header_next(uint64_t cell)
+{
+    return (uint32_t)(cell >> 32);
+}
+
+static uint32_t header_count(uint64_t cell)
+{
+    return (uint32_t)cell;
+}
+
+static bool add_item(struct machine *m, struct flw_pickle_value item, uint32_t *count)
+{
+    bool is_dict = item.kind == FLW_PICKLE_DICT;
+    if ((is_dict && m->kept->nodes[item.bits].first != 0) || item.kind == FLW_PICKLE_LIST) {
+        (*count)++;
+        return add_cell(m, (uint64_t)item.kind << KIND_SHIFT | item.bits);
+    }
+    return true;
+}
+
+static bool add_pair(struct machine *m, const struct flw_pickle_value *pair, uint32_t *count)
+{
+    struct flw_pickle_value value = pair[1];
+    if (pair[0].kind != FLW_PICKLE_WORD || pair[0].bits == FLW_PICKLE_NO_WORD ||
+        value.kind == FLW_PICKLE_ABSENT) {
+        return true;
+    }
+    (*count)++;
+    uint64_t tag = (uint64_t)value.kind << KIND_SHIFT | pair[0].bits << KEY_SHIFT;
+    if (value.bits >> NARROW_BITS == 0) {
+        return add_cell(m, tag | value.bits);
+    }
+    return add_cell(m, tag | (uint64_t)WIDE << KIND_SHIFT) && add_cell(m, value.bits);
+}
+
+/* Append stack[first, depth) to the container below them and drop them. A chunk that would be empty
+ * is not made, so a container without a first chunk has nothing of interest. */
+static bool extend(struct machine *m, struct flw_pickle_value container, size_t first)
+{
+    size_t header = m->kept->cell_count;
+    uint32_t count = 0;
+    if (!add_cell(m, 0)) {
+        return false;
+    }
+    if (container.kind == FLW_PICKLE_LIST) {
+        for (size_t i = first; i < m->depth; i++) {
+            if (!add_item(m, m->stack[i], &count)) {
+                return false;
+            }
+        }
+    } else {
+        for (size_t i = first; i < m->depth; i += 2) {
+            if (!add_pair(m, &m->stack[i], &count)) {
+                return false;
+            }
+        }
+    }
+    m->depth = first;
+    if (count == 0) {
+        m->kept->cell_count = header;
+        return true;
+    }
+    struct node *node = &m->kept->nodes[container.bits];
+    node->count += count;
+    if (container.kind == FLW_PICKLE_DICT && node->count > FLW_PICKLE_WORDS_MAX) {
+        return fail(m, "the dict repeats its keys");
+    }
+    m->kept->cells[header] = header_cell(0, count);
+    if (node->first == 0) {
+        node->first = (uint32_t)header;
+    } else {
+        uint64_t *last = &m->kept->cells[node->last];
+        *last = header_cell((uint32_t)header, header_count(*last));
+    }
+    node->last = (uint32_t)header;
+    return true;
+}
+
+/* The stack's items from `first` on go into the `kind` of container that lies below them. */
+static bool extend_below(struct machine *m, size_t first, uint32_t kind)
+{
+    if (first <= floor_of_stack(m)) {
+        return fail(m, "the stack holds too little");
+    }
+    struct flw_pickle_value container = m->stack[first - 1];
+    if (container.kind != kind) {
+        return fail(m, kind == FLW_PICKLE_LIST ? "what it extends is not a list"
+                                               : "what it extends is not a dict");
+    }
+    if (kind == FLW_PICKLE_DICT && (m->depth - first) % 2 != 0) {
+        return fail(m, "a key has no value");
+    }
+    return extend(m, container, first);
+}
+
+/* ---- opcodes ----------------------------------------------------------------------------------
+ */
+
+static bool run_proto(struct machine *m)
+{
+    uint64_t version;
+    if (!take_number(m, 1, &version)) {
+        return false;
+    }
+    if (m->opcode_offset != 0 || version < PROTOCOL_LOWEST || version > PROTOCOL_NEWEST) {
+        return fail(m, "only protocols 2 to 5, named at the start, are read");
+    }
+    return true;
+}
+
+static bool run_frame(struct machine *m)
+{
+    uint64_t bytes;
+    if (!take_number(m, 8, &bytes)) {
+        return false;
+    }
+    uint64_t offset = flw_input_offset(m->input);
+    if (offset < m->frame_end) {
+        return fail(m, "a frame begins inside another");
+    }
+    uint64_t held = (uint64_t)(m->input->end - m->input->at);
+    if (bytes > FLW_INPUT_MAX_BYTES || (m->input->ended && bytes > held)) {
+        return fail(m, "the frame claims more bytes than the file has");
+    }
+    m->frame_end = offset + bytes;
+    return true;
+}
+
+static bool run_stop(struct machine *m)
+{
+    if (m->mark_count != 0) {
+        return fail(m, "a mark is still open");
+    }
+    if (!need(m, 1)) {
+        return false;
+    }
+    m->stopped = true;
+    return true;
+}
+
+static bool run_mark(struct machine *m)
+{
+    if (m->mark_count == MARKS_MAX) {
+        return fail(m, "nested deeper than any snapshot");
+    }
+    m->marks[m->mark_count++] = m->depth;
+    return true;
+}
+
+static bool run_pop(struct machine *m)
+{
+    if (m->mark_count > 0 && floor_of_stack(m) == m->depth) {
+        m->mark_count--;
+        return true;
+    }
+    if (!need(m, 1)) {
+        return false;
+    }
+    m->depth--;
+    return true;
+}
+
+static bool run_empty_dict(struct machine *m)
+{
+    return push_container(m, FLW_PICKLE_DICT);
+}
+
+static bool run_empty_list(struct machine *m)
+{
+    return push_container(m, FLW_PICKLE_LIST);
+}
+
+static bool run_setitem(struct machine *m)
+{
+    return need(m, 3) && extend_below(m, m->depth - 2, FLW_PICKLE_DICT);
+}
+
+static bool run_append(struct machine *m)
+{
+    return need(m, 2) && extend_below(m, m->depth - 1, FLW_PICKLE_LIST);
+}
+
+static bool run_setitems(struct machine *m)
+{
+    size_t first;
+    return pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_DICT);
+}
+
+static bool run_appends(struct machine *m)
+{
+    size_t first;
+    return pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_LIST);
+}
+
+static bool replace_top(struct machine *m, size_t count)
+{
+    if (!need(m, count)) {
+        return false;
+    }
+    m->depth -= count;
+    return push(m, absent);
+}
+
+static bool run_absent(struct machine *m)
+{
+    return push(m, absent);
+}
+
+static bool run_tuple1(struct machine *m)
+{
+    return replace_top(m, 1);
+}
+
+static bool run_tuple2(struct machine *m)
+{
+    return replace_top(m, 2);
+}
+
+static bool run_tuple3(struct machine *m)
+{
+    return replace_top(m, 3);
+}
+
+static bool run_tuple(struct machine *m)
+{
+    size_t first;
+    if (!pop_mark(m, &first)) {
+        return false;
+    }
+    m->depth = first;
+    return push(m, absent);
+}
+
+static bool run_true(struct machine *m)
+{
+    return push(m, (struct flw_pickle_value){1, FLW_PICKLE_BOOL});
+}
+
+static bool run_false(struct machine *m)
+{
+    return push(m, (struct flw_pickle_value){0, FLW_PICKLE_BOOL});
+}
+
+static bool push_unsigned(struct machine *m, size_t count)
+{
+    struct flw_pickle_value value = {0, FLW_PICKLE_UNSIGNED};
+    return take_number(m, count, &value.bits) && push(m, value);
+}
+
+static bool run_binint1(struct machine *m)
+{
+    return push_unsigned(m, 1);
+}
+
+static bool run_binint2(struct machine *m)
+{
+    return push_unsigned(m, 2);
+}
+
+static bool run_binint(struct machine *m)
+{
+    uint64_t raw;
+    if (!take_number(m, 4, &raw)) {
+        return false;
+    }
+    if (raw >> 31 != 0) {
+        return push(m, (struct flw_pickle_value){raw | ~UINT64_C(0xFFFFFFFF), FLW_PICKLE_NEGATIVE});
+    }
+    return push(m, (struct flw_pickle_value){raw, FLW_PICKLE_UNSIGNED});
+}
+
+/* Two's complement of `count` bytes. */
+static bool push_long(struct machine *m, uint64_t count)
+{
+    if (count > INTEGER_BYTES) {
+        return fail(m, "the integer has more than 64 bits");
+    }
+    const unsigned char *bytes = take(m, (size_t)count);
+    if (bytes == NULL) {
+        return false;
+    }
+    size_t low = count < 8 ? (size_t)count : 8;
+    uint64_t value = little_endian(bytes, low);
+    bool is_negative = count > 0 && bytes[count - 1] >> 7 != 0;
+    if (count == INTEGER_BYTES && bytes[8] != 0 && (bytes[8] != 0xFF || value >> 63 == 0)) {
+        return fail(m, "the integer has more than 64 bits");
+    }
+    if (!is_negative) {
+        return push(m, (struct flw_pickle_value){value, FLW_PICKLE_UNSIGNED});
+    }
+    if (low < 8) {
+        value |= ~UINT64_C(0) << (8 * low);
+    }
+    return push(m, (struct flw_pickle_value){value, FLW_PICKLE_NEGATIVE});
+}
+
+static bool run_long1(struct machine *m)
+{
+    uint64_t count;
+    return take_number(m, 1, &count) && push_long(m, count);
+}
+
+static bool run_long4(struct machine *m)
+{
+    uint64_t count;
+    return take_number(m, 4, &count) && push_long(m, count);
+}
+
+static bool run_binfloat(struct machine *m)
+{
+    return take(m, 8) != NULL && push(m, absent);
+}
+
+static uint32_t word_of(const struct machine *m, const unsigned char *bytes, size_t count)
+{
+    for (uint32_t i = 0; i < m->vocabulary->count; i++) {
+        if (m->word_bytes[i] == count && memcmp(m->vocabulary->words[i], bytes, count) == 0) {
+            return i;
+        }
+    }
+    return FLW_PICKLE_NO_WORD;
+}
+
+static bool skip_bytes(struct machine *m, uint64_t count)
+{
+    struct flw_input *input = m->input;
+    if ((input->ended && count > (uint64_t)(input->end - input->at)) ||
+        count > FLW_INPUT_MAX_BYTES) {
+        return fail(m, "claims more bytes than the file has");
+    }
+    if (!flw_input_skip(input, count)) {
+        return flw_input_fail_short(input, m->opcode_name);
+    }
+    return true;
+}
+
+static bool push_string(struct machine *m, size_t length_bytes)
+{
+    uint64_t count;
+    struct flw_pickle_value word = {FLW_PICKLE_NO_WORD, FLW_PICKLE_WORD};
+    if (!take_number(m, length_bytes, &count)) {
+        return false;
+    }
+    if (count > FLW_PICKLE_WORD_BYTES) {
+        return skip_bytes(m, count) && push(m, word);
+    }
+    const unsigned char *bytes = take(m, (size_t)count);
+    if (bytes == NULL) {
+        return false;
+    }
+    word.bits = word_of(m, bytes, (size_t)count);
+    return push(m, word);
+}
+
+static bool run_short_binunicode(struct machine *m)
+{
+    return push_string(m, 1);
+}
+
+static bool run_binunicode(struct machine *m)
+{
+    return push_string(m, 4);
+}
+
+static bool run_binunicode8(struct machine *m)
+{
+    return push_string(m, 8);
+}
+
+static bool push_bytes(struct machine *m, size_t length_bytes)
+{
+    uint64_t count;
+    return take_number(m, length_bytes, &count) && skip_bytes(m, count) && push(m, absent);
+}
+
+static bool run_short_binbytes(struct machine *m)
+{
+    return push_bytes(m, 1);
+}
+
+static bool run_binbytes(struct machine *m)
+{
+    return push_bytes(m, 4);
+}
+
+static bool put(struct machine *m, uint64_t index)
+{
+    if (!need(m, 1)) {
+        return false;
+    }
+    if (index >= m->opcode_offset) {
+        return fail(m, "the memo index is larger than the bytes read");
+    }
+    while (index >= m->memo_room) {
+        size_t old_room = m->memo_room;
+        void *memo = flw_array_reserve(m->memo, m->memo_room, &m->memo_room, sizeof(*m->memo));
+        if (memo == NULL) {
+            return fail_memory(m);
+        }
+        m->memo = memo;
+        for (size_t i = old_room; i < m->memo_room; i++) {
+            m->memo[i] = (struct flw_pickle_value){0, KIND_UNSET};
+        }
+    }
+    m->memo[index] = m->stack[m->depth - 1];
+    return true;
+}
+
+static bool get(struct machine *m, size_t index_bytes)
+{
+    uint64_t index;
+    if (!take_number(m, index_bytes, &index)) {
+        return false;
+    }
+    if (FLW_UNLIKELY(index >= m->memo_room || m->memo[index].kind == KIND_UNSET)) {
+        return fail(m, "nothing was put at that memo index");
+    }
+    return push(m, m->memo[index]);
+}
+
+static bool run_memoize(struct machine *m)
+{
+    return put(m, m->memo_next++);
+}
+
+static bool run_binput(struct machine *m)
+{
+    uint64_t index;
+    return take_number(m, 1, &index) && put(m, index);
+}
+
+static bool run_long_binput(struct machine *m)
+{
+    uint64_t index;
+    return take_number(m, 4, &index) && put(m, index);
+}
+
+static bool run_binget(struct machine *m)
+{
+    return get(m, 1);
+}
+
+static bool run_long_binget(struct machine *m)
+{
+    return get(m, 4);
+}
+
+struct opcode {
+    const char *name;
+    bool (*run)(struct machine *m); /* NULL: refused */
+};
+
+static const struct opcode opcodes[256] = {
+    [0x80] = {"PROTO", run_proto},
+    [0x95] = {"FRAME", run_frame},
+    ['.'] = {"STOP", run_stop},
+    ['('] = {"MARK", run_mark},
+    ['0'] = {"POP", run_pop},
+    ['N'] = {"NONE", run_absent},
+    [0x88] = {"NEWTRUE", run_true},
+    [0x89] = {"NEWFALSE", run_false},
+    ['J'] = {"BININT", run_binint},
+    ['K'] = {"BININT1", run_binint1},
+    ['M'] = {"BININT2", run_binint2},
+    [0x8A] = {"LONG1", run_long1},
+    [0x8B] = {"LONG4", run_long4},
+    ['G'] = {"BINFLOAT", run_binfloat},
+    [0x8C] = {"SHORT_BINUNICODE", run_short_binunicode},
+    ['X'] = {"BINUNICODE", run_binunicode},
+    [0x8D] = {"BINUNICODE8", run_binunicode8},
+    ['B'] = {"BINBYTES", run_binbytes},
+    ['C'] = {"SHORT_BINBYTES", run_short_binbytes},
+    ['}'] = {"EMPTY_DICT", run_empty_dict},
+    [']'] = {"EMPTY_LIST", run_empty_list},
+    [')'] = {"EMPTY_TUPLE", run_absent},
+    [0x85] = {"TUPLE1", run_tuple1},
+    [0x86] = {"TUPLE2", run_tuple2},
+    [0x87] = {"TUPLE3", run_tuple3},
+    ['t'] = {"TUPLE", run_tuple},
+    ['s'] = {"SETITEM", run_setitem},
+    ['u'] = {"SETITEMS", run_setitems},
+    ['a'] = {"APPEND", run_append},
+    ['e'] = {"APPENDS", run_appends},
+    [0x94] = {"MEMOIZE", run_memoize},
+    ['q'] = {"BINPUT", run_binput},
+    ['r'] = {"LONG_BINPUT", run_long_binput},
+    ['h'] = {"BINGET", run_binget},
+    ['j'] = {"LONG_BINGET", run_long_binget},
+
+    /* These import, call, or make objects. */
+    ['c'] = {"GLOBAL", NULL},
+    [0x93] = {"STACK_GLOBAL", NULL},
+    ['i'] = {"INST", NULL},
+    ['o'] = {"OBJ", NULL},
+    [0x81] = {"NEWOBJ", NULL},
+    [0x92] = {"NEWOBJ_EX", NULL},
+    ['R'] = {"REDUCE", NULL},
+    ['b'] = {"BUILD", NULL},
+    [0x82] = {"EXT1", NULL},
+    [0x83] = {"EXT2", NULL},
+    [0x84] = {"EXT4", NULL},
+    ['P'] = {"PERSID", NULL},
+    ['Q'] = {"BINPERSID", NULL},
+    [0x97] = {"NEXT_BUFFER", NULL},
+    [0x98] = {"READONLY_BUFFER", NULL},
+
+    /* No snapshot has these. */
+    ['1'] = {"POP_MARK", NULL},
+    ['2'] = {"DUP", NULL},
+    ['F'] = {"FLOAT", NULL},
+    ['I'] = {"INT", NULL},
+    ['L'] = {"LONG", NULL},
+    ['S'] = {"STRING", NULL},
+    ['T'] = {"BINSTRING", NULL},
+    ['U'] = {"SHORT_BINSTRING", NULL},
+    ['V'] = {"UNICODE", NULL},
+    ['d'] = {"DICT", NULL},
+    ['l'] = {"LIST", NULL},
+    ['g'] = {"GET", NULL},
+    ['p'] = {"PUT", NULL},
+    [0x8E] = {"BINBYTES8", NULL},
+    [0x8F] = {"EMPTY_SET", NULL},
+    [0x90] = {"ADDITEMS", NULL},
+    [0x91] = {"FROZENSET", NULL},
+    [0x96] = {"BYTEARRAY8", NULL},
+};
+
+static bool refuse(struct machine *m, unsigned char code)
+{
+    if (opcodes[code].name == NULL) {
+        return flw_input_fail(m->input, m->opcode_offset, "0x%02X is not a pickle opcode", code);
+    }
+    return flw_input_fail(m->input, m->opcode_offset,
+                          "the opcode %s is refused: a snapshot holds data only",
+                          opcodes[code].name);
+}
+
+static bool step(struct machine *m)
+{
+    struct flw_input *input = m->input;
+    m->opcode_offset = flw_input_offset(input);
+    if (FLW_UNLIKELY(input->at == input->end) && !flw_input_fill(input, 1)) {
+        return flw_input_fail_short(input, "the pickle, before its STOP");
+    }
+    const struct opcode *opcode = &opcodes[*input->at];
+    if (FLW_UNLIKELY(opcode->run == NULL)) {
+        return refuse(m, *input->at);
+    }
+    input->at++;
+    m->opcode_name = opcode->name;
+    return opcode->run(m);
+}
+
+static bool run(struct machine *m)
+{
+    if (!flw_input_fill(m->input, 1) || *m->input->at != 0x80) {
+        return flw_input_fail(m->input, 0, "not a pickle of protocol 2 or newer");
+    }
+    while (!m->stopped) {
+        if (!step(m)) {
+            return false;
+        }
+    }
+    if (flw_input_offset(m->input) < m->frame_end) {
+        return fail(m, "the last frame claims more bytes than there are");
+    }
+    m->kept->root = m->stack[m->depth - 1];
+    return flw_input_drain(m->input);
+}
+
+bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary *vocabulary,
+                     struct flw_pickle **out_pickle)
+{
+    struct machine m = {.input = input, .vocabulary = vocabulary, .opcode_name = "the pickle"};
+    *out_pickle = NULL;
+    for (uint32_t i = 0; i < vocabulary->count; i++) {
+        m.word_bytes[i] = (uint8_t)strlen(vocabulary->words[i]);
+    }
+    m.kept = calloc(1, sizeof(*m.kept));
+    bool is_read = m.kept != NULL ? add_cell(&m, 0) && run(&m) : fail_memory(&m);
+    free(m.stack);
+    free(m.memo);
+    if (!is_read) {
+        flw_pickle_destroy(m.kept);
+        return false;
+    }
+    *out_pickle = m.kept;
+    return true;
+}
+
+/* ---- reading what was kept --------------------------------------------------------------------
+ */
+
+void flw_pickle_destroy(struct flw_pickle *pickle)
+{
+    if (pickle != NULL) {
+        free(pickle->nodes);
+        free(pickle->cells);
+        free(pickle);
+    }
+}
+
+struct flw_pickle_value flw_pickle_root(const struct flw_pickle *pickle)
+{
+    return pickle->root;
+}
+
+static struct flw_pickle_value value_in(const uint64_t *cell)
+{
+    uint32_t kind = (uint32_t)(cell[0] >> KIND_SHIFT);
+    if ((kind & WIDE) != 0) {
+        return (struct flw_pickle_value){cell[1], kind & ~WIDE};
+    }
+    return (struct flw_pickle_value){cell[0] & ((UINT64_C(1) << NARROW_BITS) - 1), kind};
+}
+
+struct flw_pickle_value flw_pickle_get(const struct flw_pickle *pickle,
+                                       struct flw_pickle_value dict, uint32_t word)
+{
+    struct flw_pickle_value found = absent;
+    if (dict.kind != FLW_PICKLE_DICT) {
+        return found;
+    }
+    uint32_t chunk = pickle->nodes[dict.bits].first;
+    while (chunk != 0) {
+        uint32_t count = header_count(pickle->cells[chunk]);
+        const uint64_t *cell = &pickle->cells[chunk + 1];
+        for (uint32_t i = 0; i < count; i++) {
+            if ((cell[0] >> KEY_SHIFT & 0xFF) == word) {
+                found = value_in(cell);
+            }
+            cell += (cell[0] >> KIND_SHIFT & WIDE) != 0 ? 2 : 1;
+        }
+        chunk = header_next(pickle->cells[chunk]);
+    }
+    return found;
+}
+
+uint64_t flw_pickle_offset(const struct flw_pickle *pickle, struct flw_pickle_value container)
+{
+    if (container.kind != FLW_PICKLE_DICT && container.kind != FLW_PICKLE_LIST) {
+        return 0;
+    }
+    return pickle->nodes[container.bits].offset;
+}
+
+uint32_t flw_pickle_count(const struct flw_pickle *pickle, struct flw_pickle_value list)
+{
+    return list.kind == FLW_PICKLE_LIST ? pickle->nodes[list.bits].count : 0;
+}
+
+struct flw_pickle_cursor flw_pickle_first(const struct flw_pickle *pickle,
+                                          struct flw_pickle_value list)
+{
+    struct flw_pickle_cursor cursor = {0, 0, 0};
+    if (list.kind == FLW_PICKLE_LIST) {
+        cursor.chunk = pickle->nodes[list.bits].first;
+    }
+    if (cursor.chunk != 0) {
+        cursor.cell = (uint64_t)cursor.chunk + 1;
+        cursor.left = header_count(pickle->cells[cursor.chunk]);
+    }
+    return cursor;
+}
+
+bool flw_pickle_next(const struct flw_pickle *pickle, struct flw_pickle_cursor *cursor,
+                     struct flw_pickle_value *out_value)
+{
+    if (cursor->chunk != 0 && cursor->left == 0) {
+        cursor->chunk = header_next(pickle->cells[cursor->chunk]);
+        if (cursor->chunk != 0) {
+            cursor->cell = (uint64_t)cursor->chunk + 1;
+            cursor->left = header_count(pickle->cells[cursor->chunk]);
+        }
+    }
+    if (cursor->chunk == 0) {
+        return false;
+    }
+    *out_value = value_in(&pickle->cells[cursor->cell]);
+    cursor->cell++;
+    cursor->left--;
+    return true;
+}
