@@ -4,13 +4,18 @@
  * Does not: read files (readers do) or decide anything.
  *
  * Every block of the trace has a dense number. Blocks alive before the first event come first
- * (0 .. initial_count-1, in address order where addresses are known); each ALLOC event takes the next.
+ * (0 .. initial_count-1, in address order where addresses are known); each ALLOC event takes the
+ * next.
  *
  * INVARIANTS (flw_trace_is_valid recomputes them)
  *   1. blocks[e.block] exists for every ALLOC, FREE, FREE_DONE and USE event e.
- *   2. A block is allocated once, before its FREE; its FREE precedes its FREE_DONE; each at most once.
- *   3. peak_requested_bytes is the maximum over events of the live requested bytes, initial included;
- *      a block is live until its FREE_DONE, or its FREE where the trace has no FREE_DONE for it.
+ *   2. A block is allocated once, before its FREE; its FREE precedes its FREE_DONE; each at most
+ * once.
+ *   3. FREE, FREE_DONE and USE carry their block's address and size; a USE lies before the FREE.
+ *   4. Times never fall; times and addresses are 0 where has_times and has_addresses are false.
+ *   5. peak_requested_bytes is the maximum over events of the live requested bytes, initial
+ * included; a block is live until its FREE_DONE, or its FREE where the trace has no FREE_DONE for
+ * it.
  */
 #ifndef FLW_TRACE_TRACE_H
 #define FLW_TRACE_TRACE_H
@@ -35,12 +40,12 @@ enum flw_trace_op {
 
 /* 32 bytes. */
 struct flw_trace_event {
-    uint64_t time_ns; /* since the first event; 0 throughout where has_times is false */
-    uint64_t address; /* block or segment as recorded; 0 where unknown */
+    uint64_t time_ns;    /* since the first event; 0 throughout where has_times is false */
+    uint64_t address;    /* block or segment as recorded; 0 where unknown */
     uint64_t size_bytes; /* requested (blocks), real (segments), failing request (OOM) */
-    uint32_t block;   /* dense number; UINT32_MAX where the event concerns no block */
-    uint16_t stream;  /* index into streams[] */
-    uint8_t op;       /* enum flw_trace_op */
+    uint32_t block;      /* dense number; UINT32_MAX where the event concerns no block */
+    uint16_t stream;     /* index into streams[] */
+    uint8_t op;          /* enum flw_trace_op */
     uint8_t reserved;
 };
 
@@ -56,14 +61,14 @@ struct flw_trace_segment {
     uint64_t address;
     uint64_t size_bytes;
     uint16_t stream;
-    bool is_large;      /* PyTorch's large pool */
+    bool is_large; /* PyTorch's large pool */
     bool is_expandable;
 };
 
 struct flw_trace {
-    char *source;  /* file name as given */
-    char *format;  /* "pytorch pickle", "text" */
-    int device;    /* ordinal in the recording */
+    char *source; /* file name as given */
+    char *format; /* "pytorch pickle", "text" */
+    int device;   /* ordinal in the recording */
     struct flw_trace_event *events;
     size_t event_count;
     struct flw_trace_block *blocks;
@@ -75,13 +80,16 @@ struct flw_trace {
     size_t stream_count;
     bool has_times;
     bool has_addresses;
-    bool has_segments; /* segment events or segments: recorded_peak_reserved_bytes means something */
+    bool
+        has_segments; /* segment events or segments: recorded_peak_reserved_bytes means something */
     uint64_t alloc_count;
     uint64_t peak_requested_bytes;
     uint64_t recorded_peak_reserved_bytes; /* 0 where unknown */
     uint64_t recorded_initial_reserved_bytes;
     uint64_t recorded_segment_calls; /* segment alloc, free, map, unmap events */
     uint64_t unknown_free_count;     /* frees of blocks the trace never showed: skipped, reported */
+    uint64_t lost_free_count; /* blocks lent again without a free on record: a FREE was put in */
+    char *notes; /* header lines of the text form that no field holds, as written; NULL = none */
 };
 
 #define FLW_TRACE_MESSAGE_BYTES 256
@@ -102,7 +110,8 @@ void flw_trace_destroy(struct flw_trace *trace);
 
 bool flw_trace_is_valid(const struct flw_trace *trace);
 
-/* Write the text form; false and a message on a failing or full disk, and then no file. "-" = stdout. */
+/* Write the text form; false and a message on a failing or full disk, and then no file. "-" =
+ * stdout. */
 bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char *message);
 
 #endif

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the walk back (initial blocks and segments) and the walk forward (block numbers).
+ * Does not: fail on gaps in a recording: a block whose allocation is lost is left out and its frees
+ * are counted as unknown; a free that is lost is put in before the address is lent again.
+ */
+#include "trace/history.h"
+
+#include <stdlib.h>
+
+#include "base/bits.h"
+#include "trace/array.h"
+
+#define SMALL_SEGMENT_BYTES (2 * FLW_MIB) /* PyTorch's small pool takes exactly this at a time */
+
+/* ---- collecting -------------------------------------------------------------------------------
+ */
+
+bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event)
+{
+    struct flw_trace_event *events = flw_array_reserve(history->events, history->event_count,
+                                                       &history->event_room, sizeof(*events));
+    if (events == NULL) {
+        return false;
+    }
+    history->events = events;
+    events[history->event_count++] = *event;
+    return true;
+}
+
+bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block)
+{
+    struct flw_history_block *blocks = flw_array_reserve(history->blocks, history->block_count,
+                                                         &history->block_room, sizeof(*blocks));
+    if (blocks == NULL) {
+        return false;
+    }
+    history->blocks = blocks;
+    blocks[history->block_count++] = *block;
+    return true;
+}
+
+bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment)
+{
+    struct flw_trace_segment *segments = flw_array_reserve(
+        history->segments, history->segment_count, &history->segment_room, sizeof(*segments));
+    if (segments == NULL) {
+        return false;
+    }
+    history->segments = segments;
+    segments[history->segment_count++] = *segment;
+    return true;
+}
+
+void flw_history_finish(struct flw_history *history)
+{
+    free(history->events);
+    free(history->blocks);
+    free(history->segments);
+    *history = (struct flw_history){0};
+}
+
+/* ---- blocks, backward -------------------------------------------------------------------------
+ */
+
+/* The heap while walking: `blocks` keeps what was ever in it, `places` what is in it now. */
+struct heap {
+    struct flw_history blocks;
+    struct flw_addressmap places; /* address -> index in blocks.blocks */
+};
+
+static bool heap_put(struct heap *heap, const struct flw_history_block *block)
+{
+    return flw_addressmap_put(&heap->places, block->address, (uint32_t)heap->blocks.block_count) &&
+           flw_history_add_block(&heap->blocks, block);
+}
+
+/* Undo one event. Where the later heap has a block at an address that was free then, that block's
+ * allocation is lost; the earlier block takes its place. */
+static bool undo_event(struct heap *heap, const struct flw_trace_event *event)
+{
+    struct flw_history_block block = {event->address, event->size_bytes, event->stream, false};
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        flw_addressmap_remove(&heap->places, event->address);
+        return true;
+    case FLW_TRACE_FREE_DONE:
+        block.is_pending = true;
+        return heap_put(heap, &block);
+    case FLW_TRACE_FREE: {
+        uint32_t at = flw_addressmap_find(&heap->places, event->address);
+        if (at != FLW_ADDRESSMAP_ABSENT && heap->blocks.blocks[at].is_pending) {
+            heap->blocks.blocks[at].is_pending = false;
+            return true;
+        }
+        return heap_put(heap, &block);
+    }
+    default:
+        return true;
+    }
+}
+
+static int compare_blocks(const void *a, const void *b)
+{
+    const struct flw_trace_block *x = a;
+    const struct flw_trace_block *y = b;
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+static bool resolve_blocks(const struct flw_history *history, struct flw_build *build)
+{
+    struct heap heap = {{0}, {0}};
+    bool has_memory = true;
+    for (size_t i = 0; has_memory && i < history->block_count; i++) {
+        has_memory = heap_put(&heap, &history->blocks[i]);
+    }
+    for (size_t i = history->event_count; has_memory && i-- > 0;) {
+        has_memory = undo_event(&heap, &history->events[i]);
+    }
+    for (size_t i = 0; has_memory && i < heap.blocks.block_count; i++) {
+        const struct flw_history_block *block = &heap.blocks.blocks[i];
+        if (flw_addressmap_find(&heap.places, block->address) == i) {
+            struct flw_trace_block initial = {block->address, block->size_bytes, block->stream,
+                                              false};
+            has_memory = flw_build_add_block(build, &initial);
+        }
+    }
+    flw_history_finish(&heap.blocks);
+    flw_addressmap_finish(&heap.places);
+    struct flw_trace *trace = build->trace;
+    trace->initial_count = trace->block_count;
+    if (has_memory && trace->block_count > 0) {
+        qsort(trace->blocks, trace->block_count, sizeof(*trace->blocks), compare_blocks);
+    }
+    return has_memory;
+}
+
+/* ---- segments, backward -----------------------------------------------------------------------
+ */
+
+/* Whole segments: those of the end, less the allocated, plus the freed. */
+static bool resolve_whole_segments(const struct flw_history *history, struct flw_build *build)
+{
+    struct flw_history seen = {0};
+    struct flw_addressmap places = {0};
+    bool has_memory = true;
+    for (size_t i = 0; has_memory && i < history->segment_count; i++) {
+        const struct flw_trace_segment *segment = &history->segments[i];
+        if (!segment->is_expandable) {
+            has_memory =
+                flw_addressmap_put(&places, segment->address, (uint32_t)seen.segment_count) &&
+                flw_history_add_segment(&seen, segment);
+        }
+    }
+    for (size_t i = history->event_count; has_memory && i-- > 0;) {
+        const struct flw_trace_event *event = &history->events[i];
+        if (event->op == FLW_TRACE_SEGMENT_ALLOC) {
+            flw_addressmap_remove(&places, event->address);
+        } else if (event->op == FLW_TRACE_SEGMENT_FREE) {
+            struct flw_trace_segment segment = {
+                .address = event->address,
+                .size_bytes = event->size_bytes,
+                .stream = event->stream,
+                .is_large = event->size_bytes != SMALL_SEGMENT_BYTES,
+            };
+            has_memory =
+                flw_addressmap_put(&places, segment.address, (uint32_t)seen.segment_count) &&
+                flw_history_add_segment(&seen, &segment);
+        }
+    }
+    for (size_t i = 0; has_memory && i < seen.segment_count; i++) {
+        if (flw_addressmap_find(&places, seen.segments[i].address) == i) {
+            has_memory = flw_build_add_segment(build, &seen.segments[i]);
+        }
+    }
+    flw_history_finish(&seen);
+    flw_addressmap_finish(&places);
+    return has_memory;
+}
+
+/* Expandable segments are ranges, mapped and unmapped piece by piece. At every address
+ *     mapped at the start = mapped at the end + times unmapped - times mapped,
+ * so one sweep over the sorted edges of all ranges gives the initial ones. */
+struct edge {
+    uint64_t address;
+    uint16_t stream;
+    int8_t delta;
+    uint8_t pool; /* enum edge_pool */
+};
+
+enum edge_pool {
+    POOL_SMALL,
+    POOL_LARGE,
+    POOL_UNKNOWN
+};
+
+struct edges {
+    struct edge *at;
+    size_t count, room;
+};
+
+static bool add_range(struct edges *edges, const struct flw_trace_segment *range, int delta,
+                      enum edge_pool pool)
+{
+    uint64_t end = range->address + range->size_bytes;
+    const struct edge pair[2] = {
+        {range->address, range->stream, (int8_t)delta, (uint8_t)pool},
+        {end, range->stream, (int8_t)-delta, (uint8_t)pool},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        struct edge *at = flw_array_reserve(edges->at, edges->count, &edges->room, sizeof(*at));
+        if (at == NULL) {
+            return false;
+        }
+        edges->at = at;
+        at[edges->count++] = pair[i];
+    }
+    return true;
+}
+
+/* By stream, then address; at one address a range ends before the next begins. */
+static int compare_edges(const void *a, const void *b)
+{
+    const struct edge *x = a;
+    const struct edge *y = b;
+    if (x->stream != y->stream) {
+        return x->stream < y->stream ? -1 : 1;
+    }
+    if (x->address != y->address) {
+        return x->address < y->address ? -1 : 1;
+    }
+    return (x->delta > y->delta) - (x->delta < y->delta);
+}
+
+static bool collect_edges(const struct flw_history *history, struct edges *edges)
+{
+    for (size_t i = 0; i < history->segment_count; i++) {
+        const struct flw_trace_segment *segment = &history->segments[i];
+        enum edge_pool pool = segment->is_large ? POOL_LARGE : POOL_SMALL;
+        if (segment->is_expandable && !add_range(edges, segment, 1, pool)) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < history->event_count; i++) {
+        const struct flw_trace_event *event = &history->events[i];
+        const struct flw_trace_segment range = {
+            .address = event->address, .size_bytes = event->size_bytes, .stream = event->stream};
+        bool is_map = event->op == FLW_TRACE_SEGMENT_MAP;
+        if ((is_map || event->op == FLW_TRACE_SEGMENT_UNMAP) &&
+            !add_range(edges, &range, is_map ? -1 : 1, POOL_UNKNOWN)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A run of mapped addresses that the sweep has closed; adjoining ones of one pool become one. */
+struct run {
+    struct flw_trace_segment segment;
+    uint8_t pool;
+};
+
+static bool flush_run(struct flw_build *build, struct run *run)
+{
+    if (run->segment.size_bytes == 0) {
+        return true;
+    }
+    run->segment.is_large = run->pool == POOL_UNKNOWN
+                                ? run->segment.size_bytes > SMALL_SEGMENT_BYTES
+                                : run->pool == POOL_LARGE;
+    bool has_memory = flw_build_add_segment(build, &run->segment);
+    run->segment.size_bytes = 0;
+    return has_memory;
+}
+
+static bool extend_run(struct flw_build *build, struct run *run, const struct edge *from,
+                       uint64_t end)
+{
+    bool adjoins =
+        run->segment.size_bytes > 0 && run->segment.stream == from->stream &&
+        run->segment.address + run->segment.size_bytes == from->address &&
+        (run->pool == from->pool || run->pool == POOL_UNKNOWN || from->pool == POOL_UNKNOWN);
+    if (!adjoins) {
+        if (!flush_run(build, run)) {
+            return false;
+        }
+        run->segment = (struct flw_trace_segment){
+            .address = from->address, .stream = from->stream, .is_expandable = true};
+        run->pool = POOL_UNKNOWN;
+    }
+    run->segment.size_bytes += end - from->address;
+    run->pool = run->pool == POOL_UNKNOWN ? from->pool : run->pool;
+    return true;
+}
+
+static bool resolve_expandable_segments(const struct flw_history *history, struct flw_build *build)
+{
+    struct edges edges = {0};
+    struct run run = {{0}, POOL_UNKNOWN};
+    bool has_memory = collect_edges(history, &edges);
+    if (has_memory && edges.count > 0) {
+        qsort(edges.at, edges.count, sizeof(*edges.at), compare_edges);
+    }
+    int64_t cover = 0;
+    struct edge from = {0};
+    uint8_t pool = POOL_UNKNOWN;
+    for (size_t i = 0; has_memory && i < edges.count; i++) {
+        int64_t next = cover + edges.at[i].delta;
+        if (edges.at[i].pool != POOL_UNKNOWN) {
+            pool = edges.at[i].delta > 0 ? edges.at[i].pool : POOL_UNKNOWN;
+        }
+        if (cover <= 0 && next > 0) {
+            from = edges.at[i];
+            from.pool = pool;
+        } else if (cover > 0 && next <= 0 && edges.at[i].address > from.address) {
+            has_memory = extend_run(build, &run, &from, edges.at[i].address);
+        }
+        cover = next;
+    }
+    has_memory = has_memory && flush_run(build, &run);
+    free(edges.at);
+    return has_memory;
+}
+
+/* ---- forward ----------------------------------------------------------------------------------
+ */
+
+struct forward {
+    struct flw_build *build;
+    struct flw_addressmap places; /* address -> block that is lent or pending there */
+};
+
+static bool add_block_event(struct forward *f, const struct flw_trace_event *event, uint8_t op,
+                            uint32_t block)
+{
+    struct flw_trace_event out = *event;
+    out.op = op;
+    out.block = block;
+    out.address = f->build->trace->blocks[block].address;
+    out.size_bytes = f->build->trace->blocks[block].size_bytes;
+    return flw_build_add_event(f->build, &out);
+}
+
+static bool forward_alloc(struct forward *f, const struct flw_trace_event *event)
+{
+    struct flw_trace *trace = f->build->trace;
+    uint32_t old = flw_addressmap_find(&f->places, event->address);
+    if (old != FLW_ADDRESSMAP_ABSENT && !trace->blocks[old].freed) {
+        struct flw_trace_event lost = *event;
+        lost.stream = trace->blocks[old].stream;
+        trace->lost_free_count++;
+        trace->blocks[old].freed = true;
+        if (!add_block_event(f, &lost, FLW_TRACE_FREE, old)) {
+            return false;
+        }
+    }
+    uint32_t number = (uint32_t)trace->block_count;
+    struct flw_trace_block block = {event->address, event->size_bytes, event->stream, false};
+    return flw_addressmap_put(&f->places, event->address, number) &&
+           flw_build_add_block(f->build, &block) &&
+           add_block_event(f, event, FLW_TRACE_ALLOC, number);
+}
+
+static bool forward_free(struct forward *f, const struct flw_trace_event *event)
+{
+    struct flw_trace *trace = f->build->trace;
+    uint32_t block = flw_addressmap_find(&f->places, event->address);
+    bool is_done = event->op == FLW_TRACE_FREE_DONE;
+    if (block == FLW_ADDRESSMAP_ABSENT || (!is_done && trace->blocks[block].freed)) {
+        trace->unknown_free_count++;
+        return true;
+    }
+    /* A completion whose request is lost stands for both. */
+    uint8_t op = is_done && trace->blocks[block].freed ? FLW_TRACE_FREE_DONE : FLW_TRACE_FREE;
+    trace->blocks[block].freed = true;
+    if (is_done) {
+        flw_addressmap_remove(&f->places, event->address);
+    }
+    return add_block_event(f, event, op, block);
+}
+
+static bool forward_event(struct forward *f, const struct flw_trace_event *event)
+{
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        return forward_alloc(f, event);
+    case FLW_TRACE_FREE:
+    case FLW_TRACE_FREE_DONE:
+        return forward_free(f, event);
+    default: {
+        struct flw_trace_event out = *event;
+        out.block = UINT32_MAX;
+        return flw_build_add_event(f->build, &out);
+    }
+    }
+}
+
+static bool resolve_events(const struct flw_history *history, struct flw_build *build)
+{
+    struct forward f = {build, {0}};
+    bool has_memory = true;
+    for (size_t i = 0; has_memory && i < build->trace->initial_count; i++) {
+        has_memory = flw_addressmap_put(&f.places, build->trace->blocks[i].address, (uint32_t)i);
+    }
+    for (size_t i = 0; has_memory && i < history->event_count; i++) {
+        has_memory = forward_event(&f, &history->events[i]);
+    }
+    flw_addressmap_finish(&f.places);
+    return has_memory;
+}
+
+bool flw_history_resolve(const struct flw_history *history, struct flw_build *build)
+{
+    return resolve_blocks(history, build) && resolve_whole_segments(history, build) &&
+           resolve_expandable_segments(history, build) && resolve_events(history, build);
+}

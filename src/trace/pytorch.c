@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: which keys of a snapshot mean what, across versions; the choice of a device.
+ * Does not: number blocks or find the initial heap (history.c does).
+ *
+ * A snapshot is {segments: [{..., blocks: [...]}], device_traces: [[event, ...], ...]}; a bare list
+ * is its segments alone. A list can hold another one many times, so every step of the walk is
+ * counted and none may be taken for more items than the file has bytes.
+ */
+#include "trace/pytorch.h"
+
+#include <string.h>
+
+#include "trace/history.h"
+#include "trace/measure.h"
+#include "trace/pickle.h"
+
+#define DEVICES_MAX 1024
+
+enum word {
+    /* actions, in the order of `operations` */
+    WORD_ALLOC,
+    WORD_FREE_REQUESTED,
+    WORD_FREE_COMPLETED,
+    WORD_SEGMENT_ALLOC,
+    WORD_SEGMENT_FREE,
+    WORD_SEGMENT_MAP,
+    WORD_SEGMENT_UNMAP,
+    WORD_OOM,
+    WORD_SNAPSHOT,
+    WORD_USER_DEFINED,
+    WORD_WORKSPACE_SNAPSHOT,
+    /* states and types */
+    WORD_ACTIVE_ALLOCATED,
+    WORD_ACTIVE_PENDING_FREE,
+    WORD_ACTIVE_AWAITING_FREE,
+    WORD_INACTIVE,
+    WORD_LARGE,
+    WORD_SMALL,
+    /* keys */
+    WORD_SEGMENTS,
+    WORD_DEVICE_TRACES,
+    WORD_DEVICE,
+    WORD_ADDRESS,
+    WORD_TOTAL_SIZE,
+    WORD_STREAM,
+    WORD_SEGMENT_TYPE,
+    WORD_IS_EXPANDABLE,
+    WORD_BLOCKS,
+    WORD_SIZE,
+    WORD_REQUESTED_SIZE,
+    WORD_STATE,
+    WORD_HISTORY,
+    WORD_REAL_SIZE,
+    WORD_ACTION,
+    WORD_ADDR,
+    WORD_TIME_US,
+    WORD_COUNT
+};
+
+static const char *const words[] = {
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+    "user_defined",
+    "workspace_snapshot",
+    "active_allocated",
+    "active_pending_free",
+    "active_awaiting_free",
+    "inactive",
+    "large",
+    "small",
+    "segments",
+    "device_traces",
+    "device",
+    "address",
+    "total_size",
+    "stream",
+    "segment_type",
+    "is_expandable",
+    "blocks",
+    "size",
+    "requested_size",
+    "state",
+    "history",
+    "real_size",
+    "action",
+    "addr",
+    "time_us",
+};
+_Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
+_Static_assert(WORD_COUNT <= FLW_PICKLE_WORDS_MAX, "the vocabulary fits");
+
+static const uint8_t operations[] = {
+    [WORD_ALLOC] = FLW_TRACE_ALLOC,
+    [WORD_FREE_REQUESTED] = FLW_TRACE_FREE,
+    [WORD_FREE_COMPLETED] = FLW_TRACE_FREE_DONE,
+    [WORD_SEGMENT_ALLOC] = FLW_TRACE_SEGMENT_ALLOC,
+    [WORD_SEGMENT_FREE] = FLW_TRACE_SEGMENT_FREE,
+    [WORD_SEGMENT_MAP] = FLW_TRACE_SEGMENT_MAP,
+    [WORD_SEGMENT_UNMAP] = FLW_TRACE_SEGMENT_UNMAP,
+    [WORD_OOM] = FLW_TRACE_OOM,
+    [WORD_SNAPSHOT] = FLW_TRACE_MARK,
+    [WORD_USER_DEFINED] = FLW_TRACE_MARK,
+    [WORD_WORKSPACE_SNAPSHOT] = FLW_TRACE_MARK,
+};
+
+struct import {
+    struct flw_input *input;
+    const struct flw_pickle *pickle;
+    struct flw_history history;
+    struct flw_build build;
+    struct flw_pickle_value segments; /* lists; absent where the snapshot has none */
+    struct flw_pickle_value traces;
+    int device;
+    uint64_t steps_left; /* of the walk */
+    uint64_t first_time_us, last_time_us;
+    bool has_times;
+};
+
+static bool fail_at(struct import *import, struct flw_pickle_value container, const char *what)
+{
+    return flw_input_fail(import->input, flw_pickle_offset(import->pickle, container), "%s", what);
+}
+
+static bool fail_memory(struct import *import)
+{
+    return flw_input_fail(import->input, 0, "no memory to hold the trace");
+}
+
+static bool count_step(struct import *import)
+{
+    if (import->steps_left == 0) {
+        return flw_input_fail(import->input, 0,
+                              "its lists hold more items than the file has bytes");
+    }
+    import->steps_left--;
+    return true;
+}
+
+/* A number that must be there and not negative. */
+static bool get_number(struct import *import, struct flw_pickle_value dict, enum word word,
+                       uint64_t *out)
+{
+    struct flw_pickle_value value = flw_pickle_get(import->pickle, dict, (uint32_t)word);
+    *out = value.bits;
+    if (value.kind == FLW_PICKLE_UNSIGNED) {
+        return true;
+    }
+    return flw_input_fail(import->input, flw_pickle_offset(import->pickle, dict), "\"%s\" is %s",
+                          words[word],
+                          value.kind == FLW_PICKLE_ABSENT     ? "missing"
+                          : value.kind == FLW_PICKLE_NEGATIVE ? "negative"
+                                                              : "not a number");
+}
+
+/* The same where it may be missing. */
+static bool get_number_or(struct import *import, struct flw_pickle_value dict, enum word word,
+                          uint64_t otherwise, uint64_t *out)
+{
+    if (flw_pickle_get(import->pickle, dict, (uint32_t)word).kind == FLW_PICKLE_ABSENT) {
+        *out = otherwise;
+        return true;
+    }
+    return get_number(import, dict, word, out);
+}
+
+static bool get_stream(struct import *import, struct flw_pickle_value dict, uint16_t *out)
+{
+    uint64_t handle;
+    if (!get_number_or(import, dict, WORD_STREAM, 0, &handle)) {
+        return false;
+    }
+    return flw_build_add_stream(&import->build, handle, out) ||
+           fail_at(import, dict, "no memory, or more than 65535 streams");
+}
+
+/* ---- events -----------------------------------------------------------------------------------
+ */
+
+static bool get_time(struct import *import, struct flw_pickle_value dict, uint64_t *out_ns)
+{
+    struct flw_pickle_value value = flw_pickle_get(import->pickle, dict, WORD_TIME_US);
+    uint64_t time_us = import->last_time_us;
+    if (value.kind != FLW_PICKLE_ABSENT) {
+        if (!get_number(import, dict, WORD_TIME_US, &time_us)) {
+            return false;
+        }
+        if (!import->has_times) {
+            import->has_times = true;
+            import->first_time_us = time_us;
+            import->last_time_us = time_us;
+        }
+        /* Clocks are set back now and then; the order of the list is the truth. */
+        time_us = time_us < import->last_time_us ? import->last_time_us : time_us;
+        import->last_time_us = time_us;
+    }
+    if (__builtin_mul_overflow(time_us - import->first_time_us, UINT64_C(1000), out_ns)) {
+        return fail_at(import, dict, "\"time_us\" is centuries after the first event");
+    }
+    return true;
+}
+
+static bool check_range(struct import *import, struct flw_pickle_value dict,
+                        const struct flw_trace_event *event)
+{
+    if (event->size_bytes > UINT64_MAX - event->address) {
+        return fail_at(import, dict, "its address and size go beyond 64 bits");
+    }
+    return true;
+}
+
+static bool read_event(struct import *import, struct flw_pickle_value dict)
+{
+    struct flw_trace_event event = {.block = UINT32_MAX};
+    struct flw_pickle_value action = flw_pickle_get(import->pickle, dict, WORD_ACTION);
+    if (action.kind != FLW_PICKLE_WORD || action.bits > WORD_WORKSPACE_SNAPSHOT) {
+        return fail_at(import, dict,
+                       action.kind == FLW_PICKLE_WORD
+                           ? "an event with an action that no PyTorch writes"
+                           : "an event without an action");
+    }
+    event.op = operations[action.bits];
+    if (!get_time(import, dict, &event.time_ns)) {
+        return false;
+    }
+    if (event.op != FLW_TRACE_MARK) {
+        if (!get_number(import, dict, WORD_SIZE, &event.size_bytes) ||
+            !get_stream(import, dict, &event.stream)) {
+            return false;
+        }
+        if (event.op != FLW_TRACE_OOM && (!get_number(import, dict, WORD_ADDR, &event.address) ||
+                                          !check_range(import, dict, &event))) {
+            return false;
+        }
+    }
+    return flw_history_add_event(&import->history, &event) || fail_memory(import);
+}
+
+static bool read_events(struct import *import)
+{
+    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, import->traces);
+    struct flw_pickle_value list;
+    for (int i = 0; flw_pickle_next(import->pickle, &cursor, &list); i++) {
+        if (i != import->device) {
+            continue;
+        }
+        struct flw_pickle_cursor events = flw_pickle_first(import->pickle, list);
+        struct flw_pickle_value dict;
+        while (flw_pickle_next(import->pickle, &events, &dict)) {
+            if (!count_step(import) || !read_event(import, dict)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* ---- the heap at the end ----------------------------------------------------------------------
+ */
+
+/* What was asked for: newer versions say; older ones keep it in the history; else the block's size.
+ */
+static bool get_requested(struct import *import, struct flw_pickle_value block, uint64_t *out)
+{
+    uint64_t size_bytes;
+    struct flw_pickle_value history = flw_pickle_get(import->pickle, block, WORD_HISTORY);
+    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, history);
+    struct flw_pickle_value latest;
+    if (!get_number(import, block, WORD_SIZE, &size_bytes)) {
+        return false;
+    }
+    if (flw_pickle_next(import->pickle, &cursor, &latest)) {
+        return get_number_or(import, latest, WORD_REAL_SIZE, size_bytes, out);
+    }
+    return get_number_or(import, block, WORD_REQUESTED_SIZE, size_bytes, out);
+}
+
+/* `address`: where the block lies if it does not say; then where the next one lies. */
+static bool read_block(struct import *import, struct flw_pickle_value dict, uint16_t stream,
+                       uint64_t *address)
+{
+    struct flw_history_block block = {.stream = stream};
+    struct flw_pickle_value state = flw_pickle_get(import->pickle, dict, WORD_STATE);
+    uint64_t size_bytes;
+    if (!get_number_or(import, dict, WORD_ADDRESS, *address, &block.address) ||
+        !get_number(import, dict, WORD_SIZE, &size_bytes)) {
+        return false;
+    }
+    if (__builtin_add_overflow(block.address, size_bytes, address)) {
+        return fail_at(import, dict, "a block's address and size go beyond 64 bits");
+    }
+    if (state.kind != FLW_PICKLE_WORD || state.bits < WORD_ACTIVE_ALLOCATED ||
+        state.bits > WORD_INACTIVE) {
+        return fail_at(import, dict, "a block without a known state");
+    }
+    if (state.bits == WORD_INACTIVE) {
+        return true;
+    }
+    block.is_pending = state.bits != WORD_ACTIVE_ALLOCATED;
+    return get_requested(import, dict, &block.size_bytes) &&
+           (flw_history_add_block(&import->history, &block) || fail_memory(import));
+}
+
+static bool read_segment(struct import *import, struct flw_pickle_value dict)
+{
+    struct flw_trace_segment segment = {0};
+    struct flw_pickle_value type = flw_pickle_get(import->pickle, dict, WORD_SEGMENT_TYPE);
+    struct flw_pickle_value expandable = flw_pickle_get(import->pickle, dict, WORD_IS_EXPANDABLE);
+    struct flw_pickle_value blocks = flw_pickle_get(import->pickle, dict, WORD_BLOCKS);
+    if (!get_number(import, dict, WORD_ADDRESS, &segment.address) ||
+        !get_number(import, dict, WORD_TOTAL_SIZE, &segment.size_bytes) ||
+        !get_stream(import, dict, &segment.stream)) {
+        return false;
+    }
+    if (segment.size_bytes > UINT64_MAX - segment.address) {
+        return fail_at(import, dict, "a segment's address and size go beyond 64 bits");
+    }
+    segment.is_large = type.kind != FLW_PICKLE_WORD || type.bits != WORD_SMALL;
+    segment.is_expandable = expandable.kind == FLW_PICKLE_BOOL && expandable.bits == 1;
+    if (!flw_history_add_segment(&import->history, &segment)) {
+        return fail_memory(import);
+    }
+    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, blocks);
+    struct flw_pickle_value block;
+    uint64_t address = segment.address;
+    while (flw_pickle_next(import->pickle, &cursor, &block)) {
+        if (!count_step(import) || !read_block(import, block, segment.stream, &address)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool get_device(struct import *import, struct flw_pickle_value segment, uint64_t *out)
+{
+    if (!get_number_or(import, segment, WORD_DEVICE, 0, out)) {
+        return false;
+    }
+    return *out < DEVICES_MAX || fail_at(import, segment, "\"device\" is not a device number");
+}
+
+static bool read_segments(struct import *import)
+{
+    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, import->segments);
+    struct flw_pickle_value dict;
+    uint64_t device;
+    while (flw_pickle_next(import->pickle, &cursor, &dict)) {
+        if (!count_step(import) || !get_device(import, dict, &device)) {
+            return false;
+        }
+        if (device == (uint64_t)import->device && !read_segment(import, dict)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the device -------------------------------------------------------------------------------
+ */
+
+struct census {
+    uint64_t events[DEVICES_MAX];
+    uint64_t segments[DEVICES_MAX];
+    int device_count;
+};
+
+static bool take_census(struct import *import, struct census *census)
+{
+    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, import->traces);
+    struct flw_pickle_value item;
+    int count = 0;
+    for (; flw_pickle_next(import->pickle, &cursor, &item); count++) {
+        if (count == DEVICES_MAX) {
+            return fail_at(import, import->traces, "more than 1024 devices");
+        }
+        census->events[count] = flw_pickle_count(import->pickle, item);
+    }
+    cursor = flw_pickle_first(import->pickle, import->segments);
+    while (flw_pickle_next(import->pickle, &cursor, &item)) {
+        uint64_t device;
+        if (!count_step(import) || !get_device(import, item, &device)) {
+            return false;
+        }
+        census->segments[device]++;
+        count = (int)device >= count ? (int)device + 1 : count;
+    }
+    census->device_count = count > 0 ? count : 1;
+    return true;
+}
+
+/* The device asked for, else the one with the most events, else with the most segments. */
+static bool choose_device(struct import *import, int device)
+{
+    struct census census = {.device_count = 0};
+    if (!take_census(import, &census)) {
+        return false;
+    }
+    if (device >= census.device_count) {
+        return flw_input_fail(import->input, 0, "has no device %d, only 0 to %d", device,
+                              census.device_count - 1);
+    }
+    int best = 0;
+    for (int i = 1; i < census.device_count; i++) {
+        if (census.events[i] > census.events[best] ||
+            (census.events[i] == census.events[best] &&
+             census.segments[i] > census.segments[best])) {
+            best = i;
+        }
+    }
+    import->device = device >= 0 ? device : best;
+    return true;
+}
+
+/* ---- together ---------------------------------------------------------------------------------
+ */
+
+static bool find_parts(struct import *import)
+{
+    struct flw_pickle_value root = flw_pickle_root(import->pickle);
+    if (root.kind == FLW_PICKLE_LIST) {
+        import->segments = root;
+        return true;
+    }
+    import->segments = flw_pickle_get(import->pickle, root, WORD_SEGMENTS);
+    import->traces = flw_pickle_get(import->pickle, root, WORD_DEVICE_TRACES);
+    if (import->segments.kind != FLW_PICKLE_LIST && import->traces.kind != FLW_PICKLE_LIST) {
+        return fail_at(import, root,
+                       "a pickle, but not a PyTorch memory snapshot: no \"segments\"");
+    }
+    return true;
+}
+
+static bool import_snapshot(struct import *import, int device)
+{
+    if (!find_parts(import) || !choose_device(import, device) || !read_events(import) ||
+        !read_segments(import)) {
+        return false;
+    }
+    if (!flw_history_resolve(&import->history, &import->build)) {
+        return fail_memory(import);
+    }
+    struct flw_trace *trace = import->build.trace;
+    trace->device = import->device;
+    trace->has_times = import->has_times;
+    trace->has_addresses = true;
+    trace->has_segments = true;
+    trace->notes = strdup("origin pytorch snapshot\n");
+    if (trace->notes == NULL) {
+        return fail_memory(import);
+    }
+    const char *wrong = flw_measure_trace(trace);
+    return wrong == NULL || flw_input_fail(import->input, 0, "%s", wrong);
+}
+
+bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace)
+{
+    static const struct flw_pickle_vocabulary vocabulary = {words, WORD_COUNT};
+    struct flw_pickle *pickle;
+    struct import import = {.input = input};
+    *out_trace = NULL;
+    if (!flw_pickle_read(input, &vocabulary, &pickle)) {
+        return false;
+    }
+    import.pickle = pickle;
+    import.steps_left = flw_input_offset(input);
+    bool is_read = flw_build_init(&import.build, input->name, "pytorch pickle")
+                       ? import_snapshot(&import, device)
+                       : fail_memory(&import);
+    if (is_read) {
+        *out_trace = flw_build_take(&import.build);
+    }
+    flw_build_finish(&import.build);
+    flw_history_finish(&import.history);
+    flw_pickle_destroy(pickle);
+    return is_read;
+}

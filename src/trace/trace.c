@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a trace's lifetime, and which reader a file's first bytes call for.
+ * Does not: go by file names.
+ */
+#include "trace/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/input.h"
+#include "trace/pytorch.h"
+
+_Static_assert(sizeof(struct flw_trace_event) == 32, "two events a line");
+
+void flw_trace_destroy(struct flw_trace *trace)
+{
+    if (trace != NULL) {
+        free(trace->source);
+        free(trace->format);
+        free(trace->events);
+        free(trace->blocks);
+        free(trace->segments);
+        free(trace->streams);
+        free(trace->notes);
+        free(trace);
+    }
+}
+
+static bool begins_with(struct flw_input *input, const char *prefix)
+{
+    size_t count = strlen(prefix);
+    return flw_input_fill(input, count) && memcmp(input->at, prefix, count) == 0;
+}
+
+static bool read_any(struct flw_input *input, int device, struct flw_trace **out_trace)
+{
+    if (!flw_input_fill(input, 1)) {
+        return flw_input_fail(input, 0, "the file is empty");
+    }
+    if (begins_with(input, "\x80")) {
+        return flw_pytorch_read(input, device, out_trace);
+    }
+    if (begins_with(input, "\x1f\x8b") || begins_with(input, "\x28\xb5\x2f\xfd")) {
+        return flw_input_fail(input, 0, "packed with gzip or zstd; unpack it, or use xz");
+    }
+    return flw_input_fail(input, 0, "neither a pickled PyTorch snapshot nor a fallow text trace");
+}
+
+bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, char *message)
+{
+    struct flw_input input;
+    *out_trace = NULL;
+    if (!flw_input_open(&input, path, message)) {
+        return false;
+    }
+    bool is_read = read_any(&input, device, out_trace);
+    flw_input_close(&input);
+    return is_read;
+}
+
+bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int device,
+                          struct flw_trace **out_trace, char *message)
+{
+    struct flw_input input;
+    *out_trace = NULL;
+    if (!flw_input_open_bytes(&input, bytes, count, name, message)) {
+        return false;
+    }
+    bool is_read = read_any(&input, device, out_trace);
+    flw_input_close(&input);
+    return is_read;
+}
