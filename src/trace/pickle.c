@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pickle machine: stack, marks, memo, and the cells of what is kept.
+ * Owns: the pickle machine: stack, marks, memo, opcodes.
  * Does not: know PyTorch; keep strings, floats, tuples or frames.
  *
- * A container is a node: the first and last of its chunks in `cells`. A chunk is one header cell
- * (next chunk, count) and its entries:
- *   list   one cell an entry: kind and node
- *   dict   key word, kind and 48 bits of value in one cell; a wider value takes a second cell
- *
  * INVARIANTS
- *   1. Every offset in nodes, chunk headers and memo lies within what exists; 0 means none.
- *   2. marks rise, and none is above the stack.
- *   3. memo, stack and cells hold at most one entry a byte read.
- *   4. A dict keeps at most FLW_PICKLE_WORDS_MAX pairs, so that looking one up is bounded.
+ *   1. marks rise, and none is above the stack.
+ *   2. memo, stack and harvest hold at most one entry a byte read.
+ *   3. A dict keeps at most FLW_PICKLE_WORDS_MAX pairs, so that looking one up is bounded.
  */
 #include "trace/pickle.h"
 
@@ -22,34 +16,15 @@
 #include "base/bits.h"
 #include "trace/array.h"
 
-#define NARROW_BITS     48
-#define KIND_SHIFT      56 /* of a cell: kind in the top byte */
-#define KEY_SHIFT       48 /* of a dict's cell: key word below it */
-#define WIDE            0x80u
 #define STACK_MAX       (1u << 24)
 #define MARKS_MAX       256 /* nesting; snapshots reach 5 */
 #define INTEGER_BYTES   9   /* 64 bits and a sign */
 #define PROTOCOL_LOWEST 2
 #define PROTOCOL_NEWEST 5
 
-struct node {
-    uint32_t first;
-    uint32_t last;
-    uint32_t offset;
-    uint32_t count; /* entries kept */
-};
-
-struct flw_pickle {
-    struct flw_pickle_value root;
-    struct node *nodes;
-    size_t node_count, node_room;
-    uint64_t *cells;
-    size_t cell_count, cell_room;
-};
-
 struct machine {
     struct flw_input *input;
-    struct flw_pickle *kept;
+    struct flw_harvest *kept;
     const struct flw_pickle_vocabulary *vocabulary;
     uint8_t word_bytes[FLW_PICKLE_WORDS_MAX];
     struct flw_pickle_value *stack;
@@ -152,122 +127,6 @@ static bool pop_mark(struct machine *m, size_t *out_first)
     return true;
 }
 
-/* ---- what is kept -----------------------------------------------------------------------------
- */
-
-static bool push_container(struct machine *m, enum flw_pickle_kind kind)
-{
-    struct flw_pickle *kept = m->kept;
-    if (FLW_UNLIKELY(kept->node_count == kept->node_room)) {
-        void *nodes = flw_array_reserve(kept->nodes, kept->node_count, &kept->node_room,
-                                        sizeof(*kept->nodes));
-        if (nodes == NULL) {
-            return fail_memory(m);
-        }
-        kept->nodes = nodes;
-    }
-    kept->nodes[kept->node_count] = (struct node){0, 0, (uint32_t)m->opcode_offset, 0};
-    return push(m, (struct flw_pickle_value){kept->node_count++, (uint32_t)kind});
-}
-
-static bool add_cell(struct machine *m, uint64_t cell)
-{
-    struct flw_pickle *kept = m->kept;
-    if (FLW_UNLIKELY(kept->cell_count == kept->cell_room)) {
-        void *cells = flw_array_reserve(kept->cells, kept->cell_count, &kept->cell_room,
-                                        sizeof(*kept->cells));
-        if (cells == NULL) {
-            return fail_memory(m);
-        }
-        kept->cells = cells;
-    }
-    kept->cells[kept->cell_count++] = cell;
-    return true;
-}
-
-static uint64_t header_cell(uint32_t next, uint32_t count)
-{
-    return (uint64_t)next << 32 | count;
-}
-
-static uint32_t header_next(uint64_t cell)
-{
-    return (uint32_t)(cell >> 32);
-}
-
-static uint32_t header_count(uint64_t cell)
-{
-    return (uint32_t)cell;
-}
-
-static bool add_item(struct machine *m, struct flw_pickle_value item, uint32_t *count)
-{
-    bool is_dict = item.kind == FLW_PICKLE_DICT;
-    if ((is_dict && m->kept->nodes[item.bits].first != 0) || item.kind == FLW_PICKLE_LIST) {
-        (*count)++;
-        return add_cell(m, (uint64_t)item.kind << KIND_SHIFT | item.bits);
-    }
-    return true;
-}
-
-static bool add_pair(struct machine *m, const struct flw_pickle_value *pair, uint32_t *count)
-{
-    struct flw_pickle_value value = pair[1];
-    if (pair[0].kind != FLW_PICKLE_WORD || pair[0].bits == FLW_PICKLE_NO_WORD ||
-        value.kind == FLW_PICKLE_ABSENT) {
-        return true;
-    }
-    (*count)++;
-    uint64_t tag = (uint64_t)value.kind << KIND_SHIFT | pair[0].bits << KEY_SHIFT;
-    if (value.bits >> NARROW_BITS == 0) {
-        return add_cell(m, tag | value.bits);
-    }
-    return add_cell(m, tag | (uint64_t)WIDE << KIND_SHIFT) && add_cell(m, value.bits);
-}
-
-/* Append stack[first, depth) to the container below them and drop them. A chunk that would be empty
- * is not made, so a container without a first chunk has nothing of interest. */
-static bool extend(struct machine *m, struct flw_pickle_value container, size_t first)
-{
-    size_t header = m->kept->cell_count;
-    uint32_t count = 0;
-    if (!add_cell(m, 0)) {
-        return false;
-    }
-    if (container.kind == FLW_PICKLE_LIST) {
-        for (size_t i = first; i < m->depth; i++) {
-            if (!add_item(m, m->stack[i], &count)) {
-                return false;
-            }
-        }
-    } else {
-        for (size_t i = first; i < m->depth; i += 2) {
-            if (!add_pair(m, &m->stack[i], &count)) {
-                return false;
-            }
-        }
-    }
-    m->depth = first;
-    if (count == 0) {
-        m->kept->cell_count = header;
-        return true;
-    }
-    struct node *node = &m->kept->nodes[container.bits];
-    node->count += count;
-    if (container.kind == FLW_PICKLE_DICT && node->count > FLW_PICKLE_WORDS_MAX) {
-        return fail(m, "the dict repeats its keys");
-    }
-    m->kept->cells[header] = header_cell(0, count);
-    if (node->first == 0) {
-        node->first = (uint32_t)header;
-    } else {
-        uint64_t *last = &m->kept->cells[node->last];
-        *last = header_cell((uint32_t)header, header_count(*last));
-    }
-    node->last = (uint32_t)header;
-    return true;
-}
-
 /* The stack's items from `first` on go into the `kind` of container that lies below them. */
 static bool extend_below(struct machine *m, size_t first, uint32_t kind)
 {
@@ -282,7 +141,14 @@ static bool extend_below(struct machine *m, size_t first, uint32_t kind)
     if (kind == FLW_PICKLE_DICT && (m->depth - first) % 2 != 0) {
         return fail(m, "a key has no value");
     }
-    return extend(m, container, first);
+    if (!flw_harvest_extend(m->kept, container, &m->stack[first], m->depth - first)) {
+        return fail_memory(m);
+    }
+    m->depth = first;
+    if (kind == FLW_PICKLE_DICT && flw_harvest_count(m->kept, container) > FLW_PICKLE_WORDS_MAX) {
+        return fail(m, "the dict repeats its keys");
+    }
+    return true;
 }
 
 /* ---- opcodes ----------------------------------------------------------------------------------
@@ -350,6 +216,13 @@ static bool run_pop(struct machine *m)
     }
     m->depth--;
     return true;
+}
+
+static bool push_container(struct machine *m, enum flw_pickle_kind kind)
+{
+    struct flw_pickle_value value;
+    return flw_harvest_add_node(m->kept, kind, m->opcode_offset, &value) ? push(m, value)
+                                                                         : fail_memory(m);
 }
 
 static bool run_empty_dict(struct machine *m)
@@ -756,120 +629,26 @@ static bool run(struct machine *m)
     if (flw_input_offset(m->input) < m->frame_end) {
         return fail(m, "the last frame claims more bytes than there are");
     }
-    m->kept->root = m->stack[m->depth - 1];
     return flw_input_drain(m->input);
 }
 
 bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary *vocabulary,
-                     struct flw_pickle **out_pickle)
+                     struct flw_harvest **out_harvest, struct flw_pickle_value *out_root)
 {
     struct machine m = {.input = input, .vocabulary = vocabulary, .opcode_name = "the pickle"};
-    *out_pickle = NULL;
+    *out_harvest = NULL;
     for (uint32_t i = 0; i < vocabulary->count; i++) {
         m.word_bytes[i] = (uint8_t)strlen(vocabulary->words[i]);
     }
-    m.kept = calloc(1, sizeof(*m.kept));
-    bool is_read = m.kept != NULL ? add_cell(&m, 0) && run(&m) : fail_memory(&m);
+    m.kept = flw_harvest_create();
+    bool is_read = m.kept != NULL ? run(&m) : fail_memory(&m);
+    *out_root = is_read ? m.stack[m.depth - 1] : absent;
     free(m.stack);
     free(m.memo);
     if (!is_read) {
-        flw_pickle_destroy(m.kept);
+        flw_harvest_destroy(m.kept);
         return false;
     }
-    *out_pickle = m.kept;
-    return true;
-}
-
-/* ---- reading what was kept --------------------------------------------------------------------
- */
-
-void flw_pickle_destroy(struct flw_pickle *pickle)
-{
-    if (pickle != NULL) {
-        free(pickle->nodes);
-        free(pickle->cells);
-        free(pickle);
-    }
-}
-
-struct flw_pickle_value flw_pickle_root(const struct flw_pickle *pickle)
-{
-    return pickle->root;
-}
-
-static struct flw_pickle_value value_in(const uint64_t *cell)
-{
-    uint32_t kind = (uint32_t)(cell[0] >> KIND_SHIFT);
-    if ((kind & WIDE) != 0) {
-        return (struct flw_pickle_value){cell[1], kind & ~WIDE};
-    }
-    return (struct flw_pickle_value){cell[0] & ((UINT64_C(1) << NARROW_BITS) - 1), kind};
-}
-
-struct flw_pickle_value flw_pickle_get(const struct flw_pickle *pickle,
-                                       struct flw_pickle_value dict, uint32_t word)
-{
-    struct flw_pickle_value found = absent;
-    if (dict.kind != FLW_PICKLE_DICT) {
-        return found;
-    }
-    uint32_t chunk = pickle->nodes[dict.bits].first;
-    while (chunk != 0) {
-        uint32_t count = header_count(pickle->cells[chunk]);
-        const uint64_t *cell = &pickle->cells[chunk + 1];
-        for (uint32_t i = 0; i < count; i++) {
-            if ((cell[0] >> KEY_SHIFT & 0xFF) == word) {
-                found = value_in(cell);
-            }
-            cell += (cell[0] >> KIND_SHIFT & WIDE) != 0 ? 2 : 1;
-        }
-        chunk = header_next(pickle->cells[chunk]);
-    }
-    return found;
-}
-
-uint64_t flw_pickle_offset(const struct flw_pickle *pickle, struct flw_pickle_value container)
-{
-    if (container.kind != FLW_PICKLE_DICT && container.kind != FLW_PICKLE_LIST) {
-        return 0;
-    }
-    return pickle->nodes[container.bits].offset;
-}
-
-uint32_t flw_pickle_count(const struct flw_pickle *pickle, struct flw_pickle_value list)
-{
-    return list.kind == FLW_PICKLE_LIST ? pickle->nodes[list.bits].count : 0;
-}
-
-struct flw_pickle_cursor flw_pickle_first(const struct flw_pickle *pickle,
-                                          struct flw_pickle_value list)
-{
-    struct flw_pickle_cursor cursor = {0, 0, 0};
-    if (list.kind == FLW_PICKLE_LIST) {
-        cursor.chunk = pickle->nodes[list.bits].first;
-    }
-    if (cursor.chunk != 0) {
-        cursor.cell = (uint64_t)cursor.chunk + 1;
-        cursor.left = header_count(pickle->cells[cursor.chunk]);
-    }
-    return cursor;
-}
-
-bool flw_pickle_next(const struct flw_pickle *pickle, struct flw_pickle_cursor *cursor,
-                     struct flw_pickle_value *out_value)
-{
-    if (cursor->chunk != 0 && cursor->left == 0) {
-        cursor->chunk = header_next(pickle->cells[cursor->chunk]);
-        if (cursor->chunk != 0) {
-            cursor->cell = (uint64_t)cursor->chunk + 1;
-            cursor->left = header_count(pickle->cells[cursor->chunk]);
-        }
-    }
-    if (cursor->chunk == 0) {
-        return false;
-    }
-    *out_value = value_in(&pickle->cells[cursor->cell]);
-    cursor->cell++;
-    cursor->left--;
+    *out_harvest = m.kept;
     return true;
 }

@@ -113,7 +113,8 @@ static const uint8_t operations[] = {
 
 struct import {
     struct flw_input *input;
-    const struct flw_pickle *pickle;
+    const struct flw_harvest *kept;
+    struct flw_pickle_value root;
     struct flw_history history;
     struct flw_build build;
     struct flw_pickle_value segments; /* lists; absent where the snapshot has none */
@@ -126,7 +127,7 @@ struct import {
 
 static bool fail_at(struct import *import, struct flw_pickle_value container, const char *what)
 {
-    return flw_input_fail(import->input, flw_pickle_offset(import->pickle, container), "%s", what);
+    return flw_input_fail(import->input, flw_harvest_offset(import->kept, container), "%s", what);
 }
 
 static bool fail_memory(struct import *import)
@@ -148,12 +149,12 @@ static bool count_step(struct import *import)
 static bool get_number(struct import *import, struct flw_pickle_value dict, enum word word,
                        uint64_t *out)
 {
-    struct flw_pickle_value value = flw_pickle_get(import->pickle, dict, (uint32_t)word);
+    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, (uint32_t)word);
     *out = value.bits;
     if (value.kind == FLW_PICKLE_UNSIGNED) {
         return true;
     }
-    return flw_input_fail(import->input, flw_pickle_offset(import->pickle, dict), "\"%s\" is %s",
+    return flw_input_fail(import->input, flw_harvest_offset(import->kept, dict), "\"%s\" is %s",
                           words[word],
                           value.kind == FLW_PICKLE_ABSENT     ? "missing"
                           : value.kind == FLW_PICKLE_NEGATIVE ? "negative"
@@ -164,7 +165,7 @@ static bool get_number(struct import *import, struct flw_pickle_value dict, enum
 static bool get_number_or(struct import *import, struct flw_pickle_value dict, enum word word,
                           uint64_t otherwise, uint64_t *out)
 {
-    if (flw_pickle_get(import->pickle, dict, (uint32_t)word).kind == FLW_PICKLE_ABSENT) {
+    if (flw_harvest_get(import->kept, dict, (uint32_t)word).kind == FLW_PICKLE_ABSENT) {
         *out = otherwise;
         return true;
     }
@@ -186,7 +187,7 @@ static bool get_stream(struct import *import, struct flw_pickle_value dict, uint
 
 static bool get_time(struct import *import, struct flw_pickle_value dict, uint64_t *out_ns)
 {
-    struct flw_pickle_value value = flw_pickle_get(import->pickle, dict, WORD_TIME_US);
+    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, WORD_TIME_US);
     uint64_t time_us = import->last_time_us;
     if (value.kind != FLW_PICKLE_ABSENT) {
         if (!get_number(import, dict, WORD_TIME_US, &time_us)) {
@@ -219,7 +220,7 @@ static bool check_range(struct import *import, struct flw_pickle_value dict,
 static bool read_event(struct import *import, struct flw_pickle_value dict)
 {
     struct flw_trace_event event = {.block = UINT32_MAX};
-    struct flw_pickle_value action = flw_pickle_get(import->pickle, dict, WORD_ACTION);
+    struct flw_pickle_value action = flw_harvest_get(import->kept, dict, WORD_ACTION);
     if (action.kind != FLW_PICKLE_WORD || action.bits > WORD_WORKSPACE_SNAPSHOT) {
         return fail_at(import, dict,
                        action.kind == FLW_PICKLE_WORD
@@ -245,15 +246,15 @@ static bool read_event(struct import *import, struct flw_pickle_value dict)
 
 static bool read_events(struct import *import)
 {
-    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, import->traces);
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
     struct flw_pickle_value list;
-    for (int i = 0; flw_pickle_next(import->pickle, &cursor, &list); i++) {
+    for (int i = 0; flw_harvest_next(import->kept, &cursor, &list); i++) {
         if (i != import->device) {
             continue;
         }
-        struct flw_pickle_cursor events = flw_pickle_first(import->pickle, list);
+        struct flw_harvest_cursor events = flw_harvest_first(import->kept, list);
         struct flw_pickle_value dict;
-        while (flw_pickle_next(import->pickle, &events, &dict)) {
+        while (flw_harvest_next(import->kept, &events, &dict)) {
             if (!count_step(import) || !read_event(import, dict)) {
                 return false;
             }
@@ -270,13 +271,13 @@ static bool read_events(struct import *import)
 static bool get_requested(struct import *import, struct flw_pickle_value block, uint64_t *out)
 {
     uint64_t size_bytes;
-    struct flw_pickle_value history = flw_pickle_get(import->pickle, block, WORD_HISTORY);
-    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, history);
+    struct flw_pickle_value history = flw_harvest_get(import->kept, block, WORD_HISTORY);
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, history);
     struct flw_pickle_value latest;
     if (!get_number(import, block, WORD_SIZE, &size_bytes)) {
         return false;
     }
-    if (flw_pickle_next(import->pickle, &cursor, &latest)) {
+    if (flw_harvest_next(import->kept, &cursor, &latest)) {
         return get_number_or(import, latest, WORD_REAL_SIZE, size_bytes, out);
     }
     return get_number_or(import, block, WORD_REQUESTED_SIZE, size_bytes, out);
@@ -287,7 +288,7 @@ static bool read_block(struct import *import, struct flw_pickle_value dict, uint
                        uint64_t *address)
 {
     struct flw_history_block block = {.stream = stream};
-    struct flw_pickle_value state = flw_pickle_get(import->pickle, dict, WORD_STATE);
+    struct flw_pickle_value state = flw_harvest_get(import->kept, dict, WORD_STATE);
     uint64_t size_bytes;
     if (!get_number_or(import, dict, WORD_ADDRESS, *address, &block.address) ||
         !get_number(import, dict, WORD_SIZE, &size_bytes)) {
@@ -311,9 +312,9 @@ static bool read_block(struct import *import, struct flw_pickle_value dict, uint
 static bool read_segment(struct import *import, struct flw_pickle_value dict)
 {
     struct flw_trace_segment segment = {0};
-    struct flw_pickle_value type = flw_pickle_get(import->pickle, dict, WORD_SEGMENT_TYPE);
-    struct flw_pickle_value expandable = flw_pickle_get(import->pickle, dict, WORD_IS_EXPANDABLE);
-    struct flw_pickle_value blocks = flw_pickle_get(import->pickle, dict, WORD_BLOCKS);
+    struct flw_pickle_value type = flw_harvest_get(import->kept, dict, WORD_SEGMENT_TYPE);
+    struct flw_pickle_value expandable = flw_harvest_get(import->kept, dict, WORD_IS_EXPANDABLE);
+    struct flw_pickle_value blocks = flw_harvest_get(import->kept, dict, WORD_BLOCKS);
     if (!get_number(import, dict, WORD_ADDRESS, &segment.address) ||
         !get_number(import, dict, WORD_TOTAL_SIZE, &segment.size_bytes) ||
         !get_stream(import, dict, &segment.stream)) {
@@ -327,10 +328,10 @@ static bool read_segment(struct import *import, struct flw_pickle_value dict)
     if (!flw_history_add_segment(&import->history, &segment)) {
         return fail_memory(import);
     }
-    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, blocks);
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, blocks);
     struct flw_pickle_value block;
     uint64_t address = segment.address;
-    while (flw_pickle_next(import->pickle, &cursor, &block)) {
+    while (flw_harvest_next(import->kept, &cursor, &block)) {
         if (!count_step(import) || !read_block(import, block, segment.stream, &address)) {
             return false;
         }
@@ -348,10 +349,10 @@ static bool get_device(struct import *import, struct flw_pickle_value segment, u
 
 static bool read_segments(struct import *import)
 {
-    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, import->segments);
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->segments);
     struct flw_pickle_value dict;
     uint64_t device;
-    while (flw_pickle_next(import->pickle, &cursor, &dict)) {
+    while (flw_harvest_next(import->kept, &cursor, &dict)) {
         if (!count_step(import) || !get_device(import, dict, &device)) {
             return false;
         }
@@ -373,17 +374,17 @@ struct census {
 
 static bool take_census(struct import *import, struct census *census)
 {
-    struct flw_pickle_cursor cursor = flw_pickle_first(import->pickle, import->traces);
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
     struct flw_pickle_value item;
     int count = 0;
-    for (; flw_pickle_next(import->pickle, &cursor, &item); count++) {
+    for (; flw_harvest_next(import->kept, &cursor, &item); count++) {
         if (count == DEVICES_MAX) {
             return fail_at(import, import->traces, "more than 1024 devices");
         }
-        census->events[count] = flw_pickle_count(import->pickle, item);
+        census->events[count] = flw_harvest_count(import->kept, item);
     }
-    cursor = flw_pickle_first(import->pickle, import->segments);
-    while (flw_pickle_next(import->pickle, &cursor, &item)) {
+    cursor = flw_harvest_first(import->kept, import->segments);
+    while (flw_harvest_next(import->kept, &cursor, &item)) {
         uint64_t device;
         if (!count_step(import) || !get_device(import, item, &device)) {
             return false;
@@ -423,13 +424,13 @@ static bool choose_device(struct import *import, int device)
 
 static bool find_parts(struct import *import)
 {
-    struct flw_pickle_value root = flw_pickle_root(import->pickle);
+    struct flw_pickle_value root = import->root;
     if (root.kind == FLW_PICKLE_LIST) {
         import->segments = root;
         return true;
     }
-    import->segments = flw_pickle_get(import->pickle, root, WORD_SEGMENTS);
-    import->traces = flw_pickle_get(import->pickle, root, WORD_DEVICE_TRACES);
+    import->segments = flw_harvest_get(import->kept, root, WORD_SEGMENTS);
+    import->traces = flw_harvest_get(import->kept, root, WORD_DEVICE_TRACES);
     if (import->segments.kind != FLW_PICKLE_LIST && import->traces.kind != FLW_PICKLE_LIST) {
         return fail_at(import, root,
                        "a pickle, but not a PyTorch memory snapshot: no \"segments\"");
@@ -462,13 +463,13 @@ static bool import_snapshot(struct import *import, int device)
 bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
     static const struct flw_pickle_vocabulary vocabulary = {words, WORD_COUNT};
-    struct flw_pickle *pickle;
+    struct flw_harvest *kept;
     struct import import = {.input = input};
     *out_trace = NULL;
-    if (!flw_pickle_read(input, &vocabulary, &pickle)) {
+    if (!flw_pickle_read(input, &vocabulary, &kept, &import.root)) {
         return false;
     }
-    import.pickle = pickle;
+    import.kept = kept;
     import.steps_left = flw_input_offset(input);
     bool is_read = flw_build_init(&import.build, input->name, "pytorch pickle")
                        ? import_snapshot(&import, device)
@@ -478,6 +479,6 @@ bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **ou
     }
     flw_build_finish(&import.build);
     flw_history_finish(&import.history);
-    flw_pickle_destroy(pickle);
+    flw_harvest_destroy(kept);
     return is_read;
 }

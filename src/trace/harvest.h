@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what is kept of a pickle: dicts with the pairs that a vocabulary names, and lists of them.
+ * Does not: read pickles.
+ *
+ * A container is a node: the first and last of its chunks in one array of cells. A chunk is a
+ * header cell (next chunk, count) and its entries: list   one cell an entry: kind and node dict key
+ * word, kind and 48 bits of value in one cell; a wider value takes a second cell A chunk without
+ * entries is not made, so a dict that nobody asks for is 16 bytes and no item.
+ *
+ * INVARIANTS
+ *   1. Every chunk and node that a cell names exists, and came before or was linked later by
+ * extend; 0 is no chunk.
+ *   2. A node's count is the sum over its chunks.
+ */
+#ifndef FLW_TRACE_HARVEST_H
+#define FLW_TRACE_HARVEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum flw_pickle_kind {
+    FLW_PICKLE_ABSENT,   /* not there, or of no use: None, a float, bytes, a tuple */
+    FLW_PICKLE_BOOL,     /* bits: 0 or 1 */
+    FLW_PICKLE_WORD,     /* a string; bits: its number in the vocabulary or FLW_PICKLE_NO_WORD */
+    FLW_PICKLE_UNSIGNED, /* bits: the number, from 0 */
+    FLW_PICKLE_NEGATIVE, /* bits: two's complement */
+    FLW_PICKLE_DICT,     /* bits: node */
+    FLW_PICKLE_LIST      /* bits: node */
+};
+
+#define FLW_PICKLE_NO_WORD   UINT32_MAX
+#define FLW_PICKLE_WORDS_MAX 64
+
+struct flw_pickle_value {
+    uint64_t bits;
+    uint32_t kind; /* enum flw_pickle_kind */
+};
+
+struct flw_harvest;
+
+/* NULL: no memory. */
+struct flw_harvest *flw_harvest_create(void);
+void flw_harvest_destroy(struct flw_harvest *harvest);
+
+/* An empty container that begins at `offset` of the file. False: no memory. */
+bool flw_harvest_add_node(struct flw_harvest *harvest, enum flw_pickle_kind kind, uint64_t offset,
+                          struct flw_pickle_value *out_value);
+
+/* Append items, or keys and values in turn; what is of no use is left out. False: no memory. */
+bool flw_harvest_extend(struct flw_harvest *harvest, struct flw_pickle_value container,
+                        const struct flw_pickle_value *values, size_t value_count);
+
+/* The value under a word of the vocabulary; the last one where a key is given twice. */
+struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
+                                        struct flw_pickle_value dict, uint32_t word);
+
+/* Offset in the unpacked file at which a dict or list begins. */
+uint64_t flw_harvest_offset(const struct flw_harvest *harvest, struct flw_pickle_value container);
+
+/* Entries kept in a dict or list; 0 for anything else. */
+uint32_t flw_harvest_count(const struct flw_harvest *harvest, struct flw_pickle_value container);
+
+/* The containers of a list, in order. */
+struct flw_harvest_cursor {
+    uint64_t cell;
+    uint32_t left;  /* of the current chunk */
+    uint32_t chunk; /* 0: the end */
+};
+struct flw_harvest_cursor flw_harvest_first(const struct flw_harvest *harvest,
+                                            struct flw_pickle_value list);
+/* False: no more. */
+bool flw_harvest_next(const struct flw_harvest *harvest, struct flw_harvest_cursor *cursor,
+                      struct flw_pickle_value *out_value);
+
+#endif
