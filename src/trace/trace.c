@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/gtrace.h"
 #include "trace/input.h"
 #include "trace/pytorch.h"
+#include "trace/text.h"
 
 _Static_assert(sizeof(struct flw_trace_event) == 32, "two events a line");
 
@@ -33,6 +35,18 @@ static bool begins_with(struct flw_input *input, const char *prefix)
     return flw_input_fill(input, count) && memcmp(input->at, prefix, count) == 0;
 }
 
+/* The line forms hold one device; a trace of another one than asked for is given up. */
+static bool is_of_device(struct flw_input *input, int device, struct flw_trace **trace)
+{
+    int recorded = (*trace)->device;
+    if (device < 0 || device == recorded) {
+        return true;
+    }
+    flw_trace_destroy(*trace);
+    *trace = NULL;
+    return flw_input_fail(input, 0, "has no device %d, only %d", device, recorded);
+}
+
 static bool read_any(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
     if (!flw_input_fill(input, 1)) {
@@ -40,6 +54,12 @@ static bool read_any(struct flw_input *input, int device, struct flw_trace **out
     }
     if (begins_with(input, "\x80")) {
         return flw_pytorch_read(input, device, out_trace);
+    }
+    if (begins_with(input, FLW_TEXT_MAGIC)) {
+        return flw_text_read(input, out_trace) && is_of_device(input, device, out_trace);
+    }
+    if (begins_with(input, FLW_GTRACE_MAGIC)) {
+        return flw_gtrace_read(input, out_trace) && is_of_device(input, device, out_trace);
     }
     if (begins_with(input, "\x1f\x8b") || begins_with(input, "\x28\xb5\x2f\xfd")) {
         return flw_input_fail(input, 0, "packed with gzip or zstd; unpack it, or use xz");

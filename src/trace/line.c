@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: finding line ends in the moving window, and decimal numbers.
+ */
+#include "trace/line.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "trace/trace.h"
+
+bool flw_line_fail(struct flw_line *line, const char *format, ...)
+{
+    char text[FLW_TRACE_MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    return flw_input_fail(line->input, line->offset, "line %llu: %s",
+                          (unsigned long long)line->number, text);
+}
+
+bool flw_line_next(struct flw_line *line)
+{
+    struct flw_input *input = line->input;
+    line->offset = flw_input_offset(input);
+    line->number++;
+    line->begin = (const char *)input->at;
+    line->at = line->begin;
+    line->end = line->begin;
+    size_t held = (size_t)(input->end - input->at);
+    const unsigned char *newline = held > 0 ? memchr(input->at, '\n', held) : NULL;
+    if (newline == NULL || newline - input->at >= FLW_LINE_BYTES) {
+        bool is_long = flw_input_fill(input, FLW_LINE_BYTES);
+        held = (size_t)(input->end - input->at);
+        if (input->failed || held == 0) {
+            return false;
+        }
+        size_t searched = held < FLW_LINE_BYTES ? held : FLW_LINE_BYTES;
+        newline = memchr(input->at, '\n', searched);
+        if (newline == NULL) {
+            return is_long ? flw_line_fail(line, "longer than %d bytes", FLW_LINE_BYTES)
+                           : flw_line_fail(line, "does not end in a newline: truncated");
+        }
+    }
+    line->begin = (const char *)input->at;
+    line->at = line->begin;
+    line->end = (const char *)newline;
+    input->at = newline + 1;
+    return true;
+}
+
+static bool fail_expected(struct flw_line *line, const char *what)
+{
+    return flw_line_fail(line, "%s expected at column %llu", what,
+                         (unsigned long long)(line->at - line->begin) + 1);
+}
+
+bool flw_line_take_space(struct flw_line *line)
+{
+    if (line->at == line->end || *line->at != ' ') {
+        return fail_expected(line, "a space");
+    }
+    line->at++;
+    return true;
+}
+
+static bool is_digit(const struct flw_line *line)
+{
+    return line->at < line->end && *line->at >= '0' && *line->at <= '9';
+}
+
+bool flw_line_take_number(struct flw_line *line, uint64_t *out)
+{
+    uint64_t value = 0;
+    if (!is_digit(line)) {
+        return fail_expected(line, "a decimal number");
+    }
+    bool is_zero = *line->at == '0';
+    const char *first = line->at;
+    for (; is_digit(line); line->at++) {
+        uint64_t digit = (uint64_t)(*line->at - '0');
+        if (__builtin_mul_overflow(value, UINT64_C(10), &value) ||
+            __builtin_add_overflow(value, digit, &value)) {
+            return flw_line_fail(line, "a number has more than 64 bits");
+        }
+    }
+    *out = value;
+    return !(is_zero && line->at - first > 1) || flw_line_fail(line, "a number begins with 0");
+}
+
+bool flw_line_take_column(struct flw_line *line, uint64_t *out)
+{
+    return flw_line_take_space(line) && flw_line_take_number(line, out);
+}
+
+bool flw_line_take_end(struct flw_line *line)
+{
+    return line->at == line->end || fail_expected(line, "the end of the line");
+}
+
+bool flw_line_accept(struct flw_line *line, const char *text)
+{
+    size_t count = strlen(text);
+    if ((size_t)(line->end - line->at) < count || memcmp(line->at, text, count) != 0) {
+        return false;
+    }
+    line->at += count;
+    return true;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: lines of a text input and the numbers in them.
+ * Does not: accept two spellings of one thing: a number has no sign and no leading zero, one space
+ * parts two columns, every line ends in a newline.
+ */
+#ifndef FLW_TRACE_LINE_H
+#define FLW_TRACE_LINE_H
+
+#include "trace/input.h"
+
+#define FLW_LINE_BYTES FLW_INPUT_FILL_BYTES /* longest line, its newline included */
+
+struct flw_line {
+    struct flw_input *input;
+    const char *begin;
+    const char *at;  /* next character; the window's memory, valid until the next line */
+    const char *end; /* the newline */
+    uint64_t number; /* from 1 */
+    uint64_t offset; /* of its first byte */
+};
+
+/* Step to the next line. False: there is none, or input->failed. */
+bool flw_line_next(struct flw_line *line);
+
+/* "NAME: byte B: line N: ..."; always false. */
+bool flw_line_fail(struct flw_line *line, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Each consumes what it names and fails with a message where something else stands there. */
+bool flw_line_take_space(struct flw_line *line);
+bool flw_line_take_number(struct flw_line *line, uint64_t *out);
+bool flw_line_take_column(struct flw_line *line, uint64_t *out); /* space and number */
+bool flw_line_take_end(struct flw_line *line);
+
+/* True and consumed, or false and untouched; no message. */
+bool flw_line_accept(struct flw_line *line, const char *text);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: files that are complete or absent: written beside their place and renamed into it.
+ * Does not: apply that to what is no regular file (a device, a pipe): that is written as it is.
+ */
+#ifndef FLW_TRACE_OUTPUT_H
+#define FLW_TRACE_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct flw_output {
+    FILE *file;       /* to print to */
+    char *path;       /* where it is to lie; NULL: written in place */
+    char *temporary;  /* where it lies until then */
+    const char *name; /* borrowed, for messages */
+};
+
+/* "-" is stdout. False: nothing is held, the message (FLW_TRACE_MESSAGE_BYTES) says why. */
+bool flw_output_begin(struct flw_output *output, const char *path, char *message);
+
+/* False: some of it could not be written; then there is no file, or the one that was there before.
+ */
+bool flw_output_commit(struct flw_output *output, char *message);
+
+void flw_output_abandon(struct flw_output *output);
+
+#endif
