@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the fuzz target of the pickle reader and of .xz input.
+ */
+#include "fuzz_text_twin.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    for (int device = -1; device < 2; device++) {
+        struct flw_trace *trace;
+        if (flw_trace_read_bytes(bytes, count, "fuzz", device, &trace, message)) {
+            fuzz_check_trace(trace, NULL, 0);
+            flw_trace_destroy(trace);
+        } else {
+            fuzz_check_refusal(trace, message);
+        }
+    }
+    return 0;
+}

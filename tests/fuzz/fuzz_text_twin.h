@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what must hold of every trace that any reader accepts: it is valid, and its text reads back
+ * as the same trace and prints as the same text. Aborts where not, so that a fuzzer sees it.
+ */
+#ifndef FLW_TESTS_FUZZ_TEXT_TWIN_H
+#define FLW_TESTS_FUZZ_TEXT_TWIN_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/text.h"
+#include "trace/trace.h"
+
+static inline void fuzz_require(bool holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "fuzz: %s\n", what);
+        abort();
+    }
+}
+
+/* The caller frees it. */
+static inline char *fuzz_print(const struct flw_trace *trace, size_t *out_bytes)
+{
+    char *text = NULL;
+    FILE *file = open_memstream(&text, out_bytes);
+    fuzz_require(file != NULL, "no memory for a text");
+    flw_text_print(trace, file);
+    fuzz_require(fclose(file) == 0, "no memory for a text");
+    return text;
+}
+
+/* `input`: where not NULL, the text that the trace was read from. */
+static inline void fuzz_check_trace(const struct flw_trace *trace, const void *input, size_t bytes)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    struct flw_trace *again;
+    size_t text_bytes;
+    size_t again_bytes;
+    fuzz_require(flw_trace_is_valid(trace), "an accepted trace is not valid");
+    char *text = fuzz_print(trace, &text_bytes);
+    if (input != NULL) {
+        fuzz_require(text_bytes == bytes && memcmp(text, input, bytes) == 0,
+                     "an accepted text is printed differently");
+    }
+    bool is_read = flw_trace_read_bytes(text, text_bytes, "twin", -1, &again, message);
+    fuzz_require(is_read, is_read ? "" : message);
+    fuzz_require(
+        again->event_count == trace->event_count && again->block_count == trace->block_count &&
+            again->peak_requested_bytes == trace->peak_requested_bytes &&
+            again->recorded_peak_reserved_bytes == trace->recorded_peak_reserved_bytes &&
+            (trace->event_count == 0 || memcmp(again->events, trace->events,
+                                               trace->event_count * sizeof(*trace->events)) == 0),
+        "a trace and its text differ");
+    char *again_text = fuzz_print(again, &again_bytes);
+    fuzz_require(again_bytes == text_bytes && memcmp(text, again_text, text_bytes) == 0,
+                 "a text read and printed differs");
+    free(text);
+    free(again_text);
+    flw_trace_destroy(again);
+}
+
+/* A refusal is one line that names the input and holds nothing. */
+static inline void fuzz_check_refusal(const struct flw_trace *trace, const char *message)
+{
+    fuzz_require(trace == NULL, "a refused input left a trace");
+    fuzz_require(strncmp(message, "fuzz: ", 6) == 0 && strlen(message) > 12,
+                 "a refusal does not say which input and why");
+    fuzz_require(strchr(message, '\n') == NULL, "a refusal has more than one line");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+#endif

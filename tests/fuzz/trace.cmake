@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# The readers of traces. Without a fuzzer: corpus, prefixes and seeded mutations, as ctests. With one:
+#   CC=clang cmake -B build/fuzz -DFALLOW_FUZZER=ON -DFALLOW_SANITIZE=address
+#   build/fuzz/bin/fuzz_pickle -max_len=65536 NEW_CORPUS tests/fuzz/corpus/pickle
+option(FALLOW_FUZZER "Link the fuzz targets with libFuzzer (clang) instead of the regression main" OFF)
+foreach(reader pickle text)
+  add_executable(fuzz_${reader} fuzz_${reader}.c)
+  flw_target(fuzz_${reader})
+  target_link_libraries(fuzz_${reader} PRIVATE flw_trace)
+  if(FALLOW_FUZZER)
+    target_compile_options(fuzz_${reader} PRIVATE -fsanitize=fuzzer)
+    target_link_options(fuzz_${reader} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(fuzz_${reader} PRIVATE fuzz_text_regression.c)
+    add_test(NAME fuzz.${reader}
+      COMMAND fuzz_${reader} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${reader} 500 1)
+    set_tests_properties(fuzz.${reader} PROPERTIES LABELS fuzz TIMEOUT 120)
+  endif()
+endforeach()
