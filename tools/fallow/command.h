@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the list of subcommands of `fallow` and what they share: exit codes and one-line errors.
+ */
+#ifndef FLW_TOOL_COMMAND_H
+#define FLW_TOOL_COMMAND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum flw_exit {
+    FLW_EXIT_OK = 0,
+    FLW_EXIT_FAILED = 1, /* the work could not be done, or showed something wrong */
+    FLW_EXIT_USAGE = 2   /* the command line is wrong; nothing was done */
+};
+
+/* argv[0] is the subcommand's name. Each returns an enum flw_exit. */
+int flw_command_replay(int argc, char **argv);
+int flw_command_bench(int argc, char **argv);
+int flw_command_doctor(int argc, char **argv);
+
+/* "fallow: " and one line to standard error. */
+void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A whole decimal number, nothing before or behind it. */
+bool flw_parse_count(const char *text, uint64_t *out_value);
+
+/* A count of bytes, with an optional K, M, G or T (powers of 1,024; "MiB" and "MB" too). */
+bool flw_parse_bytes(const char *text, uint64_t *out_bytes);
+
+#endif
