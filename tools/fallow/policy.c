@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy.h"
+
+#include <string.h>
+
+static const struct flw_policy *const policies[] = {
+#if defined(FLW_HAS_LIBRARY)
+    &flw_policy_fallow,  &flw_policy_fallow_memory_first,
+#endif
+#if defined(FLW_HAS_NAIVE)
+    &flw_policy_naive,
+#endif
+    &flw_policy_driver,  &flw_policy_async,
+    &flw_policy_pytorch, &flw_policy_recorded,
+    &flw_policy_bound,
+};
+
+const struct flw_policy *flw_policy_get(size_t i)
+{
+    return i < sizeof policies / sizeof *policies ? policies[i] : NULL;
+}
+
+const struct flw_policy *flw_policy_find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        if (strlen(policies[i]->name) == length && memcmp(policies[i]->name, name, length) == 0) {
+            return policies[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "program.h"
+
+#include "host.h"
+
+#include "trace/trace.h"
+
+/* What building needs besides the program. */
+struct builder {
+    struct flw_program *program;
+    uint8_t *use_counts; /* a block */
+    uint64_t live_bytes;
+    uint64_t pending_units; /* clock that no op has carried yet */
+};
+
+static void push(struct builder *builder, struct flw_op op)
+{
+    struct flw_program *program = builder->program;
+    op.advance_units = builder->pending_units;
+    builder->pending_units = 0;
+    program->ops[program->op_count++] = op;
+}
+
+static void push_alloc(struct builder *builder, uint32_t block, const struct flw_trace_block *of)
+{
+    struct flw_program *program = builder->program;
+    if (of->size_bytes == 0) {
+        program->zero_count++;
+        return;
+    }
+    builder->live_bytes += of->size_bytes;
+    if (builder->live_bytes > program->max_live_bytes) {
+        program->max_live_bytes = builder->live_bytes;
+    }
+    push(builder, (struct flw_op){.size_bytes = of->size_bytes,
+                                  .address = of->address,
+                                  .block = block,
+                                  .stream = of->stream,
+                                  .kind = FLW_OP_ALLOC});
+}
+
+static void push_event(struct builder *builder, const struct flw_trace *trace,
+                       const struct flw_trace_event *event)
+{
+    struct flw_program *program = builder->program;
+    struct flw_op op = {.size_bytes = event->size_bytes,
+                        .address = event->address,
+                        .block = event->block,
+                        .stream = event->stream};
+    const struct flw_trace_block *block =
+        event->block < trace->block_count ? &trace->blocks[event->block] : NULL;
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        program->alloc_count++;
+        push_alloc(builder, event->block, block);
+        break;
+    case FLW_TRACE_FREE:
+        op.size_bytes = block->size_bytes;
+        op.kind = FLW_OP_FREE;
+        op.use_count = builder->use_counts[event->block];
+        builder->live_bytes -= block->size_bytes;
+        if (op.size_bytes != 0) {
+            push(builder, op);
+        }
+        break;
+    case FLW_TRACE_USE:
+        op.size_bytes = block->size_bytes;
+        op.kind = FLW_OP_USE;
+        program->has_uses = true;
+        if (builder->use_counts[event->block] < UINT8_MAX) {
+            builder->use_counts[event->block]++;
+        }
+        if (op.size_bytes != 0) {
+            push(builder, op);
+        }
+        break;
+    case FLW_TRACE_SEGMENT_ALLOC:
+        op.kind = FLW_OP_SEGMENT;
+        push(builder, op);
+        break;
+    case FLW_TRACE_SEGMENT_FREE:
+        op.kind = FLW_OP_SEGMENT_FREE;
+        push(builder, op);
+        break;
+    default: /* reusable-now, mapped granules, marks: clock only */
+        break;
+    }
+}
+
+static void build(struct builder *builder, const struct flw_trace *trace, bool by_time)
+{
+    struct flw_program *program = builder->program;
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        push_alloc(builder, (uint32_t)i, &trace->blocks[i]);
+    }
+    program->initial_count = program->op_count;
+    uint64_t last_ns = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (!by_time) {
+            builder->pending_units++;
+        } else if (event->time_ns > last_ns) {
+            builder->pending_units += event->time_ns - last_ns;
+            last_ns = event->time_ns;
+        }
+        push_event(builder, trace, event);
+    }
+    push(builder, (struct flw_op){.kind = FLW_OP_PASS});
+}
+
+struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_time)
+{
+    struct flw_program *program = flw_host_alloc(1, sizeof *program);
+    struct builder builder = {.program = program,
+                              .use_counts = flw_host_alloc(trace->block_count, 1)};
+    if (program == NULL || builder.use_counts == NULL) {
+        goto fail;
+    }
+    program->op_capacity = trace->initial_count + trace->event_count + 1;
+    program->ops = flw_host_alloc(program->op_capacity, sizeof *program->ops);
+    if (program->ops == NULL) {
+        goto fail;
+    }
+    program->block_count = trace->block_count;
+    program->stream_count = trace->stream_count == 0 ? 1 : trace->stream_count;
+    program->event_count = trace->event_count;
+    build(&builder, trace, by_time);
+    flw_host_free(builder.use_counts, trace->block_count, 1);
+    return program;
+fail:
+    flw_host_free(builder.use_counts, trace->block_count, 1);
+    flw_program_destroy(program);
+    return NULL;
+}
+
+void flw_program_destroy(struct flw_program *program)
+{
+    if (program == NULL) {
+        return;
+    }
+    flw_host_free(program->ops, program->op_capacity, sizeof *program->ops);
+    flw_host_free(program, 1, sizeof *program);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a trace decoded for replay: one compact op per thing that a policy has to do, in order,
+ * with how far the clock moves before it. Blocks keep the trace's dense numbers, so a replay looks
+ * nothing up by address. Does not: read files, or know any policy.
+ *
+ * The blocks that were alive before the first event come first, in address order, as ordinary
+ * allocations with no clock between them.
+ */
+#ifndef FLW_TOOL_PROGRAM_H
+#define FLW_TOOL_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct flw_trace;
+
+enum flw_op_kind {
+    FLW_OP_ALLOC,
+    FLW_OP_FREE,
+    FLW_OP_USE,     /* `stream` uses the block */
+    FLW_OP_SEGMENT, /* the recorded allocator took a segment: size_bytes, address in `position` */
+    FLW_OP_SEGMENT_FREE, /* the recorded allocator gave segments back */
+    FLW_OP_PASS          /* nothing but clock */
+};
+
+/* 32 bytes. */
+struct flw_op {
+    uint64_t size_bytes;    /* ALLOC, FREE, USE: the block's; SEGMENT: the segment's */
+    uint64_t advance_units; /* the clock moves this much before the op */
+    uint64_t address;       /* as recorded; 0 = unknown */
+    uint32_t block;
+    uint16_t stream;
+    uint8_t kind;
+    uint8_t use_count; /* FREE: uses of the block before it, saturating at 255 */
+};
+
+struct flw_program {
+    struct flw_op *ops;
+    size_t op_count, op_capacity;
+    size_t initial_count; /* ops before the first event of the trace */
+    size_t block_count;
+    size_t stream_count;     /* at least 1 */
+    size_t event_count;      /* of the trace, what each policy is charged with */
+    uint64_t alloc_count;    /* ALLOC ops after the initial ones */
+    uint64_t zero_count;     /* requests of size 0, left out: no policy lends anything for them */
+    uint64_t max_live_bytes; /* what the bound policy says: live until FREE */
+    bool has_uses;
+};
+
+/* `by_time`: the clock moves by the trace's own time, in ns; else one unit an event. NULL: no
+ * memory. */
+struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_time);
+
+void flw_program_destroy(struct flw_program *program);
+
+#endif

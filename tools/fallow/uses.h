@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: which streams have used each block besides the one it was lent on: a bit a stream, for
+ * policies that have no such call of their own. Does not: know more than 64 streams; a trace with
+ * more shares bits, which only waits more.
+ */
+#ifndef FLW_TOOL_USES_H
+#define FLW_TOOL_USES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "host.h"
+#include "program.h"
+
+struct flw_uses {
+    uint64_t *masks; /* NULL: the program uses no block on another stream */
+    size_t count;
+    size_t stream_count;
+};
+
+static inline bool flw_uses_init(struct flw_uses *uses, const struct flw_program *program)
+{
+    *uses = (struct flw_uses){.stream_count = program->stream_count};
+    if (program->has_uses) {
+        uses->count = program->block_count;
+        uses->masks = flw_host_alloc(uses->count, sizeof *uses->masks);
+        return uses->masks != NULL;
+    }
+    return true;
+}
+
+static inline void flw_uses_finish(struct flw_uses *uses)
+{
+    flw_host_free(uses->masks, uses->count, sizeof *uses->masks);
+}
+
+static inline void flw_uses_add(struct flw_uses *uses, uint32_t block, uint16_t stream)
+{
+    uses->masks[block] |= 1ull << (stream % 64);
+}
+
+/* The block's users other than `stream`, as a mask; 0 almost always. */
+static inline uint64_t flw_uses_get(const struct flw_uses *uses, uint32_t block, uint16_t stream)
+{
+    return uses->masks == NULL ? 0 : uses->masks[block] & ~(1ull << (stream % 64));
+}
+
+#endif
