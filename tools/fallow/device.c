@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+
+#include "host.h"
+
+#define GPU_WORK_BYTES 4096 /* of a block; enough to be ordered, too little to be measured */
+
+static bool find(const struct flw_device *device, const char *symbol, void *out_function)
+{
+    void *address = dlsym(device->driver.object, symbol);
+    memcpy(out_function, &address, sizeof address);
+    return address != NULL;
+}
+
+static bool find_controls(struct flw_device *device)
+{
+    return find(device, "flw_sim_reset", &device->reset) &&
+           find(device, "flw_sim_advance", &device->advance) &&
+           find(device, "flw_sim_touch", &device->touch) &&
+           find(device, "flw_sim_get_ledger", &device->get_ledger) &&
+           find(device, "flw_sim_call_count", &device->call_count) &&
+           find(device, "flw_sim_violation", &device->violation);
+}
+
+void flw_device_say(const struct flw_device *device, const char *call, CUresult result,
+                    char *message)
+{
+    snprintf(message, FLW_DRIVER_MESSAGE_BYTES, "%s failed with %s on %s", call,
+             flw_driver_error_name(&device->driver, result), device->name);
+}
+
+static bool open_gpu(struct flw_device *device, char *message)
+{
+    int count = 0;
+    CUdevice handle = 0;
+    size_t total_bytes = 0;
+    const struct flw_driver *driver = &device->driver;
+    CUresult result = driver->cuDeviceGetCount(&count);
+    if (result != CUDA_SUCCESS || device->ordinal >= count) {
+        snprintf(message, FLW_DRIVER_MESSAGE_BYTES,
+                 "there is no GPU %d: the driver has %d; use --device sim for the simulated device",
+                 device->ordinal, count);
+        return false;
+    }
+    result = driver->cuDeviceGet(&handle, device->ordinal);
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuDeviceGetName(device->name, (int)sizeof device->name, handle);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuDeviceTotalMem_v2(&total_bytes, handle);
+    }
+    device->device_bytes = total_bytes;
+    if (result != CUDA_SUCCESS) {
+        flw_device_say(device, "asking for the GPU's name and size", result, message);
+        return false;
+    }
+    return true;
+}
+
+bool flw_device_open(struct flw_device *device, int ordinal, char *message)
+{
+    *device = (struct flw_device){.ordinal = ordinal, .is_sim = ordinal == FLW_DEVICE_SIM};
+    snprintf(device->name, sizeof device->name, "%s",
+             device->is_sim ? "simulated device" : "the GPU");
+    if (flw_driver_open(&device->driver, device->is_sim ? "sim" : NULL, message) != FALLOW_OK) {
+        return false;
+    }
+    if (device->is_sim && !find_controls(device)) {
+        snprintf(message, FLW_DRIVER_MESSAGE_BYTES,
+                 "libfallow-simcuda.so lacks its controls: it is of another version; rebuild it");
+        goto fail;
+    }
+    if (!device->is_sim && !open_gpu(device, message)) {
+        goto fail;
+    }
+    return true;
+fail:
+    flw_device_close(device);
+    return false;
+}
+
+void flw_device_close(struct flw_device *device)
+{
+    flw_driver_close(&device->driver);
+}
+
+static void reset_world(struct flw_device *device, const struct flw_device_world *world)
+{
+    struct flw_sim_config config = {
+        .struct_size = sizeof config,
+        .device_bytes = world->device_bytes,
+        .schedule = FLW_SIM_CLOCK,
+        .lag_ns = world->lag_units,
+        .check = world->checks,
+        .mild =
+            FLW_SIM_MILD_QUEUE_DEPTH, /* the lag, not the queue's length, says what is pending */
+    };
+    device->reset(&config);
+    device->device_bytes = world->device_bytes;
+}
+
+static void remember_start(struct flw_device *device)
+{
+    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
+    if (!device->is_sim) {
+        return;
+    }
+    device->get_ledger(0, &ledger);
+    device->first_call_count = ledger.call_count;
+    device->first_modelled_ns = ledger.modelled_host_ns;
+    device->first_given_bytes = ledger.given_bytes;
+    device->first_record_count = device->call_count("cuEventRecord");
+}
+
+static CUresult make_streams(struct flw_device *device, size_t count)
+{
+    const struct flw_driver *driver = &device->driver;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    device->streams = flw_host_alloc(count, sizeof(CUstream));
+    device->stream_count = device->streams == NULL ? 0 : count;
+    for (size_t i = 0; i < device->stream_count; i++) {
+        result = driver->cuStreamCreate(&device->streams[i], CU_STREAM_NON_BLOCKING);
+        if (result != CUDA_SUCCESS) {
+            break;
+        }
+    }
+    return result;
+}
+
+bool flw_device_begin(struct flw_device *device, const struct flw_device_world *world,
+                      char *message)
+{
+    const struct flw_driver *driver = &device->driver;
+    CUdevice handle = 0;
+    if (device->is_sim) {
+        reset_world(device, world);
+    }
+    device->has_work = world->lag_units != 0;
+    device->has_clock = device->is_sim && device->has_work;
+    const char *call = "cuDeviceGet";
+    CUresult result = driver->cuDeviceGet(&handle, device->is_sim ? 0 : device->ordinal);
+    if (result == CUDA_SUCCESS) {
+        call = "cuDevicePrimaryCtxRetain";
+        result = driver->cuDevicePrimaryCtxRetain(&device->context, handle);
+    }
+    if (result == CUDA_SUCCESS) {
+        call = "cuCtxSetCurrent";
+        result = driver->cuCtxSetCurrent(device->context);
+    }
+    if (result == CUDA_SUCCESS) {
+        call = "cuStreamCreate";
+        result = make_streams(device, world->stream_count);
+    }
+    if (result != CUDA_SUCCESS) {
+        flw_device_say(device, call, result, message);
+        flw_device_end(device);
+        return false;
+    }
+    remember_start(device);
+    return true;
+}
+
+void flw_device_end(struct flw_device *device)
+{
+    const struct flw_driver *driver = &device->driver;
+    CUdevice handle = 0;
+    for (size_t i = 0; i < device->stream_count; i++) {
+        if (device->streams[i] != NULL) {
+            driver->cuStreamDestroy_v2(device->streams[i]);
+        }
+    }
+    flw_host_free(device->streams, device->stream_count, sizeof(CUstream));
+    device->streams = NULL;
+    device->stream_count = 0;
+    if (device->context != NULL &&
+        driver->cuDeviceGet(&handle, device->is_sim ? 0 : device->ordinal) == CUDA_SUCCESS) {
+        driver->cuCtxSetCurrent(NULL);
+        driver->cuDevicePrimaryCtxRelease_v2(handle);
+    }
+    device->context = NULL;
+}
+
+bool flw_device_enter(const struct flw_device *device)
+{
+    return device->driver.cuCtxSetCurrent(device->context) == CUDA_SUCCESS;
+}
+
+bool flw_device_put_work(const struct flw_device *device, uint16_t stream, uint64_t address,
+                         uint64_t size_bytes)
+{
+    if (device->is_sim) {
+        struct flw_sim_range range = {.address = address, .bytes = size_bytes, .is_write = 1};
+        return device->touch(device->streams[stream], &range, 1) == 0;
+    }
+    uint64_t bytes = flw_min(size_bytes, GPU_WORK_BYTES);
+    if (bytes < 4) {
+        return device->driver.cuMemsetD8Async((CUdeviceptr)address, 0x5a, bytes,
+                                              device->streams[stream]) == CUDA_SUCCESS;
+    }
+    return device->driver.cuMemsetD32Async((CUdeviceptr)address, 0x5a5a5a5au, bytes / 4,
+                                           device->streams[stream]) == CUDA_SUCCESS;
+}
+
+bool flw_device_finish_work(const struct flw_device *device)
+{
+    return device->driver.cuCtxSynchronize() == CUDA_SUCCESS;
+}
+
+void flw_device_get_account(const struct flw_device *device, struct flw_device_account *out)
+{
+    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
+    device->get_ledger(0, &ledger);
+    *out = (struct flw_device_account){
+        .peak_reserved_bytes = ledger.peak_given_bytes - device->first_given_bytes,
+        .reserved_bytes = ledger.given_bytes - device->first_given_bytes,
+        .driver_call_count = ledger.call_count - device->first_call_count,
+        .modelled_ns = ledger.modelled_host_ns - device->first_modelled_ns,
+        .event_count = device->call_count("cuEventRecord") - device->first_record_count,
+        .stream_wait_units = ledger.stream_wait_ns,
+        .violation_count = ledger.violation_count,
+    };
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the device that a replay runs on, simulated or a GPU: its driver table, one stream per
+ * stream of the trace, the work put on them, and on the simulated device a fresh world per policy,
+ * its clock and its ledger. Does not: decide what is lent. One device at a time: a simulated world
+ * is the process's.
+ */
+#ifndef FLW_TOOL_DEVICE_H
+#define FLW_TOOL_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver/driver.h"
+
+#include "fallow/simcuda.h"
+
+#define FLW_DEVICE_SIM (-1)
+
+/* What a world is made with. */
+struct flw_device_world {
+    uint64_t device_bytes; /* simulated device only */
+    uint64_t lag_units;    /* 0: no device work */
+    size_t stream_count;
+    bool checks; /* simulated device only: the rule checker */
+};
+
+struct flw_device {
+    struct flw_driver driver;
+    int ordinal; /* FLW_DEVICE_SIM or a GPU's */
+    bool is_sim;
+    bool has_work;  /* operations are put on the streams */
+    bool has_clock; /* the virtual clock is moved */
+    CUcontext context;
+    CUstream *streams;
+    size_t stream_count;
+    uint64_t first_call_count; /* driver calls of setting up */
+    uint64_t first_modelled_ns;
+    uint64_t first_given_bytes;
+    uint64_t first_record_count;
+    uint64_t device_bytes;
+    char name[96];
+    flw_sim_reset_function reset;
+    flw_sim_advance_function advance;
+    flw_sim_touch_function touch;
+    flw_sim_ledger_function get_ledger;
+    flw_sim_calls_function call_count;
+    flw_sim_violation_function violation;
+};
+
+/* What the device itself knows at the end of a policy's run; simulated device only. */
+struct flw_device_account {
+    uint64_t peak_reserved_bytes;
+    uint64_t reserved_bytes;
+    uint64_t driver_call_count;
+    uint64_t modelled_ns;
+    uint64_t event_count;
+    uint64_t stream_wait_units;
+    uint64_t violation_count;
+};
+
+/* False: message is one line (FLW_DRIVER_MESSAGE_BYTES). */
+bool flw_device_open(struct flw_device *device, int ordinal, char *message);
+void flw_device_close(struct flw_device *device);
+
+/* A fresh world (simulated) or streams (GPU). The context is current in the calling thread. */
+bool flw_device_begin(struct flw_device *device, const struct flw_device_world *world,
+                      char *message);
+void flw_device_end(struct flw_device *device);
+
+/* Make the context current in another thread. */
+bool flw_device_enter(const struct flw_device *device);
+
+/* One operation in the stream's queue that writes the block: all of it (simulated), a small part
+ * (GPU). */
+bool flw_device_put_work(const struct flw_device *device, uint16_t stream, uint64_t address,
+                         uint64_t size_bytes);
+
+/* Wait until nothing is pending. */
+bool flw_device_finish_work(const struct flw_device *device);
+
+void flw_device_get_account(const struct flw_device *device, struct flw_device_account *out);
+
+/* Room for one line: "cuMemAlloc_v2 failed with CUDA_ERROR_...: advice". */
+void flw_device_say(const struct flw_device *device, const char *call, CUresult result,
+                    char *message);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the policy `driver`: every request is a cuMemAlloc, every free a cuMemFree, which waits for
+ * the device. What a program without any caching allocator pays.
+ */
+#include "policy.h"
+
+#include "base/bits.h"
+
+#include "device.h"
+#include "host.h"
+
+struct plain {
+    const struct flw_device *device;
+    uint64_t requested_bytes, peak_requested_bytes;
+    uint64_t alloc_count, call_count;
+};
+
+static void *create(const struct flw_policy_setup *setup, char *message)
+{
+    struct plain *plain = flw_host_alloc(1, sizeof *plain);
+    message[0] = '\0';
+    if (plain != NULL) {
+        plain->device = setup->device;
+    }
+    return plain;
+}
+
+static bool plain_alloc(void *self, const struct flw_op *op, uint64_t *out_address)
+{
+    struct plain *plain = self;
+    CUdeviceptr pointer = 0;
+    plain->call_count++;
+    if (plain->device->driver.cuMemAlloc_v2(&pointer, op->size_bytes) != CUDA_SUCCESS) {
+        return false;
+    }
+    plain->alloc_count++;
+    plain->requested_bytes += op->size_bytes;
+    plain->peak_requested_bytes = flw_max(plain->peak_requested_bytes, plain->requested_bytes);
+    *out_address = pointer;
+    return true;
+}
+
+static bool plain_free(void *self, const struct flw_op *op, uint64_t address)
+{
+    struct plain *plain = self;
+    plain->call_count++;
+    plain->requested_bytes -= op->size_bytes;
+    return plain->device->driver.cuMemFree_v2((CUdeviceptr)address) == CUDA_SUCCESS;
+}
+
+static void get_statistics(void *self, struct flw_policy_statistics *out)
+{
+    const struct plain *plain = self;
+    out->peak_reserved_bytes = plain->peak_requested_bytes;
+    out->driver_call_count = plain->call_count;
+    out->grow_count = plain->alloc_count;
+    out->event_count = 0;
+}
+
+static void finish(void *self)
+{
+    flw_host_free(self, 1, sizeof(struct plain));
+}
+
+const struct flw_policy flw_policy_driver = {
+    .name = "driver",
+    .lends = true,
+    .limits_by_device = true,
+    .create = create,
+    .alloc = plain_alloc,
+    .free = plain_free,
+    .get_statistics = get_statistics,
+    .finish = finish,
+};

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the policies `fallow` and `fallow-memory-first`: the library as a user links it, with its
+ * two settings of economy. Only the public header is used.
+ */
+#include "policy.h"
+
+#include <stdio.h>
+
+#include "fallow/fallow.h"
+
+#include "device.h"
+#include "host.h"
+
+struct lender {
+    fallow_pool *pool;
+    fallow_stream *streams; /* the device's */
+    char log[FLW_POLICY_MESSAGE_BYTES];
+};
+
+static void remember_line(void *context, fallow_log_level level, const char *message)
+{
+    struct lender *lender = context;
+    if (level == FALLOW_LOG_ERROR) {
+        snprintf(lender->log, sizeof lender->log, "%s", message);
+    }
+}
+
+static void *create_with(const struct flw_policy_setup *setup, fallow_economy economy,
+                         char *message)
+{
+    struct lender *lender = flw_host_alloc(1, sizeof *lender);
+    if (lender == NULL) {
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy fallow: out of host memory");
+        return NULL;
+    }
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = setup->device->is_sim ? "sim" : NULL;
+    config.device = setup->device->is_sim ? 0 : setup->device->ordinal;
+    config.context = setup->device->context;
+    config.limit_bytes = setup->limit_bytes;
+    config.economy = economy;
+    config.decay_ms = UINT32_MAX; /* a replay is over in less than a decay: keep it repeatable */
+    config.log = remember_line;
+    config.log_context = lender;
+    lender->streams = setup->device->streams;
+    fallow_status status = fallow_pool_create(&config, &lender->pool);
+    if (status != FALLOW_OK) {
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy fallow: %s: %.150s",
+                 fallow_status_name(status),
+                 lender->log[0] != '\0' ? lender->log : fallow_status_message(status));
+        flw_host_free(lender, 1, sizeof *lender);
+        return NULL;
+    }
+    return lender;
+}
+
+static void *create_balanced(const struct flw_policy_setup *setup, char *message)
+{
+    return create_with(setup, FALLOW_BALANCED, message);
+}
+
+static void *create_memory_first(const struct flw_policy_setup *setup, char *message)
+{
+    return create_with(setup, FALLOW_MEMORY_FIRST, message);
+}
+
+static bool lend(void *self, const struct flw_op *op, uint64_t *out_address)
+{
+    struct lender *lender = self;
+    void *pointer = NULL;
+    fallow_status status =
+        fallow_alloc(lender->pool, op->size_bytes, lender->streams[op->stream], &pointer);
+    *out_address = (uint64_t)(uintptr_t)pointer;
+    return status == FALLOW_OK;
+}
+
+static bool take_back(void *self, const struct flw_op *op, uint64_t address)
+{
+    struct lender *lender = self;
+    return fallow_free(lender->pool, (void *)(uintptr_t)address, lender->streams[op->stream]) ==
+           FALLOW_OK;
+}
+
+static bool announce(void *self, const struct flw_op *op, uint64_t address)
+{
+    struct lender *lender = self;
+    return fallow_record_use(lender->pool, (void *)(uintptr_t)address,
+                             lender->streams[op->stream]) == FALLOW_OK;
+}
+
+static void get_statistics(void *self, struct flw_policy_statistics *out)
+{
+    const struct lender *lender = self;
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    if (fallow_pool_get_stats(lender->pool, &stats) != FALLOW_OK) {
+        return;
+    }
+    out->peak_requested_bytes = stats.peak_requested_bytes;
+    out->peak_reserved_bytes = stats.peak_reserved_bytes;
+    out->grow_count = stats.grow_count;
+    out->driver_call_count = stats.driver_call_count;
+    out->event_count = stats.event_count;
+    out->steal_count = stats.steal_count;
+    out->wait_count = stats.wait_count;
+    out->remap_count = stats.remap_count;
+    out->remap_wait_count = stats.remap_wait_count;
+    out->hit_count = stats.hit_count;
+}
+
+static void finish(void *self)
+{
+    struct lender *lender = self;
+    fallow_pool_destroy(lender->pool);
+    flw_host_free(lender, 1, sizeof *lender);
+}
+
+const struct flw_policy flw_policy_fallow = {
+    .name = "fallow",
+    .lends = true,
+    .is_thread_safe = true,
+    .create = create_balanced,
+    .alloc = lend,
+    .free = take_back,
+    .use = announce,
+    .get_statistics = get_statistics,
+    .finish = finish,
+};
+
+const struct flw_policy flw_policy_fallow_memory_first = {
+    .name = "fallow-memory-first",
+    .lends = true,
+    .is_thread_safe = true,
+    .create = create_memory_first,
+    .alloc = lend,
+    .free = take_back,
+    .use = announce,
+    .get_statistics = get_statistics,
+    .finish = finish,
+};

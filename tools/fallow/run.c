@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+
+#include "host.h"
+#include "ticks.h"
+
+/* --- the loop ------------------------------------------------------------------------------------
+ */
+
+static void record_sample(struct flw_run *run, uint64_t begin_ticks)
+{
+    uint64_t ticks = flw_ticks() - begin_ticks;
+    run->samples[run->sample_count++] = (uint32_t)flw_min(ticks, UINT32_MAX);
+}
+
+static void do_alloc(struct flw_run *run, const struct flw_op *op, bool is_timed)
+{
+    uint64_t address = 0;
+    uint64_t begin = is_timed ? flw_ticks() : 0;
+    bool is_lent = run->policy->alloc(run->self, op, &address);
+    if (is_timed) {
+        record_sample(run, begin);
+    }
+    if (FLW_UNLIKELY(!is_lent)) {
+        run->first_failure_bytes =
+            run->failure_count == 0 ? op->size_bytes : run->first_failure_bytes;
+        run->failure_count++;
+        return;
+    }
+    run->addresses[op->block] = address;
+    run->live_bytes += op->size_bytes;
+    run->peak_bytes = flw_max(run->peak_bytes, run->live_bytes);
+    const struct flw_device *device = run->setup->device;
+    if (device->has_work && !flw_device_put_work(device, op->stream, address, op->size_bytes)) {
+        run->has_lost_device = true;
+    }
+}
+
+static void do_free(struct flw_run *run, const struct flw_op *op, bool is_timed)
+{
+    uint64_t address = run->addresses[op->block];
+    if (FLW_UNLIKELY(address == 0)) {
+        return; /* its allocation failed */
+    }
+    uint64_t begin = is_timed ? flw_ticks() : 0;
+    bool is_taken = run->policy->free(run->self, op, address);
+    if (is_timed) {
+        record_sample(run, begin);
+    }
+    run->refused_count += !is_taken;
+    run->live_bytes -= op->size_bytes;
+    run->addresses[op->block] = 0;
+}
+
+static void do_use(struct flw_run *run, const struct flw_op *op)
+{
+    uint64_t address = run->addresses[op->block];
+    const struct flw_device *device = run->setup->device;
+    if (address == 0) {
+        return;
+    }
+    if (device->has_work && !flw_device_put_work(device, op->stream, address, op->size_bytes)) {
+        run->has_lost_device = true;
+    }
+    if (run->policy->use != NULL && !run->policy->use(run->self, op, address)) {
+        run->refused_count++;
+    }
+}
+
+static void run_ops(struct flw_run *run)
+{
+    const struct flw_program *program = run->setup->program;
+    const struct flw_device *device = run->setup->device;
+    bool times = run->setup->times;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        bool is_timed = times && i % FLW_RUN_SAMPLE_EVERY == 0 && i >= program->initial_count;
+        if (device->has_clock && op->advance_units != 0) {
+            device->advance(op->advance_units);
+        }
+        if (op->kind == FLW_OP_ALLOC) {
+            do_alloc(run, op, is_timed);
+        } else if (op->kind == FLW_OP_FREE) {
+            do_free(run, op, is_timed);
+        } else if (op->kind == FLW_OP_USE) {
+            do_use(run, op);
+        } else if (run->policy->advance != NULL && op->kind != FLW_OP_PASS) {
+            run->policy->advance(run->self, op);
+        }
+    }
+}
+
+/* Blocks that the trace never frees: the policy must be able to give everything back. */
+static void free_the_rest(struct flw_run *run)
+{
+    const struct flw_program *program = run->setup->program;
+    for (size_t i = 0; i < program->op_count; i++) {
+        struct flw_op op = program->ops[i];
+        if (op.kind == FLW_OP_ALLOC && run->addresses[op.block] != 0) {
+            op.kind = FLW_OP_FREE;
+            do_free(run, &op, false);
+        }
+    }
+}
+
+/* --- results -------------------------------------------------------------------------------------
+ */
+
+static int compare_samples(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double percentile(const struct flw_run *run, double share, uint64_t overhead_ticks,
+                         double ns_a_tick)
+{
+    size_t i = (size_t)(share * (double)(run->sample_count - 1));
+    uint64_t ticks = run->samples[i];
+    return ticks <= overhead_ticks ? 0.0 : (double)(ticks - overhead_ticks) * ns_a_tick;
+}
+
+static void take_times(struct flw_run *run, const struct flw_tick_rate *rate,
+                       struct flw_run_result *result)
+{
+    if (run->sample_count == 0) {
+        return;
+    }
+    double ns_a_tick = flw_ticks_ns(rate);
+    uint64_t overhead_ticks = flw_ticks_overhead();
+    qsort(run->samples, run->sample_count, sizeof *run->samples, compare_samples);
+    result->has_times = true;
+    result->p50_ns = percentile(run, 0.50, overhead_ticks, ns_a_tick);
+    result->p99_ns = percentile(run, 0.99, overhead_ticks, ns_a_tick);
+    result->p999_ns = percentile(run, 0.999, overhead_ticks, ns_a_tick);
+}
+
+static void take_statistics(struct flw_run_result *result)
+{
+    const struct flw_policy_statistics *statistics = &result->statistics;
+    result->peak_reserved_bytes = statistics->peak_reserved_bytes;
+    result->grow_count = statistics->grow_count;
+    result->driver_call_count = statistics->driver_call_count;
+    result->event_count = statistics->event_count;
+    result->steal_count = statistics->steal_count;
+    result->wait_count = statistics->wait_count;
+    result->remap_count = statistics->remap_count;
+    result->remap_wait_count = statistics->remap_wait_count;
+    result->hit_count = statistics->hit_count;
+    result->modelled_ns = FLW_NOT_APPLICABLE;
+    result->stream_wait_units = FLW_NOT_APPLICABLE;
+    result->smallest_limit_bytes = FLW_NOT_APPLICABLE;
+    result->leaked_bytes = 0;
+}
+
+/* Where there is a ledger, it is believed and the policy is not. */
+static void take_account(const struct flw_run *run, struct flw_run_result *result)
+{
+    struct flw_device_account account;
+    if (!run->setup->device->is_sim) {
+        return;
+    }
+    flw_device_get_account(run->setup->device, &account);
+    result->is_reserved_from_ledger = true;
+    result->peak_reserved_bytes = account.peak_reserved_bytes;
+    result->driver_call_count = account.driver_call_count;
+    result->modelled_ns = account.modelled_ns;
+    result->event_count = account.event_count;
+    result->stream_wait_units = account.stream_wait_units;
+}
+
+/* After the policy has finished and nothing is pending. */
+static void take_aftermath(const struct flw_device *device, struct flw_run_result *result)
+{
+    struct flw_device_account account;
+    if (!device->is_sim) {
+        return;
+    }
+    flw_device_get_account(device, &account);
+    result->leaked_bytes = account.reserved_bytes;
+    result->violation_count = account.violation_count;
+    const char *sentence = account.violation_count == 0 ? NULL : device->violation(0);
+    snprintf(result->violation, sizeof result->violation, "%s", sentence == NULL ? "" : sentence);
+}
+
+/* --- one policy ----------------------------------------------------------------------------------
+ */
+
+static bool make_room(struct flw_run *run)
+{
+    const struct flw_program *program = run->setup->program;
+    run->addresses = flw_host_alloc(program->block_count, sizeof *run->addresses);
+    run->sample_capacity = run->setup->times ? program->op_count / FLW_RUN_SAMPLE_EVERY + 1 : 0;
+    run->samples = flw_host_alloc(run->sample_capacity, sizeof *run->samples);
+    return run->addresses != NULL && run->samples != NULL;
+}
+
+static void drop_room(struct flw_run *run)
+{
+    flw_host_free(run->addresses, run->setup->program->block_count, sizeof *run->addresses);
+    flw_host_free(run->samples, run->sample_capacity, sizeof *run->samples);
+}
+
+static bool execute(struct flw_run *run, struct flw_run_result *result)
+{
+    bool is_threaded = run->setup->uses_threads && run->policy->is_thread_safe &&
+                       run->setup->program->stream_count > 1;
+    struct flw_tick_rate rate = flw_ticks_start();
+    bool is_done = true;
+    result->thread_count = 1;
+    if (is_threaded) {
+        result->thread_count = (unsigned)run->setup->program->stream_count;
+        is_done = flw_run_threaded(run, result->message);
+    } else {
+        run_ops(run);
+    }
+    result->wall_ns = flw_clock_fine_ns() - rate.first_ns;
+    memset(&result->statistics, 0xff, sizeof result->statistics);
+    result->statistics.has_same_segments = false;
+    result->statistics.is_seeded = false;
+    run->policy->get_statistics(run->self, &result->statistics);
+    take_statistics(result);
+    take_account(run, result);
+    take_times(run, &rate, result);
+    result->failure_count = run->failure_count;
+    result->first_failure_bytes = run->first_failure_bytes;
+    result->peak_requested_bytes = run->peak_bytes;
+    if (is_threaded) {
+        result->peak_requested_bytes = result->statistics.peak_requested_bytes;
+    }
+    free_the_rest(run);
+    result->refused_count = run->refused_count;
+    if (is_done && run->has_lost_device) {
+        snprintf(result->message, sizeof result->message,
+                 "policy %s: the device refused work; it may have been lost", run->policy->name);
+        is_done = false;
+    }
+    return is_done;
+}
+
+static bool run_on_device(const struct flw_run_setup *setup, const struct flw_policy *policy,
+                          struct flw_run_result *result)
+{
+    struct flw_run run = {.setup = setup, .policy = policy};
+    bool is_limited_here = setup->limit_bytes != 0 && policy->limits_by_device;
+    struct flw_device_world world = {
+        .device_bytes = is_limited_here ? setup->limit_bytes : setup->device_bytes,
+        .lag_units = setup->lag_units,
+        .stream_count = setup->program->stream_count,
+        .checks = setup->checks,
+    };
+    struct flw_policy_setup policy_setup = {.device = setup->device,
+                                            .trace = setup->trace,
+                                            .program = setup->program,
+                                            .limit_bytes = setup->limit_bytes};
+    bool is_done = false;
+    if (!flw_device_begin(setup->device, &world, result->message)) {
+        return false;
+    }
+    if (!make_room(&run)) {
+        snprintf(result->message, sizeof result->message, "out of host memory");
+        goto done;
+    }
+    run.self = policy->create(&policy_setup, result->message);
+    if (run.self == NULL) {
+        goto done;
+    }
+    is_done = execute(&run, result);
+    flw_device_finish_work(setup->device);
+    policy->finish(run.self);
+    take_aftermath(setup->device, result);
+done:
+    drop_room(&run);
+    flw_device_end(setup->device);
+    return is_done;
+}
+
+static bool ask_the_trace(const struct flw_run_setup *setup, const struct flw_policy *policy,
+                          struct flw_run_result *result)
+{
+    struct flw_policy_setup policy_setup = {.trace = setup->trace, .program = setup->program};
+    void *self = policy->create(&policy_setup, result->message);
+    if (self == NULL) {
+        return false;
+    }
+    memset(&result->statistics, 0xff, sizeof result->statistics);
+    result->statistics.has_same_segments = false;
+    result->statistics.is_seeded = false;
+    policy->get_statistics(self, &result->statistics);
+    policy->finish(self);
+    take_statistics(result);
+    result->peak_requested_bytes = result->statistics.peak_requested_bytes;
+    result->failure_count = result->statistics.failure_count;
+    return true;
+}
+
+bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *policy,
+                    struct flw_run_result *result)
+{
+    *result = (struct flw_run_result){.policy = policy};
+    result->has_run =
+        policy->lends ? run_on_device(setup, policy, result) : ask_the_trace(setup, policy, result);
+    return result->has_run;
+}

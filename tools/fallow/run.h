@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: one policy's run over a program on a device, and what came of it.
+ * Does not: print. Lifetimes: a run begins and ends its own world on the device.
+ */
+#ifndef FLW_TOOL_RUN_H
+#define FLW_TOOL_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device.h"
+#include "policy.h"
+#include "program.h"
+
+#define FLW_RUN_MESSAGE_BYTES   512
+#define FLW_RUN_VIOLATION_BYTES 512
+#define FLW_RUN_SAMPLE_EVERY    64 /* operations between two timed ones; a power of two */
+
+struct flw_run_setup {
+    struct flw_device *device;
+    const struct flw_trace *trace;
+    const struct flw_program *program;
+    uint64_t device_bytes; /* of the simulated device */
+    uint64_t limit_bytes;  /* 0 = none */
+    uint64_t lag_units;    /* 0 = no device work */
+    bool checks;           /* the rule checker watches */
+    bool times;            /* single operations are timed */
+    bool uses_threads;     /* one thread a stream, for policies that allow it */
+};
+
+struct flw_run_result {
+    const struct flw_policy *policy;
+    bool has_run; /* false: message says why there is no result */
+    uint64_t peak_requested_bytes;
+    uint64_t peak_reserved_bytes;
+    bool is_reserved_from_ledger;
+    uint64_t failure_count;
+    uint64_t first_failure_bytes; /* the first request that failed */
+    uint64_t refused_count;       /* frees or announcements that the policy refused */
+    uint64_t grow_count, driver_call_count, modelled_ns, event_count, steal_count, wait_count;
+    uint64_t stream_wait_units, remap_count, remap_wait_count, hit_count;
+    uint64_t leaked_bytes; /* still given when the policy had finished */
+    uint64_t violation_count;
+    char violation[FLW_RUN_VIOLATION_BYTES]; /* the first */
+    struct flw_policy_statistics statistics;
+    uint64_t smallest_limit_bytes;
+    uint64_t wall_ns;
+    unsigned thread_count;
+    bool has_times;
+    double p50_ns, p99_ns, p999_ns;
+    char message[FLW_RUN_MESSAGE_BYTES];
+};
+
+/* State of the loop: shared by the single-threaded and the threaded one. */
+struct flw_run {
+    const struct flw_run_setup *setup;
+    const struct flw_policy *policy;
+    void *self;
+    uint64_t *addresses; /* by block; 0 = not lent */
+    uint32_t *samples;   /* ticks */
+    size_t sample_count, sample_capacity;
+    uint64_t live_bytes, peak_bytes;
+    uint64_t failure_count, first_failure_bytes, refused_count;
+    bool has_lost_device; /* work could not be put on the device */
+};
+
+/* False: result->message is one line. Policies that lend nothing need no device. */
+bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *policy,
+                    struct flw_run_result *result);
+
+/* run_threads.c: all ops, one thread a stream. False: message. */
+bool flw_run_threaded(struct flw_run *run, char *message);
+
+/* Smallest limit at which every request is served, by bisection; FLW_NOT_APPLICABLE where there is
+ * none below the device. The result of the unlimited run bounds the search. */
+uint64_t flw_run_find_limit(const struct flw_run_setup *setup, const struct flw_policy *policy,
+                            const struct flw_run_result *unlimited);
+
+#endif
