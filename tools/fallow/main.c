@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the `fallow` command's front door: which subcommand, help, version.
+ * Does not: any work of its own.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "fallow/fallow.h"
+
+#include "command.h"
+#include "host.h"
+
+struct subcommand {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+};
+
+static const struct subcommand subcommands[] = {
+    {"replay", "run an allocation trace through policies and compare what they hold",
+     flw_command_replay},
+#if defined(FLW_HAS_BENCH)
+    {"bench", "measure what an operation of the allocator costs", flw_command_bench},
+#endif
+#if defined(FLW_HAS_DOCTOR)
+    {"doctor", "look at the driver and the devices, and say what to set", flw_command_doctor},
+#endif
+};
+
+#define SUBCOMMAND_COUNT (sizeof subcommands / sizeof *subcommands)
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "usage: fallow SUBCOMMAND [OPTIONS]\n\n");
+    for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
+        fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
+    }
+    fprintf(out, "\n  fallow SUBCOMMAND --help   its options\n  fallow --version\n");
+}
+
+static void print_version(void)
+{
+    printf("fallow %d.%d.%d (host memory: %s)\n", FALLOW_VERSION_MAJOR, FALLOW_VERSION_MINOR,
+           FALLOW_VERSION_PATCH, flw_host_name());
+}
+
+/* A full disk or a closed pipe behind standard output must not look like success. */
+static int finish(int code)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        flw_complain("cannot write to standard output; look for room on its disk");
+        return code == FLW_EXIT_OK ? FLW_EXIT_FAILED : code;
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return FLW_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return finish(FLW_EXIT_OK);
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        print_version();
+        return finish(FLW_EXIT_OK);
+    }
+    for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
+        if (strcmp(argv[1], subcommands[i].name) == 0) {
+            return finish(subcommands[i].run(argc - 1, argv + 1));
+        }
+    }
+    flw_complain("there is no subcommand '%s'; see fallow --help", argv[1]);
+    return FLW_EXIT_USAGE;
+}

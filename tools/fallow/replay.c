@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: `fallow replay`: the command line, the order of things, exit codes.
+ * Does not: run policies (run.c) or format results (report.c).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "trace/trace.h"
+
+#include "command.h"
+#include "device.h"
+#include "host.h"
+#include "policy.h"
+#include "program.h"
+#include "report.h"
+#include "run.h"
+#include "textfile.h"
+
+#define DEFAULT_LAG_EVENTS 2000
+#define DEFAULT_LAG_NS     5000000ull
+#define DEFAULT_DEVICE     (80 * FLW_GIB)
+#define MAX_POLICIES       32
+
+struct options {
+    const char *trace_path;
+    const char *json_path;
+    const struct flw_policy *policies[MAX_POLICIES];
+    size_t policy_count;
+    int device;       /* FLW_DEVICE_SIM or a GPU's ordinal */
+    int trace_device; /* -1 = the one with the most events */
+    uint64_t lag_events;
+    uint64_t limit_bytes;
+    bool has_lag, uses_threads, finds_limit, checks, times, wants_help;
+};
+
+static void print_help(void)
+{
+    printf(
+        "usage: fallow replay TRACE [OPTIONS]\n\n"
+        "Replays an allocation trace (a PyTorch memory snapshot, plain or .xz, or the line text form)\n"
+        "through policies, and compares what they hold.\n\n"
+        "  --policy A,B        which policies; default all:\n                     ");
+    for (size_t i = 0; flw_policy_get(i) != NULL; i++) {
+        printf(" %s", flw_policy_get(i)->name);
+    }
+    printf("\n"
+           "  --device sim|N      the simulated device (default) or GPU N\n"
+           "  --lag N             work is done N events after it was given; default %d events, or\n"
+           "                      5 ms of trace time where times are known; 0: no device work\n"
+           "  --limit BYTES       most that a policy may hold (K, M, G, T allowed)\n"
+           "  --find-limit        search the smallest limit at which the trace completes\n"
+           "  --threads           one thread a stream, for policies that allow it\n"
+           "  --json FILE         results as JSON; - is standard output, without the table\n"
+           "  --trace-device N    which device of the recording; default the busiest\n"
+           "  --no-check          without the rule checker\n"
+           "  --no-times          without timing single operations\n",
+           DEFAULT_LAG_EVENTS);
+}
+
+/* --- command line
+ * --------------------------------------------------------------------------------- */
+
+static bool parse_policies(struct options *options, const char *list)
+{
+    options->policy_count = 0;
+    for (const char *name = list;; name++) {
+        size_t length = strcspn(name, ",");
+        const struct flw_policy *policy = flw_policy_find(name, length);
+        if (policy == NULL) {
+            flw_complain("there is no policy '%.*s'; fallow replay --help lists them", (int)length,
+                         name);
+            return false;
+        }
+        if (options->policy_count == MAX_POLICIES) {
+            flw_complain("more than %d policies; replay them in turn", MAX_POLICIES);
+            return false;
+        }
+        options->policies[options->policy_count++] = policy;
+        name += length;
+        if (*name == '\0') {
+            return true;
+        }
+    }
+}
+
+static bool parse_device(const char *text, int *out_device)
+{
+    uint64_t ordinal = 0;
+    if (strcmp(text, "sim") == 0) {
+        *out_device = FLW_DEVICE_SIM;
+        return true;
+    }
+    if (!flw_parse_count(text, &ordinal) || ordinal > 1023) {
+        flw_complain("--device '%s' is neither 'sim' nor the number of a GPU", text);
+        return false;
+    }
+    *out_device = (int)ordinal;
+    return true;
+}
+
+static bool parse_number(const char *option, const char *text, uint64_t *out_value)
+{
+    if (!flw_parse_count(text, out_value) || *out_value > UINT64_MAX / 4) {
+        flw_complain("%s '%s' is not a whole number from 0 up", option, text);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_limit(const char *text, uint64_t *out_bytes)
+{
+    if (!flw_parse_bytes(text, out_bytes) || *out_bytes == 0) {
+        flw_complain("--limit '%s' is not a number of bytes above 0, such as 40G or 123456789",
+                     text);
+        return false;
+    }
+    return true;
+}
+
+/* Options that take a value. */
+static bool parse_valued(struct options *options, const char *name, const char *value)
+{
+    uint64_t number = 0;
+    if (strcmp(name, "--policy") == 0) {
+        return parse_policies(options, value);
+    }
+    if (strcmp(name, "--device") == 0) {
+        return parse_device(value, &options->device);
+    }
+    if (strcmp(name, "--lag") == 0) {
+        options->has_lag = true;
+        return parse_number(name, value, &options->lag_events);
+    }
+    if (strcmp(name, "--limit") == 0) {
+        return parse_limit(value, &options->limit_bytes);
+    }
+    if (strcmp(name, "--trace-device") == 0) {
+        bool is_number = parse_number(name, value, &number) && number < 1024;
+        options->trace_device = (int)number;
+        return is_number;
+    }
+    options->json_path = value; /* --json, the last of the list below */
+    return true;
+}
+
+static bool takes_value(const char *name)
+{
+    static const char *const names[] = {"--policy", "--device",       "--lag",
+                                        "--limit",  "--trace-device", "--json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_flag(struct options *options, const char *name)
+{
+    if (strcmp(name, "--threads") == 0) {
+        options->uses_threads = true;
+    } else if (strcmp(name, "--find-limit") == 0) {
+        options->finds_limit = true;
+    } else if (strcmp(name, "--no-check") == 0) {
+        options->checks = false;
+    } else if (strcmp(name, "--no-times") == 0) {
+        options->times = false;
+    } else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        options->wants_help = true;
+    } else {
+        flw_complain("replay has no option '%s'; see fallow replay --help", name);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_one(struct options *options, int argc, char **argv, int *i)
+{
+    const char *argument = argv[*i];
+    if (argument[0] != '-' || argument[1] == '\0') {
+        if (options->trace_path != NULL) {
+            flw_complain("one trace at a time: '%s' and '%s'", options->trace_path, argument);
+            return false;
+        }
+        options->trace_path = argument;
+        return true;
+    }
+    if (!takes_value(argument)) {
+        return parse_flag(options, argument);
+    }
+    if (*i + 1 >= argc) {
+        flw_complain("%s needs a value; see fallow replay --help", argument);
+        return false;
+    }
+    return parse_valued(options, argument, argv[++*i]);
+}
+
+static bool parse(struct options *options, int argc, char **argv)
+{
+    *options = (struct options){
+        .device = FLW_DEVICE_SIM, .trace_device = -1, .checks = true, .times = true};
+    for (size_t i = 0; flw_policy_get(i) != NULL; i++) {
+        options->policies[options->policy_count++] = flw_policy_get(i);
+    }
+    for (int i = 1; i < argc; i++) {
+        if (!parse_one(options, argc, argv, &i)) {
+            return false;
+        }
+    }
+    if (options->trace_path == NULL && !options->wants_help) {
+        flw_complain("replay needs a trace; see fallow replay --help");
+        return false;
+    }
+    return true;
+}
+
+/* --- the replay
+ * ----------------------------------------------------------------------------------- */
+
+/* 80 GiB, more when the recording held more. */
+static uint64_t choose_device_bytes(const struct flw_trace *trace)
+{
+    uint64_t need_bytes = flw_max(trace->peak_requested_bytes, trace->recorded_peak_reserved_bytes);
+    if (need_bytes <= DEFAULT_DEVICE || need_bytes > UINT64_MAX / 4) {
+        return DEFAULT_DEVICE;
+    }
+    return flw_align_up(need_bytes + need_bytes / 4, FLW_GIB);
+}
+
+static bool needs_device(const struct options *options)
+{
+    for (size_t i = 0; i < options->policy_count; i++) {
+        if (options->policies[i]->lends) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What must not pass silently. False: at least one such thing was said. */
+static bool complain_about(const struct flw_run_result *result)
+{
+    const char *name = result->policy->name;
+    bool is_good = true;
+    if (result->violation_count != 0) {
+        flw_complain("policy %s broke a rule %llu times; the first: %s", name,
+                     (unsigned long long)result->violation_count, result->violation);
+        is_good = false;
+    }
+    if (result->refused_count != 0) {
+        flw_complain("policy %s refused %llu frees or uses of its own blocks", name,
+                     (unsigned long long)result->refused_count);
+        is_good = false;
+    }
+    if (result->leaked_bytes != 0) {
+        flw_complain("policy %s had not given %llu bytes back when it was finished", name,
+                     (unsigned long long)result->leaked_bytes);
+        is_good = false;
+    }
+    return is_good;
+}
+
+static int run_policies(const struct options *options, const struct flw_run_setup *setup,
+                        struct flw_run_result *results)
+{
+    int code = FLW_EXIT_OK;
+    for (size_t i = 0; i < options->policy_count; i++) {
+        if (!flw_run_policy(setup, options->policies[i], &results[i])) {
+            flw_complain("%s", results[i].message);
+            return FLW_EXIT_FAILED;
+        }
+        if (!complain_about(&results[i])) {
+            code = FLW_EXIT_FAILED;
+        }
+        if (options->finds_limit) {
+            results[i].smallest_limit_bytes =
+                flw_run_find_limit(setup, options->policies[i], &results[i]);
+        }
+    }
+    return code;
+}
+
+static int print_json(const struct flw_report *report, const char *path)
+{
+    char *text = NULL;
+    size_t length = 0;
+    char message[FLW_TEXTFILE_MESSAGE_BYTES];
+    FILE *memory = open_memstream(&text, &length);
+    if (memory == NULL) {
+        flw_complain("out of host memory");
+        return FLW_EXIT_FAILED;
+    }
+    flw_report_print_json(report, memory);
+    bool is_whole = fclose(memory) == 0;
+    snprintf(message, sizeof message, "out of host memory");
+    bool is_done = is_whole && flw_textfile_write(path, text, length, message);
+    free(text);
+    if (!is_done) {
+        flw_complain("%s", message);
+        return FLW_EXIT_FAILED;
+    }
+    return FLW_EXIT_OK;
+}
+
+static int print_results(const struct options *options, const struct flw_report *report)
+{
+    const char *no_colour = getenv("NO_COLOR");
+    bool is_to_stdout = options->json_path != NULL && strcmp(options->json_path, "-") == 0;
+    if (!is_to_stdout) {
+        bool uses_colour = isatty(STDOUT_FILENO) && (no_colour == NULL || no_colour[0] == '\0');
+        flw_report_print_table(report, stdout, uses_colour);
+    }
+    return options->json_path == NULL ? FLW_EXIT_OK : print_json(report, options->json_path);
+}
+
+static int replay_on(const struct options *options, const struct flw_trace *trace,
+                     struct flw_device *device)
+{
+    bool is_by_time = trace->has_times && !options->has_lag && options->device == FLW_DEVICE_SIM;
+    uint64_t lag_units = options->has_lag ? options->lag_events
+                         : is_by_time     ? DEFAULT_LAG_NS
+                                          : DEFAULT_LAG_EVENTS;
+    struct flw_program *program = flw_program_create(trace, is_by_time);
+    struct flw_run_result *results = flw_host_alloc(options->policy_count, sizeof *results);
+    int code = FLW_EXIT_FAILED;
+    if (program == NULL || results == NULL) {
+        flw_complain("out of host memory for the trace's events");
+        goto done;
+    }
+    bool is_sim = options->device == FLW_DEVICE_SIM;
+    struct flw_run_setup setup = {.device = device,
+                                  .trace = trace,
+                                  .program = program,
+                                  .device_bytes =
+                                      is_sim ? choose_device_bytes(trace) : device->device_bytes,
+                                  .limit_bytes = options->limit_bytes,
+                                  .lag_units = lag_units,
+                                  .checks = options->checks && is_sim,
+                                  .times = options->times,
+                                  .uses_threads = options->uses_threads};
+    code = run_policies(options, &setup, results);
+    if (code == FLW_EXIT_OK || results[options->policy_count - 1].has_run) {
+        struct flw_report report = {.trace = trace,
+                                    .program = program,
+                                    .results = results,
+                                    .result_count = options->policy_count,
+                                    .device_name = is_sim ? "simulated device" : device->name,
+                                    .is_sim = is_sim,
+                                    .is_by_time = is_by_time,
+                                    .checks = setup.checks,
+                                    .lag_units = lag_units,
+                                    .device_bytes = setup.device_bytes,
+                                    .limit_bytes = options->limit_bytes,
+                                    .finds_limit = options->finds_limit};
+        int print_code = print_results(options, &report);
+        code = code == FLW_EXIT_OK ? print_code : code;
+    }
+done:
+    flw_host_free(results, options->policy_count, sizeof *results);
+    flw_program_destroy(program);
+    return code;
+}
+
+int flw_command_replay(int argc, char **argv)
+{
+    struct options options;
+    struct flw_trace *trace = NULL;
+    struct flw_device device = {0};
+    char message[FLW_TRACE_MESSAGE_BYTES + FLW_DRIVER_MESSAGE_BYTES];
+    if (!parse(&options, argc, argv)) {
+        return FLW_EXIT_USAGE;
+    }
+    if (options.wants_help) {
+        print_help();
+        return FLW_EXIT_OK;
+    }
+    if (!flw_trace_read(options.trace_path, options.trace_device, &trace, message)) {
+        flw_complain("%s", message);
+        return FLW_EXIT_FAILED;
+    }
+    int code = FLW_EXIT_FAILED;
+    bool has_device = needs_device(&options);
+    if (has_device && !flw_device_open(&device, options.device, message)) {
+        flw_complain("%s", message);
+        goto done;
+    }
+    code = replay_on(&options, trace, &device);
+    if (has_device) {
+        flw_device_close(&device);
+    }
+done:
+    flw_trace_destroy(trace);
+    return code;
+}

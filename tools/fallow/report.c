@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "trace/trace.h"
+
+#define CELL_BYTES 32
+
+enum column {
+    NAME,
+    REQUESTED,
+    RESERVED,
+    RATIO,
+    FAILED,
+    GROW,
+    CALLS,
+    DRIVER_TIME,
+    EVENTS,
+    STEALS,
+    WAITS,
+    STREAM_WAIT,
+    REMAP_WAITS,
+    P50,
+    P99,
+    P999,
+    LIMIT,
+    COLUMN_COUNT
+};
+
+/* Two lines of heading a column. */
+static const char *const headings[COLUMN_COUNT][2] = {
+    [NAME] = {"", "policy"},
+    [REQUESTED] = {"requested", ""}, /* the unit goes below */
+    [RESERVED] = {"reserved", ""},
+    [RATIO] = {"reserved/", "requested"},
+    [FAILED] = {"failed", ""},
+    [GROW] = {"grow", "ops"},
+    [CALLS] = {"driver", "calls"},
+    [DRIVER_TIME] = {"driver", "ms"},
+    [EVENTS] = {"events", ""},
+    [STEALS] = {"steals", ""},
+    [WAITS] = {"waits", ""},
+    [STREAM_WAIT] = {"stream", "wait"},
+    [REMAP_WAITS] = {"remap", "waits"},
+    [P50] = {"p50", "ns"},
+    [P99] = {"p99", "ns"},
+    [P999] = {"p99.9", "ns"},
+    [LIMIT] = {"smallest", "limit"},
+};
+
+struct unit {
+    const char *name;
+    uint64_t bytes;
+};
+
+static struct unit choose_unit(const struct flw_report *report)
+{
+    struct unit mib = {"MiB", FLW_MIB};
+    struct unit kib = {"KiB", FLW_KIB};
+    return report->trace->peak_requested_bytes < 4 * FLW_MIB ? kib : mib;
+}
+
+/* "12,345" */
+static void format_count(uint64_t value, char *out)
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%" PRIu64, value);
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0) {
+            *out++ = ',';
+        }
+        *out++ = digits[i];
+    }
+    *out = '\0';
+}
+
+static void format_optional(uint64_t value, char *out)
+{
+    if (value == FLW_NOT_APPLICABLE) {
+        strcpy(out, "-");
+    } else {
+        format_count(value, out);
+    }
+}
+
+/* Rounded to the nearest. */
+static void format_bytes(uint64_t bytes, struct unit unit, char *out)
+{
+    format_optional(bytes == FLW_NOT_APPLICABLE ? bytes : (bytes + unit.bytes / 2) / unit.bytes,
+                    out);
+}
+
+const char *flw_report_label(const struct flw_report *report, const struct flw_policy *policy)
+{
+    return report->is_sim && policy->sim_label != NULL ? policy->sim_label : policy->name;
+}
+
+static void fill_row(const struct flw_report *report, const struct flw_run_result *result,
+                     struct unit unit, char cells[COLUMN_COUNT][CELL_BYTES])
+{
+    snprintf(cells[NAME], CELL_BYTES, "%s", flw_report_label(report, result->policy));
+    format_bytes(result->peak_requested_bytes, unit, cells[REQUESTED]);
+    format_bytes(result->peak_reserved_bytes, unit, cells[RESERVED]);
+    strcpy(cells[RATIO], "-");
+    if (result->peak_reserved_bytes != FLW_NOT_APPLICABLE && result->peak_requested_bytes != 0) {
+        snprintf(cells[RATIO], CELL_BYTES, "%.3f",
+                 (double)result->peak_reserved_bytes / (double)result->peak_requested_bytes);
+    }
+    format_optional(result->failure_count, cells[FAILED]);
+    format_optional(result->grow_count, cells[GROW]);
+    format_optional(result->driver_call_count, cells[CALLS]);
+    strcpy(cells[DRIVER_TIME], "-");
+    if (result->modelled_ns != FLW_NOT_APPLICABLE) {
+        snprintf(cells[DRIVER_TIME], CELL_BYTES, "%.1f", (double)result->modelled_ns * 1e-6);
+    }
+    format_optional(result->event_count, cells[EVENTS]);
+    format_optional(result->steal_count, cells[STEALS]);
+    format_optional(result->wait_count, cells[WAITS]);
+    format_optional(result->stream_wait_units, cells[STREAM_WAIT]);
+    if (report->is_by_time && result->stream_wait_units != FLW_NOT_APPLICABLE) {
+        snprintf(cells[STREAM_WAIT], CELL_BYTES, "%.1f ms",
+                 (double)result->stream_wait_units * 1e-6);
+    }
+    format_optional(result->remap_wait_count, cells[REMAP_WAITS]);
+    const double times[] = {result->p50_ns, result->p99_ns, result->p999_ns};
+    for (int i = 0; i < 3; i++) {
+        strcpy(cells[P50 + i], "-");
+        if (result->has_times) {
+            format_count((uint64_t)(times[i] + 0.5), cells[P50 + i]);
+        }
+    }
+    format_bytes(result->smallest_limit_bytes, unit, cells[LIMIT]);
+}
+
+static void print_line(FILE *out, char cells[COLUMN_COUNT][CELL_BYTES], const size_t *widths,
+                       size_t column_count)
+{
+    char line[COLUMN_COUNT * (CELL_BYTES + 2) + 1];
+    size_t length = 0;
+    for (size_t c = 0; c < column_count; c++) {
+        int n = snprintf(line + length, sizeof line - length, c == NAME ? "%-*s" : "  %*s",
+                         (int)widths[c], cells[c]);
+        length += n < 0 ? 0 : (size_t)n;
+    }
+    while (length > 0 && line[length - 1] == ' ') {
+        length--;
+    }
+    fprintf(out, "%.*s", (int)length, line);
+}
+
+static void widen(size_t *widths, char cells[COLUMN_COUNT][CELL_BYTES])
+{
+    for (size_t c = 0; c < COLUMN_COUNT; c++) {
+        widths[c] = flw_max(widths[c], strlen(cells[c]));
+    }
+}
+
+static void fill_headings(struct unit unit, int line, char cells[COLUMN_COUNT][CELL_BYTES])
+{
+    for (size_t c = 0; c < COLUMN_COUNT; c++) {
+        snprintf(cells[c], CELL_BYTES, "%s", headings[c][line]);
+    }
+    if (line == 1) {
+        snprintf(cells[REQUESTED], CELL_BYTES, "%s", unit.name);
+        snprintf(cells[RESERVED], CELL_BYTES, "%s", unit.name);
+    }
+}
+
+static void print_rows(const struct flw_report *report, FILE *out, bool uses_colour)
+{
+    struct unit unit = choose_unit(report);
+    size_t widths[COLUMN_COUNT] = {0};
+    size_t column_count = report->finds_limit ? COLUMN_COUNT : COLUMN_COUNT - 1;
+    char cells[COLUMN_COUNT][CELL_BYTES];
+    for (int line = 0; line < 2; line++) {
+        fill_headings(unit, line, cells);
+        widen(widths, cells);
+    }
+    for (size_t i = 0; i < report->result_count; i++) {
+        fill_row(report, &report->results[i], unit, cells);
+        widen(widths, cells);
+    }
+    for (int line = 0; line < 2; line++) {
+        fill_headings(unit, line, cells);
+        print_line(out, cells, widths, column_count);
+        fputc('\n', out);
+    }
+    for (size_t i = 0; i < report->result_count; i++) {
+        const struct flw_run_result *result = &report->results[i];
+        bool is_bad = result->failure_count != 0 && result->failure_count != FLW_NOT_APPLICABLE;
+        bool is_ours = strncmp(result->policy->name, "fallow", 6) == 0;
+        fill_row(report, result, unit, cells);
+        fputs(!uses_colour ? "" : is_bad ? "\033[31m" : is_ours ? "\033[1m" : "", out);
+        print_line(out, cells, widths, column_count);
+        fputs(uses_colour && (is_bad || is_ours) ? "\033[0m\n" : "\n", out);
+    }
+}
+
+/* --- header, match and verdict ------------------------------------------------------------------
+ */
+
+static void print_header(const struct flw_report *report, FILE *out)
+{
+    char events[CELL_BYTES];
+    char allocs[CELL_BYTES];
+    char lag[CELL_BYTES];
+    const struct flw_trace *trace = report->trace;
+    size_t stream_count = report->program->stream_count;
+    format_count(trace->event_count, events);
+    format_count(trace->alloc_count, allocs);
+    fprintf(out, "trace   %s: %s events, %s allocations, %zu stream%s",
+            trace->source == NULL ? "?" : trace->source, events, allocs, stream_count,
+            stream_count == 1 ? "" : "s");
+    if (trace->initial_count != 0) {
+        fprintf(out, ", %zu blocks alive at the start", trace->initial_count);
+    }
+    if (trace->unknown_free_count != 0) {
+        fprintf(out, ", %" PRIu64 " frees of unknown blocks left out", trace->unknown_free_count);
+    }
+    fprintf(out, "\ndevice  %s, %" PRIu64 " GiB, ", report->device_name,
+            (uint64_t)(report->device_bytes / FLW_GIB));
+    if (report->limit_bytes != 0) {
+        format_count(flw_div_up(report->limit_bytes, FLW_MIB), lag);
+        fprintf(out, "limit %s MiB, ", lag);
+    }
+    format_count(report->is_by_time ? report->lag_units / 1000 : report->lag_units, lag);
+    if (report->lag_units == 0) {
+        fprintf(out, "no device work");
+    } else if (!report->is_sim) {
+        fprintf(out, "one small memset a block and use");
+    } else {
+        fprintf(out, "work done %s %s after it was given", lag,
+                report->is_by_time ? "us of trace time" : "events");
+    }
+    fprintf(out, "%s\n",
+            !report->is_sim  ? ""
+            : report->checks ? ", rule checker on"
+                             : ", rule checker off");
+}
+
+static void print_matches(const struct flw_report *report, FILE *out)
+{
+    char match[CELL_BYTES];
+    char of[CELL_BYTES];
+    for (size_t i = 0; i < report->result_count; i++) {
+        const struct flw_policy_statistics *statistics = &report->results[i].statistics;
+        if (!report->results[i].policy->lends || statistics->compare_count == FLW_NOT_APPLICABLE) {
+            continue;
+        }
+        format_count(statistics->match_count, match);
+        format_count(statistics->compare_count, of);
+        double share = statistics->compare_count == 0 ? 100.0
+                                                      : 100.0 * (double)statistics->match_count /
+                                                            (double)statistics->compare_count;
+        fprintf(out,
+                "%s model: %s of %s addresses as recorded (%.1f %%), %" PRIu64
+                " segments against %" PRIu64 " recorded, %s%s\n",
+                report->results[i].policy->name, match, of, share, statistics->segment_count,
+                statistics->recorded_segment_count,
+                statistics->has_same_segments ? "identical" : "not identical",
+                statistics->is_seeded ? ", started from the recorded heap" : "");
+    }
+}
+
+static const struct flw_run_result *find(const struct flw_report *report, const char *name)
+{
+    for (size_t i = 0; i < report->result_count; i++) {
+        if (strcmp(report->results[i].policy->name, name) == 0) {
+            return &report->results[i];
+        }
+    }
+    return NULL;
+}
+
+/* Whose verdict it is: the library's, else the first policy that is no yardstick. */
+static const struct flw_run_result *find_subject(const struct flw_report *report)
+{
+    const struct flw_run_result *subject = find(report, "fallow");
+    for (size_t i = 0; subject == NULL && i < report->result_count; i++) {
+        const char *name = report->results[i].policy->name;
+        if (report->results[i].policy->lends && strcmp(name, "pytorch") != 0) {
+            subject = &report->results[i];
+        }
+    }
+    return subject;
+}
+
+static bool print_comparison(const struct flw_run_result *subject, const char *lead,
+                             uint64_t other_bytes, struct unit unit, FILE *out)
+{
+    char text[CELL_BYTES];
+    if (other_bytes == FLW_NOT_APPLICABLE || other_bytes == 0) {
+        return false;
+    }
+    double share = 100.0 * ((double)subject->peak_reserved_bytes / (double)other_bytes - 1.0);
+    format_bytes(other_bytes, unit, text);
+    fprintf(out, "%s %s %s (%+.1f %%)", lead, text, unit.name, share);
+    return true;
+}
+
+static void print_verdict(const struct flw_report *report, FILE *out)
+{
+    char text[CELL_BYTES];
+    struct unit unit = choose_unit(report);
+    const struct flw_run_result *subject = find_subject(report);
+    if (subject == NULL || subject->peak_reserved_bytes == FLW_NOT_APPLICABLE) {
+        return;
+    }
+    format_bytes(subject->peak_reserved_bytes, unit, text);
+    fprintf(out, "%s holds %s %s", flw_report_label(report, subject->policy), text, unit.name);
+    const char *lead = " where PyTorch held";
+    bool is_pytorch =
+        report->trace->format != NULL && strstr(report->trace->format, "pytorch") != NULL;
+    if (!is_pytorch) {
+        lead = " where the recorded allocator held";
+    }
+    bool has_other = print_comparison(subject, lead,
+                                      report->trace->recorded_peak_reserved_bytes == 0
+                                          ? FLW_NOT_APPLICABLE
+                                          : report->trace->recorded_peak_reserved_bytes,
+                                      unit, out);
+    const struct flw_run_result *model = find(report, "pytorch");
+    if (model != NULL && model != subject) {
+        has_other |= print_comparison(subject,
+                                      has_other ? ", the model of PyTorch's policy"
+                                                : " where the model of PyTorch's policy holds",
+                                      model->peak_reserved_bytes, unit, out);
+    }
+    for (size_t i = 0; !report->is_sim && i < report->result_count; i++) {
+        const struct flw_run_result *other = &report->results[i];
+        if (other != subject && other != model && other->policy->lends) {
+            char also[64];
+            snprintf(also, sizeof also, ", %s", other->policy->name);
+            print_comparison(subject, also, other->peak_reserved_bytes, unit, out);
+        }
+    }
+    if (subject->failure_count != 0) {
+        format_count(subject->failure_count, text);
+        fprintf(out, "; %s request%s failed", text, subject->failure_count == 1 ? "" : "s");
+    }
+    fputc('\n', out);
+}
+
+void flw_report_print_table(const struct flw_report *report, FILE *out, bool uses_colour)
+{
+    print_header(report, out);
+    fputc('\n', out);
+    print_rows(report, out, uses_colour);
+    fputc('\n', out);
+    print_matches(report, out);
+    print_verdict(report, out);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what a person or a program reads of a replay: the table with its verdict line, and JSON.
+ * Does not: compute results.
+ */
+#ifndef FLW_TOOL_REPORT_H
+#define FLW_TOOL_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "run.h"
+
+struct flw_report {
+    const struct flw_trace *trace;
+    const struct flw_program *program;
+    const struct flw_run_result *results;
+    size_t result_count;
+    const char *device_name;
+    bool is_sim;
+    bool is_by_time; /* the clock's unit is ns of the trace; else events */
+    bool checks;
+    uint64_t lag_units;
+    uint64_t device_bytes;
+    uint64_t limit_bytes;
+    bool finds_limit;
+};
+
+/* `uses_colour`: the terminal may be coloured. */
+void flw_report_print_table(const struct flw_report *report, FILE *out, bool uses_colour);
+
+void flw_report_print_json(const struct flw_report *report, FILE *out);
+
+/* "async (model)" on the simulated device. */
+const char *flw_report_label(const struct flw_report *report, const struct flw_policy *policy);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report.h"
+
+#include <inttypes.h>
+
+#include "trace/trace.h"
+
+static void print_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\') {
+            fprintf(out, "\\%c", *c);
+        } else if (*c < 0x20 || *c >= 0x7f) {
+            fprintf(out, "\\u%04x",
+                    *c); /* file names may be any bytes: each becomes one character */
+        } else {
+            fputc(*c, out);
+        }
+    }
+    fputc('"', out);
+}
+
+static void print_count(FILE *out, const char *key, uint64_t value)
+{
+    if (value == FLW_NOT_APPLICABLE) {
+        fprintf(out, ", \"%s\": null", key);
+    } else {
+        fprintf(out, ", \"%s\": %" PRIu64, key, value);
+    }
+}
+
+static void print_bool(FILE *out, const char *key, bool applies, bool value)
+{
+    fprintf(out, ", \"%s\": %s", key, !applies ? "null" : value ? "true" : "false");
+}
+
+static void print_trace(const struct flw_report *report, FILE *out)
+{
+    const struct flw_trace *trace = report->trace;
+    fprintf(out, "{\"events\": %zu, \"allocs\": %" PRIu64, trace->event_count, trace->alloc_count);
+    print_count(out, "peak_requested_bytes", trace->peak_requested_bytes);
+    print_count(out, "recorded_peak_reserved_bytes",
+                trace->recorded_peak_reserved_bytes == 0 ? FLW_NOT_APPLICABLE
+                                                         : trace->recorded_peak_reserved_bytes);
+    print_count(out, "recorded_segment_calls",
+                trace->has_segments ? trace->recorded_segment_calls : FLW_NOT_APPLICABLE);
+    print_count(out, "initial_blocks", trace->initial_count);
+    print_count(out, "streams", report->program->stream_count);
+    print_count(out, "zero_size_requests", report->program->zero_count);
+    print_count(out, "unknown_frees", trace->unknown_free_count);
+    fprintf(out, ", \"source\": ");
+    print_text(out, trace->source == NULL ? "" : trace->source);
+    fprintf(out, ", \"format\": ");
+    print_text(out, trace->format == NULL ? "" : trace->format);
+    fputc('}', out);
+}
+
+static void print_match(const struct flw_run_result *result, FILE *out)
+{
+    const struct flw_policy_statistics *statistics = &result->statistics;
+    bool compares = result->has_run && statistics->compare_count != FLW_NOT_APPLICABLE;
+    print_count(out, "address_matches", compares ? statistics->match_count : FLW_NOT_APPLICABLE);
+    print_count(out, "addresses_compared",
+                compares ? statistics->compare_count : FLW_NOT_APPLICABLE);
+    print_count(out, "segments", compares ? statistics->segment_count : FLW_NOT_APPLICABLE);
+    print_count(out, "recorded_segments",
+                compares ? statistics->recorded_segment_count : FLW_NOT_APPLICABLE);
+    print_bool(out, "segments_identical", compares, statistics->has_same_segments);
+    print_bool(out, "seeded", compares, statistics->is_seeded);
+}
+
+static void print_times(const struct flw_run_result *result, FILE *out)
+{
+    fprintf(out, ", \"ns_per_op\": ");
+    if (result->has_times) {
+        fprintf(out, "{\"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f}", result->p50_ns,
+                result->p99_ns, result->p999_ns);
+    } else {
+        fprintf(out, "null");
+    }
+}
+
+static void print_speed(const struct flw_report *report, const struct flw_run_result *result,
+                        FILE *out)
+{
+    if (!result->policy->lends || result->wall_ns == 0) {
+        fprintf(out, ", \"wall_seconds\": null, \"events_per_second\": null, \"threads\": null");
+        return;
+    }
+    double seconds = (double)result->wall_ns * 1e-9;
+    fprintf(out, ", \"wall_seconds\": %.6f, \"events_per_second\": %.0f, \"threads\": %u", seconds,
+            (double)report->program->event_count / seconds, result->thread_count);
+}
+
+static void print_policy(const struct flw_report *report, const struct flw_run_result *result,
+                         FILE *out)
+{
+    fprintf(out, "{\"name\": ");
+    print_text(out, result->policy->name);
+    print_count(out, "peak_requested_bytes", result->peak_requested_bytes);
+    print_count(out, "peak_reserved_bytes", result->peak_reserved_bytes);
+    print_count(out, "failures", result->failure_count);
+    print_count(out, "driver_calls", result->driver_call_count);
+    print_count(out, "grow_operations", result->grow_count);
+    if (result->modelled_ns == FLW_NOT_APPLICABLE) {
+        fprintf(out, ", \"modelled_driver_seconds\": null");
+    } else {
+        fprintf(out, ", \"modelled_driver_seconds\": %.6f", (double)result->modelled_ns * 1e-9);
+    }
+    print_count(out, "events_recorded", result->event_count);
+    print_count(out, "steals", result->steal_count);
+    print_count(out, "waits", result->wait_count);
+    print_count(out, "remap_waits", result->remap_wait_count);
+    print_match(result, out);
+    print_count(out, "smallest_limit_bytes", result->smallest_limit_bytes);
+    print_times(result, out);
+    fprintf(out, ", \"label\": ");
+    print_text(out, flw_report_label(report, result->policy));
+    print_bool(out, "reserved_from_ledger", result->policy->lends, result->is_reserved_from_ledger);
+    print_count(out, "first_failure_bytes",
+                result->first_failure_bytes == 0 ? FLW_NOT_APPLICABLE
+                                                 : result->first_failure_bytes);
+    print_count(out, "remaps", result->remap_count);
+    print_count(out, "hits", result->hit_count);
+    print_count(out, "added_stream_wait", result->stream_wait_units);
+    print_count(out, "violations",
+                result->policy->lends && report->checks ? result->violation_count
+                                                        : FLW_NOT_APPLICABLE);
+    print_speed(report, result, out);
+    fputc('}', out);
+}
+
+void flw_report_print_json(const struct flw_report *report, FILE *out)
+{
+    fprintf(out, "{\"trace\": ");
+    print_trace(report, out);
+    fprintf(out, ",\n \"device\": ");
+    print_text(out, report->device_name);
+    print_bool(out, "simulated", true, report->is_sim);
+    print_count(out, "device_bytes", report->device_bytes);
+    print_count(out, "limit_bytes",
+                report->limit_bytes == 0 ? FLW_NOT_APPLICABLE : report->limit_bytes);
+    print_count(out, "lag", report->lag_units);
+    fprintf(out, ", \"lag_unit\": ");
+    print_text(out, report->is_by_time ? "ns of trace time" : "events");
+    print_bool(out, "device_work", true, report->lag_units != 0);
+    print_bool(out, "checks", true, report->checks);
+    fprintf(out, ",\n \"policies\": [");
+    for (size_t i = 0; i < report->result_count; i++) {
+        fprintf(out, "%s\n  ", i == 0 ? "" : ",");
+        print_policy(report, &report->results[i], out);
+    }
+    fprintf(out, "]}\n");
+}
