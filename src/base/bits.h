@@ -15,6 +15,8 @@
 #define FLW_NOINLINE    __attribute__((noinline))
 #define FLW_COLD        __attribute__((noinline, cold))
 
+__extension__ typedef unsigned __int128 flw_u128;
+
 #define FLW_KIB (1024ull)
 #define FLW_MIB (1024ull * FLW_KIB)
 #define FLW_GIB (1024ull * FLW_MIB)

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory/page_map.h"
+
+#define SPAN_ARENA_BYTES (4 * FLW_GIB)  /* what a 32-bit offset reaches */
+#define SLOT_ARENA_BYTES (64 * FLW_GIB) /* a power of two: indices are masked into it */
+
+static bool reserve_slots(struct flw_page_map *map)
+{
+    /* Less where the system is strict about address space; fewer blocks fit then. */
+    for (uint64_t bytes = SLOT_ARENA_BYTES; bytes >= 64 * FLW_MIB; bytes /= 2) {
+        if (flw_meta_reserve(&map->slot_meta, bytes)) {
+            map->slots = map->slot_meta.base;
+            map->slots_mask = bytes - sizeof(struct flw_slot);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool reserve_spans(struct flw_page_map *map)
+{
+    for (uint64_t bytes = SPAN_ARENA_BYTES; bytes >= 16 * FLW_MIB; bytes /= 2) {
+        if (flw_meta_reserve(&map->span_meta, bytes - FLW_UNIT_BYTES * 4)) {
+            map->spans = map->span_meta.base;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes)
+{
+    *map = (struct flw_page_map){.base = base, .mask = bytes - 1};
+    if (!flw_meta_reserve(&map->unit_meta, (bytes >> FLW_UNIT_LOG2) * sizeof(uint32_t)) ||
+        !flw_meta_open(&map->unit_meta) || !reserve_spans(map) || !reserve_slots(map)) {
+        goto fail;
+    }
+    map->units = (uint32_t *)(void *)map->unit_meta.base;
+    /* Offset 0 of both arenas: the span that owns nothing and the slot whose word never matches. */
+    if (flw_meta_extend(&map->span_meta, sizeof(struct flw_span), 64) == NULL ||
+        flw_meta_extend(&map->slot_meta, sizeof(struct flw_slot), 16) == NULL) {
+        goto fail;
+    }
+    return true;
+fail:
+    flw_page_map_finish(map);
+    return false;
+}
+
+void flw_page_map_finish(struct flw_page_map *map)
+{
+    flw_meta_release(&map->unit_meta);
+    flw_meta_release(&map->span_meta);
+    flw_meta_release(&map->slot_meta);
+}
+
+static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
+{
+    uint64_t spans_used = map->span_meta.used_bytes;
+    struct flw_span *span = flw_meta_extend(&map->span_meta, sizeof *span, 64);
+    /* One slot more than used: what an index into the slab's tail reads. */
+    struct flw_slot *slots =
+        span == NULL ? NULL
+                     : flw_meta_extend(&map->slot_meta, slot_count * sizeof(struct flw_slot), 16);
+    if (slots == NULL) {
+        map->span_meta.used_bytes = spans_used;
+        return NULL;
+    }
+    span->slots = (uint64_t)((unsigned char *)slots - map->slots);
+    return span;
+}
+
+struct flw_span *flw_page_map_new_run(struct flw_page_map *map)
+{
+    struct flw_span *run = map->unused_runs;
+    if (run != NULL) {
+        map->unused_runs = run->next_unused;
+    } else {
+        run = new_span(map, 1);
+        if (run == NULL) {
+            return NULL;
+        }
+        run->kind = FLW_SPAN_RUN;
+    }
+    run->u.run = (struct flw_run_part){0};
+    return run;
+}
+
+void flw_page_map_drop_run(struct flw_page_map *map, struct flw_span *run)
+{
+    run->next_unused = map->unused_runs;
+    map->unused_runs = run;
+}
+
+struct flw_span *flw_page_map_new_slab(struct flw_page_map *map, unsigned class_index,
+                                       unsigned step_log2)
+{
+    struct flw_span **unused = &map->unused_slabs[class_index][step_log2];
+    struct flw_span *slab = *unused;
+    uint64_t size = flw_class_bytes(class_index);
+    uint64_t count = ((uint64_t)flw_class_slab_units(class_index) << step_log2) * FLW_UNIT_BYTES / size;
+    if (slab != NULL) {
+        *unused = slab->next_unused;
+    } else {
+        slab = new_span(map, count + 1);
+        if (slab == NULL) {
+            return NULL;
+        }
+        slab->kind = FLW_SPAN_SLAB;
+        slab->magic = UINT64_MAX / size + 1;
+    }
+    slab->u.slab = (struct flw_slab_part){.slot_count = (uint32_t)count,
+                                          .free_count = (uint32_t)count,
+                                          .class_index = (uint8_t)class_index,
+                                          .step_log2 = (uint8_t)step_log2};
+    return slab;
+}
+
+void flw_page_map_drop_slab(struct flw_page_map *map, struct flw_span *slab)
+{
+    struct flw_slab_part *part = &slab->u.slab;
+    slab->next_unused = map->unused_slabs[part->class_index][part->step_log2];
+    map->unused_slabs[part->class_index][part->step_log2] = slab;
+}
+
+uint64_t flw_page_map_host_bytes(const struct flw_page_map *map)
+{
+    return map->span_meta.used_bytes + map->slot_meta.used_bytes;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the size classes and the shape of the slab that serves each. All of it is computed by the
+ * formula below; nothing is typed in.
+ *
+ *   class 0          256 B
+ *   classes 1..8     multiples of 512 B to 4 KiB
+ *   classes 9..72    eight per doubling from 4 KiB to 1 MiB
+ *
+ * Every class from 512 B up is a multiple of 512 B and its slots are so aligned. Waste: to 4 KiB at most
+ * 511 B; to 1 MiB at most 12.5 % of the request (the step of a doubling is an eighth of its lower end).
+ */
+#ifndef FLW_MEMORY_SIZE_CLASS_H
+#define FLW_MEMORY_SIZE_CLASS_H
+
+#include <stdint.h>
+
+#include "base/bits.h"
+
+#define FLW_UNIT_BYTES      (64 * FLW_KIB) /* runs and slabs are made of units */
+#define FLW_UNIT_LOG2       16
+#define FLW_CLASS_COUNT     73
+#define FLW_CLASS_MAX_BYTES FLW_MIB
+#define FLW_SLAB_MAX_UNITS  64 /* 4 MiB */
+#define FLW_SLAB_STEPS      7  /* a slab is its smallest size times 2^0 .. 2^6 */
+
+/* Smallest class that holds size_bytes; 1 <= size_bytes <= FLW_CLASS_MAX_BYTES. */
+static inline unsigned flw_class_of(uint64_t size_bytes)
+{
+    if (size_bytes <= 256) {
+        return 0;
+    }
+    if (size_bytes <= 4096) {
+        return (unsigned)((size_bytes + 511) / 512);
+    }
+    unsigned doubling = flw_log2_floor(size_bytes - 1); /* 12 .. 19 */
+    uint64_t above = size_bytes - 1 - (1ull << doubling);
+    return 9 + (doubling - 12) * 8 + (unsigned)(above >> (doubling - 3));
+}
+
+static inline uint64_t flw_class_bytes(unsigned class_index)
+{
+    if (class_index == 0) {
+        return 256;
+    }
+    if (class_index <= 8) {
+        return 512ull * class_index;
+    }
+    unsigned doubling = 12 + (class_index - 9) / 8;
+    return (1ull << doubling) + (uint64_t)((class_index - 9) % 8 + 1) * (1ull << (doubling - 3));
+}
+
+/* Units of the class's smallest slab: the fewest whose tail is at most 3 %. */
+static inline uint32_t flw_class_slab_units(unsigned class_index)
+{
+    uint64_t size = flw_class_bytes(class_index);
+    for (uint32_t units = 1;; units++) {
+        uint64_t bytes = units * FLW_UNIT_BYTES;
+        if (bytes >= size && (bytes % size) * 100 <= bytes * 3) {
+            return units;
+        }
+    }
+}
+
+/* Class for a request with an alignment: the smallest that is a multiple of it and holds the size.
+ * FLW_CLASS_COUNT: none, use a run. Slots of such a class are so aligned when the slab's base is, and
+ * a slab's base is aligned to a unit. */
+unsigned flw_class_of_aligned(uint64_t size_bytes, uint64_t align_bytes);
+
+/* Largest request that a run or class turns into bytes without wrapping. */
+#define FLW_REQUEST_MAX (1ull << 46)
+
+/* What a request of size_bytes occupies: its class, or whole units. */
+static inline uint64_t flw_request_usable_bytes(uint64_t size_bytes)
+{
+    return size_bytes <= FLW_CLASS_MAX_BYTES ? flw_class_bytes(flw_class_of(size_bytes))
+                                             : flw_align_up(size_bytes, FLW_UNIT_BYTES);
+}
+
+#endif
