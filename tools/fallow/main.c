@@ -9,7 +9,7 @@
 #include "fallow/fallow.h"
 
 #include "command.h"
-#include "host.h"
+#include "tool_host.h"
 
 struct subcommand {
     const char *name;

@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-#include "device.h"
-#include "host.h"
+#include "replay_device.h"
+#include "tool_host.h"
 #include "uses.h"
 
 struct async {

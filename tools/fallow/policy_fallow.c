@@ -9,8 +9,8 @@
 
 #include "fallow/fallow.h"
 
-#include "device.h"
-#include "host.h"
+#include "replay_device.h"
+#include "tool_host.h"
 
 struct lender {
     fallow_pool *pool;

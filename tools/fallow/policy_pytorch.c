@@ -16,9 +16,9 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#include "device.h"
-#include "host.h"
 #include "pytorch_model.h"
+#include "replay_device.h"
+#include "tool_host.h"
 #include "uses.h"
 
 /* Sorts after every real address and equals none. */

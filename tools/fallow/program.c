@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "program.h"
 
-#include "host.h"
+#include "tool_host.h"
 
 #include "trace/trace.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/bits.h"
 
-#include "host.h"
+#include "tool_host.h"
 
 #define ROUND_BYTES         512ull
 #define SMALL_LIMIT_BYTES   (1 * FLW_MIB) /* requests up to here come from the small pool */

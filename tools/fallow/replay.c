@@ -12,13 +12,13 @@
 #include "trace/trace.h"
 
 #include "command.h"
-#include "device.h"
-#include "host.h"
 #include "policy.h"
 #include "program.h"
+#include "replay_device.h"
 #include "report.h"
 #include "run.h"
 #include "textfile.h"
+#include "tool_host.h"
 
 #define DEFAULT_LAG_EVENTS 2000
 #define DEFAULT_LAG_NS     5000000ull

@@ -215,7 +215,8 @@ static void print_header(const struct flw_report *report, FILE *out)
             trace->source == NULL ? "?" : trace->source, events, allocs, stream_count,
             stream_count == 1 ? "" : "s");
     if (trace->initial_count != 0) {
-        fprintf(out, ", %zu blocks alive at the start", trace->initial_count);
+        format_count(trace->initial_count, lag);
+        fprintf(out, ", %s block%s alive at the start", lag, trace->initial_count == 1 ? "" : "s");
     }
     if (trace->unknown_free_count != 0) {
         fprintf(out, ", %" PRIu64 " frees of unknown blocks left out", trace->unknown_free_count);
@@ -230,7 +231,7 @@ static void print_header(const struct flw_report *report, FILE *out)
     if (report->lag_units == 0) {
         fprintf(out, "no device work");
     } else if (!report->is_sim) {
-        fprintf(out, "one small memset a block and use");
+        fprintf(out, "one small memset a block and use, reserved as each policy counts it");
     } else {
         fprintf(out, "work done %s %s after it was given", lag,
                 report->is_by_time ? "us of trace time" : "events");

@@ -8,8 +8,8 @@
 #include "base/bits.h"
 #include "base/clock.h"
 
-#include "host.h"
 #include "ticks.h"
+#include "tool_host.h"
 
 /* --- the loop ------------------------------------------------------------------------------------
  */
@@ -262,6 +262,12 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
                                             .program = setup->program,
                                             .limit_bytes = setup->limit_bytes};
     bool is_done = false;
+    if (is_limited_here && !setup->device->is_sim) {
+        snprintf(result->message, sizeof result->message,
+                 "policy %s cannot be limited on a GPU; leave it out or use --device sim",
+                 policy->name);
+        return false;
+    }
     if (!flw_device_begin(setup->device, &world, result->message)) {
         return false;
     }

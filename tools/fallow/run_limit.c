@@ -24,7 +24,8 @@ uint64_t flw_run_find_limit(const struct flw_run_setup *setup, const struct flw_
     if (!policy->lends) {
         return policy == &flw_policy_bound ? unlimited->peak_reserved_bytes : FLW_NOT_APPLICABLE;
     }
-    if (!unlimited->has_run || unlimited->failure_count != 0) {
+    bool is_limitable = setup->device->is_sim || !policy->limits_by_device;
+    if (!is_limitable || !unlimited->has_run || unlimited->failure_count != 0) {
         return FLW_NOT_APPLICABLE;
     }
     uint64_t low = flw_align_down(setup->program->max_live_bytes, STEP_BYTES);

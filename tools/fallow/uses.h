@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "host.h"
 #include "program.h"
+#include "tool_host.h"
 
 struct flw_uses {
     uint64_t *masks; /* NULL: the program uses no block on another stream */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host.h"
+#include "tool_host.h"
 
 #include <stdint.h>
 #include <stdio.h>

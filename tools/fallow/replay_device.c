@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "device.h"
+#include "replay_device.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/bits.h"
 
-#include "host.h"
+#include "tool_host.h"
 
 #define GPU_WORK_BYTES 4096 /* of a block; enough to be ordered, too little to be measured */
 
