@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the policy `naive`: the pool that a careful person writes in an afternoon, one lock and an
+ * event on every free. What the library has to beat.
+ */
+#include "policy.h"
+
+#include <stdio.h>
+
+#include "naive_pool.h"
+#include "replay_device.h"
+#include "tool_host.h"
+
+struct afternoon {
+    struct flw_naive *pool;
+    fallow_stream *streams; /* the device's */
+};
+
+static void *create(const struct flw_policy_setup *setup, char *message)
+{
+    struct afternoon *afternoon = flw_host_alloc(1, sizeof *afternoon);
+    fallow_status status = FALLOW_OUT_OF_HOST_MEMORY;
+    if (afternoon != NULL) {
+        afternoon->streams = setup->device->streams;
+        status = flw_naive_create(&setup->device->driver,
+                                  setup->device->is_sim ? 0 : setup->device->ordinal,
+                                  setup->limit_bytes, &afternoon->pool);
+    }
+    if (status != FALLOW_OK) {
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy naive: %s", fallow_status_name(status));
+        flw_host_free(afternoon, 1, sizeof *afternoon);
+        return NULL;
+    }
+    return afternoon;
+}
+
+static bool lend(void *self, const struct flw_op *op, uint64_t *out_address)
+{
+    struct afternoon *afternoon = self;
+    void *pointer = NULL;
+    fallow_status status =
+        flw_naive_alloc(afternoon->pool, op->size_bytes, afternoon->streams[op->stream], &pointer);
+    *out_address = (uint64_t)(uintptr_t)pointer;
+    return status == FALLOW_OK;
+}
+
+static bool take_back(void *self, const struct flw_op *op, uint64_t address)
+{
+    struct afternoon *afternoon = self;
+    return flw_naive_free(afternoon->pool, (void *)(uintptr_t)address,
+                          afternoon->streams[op->stream]) == FALLOW_OK;
+}
+
+static bool announce(void *self, const struct flw_op *op, uint64_t address)
+{
+    struct afternoon *afternoon = self;
+    return flw_naive_record_use(afternoon->pool, (void *)(uintptr_t)address,
+                                afternoon->streams[op->stream]) == FALLOW_OK;
+}
+
+static void get_statistics(void *self, struct flw_policy_statistics *out)
+{
+    const struct afternoon *afternoon = self;
+    fallow_stats stats;
+    stats.struct_size = sizeof stats;
+    flw_naive_get_stats(afternoon->pool, &stats);
+    out->peak_requested_bytes = stats.peak_requested_bytes;
+    out->peak_reserved_bytes = stats.peak_reserved_bytes;
+    out->grow_count = stats.grow_count;
+    out->driver_call_count = stats.driver_call_count;
+    out->event_count = stats.event_count;
+    out->steal_count = stats.steal_count;
+    out->wait_count = stats.wait_count;
+    out->hit_count = stats.hit_count;
+}
+
+static void finish(void *self)
+{
+    struct afternoon *afternoon = self;
+    flw_naive_destroy(afternoon->pool);
+    flw_host_free(afternoon, 1, sizeof *afternoon);
+}
+
+const struct flw_policy flw_policy_naive = {
+    .name = "naive",
+    .lends = true,
+    .is_thread_safe = true,
+    .create = create,
+    .alloc = lend,
+    .free = take_back,
+    .use = announce,
+    .get_statistics = get_statistics,
+    .finish = finish,
+};
