@@ -247,13 +247,13 @@ static bool run_append(struct machine *m)
 
 static bool run_setitems(struct machine *m)
 {
-    size_t first;
+    size_t first = 0;
     return pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_DICT);
 }
 
 static bool run_appends(struct machine *m)
 {
-    size_t first;
+    size_t first = 0;
     return pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_LIST);
 }
 
@@ -288,7 +288,7 @@ static bool run_tuple3(struct machine *m)
 
 static bool run_tuple(struct machine *m)
 {
-    size_t first;
+    size_t first = 0;
     if (!pop_mark(m, &first)) {
         return false;
     }

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the parts of `fallow bench` share: options, the table of functions that a loop calls,
+ * the bed (device, streams, pool) it runs on, the random steps it follows, and the report.
+ * Does not: assert a time anywhere. It measures; whoever reads it judges.
+ *
+ * Every loop calls through struct flw_bench_policy, so `null` (an empty shared library, linked as
+ * libfallow is) and `loop` (the empty adapter) cost what the loop and the calls cost. A run does
+ * exactly `--count` timed operations and otherwise the same work, whatever the count: under
+ * callgrind (Ir(count 2) - Ir(count 1)) / (count 2 - count 1) is the number of instructions per
+ * operation.
+ */
+#ifndef FLW_TOOL_BENCH_H
+#define FLW_TOOL_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fallow/fallow.h"
+
+struct flw_driver;
+
+#define FLW_BENCH_MESSAGE_BYTES 320
+#define FLW_BENCH_BATCHES       5
+#define FLW_BENCH_LINE_BYTES    128 /* two lines: the adjacent one is prefetched */
+
+enum flw_bench_sizes {
+    FLW_BENCH_SIZE_ONE,   /* size_bytes */
+    FLW_BENCH_SIZE_SMALL, /* 512 B to 32 KiB */
+    FLW_BENCH_SIZE_MIXED, /* 512 B to 64 MiB, 19 sizes */
+    FLW_BENCH_SIZE_LOG    /* log-uniform, 512 B to 64 MiB */
+};
+
+enum flw_bench_part {
+    FLW_BENCH_BOTH,
+    FLW_BENCH_HOLE,
+    FLW_BENCH_LARGER
+};
+
+struct flw_bench_options {
+    const char *shape; /* "pair", ... */
+    const struct flw_bench_policy *policy;
+    enum flw_bench_sizes sizes;
+    size_t size_bytes; /* FLW_BENCH_SIZE_ONE */
+    const char *size_name;
+    uint64_t count; /* timed operations, all batches together */
+    uint64_t warm_count;
+    uint64_t live_count;
+    size_t stream_count;
+    size_t thread_count;
+    uint64_t seed;
+    enum flw_bench_part part; /* holes: which request is timed */
+    bool is_pair;             /* grow, threads: a pair instead of a replacement */
+    bool is_random_switch;    /* streams: a random stream per pair, else round-robin */
+    bool is_sized;            /* fallow_free_sized */
+    bool has_percentiles;
+    bool is_json;
+    bool is_memory_first;
+    int device; /* ordinal, or -1: simulated */
+};
+
+/* --------------------------------------------------------------------------------------- policy
+ * --- */
+
+typedef fallow_status (*flw_bench_alloc)(void *pool, size_t size_bytes, fallow_stream stream,
+                                         void **out_ptr);
+typedef fallow_status (*flw_bench_free)(void *pool, void *ptr, fallow_stream stream);
+typedef fallow_status (*flw_bench_free_sized)(void *pool, void *ptr, size_t size_bytes,
+                                              fallow_stream stream);
+
+/* What the policy says of itself; UINT64_MAX = it does not know. */
+struct flw_bench_usage {
+    uint64_t peak_reserved_bytes;
+    uint64_t peak_requested_bytes;
+    uint64_t live_count;
+    uint64_t alloc_count;
+    uint64_t hit_count;
+    uint64_t driver_call_count;
+    uint64_t event_count;
+    uint64_t grow_count;
+    bool uses_membarrier;
+};
+
+struct flw_bench_bed;
+
+struct flw_bench_policy {
+    const char *name;
+    bool needs_device;
+    flw_bench_alloc alloc;
+    flw_bench_free free;
+    flw_bench_free_sized free_sized;
+    /* NULL: message says what failed. */
+    void *(*create)(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                    char *message);
+    void (*destroy)(void *pool);
+    void (*get_usage)(void *pool, struct flw_bench_usage *out);
+};
+
+/* By name; NULL if this build has none of that name. */
+const struct flw_bench_policy *flw_bench_policy_find(const char *name);
+
+/* "fallow, naive, null, loop": those of this build. */
+const char *flw_bench_policy_names(void);
+
+/* ------------------------------------------------------------------------------------------ bed
+ * --- */
+
+struct flw_bench_bed {
+    struct flw_driver *driver; /* NULL: the policy needs no device */
+    bool is_sim;
+    char device_name[128];
+    fallow_stream *streams;
+    size_t stream_count;
+    void *context; /* CUcontext */
+    void *pool;
+    const struct flw_bench_policy *policy;
+};
+
+/* False: message is one line; nothing stays open. */
+bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_options *options,
+                        char *message);
+void flw_bench_bed_close(struct flw_bench_bed *bed);
+
+/* ---------------------------------------------------------------------------------------- steps
+ * --- */
+
+/* One operation of a replacing loop, drawn before the clock runs. */
+struct flw_bench_step {
+    uint64_t size_bytes;
+    uint32_t slot;
+    uint32_t stream;
+};
+
+/* `mask + 1` steps, a power of two, followed round as long as a loop lasts. */
+struct flw_bench_steps {
+    struct flw_bench_step *steps;
+    uint64_t mask;
+};
+
+bool flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_options *options,
+                          uint64_t slot_count, uint64_t seed);
+void flw_bench_steps_finish(struct flw_bench_steps *steps);
+
+/* One size of the options' distribution. */
+uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *state);
+
+/* splitmix64. */
+uint64_t flw_bench_random(uint64_t *state);
+
+/* --------------------------------------------------------------------------------------- report
+ * --- */
+
+#define FLW_BENCH_VALUES 48
+
+struct flw_bench_value {
+    const char *key; /* static storage */
+    double value;
+};
+
+struct flw_bench_report {
+    struct flw_bench_value values[FLW_BENCH_VALUES];
+    size_t value_count;
+    uint64_t failure_count;
+};
+
+void flw_bench_report_add(struct flw_bench_report *report, const char *key, double value);
+void flw_bench_report_print(const struct flw_bench_report *report,
+                            const struct flw_bench_options *options,
+                            const struct flw_bench_bed *bed);
+
+/* Middle of `count` values; sorts them. */
+double flw_bench_median(double *values, size_t count);
+
+/* ----------------------------------------------------------------------------------------- host
+ * --- */
+
+void flw_bench_host_cpu_name(char *name, size_t bytes);
+const char *flw_bench_host_compiler(void);
+size_t flw_bench_host_cpu_count(void);
+/* Bind the calling thread to the n-th CPU it may use, counting round; false if refused. */
+bool flw_bench_host_pin(size_t n);
+/* A cheap counter of time, and how many nanoseconds a tick of it lasts. */
+uint64_t flw_bench_host_ticks(void);
+double flw_bench_host_ns_per_tick(void);
+/* Zero-filled memory on lines of its own; NULL when refused. Free with free(). */
+void *flw_bench_host_lines(size_t count, size_t bytes);
+
+/* ---------------------------------------------------------------------------------------- loops
+ * --- */
+
+struct flw_bench_range {
+    uint64_t begin, end; /* operations */
+};
+
+/* Everything a loop touches. */
+struct flw_bench_loop {
+    const struct flw_bench_policy *policy;
+    void *pool;
+    fallow_stream stream;
+    const fallow_stream *streams; /* streams only */
+    const struct flw_bench_steps *steps;
+    void **slots;
+    size_t size_bytes;
+};
+
+/* Each returns the number of failed calls. */
+typedef uint64_t (*flw_bench_run)(const struct flw_bench_loop *loop, struct flw_bench_range range);
+uint64_t flw_bench_run_pair(const struct flw_bench_loop *loop, struct flw_bench_range range);
+uint64_t flw_bench_run_pair_sized(const struct flw_bench_loop *loop, struct flw_bench_range range);
+uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_bench_range range);
+uint64_t flw_bench_run_streams(const struct flw_bench_loop *loop, struct flw_bench_range range);
+
+/* Fill slots[0..count) with blocks of the steps' or the one size; return what they took back. */
+uint64_t flw_bench_fill(const struct flw_bench_loop *loop, uint64_t count,
+                        const struct flw_bench_options *options);
+uint64_t flw_bench_drain(const struct flw_bench_loop *loop, uint64_t count);
+
+/* `count` operations in FLW_BENCH_BATCHES batches; adds <prefix>ns_per_op and
+ * <prefix>ns_per_op_min. */
+struct flw_bench_keys {
+    const char *median, *min;
+};
+double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run run, uint64_t count,
+                      struct flw_bench_report *report, struct flw_bench_keys keys);
+
+/* --------------------------------------------------------------------------------------- shapes
+ * --- */
+
+/* Each measures and fills the report. False: message says what could not be set up. */
+typedef bool (*flw_bench_shape)(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                                struct flw_bench_report *report, char *message);
+bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                    struct flw_bench_report *report, char *message);
+bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                       struct flw_bench_report *report, char *message);
+bool flw_bench_grow(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                    struct flw_bench_report *report, char *message);
+bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                     struct flw_bench_report *report, char *message);
+bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                       struct flw_bench_report *report, char *message);
+bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                       struct flw_bench_report *report, char *message);
+bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                       struct flw_bench_report *report, char *message);
+
+int flw_command_bench(int argc, char **argv);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench.h"
+
+#include "base/clock.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+void flw_bench_host_cpu_name(char *name, size_t bytes)
+{
+    char line[256];
+    snprintf(name, bytes, "unknown");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            line[strcspn(line, "\n")] = '\0';
+            snprintf(name, bytes, "%s", colon + 1 + strspn(colon + 1, " "));
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+const char *flw_bench_host_compiler(void)
+{
+#if defined(__clang__)
+    return "clang " __clang_version__;
+#else
+    return "gcc " __VERSION__;
+#endif
+}
+
+size_t flw_bench_host_cpu_count(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : 1;
+}
+
+bool flw_bench_host_pin(size_t n)
+{
+    /* The process's own set, not the thread's: a pinned thread may be pinned anew. */
+    cpu_set_t set, one;
+    if (sched_getaffinity(getpid(), sizeof set, &set) != 0 || CPU_COUNT(&set) == 0) {
+        return false;
+    }
+    size_t left = n % (size_t)CPU_COUNT(&set);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &set) && left-- == 0) {
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            return sched_setaffinity(0, sizeof one, &one) == 0;
+        }
+    }
+    return false;
+}
+
+uint64_t flw_bench_host_ticks(void)
+{
+#if defined(__x86_64__)
+    unsigned ignored;
+    return __rdtscp(&ignored);
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("isb; mrs %0, cntvct_el0" : "=r"(ticks) : : "memory");
+    return ticks;
+#else
+    return flw_clock_fine_ns();
+#endif
+}
+
+double flw_bench_host_ns_per_tick(void)
+{
+    uint64_t ns = flw_clock_fine_ns(), ticks = flw_bench_host_ticks(), now;
+    do {
+        now = flw_clock_fine_ns();
+    } while (now - ns < 20000000); /* 20 ms: 0.1 % for a clock read of 20 us, far above any */
+    uint64_t passed = flw_bench_host_ticks() - ticks;
+    return passed == 0 ? 1.0 : (double)(now - ns) / (double)passed;
+}
+
+void *flw_bench_host_lines(size_t count, size_t bytes)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, bytes, &total) ||
+        __builtin_add_overflow(total, (size_t)2 * FLW_BENCH_LINE_BYTES, &total)) {
+        return NULL;
+    }
+    total -= total % FLW_BENCH_LINE_BYTES;
+    void *memory = aligned_alloc(FLW_BENCH_LINE_BYTES, total);
+    if (memory != NULL) {
+        memset(memory, 0, total);
+    }
+    return memory;
+}

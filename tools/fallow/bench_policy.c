@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the adapters between the loops and what is measured. Each is a jump through the program's
+ * linkage table, which is how a user's call reaches a shared library.
+ *
+ * `loop` answers from inside the program: the loop, the indirect calls, nothing else.
+ * `null` goes on to libfallow-null.so: what reaching a shared library twice costs on top.
+ */
+#include "bench.h"
+
+#include "bench_null.h"
+#if defined(FLW_HAS_NAIVE)
+#include "naive_pool.h"
+#endif
+
+#include <stdio.h>
+#include <string.h>
+
+static void get_no_usage(void *pool, struct flw_bench_usage *out)
+{
+    (void)pool;
+    memset(out, 0xff, sizeof *out);
+    out->uses_membarrier = false;
+}
+
+static void *create_nothing(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                            char *message)
+{
+    (void)options;
+    (void)message;
+    return bed; /* something that is not NULL; lent as every block */
+}
+
+static void destroy_nothing(void *pool)
+{
+    (void)pool;
+}
+
+/* ----------------------------------------------------------------------------------------- loop
+ * --- */
+
+static fallow_status loop_alloc(void *pool, size_t size_bytes, fallow_stream stream, void **out_ptr)
+{
+    (void)pool;
+    (void)size_bytes;
+    (void)stream;
+    (void)out_ptr;
+    return FALLOW_OK;
+}
+
+static fallow_status loop_free(void *pool, void *ptr, fallow_stream stream)
+{
+    (void)pool;
+    (void)ptr;
+    (void)stream;
+    return FALLOW_OK;
+}
+
+static fallow_status loop_free_sized(void *pool, void *ptr, size_t size_bytes, fallow_stream stream)
+{
+    (void)size_bytes;
+    return loop_free(pool, ptr, stream);
+}
+
+static const struct flw_bench_policy loop_policy = {
+    .name = "loop",
+    .alloc = loop_alloc,
+    .free = loop_free,
+    .free_sized = loop_free_sized,
+    .create = create_nothing,
+    .destroy = destroy_nothing,
+    .get_usage = get_no_usage,
+};
+
+/* ----------------------------------------------------------------------------------------- null
+ * --- */
+
+static fallow_status null_alloc(void *pool, size_t size_bytes, fallow_stream stream, void **out_ptr)
+{
+    return fallow_null_alloc(pool, size_bytes, stream, out_ptr);
+}
+
+static fallow_status null_free(void *pool, void *ptr, fallow_stream stream)
+{
+    return fallow_null_free(pool, ptr, stream);
+}
+
+static fallow_status null_free_sized(void *pool, void *ptr, size_t size_bytes, fallow_stream stream)
+{
+    return fallow_null_free_sized(pool, ptr, size_bytes, stream);
+}
+
+static const struct flw_bench_policy null_policy = {
+    .name = "null",
+    .alloc = null_alloc,
+    .free = null_free,
+    .free_sized = null_free_sized,
+    .create = create_nothing,
+    .destroy = destroy_nothing,
+    .get_usage = get_no_usage,
+};
+
+/* --------------------------------------------------------------------------------------- fallow
+ * --- */
+
+#if defined(FLW_HAS_LIBRARY)
+static fallow_status pool_alloc(void *pool, size_t size_bytes, fallow_stream stream, void **out_ptr)
+{
+    return fallow_alloc(pool, size_bytes, stream, out_ptr);
+}
+
+static fallow_status pool_free(void *pool, void *ptr, fallow_stream stream)
+{
+    return fallow_free(pool, ptr, stream);
+}
+
+static fallow_status pool_free_sized(void *pool, void *ptr, size_t size_bytes, fallow_stream stream)
+{
+    return fallow_free_sized(pool, ptr, size_bytes, stream);
+}
+
+/* The last line that the library logged; a pool may log long after it was made. */
+static char last_line[FLW_BENCH_MESSAGE_BYTES];
+
+static void keep_line(void *context, fallow_log_level level, const char *line)
+{
+    (void)context;
+    if (level == FALLOW_LOG_ERROR) {
+        snprintf(last_line, sizeof last_line, "%s", line);
+    }
+}
+
+static void *pool_create(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                         char *message)
+{
+    fallow_pool *pool = NULL;
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = bed->is_sim ? "sim" : NULL;
+    config.device = bed->is_sim ? 0 : options->device;
+    config.economy = options->is_memory_first ? FALLOW_MEMORY_FIRST : FALLOW_BALANCED;
+    config.log = keep_line;
+    fallow_status status = fallow_pool_create(&config, &pool);
+    if (status != FALLOW_OK) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "fallow_pool_create: %s",
+                 last_line[0] != '\0' ? last_line : fallow_status_message(status));
+        return NULL;
+    }
+    return pool;
+}
+
+static void pool_destroy(void *pool)
+{
+    fallow_pool_destroy(pool);
+}
+
+static void pool_get_usage(void *pool, struct flw_bench_usage *out)
+{
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    get_no_usage(pool, out);
+    if (fallow_pool_get_stats(pool, &stats) == FALLOW_OK) {
+        copy_usage(&stats, out);
+    }
+}
+
+static const struct flw_bench_policy fallow_policy = {
+    .name = "fallow",
+    .needs_device = true,
+    .alloc = pool_alloc,
+    .free = pool_free,
+    .free_sized = pool_free_sized,
+    .create = pool_create,
+    .destroy = pool_destroy,
+    .get_usage = pool_get_usage,
+};
+#endif
+
+/* ---------------------------------------------------------------------------------------- naive
+ * --- */
+
+#if defined(FLW_HAS_NAIVE)
+static fallow_status naive_alloc(void *pool, size_t size_bytes, fallow_stream stream,
+                                 void **out_ptr)
+{
+    return flw_naive_alloc(pool, size_bytes, stream, out_ptr);
+}
+
+static fallow_status naive_free(void *pool, void *ptr, fallow_stream stream)
+{
+    return flw_naive_free(pool, ptr, stream);
+}
+
+static fallow_status naive_free_sized(void *pool, void *ptr, size_t size_bytes,
+                                      fallow_stream stream)
+{
+    return flw_naive_free_sized(pool, ptr, size_bytes, stream);
+}
+
+static void *naive_create(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                          char *message)
+{
+    struct flw_naive *pool = NULL;
+    fallow_status status =
+        flw_naive_create(bed->driver, bed->is_sim ? 0 : options->device, 0, &pool);
+    if (status != FALLOW_OK) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the naive pool: %s",
+                 fallow_status_message(status));
+    }
+    return pool;
+}
+
+static void naive_destroy(void *pool)
+{
+    flw_naive_destroy(pool);
+}
+
+static void naive_get_usage(void *pool, struct flw_bench_usage *out)
+{
+    fallow_stats stats = {.struct_size = sizeof stats};
+    flw_naive_get_stats(pool, &stats);
+    copy_usage(&stats, out);
+}
+
+static const struct flw_bench_policy naive_policy = {
+    .name = "naive",
+    .needs_device = true,
+    .alloc = naive_alloc,
+    .free = naive_free,
+    .free_sized = naive_free_sized,
+    .create = naive_create,
+    .destroy = naive_destroy,
+    .get_usage = naive_get_usage,
+};
+#endif
+
+static const struct flw_bench_policy *const policies[] = {
+#if defined(FLW_HAS_LIBRARY)
+    &fallow_policy,
+#endif
+#if defined(FLW_HAS_NAIVE)
+    &naive_policy,
+#endif
+    &null_policy,
+    &loop_policy,
+};
+
+const struct flw_bench_policy *flw_bench_policy_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        if (strcmp(policies[i]->name, name) == 0) {
+            return policies[i];
+        }
+    }
+    return NULL;
+}
+
+const char *flw_bench_policy_names(void)
+{
+    static char names[64];
+    names[0] = '\0';
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ", policies[i]->name);
+    }
+    return names;
+}

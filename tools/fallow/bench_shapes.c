@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the shapes of one thread: pair, replace, grow, holes, streams.
+ *
+ * The operations before the clock are the same whatever `--count` says.
+ */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct flw_bench_keys plain_keys = {"ns_per_op", "ns_per_op_min"};
+
+static bool refuse_memory(char *message)
+{
+    snprintf(message, FLW_BENCH_MESSAGE_BYTES,
+             "the host has no memory for the bench's own tables: ask for fewer live blocks");
+    return false;
+}
+
+static struct flw_bench_loop make_loop(const struct flw_bench_options *options,
+                                       const struct flw_bench_bed *bed)
+{
+    return (struct flw_bench_loop){.policy = options->policy,
+                                   .pool = bed->pool,
+                                   .stream = bed->streams[0],
+                                   .streams = bed->streams,
+                                   .size_bytes = options->size_bytes};
+}
+
+static flw_bench_run pair_of(const struct flw_bench_options *options)
+{
+    return options->is_sized ? flw_bench_run_pair_sized : flw_bench_run_pair;
+}
+
+bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                    struct flw_bench_report *report, char *message)
+{
+    (void)message;
+    struct flw_bench_loop loop = make_loop(options, bed);
+    flw_bench_run run = pair_of(options);
+    report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
+    flw_bench_time(&loop, run, options->count, report, plain_keys);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------ latency of a call
+ * --- */
+
+#define SAMPLES_MAX ((uint64_t)1 << 22)
+
+static int compare_ticks(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* What reading the counter twice costs: the smallest difference seen is never the machine's fault.
+ */
+static uint64_t empty_sample_ticks(void)
+{
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 1000; i++) {
+        uint64_t begin = flw_bench_host_ticks();
+        uint64_t passed = flw_bench_host_ticks() - begin;
+        least = passed < least ? passed : least;
+    }
+    return least;
+}
+
+/* Time every replacement by itself, or every n-th of a very long run. */
+static uint64_t sample_replacements(const struct flw_bench_loop *loop, uint64_t count,
+                                    uint32_t *samples, uint64_t *out_count)
+{
+    uint64_t every = count / SAMPLES_MAX + 1, failures = 0, taken = 0;
+    uint64_t overhead = empty_sample_ticks();
+    for (uint64_t i = 0; i < count; i++) {
+        struct flw_bench_range one = {i, i + 1};
+        if (i % every != 0) {
+            failures += flw_bench_run_replace(loop, one);
+            continue;
+        }
+        uint64_t begin = flw_bench_host_ticks();
+        failures += flw_bench_run_replace(loop, one);
+        uint64_t passed = flw_bench_host_ticks() - begin;
+        passed = passed < overhead ? 0 : passed - overhead;
+        samples[taken++] = passed > UINT32_MAX ? UINT32_MAX : (uint32_t)passed;
+    }
+    *out_count = taken;
+    return failures;
+}
+
+static bool add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
+                            struct flw_bench_report *report, char *message)
+{
+    static const struct {
+        const char *key;
+        double quantile;
+    } rows[] = {{"ns_p50", 0.5}, {"ns_p99", 0.99}, {"ns_p999", 0.999}, {"ns_max", 1.0}};
+    uint32_t *samples = calloc(count < SAMPLES_MAX ? count + 1 : SAMPLES_MAX + 1, sizeof *samples);
+    if (samples == NULL) {
+        return refuse_memory(message);
+    }
+    uint64_t taken = 0;
+    double ns_per_tick = flw_bench_host_ns_per_tick(), p50 = 0;
+    report->failure_count += sample_replacements(loop, count, samples, &taken);
+    qsort(samples, taken, sizeof *samples, compare_ticks);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && taken != 0; i++) {
+        uint64_t at = (uint64_t)(rows[i].quantile * (double)(taken - 1) + 0.5);
+        double ns = samples[at] * ns_per_tick;
+        flw_bench_report_add(report, rows[i].key, ns);
+        if (rows[i].quantile == 0.5) {
+            p50 = ns;
+        }
+        if (rows[i].quantile == 0.999) {
+            flw_bench_report_add(report, "p999_over_p50", p50 > 0 ? ns / p50 : NAN);
+        }
+    }
+    flw_bench_report_add(report, "sample_count", (double)taken);
+    free(samples);
+    return true;
+}
+
+/* -------------------------------------------------------------------------------- replace and grow
+ * --- */
+
+static bool run_replacing(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                          struct flw_bench_report *report, char *message)
+{
+    struct flw_bench_steps steps = {0};
+    struct flw_bench_loop loop = make_loop(options, bed);
+    bool is_done = false;
+    loop.steps = &steps;
+    loop.slots = flw_bench_host_lines(options->live_count + 1, sizeof *loop.slots);
+    if (loop.slots == NULL ||
+        !flw_bench_steps_init(&steps, options, options->live_count, options->seed + 1)) {
+        refuse_memory(message);
+        goto done;
+    }
+    flw_bench_run run = options->is_pair ? pair_of(options) : flw_bench_run_replace;
+    report->failure_count += flw_bench_fill(&loop, options->live_count, options);
+    report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
+    flw_bench_time(&loop, run, options->count, report, plain_keys);
+    is_done = !options->has_percentiles || add_percentiles(&loop, options->count, report, message);
+    report->failure_count += flw_bench_drain(&loop, options->live_count);
+done:
+    flw_bench_steps_finish(&steps);
+    free(loop.slots);
+    return is_done;
+}
+
+bool flw_bench_replace(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                       struct flw_bench_report *report, char *message)
+{
+    return run_replacing(options, bed, report, message);
+}
+
+bool flw_bench_grow(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                    struct flw_bench_report *report, char *message)
+{
+    return run_replacing(options, bed, report, message);
+}
+
+/* ---------------------------------------------------------------------------------------- holes
+ * --- */
+
+/* 4 to 64 KiB in steps of 4 KiB, or the one size that was asked for. */
+static size_t hole_size(const struct flw_bench_options *options, uint64_t *state)
+{
+    uint64_t random = flw_bench_random(state);
+    return options->sizes == FLW_BENCH_SIZE_ONE ? options->size_bytes : (random % 16 + 1) * 4096;
+}
+
+/* Every second block of 2 x live_count goes back; its neighbours stay, so no two holes can join. */
+static uint64_t make_holes(const struct flw_bench_loop *loop,
+                           const struct flw_bench_options *options)
+{
+    uint64_t state = options->seed, failures = 0, count = 2 * options->live_count;
+    for (uint64_t i = 0; i < count; i++) {
+        failures += loop->policy->alloc(loop->pool, hole_size(options, &state), loop->stream,
+                                        &loop->slots[i]) != FALLOW_OK;
+    }
+    for (uint64_t i = 0; i < count; i += 2) {
+        failures += loop->policy->free(loop->pool, loop->slots[i], loop->stream) != FALLOW_OK;
+        loop->slots[i] = NULL; /* free(NULL) is a success: the drain needs no second thought */
+    }
+    return failures;
+}
+
+bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                     struct flw_bench_report *report, char *message)
+{
+    struct flw_bench_loop loop = make_loop(options, bed);
+    bool is_one = options->sizes == FLW_BENCH_SIZE_ONE;
+    size_t hole_bytes = is_one ? options->size_bytes : 32768;
+    size_t larger_bytes = is_one ? 2 * options->size_bytes : 131072;
+    loop.slots = flw_bench_host_lines(2 * options->live_count + 1, sizeof *loop.slots);
+    if (loop.slots == NULL) {
+        return refuse_memory(message);
+    }
+    report->failure_count += make_holes(&loop, options);
+    struct flw_bench_range warm = {0, options->warm_count};
+    if (options->part != FLW_BENCH_LARGER) {
+        loop.size_bytes = hole_bytes;
+        report->failure_count += flw_bench_run_pair(&loop, warm);
+        flw_bench_time(&loop, flw_bench_run_pair, options->count, report,
+                       (struct flw_bench_keys){"hole_ns_per_op", "hole_ns_per_op_min"});
+    }
+    if (options->part != FLW_BENCH_HOLE) {
+        loop.size_bytes = larger_bytes;
+        report->failure_count += flw_bench_run_pair(&loop, warm);
+        flw_bench_time(&loop, flw_bench_run_pair, options->count, report,
+                       (struct flw_bench_keys){"larger_ns_per_op", "larger_ns_per_op_min"});
+    }
+    report->failure_count += flw_bench_drain(&loop, 2 * options->live_count);
+    free(loop.slots);
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------- streams
+ * --- */
+
+/* The reference on one stream is not counted in `--count`, so that it cancels under callgrind. */
+#define REFERENCE_COUNT 50000
+
+static double switches_per_op(const struct flw_bench_steps *steps)
+{
+    uint64_t switches = 0;
+    for (uint64_t i = 0; i <= steps->mask; i++) {
+        switches += steps->steps[i].stream != steps->steps[(i + 1) & steps->mask].stream;
+    }
+    return (double)switches / (double)(steps->mask + 1);
+}
+
+bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                       struct flw_bench_report *report, char *message)
+{
+    struct flw_bench_options one = *options;
+    struct flw_bench_steps single = {0}, many = {0};
+    struct flw_bench_loop loop = make_loop(options, bed);
+    bool is_done = false;
+    one.stream_count = 1;
+    if (!flw_bench_steps_init(&single, &one, 1, options->seed) ||
+        !flw_bench_steps_init(&many, options, 1, options->seed)) {
+        refuse_memory(message);
+        goto done;
+    }
+    for (size_t i = 0; i < bed->stream_count; i++) { /* cached blocks in each */
+        struct flw_bench_loop warm = loop;
+        warm.stream = bed->streams[i];
+        report->failure_count += flw_bench_run_pair(&warm, (struct flw_bench_range){0, 64});
+    }
+    loop.steps = &single;
+    double reference =
+        flw_bench_time(&loop, flw_bench_run_streams, REFERENCE_COUNT, report,
+                       (struct flw_bench_keys){"one_stream_ns_per_op", "one_stream_ns_per_op_min"});
+    loop.steps = &many;
+    report->failure_count +=
+        flw_bench_run_streams(&loop, (struct flw_bench_range){0, options->warm_count});
+    double ns = flw_bench_time(&loop, flw_bench_run_streams, options->count, report, plain_keys);
+    double rate = switches_per_op(&many);
+    flw_bench_report_add(report, "switches_per_op", rate);
+    flw_bench_report_add(report, "ns_per_switch", rate > 0 ? (ns - reference) / rate : NAN);
+    is_done = true;
+done:
+    flw_bench_steps_finish(&single);
+    flw_bench_steps_finish(&many);
+    return is_done;
+}

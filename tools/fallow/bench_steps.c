@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench.h"
+
+#include <stdlib.h>
+
+#define KIB ((uint64_t)1024)
+#define MIB ((uint64_t)1024 * 1024)
+
+/* What a host allocator is usually asked for, and what small tensors and biases are: 512 B to 32
+ * KiB, two sizes a doubling. */
+static const uint64_t small_sizes[] = {512,      768,      1 * KIB, 1536,    2 * KIB,
+                                       3 * KIB,  4 * KIB,  6 * KIB, 8 * KIB, 12 * KIB,
+                                       16 * KIB, 24 * KIB, 32 * KIB};
+
+/* The tensors of a language model, 512 B to 64 MiB: 8 of the 19 (42 %) are above 2 MiB. 43 MiB is
+ * 4,096 x 11,008 bytes, one feed-forward activation. */
+static const uint64_t mixed_sizes[] = {512,      2 * KIB,   8 * KIB,   16 * KIB,  32 * KIB,
+                                       64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB, 1 * MIB,
+                                       2 * MIB,  3 * MIB,   5 * MIB,   8 * MIB,   12 * MIB,
+                                       20 * MIB, 32 * MIB,  43 * MIB,  64 * MIB};
+
+_Static_assert(sizeof mixed_sizes / sizeof *mixed_sizes == 19, "the figures are for 19 sizes");
+
+uint64_t flw_bench_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+static uint64_t draw_log(uint64_t random)
+{
+    /* 17 doublings from 512 B to 64 MiB, linear inside each, in steps of 512 B above the first. */
+    uint64_t base = (uint64_t)512 << (random % 17);
+    uint64_t size = base + (random >> 8) % base;
+    return base == 512 ? size : size - size % 512;
+}
+
+uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *state)
+{
+    uint64_t random = flw_bench_random(state);
+    switch (options->sizes) {
+    case FLW_BENCH_SIZE_SMALL:
+        return small_sizes[random % (sizeof small_sizes / sizeof *small_sizes)];
+    case FLW_BENCH_SIZE_MIXED:
+        return mixed_sizes[random % (sizeof mixed_sizes / sizeof *mixed_sizes)];
+    case FLW_BENCH_SIZE_LOG:
+        return draw_log(random);
+    case FLW_BENCH_SIZE_ONE:
+        break;
+    }
+    return options->size_bytes;
+}
+
+bool flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_options *options,
+                          uint64_t slot_count, uint64_t seed)
+{
+    uint64_t count = 8192;
+    while (count < slot_count) {
+        count *= 2;
+    }
+    steps->mask = count - 1;
+    steps->steps = flw_bench_host_lines(count, sizeof *steps->steps);
+    if (steps->steps == NULL) {
+        return false;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t random = flw_bench_random(&seed);
+        uint64_t stream = options->is_random_switch ? (random >> 32) % options->stream_count
+                                                    : i % options->stream_count;
+        steps->steps[i] = (struct flw_bench_step){
+            .size_bytes = flw_bench_size_draw(options, &seed),
+            .slot = (uint32_t)(random % (slot_count == 0 ? 1 : slot_count)),
+            .stream = (uint32_t)stream,
+        };
+    }
+    return true;
+}
+
+void flw_bench_steps_finish(struct flw_bench_steps *steps)
+{
+    free(steps->steps);
+    *steps = (struct flw_bench_steps){0};
+}
