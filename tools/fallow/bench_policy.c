@@ -9,9 +9,7 @@
 #include "bench.h"
 
 #include "bench_null.h"
-#if defined(FLW_HAS_NAIVE)
 #include "naive_pool.h"
-#endif
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +19,21 @@ static void get_no_usage(void *pool, struct flw_bench_usage *out)
     (void)pool;
     memset(out, 0xff, sizeof *out);
     out->uses_membarrier = false;
+}
+
+static void copy_usage(const fallow_stats *stats, struct flw_bench_usage *out)
+{
+    *out = (struct flw_bench_usage){
+        .peak_reserved_bytes = stats->peak_reserved_bytes,
+        .peak_requested_bytes = stats->peak_requested_bytes,
+        .live_count = stats->live_count,
+        .alloc_count = stats->alloc_count,
+        .hit_count = stats->hit_count,
+        .driver_call_count = stats->driver_call_count,
+        .event_count = stats->event_count,
+        .grow_count = stats->grow_count,
+        .uses_membarrier = stats->uses_membarrier != 0,
+    };
 }
 
 static void *create_nothing(const struct flw_bench_options *options, struct flw_bench_bed *bed,
@@ -179,7 +192,6 @@ static const struct flw_bench_policy fallow_policy = {
 /* ---------------------------------------------------------------------------------------- naive
  * --- */
 
-#if defined(FLW_HAS_NAIVE)
 static fallow_status naive_alloc(void *pool, size_t size_bytes, fallow_stream stream,
                                  void **out_ptr)
 {
@@ -232,15 +244,12 @@ static const struct flw_bench_policy naive_policy = {
     .destroy = naive_destroy,
     .get_usage = naive_get_usage,
 };
-#endif
 
 static const struct flw_bench_policy *const policies[] = {
 #if defined(FLW_HAS_LIBRARY)
     &fallow_policy,
 #endif
-#if defined(FLW_HAS_NAIVE)
     &naive_policy,
-#endif
     &null_policy,
     &loop_policy,
 };
