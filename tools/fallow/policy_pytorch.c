@@ -47,7 +47,10 @@ struct torch {
     uint32_t *event_counts; /* by number: events that a freed block waits for */
     struct queue *queues;   /* a stream */
     bool has_deferrals;
-    bool is_seeding, is_seeded, compares;
+    bool is_seeding, is_seeded;
+    bool compares;     /* until the end of the first pass */
+    bool has_compared; /* ever */
+    size_t seed_count; /* initial blocks that have not been asked for yet */
     /* The recorded segment event that passed last, until the next allocation. */
     uint64_t segment_address, segment_bytes;
     size_t next_segment; /* event index from which the next recorded segment is looked for */
@@ -55,7 +58,7 @@ struct torch {
     uint64_t segment_count, recorded_segment_count;
     uint64_t match_count, compare_count;
     uint64_t reserved_bytes, peak_reserved_bytes;
-    uint64_t call_count, event_count, wait_count;
+    uint64_t grow_count, call_count, event_count, wait_count;
 };
 
 /* --- segments ------------------------------------------------------------------------------------
@@ -84,9 +87,10 @@ static bool segment_alloc(void *context, uint64_t size_bytes, struct flw_pytorch
     }
     out_place->device_address = pointer;
     out_place->address = pointer | UNRECORDED;
+    torch->grow_count += !torch->is_seeding;
     torch->reserved_bytes += size_bytes;
     torch->peak_reserved_bytes = flw_max(torch->peak_reserved_bytes, torch->reserved_bytes);
-    if (!torch->is_seeding) {
+    if (!torch->is_seeding && torch->compares) {
         torch->segment_count++;
         torch->has_same_segments &= next_recorded_bytes(torch) == size_bytes;
         if (torch->segment_bytes == size_bytes && torch->segment_address != 0) {
@@ -110,6 +114,12 @@ static void torch_advance(void *self, const struct flw_op *op)
     struct torch *torch = self;
     if (op->kind == FLW_OP_SEGMENT_FREE) {
         flw_pytorch_release_cached(torch->model);
+        return;
+    }
+    if (op->kind == FLW_OP_PASS) {
+        torch->compares = false;
+    }
+    if (!torch->compares) {
         return;
     }
     torch->recorded_segment_count++;
@@ -328,7 +338,8 @@ static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_addre
     struct torch *torch = self;
     struct flw_pytorch_block *block = NULL;
     bool is_initial = op->block < torch->trace->initial_count;
-    if (is_initial && torch->is_seeded) {
+    if (is_initial && torch->seed_count > 0) {
+        torch->seed_count--;
         block = torch->blocks[op->block];
     } else {
         if (torch->has_deferrals) {
@@ -382,14 +393,14 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 {
     struct torch *torch = self;
     out->peak_reserved_bytes = torch->peak_reserved_bytes;
-    out->grow_count = torch->segment_count;
+    out->grow_count = torch->grow_count;
     out->driver_call_count = torch->call_count;
     out->event_count = torch->event_count;
     out->steal_count = 0;
     out->wait_count = torch->wait_count;
-    out->segment_count = torch->segment_count;
     out->is_seeded = torch->is_seeded;
-    if (torch->compares) {
+    if (torch->has_compared) {
+        out->segment_count = torch->segment_count;
         out->match_count = torch->match_count;
         out->compare_count = torch->compare_count;
         out->recorded_segment_count = torch->recorded_segment_count;

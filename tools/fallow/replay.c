@@ -34,6 +34,7 @@ struct options {
     int trace_device; /* -1 = the one with the most events */
     uint64_t lag_events;
     uint64_t limit_bytes;
+    unsigned pass_count;
     bool has_lag, uses_threads, finds_limit, checks, times, wants_help;
 };
 
@@ -54,6 +55,7 @@ static void print_help(void)
            "  --limit BYTES       most that a policy may hold (K, M, G, T allowed)\n"
            "  --find-limit        search the smallest limit at which the trace completes\n"
            "  --threads           one thread a stream, for policies that allow it\n"
+           "  --repeat N          replay the trace N times in a row, counting the last pass apart\n"
            "  --json FILE         results as JSON; - is standard output, without the table\n"
            "  --trace-device N    which device of the recording; default the busiest\n"
            "  --no-check          without the rule checker\n"
@@ -139,8 +141,19 @@ static bool parse_valued(struct options *options, const char *name, const char *
         return parse_limit(value, &options->limit_bytes);
     }
     if (strcmp(name, "--trace-device") == 0) {
-        bool is_number = parse_number(name, value, &number) && number < 1024;
+        bool is_number = flw_parse_count(value, &number) && number < 1024;
         options->trace_device = (int)number;
+        if (!is_number) {
+            flw_complain("--trace-device '%s' is not the number of a device", value);
+        }
+        return is_number;
+    }
+    if (strcmp(name, "--repeat") == 0) {
+        bool is_number = flw_parse_count(value, &number) && number >= 1 && number <= 100000;
+        options->pass_count = (unsigned)number;
+        if (!is_number) {
+            flw_complain("--repeat '%s' is not a number from 1 to 100000", value);
+        }
         return is_number;
     }
     options->json_path = value; /* --json, the last of the list below */
@@ -149,8 +162,8 @@ static bool parse_valued(struct options *options, const char *name, const char *
 
 static bool takes_value(const char *name)
 {
-    static const char *const names[] = {"--policy", "--device",       "--lag",
-                                        "--limit",  "--trace-device", "--json"};
+    static const char *const names[] = {"--policy",       "--device", "--lag", "--limit",
+                                        "--trace-device", "--repeat", "--json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(name, names[i]) == 0) {
             return true;
@@ -201,8 +214,11 @@ static bool parse_one(struct options *options, int argc, char **argv, int *i)
 
 static bool parse(struct options *options, int argc, char **argv)
 {
-    *options = (struct options){
-        .device = FLW_DEVICE_SIM, .trace_device = -1, .checks = true, .times = true};
+    *options = (struct options){.device = FLW_DEVICE_SIM,
+                                .trace_device = -1,
+                                .pass_count = 1,
+                                .checks = true,
+                                .times = true};
     for (size_t i = 0; flw_policy_get(i) != NULL; i++) {
         options->policies[options->policy_count++] = flw_policy_get(i);
     }
@@ -339,6 +355,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                       is_sim ? choose_device_bytes(trace) : device->device_bytes,
                                   .limit_bytes = options->limit_bytes,
                                   .lag_units = lag_units,
+                                  .pass_count = options->pass_count,
                                   .checks = options->checks && is_sim,
                                   .times = options->times,
                                   .uses_threads = options->uses_threads};
@@ -355,6 +372,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                     .lag_units = lag_units,
                                     .device_bytes = setup.device_bytes,
                                     .limit_bytes = options->limit_bytes,
+                                    .pass_count = options->pass_count,
                                     .finds_limit = options->finds_limit};
         int print_code = print_results(options, &report);
         code = code == FLW_EXIT_OK ? print_code : code;

@@ -266,6 +266,25 @@ static void print_matches(const struct flw_report *report, FILE *out)
     }
 }
 
+/* What a repeating step still costs. */
+static void print_last_passes(const struct flw_report *report, FILE *out)
+{
+    char calls[CELL_BYTES];
+    char events[CELL_BYTES];
+    char waits[CELL_BYTES];
+    for (size_t i = 0; report->pass_count > 1 && i < report->result_count; i++) {
+        const struct flw_run_result *result = &report->results[i];
+        if (!result->policy->lends) {
+            continue;
+        }
+        format_optional(result->last_driver_call_count, calls);
+        format_optional(result->last_event_count, events);
+        format_optional(result->last_remap_wait_count, waits);
+        fprintf(out, "pass %u of %s: %s driver calls, %s events, %s remap waits\n",
+                report->pass_count, flw_report_label(report, result->policy), calls, events, waits);
+    }
+}
+
 static const struct flw_run_result *find(const struct flw_report *report, const char *name)
 {
     for (size_t i = 0; i < report->result_count; i++) {
@@ -352,5 +371,6 @@ void flw_report_print_table(const struct flw_report *report, FILE *out, bool use
     print_rows(report, out, uses_colour);
     fputc('\n', out);
     print_matches(report, out);
+    print_last_passes(report, out);
     print_verdict(report, out);
 }

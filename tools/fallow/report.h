@@ -25,6 +25,7 @@ struct flw_report {
     uint64_t lag_units;
     uint64_t device_bytes;
     uint64_t limit_bytes;
+    unsigned pass_count;
     bool finds_limit;
 };
 

@@ -90,7 +90,24 @@ static void print_speed(const struct flw_report *report, const struct flw_run_re
     }
     double seconds = (double)result->wall_ns * 1e-9;
     fprintf(out, ", \"wall_seconds\": %.6f, \"events_per_second\": %.0f, \"threads\": %u", seconds,
-            (double)report->program->event_count / seconds, result->thread_count);
+            (double)report->program->event_count * report->pass_count / seconds,
+            result->thread_count);
+}
+
+static void print_last_pass(const struct flw_report *report, const struct flw_run_result *result,
+                            FILE *out)
+{
+    if (report->pass_count == 1 || !result->policy->lends) {
+        fprintf(out, ", \"last_pass\": null");
+        return;
+    }
+    fprintf(out, ", \"last_pass\": {\"number\": %u", report->pass_count);
+    print_count(out, "driver_calls", result->last_driver_call_count);
+    print_count(out, "events_recorded", result->last_event_count);
+    print_count(out, "steals", result->last_steal_count);
+    print_count(out, "waits", result->last_wait_count);
+    print_count(out, "remap_waits", result->last_remap_wait_count);
+    fputc('}', out);
 }
 
 static void print_policy(const struct flw_report *report, const struct flw_run_result *result,
@@ -127,6 +144,7 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
     print_count(out, "violations",
                 result->policy->lends && report->checks ? result->violation_count
                                                         : FLW_NOT_APPLICABLE);
+    print_last_pass(report, result, out);
     print_speed(report, result, out);
     fputc('}', out);
 }

@@ -91,7 +91,7 @@ static void run_ops(struct flw_run *run)
             do_free(run, op, is_timed);
         } else if (op->kind == FLW_OP_USE) {
             do_use(run, op);
-        } else if (run->policy->advance != NULL && op->kind != FLW_OP_PASS) {
+        } else if (run->policy->advance != NULL) {
             run->policy->advance(run->self, op);
         }
     }
@@ -141,6 +141,13 @@ static void take_times(struct flw_run *run, const struct flw_tick_rate *rate,
     result->p50_ns = percentile(run, 0.50, overhead_ticks, ns_a_tick);
     result->p99_ns = percentile(run, 0.99, overhead_ticks, ns_a_tick);
     result->p999_ns = percentile(run, 0.999, overhead_ticks, ns_a_tick);
+}
+
+static void clear_statistics(struct flw_policy_statistics *statistics)
+{
+    memset(statistics, 0xff, sizeof *statistics); /* FLW_NOT_APPLICABLE in every count */
+    statistics->has_same_segments = false;
+    statistics->is_seeded = false;
 }
 
 static void take_statistics(struct flw_run_result *result)
@@ -198,7 +205,8 @@ static bool make_room(struct flw_run *run)
 {
     const struct flw_program *program = run->setup->program;
     run->addresses = flw_host_alloc(program->block_count, sizeof *run->addresses);
-    run->sample_capacity = run->setup->times ? program->op_count / FLW_RUN_SAMPLE_EVERY + 1 : 0;
+    size_t a_pass_count = program->op_count / FLW_RUN_SAMPLE_EVERY + 1;
+    run->sample_capacity = run->setup->times ? a_pass_count * run->setup->pass_count : 0;
     run->samples = flw_host_alloc(run->sample_capacity, sizeof *run->samples);
     return run->addresses != NULL && run->samples != NULL;
 }
@@ -209,33 +217,70 @@ static void drop_room(struct flw_run *run)
     flw_host_free(run->samples, run->sample_capacity, sizeof *run->samples);
 }
 
-static bool execute(struct flw_run *run, struct flw_run_result *result)
+/* Counts so far, the ledger's where there is one. */
+static void take_counts(struct flw_run *run, struct flw_run_result *result)
 {
-    bool is_threaded = run->setup->uses_threads && run->policy->is_thread_safe &&
-                       run->setup->program->stream_count > 1;
-    struct flw_tick_rate rate = flw_ticks_start();
-    bool is_done = true;
-    result->thread_count = 1;
-    if (is_threaded) {
-        result->thread_count = (unsigned)run->setup->program->stream_count;
-        is_done = flw_run_threaded(run, result->message);
-    } else {
-        run_ops(run);
-    }
-    result->wall_ns = flw_clock_fine_ns() - rate.first_ns;
-    memset(&result->statistics, 0xff, sizeof result->statistics);
-    result->statistics.has_same_segments = false;
-    result->statistics.is_seeded = false;
+    clear_statistics(&result->statistics);
     run->policy->get_statistics(run->self, &result->statistics);
     take_statistics(result);
     take_account(run, result);
+}
+
+static uint64_t subtract(uint64_t end, uint64_t begin)
+{
+    return end == FLW_NOT_APPLICABLE || begin == FLW_NOT_APPLICABLE ? FLW_NOT_APPLICABLE
+                                                                    : end - begin;
+}
+
+static void take_last_pass(const struct flw_run_result *before, struct flw_run_result *result)
+{
+    result->last_driver_call_count = subtract(result->driver_call_count, before->driver_call_count);
+    result->last_event_count = subtract(result->event_count, before->event_count);
+    result->last_steal_count = subtract(result->steal_count, before->steal_count);
+    result->last_wait_count = subtract(result->wait_count, before->wait_count);
+    result->last_remap_wait_count = subtract(result->remap_wait_count, before->remap_wait_count);
+}
+
+/* All passes. Between two of them the blocks that the trace leaves alive are freed. */
+static bool run_passes(struct flw_run *run, bool is_threaded, struct flw_run_result *before,
+                       struct flw_run_result *result)
+{
+    for (unsigned pass = 0; pass < run->setup->pass_count; pass++) {
+        if (pass > 0) {
+            free_the_rest(run);
+        }
+        if (pass + 1 == run->setup->pass_count && pass > 0) {
+            take_counts(run, before);
+        }
+        uint64_t begin_ns = flw_clock_fine_ns();
+        if (is_threaded && !flw_run_threaded(run, result->message)) {
+            return false;
+        }
+        if (!is_threaded) {
+            run_ops(run);
+        }
+        result->wall_ns += flw_clock_fine_ns() - begin_ns;
+    }
+    return true;
+}
+
+static bool execute(struct flw_run *run, struct flw_run_result *result)
+{
+    const struct flw_run_setup *setup = run->setup;
+    bool is_threaded =
+        setup->uses_threads && run->policy->is_thread_safe && setup->program->stream_count > 1;
+    struct flw_tick_rate rate = flw_ticks_start();
+    struct flw_run_result before;
+    memset(&before, 0xff, sizeof before); /* nothing applies until a pass has been made */
+    result->thread_count = is_threaded ? (unsigned)setup->program->stream_count : 1;
+    bool is_done = run_passes(run, is_threaded, &before, result);
+    take_counts(run, result);
+    take_last_pass(&before, result);
     take_times(run, &rate, result);
     result->failure_count = run->failure_count;
     result->first_failure_bytes = run->first_failure_bytes;
-    result->peak_requested_bytes = run->peak_bytes;
-    if (is_threaded) {
-        result->peak_requested_bytes = result->statistics.peak_requested_bytes;
-    }
+    result->peak_requested_bytes =
+        is_threaded ? result->statistics.peak_requested_bytes : run->peak_bytes;
     free_the_rest(run);
     result->refused_count = run->refused_count;
     if (is_done && run->has_lost_device) {
@@ -297,12 +342,11 @@ static bool ask_the_trace(const struct flw_run_setup *setup, const struct flw_po
     if (self == NULL) {
         return false;
     }
-    memset(&result->statistics, 0xff, sizeof result->statistics);
-    result->statistics.has_same_segments = false;
-    result->statistics.is_seeded = false;
+    clear_statistics(&result->statistics);
     policy->get_statistics(self, &result->statistics);
     policy->finish(self);
     take_statistics(result);
+    take_last_pass(result, result);
     result->peak_requested_bytes = result->statistics.peak_requested_bytes;
     result->failure_count = result->statistics.failure_count;
     return true;

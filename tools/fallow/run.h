@@ -25,6 +25,7 @@ struct flw_run_setup {
     uint64_t device_bytes; /* of the simulated device */
     uint64_t limit_bytes;  /* 0 = none */
     uint64_t lag_units;    /* 0 = no device work */
+    unsigned pass_count;   /* the trace is replayed so often in a row on one policy; at least 1 */
     bool checks;           /* the rule checker watches */
     bool times;            /* single operations are timed */
     bool uses_threads;     /* one thread a stream, for policies that allow it */
@@ -41,6 +42,9 @@ struct flw_run_result {
     uint64_t refused_count;       /* frees or announcements that the policy refused */
     uint64_t grow_count, driver_call_count, modelled_ns, event_count, steal_count, wait_count;
     uint64_t stream_wait_units, remap_count, remap_wait_count, hit_count;
+    /* Of these, in the last pass alone; FLW_NOT_APPLICABLE with one pass. */
+    uint64_t last_driver_call_count, last_event_count, last_steal_count, last_wait_count;
+    uint64_t last_remap_wait_count;
     uint64_t leaked_bytes; /* still given when the policy had finished */
     uint64_t violation_count;
     char violation[FLW_RUN_VIOLATION_BYTES]; /* the first */

@@ -13,6 +13,7 @@ static bool completes(const struct flw_run_setup *setup, const struct flw_policy
     struct flw_run_result result;
     limited.limit_bytes = limit_bytes;
     limited.times = false;
+    limited.pass_count = 1;
     return flw_run_policy(&limited, policy, &result) && result.failure_count == 0;
 }
 

@@ -217,10 +217,12 @@ static bool start_and_join(struct crew *crew, struct worker *workers)
 static void copy_results(struct crew *crew)
 {
     struct flw_run *run = crew->run;
-    run->failure_count = atomic_load(&crew->failure_count);
-    run->first_failure_bytes = atomic_load(&crew->first_failure_bytes);
-    run->refused_count = atomic_load(&crew->refused_count);
-    run->has_lost_device = atomic_load(&crew->has_lost_device);
+    if (run->failure_count == 0) {
+        run->first_failure_bytes = atomic_load(&crew->first_failure_bytes);
+    }
+    run->failure_count += atomic_load(&crew->failure_count);
+    run->refused_count += atomic_load(&crew->refused_count);
+    run->has_lost_device |= atomic_load(&crew->has_lost_device);
 }
 
 bool flw_run_threaded(struct flw_run *run, char *message)
