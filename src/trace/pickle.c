@@ -120,6 +120,7 @@ static bool need(struct machine *m, size_t count)
 /* Where the items above the topmost mark begin; the mark is gone then. */
 static bool pop_mark(struct machine *m, size_t *out_first)
 {
+    *out_first = 0;
     if (FLW_UNLIKELY(m->mark_count == 0)) {
         return fail(m, "there is no mark");
     }
