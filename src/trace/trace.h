@@ -9,13 +9,11 @@
  *
  * INVARIANTS (flw_trace_is_valid recomputes them)
  *   1. blocks[e.block] exists for every ALLOC, FREE, FREE_DONE and USE event e.
- *   2. A block is allocated once, before its FREE; its FREE precedes its FREE_DONE; each at most
- * once.
+ *   2. A block is allocated once, before its FREE, which precedes its FREE_DONE; each at most once.
  *   3. FREE, FREE_DONE and USE carry their block's address and size; a USE lies before the FREE.
  *   4. Times never fall; times and addresses are 0 where has_times and has_addresses are false.
- *   5. peak_requested_bytes is the maximum over events of the live requested bytes, initial
- * included; a block is live until its FREE_DONE, or its FREE where the trace has no FREE_DONE for
- * it.
+ *   5. peak_requested_bytes is the maximum over events of the live requested bytes, initial ones
+ *      included; a block is live until its FREE_DONE, or its FREE where there is no FREE_DONE.
  */
 #ifndef FLW_TRACE_TRACE_H
 #define FLW_TRACE_TRACE_H
@@ -67,7 +65,7 @@ struct flw_trace_segment {
 
 struct flw_trace {
     char *source; /* file name as given */
-    char *format; /* "pytorch pickle", "text" */
+    char *format; /* "pytorch pickle", "text", "gtrace text", "generated" */
     int device;   /* ordinal in the recording */
     struct flw_trace_event *events;
     size_t event_count;

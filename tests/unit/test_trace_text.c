@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the tests of the text form: one text for each trace, and what a wrong line is told.
+ */
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/text.h"
+#include "trace/trace.h"
+
+static char message[FLW_TRACE_MESSAGE_BYTES];
+
+static const char everything[] = "#fallow-trace 1\n"
+                                 "device 3\n"
+                                 "stream 0\n"
+                                 "stream 140020\n"
+                                 "fields times addresses segments\n"
+                                 "gaps 1 2\n"
+                                 "origin somewhere\n"
+                                 "# a remark\n"
+                                 "S 0 20971520 0 large @4096\n"
+                                 "S 0 2097152 1 small expandable @99999744\n"
+                                 "P 0 0 512 0 @4096\n"
+                                 "P 0 1 1048576 1 @8192\n"
+                                 "A 0 2 777 0 @20000\n"
+                                 "U 5 2 1\n"
+                                 "F 10 2 1\n"
+                                 "C 10 2 0\n"
+                                 "S+ 11 2097152 0 @70000000\n"
+                                 "M+ 12 2097152 1 @80000000\n"
+                                 "M- 13 2097152 1 @80000000\n"
+                                 "S- 14 2097152 0 @70000000\n"
+                                 "O 15 18446744073709551615 0\n"
+                                 "N 15\n"
+                                 "F 16 0 0\n";
+
+static struct flw_trace *read_text(const char *text)
+{
+    struct flw_trace *trace;
+    bool is_read = flw_trace_read_bytes(text, strlen(text), "name", -1, &trace, message);
+    assert_int_equal(is_read, trace != NULL);
+    return trace;
+}
+
+static char *print_text(const struct flw_trace *trace)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *file = open_memstream(&text, &bytes);
+    assert_non_null(file);
+    flw_text_print(trace, file);
+    assert_int_equal(fclose(file), 0);
+    return text;
+}
+
+static void every_record_is_read(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_text(everything);
+    assert_non_null(trace);
+    assert_true(flw_trace_is_valid(trace));
+    assert_int_equal(trace->device, 3);
+    assert_int_equal(trace->event_count, 11);
+    assert_int_equal(trace->initial_count, 2);
+    assert_int_equal(trace->block_count, 3);
+    assert_int_equal(trace->alloc_count, 1);
+    assert_true(trace->streams[1] == 140020);
+    assert_true(trace->segments[1].is_expandable && !trace->segments[1].is_large);
+    assert_int_equal(trace->peak_requested_bytes, 512 + 1048576 + 777);
+    assert_int_equal(trace->recorded_peak_reserved_bytes, 20971520 + 3 * 2097152);
+    assert_int_equal(trace->recorded_segment_calls, 4);
+    assert_int_equal(trace->events[1].op, FLW_TRACE_USE);
+    assert_int_equal(trace->events[1].address, 20000);
+    assert_int_equal(trace->events[1].stream, 1);
+    assert_true(trace->events[8].size_bytes == UINT64_MAX);
+    assert_string_equal(trace->notes, "origin somewhere\n# a remark\n");
+    flw_trace_destroy(trace);
+}
+
+static void text_read_and_printed_is_the_same_text(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        everything,
+        "#fallow-trace 1\ndevice 0\nfields none\n",
+        "#fallow-trace 1\ndevice 0\nstream 5\nfields none\nP 0 0 0 0\nA 0 1 4 0\nF 0 0 0\n",
+        "#fallow-trace 1\ndevice 0\nstream 5\nfields segments\nS 0 7 0 large\nS- 0 7 0\n",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct flw_trace *trace = read_text(texts[i]);
+        assert_non_null(trace);
+        char *text = print_text(trace);
+        assert_string_equal(text, texts[i]);
+        free(text);
+        flw_trace_destroy(trace);
+    }
+}
+
+/* Any text that differs in one byte is refused or prints as itself. */
+static void no_two_texts_are_one_trace(void **state)
+{
+    (void)state;
+    char changed[sizeof(everything)];
+    size_t accepted = 0;
+    for (size_t i = 0; i + 1 < sizeof(everything); i++) {
+        for (int byte = 1; byte < 128; byte++) {
+            memcpy(changed, everything, sizeof(changed));
+            changed[i] = (char)byte;
+            struct flw_trace *trace = read_text(changed);
+            if (trace != NULL) {
+                char *text = print_text(trace);
+                assert_string_equal(text, changed);
+                free(text);
+                flw_trace_destroy(trace);
+                accepted++;
+            }
+        }
+    }
+    assert_true(accepted > 1000);
+}
+
+static void a_truncated_text_is_refused_or_a_shorter_trace(void **state)
+{
+    (void)state;
+    char cut[sizeof(everything)];
+    for (size_t i = 0; i + 1 < sizeof(everything); i++) {
+        memcpy(cut, everything, i);
+        cut[i] = '\0';
+        struct flw_trace *trace = read_text(cut);
+        if (trace != NULL) {
+            assert_int_equal(cut[i - 1], '\n');
+            assert_true(flw_trace_is_valid(trace));
+            flw_trace_destroy(trace);
+        } else {
+            assert_int_equal(strncmp(message, "name: byte ", 11), 0);
+        }
+    }
+}
+
+#define HEAD "#fallow-trace 1\ndevice 0\nstream 0\nfields times\n"
+
+static void a_wrong_line_is_named_with_its_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *wanted;
+    } cases[] = {
+        {"#fallow-trace 2\n", "byte 0: line 1: version 2"},
+        {"#fallow-trace 1\n", "\"device N\" expected"},
+        {"#fallow-trace 1\ndevice 0\nstream 0\nstream 0\n", "line 4: the stream is listed twice"},
+        {"#fallow-trace 1\ndevice 0\nfields\n", "times, addresses, segments or none"},
+        {"#fallow-trace 1\ndevice 0\nfields times none\n", "the end of the line expected"},
+        {"#fallow-trace 1\ndevice 4294967296\nfields none\n", "not a device number"},
+        {HEAD "F 0 0 0\n", "byte 47: line 5: block 0 does not exist"},
+        {HEAD "A 0 0 8 0\nF 1 0 0\nF 2 0 0\n", "line 7: block 0 is already freed"},
+        {HEAD "A 0 0 8 0\nC 1 0 0\n", "line 6: block 0 is not freed yet"},
+        {HEAD "A 0 0 8 0\nF 1 0 0\nU 2 0 0\n", "line 7: block 0 is already freed"},
+        {HEAD "A 0 1 8 0\n", "the next block's number is 0"},
+        {HEAD "A 0 0 8 1\n", "stream 1 is not in the header"},
+        {HEAD "A 9 0 8 0\nA 8 1 8 0\n", "time falls from 9 to 8"},
+        {HEAD "A 0 0 8 0 @4\n", "the end of the line expected at column 10"},
+        {HEAD "A 0 0 -8 0\n", "a decimal number expected at column 7"},
+        {HEAD "A 0 0 08 0\n", "a number begins with 0"},
+        {HEAD "A 0 0  8 0\n", "a decimal number expected"},
+        {HEAD "A 0 0 18446744073709551616 0\n", "more than 64 bits"},
+        {HEAD "A 0 0 8 0\r\n", "the end of the line expected"},
+        {HEAD "A 0 0 8 0", "does not end in a newline"},
+        {HEAD "A 0 0 8 0\nP 0 1 8 0\n", "P lines come before events"},
+        {HEAD "S 0 8 0 large\n", "the header says there are none"},
+        {HEAD "P 1 0 8 0\n", "has time 0"},
+        {HEAD "Q 1\n", "neither a record nor"},
+        {HEAD "\n", "neither a record nor"},
+        {HEAD "A 0 0 8 0\nseed 1\n", "line 6: neither a record nor"},
+        {HEAD "A 0 0 18446744073709551615 0\nA 0 1 1 0\n", "more than 64 bits hold"},
+        {"#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA 1 0 8 0\n", "there are none"},
+        {"#fallow-trace 1\ndevice 0\nstream 0\nfields addresses\nA 0 0 8 0\n", "a space expected"},
+        {"#fallow-trace 1\ndevice 0\nstream 0\nfields addresses\nP 0 0 8 0 @9\nP 0 1 8 0 @8\n",
+         "P lines are in address order"},
+        {"", "the file is empty"},
+        {"hello\n", "neither a pickled PyTorch snapshot nor"},
+        {"# gtrace-text 0\nA 0 1 5 0\n", "the next block's number is 0"},
+        {"# gtrace-text 0\nA 0 0 5 0\nF 1 0\nF 1 0\n", "a block is freed that is not lent"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_null(read_text(cases[i].text));
+        if (strstr(message, cases[i].wanted) == NULL) {
+            print_error("\"%s\" lacks \"%s\"\n", message, cases[i].wanted);
+        }
+        assert_non_null(strstr(message, cases[i].wanted));
+        assert_null(strchr(message, '\n'));
+    }
+}
+
+static void another_device_than_the_recorded_is_refused(void **state)
+{
+    (void)state;
+    struct flw_trace *trace;
+    assert_true(flw_trace_read_bytes(everything, strlen(everything), "name", 3, &trace, message));
+    flw_trace_destroy(trace);
+    assert_false(flw_trace_read_bytes(everything, strlen(everything), "name", 0, &trace, message));
+    assert_null(trace);
+    assert_non_null(strstr(message, "has no device 0, only 3"));
+}
+
+static void is_valid_sees_what_was_tampered_with(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_text(everything);
+    assert_non_null(trace);
+    trace->peak_requested_bytes++;
+    assert_false(flw_trace_is_valid(trace));
+    trace->peak_requested_bytes--;
+    trace->events[2].block = 7;
+    assert_false(flw_trace_is_valid(trace));
+    trace->events[2].block = 2;
+    trace->events[3].op = FLW_TRACE_FREE;
+    assert_false(flw_trace_is_valid(trace));
+    trace->events[3].op = FLW_TRACE_FREE_DONE;
+    trace->blocks[1].freed = true;
+    assert_false(flw_trace_is_valid(trace));
+    trace->blocks[1].freed = false;
+    trace->events[0].stream = 2;
+    assert_false(flw_trace_is_valid(trace));
+    trace->events[0].stream = 0;
+    assert_true(flw_trace_is_valid(trace));
+    flw_trace_destroy(trace);
+    assert_false(flw_trace_is_valid(NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_record_is_read),
+        cmocka_unit_test(text_read_and_printed_is_the_same_text),
+        cmocka_unit_test(no_two_texts_are_one_trace),
+        cmocka_unit_test(a_truncated_text_is_refused_or_a_shorter_trace),
+        cmocka_unit_test(a_wrong_line_is_named_with_its_place),
+        cmocka_unit_test(another_device_than_the_recorded_is_refused),
+        cmocka_unit_test(is_valid_sees_what_was_tampered_with),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
