@@ -143,10 +143,48 @@ static void swap_lines(uint8_t *bytes, size_t count, size_t at)
     memcpy(first + second_bytes, kept, first_bytes);
 }
 
+/* Change the next number from `at` on: a digit of a text, or a byte of a pickled integer. */
+static void nudge_number(uint64_t *state, uint8_t *bytes, size_t count, size_t at)
+{
+    for (size_t i = at; i + 2 < count; i++) {
+        if (bytes[i] >= '0' && bytes[i] <= '9') {
+            bytes[i] = (uint8_t)('0' + below(state, 10));
+            return;
+        }
+        if (bytes[i] == 'J' || bytes[i] == 'K' || bytes[i] == 'M') {
+            bytes[i + 1] = (uint8_t)next_random(state);
+            return;
+        }
+        if (bytes[i] == 0x8A && i + 2 + bytes[i + 1] < count && bytes[i + 1] <= 9) {
+            bytes[i + 2 + below(state, bytes[i + 1])] = (uint8_t)next_random(state);
+            return;
+        }
+    }
+}
+
+/* Remove the line that `at` lies in, or repeat it. */
+static void edit_line(uint64_t *state, uint8_t *bytes, size_t *count, size_t at)
+{
+    size_t first = at;
+    while (first > 0 && bytes[first - 1] != '\n') {
+        first--;
+    }
+    const uint8_t *newline = memchr(bytes + at, '\n', *count - at);
+    size_t end = newline != NULL ? (size_t)(newline - bytes) + 1 : *count;
+    if (below(state, 2) == 0) {
+        memmove(bytes + first, bytes + end, *count - end);
+        *count -= end - first;
+    } else if (end - first < 256) {
+        uint8_t line[256];
+        memcpy(line, bytes + first, end - first);
+        insert(bytes, count, end, line, end - first);
+    }
+}
+
 static void mutate_once(uint64_t *state, uint8_t *bytes, size_t *count)
 {
     size_t at = below(state, *count);
-    switch (below(state, 9)) {
+    switch (below(state, 16)) {
     case 0:
         insert_random(state, bytes, count, at);
         break;
@@ -167,6 +205,17 @@ static void mutate_once(uint64_t *state, uint8_t *bytes, size_t *count)
         break;
     case 6:
         *count = at;
+        break;
+    case 7:
+    case 8:
+    case 9:
+        edit_line(state, bytes, count, at);
+        break;
+    case 10:
+    case 11:
+    case 12:
+    case 13:
+        nudge_number(state, bytes, *count, at);
         break;
     default:
         if (*count > 0) {
@@ -232,7 +281,7 @@ static void run_sample(const struct sample *sample, uint64_t mutations, uint64_t
             fprintf(stderr, "%s, seed %" PRIu64 "\n", sample->name, state);
         }
         memcpy(scratch, sample->bytes, count);
-        for (size_t n = 1 + below(&state, 4); n > 0; n--) {
+        for (size_t n = below(&state, 4) == 0 ? 3 : 1; n > 0; n--) {
             mutate_once(&state, scratch, &count);
         }
         run_once(scratch, count);

@@ -3,6 +3,8 @@
 #   CC=clang cmake -B build/fuzz -DFALLOW_FUZZER=ON -DFALLOW_SANITIZE=address
 #   build/fuzz/bin/fuzz_pickle -max_len=65536 NEW_CORPUS tests/fuzz/corpus/pickle
 option(FALLOW_FUZZER "Link the fuzz targets with libFuzzer (clang) instead of the regression main" OFF)
+set(mutations_pickle 600)
+set(mutations_text 4000)
 foreach(reader pickle text)
   add_executable(fuzz_${reader} fuzz_${reader}.c)
   flw_target(fuzz_${reader})
@@ -13,7 +15,7 @@ foreach(reader pickle text)
   else()
     target_sources(fuzz_${reader} PRIVATE fuzz_text_regression.c)
     add_test(NAME fuzz.${reader}
-      COMMAND fuzz_${reader} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${reader} 500 1)
+      COMMAND fuzz_${reader} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${reader} ${mutations_${reader}} 1)
     set_tests_properties(fuzz.${reader} PROPERTIES LABELS fuzz TIMEOUT 120)
   endif()
 endforeach()
