@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the rule checker: who touched what, in which order, and whether that order was made.
+ * Does not: decide anything: a world without it behaves the same.
+ * Synchronization: the world's lock.
+ */
+#ifndef FLW_SIMCUDA_CHECK_H
+#define FLW_SIMCUDA_CHECK_H
+
+#include "simcuda/order.h"
+
+static inline bool flw_check_is_on(void)
+{
+    return flw_world.config.check != 0;
+}
+
+/* One access of one operation. CUDA_ERROR_ILLEGAL_ADDRESS where nothing may be touched. */
+CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t sequence,
+                          const struct flw_order_clock *clock, const struct flw_sim_range *range);
+/* [begin, end) goes away or changes hands: unfinished operations on it are violations. Then forget.
+ */
+void flw_check_takes_away(uint64_t begin, uint64_t end, const char *by);
+/* Forget who touched [begin, end). */
+void flw_check_forget(uint64_t begin, uint64_t end);
+void flw_check_finish(void);
+__attribute__((format(printf, 1, 2))) void flw_check_violation(const char *format, ...);
+/* "region 'lse' + 16" into text, or "" */
+void flw_check_describe(uint64_t address, char *text, size_t bytes);
+
+#endif

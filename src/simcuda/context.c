@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: contexts: primary and explicit ones, each thread's stack of current ones, their end.
+ * Does not: implement what lives in a context.
+ *
+ * A dead context's object stays until the world ends, because a thread may still have it as its
+ * current one; its handle is handed out again at once.
+ */
+#include <stdlib.h>
+
+#include "simcuda/host.h"
+#include "simcuda/order.h"
+#include "simcuda/storage.h"
+
+static struct flw_context *make_context(struct flw_device *device, bool is_primary, unsigned flags)
+{
+    struct flw_context *context = flw_host_get(sizeof *context);
+    context->id = ++flw_world.next_id;
+    context->device = device;
+    context->is_alive = true;
+    context->is_primary = is_primary;
+    context->flags = flags;
+    context->handle = (CUcontext)(uintptr_t)flw_table_add(&flw_world.context_table, context);
+    context->legacy = flw_stream_make(context, FLW_STREAM_LEGACY);
+    context->next = flw_world.contexts;
+    flw_world.contexts = context;
+    flw_world.context_count++;
+    return context;
+}
+
+static void end_context(struct flw_thread *thread, struct flw_context *context)
+{
+    flw_capture_kill_context(context);
+    flw_order_wait_context(thread, context);
+    /* "Destroys and cleans up all resources associated with the context" (cuCtxDestroy) */
+    context->is_alive = false;
+    while (context->streams != NULL) {
+        flw_stream_end(context->streams);
+    }
+    context->legacy = NULL;
+    flw_event_end_context(context);
+    flw_memory_end_context(context);
+    flw_table_remove(&flw_world.context_table, (uintptr_t)context->handle);
+    flw_world.context_count--;
+}
+
+void flw_context_finish_all(void)
+{
+    while (flw_world.contexts != NULL) {
+        struct flw_context *context = flw_world.contexts;
+        flw_world.contexts = context->next;
+        while (context->streams != NULL) {
+            flw_stream_end(context->streams);
+        }
+        free(context);
+    }
+}
+
+struct flw_context *flw_context_find(CUcontext handle)
+{
+    return flw_table_find(&flw_world.context_table, (uintptr_t)handle);
+}
+
+struct flw_context *flw_context_current(struct flw_thread *thread, CUresult *error)
+{
+    struct flw_context *context = thread->depth > 0 ? thread->stack[thread->depth - 1] : NULL;
+    if (context == NULL) {
+        *error = CUDA_ERROR_INVALID_CONTEXT;
+        return NULL;
+    }
+    if (!context->is_alive) {
+        /* "attempting to access ctx from those threads will result in the error
+         * CUDA_ERROR_CONTEXT_IS_DESTROYED" (cuCtxDestroy) */
+        *error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        return NULL;
+    }
+    return context;
+}
+
+void flw_context_break(struct flw_context *context, CUresult error)
+{
+    if (context->sticky == CUDA_SUCCESS && !flw_world_is_mild(FLW_SIM_MILD_STICKY)) {
+        context->sticky = error;
+    }
+}
+
+static void push(struct flw_thread *thread, struct flw_context *context)
+{
+    if (thread->depth == thread->capacity) {
+        thread->capacity = thread->capacity == 0 ? 8 : thread->capacity * 2;
+        thread->stack = flw_host_resize(thread->stack, thread->capacity * sizeof *thread->stack);
+    }
+    thread->stack[thread->depth++] = context;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxRetain, FLW_CALL_PLAIN);
+    struct flw_device *found = flw_device_find(device);
+    if (result == CUDA_SUCCESS && context == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && found == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        if (found->primary == NULL) {
+            found->primary = make_context(found, true, found->primary_flags);
+        }
+        found->primary_retain_count++;
+        *context = found->primary->handle;
+    }
+    return flw_call_leave(result);
+}
+
+static void reset_primary(struct flw_thread *thread, struct flw_device *device)
+{
+    struct flw_context *context = device->primary;
+    if (context != NULL) {
+        device->primary = NULL;
+        end_context(thread, context);
+    }
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxRelease_v2, FLW_CALL_PLAIN);
+    struct flw_device *found = flw_device_find(device);
+    if (result == CUDA_SUCCESS && found == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    /* "Releasing a primary context that has not been previously retained will fail with
+     * CUDA_ERROR_INVALID_CONTEXT." */
+    if (result == CUDA_SUCCESS && found->primary_retain_count == 0) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    /* "The context is automatically reset once the last reference to it is released." */
+    if (result == CUDA_SUCCESS && --found->primary_retain_count == 0) {
+        reset_primary(call.thread, found);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxGetState, FLW_CALL_PLAIN);
+    struct flw_device *found = flw_device_find(device);
+    if (result == CUDA_SUCCESS && (flags == NULL || active == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && found == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *flags = found->primary_flags;
+        *active = found->primary != NULL;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxReset_v2, FLW_CALL_PLAIN);
+    struct flw_device *found = flw_device_find(device);
+    if (result == CUDA_SUCCESS && found == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        /* "Resetting the primary context does not release it": the count stays. */
+        reset_primary(call.thread, found);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxCreate_v2, FLW_CALL_PLAIN);
+    struct flw_device *found = flw_device_find(device);
+    if (result == CUDA_SUCCESS && context == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && found == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_context *made = make_context(found, false, flags);
+        push(call.thread, made); /* "and associates it with the calling thread" */
+        *context = made->handle;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxDestroy_v2, FLW_CALL_PLAIN);
+    if (result != CUDA_SUCCESS) {
+        return flw_call_leave(result);
+    }
+    struct flw_context *found = flw_context_find(context);
+    if (context == NULL) {
+        return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (found == NULL || found->is_primary) {
+        return flw_call_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
+    /* "If ctx is current to the calling thread then ctx will also be popped" */
+    struct flw_thread *thread = call.thread;
+    if (thread->depth > 0 && thread->stack[thread->depth - 1] == found) {
+        thread->depth--;
+    }
+    end_context(thread, found);
+    return flw_call_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext context)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxPushCurrent_v2, FLW_CALL_PLAIN);
+    struct flw_context *found = flw_context_find(context);
+    if (result == CUDA_SUCCESS && found == NULL) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (result == CUDA_SUCCESS) {
+        push(call.thread, found);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *context)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxPopCurrent_v2, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS && call.thread->depth == 0) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_context *top = call.thread->stack[--call.thread->depth];
+        if (context != NULL) {
+            *context = top != NULL ? top->handle : NULL;
+        }
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxSetCurrent, FLW_CALL_PLAIN);
+    struct flw_context *found = flw_context_find(context);
+    struct flw_thread *thread = call.thread;
+    if (result == CUDA_SUCCESS && context != NULL && found == NULL) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (result == CUDA_SUCCESS) {
+        /* "If there exists a CUDA context stack on the calling CPU thread, this will replace the
+         * top of that stack with ctx. If ctx is NULL then this will be equivalent to popping the
+         * top" */
+        if (thread->depth > 0) {
+            thread->depth--;
+        }
+        if (found != NULL) {
+            push(thread, found);
+        }
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxGetCurrent, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS && context == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        /* "If no context is bound to the calling CPU thread then *pctx is set to NULL" */
+        struct flw_thread *thread = call.thread;
+        *context = thread->depth > 0 ? thread->stack[thread->depth - 1]->handle : NULL;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxGetDevice, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS && device == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_context *context = flw_context_current(call.thread, &result);
+        if (context != NULL) {
+            *device = context->device->ordinal;
+        }
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxGetId, FLW_CALL_IDS);
+    if (result == CUDA_SUCCESS && id == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        /* "If context is supplied as NULL and there is one current, the Id of the current context"
+         */
+        struct flw_context *found =
+            context == NULL ? flw_context_current(call.thread, &result) : flw_context_find(context);
+        if (found != NULL) {
+            *id = found->id;
+        } else if (result == CUDA_SUCCESS) {
+            result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        }
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxSynchronize(void)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuCtxSynchronize, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (result == CUDA_SUCCESS && call.context->capture_count > 0) {
+        flw_capture_kill_context(call.context);
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_context *context = call.context;
+        flw_order_wait_context(call.thread, context);
+        flw_pool_host_waited();
+        result = context->sticky; /* "returns an error if one of the preceding tasks failed" */
+    }
+    return flw_call_leave(result);
+}

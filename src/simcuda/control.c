@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the controls of fallow/simcuda.h that turn the world: reset, clock, scheduler, touch,
+ * ledger. Does not: anything that a driver does.
+ */
+#include <string.h>
+
+#include "base/bits.h"
+#include "simcuda/check.h"
+#include "simcuda/storage.h"
+
+FLW_SIM_EXPORT void flw_sim_reset(const flw_sim_config *config);
+FLW_SIM_EXPORT void flw_sim_advance(uint64_t ns);
+FLW_SIM_EXPORT uint64_t flw_sim_step(uint64_t n);
+FLW_SIM_EXPORT int flw_sim_touch(struct CUstream_st *stream, const flw_sim_range *ranges,
+                                 size_t count);
+FLW_SIM_EXPORT void flw_sim_get_ledger(int device, flw_sim_ledger *out);
+FLW_SIM_EXPORT uint64_t flw_sim_call_count(const char *entry);
+
+void flw_sim_reset(const flw_sim_config *config)
+{
+    pthread_mutex_lock(&flw_world.lock);
+    flw_world_reset(config);
+    pthread_cond_broadcast(&flw_world.changed);
+    pthread_mutex_unlock(&flw_world.lock);
+}
+
+void flw_sim_advance(uint64_t ns)
+{
+    pthread_mutex_lock(&flw_world.lock);
+    flw_world_make_ready();
+    flw_order_advance(flw_thread_get(), flw_world.clock_ns + ns);
+    pthread_mutex_unlock(&flw_world.lock);
+}
+
+uint64_t flw_sim_step(uint64_t n)
+{
+    pthread_mutex_lock(&flw_world.lock);
+    flw_world_make_ready();
+    uint64_t done = flw_order_step(flw_thread_get(), n, true);
+    pthread_mutex_unlock(&flw_world.lock);
+    return done;
+}
+
+static CUresult touch(struct flw_thread *thread, CUstream handle, const flw_sim_range *ranges,
+                      size_t count)
+{
+    CUresult error = CUDA_SUCCESS;
+    if (thread->is_in_callback) {
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
+    struct flw_stream *stream = flw_stream_find(thread, handle, &error);
+    if (stream == NULL) {
+        return error;
+    }
+    /* As a kernel launch: "the stream is not associated to the current device" is an error. */
+    if (flw_context_current(thread, &error) != stream->context) {
+        return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_HANDLE;
+    }
+    struct flw_work work = {.kind = FLW_WORK_TOUCH,
+                            .name = "touch",
+                            .ranges = (flw_sim_range *)(uintptr_t)ranges,
+                            .range_count = count};
+    return flw_order_submit(stream, &work, NULL);
+}
+
+int flw_sim_touch(struct CUstream_st *stream, const flw_sim_range *ranges, size_t count)
+{
+    pthread_mutex_lock(&flw_world.lock);
+    flw_world_make_ready();
+    struct flw_thread *thread = flw_thread_get();
+    CUresult result = CUDA_SUCCESS;
+    if (!flw_world.is_initialised) {
+        result = CUDA_ERROR_NOT_INITIALIZED;
+    } else if (ranges == NULL && count > 0) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        if (flw_world.active_count != 0) {
+            flw_order_drift(thread, false);
+        }
+        result = touch(thread, stream, ranges, count);
+    }
+    pthread_mutex_unlock(&flw_world.lock);
+    return (int)result;
+}
+
+static void read_ledger(const struct flw_device *device, flw_sim_ledger *out)
+{
+    const struct flw_world *w = &flw_world;
+    out->given_bytes = device->given_bytes;
+    out->peak_given_bytes = device->peak_given_bytes;
+    out->allocation_count = device->allocation_count;
+    out->pinned_bytes = w->pinned_bytes;
+    out->reserved_address_bytes = w->reserved_address_bytes;
+    out->handle_count = w->handle_table.live_count;
+    out->mapping_count = w->mapping_count;
+    out->stream_count = w->stream_table.live_count;
+    out->event_count = w->event_table.live_count;
+    out->context_count = w->context_count;
+    out->graph_count = w->graph_table.live_count + w->executable_table.live_count;
+    out->call_count = w->call_count;
+    out->modelled_host_ns = w->modelled_host_ns;
+    out->clock_ns = w->clock_ns;
+    out->stream_wait_ns = w->stream_wait_ns;
+    out->violation_count = w->violation_count;
+}
+
+void flw_sim_get_ledger(int device, flw_sim_ledger *out)
+{
+    flw_sim_ledger ledger = {.struct_size = out->struct_size};
+    size_t bytes = out->struct_size;
+    if (bytes == 0 || bytes > sizeof ledger) {
+        bytes = sizeof ledger;
+    }
+    pthread_mutex_lock(&flw_world.lock);
+    flw_world_make_ready();
+    struct flw_device *found = flw_device_find(device);
+    if (found != NULL) {
+        read_ledger(found, &ledger);
+    }
+    pthread_mutex_unlock(&flw_world.lock);
+    memcpy(out, &ledger, bytes);
+}
+
+uint64_t flw_sim_call_count(const char *entry)
+{
+    pthread_mutex_lock(&flw_world.lock);
+    flw_world_make_ready();
+    uint64_t count = flw_world.call_count;
+    if (entry != NULL) {
+        unsigned index = flw_entry_find(entry);
+        count = index < FLW_ENTRY_COUNT ? flw_world.calls[index] : 0;
+    }
+    pthread_mutex_unlock(&flw_world.lock);
+    return count;
+}

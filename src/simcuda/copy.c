@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the memset and memcpy entry points.
+ * Does not: move bytes (work.c) or order the move (schedule.c).
+ *
+ * The plain forms work on the legacy stream. Copies from pageable host memory read it before the
+ * call returns, copies to it are complete when the call returns; pinned memory is read and written
+ * when the operation runs ("API synchronization behavior" of the driver's manual).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "simcuda/host.h"
+#include "simcuda/storage.h"
+
+static bool is_pinned(const void *pointer)
+{
+    struct flw_region *region = flw_region_find((uintptr_t)pointer);
+    return region != NULL && region->host != NULL;
+}
+
+/* Does anything of this driver's lie here? The first byte is looked at; the checker sees the rest.
+ */
+static bool is_known(uint64_t address)
+{
+    struct flw_region *region = flw_region_find(address);
+    if (region == NULL) {
+        return false;
+    }
+    return region->kind != FLW_REGION_RESERVATION || flw_mapping_find(address) != NULL;
+}
+
+static CUresult give_and_wait(struct flw_call *call, struct flw_stream *stream,
+                              struct flw_work *work, bool waits)
+{
+    struct flw_position position = {0};
+    struct flw_context *context = stream->context;
+    bool is_captured = stream->capture != NULL;
+    CUresult result = flw_order_submit(stream, work, &position);
+    if (result == CUDA_SUCCESS && waits && !is_captured) {
+        flw_order_wait(call->thread, &position);
+        result = context->sticky;
+    }
+    return result;
+}
+
+static CUresult fill(struct flw_call *call, struct flw_stream *stream, struct flw_work work)
+{
+    if (work.bytes == 0) {
+        return CUDA_SUCCESS;
+    }
+    if (!is_known(work.to) || work.to % work.value_bytes != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct flw_sim_range range = {.address = work.to, .bytes = work.bytes, .is_write = 1};
+    work.kind = FLW_WORK_MEMSET;
+    work.name = "memset";
+    work.ranges = &range;
+    work.range_count = 1;
+    return give_and_wait(call, stream, &work, false);
+}
+
+CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemsetD8_v2, FLW_CALL_CONTEXT);
+    if (result == CUDA_SUCCESS) {
+        struct flw_work work = {.to = pointer, .bytes = count, .value = value, .value_bytes = 1};
+        result = fill(&call, call.context->legacy, work);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t count,
+                                 CUstream handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemsetD8Async, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    if (stream != NULL) {
+        struct flw_work work = {.to = pointer, .bytes = count, .value = value, .value_bytes = 1};
+        result = fill(&call, stream, work);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t count,
+                                  CUstream handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemsetD32Async, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS && count > SIZE_MAX / 4) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    if (stream != NULL) {
+        struct flw_work work = {
+            .to = pointer, .bytes = count * 4, .value = value, .value_bytes = 4};
+        result = fill(&call, stream, work);
+    }
+    return flw_call_leave(result);
+}
+
+static CUresult copy_in(struct flw_call *call, struct flw_stream *stream, CUdeviceptr to,
+                        const void *from, size_t bytes, bool waits)
+{
+    if (bytes == 0) {
+        return CUDA_SUCCESS;
+    }
+    if (from == NULL || !is_known(to)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct flw_sim_range range[2] = {{.address = to, .bytes = bytes, .is_write = 1},
+                                     {.address = (uintptr_t)from, .bytes = bytes}};
+    bool pinned = is_pinned(from);
+    struct flw_work work = {.kind = FLW_WORK_COPY,
+                            .name = "copy to the device",
+                            .ranges = range,
+                            .range_count = pinned ? 2 : 1,
+                            .to = to,
+                            .host_from = from,
+                            .bytes = bytes};
+    if (!pinned && flw_world.config.backed) {
+        work.staged = flw_host_get(bytes);
+        memcpy(work.staged, from, bytes);
+        work.host_from = work.staged;
+    }
+    CUresult result = give_and_wait(call, stream, &work, waits);
+    free(work.staged);
+    return result;
+}
+
+static CUresult copy_out(struct flw_call *call, struct flw_stream *stream, void *to,
+                         CUdeviceptr from, size_t bytes, bool waits)
+{
+    if (bytes == 0) {
+        return CUDA_SUCCESS;
+    }
+    if (to == NULL || !is_known(from)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct flw_sim_range range[2] = {{.address = from, .bytes = bytes},
+                                     {.address = (uintptr_t)to, .bytes = bytes, .is_write = 1}};
+    bool pinned = is_pinned(to);
+    struct flw_work work = {.kind = FLW_WORK_COPY,
+                            .name = "copy to the host",
+                            .ranges = range,
+                            .range_count = pinned ? 2 : 1,
+                            .from = from,
+                            .host_to = to,
+                            .bytes = bytes};
+    return give_and_wait(call, stream, &work, waits || !pinned);
+}
+
+CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyHtoD_v2, FLW_CALL_CONTEXT);
+    return flw_call_leave(result == CUDA_SUCCESS
+                              ? copy_in(&call, call.context->legacy, to, from, bytes, true)
+                              : result);
+}
+
+CUresult CUDAAPI cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyDtoH_v2, FLW_CALL_CONTEXT);
+    return flw_call_leave(result == CUDA_SUCCESS
+                              ? copy_out(&call, call.context->legacy, to, from, bytes, true)
+                              : result);
+}
+
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
+                                      CUstream handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyHtoDAsync_v2, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    return flw_call_leave(stream != NULL ? copy_in(&call, stream, to, from, bytes, false) : result);
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyDtoHAsync_v2, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    return flw_call_leave(stream != NULL ? copy_out(&call, stream, to, from, bytes, false)
+                                         : result);
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                      CUstream handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS && bytes > 0 && (!is_known(to) || !is_known(from))) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    if (stream != NULL && bytes > 0) {
+        struct flw_sim_range range[2] = {{.address = to, .bytes = bytes, .is_write = 1},
+                                         {.address = from, .bytes = bytes}};
+        struct flw_work work = {.kind = FLW_WORK_COPY,
+                                .name = "copy on the device",
+                                .ranges = range,
+                                .range_count = 2,
+                                .to = to,
+                                .from = from,
+                                .bytes = bytes};
+        result = flw_order_submit(stream, &work, NULL);
+    }
+    return flw_call_leave(result);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: cuInit, what devices there are and what they say about themselves, primary contexts'
+ * counts. Does not: make contexts.
+ */
+#include <stdio.h>
+
+#include "simcuda/order.h"
+#include "simcuda/storage.h"
+
+struct flw_device *flw_device_find(CUdevice device)
+{
+    if (device < 0 || device >= flw_world.config.device_count) {
+        return NULL;
+    }
+    return &flw_world.device[device];
+}
+
+CUresult CUDAAPI cuInit(unsigned flags)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuInit, FLW_CALL_BEFORE_INIT);
+    if (result == CUDA_SUCCESS && flags != 0) {
+        result = CUDA_ERROR_INVALID_VALUE; /* "Currently, the Flags parameter must be 0." */
+    }
+    if (result == CUDA_SUCCESS) {
+        flw_world.is_initialised = true;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDriverGetVersion(int *version)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDriverGetVersion,
+                                     FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
+    if (result == CUDA_SUCCESS && version == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *version = flw_world.config.driver_version;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDeviceGetCount(int *count)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetCount, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS && count == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *count = flw_world.config.device_count;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGet, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS && device == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && flw_device_find(ordinal) == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *device = ordinal;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetName, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS && (name == NULL || length <= 0)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && flw_device_find(device) == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        snprintf(name, (size_t)length, "simulated device %d", device);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceTotalMem_v2, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS && bytes == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && flw_device_find(device) == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *bytes = flw_world.config.device_bytes;
+    }
+    return flw_call_leave(result);
+}
+
+/* An attribute that the simulated device does not have reads 0, as an unsupported feature does. */
+static int attribute_value(CUdevice_attribute attribute)
+{
+    const struct flw_sim_config *config = &flw_world.config;
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        return 9;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        return 0;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        return 132;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+        return 48 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        return 227 << 10;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+        return 32;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
+        return 512;
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+        return 1;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+        return !config->without_vmm;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
+        return !config->without_vmm && !config->without_fabric;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+        return !config->without_pools;
+    default:
+        return 0;
+    }
+}
+
+CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetAttribute, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS && value == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && flw_device_find(device) == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *value = attribute_value(attribute);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceCanAccessPeer, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS && can == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS &&
+        (flw_device_find(device) == NULL || flw_device_find(peer) == NULL)) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *can = device != peer;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetInfo_v2, FLW_CALL_CONTEXT);
+    if (result == CUDA_SUCCESS && (free_bytes == NULL || total_bytes == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *total_bytes = flw_world.config.device_bytes;
+        *free_bytes = flw_world.config.device_bytes - call.context->device->given_bytes;
+    }
+    return flw_call_leave(result);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the table of entry points made from the one list: a missing definition is a link error
+ * here. Also cuGetProcAddress, which is a question to this table, and errors' names. Does not:
+ * implement the rest.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "simcuda/world.h"
+
+static const struct {
+    const char *name;
+    void (*function)(void);
+} entries[FLW_ENTRY_COUNT] = {
+#define X(need, symbol, parameters) {#symbol, (void (*)(void))symbol},
+    FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+};
+
+unsigned flw_entry_find(const char *name)
+{
+    for (unsigned i = 0; i < FLW_ENTRY_COUNT; i++) {
+        if (strcmp(entries[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return FLW_ENTRY_COUNT;
+}
+
+/* "the requested version of the symbol": a plain name means its newest form here. */
+static unsigned find_versioned(const char *symbol)
+{
+    unsigned found = flw_entry_find(symbol);
+    for (int version = 2; version < 5 && found == FLW_ENTRY_COUNT; version++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s_v%d", symbol, version);
+        found = flw_entry_find(name);
+    }
+    return found;
+}
+
+CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **function, int version,
+                                     cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGetProcAddress_v2,
+                                     FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
+    (void)version;
+    if (result != CUDA_SUCCESS) {
+        return flw_call_leave(result);
+    }
+    if (symbol == NULL || function == NULL || flags > 2) {
+        return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    unsigned found = find_versioned(symbol);
+    *function = NULL;
+    if (found != FLW_ENTRY_COUNT) {
+        memcpy(function, &entries[found].function, sizeof *function);
+    }
+    if (status != NULL) {
+        *status = found != FLW_ENTRY_COUNT ? CU_GET_PROC_ADDRESS_SUCCESS
+                                           : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    }
+    return flw_call_leave(found != FLW_ENTRY_COUNT ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
+}
+
+/* clang-format off */
+#define ERRORS(X) \
+    X(CUDA_SUCCESS, "no error") \
+    X(CUDA_ERROR_INVALID_VALUE, "invalid argument") \
+    X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory") \
+    X(CUDA_ERROR_NOT_INITIALIZED, "initialization error") \
+    X(CUDA_ERROR_DEINITIALIZED, "driver shutting down") \
+    X(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected") \
+    X(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal") \
+    X(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid") \
+    X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context") \
+    X(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered") \
+    X(CUDA_ERROR_ILLEGAL_STATE, "an illegal state") \
+    X(CUDA_ERROR_NOT_FOUND, "named symbol not found") \
+    X(CUDA_ERROR_NOT_READY, "device not ready") \
+    X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle") \
+    X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered") \
+    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch") \
+    X(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated") \
+    X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "cannot set while device is active in this process") \
+    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed") \
+    X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure") \
+    X(CUDA_ERROR_NOT_PERMITTED, "operation not permitted") \
+    X(CUDA_ERROR_NOT_SUPPORTED, "operation not supported") \
+    X(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized") \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing") \
+    X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture") \
+    X(CUDA_ERROR_STREAM_CAPTURE_MERGE, "operation would result in a merge of separate capture sequences") \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began") \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work") \
+    X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream") \
+    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a capturing blocking stream") \
+    X(CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream") \
+    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture sequence from another thread") \
+    X(CUDA_ERROR_TIMEOUT, "wait operation timed out") \
+    X(CUDA_ERROR_UNKNOWN, "unknown error")
+/* clang-format on */
+
+static const struct {
+    CUresult error;
+    const char *name, *text;
+} errors[] = {
+#define X(error, text) {error, #error, text},
+    ERRORS(X)
+#undef X
+};
+
+static CUresult describe(CUresult error, const char **out, bool wants_name)
+{
+    if (out == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (unsigned i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        if (errors[i].error == error) {
+            *out = wants_name ? errors[i].name : errors[i].text;
+            return CUDA_SUCCESS;
+        }
+    }
+    *out = NULL; /* "CUDA_ERROR_INVALID_VALUE will be returned and *pStr will be set to NULL" */
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuGetErrorName(CUresult error, const char **name)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGetErrorName,
+                                     FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
+    return flw_call_leave(result == CUDA_SUCCESS ? describe(error, name, true) : result);
+}
+
+CUresult CUDAAPI cuGetErrorString(CUresult error, const char **text)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGetErrorString,
+                                     FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
+    return flw_call_leave(result == CUDA_SUCCESS ? describe(error, text, false) : result);
+}

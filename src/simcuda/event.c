@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: events: what was recorded, asking for it, waiting for it on the host and on a stream, and
+ * the events and waits of a whole context. Does not: run work.
+ */
+#include <stdlib.h>
+
+#include "base/bits.h"
+#include "simcuda/check.h"
+#include "simcuda/host.h"
+#include "simcuda/storage.h"
+
+struct flw_event *flw_event_find(CUevent handle)
+{
+    return flw_table_find(&flw_world.event_table, (uintptr_t)handle);
+}
+
+static void free_event(struct flw_event *event)
+{
+    flw_clock_finish(&event->clock);
+    free(event->positions);
+    free(event->capture_tips);
+    free(event);
+}
+
+void flw_event_end_context(struct flw_context *context)
+{
+    struct flw_table *table = &flw_world.event_table;
+    for (uint32_t i = 0; i < table->count; i++) {
+        struct flw_event *event = table->object[i];
+        if (event != NULL && event->context == context) {
+            flw_table_remove(table, (uintptr_t)event->handle);
+            free_event(event);
+        }
+    }
+}
+
+void flw_event_finish_all(void)
+{
+    struct flw_table *table = &flw_world.event_table;
+    for (uint32_t i = 0; i < table->count; i++) {
+        if (table->object[i] != NULL) {
+            free_event(table->object[i]);
+        }
+    }
+}
+
+static void clear(struct flw_event *event)
+{
+    event->count = 0;
+    event->done_ns = 0;
+    event->capture_id = 0;
+    event->capture_tip_count = 0;
+}
+
+static void add_position(struct flw_event *event, const struct flw_position *position)
+{
+    if (event->count == event->capacity) {
+        event->capacity = event->capacity == 0 ? 1 : event->capacity * 4;
+        event->positions =
+            flw_host_resize(event->positions, event->capacity * sizeof *event->positions);
+    }
+    event->positions[event->count++] = *position;
+    event->done_ns = flw_max(event->done_ns, position->done_ns);
+}
+
+static bool is_done(const struct flw_event *event)
+{
+    for (uint32_t i = 0; i < event->count; i++) {
+        if (!flw_order_is_done(&event->positions[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent *out, unsigned flags)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventCreate, FLW_CALL_CONTEXT);
+    unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    if (result == CUDA_SUCCESS && (out == NULL || (flags & ~known) != 0)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    /* "CU_EVENT_INTERPROCESS must be set with CU_EVENT_DISABLE_TIMING" */
+    if (result == CUDA_SUCCESS && (flags & CU_EVENT_INTERPROCESS) != 0 &&
+        (flags & CU_EVENT_DISABLE_TIMING) == 0) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_event *event = flw_host_get(sizeof *event);
+        event->context = call.context;
+        event->flags = flags;
+        event->handle = (CUevent)(uintptr_t)flw_table_add(&flw_world.event_table, event);
+        *out = event->handle;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventDestroy_v2, FLW_CALL_CONTEXT);
+    struct flw_event *event = flw_event_find(handle);
+    if (result == CUDA_SUCCESS && event == NULL) {
+        result = CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (result == CUDA_SUCCESS) {
+        /* "An event may be destroyed before it is complete": those who wait hold what it stood for
+         */
+        flw_table_remove(&flw_world.event_table, (uintptr_t)handle);
+        free_event(event);
+    }
+    return flw_call_leave(result);
+}
+
+static CUresult record(struct flw_stream *stream, struct flw_event *event)
+{
+    if (event->context != stream->context) {
+        return CUDA_ERROR_INVALID_HANDLE; /* "must be from the same context otherwise ..." */
+    }
+    if (stream->capture != NULL) {
+        return flw_capture_record(stream, event);
+    }
+    struct flw_work work = {.kind = FLW_WORK_RECORD, .name = "event record"};
+    struct flw_position position;
+    CUresult result = flw_order_submit(stream, &work, &position);
+    if (result == CUDA_SUCCESS) {
+        clear(event);
+        add_position(event, &position);
+        if (flw_check_is_on()) {
+            flw_clock_copy(&event->clock, &stream->clock);
+        }
+    }
+    return result;
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventRecord, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, stream_handle, &result);
+    }
+    if (stream != NULL) {
+        struct flw_event *event = flw_event_find(handle);
+        result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : record(stream, event);
+    }
+    return flw_call_leave(result);
+}
+
+/* "attempting cuEventQuery on an event that was last recorded inside a capture sequence" conflicts
+ * by nature, whatever the thread's mode. */
+static CUresult usable_by_host(const struct flw_event *event)
+{
+    if (event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    return event->capture_id != 0 ? CUDA_ERROR_CAPTURED_EVENT : event->context->sticky;
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventQuery, FLW_CALL_UNSAFE);
+    struct flw_event *event = flw_event_find(handle);
+    if (result == CUDA_SUCCESS) {
+        result = usable_by_host(event);
+    }
+    if (result == CUDA_SUCCESS && !is_done(event)) {
+        flw_order_drift(call.thread, true);
+        result = CUDA_ERROR_NOT_READY;
+    } else if (result == CUDA_SUCCESS && flw_check_is_on()) {
+        flw_clock_host_saw(&event->clock);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventSynchronize, FLW_CALL_UNSAFE);
+    struct flw_event *event = flw_event_find(handle);
+    if (result == CUDA_SUCCESS) {
+        result = usable_by_host(event);
+    }
+    if (result != CUDA_SUCCESS) {
+        return flw_call_leave(result);
+    }
+    /* Waiting may drop the lock: another thread may destroy the event meanwhile. */
+    struct flw_event held = {.count = event->count};
+    held.positions = flw_host_get(event->count * sizeof *held.positions);
+    for (uint32_t i = 0; i < event->count; i++) {
+        held.positions[i] = event->positions[i];
+    }
+    flw_clock_copy(&held.clock, &event->clock);
+    struct flw_context *context = event->context;
+    for (uint32_t i = 0; i < held.count; i++) {
+        flw_order_wait(call.thread, &held.positions[i]);
+    }
+    flw_clock_host_saw(&held.clock);
+    flw_clock_finish(&held.clock);
+    free(held.positions);
+    flw_pool_host_waited();
+    return flw_call_leave(context->sticky);
+}
+
+static CUresult wait_on_stream(struct flw_stream *stream, struct flw_event *event)
+{
+    if (stream->capture != NULL || flw_capture_of_event(event) != 0) {
+        return flw_capture_wait(stream, event);
+    }
+    struct flw_work work = {.kind = FLW_WORK_WAIT,
+                            .name = "event wait",
+                            .waits = event->positions,
+                            .wait_count = event->count,
+                            .waits_clock = &event->clock};
+    return flw_order_submit(stream, &work, NULL);
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamWaitEvent, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS && flags > CU_EVENT_WAIT_EXTERNAL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, stream_handle, &result);
+    }
+    if (stream != NULL) {
+        struct flw_event *event = flw_event_find(handle);
+        if (event == NULL) {
+            result = CUDA_ERROR_INVALID_HANDLE;
+        } else if (flags == CU_EVENT_WAIT_EXTERNAL && stream->capture == NULL) {
+            result =
+                CUDA_ERROR_INVALID_VALUE; /* "This flag is invalid outside of stream capture." */
+        } else {
+            result = wait_on_stream(stream, event);
+        }
+    }
+    return flw_call_leave(result);
+}
+
+static void record_context(struct flw_context *context, struct flw_event *event)
+{
+    clear(event);
+    flw_clock_finish(&event->clock);
+    if (flw_world_runs_on_clock()) {
+        struct flw_position all = {.done_ns = context->max_done_ns};
+        add_position(event, &all);
+    }
+    /* By slot, not by stream: streams that were destroyed with work left count too. */
+    for (uint32_t i = 0; i < flw_world.slot_count; i++) {
+        const struct flw_slot *slot = &flw_world.slot[i];
+        if (slot->context_id != context->id || slot->submitted == 0) {
+            continue;
+        }
+        struct flw_position position = {.slot = i, .sequence = slot->submitted};
+        if (!flw_world_runs_on_clock() && !flw_order_is_done(&position)) {
+            add_position(event, &position);
+        }
+        if (flw_check_is_on()) {
+            flw_clock_raise(&event->clock, i, slot->submitted);
+        }
+    }
+    for (struct flw_stream *stream = context->streams; flw_check_is_on() && stream != NULL;
+         stream = stream->next) {
+        flw_clock_join(&event->clock, &stream->clock);
+    }
+}
+
+static CUresult find_context_event(struct flw_call *call, CUcontext context_handle, CUevent handle,
+                                   struct flw_context **context, struct flw_event **event)
+{
+    CUresult error = CUDA_SUCCESS;
+    *context = context_handle == NULL ? flw_context_current(call->thread, &error)
+                                      : flw_context_find(context_handle);
+    *event = flw_event_find(handle);
+    if (*context == NULL) {
+        return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (*event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if ((*context)->sticky != CUDA_SUCCESS) {
+        return (*context)->sticky;
+    }
+    /* "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if the specified context hCtx has a stream in the
+     * capture mode. In such a case, the call will invalidate all the conflicting captures." */
+    if ((*context)->capture_count > 0) {
+        flw_capture_kill_context(*context);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
+{
+    struct flw_call call;
+    struct flw_context *context;
+    struct flw_event *event;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxRecordEvent, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS) {
+        result = find_context_event(&call, context_handle, handle, &context, &event);
+    }
+    if (result == CUDA_SUCCESS && event->context != context) {
+        result =
+            CUDA_ERROR_INVALID_HANDLE; /* "must be from the same CUDA context, otherwise ..." */
+    }
+    if (result == CUDA_SUCCESS) {
+        record_context(context, event);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext context_handle, CUevent handle)
+{
+    struct flw_call call;
+    struct flw_context *context;
+    struct flw_event *event;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxWaitEvent, FLW_CALL_PLAIN);
+    if (result == CUDA_SUCCESS) {
+        result = find_context_event(&call, context_handle, handle, &context, &event);
+    }
+    if (result == CUDA_SUCCESS && flw_capture_of_event(event) != 0) {
+        result = flw_capture_wait(context->legacy, event);
+    } else if (result == CUDA_SUCCESS) {
+        for (struct flw_stream *stream = context->streams; stream != NULL; stream = stream->next) {
+            wait_on_stream(stream, event);
+        }
+    }
+    return flw_call_leave(result);
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: regions (every stretch of address space that means something) and the allocations that are
+ * one piece of memory at one address: cuMemAlloc, managed and pinned host memory.
+ * Does not: map handles (vmm.c) or lend from pools (mempool.c).
+ *
+ * The ledger counts an allocation of less than 1 MiB in steps of 512 bytes, of more in pages of 2
+ * MiB: the small ones of a driver share pages, the large ones do not. Padding is a red zone.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/bits.h"
+#include "simcuda/check.h"
+#include "simcuda/host.h"
+#include "simcuda/shadow.h"
+#include "simcuda/storage.h"
+
+#define SMALL_STEP 512ull
+
+struct flw_region *flw_region_find(uint64_t address)
+{
+    struct flw_tree_node *node = flw_tree_find(&flw_world.regions, address);
+    return node != NULL ? FLW_CONTAINER(node, struct flw_region, node) : NULL;
+}
+
+struct flw_region *flw_region_add(enum flw_region_kind kind, uint64_t begin, uint64_t end)
+{
+    struct flw_region *region = flw_host_get(sizeof *region);
+    region->kind = kind;
+    region->node.begin = begin;
+    region->node.end = end;
+    flw_tree_insert(&flw_world.regions, &region->node);
+    return region;
+}
+
+void flw_region_remove(struct flw_region *region)
+{
+    flw_tree_remove(&flw_world.regions, &region->node);
+    flw_world.region_version++;
+    free(region);
+}
+
+unsigned char *flw_storage_content(uint64_t address, uint64_t *bytes, unsigned char **shadow)
+{
+    struct flw_region *region = flw_region_find(address);
+    if (region == NULL) {
+        return NULL;
+    }
+    const struct flw_tree_node *node = &region->node;
+    const struct flw_physical *physical = region->physical;
+    if (region->kind == FLW_REGION_RESERVATION) {
+        struct flw_mapping *mapping = flw_mapping_find(address);
+        if (mapping == NULL) {
+            return NULL;
+        }
+        node = &mapping->node;
+        physical = mapping->physical;
+    }
+    *bytes = flw_min(*bytes, node->end - address);
+    uint64_t offset = address - node->begin;
+    if (region->host != NULL) {
+        return (unsigned char *)region->host + offset;
+    }
+    if (physical == NULL || physical->content == NULL) {
+        return NULL;
+    }
+    if (physical->shadow != NULL && shadow != NULL) {
+        *shadow = physical->shadow + offset;
+    }
+    return physical->content + offset;
+}
+
+/* ---- cuMemAlloc ---- */
+
+static CUresult allocate(struct flw_context *context, CUdeviceptr *out, uint64_t bytes)
+{
+    if (out == NULL || bytes == 0) {
+        return CUDA_ERROR_INVALID_VALUE; /* "If bytesize is 0, ... CUDA_ERROR_INVALID_VALUE" */
+    }
+    if (bytes > flw_world.config.device_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    uint64_t step = bytes < FLW_MIB ? SMALL_STEP : FLW_GRANULARITY;
+    uint64_t whole = flw_align_up(bytes, step);
+    CUresult error;
+    struct flw_physical *physical = flw_physical_make(context->device, whole, false, &error);
+    if (physical == NULL) {
+        return error;
+    }
+    uint64_t begin = flw_space_take(&flw_world.space, whole, step);
+    if (begin == 0) {
+        flw_physical_free(physical);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct flw_region *region = flw_region_add(FLW_REGION_ALLOCATION, begin, begin + whole);
+    region->bytes = bytes;
+    region->context = context;
+    region->device = context->device;
+    region->physical = physical;
+    physical->mapping_count = 1;
+    context->device->allocation_count++;
+    flw_shadow_set(begin + bytes, whole - bytes, FLW_SHADOW_RED);
+    flw_latency_add_bytes(FLW_ENTRY_cuMemAlloc_v2, bytes);
+    *out = begin;
+    return CUDA_SUCCESS;
+}
+
+void flw_memory_drop(struct flw_region *region)
+{
+    uint64_t begin = region->node.begin;
+    uint64_t bytes = region->node.end - begin;
+    flw_check_forget(begin, begin + bytes);
+    if (region->device != NULL) {
+        region->device->allocation_count--;
+    }
+    if (region->host != NULL) {
+        munmap(region->host, bytes);
+        if (region->kind == FLW_REGION_HOST) {
+            flw_world.pinned_bytes -= bytes;
+        } else {
+            flw_ledger_take_back(region->device, bytes);
+        }
+    } else {
+        flw_physical_free(region->physical);
+        flw_space_release(&flw_world.space, begin, bytes);
+    }
+    flw_region_remove(region);
+}
+
+void flw_memory_end_context(struct flw_context *context)
+{
+    /* "These resources also include memory allocations by cuMemAlloc(), cuMemAllocHost(),
+     * cuMemAllocManaged() and cuMemAllocPitch()." */
+    struct flw_tree_node *node = flw_tree_from(&flw_world.regions, 0);
+    while (node != NULL) {
+        uint64_t end = node->end;
+        struct flw_region *region = FLW_CONTAINER(node, struct flw_region, node);
+        if (region->context == context) {
+            flw_memory_drop(region);
+        }
+        node = flw_tree_from(&flw_world.regions, end);
+    }
+}
+
+void flw_memory_finish_all(void)
+{
+    while (flw_world.regions.root != NULL) {
+        struct flw_region *region = FLW_CONTAINER(flw_world.regions.root, struct flw_region, node);
+        if (region->kind == FLW_REGION_RESERVATION) {
+            flw_region_remove(region);
+        } else {
+            flw_memory_drop(region);
+        }
+    }
+    while (flw_world.physicals != NULL) {
+        flw_physical_free(flw_world.physicals);
+    }
+}
+
+CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuMemAlloc_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    return flw_call_leave(result == CUDA_SUCCESS ? allocate(call.context, pointer, bytes) : result);
+}
+
+CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes,
+                                    size_t height, unsigned element_bytes)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuMemAllocPitch_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (result == CUDA_SUCCESS &&
+        (pitch == NULL || height == 0 || width_bytes > flw_world.config.device_bytes ||
+         height > flw_world.config.device_bytes ||
+         (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        uint64_t row = flw_align_up(width_bytes, SMALL_STEP);
+        uint64_t whole;
+        result = __builtin_mul_overflow(row, (uint64_t)height, &whole)
+                     ? CUDA_ERROR_OUT_OF_MEMORY
+                     : allocate(call.context, pointer, whole);
+        *pitch = result == CUDA_SUCCESS ? row : *pitch;
+    }
+    return flw_call_leave(result);
+}
+
+static CUresult give_back(struct flw_call *call, CUdeviceptr pointer)
+{
+    if (pointer == 0) {
+        return CUDA_SUCCESS;
+    }
+    if (flw_pool_owns(pointer)) {
+        return flw_pool_free_now(pointer);
+    }
+    struct flw_region *region = flw_region_find(pointer);
+    if (region == NULL || region->node.begin != pointer ||
+        (region->kind != FLW_REGION_ALLOCATION && region->kind != FLW_REGION_MANAGED)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* "this API may perform implicit synchronization": it does. What the host may conclude from
+     * "may" is nothing, so the checker takes this for no observation. */
+    flw_order_wait_device(call->thread, region->device);
+    region = flw_region_find(pointer);
+    if (region == NULL || region->node.begin != pointer) {
+        return CUDA_ERROR_INVALID_VALUE; /* another thread freed it while this one waited */
+    }
+    flw_memory_drop(region);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuMemFree_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    return flw_call_leave(result == CUDA_SUCCESS ? give_back(&call, pointer) : result);
+}
+
+/* ---- memory at real host addresses ---- */
+
+static struct flw_region *map_host(enum flw_region_kind kind, uint64_t bytes)
+{
+    uint64_t whole = flw_align_up(bytes, FLW_PAGE);
+    void *host = mmap(NULL, whole, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED) {
+        return NULL;
+    }
+    struct flw_region *region = flw_region_add(kind, (uintptr_t)host, (uintptr_t)host + whole);
+    region->bytes = bytes;
+    region->host = host;
+    return region;
+}
+
+CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned flags)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuMemAllocManaged, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (result == CUDA_SUCCESS && (pointer == NULL || bytes == 0 || flags == 0 ||
+                                   flags > (CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST))) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = flw_ledger_give(call.context->device, flw_align_up(bytes, FLW_PAGE));
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_region *region = map_host(FLW_REGION_MANAGED, bytes);
+        if (region == NULL) {
+            flw_ledger_take_back(call.context->device, flw_align_up(bytes, FLW_PAGE));
+            return flw_call_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        region->context = call.context;
+        region->device = call.context->device;
+        region->device->allocation_count++;
+        *pointer = region->node.begin;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuMemHostAlloc, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (result == CUDA_SUCCESS && (pointer == NULL || bytes == 0 || flags > 7)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_region *region = map_host(FLW_REGION_HOST, bytes);
+        if (region == NULL) {
+            return flw_call_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        region->context = call.context;
+        region->flags = flags;
+        flw_world.pinned_bytes += region->node.end - region->node.begin;
+        flw_latency_add_bytes(FLW_ENTRY_cuMemHostAlloc, bytes);
+        *pointer = region->host;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemFreeHost(void *pointer)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuMemFreeHost, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (result != CUDA_SUCCESS) {
+        return flw_call_leave(result);
+    }
+    struct flw_region *region = flw_region_find((uintptr_t)pointer);
+    if (region == NULL || region->kind != FLW_REGION_HOST || region->host != pointer) {
+        return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    /* Operations may still read it: as with cuMemFree the call waits. */
+    if (region->context != NULL) {
+        flw_order_wait_device(call.thread, region->context->device);
+        region = flw_region_find((uintptr_t)pointer);
+    }
+    if (region != NULL) {
+        flw_memory_drop(region);
+    }
+    return flw_call_leave(CUDA_SUCCESS);
+}
+
+/* ---- questions about addresses ---- */
+
+/* "the allocation by cuMemAlloc() or cuMemAllocPitch() that contains the input pointer"; under a
+ * reservation it is the mapping, which stands for one handle. */
+static bool range_of(uint64_t address, uint64_t *begin, uint64_t *bytes)
+{
+    uint64_t end;
+    if (flw_pool_block_at(address, begin, &end)) {
+        *bytes = end - *begin;
+        return true;
+    }
+    struct flw_region *region = flw_region_find(address);
+    if (region == NULL || region->kind == FLW_REGION_POOLED) {
+        return false;
+    }
+    if (region->kind == FLW_REGION_RESERVATION) {
+        struct flw_mapping *mapping = flw_mapping_find(address);
+        if (mapping == NULL) {
+            return false;
+        }
+        *begin = mapping->node.begin;
+        *bytes = mapping->node.end - mapping->node.begin;
+        return true;
+    }
+    *begin = region->node.begin;
+    *bytes = region->bytes;
+    return address - *begin < *bytes;
+}
+
+CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
+    uint64_t begin = 0;
+    uint64_t length = 0;
+    if (result == CUDA_SUCCESS && !range_of(pointer, &begin, &length)) {
+        result = CUDA_ERROR_NOT_FOUND;
+    }
+    if (result == CUDA_SUCCESS && base != NULL) {
+        *base = begin; /* "Both parameters pbase and psize are optional." */
+    }
+    if (result == CUDA_SUCCESS && bytes != NULL) {
+        *bytes = length;
+    }
+    return flw_call_leave(result);
+}
+
+static struct flw_device *device_of(uint64_t address)
+{
+    struct flw_region *region = flw_region_find(address);
+    if (region == NULL) {
+        return NULL;
+    }
+    if (region->kind == FLW_REGION_RESERVATION) {
+        struct flw_mapping *mapping = flw_mapping_find(address);
+        return mapping != NULL ? mapping->physical->device : NULL;
+    }
+    return region->device;
+}
+
+static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer)
+{
+    uint64_t begin;
+    uint64_t bytes;
+    if (!range_of(pointer, &begin, &bytes)) {
+        return CUDA_ERROR_INVALID_VALUE; /* not a pointer that this driver gave */
+    }
+    struct flw_region *region = flw_region_find(pointer);
+    struct flw_device *device = device_of(pointer);
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = region->context != NULL ? region->context->handle : NULL;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data =
+            region->kind == FLW_REGION_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = pointer;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (region->host == NULL) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *(void **)data = (char *)region->host + (pointer - region->node.begin);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(bool *)data = region->kind == FLW_REGION_MANAGED;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = device != NULL ? device->ordinal : region->context->device->ordinal;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = begin;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = bytes;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(bool *)data = true;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                       CUdeviceptr pointer)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuPointerGetAttribute, FLW_CALL_CONTEXT);
+    if (result == CUDA_SUCCESS && data == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = pointer_attribute(data, attribute, pointer);
+    }
+    return flw_call_leave(result);
+}

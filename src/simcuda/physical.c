@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: memory of a device, its contents where the world has contents, its place in the ledger.
+ * Does not: map it anywhere.
+ *
+ * Contents are the host's own pages. A handle that can be exported lies in a memfd, so that another
+ * process sees the same bytes; a handle without contents gets an empty memfd of its size, which
+ * costs no memory, when it is exported. New memory is filled with seeded garbage, never zeros.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "simcuda/check.h"
+#include "simcuda/host.h"
+#include "simcuda/shadow.h"
+#include "simcuda/storage.h"
+
+CUresult flw_ledger_give(struct flw_device *device, uint64_t bytes)
+{
+    if (bytes > flw_world.config.device_bytes - device->given_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    device->given_bytes += bytes;
+    device->peak_given_bytes = flw_max(device->peak_given_bytes, device->given_bytes);
+    return CUDA_SUCCESS;
+}
+
+void flw_ledger_take_back(struct flw_device *device, uint64_t bytes)
+{
+    device->given_bytes -= bytes;
+}
+
+static void fill_with_garbage(unsigned char *content, uint64_t bytes)
+{
+    if (flw_world_is_mild(FLW_SIM_MILD_GARBAGE)) {
+        return;
+    }
+    uint64_t x = flw_world_random() | 1;
+    for (uint64_t i = 0; i + 8 <= bytes; i += 8) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        __builtin_memcpy(content + i, &x, 8);
+    }
+}
+
+static bool make_file(struct flw_physical *physical)
+{
+    physical->file = memfd_create("simcuda-handle", MFD_CLOEXEC);
+    return physical->file >= 0 && ftruncate(physical->file, (off_t)physical->bytes) == 0;
+}
+
+static bool make_content(struct flw_physical *physical)
+{
+    int flags = physical->file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *content = mmap(NULL, physical->bytes, PROT_READ | PROT_WRITE, flags, physical->file, 0);
+    if (content == MAP_FAILED) {
+        return false;
+    }
+    physical->content = content;
+    return !flw_check_is_on() || flw_shadow_make(physical);
+}
+
+struct flw_physical *flw_physical_make(struct flw_device *device, uint64_t bytes,
+                                       bool is_exportable, CUresult *error)
+{
+    *error = flw_ledger_give(device, bytes);
+    if (*error != CUDA_SUCCESS) {
+        return NULL;
+    }
+    struct flw_physical *physical = flw_host_get(sizeof *physical);
+    physical->device = device;
+    physical->bytes = bytes;
+    physical->ledger_bytes = bytes;
+    physical->file = -1;
+    physical->id = ++flw_world.next_id;
+    physical->next = flw_world.physicals;
+    if (physical->next != NULL) {
+        physical->next->previous = physical;
+    }
+    flw_world.physicals = physical;
+    if ((is_exportable && !make_file(physical)) ||
+        (flw_world.config.backed && !make_content(physical))) {
+        flw_physical_free(physical);
+        *error = CUDA_ERROR_OUT_OF_MEMORY; /* the host's */
+        return NULL;
+    }
+    if (physical->content != NULL) {
+        fill_with_garbage(physical->content, bytes);
+    }
+    return physical;
+}
+
+void flw_physical_free(struct flw_physical *physical)
+{
+    flw_ledger_take_back(physical->device, physical->ledger_bytes);
+    if (physical->content != NULL) {
+        munmap(physical->content, physical->bytes);
+    }
+    flw_shadow_end(physical);
+    if (physical->file >= 0) {
+        close(physical->file);
+    }
+    if (physical->previous != NULL) {
+        physical->previous->next = physical->next;
+    } else {
+        flw_world.physicals = physical->next;
+    }
+    if (physical->next != NULL) {
+        physical->next->previous = physical->previous;
+    }
+    free(physical);
+}
+
+void flw_physical_drop_if_unused(struct flw_physical *physical)
+{
+    if (physical->handle_count == 0 && physical->mapping_count == 0) {
+        flw_physical_free(physical);
+    }
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: memory: allocations, reservations, physical handles and mappings, the ledger, pinned host
+ * memory, driver pools, and where an address leads.
+ * Does not: order work.
+ * Synchronization: the world's lock.
+ */
+#ifndef FLW_SIMCUDA_STORAGE_H
+#define FLW_SIMCUDA_STORAGE_H
+
+#include "simcuda/order.h"
+
+/* Memory of a device: of a handle, or of one allocation. */
+struct flw_physical {
+    struct flw_physical *next, *previous; /* of the world */
+    struct flw_device *device;
+    uint64_t bytes, ledger_bytes; /* ledger_bytes 0: imported, another process pays */
+    uint64_t id;
+    unsigned char *content;               /* backed memory only */
+    unsigned char *shadow;                /* backed and checked: one byte a byte */
+    int file;                             /* memfd of an exportable handle, else -1 */
+    CUmemGenericAllocationHandle handle;  /* 0: released, alive by its mappings */
+    uint64_t handle_count, mapping_count; /* INVARIANT freed when both are 0 */
+    CUmemAllocationProp properties;
+};
+
+enum flw_region_kind {
+    FLW_REGION_ALLOCATION,  /* cuMemAlloc */
+    FLW_REGION_MANAGED,     /* cuMemAllocManaged: real host memory */
+    FLW_REGION_HOST,        /* cuMemHostAlloc */
+    FLW_REGION_RESERVATION, /* cuMemAddressReserve */
+    FLW_REGION_POOLED       /* a chunk of a driver pool */
+};
+
+struct flw_region {
+    struct flw_tree_node node; /* the whole range, padding included */
+    enum flw_region_kind kind;
+    uint64_t bytes; /* as asked for */
+    struct flw_context *context;
+    struct flw_device *device;
+    struct flw_physical *physical;
+    struct flw_memory_pool *pool;
+    void *host;
+    unsigned flags;
+};
+
+struct flw_mapping {
+    struct flw_tree_node node;
+    struct flw_physical *physical;
+    unsigned char access[FLW_DEVICE_MAX]; /* CUmemAccess_flags */
+};
+
+/* memory.c */
+CUresult flw_ledger_give(struct flw_device *device, uint64_t bytes);
+void flw_ledger_take_back(struct flw_device *device, uint64_t bytes);
+struct flw_region *flw_region_find(uint64_t address);
+struct flw_region *flw_region_add(enum flw_region_kind kind, uint64_t begin, uint64_t end);
+void flw_region_remove(struct flw_region *region);
+/* Gives everything of the region back: contents, ledger, address. */
+void flw_memory_drop(struct flw_region *region);
+void flw_memory_end_context(struct flw_context *context);
+void flw_memory_finish_all(void);
+
+/* physical.c */
+struct flw_physical *flw_physical_make(struct flw_device *device, uint64_t bytes,
+                                       bool is_exportable, CUresult *error);
+void flw_physical_free(struct flw_physical *physical);
+void flw_physical_drop_if_unused(struct flw_physical *physical);
+
+/* vmm.c */
+struct flw_mapping *flw_mapping_find(uint64_t address);
+void flw_vmm_finish_all(void);
+
+/* mempool.c */
+bool flw_pool_owns(uint64_t address);
+CUresult flw_pool_free_now(uint64_t address);
+/* The pool block at an address: its range; false: none is lent there. */
+bool flw_pool_block_at(uint64_t address, uint64_t *begin, uint64_t *end);
+void flw_pool_host_waited(void);
+void flw_pool_finish_all(void);
+
+/* Contents of one stretch of [address, +bytes): at most `*bytes`, shortened to what lies together.
+ * NULL: nothing is there. On memory without contents NULL too. */
+unsigned char *flw_storage_content(uint64_t address, uint64_t *bytes, unsigned char **shadow);
+
+#endif

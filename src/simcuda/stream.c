@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: streams: making, naming, ending, asking. Handles NULL, 0x1 and 0x2 mean what the calling
+ * thread's current context says they mean, each time anew.
+ * Does not: order or run what is given to a stream (schedule.c).
+ */
+#include <stdlib.h>
+
+#include "simcuda/check.h"
+#include "simcuda/host.h"
+#include "simcuda/storage.h"
+
+/* A slot may serve a new stream once all that it was given is complete and, with the checker, known
+ * by the host to be: what the new stream does then comes after it anyway. */
+static bool is_reusable(uint32_t index)
+{
+    const struct flw_slot *slot = &flw_world.slot[index];
+    if (slot->is_taken) {
+        return false;
+    }
+    if (!flw_world_runs_on_clock() && slot->completed != slot->submitted) {
+        return false;
+    }
+    return !flw_check_is_on() || flw_clock_get(&flw_world.host_clock, index) >= slot->submitted;
+}
+
+static uint32_t take_slot(uint64_t stream_id, uint64_t context_id)
+{
+    struct flw_world *w = &flw_world;
+    uint32_t index = 0;
+    while (index < w->slot_count && !is_reusable(index)) {
+        index++;
+    }
+    if (index == w->slot_count) {
+        if (w->slot_count == w->slot_capacity) {
+            w->slot_capacity = w->slot_capacity == 0 ? 32 : w->slot_capacity * 2;
+            w->slot = flw_host_resize(w->slot, w->slot_capacity * sizeof *w->slot);
+        }
+        w->slot[w->slot_count++] = (struct flw_slot){0};
+    }
+    w->slot[index].is_taken = true;
+    w->slot[index].stream_id = stream_id;
+    w->slot[index].context_id = context_id;
+    return index;
+}
+
+struct flw_stream *flw_stream_make(struct flw_context *context, enum flw_stream_kind kind)
+{
+    struct flw_stream *stream = flw_host_get(sizeof *stream);
+    stream->id = ++flw_world.next_id;
+    stream->context = context;
+    stream->kind = kind;
+    stream->is_alive = true;
+    stream->slot = take_slot(stream->id, context->id);
+    stream->host_version = ~0ull;
+    stream->next = context->streams;
+    if (stream->next != NULL) {
+        stream->next->previous = stream;
+    }
+    context->streams = stream;
+    return stream;
+}
+
+void flw_stream_free(struct flw_stream *stream)
+{
+    flw_world.slot[stream->slot].is_taken = false;
+    flw_clock_finish(&stream->clock);
+    free(stream->capture_tips);
+    free(stream);
+}
+
+static void leave_thread(struct flw_stream *stream)
+{
+    if (stream->thread == NULL) {
+        return;
+    }
+    struct flw_stream **place = &stream->thread->streams;
+    while (*place != stream) {
+        place = &(*place)->thread_next;
+    }
+    *place = stream->thread_next;
+}
+
+void flw_stream_end(struct flw_stream *stream)
+{
+    flw_capture_stream_ends(stream);
+    leave_thread(stream);
+    if (stream->previous != NULL) {
+        stream->previous->next = stream->next;
+    } else {
+        stream->context->streams = stream->next;
+    }
+    if (stream->next != NULL) {
+        stream->next->previous = stream->previous;
+    }
+    if (stream->handle != NULL) {
+        flw_table_remove(&flw_world.stream_table, (uintptr_t)stream->handle);
+    }
+    stream->is_alive = false;
+    if (stream->head == NULL) {
+        flw_stream_free(stream);
+    }
+}
+
+static struct flw_stream *find_per_thread(struct flw_thread *thread, struct flw_context *context)
+{
+    for (struct flw_stream *stream = thread->streams; stream != NULL;
+         stream = stream->thread_next) {
+        if (stream->context == context) {
+            return stream;
+        }
+    }
+    struct flw_stream *stream = flw_stream_make(context, FLW_STREAM_PER_THREAD);
+    stream->thread = thread;
+    stream->thread_next = thread->streams;
+    thread->streams = stream;
+    return stream;
+}
+
+struct flw_stream *flw_stream_find(struct flw_thread *thread, CUstream handle, CUresult *error)
+{
+    uintptr_t value = (uintptr_t)handle;
+    struct flw_stream *stream;
+    if (value <= (uintptr_t)CU_STREAM_PER_THREAD) {
+        struct flw_context *context = flw_context_current(thread, error);
+        if (context == NULL) {
+            return NULL;
+        }
+        stream = value == (uintptr_t)CU_STREAM_PER_THREAD ? find_per_thread(thread, context)
+                                                          : context->legacy;
+    } else {
+        stream = flw_table_find(&flw_world.stream_table, value);
+    }
+    if (stream == NULL) {
+        *error = CUDA_ERROR_INVALID_HANDLE;
+        return NULL;
+    }
+    if (stream->context->sticky != CUDA_SUCCESS) {
+        *error = stream->context->sticky;
+        return NULL;
+    }
+    return stream;
+}
+
+static CUresult create(struct flw_call *call, CUstream *out, unsigned flags, int priority)
+{
+    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct flw_stream *stream =
+        flw_stream_make(call->context, flags != 0 ? FLW_STREAM_NON_BLOCKING : FLW_STREAM_BLOCKING);
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->handle = (CUstream)(uintptr_t)flw_table_add(&flw_world.stream_table, stream);
+    *out = stream->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamCreate, FLW_CALL_CONTEXT);
+    return flw_call_leave(result == CUDA_SUCCESS ? create(&call, stream, flags, 0) : result);
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamCreateWithPriority, FLW_CALL_CONTEXT);
+    return flw_call_leave(result == CUDA_SUCCESS ? create(&call, stream, flags, priority) : result);
+}
+
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamDestroy_v2, FLW_CALL_CONTEXT);
+    if (result != CUDA_SUCCESS) {
+        return flw_call_leave(result);
+    }
+    struct flw_stream *stream = flw_table_find(&flw_world.stream_table, (uintptr_t)handle);
+    if (stream == NULL) {
+        return flw_call_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
+    /* "the function will return immediately and the resources associated with hStream will be
+     * released automatically once the device has completed all work in hStream" */
+    flw_stream_end(stream);
+    return flw_call_leave(CUDA_SUCCESS);
+}
+
+/* Queries and waits have no place in a capture: they kill it. */
+static CUresult refuse_capturing(struct flw_stream *stream)
+{
+    if (stream->capture != NULL) {
+        flw_capture_kill(stream->capture);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return stream->kind == FLW_STREAM_LEGACY ? flw_capture_refuse_legacy(stream) : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamQuery, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    if (stream != NULL) {
+        result = refuse_capturing(stream);
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_position last = flw_order_last(stream);
+        struct flw_context *context = stream->context;
+        if (!flw_order_is_done(&last)) {
+            flw_order_drift(call.thread, true);
+            result = CUDA_ERROR_NOT_READY;
+        } else {
+            if (flw_check_is_on()) {
+                flw_clock_host_saw(&stream->clock);
+            }
+            result = context->sticky;
+        }
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamSynchronize, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    if (stream != NULL) {
+        result = refuse_capturing(stream);
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_position last = flw_order_last(stream);
+        struct flw_context *context = stream->context;
+        struct flw_order_clock clock = {0};
+        if (flw_check_is_on()) {
+            flw_clock_copy(&clock, &stream->clock);
+        }
+        flw_order_wait(call.thread, &last);
+        flw_clock_host_saw(&clock);
+        flw_clock_finish(&clock);
+        flw_pool_host_waited();
+        result = context->sticky;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long *id)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamGetId, FLW_CALL_IDS);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS && id == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    if (stream != NULL) {
+        *id = stream->id;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamGetCtx, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS && context == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    if (stream != NULL) {
+        *context = stream->context->handle;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void *argument)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuLaunchHostFunc, FLW_CALL_CONTEXT);
+    struct flw_stream *stream = NULL;
+    if (result == CUDA_SUCCESS && function == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, handle, &result);
+    }
+    if (stream != NULL) {
+        struct flw_work work = {.kind = FLW_WORK_HOST,
+                                .name = "host function",
+                                .function = function,
+                                .argument = argument};
+        result = flw_order_submit(stream, &work, NULL);
+    }
+    return flw_call_leave(result);
+}

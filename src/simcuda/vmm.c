@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: virtual memory management: reservations, handles, mappings, access, export and import.
+ * Does not: hold contents (physical.c).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "simcuda/check.h"
+#include "simcuda/host.h"
+#include "simcuda/shadow.h"
+#include "simcuda/storage.h"
+
+#define VMM (FLW_CALL_VMM | FLW_CALL_UNSAFE)
+
+struct flw_mapping *flw_mapping_find(uint64_t address)
+{
+    struct flw_tree_node *node = flw_tree_find(&flw_world.mappings, address);
+    return node != NULL ? FLW_CONTAINER(node, struct flw_mapping, node) : NULL;
+}
+
+static struct flw_physical *find_handle(CUmemGenericAllocationHandle handle)
+{
+    return flw_table_find(&flw_world.handle_table, handle);
+}
+
+static bool is_grain(uint64_t value)
+{
+    return (value & (FLW_GRANULARITY - 1)) == 0;
+}
+
+/* ---- reservations ---- */
+
+static CUresult reserve(CUdeviceptr *out, uint64_t bytes, uint64_t align, CUdeviceptr hint)
+{
+    /* "The size and address parameters must be a multiple of the host page size and the alignment
+     * must be a power of two or zero". Drivers ask for the granularity: a mapping needs it anyway.
+     */
+    if (out == NULL || bytes == 0 || !is_grain(bytes) || (hint & (FLW_PAGE - 1)) != 0 ||
+        (align != 0 && !flw_is_pow2(align))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    align = flw_max(align, FLW_GRANULARITY);
+    /* "when it is non-zero then the driver treats it as a hint" */
+    uint64_t begin = 0;
+    if (hint != 0 && (hint & (align - 1)) == 0 &&
+        flw_space_take_at(&flw_world.space, hint, bytes)) {
+        begin = hint;
+    } else {
+        begin = flw_space_take(&flw_world.space, bytes, align);
+    }
+    if (begin == 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    flw_region_add(FLW_REGION_RESERVATION, begin, begin + bytes)->bytes = bytes;
+    flw_world.reserved_address_bytes += bytes;
+    *out = begin;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t alignment,
+                                     CUdeviceptr address, unsigned long long flags)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemAddressReserve, VMM);
+    if (result == CUDA_SUCCESS) {
+        result =
+            flags != 0 ? CUDA_ERROR_INVALID_VALUE : reserve(pointer, bytes, alignment, address);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemAddressFree, VMM);
+    if (result != CUDA_SUCCESS) {
+        return flw_call_leave(result);
+    }
+    /* "The size must match what was given to memAddressReserve and the ptr given must match what
+     * was returned from memAddressReserve." Mapped parts are refused. */
+    struct flw_region *region = flw_region_find(pointer);
+    struct flw_tree_node *mapped = flw_tree_from(&flw_world.mappings, pointer);
+    if (region == NULL || region->kind != FLW_REGION_RESERVATION || region->node.begin != pointer ||
+        region->bytes != bytes || (mapped != NULL && mapped->begin < pointer + bytes)) {
+        return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    flw_world.reserved_address_bytes -= bytes;
+    flw_space_release(&flw_world.space, pointer, bytes);
+    flw_region_remove(region);
+    return flw_call_leave(CUDA_SUCCESS);
+}
+
+/* ---- handles ---- */
+
+static CUresult check_properties(const CUmemAllocationProp *properties)
+{
+    if (properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (properties->location.type == CU_MEM_LOCATION_TYPE_HOST ||
+        properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    unsigned types = (unsigned)properties->requestedHandleTypes;
+    if ((types &
+         ~(unsigned)(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC)) != 0 ||
+        ((types & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && flw_world.config.without_fabric)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return flw_device_find(properties->location.id) == NULL ? CUDA_ERROR_INVALID_DEVICE
+                                                            : CUDA_SUCCESS;
+}
+
+static void give_handle(struct flw_physical *physical)
+{
+    if (physical->handle_count++ == 0) {
+        physical->handle = flw_table_add(&flw_world.handle_table, physical);
+    }
+}
+
+static CUresult create(CUmemGenericAllocationHandle *out, uint64_t bytes,
+                       const CUmemAllocationProp *properties)
+{
+    CUresult result = check_properties(properties);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    /* "The size of this allocation must be a multiple of the the value given via
+     * cuMemGetAllocationGranularity with the CU_MEM_ALLOC_GRANULARITY_MINIMUM flag." */
+    if (out == NULL || bytes == 0 || !is_grain(bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct flw_physical *physical =
+        flw_physical_make(flw_device_find(properties->location.id), bytes,
+                          properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE, &result);
+    if (physical == NULL) {
+        return result;
+    }
+    physical->properties = *properties;
+    give_handle(physical);
+    flw_latency_add_bytes(FLW_ENTRY_cuMemCreate, bytes);
+    *out = physical->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                             const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemCreate, VMM);
+    if (result == CUDA_SUCCESS) {
+        result = flags != 0 ? CUDA_ERROR_INVALID_VALUE : create(handle, bytes, properties);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemRelease, VMM);
+    struct flw_physical *physical = find_handle(handle);
+    if (result == CUDA_SUCCESS && physical == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    /* "The generic memory handle can be freed when there are still outstanding mappings" */
+    if (result == CUDA_SUCCESS && --physical->handle_count == 0) {
+        flw_table_remove(&flw_world.handle_table, handle);
+        physical->handle = 0;
+        flw_physical_drop_if_unused(physical);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *properties,
+                                               CUmemAllocationGranularity_flags option)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAllocationGranularity, FLW_CALL_VMM);
+    if (result == CUDA_SUCCESS) {
+        result = check_properties(properties);
+    }
+    if (result == CUDA_SUCCESS &&
+        (bytes == NULL || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+                           option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *bytes = FLW_GRANULARITY;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemRetainAllocationHandle, VMM);
+    if (result == CUDA_SUCCESS) {
+        /* "can be any address in a range previously mapped by cuMemMap" */
+        struct flw_mapping *mapping = flw_mapping_find((uintptr_t)address);
+        if (mapping == NULL || handle == NULL) {
+            result = CUDA_ERROR_INVALID_VALUE;
+        } else {
+            give_handle(mapping->physical);
+            *handle = mapping->physical->handle;
+        }
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
+                                                        CUmemGenericAllocationHandle handle)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuMemGetAllocationPropertiesFromHandle, FLW_CALL_VMM);
+    struct flw_physical *physical = find_handle(handle);
+    if (result == CUDA_SUCCESS && (physical == NULL || properties == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *properties = physical->properties;
+    }
+    return flw_call_leave(result);
+}
+
+/* ---- mappings ---- */
+
+static CUresult map(CUdeviceptr pointer, uint64_t bytes, uint64_t offset,
+                    CUmemGenericAllocationHandle handle)
+{
+    struct flw_physical *physical = find_handle(handle);
+    struct flw_region *region = flw_region_find(pointer);
+    /* "Note: currently must be zero." (offset); "ptr, size, and offset must be a multiple of the
+     * value given via cuMemGetAllocationGranularity" */
+    if (physical == NULL || offset != 0 || bytes == 0 || !is_grain(pointer) || !is_grain(bytes) ||
+        bytes > physical->bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* "This range must be an address reservation previously reserved" */
+    if (region == NULL || region->kind != FLW_REGION_RESERVATION ||
+        bytes > region->node.end - pointer) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* "can only create mappings on VA range reservations that are not currently mapped" */
+    struct flw_tree_node *next = flw_tree_from(&flw_world.mappings, pointer);
+    if (next != NULL && next->begin < pointer + bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct flw_mapping *mapping = flw_host_get(sizeof *mapping);
+    mapping->node.begin = pointer;
+    mapping->node.end = pointer + bytes;
+    mapping->physical = physical; /* no access yet: "all mappings start with no accessibility" */
+    flw_tree_insert(&flw_world.mappings, &mapping->node);
+    physical->mapping_count++;
+    flw_world.mapping_count++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
+                          CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemMap, VMM);
+    if (result == CUDA_SUCCESS) {
+        result = flags != 0 ? CUDA_ERROR_INVALID_VALUE : map(pointer, bytes, offset, handle);
+    }
+    return flw_call_leave(result);
+}
+
+static void unmap_one(struct flw_mapping *mapping)
+{
+    struct flw_physical *physical = mapping->physical;
+    flw_tree_remove(&flw_world.mappings, &mapping->node);
+    flw_world.region_version++;
+    flw_world.mapping_count--;
+    free(mapping);
+    physical->mapping_count--;
+    flw_physical_drop_if_unused(physical);
+}
+
+/* Is [begin, end) made of whole mappings without a gap? */
+static bool is_whole(uint64_t begin, uint64_t end)
+{
+    uint64_t at = begin;
+    while (at < end) {
+        struct flw_mapping *mapping = flw_mapping_find(at);
+        if (mapping == NULL || mapping->node.begin != at) {
+            return false;
+        }
+        at = mapping->node.end;
+    }
+    return at == end && begin < end;
+}
+
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, size_t bytes)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemUnmap, VMM);
+    /* "cuMemUnmap cannot unmap a sub-range of an address range mapped by cuMemCreate / cuMemMap" */
+    if (result == CUDA_SUCCESS && !is_whole(pointer, pointer + bytes)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        /* It does not wait for work that uses the range. */
+        flw_check_takes_away(pointer, pointer + bytes, "cuMemUnmap");
+        flw_latency_add_bytes(FLW_ENTRY_cuMemUnmap, bytes);
+        for (uint64_t at = pointer; at < pointer + bytes;) {
+            struct flw_mapping *mapping = flw_mapping_find(at);
+            at = mapping->node.end;
+            unmap_one(mapping);
+        }
+    }
+    return flw_call_leave(result);
+}
+
+void flw_vmm_finish_all(void)
+{
+    while (flw_world.mappings.root != NULL) {
+        unmap_one(FLW_CONTAINER(flw_world.mappings.root, struct flw_mapping, node));
+    }
+}
+
+static CUresult set_access(CUdeviceptr pointer, uint64_t bytes, const CUmemAccessDesc *access,
+                           size_t count)
+{
+    if (access == NULL || count == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+             access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+             access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (flw_device_find(access[i].location.id) == NULL) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+    }
+    /* "The range must be a fully mapped address range containing all allocations created by
+     * cuMemMap / cuMemCreate." */
+    if (!is_whole(pointer, pointer + bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (uint64_t at = pointer; at < pointer + bytes;) {
+        struct flw_mapping *mapping = flw_mapping_find(at);
+        for (size_t i = 0; i < count; i++) {
+            mapping->access[access[i].location.id] = (unsigned char)access[i].flags;
+        }
+        at = mapping->node.end;
+    }
+    flw_world.region_version++;
+    flw_latency_add_bytes(FLW_ENTRY_cuMemSetAccess, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *access,
+                                size_t count)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemSetAccess, VMM);
+    return flw_call_leave(result == CUDA_SUCCESS ? set_access(pointer, bytes, access, count)
+                                                 : result);
+}
+
+CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                                CUdeviceptr pointer)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAccess, FLW_CALL_VMM);
+    struct flw_mapping *mapping = flw_mapping_find(pointer);
+    if (result == CUDA_SUCCESS && (flags == NULL || location == NULL || mapping == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS &&
+        (location->type != CU_MEM_LOCATION_TYPE_DEVICE || flw_device_find(location->id) == NULL)) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *flags = mapping->access[location->id];
+    }
+    return flw_call_leave(result);
+}
+
+/* ---- between processes ---- */
+
+/* What a fabric handle carries here: where the memfd can be opened again. */
+struct fabric {
+    char magic[16];
+    int process, file;
+};
+_Static_assert(sizeof(struct fabric) <= sizeof(CUmemFabricHandle), "fits a fabric handle");
+
+static CUresult export_handle(void *shareable, CUmemGenericAllocationHandle handle,
+                              CUmemAllocationHandleType type)
+{
+    struct flw_physical *physical = find_handle(handle);
+    if (shareable == NULL || physical == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (((unsigned)physical->properties.requestedHandleTypes & (unsigned)type) == 0) {
+        return CUDA_ERROR_INVALID_VALUE; /* not of a type asked for at cuMemCreate */
+    }
+    if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        int file = dup(physical->file);
+        if (file < 0) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        memcpy(shareable, &file, sizeof file);
+        return CUDA_SUCCESS;
+    }
+    struct fabric fabric = {"simcuda fabric", (int)getpid(), physical->file};
+    memset(shareable, 0, sizeof(CUmemFabricHandle));
+    memcpy(shareable, &fabric, sizeof fabric);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType type,
+                                              unsigned long long flags)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemExportToShareableHandle, VMM);
+    if (result == CUDA_SUCCESS) {
+        result = flags != 0 ? CUDA_ERROR_INVALID_VALUE : export_handle(shareable, handle, type);
+    }
+    return flw_call_leave(result);
+}
+
+/* The memory behind the file, if this world has it already: an import of one's own export. */
+static struct flw_physical *find_file(const struct stat *wanted)
+{
+    for (struct flw_physical *physical = flw_world.physicals; physical != NULL;
+         physical = physical->next) {
+        struct stat have;
+        if (physical->file >= 0 && fstat(physical->file, &have) == 0 &&
+            have.st_ino == wanted->st_ino && have.st_dev == wanted->st_dev) {
+            return physical;
+        }
+    }
+    return NULL;
+}
+
+static int open_shareable(void *shareable, CUmemAllocationHandleType type)
+{
+    if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        /* "the shareable handle is the file descriptor itself", not a pointer to it */
+        return dup((int)(intptr_t)shareable);
+    }
+    struct fabric fabric;
+    if (type != CU_MEM_HANDLE_TYPE_FABRIC || shareable == NULL) {
+        return -1;
+    }
+    memcpy(&fabric, shareable, sizeof fabric);
+    if (strncmp(fabric.magic, "simcuda fabric", sizeof fabric.magic) != 0) {
+        return -1;
+    }
+    if (fabric.process == (int)getpid()) {
+        return dup(fabric.file);
+    }
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", fabric.process, fabric.file);
+    FILE *file = fopen(path, "r+e");
+    if (file == NULL) {
+        return -1;
+    }
+    int descriptor = dup(fileno(file));
+    fclose(file);
+    return descriptor;
+}
+
+static struct flw_physical *adopt(int file, uint64_t bytes, CUmemAllocationHandleType type)
+{
+    struct flw_physical *physical = flw_host_get(sizeof *physical);
+    physical->device = &flw_world.device[0];
+    physical->bytes = bytes; /* ledger_bytes 0: the exporter's device gave it */
+    physical->file = file;
+    physical->id = ++flw_world.next_id;
+    physical->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    physical->properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    physical->properties.requestedHandleTypes = type;
+    if (flw_world.config.backed) {
+        void *content = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (content == MAP_FAILED) {
+            free(physical);
+            return NULL;
+        }
+        physical->content = content;
+        if (flw_check_is_on() && flw_shadow_make(physical)) {
+            memset(physical->shadow, FLW_SHADOW_HOST, bytes);
+        }
+    }
+    physical->next = flw_world.physicals;
+    if (physical->next != NULL) {
+        physical->next->previous = physical;
+    }
+    flw_world.physicals = physical;
+    return physical;
+}
+
+static CUresult import_handle(CUmemGenericAllocationHandle *out, void *shareable,
+                              CUmemAllocationHandleType type)
+{
+    struct stat about;
+    int file = out != NULL ? open_shareable(shareable, type) : -1;
+    if (file < 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fstat(file, &about) != 0 || about.st_size <= 0 || !is_grain((uint64_t)about.st_size)) {
+        close(file);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct flw_physical *physical = find_file(&about);
+    if (physical != NULL) {
+        close(file);
+    } else {
+        physical = adopt(file, (uint64_t)about.st_size, type);
+        if (physical == NULL) {
+            close(file);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    /* "Each time a recipient process imports a shareable handle, it needs to pair it with
+     * cuMemRelease for the handle to be freed." */
+    give_handle(physical);
+    *out = physical->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
+                                                void *shareable, CUmemAllocationHandleType type)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemImportFromShareableHandle, VMM);
+    return flw_call_leave(result == CUDA_SUCCESS ? import_handle(handle, shareable, type) : result);
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what an operation does when its time has come: touching, filling, copying, running a
+ * kernel's twin or a graph; and copying operations so that they can wait. Does not: decide when
+ * (schedule.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "simcuda/check.h"
+#include "simcuda/host.h"
+#include "simcuda/launch.h"
+#include "simcuda/shadow.h"
+
+void flw_work_copy(struct flw_work *work, const struct flw_work *from)
+{
+    *work = *from;
+    work->waits = NULL; /* the operation keeps its own */
+    work->wait_count = 0;
+    work->waits_clock = NULL;
+    if (from->range_count > 0) {
+        work->ranges = flw_host_get(from->range_count * sizeof *work->ranges);
+        memcpy(work->ranges, from->ranges, from->range_count * sizeof *work->ranges);
+    }
+    if (from->staged != NULL) {
+        work->staged = flw_host_get(from->bytes);
+        memcpy(work->staged, from->staged, from->bytes);
+        work->host_from = work->staged;
+    }
+    if (from->kind == FLW_WORK_LAUNCH) {
+        flw_kernel_copy_parameters(work);
+    }
+    if (from->program != NULL) {
+        flw_program_retain(from->program);
+    }
+}
+
+void flw_work_finish(struct flw_work *work)
+{
+    free(work->ranges);
+    free(work->staged);
+    if (work->kind == FLW_WORK_LAUNCH) {
+        free(work->parameters);
+    }
+    if (work->program != NULL) {
+        flw_program_release(work->program);
+    }
+}
+
+static void fill(const struct flw_work *work, uint64_t sequence)
+{
+    uint64_t address = work->to;
+    uint64_t left = work->bytes;
+    unsigned char pattern[4];
+    memcpy(pattern, &work->value, sizeof pattern);
+    while (left > 0) {
+        uint64_t part = left;
+        unsigned char *shadow = NULL;
+        unsigned char *content = flw_storage_content(address, &part, &shadow);
+        if (content == NULL) {
+            return;
+        }
+        if (work->value_bytes == 1) {
+            memset(content, pattern[0], part);
+        } else {
+            for (uint64_t i = 0; i < part; i++) {
+                content[i] = pattern[(address + i - work->to) % work->value_bytes];
+            }
+        }
+        if (shadow != NULL) {
+            memset(shadow, flw_shadow_mark(sequence), part);
+        }
+        address += part;
+        left -= part;
+    }
+}
+
+static void copy_from_host(const struct flw_work *work, uint64_t sequence)
+{
+    for (uint64_t done = 0; done < work->bytes;) {
+        uint64_t part = work->bytes - done;
+        unsigned char *shadow = NULL;
+        unsigned char *content = flw_storage_content(work->to + done, &part, &shadow);
+        if (content == NULL) {
+            return;
+        }
+        memcpy(content, (const unsigned char *)work->host_from + done, part);
+        if (shadow != NULL) {
+            memset(shadow, flw_shadow_mark(sequence), part);
+        }
+        done += part;
+    }
+}
+
+static void copy_to_host(const struct flw_work *work)
+{
+    for (uint64_t done = 0; done < work->bytes;) {
+        uint64_t part = work->bytes - done;
+        unsigned char *content = flw_storage_content(work->from + done, &part, NULL);
+        if (content == NULL) {
+            return;
+        }
+        memcpy((unsigned char *)work->host_to + done, content, part);
+        done += part;
+    }
+    if (flw_check_is_on()) {
+        uint64_t offset = flw_shadow_search(work->from, work->bytes, FLW_SHADOW_UNWRITTEN);
+        if (offset < work->bytes) {
+            char name[160];
+            flw_check_describe(work->from + offset, name, sizeof name);
+            flw_check_violation(
+                "unwritten: %s reads a byte that nobody wrote, offset %llu of %llu, "
+                "address %#llx%s",
+                work->name, (unsigned long long)offset, (unsigned long long)work->bytes,
+                (unsigned long long)(work->from + offset), name);
+        }
+    }
+}
+
+/* Unwritten bytes may be copied; the copy is then as unwritten as its source. */
+static void copy_within(const struct flw_work *work)
+{
+    for (uint64_t done = 0; done < work->bytes;) {
+        uint64_t part = work->bytes - done;
+        unsigned char *to = flw_storage_content(work->to + done, &part, NULL);
+        unsigned char *from = flw_storage_content(work->from + done, &part, NULL);
+        if (to == NULL || from == NULL) {
+            return;
+        }
+        memmove(to, from, part);
+        done += part;
+    }
+    flw_shadow_copy(work->to, work->from, work->bytes);
+}
+
+static void move_bytes(const struct flw_work *work, uint64_t sequence)
+{
+    if (!flw_world.config.backed) {
+        return;
+    }
+    if (work->kind == FLW_WORK_MEMSET) {
+        fill(work, sequence);
+    } else if (work->host_from != NULL) {
+        copy_from_host(work, sequence);
+    } else if (work->host_to != NULL) {
+        copy_to_host(work);
+    } else {
+        copy_within(work);
+    }
+}
+
+CUresult flw_work_do(struct flw_stream *stream, struct flw_work *work, uint64_t sequence,
+                     const struct flw_order_clock *clock)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (flw_check_is_on()) {
+        for (size_t i = 0; i < work->range_count; i++) {
+            CUresult one = flw_check_access(stream, work->name, sequence, clock, &work->ranges[i]);
+            result = one != CUDA_SUCCESS ? one : result;
+        }
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    switch (work->kind) {
+    case FLW_WORK_MEMSET:
+    case FLW_WORK_COPY:
+        move_bytes(work, sequence);
+        return CUDA_SUCCESS;
+    case FLW_WORK_LAUNCH:
+        return flw_kernel_run(stream, work, sequence, clock);
+    case FLW_WORK_GRAPH:
+        return flw_program_do(work->program, stream, sequence, clock);
+    default:
+        return CUDA_SUCCESS;
+    }
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the simulated world: its one lock, its devices, contexts, threads and counters, and the two
+ * brackets (enter, leave) that every driver call runs between.
+ * Does not: order work (order.h) or hold memory (storage.h).
+ *
+ * Synchronization: everything below hangs off flw_world and is guarded by flw_world.lock. The lock
+ * is dropped only where a host function runs and where a call waits for one; what was looked up
+ * before such a point is looked up again after it.
+ */
+#ifndef FLW_SIMCUDA_WORLD_H
+#define FLW_SIMCUDA_WORLD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver/driver_types.h"
+#include "driver/entry_points.h"
+#include "fallow/simcuda.h"
+#include "simcuda/space.h"
+#include "simcuda/table.h"
+#include "simcuda/tree.h"
+
+#define FLW_SIM_EXPORT __attribute__((visibility("default")))
+
+/* Every entry point, declared from the list: a definition with other types does not compile, a
+ * missing one does not link (entry.c takes every address). */
+#define X(need, symbol, parameters) FLW_SIM_EXPORT CUresult CUDAAPI symbol parameters;
+FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+
+enum flw_entry {
+#define X(need, symbol, parameters) FLW_ENTRY_##symbol,
+    FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+    FLW_ENTRY_COUNT
+};
+
+#define FLW_DEVICE_MAX  16
+#define FLW_GRANULARITY (2ull << 20) /* of physical memory */
+#define FLW_PAGE        4096ull
+#define FLW_FAULT_MAX   64
+#define FLW_FAULT_ANY   FLW_ENTRY_COUNT
+
+struct flw_stream;
+struct flw_capture;
+struct flw_memory_pool;
+
+struct flw_device {
+    int ordinal;
+    uint64_t given_bytes, peak_given_bytes;
+    uint64_t allocation_count;
+    struct flw_context *primary;
+    unsigned primary_retain_count;
+    unsigned primary_flags;
+    uint64_t max_done_ns; /* FLW_SIM_CLOCK: when the last of its work is done */
+    struct flw_memory_pool *default_pool, *current_pool;
+};
+
+struct flw_context {
+    CUcontext handle;
+    uint64_t id; /* never used twice */
+    struct flw_device *device;
+    bool is_alive, is_primary;
+    unsigned flags;
+    CUresult sticky; /* every later call of the context answers this */
+    struct flw_stream *legacy;
+    struct flw_stream *streams;             /* all of them, legacy included */
+    uint64_t max_done_ns, blocking_done_ns; /* FLW_SIM_CLOCK */
+    unsigned capture_count;                 /* streams of it that are capturing */
+    struct flw_context *next; /* of the world, dead ones too: a thread may still hold one */
+};
+
+struct flw_thread {
+    struct flw_thread *next;
+    uint64_t generation; /* of the world that filled the rest */
+    struct flw_context **stack;
+    unsigned depth, capacity;
+    CUstreamCaptureMode capture_mode;
+    bool is_in_callback;
+    struct flw_stream *streams; /* its per-thread default streams, one a context */
+};
+
+struct flw_fault {
+    unsigned entry; /* FLW_FAULT_ANY: any */
+    uint64_t left;  /* calls until it strikes */
+    CUresult error;
+    bool is_sticky;
+};
+
+/* A point in one stream's order: everything of `slot` up to `sequence`. */
+struct flw_position {
+    uint32_t slot;
+    uint64_t sequence;
+    uint64_t done_ns; /* FLW_SIM_CLOCK */
+};
+
+/* A stream's place in the order of all work. It outlives the stream until what the stream was given
+ * is complete and known to be.  INVARIANT completed <= submitted */
+struct flw_slot {
+    uint64_t submitted, completed;
+    uint64_t stream_id, context_id;
+    bool is_taken;
+};
+
+/* For each slot the last operation that is known to come before. */
+struct flw_order_clock {
+    uint64_t *at;
+    uint32_t count;
+};
+
+struct flw_world {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct flw_sim_config config;
+    bool is_ready, is_initialised; /* has defaults; cuInit was called */
+    uint64_t generation;
+    uint64_t clock_ns, random, next_id;
+    struct flw_device device[FLW_DEVICE_MAX];
+    struct flw_context *contexts;
+    struct flw_thread *threads;
+    struct flw_table context_table, stream_table, event_table, handle_table, pool_table,
+        graph_table, executable_table, module_table, function_table;
+    uint64_t context_count;
+
+    struct flw_space space;
+    struct flw_tree regions, mappings; /* by address */
+    uint64_t region_version;           /* counts changes that take memory or access away */
+    uint64_t pinned_bytes, reserved_address_bytes, mapping_count;
+    struct flw_physical *physicals;
+    uint64_t physical_count;
+
+    struct flw_slot *slot;
+    uint32_t slot_count, slot_capacity;
+    struct flw_stream **active; /* with operations waiting */
+    uint32_t active_count, active_capacity;
+    struct flw_order_clock host_clock; /* what the host has seen complete */
+    uint64_t host_version;
+    uint64_t stream_wait_ns;
+    struct flw_operation *due; /* FLW_SIM_CLOCK: host functions by time */
+    struct flw_capture *captures;
+
+    uint64_t calls[FLW_ENTRY_COUNT], call_count, modelled_host_ns;
+    struct flw_fault fault[FLW_FAULT_MAX];
+    unsigned fault_count;
+
+    char **violation;
+    uint64_t violation_count, violation_kept_count, violation_capacity;
+    struct flw_checker *checker;
+    struct flw_tree names;
+};
+
+extern struct flw_world flw_world;
+
+/* What a call needs before it may run. */
+enum {
+    FLW_CALL_PLAIN = 0,
+    FLW_CALL_BEFORE_INIT = 1, /* works before cuInit */
+    FLW_CALL_CONTEXT = 2,     /* needs a current context without a sticky error */
+    FLW_CALL_UNSAFE = 4,      /* "potentially unsafe" while something is captured */
+    FLW_CALL_SILENT = 8,      /* not from the list: neither counted nor failed */
+    FLW_CALL_VMM = 16,
+    FLW_CALL_POOLS = 32,
+    FLW_CALL_IDS = 64,
+    FLW_CALL_IN_CALLBACK = 128 /* pure lookup: works inside a host function too */
+};
+
+struct flw_call {
+    struct flw_thread *thread;
+    struct flw_context *context; /* with FLW_CALL_CONTEXT */
+};
+
+/* Takes the lock, always. Anything but CUDA_SUCCESS: pass it to leave. */
+CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned needs);
+CUresult flw_call_leave(CUresult result);
+
+void flw_world_make_ready(void);
+void flw_world_reset(const struct flw_sim_config *config);
+struct flw_thread *flw_thread_get(void);
+void flw_thread_forget_all(void);
+uint64_t flw_world_random(void);
+static inline bool flw_world_runs_on_clock(void)
+{
+    return flw_world.config.schedule == FLW_SIM_CLOCK;
+}
+static inline bool flw_world_is_mild(uint32_t bit)
+{
+    return (flw_world.config.mild & bit) != 0;
+}
+
+/* context.c */
+/* The calling thread's current context; NULL with the error to answer. */
+struct flw_context *flw_context_current(struct flw_thread *thread, CUresult *error);
+struct flw_context *flw_context_find(CUcontext handle);
+struct flw_context *flw_context_primary(struct flw_device *device);
+void flw_context_finish_all(void);
+/* A device error: it sticks to the context unless the rule is off. */
+void flw_context_break(struct flw_context *context, CUresult error);
+struct flw_device *flw_device_find(CUdevice device);
+
+/* fault.c */
+/* The error that the call must answer, or CUDA_SUCCESS. */
+CUresult flw_fault_strike(struct flw_thread *thread, enum flw_entry entry);
+/* entry.c */
+/* FLW_ENTRY_COUNT: no such entry. */
+unsigned flw_entry_find(const char *name);
+
+/* latency.c: add what a call would have cost. */
+void flw_latency_add(enum flw_entry entry);
+void flw_latency_add_bytes(enum flw_entry entry, uint64_t bytes);
+
+#endif
