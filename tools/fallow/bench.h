@@ -79,6 +79,7 @@ struct flw_bench_usage {
     uint64_t driver_call_count;
     uint64_t event_count;
     uint64_t grow_count;
+    uint64_t host_bytes;
     bool uses_membarrier;
 };
 

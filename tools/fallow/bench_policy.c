@@ -32,6 +32,7 @@ static void copy_usage(const fallow_stats *stats, struct flw_bench_usage *out)
         .driver_call_count = stats->driver_call_count,
         .event_count = stats->event_count,
         .grow_count = stats->grow_count,
+        .host_bytes = stats->host_bytes,
         .uses_membarrier = stats->uses_membarrier != 0,
     };
 }

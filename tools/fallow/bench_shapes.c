@@ -125,6 +125,17 @@ static bool add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
 /* -------------------------------------------------------------------------------- replace and grow
  * --- */
 
+/* Of the pool's own tables, while everything is live. */
+static void add_host_bytes(const struct flw_bench_bed *bed, struct flw_bench_report *report)
+{
+    struct flw_bench_usage usage;
+    bed->policy->get_usage(bed->pool, &usage);
+    if (usage.host_bytes != UINT64_MAX && usage.live_count != 0) {
+        flw_bench_report_add(report, "host_bytes_per_live_block",
+                             (double)usage.host_bytes / (double)usage.live_count);
+    }
+}
+
 static bool run_replacing(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                           struct flw_bench_report *report, char *message)
 {
@@ -143,6 +154,7 @@ static bool run_replacing(const struct flw_bench_options *options, struct flw_be
     report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
     flw_bench_time(&loop, run, options->count, report, plain_keys);
     is_done = !options->has_percentiles || add_percentiles(&loop, options->count, report, message);
+    add_host_bytes(bed, report);
     report->failure_count += flw_bench_drain(&loop, options->live_count);
 done:
     flw_bench_steps_finish(&steps);
