@@ -59,7 +59,8 @@ static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_option
     CUcontext context = NULL;
     char name[96] = "";
     int ordinal = bed->is_sim ? 0 : options->device;
-    if (!check(bed, driver->cuDeviceGet(&device, ordinal), "cuDeviceGet", message) ||
+    if (!check(bed, driver->cuInit(0), "cuInit", message) || /* a new world wants it anew */
+        !check(bed, driver->cuDeviceGet(&device, ordinal), "cuDeviceGet", message) ||
         !check(bed, driver->cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName",
                message) ||
         !check(bed, driver->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain",
@@ -68,7 +69,7 @@ static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_option
     }
     bed->context = context;
     snprintf(bed->device_name, sizeof bed->device_name, "%s%s",
-             bed->is_sim ? "simulated device, " : "", name);
+             bed->is_sim && strstr(name, "simulated") == NULL ? "simulated device, " : "", name);
     return check(bed, driver->cuCtxSetCurrent(context), "cuCtxSetCurrent", message);
 }
 

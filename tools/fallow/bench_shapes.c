@@ -130,7 +130,7 @@ static void add_host_bytes(const struct flw_bench_bed *bed, struct flw_bench_rep
 {
     struct flw_bench_usage usage;
     bed->policy->get_usage(bed->pool, &usage);
-    if (usage.host_bytes != UINT64_MAX && usage.live_count != 0) {
+    if (usage.host_bytes != UINT64_MAX && usage.host_bytes != 0 && usage.live_count != 0) {
         flw_bench_report_add(report, "host_bytes_per_live_block",
                              (double)usage.host_bytes / (double)usage.live_count);
     }

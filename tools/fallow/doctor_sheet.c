@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doctor.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void flw_doctor_begin(struct flw_doctor_sheet *sheet, const char *section)
+{
+    snprintf(sheet->section, sizeof sheet->section, "%s", section);
+}
+
+static struct flw_doctor_entry *add_entry(struct flw_doctor_sheet *sheet, const char *key,
+                                          enum flw_doctor_kind kind)
+{
+    if (sheet->entry_count == FLW_DOCTOR_ENTRIES) {
+        sheet->is_full = true;
+        return NULL;
+    }
+    struct flw_doctor_entry *entry = &sheet->entries[sheet->entry_count++];
+    *entry = (struct flw_doctor_entry){.kind = kind};
+    memcpy(entry->section, sheet->section, sizeof entry->section);
+    snprintf(entry->key, sizeof entry->key, "%s", key);
+    return entry;
+}
+
+void flw_doctor_text(struct flw_doctor_sheet *sheet, const char *key, const char *format, ...)
+{
+    struct flw_doctor_entry *entry = add_entry(sheet, key, FLW_DOCTOR_TEXT);
+    if (entry != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(entry->text, sizeof entry->text, format, arguments);
+        va_end(arguments);
+    }
+}
+
+void flw_doctor_number(struct flw_doctor_sheet *sheet, const char *key, enum flw_doctor_kind kind,
+                       uint64_t number)
+{
+    struct flw_doctor_entry *entry = add_entry(sheet, key, kind);
+    if (entry != NULL) {
+        entry->number = number;
+    }
+}
+
+void flw_doctor_advise(struct flw_doctor_sheet *sheet, const char *format, ...)
+{
+    if (sheet->advice_count == FLW_DOCTOR_ADVICE) {
+        sheet->is_full = true;
+        return;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sheet->advice[sheet->advice_count++], FLW_DOCTOR_TEXT_BYTES, format, arguments);
+    va_end(arguments);
+}
+
+/* ----------------------------------------------------------------------------------------- text
+ * --- */
+
+static void print_bytes(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+    double value = (double)bytes;
+    while (value >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+        value /= 1024;
+        unit++;
+    }
+    printf(value == (double)(uint64_t)value ? "%.0f %s" : "%.1f %s", value, units[unit]);
+}
+
+static void print_value(const struct flw_doctor_entry *entry)
+{
+    switch (entry->kind) {
+    case FLW_DOCTOR_TEXT:
+        fputs(entry->text, stdout);
+        break;
+    case FLW_DOCTOR_COUNT:
+        printf("%" PRIu64, entry->number);
+        break;
+    case FLW_DOCTOR_BYTES:
+        print_bytes(entry->number);
+        break;
+    case FLW_DOCTOR_NS:
+        printf("%10.2f us", (double)entry->number / 1000);
+        break;
+    case FLW_DOCTOR_BOOL:
+        fputs(entry->number != 0 ? "yes" : "no", stdout);
+        break;
+    }
+}
+
+static void print_text(const struct flw_doctor_sheet *sheet)
+{
+    const char *section = "";
+    for (size_t i = 0; i < sheet->entry_count; i++) {
+        const struct flw_doctor_entry *entry = &sheet->entries[i];
+        if (strcmp(section, entry->section) != 0) {
+            section = entry->section;
+            printf("%s%s\n", i == 0 ? "" : "\n", section);
+        }
+        printf("  %-34s ", entry->key);
+        print_value(entry);
+        putchar('\n');
+    }
+    printf("\nwhat to set\n");
+    for (size_t i = 0; i < sheet->advice_count; i++) {
+        printf("  - %s\n", sheet->advice[i]);
+    }
+    if (sheet->advice_count == 0) {
+        printf("  nothing: the defaults fit\n");
+    }
+}
+
+/* ----------------------------------------------------------------------------------------- JSON
+ * --- */
+
+static void print_string(const char *text)
+{
+    putchar('"');
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\') {
+            printf("\\%c", *c);
+        } else if (*c < 0x20) {
+            printf("\\u%04x", *c);
+        } else {
+            putchar(*c);
+        }
+    }
+    putchar('"');
+}
+
+static void print_json(const struct flw_doctor_sheet *sheet)
+{
+    const char *section = "";
+    putchar('{');
+    for (size_t i = 0; i < sheet->entry_count; i++) {
+        const struct flw_doctor_entry *entry = &sheet->entries[i];
+        if (strcmp(section, entry->section) != 0) {
+            fputs(i == 0 ? "" : "},\n", stdout);
+            section = entry->section;
+            print_string(section);
+            fputs(":{", stdout);
+        } else {
+            putchar(',');
+        }
+        print_string(entry->key);
+        putchar(':');
+        if (entry->kind == FLW_DOCTOR_TEXT) {
+            print_string(entry->text);
+        } else if (entry->kind == FLW_DOCTOR_BOOL) {
+            fputs(entry->number != 0 ? "true" : "false", stdout);
+        } else {
+            printf("%" PRIu64, entry->number);
+        }
+    }
+    fputs(sheet->entry_count != 0 ? "},\n\"advice\":[" : "\"advice\":[", stdout);
+    for (size_t i = 0; i < sheet->advice_count; i++) {
+        fputs(i == 0 ? "" : ",", stdout);
+        print_string(sheet->advice[i]);
+    }
+    printf("]}\n");
+}
+
+void flw_doctor_print(const struct flw_doctor_sheet *sheet, bool is_json)
+{
+    if (is_json) {
+        print_json(sheet);
+    } else {
+        print_text(sheet);
+    }
+}
