@@ -56,6 +56,8 @@ struct flw_policy {
     bool lends;            /* false: says numbers of the trace, runs nothing */
     bool is_thread_safe;   /* alloc, free and use from several threads */
     bool limits_by_device; /* a limit is the device's size, not a setting */
+    /* False: this device cannot run the policy at all. NULL: every device can. */
+    bool (*is_supported)(const struct flw_device *device);
     /* NULL: message says what failed. */
     void *(*create)(const struct flw_policy_setup *setup, char *message);
     /* False: no memory. *out_address is never 0 on success. */

@@ -34,18 +34,23 @@ static void finish(void *self)
     flw_host_free(async, 1, sizeof *async);
 }
 
+static bool is_supported(const struct flw_device *device)
+{
+    const struct flw_driver *driver = &device->driver;
+    CUdevice ordinal = 0;
+    CUmemoryPool pool = NULL;
+    return driver->cuMemAllocAsync != NULL && driver->cuMemFreeAsync != NULL &&
+           driver->cuDeviceGetDefaultMemPool != NULL && driver->cuMemPoolSetAttribute != NULL &&
+           driver->cuMemPoolGetAttribute != NULL && driver->cuMemPoolTrimTo != NULL &&
+           driver->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
+           driver->cuDeviceGetDefaultMemPool(&pool, ordinal) == CUDA_SUCCESS;
+}
+
 static bool prepare(struct async *async, char *message)
 {
     const struct flw_driver *driver = &async->device->driver;
     CUdevice device = 0;
     cuuint64_t threshold = UINT64_MAX;
-    if (driver->cuMemAllocAsync == NULL || driver->cuMemFreeAsync == NULL ||
-        driver->cuDeviceGetDefaultMemPool == NULL || driver->cuMemPoolSetAttribute == NULL ||
-        driver->cuMemPoolGetAttribute == NULL || driver->cuMemPoolTrimTo == NULL) {
-        snprintf(message, FLW_POLICY_MESSAGE_BYTES,
-                 "policy async: the driver has no stream-ordered pool; leave the policy out");
-        return false;
-    }
     const char *call = "cuCtxGetDevice";
     CUresult result = driver->cuCtxGetDevice(&device);
     if (result == CUDA_SUCCESS) {
@@ -156,6 +161,7 @@ const struct flw_policy flw_policy_async = {
     .sim_label = "async (model)",
     .lends = true,
     .limits_by_device = true,
+    .is_supported = is_supported,
     .create = create,
     .alloc = async_alloc,
     .free = async_free,

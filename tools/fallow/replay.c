@@ -35,6 +35,7 @@ struct options {
     uint64_t lag_events;
     uint64_t limit_bytes;
     unsigned pass_count;
+    bool has_policies; /* named, not the default list */
     bool has_lag, uses_threads, finds_limit, checks, times, wants_help;
 };
 
@@ -69,6 +70,7 @@ static void print_help(void)
 static bool parse_policies(struct options *options, const char *list)
 {
     options->policy_count = 0;
+    options->has_policies = true;
     for (const char *name = list;; name++) {
         size_t length = strcspn(name, ",");
         const struct flw_policy *policy = flw_policy_find(name, length);
@@ -280,22 +282,34 @@ static bool complain_about(const struct flw_run_result *result)
     return is_good;
 }
 
+/* A policy of the default list that the device cannot run is left out, and that is said. */
+static bool may_be_left_out(const struct options *options, const struct flw_run_result *result)
+{
+    return result->is_unsupported && !options->has_policies;
+}
+
 static int run_policies(const struct options *options, const struct flw_run_setup *setup,
-                        struct flw_run_result *results)
+                        struct flw_run_result *results, size_t *out_count)
 {
     int code = FLW_EXIT_OK;
+    *out_count = 0;
     for (size_t i = 0; i < options->policy_count; i++) {
-        if (!flw_run_policy(setup, options->policies[i], &results[i])) {
-            flw_complain("%s", results[i].message);
+        struct flw_run_result *result = &results[*out_count];
+        if (!flw_run_policy(setup, options->policies[i], result)) {
+            flw_complain("%s", result->message);
+            if (may_be_left_out(options, result)) {
+                continue;
+            }
+            *out_count = 0;
             return FLW_EXIT_FAILED;
         }
-        if (!complain_about(&results[i])) {
+        if (!complain_about(result)) {
             code = FLW_EXIT_FAILED;
         }
         if (options->finds_limit) {
-            results[i].smallest_limit_bytes =
-                flw_run_find_limit(setup, options->policies[i], &results[i]);
+            result->smallest_limit_bytes = flw_run_find_limit(setup, options->policies[i], result);
         }
+        (*out_count)++;
     }
     return code;
 }
@@ -356,15 +370,16 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                   .limit_bytes = options->limit_bytes,
                                   .lag_units = lag_units,
                                   .pass_count = options->pass_count,
-                                  .checks = options->checks && is_sim,
+                                  .checks = options->checks && device->violation != NULL,
                                   .times = options->times,
                                   .uses_threads = options->uses_threads};
-    code = run_policies(options, &setup, results);
-    if (code == FLW_EXIT_OK || results[options->policy_count - 1].has_run) {
+    size_t result_count = 0;
+    code = run_policies(options, &setup, results, &result_count);
+    if (result_count != 0) {
         struct flw_report report = {.trace = trace,
                                     .program = program,
                                     .results = results,
-                                    .result_count = options->policy_count,
+                                    .result_count = result_count,
                                     .device_name = is_sim ? "simulated device" : device->name,
                                     .is_sim = is_sim,
                                     .is_by_time = is_by_time,

@@ -20,12 +20,12 @@ static bool find(const struct flw_device *device, const char *symbol, void *out_
 
 static bool find_controls(struct flw_device *device)
 {
+    find(device, "flw_sim_violation", &device->violation); /* absent where there is no checker */
     return find(device, "flw_sim_reset", &device->reset) &&
            find(device, "flw_sim_advance", &device->advance) &&
            find(device, "flw_sim_touch", &device->touch) &&
            find(device, "flw_sim_get_ledger", &device->get_ledger) &&
-           find(device, "flw_sim_call_count", &device->call_count) &&
-           find(device, "flw_sim_violation", &device->violation);
+           find(device, "flw_sim_call_count", &device->call_count);
 }
 
 void flw_device_say(const struct flw_device *device, const char *call, CUresult result,
@@ -97,7 +97,7 @@ static void reset_world(struct flw_device *device, const struct flw_device_world
         .device_bytes = world->device_bytes,
         .schedule = FLW_SIM_CLOCK,
         .lag_ns = world->lag_units,
-        .check = world->checks,
+        .check = world->checks && device->violation != NULL,
         .mild =
             FLW_SIM_MILD_QUEUE_DEPTH, /* the lag, not the queue's length, says what is pending */
     };
@@ -143,8 +143,12 @@ bool flw_device_begin(struct flw_device *device, const struct flw_device_world *
     }
     device->has_work = world->lag_units != 0;
     device->has_clock = device->is_sim && device->has_work;
-    const char *call = "cuDeviceGet";
-    CUresult result = driver->cuDeviceGet(&handle, device->is_sim ? 0 : device->ordinal);
+    const char *call = "cuInit"; /* of a fresh world */
+    CUresult result = driver->cuInit(0);
+    if (result == CUDA_SUCCESS) {
+        call = "cuDeviceGet";
+        result = driver->cuDeviceGet(&handle, device->is_sim ? 0 : device->ordinal);
+    }
     if (result == CUDA_SUCCESS) {
         call = "cuDevicePrimaryCtxRetain";
         result = driver->cuDevicePrimaryCtxRetain(&device->context, handle);

@@ -194,7 +194,8 @@ static void take_aftermath(const struct flw_device *device, struct flw_run_resul
     flw_device_get_account(device, &account);
     result->leaked_bytes = account.reserved_bytes;
     result->violation_count = account.violation_count;
-    const char *sentence = account.violation_count == 0 ? NULL : device->violation(0);
+    const char *sentence =
+        account.violation_count == 0 || device->violation == NULL ? NULL : device->violation(0);
     snprintf(result->violation, sizeof result->violation, "%s", sentence == NULL ? "" : sentence);
 }
 
@@ -315,6 +316,12 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
     }
     if (!flw_device_begin(setup->device, &world, result->message)) {
         return false;
+    }
+    if (policy->is_supported != NULL && !policy->is_supported(setup->device)) {
+        snprintf(result->message, sizeof result->message, "policy %s: %s does not support it",
+                 policy->name, setup->device->name);
+        result->is_unsupported = true;
+        goto done;
     }
     if (!make_room(&run)) {
         snprintf(result->message, sizeof result->message, "out of host memory");

@@ -33,7 +33,8 @@ struct flw_run_setup {
 
 struct flw_run_result {
     const struct flw_policy *policy;
-    bool has_run; /* false: message says why there is no result */
+    bool has_run;        /* false: message says why there is no result */
+    bool is_unsupported; /* ... because this device cannot run the policy */
     uint64_t peak_requested_bytes;
     uint64_t peak_reserved_bytes;
     bool is_reserved_from_ledger;
