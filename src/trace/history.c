@@ -28,10 +28,10 @@ bool flw_history_add_event(struct flw_history *history, const struct flw_trace_e
     return true;
 }
 
-bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block)
+bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block)
 {
-    struct flw_history_block *blocks = flw_array_reserve(history->blocks, history->block_count,
-                                                         &history->block_room, sizeof(*blocks));
+    struct flw_trace_block *blocks = flw_array_reserve(history->blocks, history->block_count,
+                                                       &history->block_room, sizeof(*blocks));
     if (blocks == NULL) {
         return false;
     }
@@ -69,30 +69,24 @@ struct heap {
     struct flw_addressmap places; /* address -> index in blocks.blocks */
 };
 
-static bool heap_put(struct heap *heap, const struct flw_history_block *block)
+static bool heap_put(struct heap *heap, const struct flw_trace_block *block)
 {
     return flw_addressmap_put(&heap->places, block->address, (uint32_t)heap->blocks.block_count) &&
            flw_history_add_block(&heap->blocks, block);
 }
 
-/* Undo one event. Where the later heap has a block at an address that was free then, that block's
- * allocation is lost; the earlier block takes its place. */
+/* Undo one event. A free brings its block back, whether it is the request or the completion: the
+ * earlier of the two is met last. Where the later heap has a block at that address, the allocation
+ * of that one is lost; the earlier block takes its place. */
 static bool undo_event(struct heap *heap, const struct flw_trace_event *event)
 {
-    struct flw_history_block block = {event->address, event->size_bytes, event->stream, false};
     switch (event->op) {
     case FLW_TRACE_ALLOC:
         flw_addressmap_remove(&heap->places, event->address);
         return true;
-    case FLW_TRACE_FREE_DONE:
-        block.is_pending = true;
-        return heap_put(heap, &block);
-    case FLW_TRACE_FREE: {
-        uint32_t at = flw_addressmap_find(&heap->places, event->address);
-        if (at != FLW_ADDRESSMAP_ABSENT && heap->blocks.blocks[at].is_pending) {
-            heap->blocks.blocks[at].is_pending = false;
-            return true;
-        }
+    case FLW_TRACE_FREE:
+    case FLW_TRACE_FREE_DONE: {
+        struct flw_trace_block block = {event->address, event->size_bytes, event->stream, false};
         return heap_put(heap, &block);
     }
     default:
@@ -118,11 +112,9 @@ static bool resolve_blocks(const struct flw_history *history, struct flw_build *
         has_memory = undo_event(&heap, &history->events[i]);
     }
     for (size_t i = 0; has_memory && i < heap.blocks.block_count; i++) {
-        const struct flw_history_block *block = &heap.blocks.blocks[i];
+        const struct flw_trace_block *block = &heap.blocks.blocks[i];
         if (flw_addressmap_find(&heap.places, block->address) == i) {
-            struct flw_trace_block initial = {block->address, block->size_bytes, block->stream,
-                                              false};
-            has_memory = flw_build_add_block(build, &initial);
+            has_memory = flw_build_add_block(build, block);
         }
     }
     flw_history_finish(&heap.blocks);

@@ -12,17 +12,10 @@
 
 #include "trace/build.h"
 
-struct flw_history_block {
-    uint64_t address;
-    uint64_t size_bytes; /* requested */
-    uint16_t stream;
-    bool is_pending; /* freed, waiting for another stream */
-};
-
 struct flw_history {
     struct flw_trace_event *events; /* `block` is ignored; times are final */
     size_t event_count, event_room;
-    struct flw_history_block *blocks; /* not yet reusable after the last event, any order */
+    struct flw_trace_block *blocks; /* not yet reusable after the last event, any order */
     size_t block_count, block_room;
     struct flw_trace_segment *segments; /* after the last event */
     size_t segment_count, segment_room;
@@ -30,7 +23,7 @@ struct flw_history {
 
 /* Each returns false on no memory. */
 bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event);
-bool flw_history_add_block(struct flw_history *history, const struct flw_history_block *block);
+bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block);
 bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment);
 void flw_history_finish(struct flw_history *history);
 

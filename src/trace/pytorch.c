@@ -287,7 +287,7 @@ static bool get_requested(struct import *import, struct flw_pickle_value block, 
 static bool read_block(struct import *import, struct flw_pickle_value dict, uint16_t stream,
                        uint64_t *address)
 {
-    struct flw_history_block block = {.stream = stream};
+    struct flw_trace_block block = {.stream = stream};
     struct flw_pickle_value state = flw_harvest_get(import->kept, dict, WORD_STATE);
     uint64_t size_bytes;
     if (!get_number_or(import, dict, WORD_ADDRESS, *address, &block.address) ||
@@ -304,7 +304,6 @@ static bool read_block(struct import *import, struct flw_pickle_value dict, uint
     if (state.bits == WORD_INACTIVE) {
         return true;
     }
-    block.is_pending = state.bits != WORD_ACTIVE_ALLOCATED;
     return get_requested(import, dict, &block.size_bytes) &&
            (flw_history_add_block(&import->history, &block) || fail_memory(import));
 }

@@ -194,6 +194,7 @@ static void a_broken_stack_is_refused(void **state)
     expect_refused("\x80\x04}(K\1e", 7, "not a list");
     expect_refused("\x80\x04}(K\1u", 7, "a key has no value");
     expect_refused("\x80\x04](K\1.", 7, "still open");
+    expect_refused("\x80\x04]((e", 6, "too little");
     expect_refused("\x80\x04]K\1(a", 7, "too little");
     expect_refused("\x80\x04K\1(\x85", 6, "too little");
 }
@@ -273,6 +274,40 @@ static void lists_keep_containers_with_something_of_interest(void **state)
     free(w.bytes);
 }
 
+static void containers_grow_piece_by_piece(void **state)
+{
+    (void)state;
+    struct writer w = begin_pickle(4);
+    struct flw_pickle_value root;
+    struct flw_pickle_value item;
+    put_bytes(&w, "]", 1);
+    for (uint64_t batch = 0; batch < 3; batch++) {
+        put_bytes(&w, "(", 1);
+        for (uint64_t i = 0; i < 2; i++) {
+            begin_dict(&w);
+            put_pair(&w, "a", 2 * batch + i);
+            end_dict(&w);
+            put_bytes(&w, "(", 1);
+            put_pair(&w, "b", 7);
+            end_dict(&w);
+        }
+        end_list(&w);
+    }
+    end_pickle(&w);
+    struct flw_harvest *harvest = read_bytes(w.bytes, w.count, &root);
+    assert_non_null(harvest);
+    assert_int_equal(flw_harvest_count(harvest, root), 6);
+    struct flw_harvest_cursor cursor = flw_harvest_first(harvest, root);
+    for (uint64_t i = 0; i < 6; i++) {
+        assert_true(flw_harvest_next(harvest, &cursor, &item));
+        assert_int_equal(flw_harvest_get(harvest, item, WORD_A).bits, i);
+        assert_int_equal(flw_harvest_get(harvest, item, WORD_B).bits, 7);
+    }
+    assert_false(flw_harvest_next(harvest, &cursor, &item));
+    flw_harvest_destroy(harvest);
+    free(w.bytes);
+}
+
 static void a_list_that_holds_itself_does_no_harm(void **state)
 {
     (void)state;
@@ -307,6 +342,7 @@ int main(void)
         cmocka_unit_test(lengths_beyond_the_file_are_refused),
         cmocka_unit_test(a_dict_that_repeats_its_keys_is_refused),
         cmocka_unit_test(lists_keep_containers_with_something_of_interest),
+        cmocka_unit_test(containers_grow_piece_by_piece),
         cmocka_unit_test(a_list_that_holds_itself_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,6 +130,28 @@ static void a_long_file_is_read_the_same_plain_and_packed(void **state)
     free(w.bytes);
 }
 
+static void archives_one_after_the_other_are_one_file(void **state)
+{
+    (void)state;
+    struct writer w = long_pickle(10);
+    struct flw_trace *trace;
+    uint8_t joined[4096];
+    size_t first_count;
+    size_t second_count;
+    uint8_t *first = pack(w.bytes, 99, &first_count);
+    uint8_t *second = pack(w.bytes + 99, w.count - 99, &second_count);
+    assert_true(first_count + second_count <= sizeof(joined));
+    memcpy(joined, first, first_count);
+    memcpy(joined + first_count, second, second_count);
+    write_file("joined", joined, first_count + second_count);
+    assert_true(flw_trace_read("joined", -1, &trace, message));
+    assert_int_equal(trace->event_count, 10);
+    flw_trace_destroy(trace);
+    free(first);
+    free(second);
+    free(w.bytes);
+}
+
 static void a_broken_archive_is_an_error_that_names_the_file(void **state)
 {
     (void)state;
@@ -284,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_file_is_read_the_same_plain_and_packed),
+        cmocka_unit_test(archives_one_after_the_other_are_one_file),
         cmocka_unit_test(a_broken_archive_is_an_error_that_names_the_file),
         cmocka_unit_test(an_archive_that_unpacks_to_far_too_much_is_refused),
         cmocka_unit_test(what_cannot_be_read_is_an_error_that_names_it),

@@ -208,6 +208,8 @@ static void expandable_segments_are_mapped_ranges(void **state)
     (void)state;
     struct writer w = begin_pickle(4);
     begin_snapshot(&w);
+    begin_segment(&w, BASE + 516 * MIB, 20 * MIB, "large", 1); /* adjoins the small one */
+    end_segment(&w);
     begin_segment(&w, BASE, 20 * MIB, "large", 1); /* [0, 20) at the end */
     end_segment(&w);
     begin_segment(&w, BASE + 512 * MIB, 4 * MIB, "small", 1);
@@ -218,7 +220,7 @@ static void expandable_segments_are_mapped_ranges(void **state)
     put_event(&w, "segment_map", BASE + 512 * MIB, 2 * MIB);   /* [514, 516) before */
     end_snapshot(&w);
     struct flw_trace *trace = import(&w);
-    assert_int_equal(trace->segment_count, 3);
+    assert_int_equal(trace->segment_count, 4);
     assert_true(trace->segments[0].address == BASE && trace->segments[0].size_bytes == 4 * MIB);
     assert_true(trace->segments[1].address == BASE + 10 * MIB &&
                 trace->segments[1].size_bytes == 20 * MIB);
@@ -227,8 +229,10 @@ static void expandable_segments_are_mapped_ranges(void **state)
     assert_true(trace->segments[0].is_large && trace->segments[1].is_large);
     assert_false(trace->segments[2].is_large);
     assert_true(trace->segments[0].is_expandable && trace->segments[2].is_expandable);
-    assert_int_equal(trace->recorded_initial_reserved_bytes, 26 * MIB);
-    assert_int_equal(trace->recorded_peak_reserved_bytes, 26 * MIB);
+    assert_true(trace->segments[3].address == BASE + 516 * MIB &&
+                trace->segments[3].size_bytes == 20 * MIB && trace->segments[3].is_large);
+    assert_int_equal(trace->recorded_initial_reserved_bytes, 46 * MIB);
+    assert_int_equal(trace->recorded_peak_reserved_bytes, 46 * MIB);
     flw_trace_destroy(trace);
 }
 

@@ -213,6 +213,9 @@ static void is_valid_sees_what_was_tampered_with(void **state)
     trace->peak_requested_bytes++;
     assert_false(flw_trace_is_valid(trace));
     trace->peak_requested_bytes--;
+    trace->events[2].address++;
+    assert_false(flw_trace_is_valid(trace));
+    trace->events[2].address--;
     trace->events[2].block = 7;
     assert_false(flw_trace_is_valid(trace));
     trace->events[2].block = 2;

@@ -11,7 +11,7 @@ add_test(NAME unit.trace_demo
 set_tests_properties(unit.trace_manifest unit.trace_demo PROPERTIES
   LABELS unit TIMEOUT 60 SKIP_RETURN_CODE 77)
 if(COMMAND flw_add_test)
-  foreach(module pickle trace_pytorch trace_text trace_input)
+  foreach(module pickle trace_addressmap trace_pytorch trace_text trace_input)
     flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES flw_trace)
   endforeach()
 endif()
