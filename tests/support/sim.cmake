@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+# test_support: the way to the simulated driver, free of any test framework. A program that links it
+# must lie in bin/ beside lib/, where the simulated driver is looked for.
+add_library(test_support STATIC sim.c)
+flw_target(test_support)
+target_include_directories(test_support PUBLIC ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(test_support PUBLIC flw_driver ${CMAKE_DL_LIBS})
+add_dependencies(test_support fallow-simcuda)
