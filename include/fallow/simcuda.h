@@ -63,12 +63,16 @@ typedef struct flw_sim_config {
     uint32_t queue_depth;   /**< 0 = 1,024 */
 } flw_sim_config;
 
+/** flw_sim_range.flags: the operation was launched with programmatic serialisation and touches the range
+ *  before its dependency wait, so it may overlap with the operation before it on its own stream. */
+enum { FLW_SIM_RANGE_EARLY = 1u << 0 };
+
 /** A range that an operation reads or writes. */
 typedef struct flw_sim_range {
     uint64_t address;
     uint64_t bytes;
     uint32_t is_write;
-    uint32_t flags;   /**< 0 */
+    uint32_t flags;   /**< FLW_SIM_RANGE_ bits */
 } flw_sim_range;
 
 /** The ledger: every byte that the device has given, whatever the caller believes. */
@@ -109,10 +113,23 @@ typedef void (*flw_sim_name_function)(uint64_t address, uint64_t bytes, const ch
 /** Forget that [address, +bytes) was written: what a load of it finds is a violation (checked mode). */
 typedef void (*flw_sim_forget_function)(uint64_t address, uint64_t bytes);          /* flw_sim_forget */
 
+/** Forbid [address, +bytes): a load, store, copy or memset of any byte of it is a violation until it is
+ *  forgotten (flw_sim_forget). For red zones; checked, backed worlds only. */
+typedef void (*flw_sim_forbid_function)(uint64_t address, uint64_t bytes);          /* flw_sim_forbid */
+
 /** The C twin of a kernel. It touches device memory only through load and store. */
 typedef struct flw_sim_launch flw_sim_launch;
 typedef void (*flw_sim_twin)(flw_sim_launch *launch, void **parameters);
+/** Registrations survive flw_sim_reset. The name is copied. */
 typedef void (*flw_sim_register_function)(const char *kernel_name, flw_sim_twin twin); /* flw_sim_register */
+/** Say what the kernel's parameters are, in bytes each, so that launches copy them and run later, in
+ *  stream order. Without it a launch waits for its stream and runs inside the call, and cannot be
+ *  captured. 0: no such kernel. */
+typedef int (*flw_sim_parameters_function)(const char *kernel_name, size_t count,
+                                           const size_t *bytes);                  /* flw_sim_parameters */
+/** grid x, y, z, block x, y, z, shared bytes of the launch. */
+typedef void (*flw_sim_dimensions_function)(const flw_sim_launch *launch,
+                                            unsigned out[7]);                     /* flw_sim_dimensions */
 /** Device memory from inside a twin. `argument` names the kernel's argument in reports. */
 typedef void (*flw_sim_load_function)(flw_sim_launch *launch, const char *argument, void *to,
                                       uint64_t from, size_t bytes);                      /* flw_sim_load */

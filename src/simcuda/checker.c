@@ -1,37 +1,496 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the order of accesses: for every stretch of memory its last write and the reads since, each
+ * as (slot, sequence). An access whose order clock does not reach the one before it, where one of
+ * the two writes, is a race: nothing made the two happen in this order. That is decided by the
+ * order made, not by the order that the scheduler happened to take. Does not: know who lent the
+ * memory to whom (report.c keeps the sentences, shadow.c the bytes).
+ *
+ * INVARIANTS  stretches never overlap; a stretch has a writer, a reader, or both
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
 #include "simcuda/check.h"
+#include "simcuda/host.h"
+#include "simcuda/storage.h"
+
+struct access {
+    uint64_t sequence; /* 0: none */
+    uint64_t stream_id;
+    const char *what;
+    uint32_t slot;
+};
+
+struct stretch {
+    struct flw_tree_node node;
+    struct access writer;
+    struct access reader; /* the first of the readers, kept here: most have one */
+    struct access *more;  /* further readers */
+    uint32_t more_count, more_capacity;
+    uint64_t legal_version; /* the region_version under which all of it could be touched */
+    const struct flw_device *legal_device;
+    bool is_legal_to_write;
+    struct stretch *next_free;
+};
+
+struct flw_checker {
+    struct flw_tree stretches;
+    struct stretch *free;
+};
+
+static struct flw_checker *checker(void)
+{
+    if (flw_world.checker == NULL) {
+        flw_world.checker = flw_host_get(sizeof *flw_world.checker);
+    }
+    return flw_world.checker;
+}
+
+static struct stretch *add_stretch(uint64_t begin, uint64_t end)
+{
+    struct flw_checker *c = checker();
+    struct stretch *stretch = c->free;
+    if (stretch != NULL) {
+        c->free = stretch->next_free;
+        struct access *more = stretch->more;
+        uint32_t capacity = stretch->more_capacity;
+        memset(stretch, 0, sizeof *stretch);
+        stretch->more = more;
+        stretch->more_capacity = capacity;
+    } else {
+        stretch = flw_host_get(sizeof *stretch);
+    }
+    stretch->node.begin = begin;
+    stretch->node.end = end;
+    stretch->legal_version = ~0ull;
+    flw_tree_insert(&c->stretches, &stretch->node);
+    return stretch;
+}
+
+static void drop_stretch(struct stretch *stretch)
+{
+    struct flw_checker *c = checker();
+    flw_tree_remove(&c->stretches, &stretch->node);
+    stretch->next_free = c->free;
+    c->free = stretch;
+}
+
+void flw_check_finish(void)
+{
+    struct flw_checker *c = flw_world.checker;
+    if (c != NULL) {
+        while (c->stretches.root != NULL) {
+            drop_stretch(FLW_CONTAINER(c->stretches.root, struct stretch, node));
+        }
+        while (c->free != NULL) {
+            struct stretch *stretch = c->free;
+            c->free = stretch->next_free;
+            free(stretch->more);
+            free(stretch);
+        }
+        free(c);
+        flw_world.checker = NULL;
+    }
+    flw_report_finish();
+}
+
+static struct stretch *stretch_from(uint64_t address)
+{
+    struct flw_tree_node *node = flw_tree_from(&checker()->stretches, address);
+    return node != NULL ? FLW_CONTAINER(node, struct stretch, node) : NULL;
+}
+
+/* Cut in two at `at`; returns the right part. */
+static struct stretch *cut(struct stretch *left, uint64_t at)
+{
+    uint64_t end = left->node.end;
+    left->node.end = at;
+    struct stretch *right = add_stretch(at, end);
+    right->writer = left->writer;
+    right->reader = left->reader;
+    right->legal_version = left->legal_version;
+    right->legal_device = left->legal_device;
+    right->is_legal_to_write = left->is_legal_to_write;
+    if (left->more_count > 0) {
+        if (right->more_capacity < left->more_count) {
+            right->more = flw_host_resize(right->more, left->more_count * sizeof *right->more);
+            right->more_capacity = left->more_count;
+        }
+        memcpy(right->more, left->more, left->more_count * sizeof *right->more);
+        right->more_count = left->more_count;
+    }
+    return right;
+}
+
+/* ---- may it be touched at all? ---- */
+
+/* How far from `at` the memory may be touched by the device; `at` itself: not at all. */
+static uint64_t legal_until(const struct flw_device *device, uint64_t at, bool is_write,
+                            const char **why)
+{
+    struct flw_region *region = flw_region_find(at);
+    *why = "nothing is mapped there";
+    if (region == NULL) {
+        return at;
+    }
+    uint64_t begin;
+    uint64_t end;
+    struct flw_mapping *mapping;
+    switch (region->kind) {
+    case FLW_REGION_RESERVATION:
+        mapping = flw_mapping_find(at);
+        if (mapping == NULL) {
+            return at;
+        }
+        *why = "the device was given no such access to it";
+        return mapping->access[device->ordinal] >= (is_write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                             : CU_MEM_ACCESS_FLAGS_PROT_READ)
+                   ? mapping->node.end
+                   : at;
+    case FLW_REGION_POOLED:
+        *why = "the driver's pool has not lent it";
+        return flw_pool_block_at(at, &begin, &end) ? end : at;
+    case FLW_REGION_ALLOCATION:
+        *why = "it belongs to another device";
+        if (region->device != device) {
+            return at;
+        }
+        *why = "it lies behind the end of the allocation";
+        return flw_max(at, region->node.begin + region->bytes);
+    default:
+        return region->node.end;
+    }
+}
+
+static bool is_legal(struct flw_stream *stream, const char *what, uint64_t sequence,
+                     const struct flw_sim_range *range)
+{
+    uint64_t end = range->address + range->bytes;
+    uint64_t at = range->address;
+    while (at < end) {
+        const char *why;
+        uint64_t until = legal_until(stream->context->device, at, range->is_write != 0, &why);
+        if (until <= at) {
+            char name[160];
+            flw_check_describe(at, name, sizeof name);
+            flw_check_violation("illegal address: operation %llu of stream %llu (%s) %s %#llx%s of "
+                                "its range [%#llx, +%llu), but %s",
+                                (unsigned long long)sequence, (unsigned long long)stream->id, what,
+                                range->is_write ? "writes" : "reads", (unsigned long long)at, name,
+                                (unsigned long long)range->address,
+                                (unsigned long long)range->bytes, why);
+            return false;
+        }
+        at = until;
+    }
+    return true;
+}
+
+/* ---- order ---- */
+
+static bool may_overlap(const struct flw_sim_range *range)
+{
+    return (range->flags & FLW_SIM_RANGE_EARLY) != 0 && !flw_world_is_mild(FLW_SIM_MILD_OVERLAP);
+}
+
+static bool comes_before(const struct access *access, const struct flw_order_clock *clock,
+                         const struct access *self, bool is_early)
+{
+    if (is_early && access->slot == self->slot && access->sequence + 1 == self->sequence) {
+        return false; /* launched with programmatic serialisation: the two may overlap */
+    }
+    return flw_clock_get(clock, access->slot) >= access->sequence;
+}
+
+static void report_race(const struct stretch *stretch, const struct access *before,
+                        const struct access *self, const struct flw_sim_range *range,
+                        const char *did)
+{
+    char name[160];
+    uint64_t at = flw_max(stretch->node.begin, range->address);
+    uint64_t end = flw_min(stretch->node.end, range->address + range->bytes);
+    flw_check_describe(at, name, sizeof name);
+    flw_check_violation("race: operation %llu of stream %llu (%s) %s [%#llx, +%llu)%s, which "
+                        "operation %llu of stream %llu (%s) %s, and nothing orders the two",
+                        (unsigned long long)self->sequence, (unsigned long long)self->stream_id,
+                        self->what, range->is_write ? "writes" : "reads", (unsigned long long)at,
+                        (unsigned long long)(end - at), name, (unsigned long long)before->sequence,
+                        (unsigned long long)before->stream_id, before->what, did);
+}
+
+static void test_readers(const struct stretch *stretch, const struct access *self,
+                         const struct flw_order_clock *clock, const struct flw_sim_range *range)
+{
+    bool is_early = may_overlap(range);
+    if (stretch->reader.sequence != 0 && !comes_before(&stretch->reader, clock, self, is_early)) {
+        report_race(stretch, &stretch->reader, self, range, "reads");
+        return;
+    }
+    for (uint32_t i = 0; i < stretch->more_count; i++) {
+        if (!comes_before(&stretch->more[i], clock, self, is_early)) {
+            report_race(stretch, &stretch->more[i], self, range, "reads");
+            return;
+        }
+    }
+}
+
+static void test_stretch(const struct stretch *stretch, const struct access *self,
+                         const struct flw_order_clock *clock, const struct flw_sim_range *range)
+{
+    bool is_early = may_overlap(range);
+    if (stretch->writer.sequence != 0 && !comes_before(&stretch->writer, clock, self, is_early)) {
+        report_race(stretch, &stretch->writer, self, range, "writes");
+    } else if (range->is_write) {
+        test_readers(stretch, self, clock, range);
+    }
+}
+
+/* Readers that come before the new one need not be kept: who comes after it comes after them. */
+static void add_reader(struct stretch *stretch, const struct access *self,
+                       const struct flw_order_clock *clock)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < stretch->more_count; i++) {
+        if (flw_clock_get(clock, stretch->more[i].slot) < stretch->more[i].sequence) {
+            stretch->more[kept++] = stretch->more[i];
+        }
+    }
+    stretch->more_count = kept;
+    struct access first = stretch->reader;
+    stretch->reader = *self;
+    if (first.sequence == 0 || flw_clock_get(clock, first.slot) >= first.sequence) {
+        return;
+    }
+    if (stretch->more_count == stretch->more_capacity) {
+        stretch->more_capacity = stretch->more_capacity == 0 ? 4 : stretch->more_capacity * 2;
+        stretch->more =
+            flw_host_resize(stretch->more, stretch->more_capacity * sizeof *stretch->more);
+    }
+    stretch->more[stretch->more_count++] = first;
+}
+
+static void set_writer(struct stretch *stretch, const struct access *self)
+{
+    stretch->writer = *self;
+    stretch->reader.sequence = 0;
+    stretch->more_count = 0;
+}
+
+static bool is_same(const struct access *a, const struct access *b)
+{
+    return a->sequence == b->sequence && (a->sequence == 0 || a->slot == b->slot);
+}
+
+/* A kernel's loads and stores come byte after byte: what one operation touches stays one stretch.
+ */
+static void merge_left(struct stretch *stretch)
+{
+    struct flw_tree_node *node = flw_tree_find(&checker()->stretches, stretch->node.begin - 1);
+    if (node == NULL) {
+        return;
+    }
+    struct stretch *left = FLW_CONTAINER(node, struct stretch, node);
+    if (left->more_count == 0 && stretch->more_count == 0 &&
+        is_same(&left->writer, &stretch->writer) && is_same(&left->reader, &stretch->reader)) {
+        uint64_t end = stretch->node.end;
+        left->legal_version = flw_min(left->legal_version, stretch->legal_version);
+        if (left->legal_version != flw_world.region_version ||
+            left->legal_device != stretch->legal_device) {
+            left->legal_version = ~0ull;
+        }
+        left->is_legal_to_write = left->is_legal_to_write && stretch->is_legal_to_write;
+        drop_stretch(stretch);
+        left->node.end = end;
+    }
+}
+
+static void write_range(const struct access *self, const struct flw_order_clock *clock,
+                        const struct flw_sim_range *range)
+{
+    uint64_t begin = range->address;
+    uint64_t end = begin + range->bytes;
+    for (struct stretch *s = stretch_from(begin); s != NULL && s->node.begin < end;
+         s = stretch_from(begin)) {
+        if (s->node.begin < begin) {
+            s = cut(s, begin);
+        }
+        if (s->node.end > end) {
+            cut(s, end);
+        }
+        test_stretch(s, self, clock, range);
+        drop_stretch(s);
+    }
+    struct stretch *s = add_stretch(begin, end);
+    set_writer(s, self);
+    s->legal_version = flw_world.region_version;
+    s->is_legal_to_write = true;
+    merge_left(s);
+}
+
+static void read_range(const struct access *self, const struct flw_order_clock *clock,
+                       const struct flw_sim_range *range)
+{
+    uint64_t at = range->address;
+    uint64_t end = at + range->bytes;
+    while (at < end) {
+        struct stretch *s = stretch_from(at);
+        if (s == NULL || s->node.begin > at) {
+            s = add_stretch(at, s == NULL ? end : flw_min(end, s->node.begin));
+        } else {
+            if (s->node.begin < at) {
+                s = cut(s, at);
+            }
+            if (s->node.end > end) {
+                cut(s, end);
+            }
+            test_stretch(s, self, clock, range);
+        }
+        add_reader(s, self, clock);
+        at = s->node.end;
+        merge_left(s);
+    }
+}
+
+static bool is_exact(const struct stretch *stretch, const struct flw_sim_range *range)
+{
+    return stretch != NULL && stretch->node.begin == range->address &&
+           stretch->node.end == range->address + range->bytes;
+}
+
+static bool is_known_legal(const struct stretch *stretch, const struct flw_device *device,
+                           bool is_write)
+{
+    return stretch->legal_version == flw_world.region_version && stretch->legal_device == device &&
+           (!is_write || stretch->is_legal_to_write);
+}
+
 CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t sequence,
                           const struct flw_order_clock *clock, const struct flw_sim_range *range)
 {
-    (void)stream;
-    (void)what;
-    (void)sequence;
-    (void)clock;
-    (void)range;
+    if (range->bytes == 0) {
+        return CUDA_SUCCESS;
+    }
+    const struct flw_device *device = stream->context->device;
+    struct access self = {
+        .sequence = sequence, .stream_id = stream->id, .what = what, .slot = stream->slot};
+    bool is_write = range->is_write != 0;
+    struct stretch *same = stretch_from(range->address);
+    bool exact = is_exact(same, range);
+    if (!(exact && is_known_legal(same, device, is_write))) {
+        if (range->address + range->bytes < range->address ||
+            !is_legal(stream, what, sequence, range)) {
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+    }
+    if (!exact) {
+        if (is_write) {
+            write_range(&self, clock, range);
+        } else {
+            read_range(&self, clock, range);
+        }
+        return CUDA_SUCCESS;
+    }
+    test_stretch(same, &self, clock, range);
+    same->is_legal_to_write =
+        is_write || (same->is_legal_to_write && is_known_legal(same, device, true));
+    same->legal_version = flw_world.region_version;
+    same->legal_device = device;
+    if (is_write) {
+        set_writer(same, &self);
+    } else {
+        add_reader(same, &self, clock);
+    }
     return CUDA_SUCCESS;
 }
-void flw_check_takes_away(uint64_t begin, uint64_t end, const char *by)
-{
-    (void)begin;
-    (void)end;
-    (void)by;
-}
+
+/* ---- memory that goes away ---- */
+
 void flw_check_forget(uint64_t begin, uint64_t end)
 {
-    (void)begin;
-    (void)end;
+    if (!flw_check_is_on()) {
+        return;
+    }
+    for (struct stretch *s = stretch_from(begin); s != NULL && s->node.begin < end;
+         s = stretch_from(begin)) {
+        if (s->node.begin < begin) {
+            s = cut(s, begin);
+        }
+        if (s->node.end > end) {
+            cut(s, end);
+        }
+        drop_stretch(s);
+    }
 }
-void flw_check_finish(void)
+
+static const struct access *find_unseen(const struct stretch *stretch)
 {
+    const struct flw_order_clock *host = &flw_world.host_clock;
+    if (flw_clock_get(host, stretch->writer.slot) < stretch->writer.sequence) {
+        return &stretch->writer;
+    }
+    if (flw_clock_get(host, stretch->reader.slot) < stretch->reader.sequence) {
+        return &stretch->reader;
+    }
+    for (uint32_t i = 0; i < stretch->more_count; i++) {
+        if (flw_clock_get(host, stretch->more[i].slot) < stretch->more[i].sequence) {
+            return &stretch->more[i];
+        }
+    }
+    return NULL;
 }
-void flw_check_violation(const char *format, ...)
+
+static bool touches(const struct flw_work *work, uint64_t begin, uint64_t end)
 {
-    (void)format;
-    flw_world.violation_count++;
+    for (size_t i = 0; i < work->range_count; i++) {
+        const struct flw_sim_range *range = &work->ranges[i];
+        if (range->address < end && begin < range->address + range->bytes) {
+            return true;
+        }
+    }
+    return work->program != NULL && flw_program_touches(work->program, begin, end);
 }
-void flw_check_describe(uint64_t address, char *text, size_t bytes)
+
+/* An operation that still waits in a queue and names the range. */
+static bool report_waiting(uint64_t begin, uint64_t end, const char *by)
 {
-    (void)address;
-    if (bytes)
-        text[0] = 0;
+    for (uint32_t i = 0; i < flw_world.active_count; i++) {
+        const struct flw_stream *stream = flw_world.active[i];
+        for (const struct flw_operation *o = stream->head; o != NULL; o = o->next) {
+            if (touches(&o->work, begin, end)) {
+                flw_check_violation(
+                    "unfinished work: %s of [%#llx, +%llu) while operation %llu of "
+                    "stream %llu (%s) that touches it has not run",
+                    by, (unsigned long long)begin, (unsigned long long)(end - begin),
+                    (unsigned long long)o->sequence, (unsigned long long)stream->id, o->work.name);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void flw_check_takes_away(uint64_t begin, uint64_t end, const char *by)
+{
+    if (!flw_check_is_on()) {
+        return;
+    }
+    bool is_reported = report_waiting(begin, end, by);
+    for (struct stretch *s = stretch_from(begin); s != NULL && s->node.begin < end && !is_reported;
+         s = stretch_from(s->node.end)) {
+        const struct access *unseen = find_unseen(s);
+        if (unseen != NULL) {
+            flw_check_violation(
+                "unfinished work: %s of [%#llx, +%llu) while the host has not seen "
+                "operation %llu of stream %llu (%s) complete, which touches [%#llx, "
+                "+%llu)",
+                by, (unsigned long long)begin, (unsigned long long)(end - begin),
+                (unsigned long long)unseen->sequence, (unsigned long long)unseen->stream_id,
+                unseen->what, (unsigned long long)s->node.begin,
+                (unsigned long long)(s->node.end - s->node.begin));
+            is_reported = true;
+        }
+    }
+    flw_check_forget(begin, end);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "simcuda/check.h"
 #include "simcuda/host.h"
 #include "simcuda/storage.h"
 
@@ -39,7 +40,13 @@ static CUresult give_and_wait(struct flw_call *call, struct flw_stream *stream,
     bool is_captured = stream->capture != NULL;
     CUresult result = flw_order_submit(stream, work, &position);
     if (result == CUDA_SUCCESS && waits && !is_captured) {
+        struct flw_order_clock clock = {0};
+        if (flw_check_is_on()) {
+            flw_clock_copy(&clock, &stream->clock);
+        }
         flw_order_wait(call->thread, &position);
+        flw_clock_host_saw(&clock);
+        flw_clock_finish(&clock);
         result = context->sticky;
     }
     return result;

@@ -1,59 +1,371 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: kernels: modules and functions by name, launches, and the device memory that a twin sees.
+ * Does not: know what a twin computes.
+ *
+ * A module's image is not read: a function is whatever twin was registered under its name.
+ */
 #include "simcuda/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "simcuda/check.h"
+#include "simcuda/host.h"
+#include "simcuda/shadow.h"
+
+#define PARAMETER_MAX 64
+
+/* Registered for the process: resets do not touch it. */
+struct flw_kernel {
+    struct flw_kernel *next;
+    char *name;
+    flw_sim_twin twin;
+    bool has_layout;
+    size_t count;
+    size_t bytes[PARAMETER_MAX];
+};
+
+struct flw_sim_launch {
+    struct flw_stream *stream;
+    const struct flw_work *work;
+    uint64_t sequence;
+    const struct flw_order_clock *clock;
+    CUresult error;
+};
+
+struct module {
+    uint64_t function_count;
+};
+
+struct function {
+    CUmodule module;
+    struct flw_kernel *kernel;
+};
+
+static struct flw_kernel *kernels; /* under the world's lock */
+
+FLW_SIM_EXPORT void flw_sim_register(const char *kernel_name, flw_sim_twin twin);
+FLW_SIM_EXPORT int flw_sim_parameters(const char *kernel_name, size_t count, const size_t *bytes);
+FLW_SIM_EXPORT void flw_sim_dimensions(const flw_sim_launch *launch, unsigned out[7]);
+FLW_SIM_EXPORT void flw_sim_load(flw_sim_launch *launch, const char *argument, void *to,
+                                 uint64_t from, size_t bytes);
+FLW_SIM_EXPORT void flw_sim_store(flw_sim_launch *launch, const char *argument, uint64_t to,
+                                  const void *from, size_t bytes);
+
+static struct flw_kernel *find_kernel(const char *name)
+{
+    struct flw_kernel *kernel = kernels;
+    while (kernel != NULL && strcmp(kernel->name, name) != 0) {
+        kernel = kernel->next;
+    }
+    return kernel;
+}
+
+void flw_sim_register(const char *kernel_name, flw_sim_twin twin)
+{
+    pthread_mutex_lock(&flw_world.lock);
+    struct flw_kernel *kernel = find_kernel(kernel_name);
+    if (kernel == NULL) {
+        kernel = flw_host_get(sizeof *kernel);
+        kernel->name = flw_host_get(strlen(kernel_name) + 1);
+        memcpy(kernel->name, kernel_name, strlen(kernel_name) + 1);
+        kernel->next = kernels;
+        kernels = kernel;
+    }
+    kernel->twin = twin;
+    pthread_mutex_unlock(&flw_world.lock);
+}
+
+int flw_sim_parameters(const char *kernel_name, size_t count, const size_t *bytes)
+{
+    pthread_mutex_lock(&flw_world.lock);
+    struct flw_kernel *kernel = find_kernel(kernel_name);
+    bool fits = kernel != NULL && count <= PARAMETER_MAX;
+    if (fits) {
+        kernel->has_layout = true;
+        kernel->count = count;
+        memcpy(kernel->bytes, bytes, count * sizeof *bytes);
+    }
+    pthread_mutex_unlock(&flw_world.lock);
+    return fits;
+}
+
+__attribute__((destructor)) static void forget_kernels(void)
+{
+    while (kernels != NULL) {
+        struct flw_kernel *kernel = kernels;
+        kernels = kernel->next;
+        free(kernel->name);
+        free(kernel);
+    }
+}
+
+void flw_sim_dimensions(const flw_sim_launch *launch, unsigned out[7])
+{
+    memcpy(out, launch->work->dimensions, sizeof launch->work->dimensions);
+}
+
+/* One block: the pointers, then the values. Without a layout the caller's values stay where they
+ * are; such a launch runs before the call returns. */
+void flw_kernel_copy_parameters(struct flw_work *work)
+{
+    const struct flw_kernel *kernel = work->kernel;
+    void **from = work->parameters;
+    size_t total = kernel->count * sizeof(void *);
+    if (!kernel->has_layout) {
+        work->parameters = NULL;
+        work->borrowed_parameters = from;
+        return;
+    }
+    for (size_t i = 0; i < kernel->count; i++) {
+        total += flw_align_up(kernel->bytes[i], 16) + 16;
+    }
+    unsigned char *block = flw_host_get(total + 16);
+    void **to = (void **)(void *)block;
+    size_t at = flw_align_up(kernel->count * sizeof(void *), 16);
+    for (size_t i = 0; i < kernel->count; i++) {
+        to[i] = block + at;
+        memcpy(to[i], from[i], kernel->bytes[i]);
+        at += flw_align_up(kernel->bytes[i], 16);
+    }
+    work->parameters = to;
+}
+
 CUresult flw_kernel_run(struct flw_stream *stream, const struct flw_work *work, uint64_t sequence,
                         const struct flw_order_clock *clock)
 {
-    (void)stream;
-    (void)work;
-    (void)sequence;
-    (void)clock;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    struct flw_sim_launch launch = {
+        .stream = stream, .work = work, .sequence = sequence, .clock = clock};
+    struct flw_thread *thread = flw_thread_get();
+    thread->is_in_twin = true;
+    work->kernel->twin(&launch,
+                       work->parameters != NULL ? work->parameters : work->borrowed_parameters);
+    thread->is_in_twin = false;
+    return launch.error;
 }
-void flw_kernel_copy_parameters(struct flw_work *work)
+
+/* ---- what a twin sees ---- */
+
+static bool may_access(flw_sim_launch *launch, const char *argument, uint64_t address, size_t bytes,
+                       bool is_write)
 {
-    (void)work;
+    if (launch->error != CUDA_SUCCESS) {
+        return false; /* the kernel is dead: it touches nothing more */
+    }
+    if (flw_check_is_on()) {
+        struct flw_sim_range range = {.address = address, .bytes = bytes, .is_write = is_write};
+        launch->error = flw_check_access(launch->stream, launch->work->name, launch->sequence,
+                                         launch->clock, &range);
+    }
+    (void)argument;
+    return launch->error == CUDA_SUCCESS;
 }
-CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
+
+static void report_byte(flw_sim_launch *launch, const char *argument, uint64_t address,
+                        uint64_t first, const char *what)
+{
+    char name[160];
+    flw_check_describe(address, name, sizeof name);
+    flw_check_violation("%s of kernel %s, argument '%s', offset %llu, address %#llx%s, operation "
+                        "%llu of stream %llu",
+                        what, launch->work->name, argument != NULL ? argument : "?",
+                        (unsigned long long)(address - first), (unsigned long long)address, name,
+                        (unsigned long long)launch->sequence,
+                        (unsigned long long)launch->stream->id);
+}
+
+/* A byte that the shadow forbids; reported once an access. */
+static void check_shadow(flw_sim_launch *launch, const char *argument, uint64_t address,
+                         size_t bytes, bool is_load)
+{
+    uint64_t offset = flw_shadow_search(address, bytes, FLW_SHADOW_RED);
+    if (offset < bytes) {
+        report_byte(launch, argument, address + offset, address,
+                    is_load ? "red zone: load" : "red zone: store");
+    }
+    offset = is_load ? flw_shadow_search(address, bytes, FLW_SHADOW_UNWRITTEN) : bytes;
+    if (offset < bytes) {
+        report_byte(launch, argument, address + offset, address, "unwritten: load");
+    }
+}
+
+void flw_sim_load(flw_sim_launch *launch, const char *argument, void *to, uint64_t from,
+                  size_t bytes)
+{
+    unsigned char *out = to;
+    memset(out, 0xa5, bytes); /* what a refused load reads, and memory without contents */
+    if (!may_access(launch, argument, from, bytes, false)) {
+        return;
+    }
+    if (flw_check_is_on()) {
+        check_shadow(launch, argument, from, bytes, true);
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t part = bytes - done;
+        unsigned char *content = flw_storage_content(from + done, &part, NULL);
+        if (content == NULL) {
+            break;
+        }
+        memcpy(out + done, content, part);
+        done += part;
+    }
+}
+
+void flw_sim_store(flw_sim_launch *launch, const char *argument, uint64_t to, const void *from,
+                   size_t bytes)
+{
+    if (!may_access(launch, argument, to, bytes, true)) {
+        return;
+    }
+    if (flw_check_is_on()) {
+        check_shadow(launch, argument, to, bytes, false);
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t part = bytes - done;
+        unsigned char *shadow = NULL;
+        unsigned char *content = flw_storage_content(to + done, &part, &shadow);
+        if (content == NULL) {
+            break;
+        }
+        memcpy(content, (const unsigned char *)from + done, part);
+        if (shadow != NULL) {
+            memset(shadow, flw_shadow_mark(launch->sequence), part);
+        }
+        done += part;
+    }
+}
+
+/* ---- entry points ---- */
+
+CUresult CUDAAPI cuModuleLoadData(CUmodule *out, const void *image)
 {
     struct flw_call call;
-    (void)module;
-    (void)image;
-    CUresult r = flw_call_enter(&call, FLW_ENTRY_cuModuleLoadData, FLW_CALL_PLAIN);
-    return flw_call_leave(r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuModuleLoadData, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (result == CUDA_SUCCESS && (out == NULL || image == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        struct module *module = flw_host_get(sizeof *module);
+        *out = (CUmodule)(uintptr_t)flw_table_add(&flw_world.module_table, module);
+    }
+    return flw_call_leave(result);
 }
-CUresult CUDAAPI cuModuleUnload(CUmodule module)
+
+static void drop_functions(CUmodule module)
+{
+    struct flw_table *table = &flw_world.function_table;
+    for (uint32_t i = 0; i < table->count; i++) {
+        struct function *function = table->object[i];
+        if (function != NULL && (module == NULL || function->module == module)) {
+            flw_table_remove(table, table->base + ((uint64_t)i << 4));
+            free(function);
+        }
+    }
+}
+
+void flw_kernel_finish_all(void)
+{
+    drop_functions(NULL);
+    for (uint32_t i = 0; i < flw_world.module_table.count; i++) {
+        free(flw_world.module_table.object[i]);
+    }
+}
+
+CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 {
     struct flw_call call;
-    (void)module;
-    CUresult r = flw_call_enter(&call, FLW_ENTRY_cuModuleUnload, FLW_CALL_PLAIN);
-    return flw_call_leave(r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuModuleUnload, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    struct module *module = flw_table_find(&flw_world.module_table, (uintptr_t)handle);
+    if (result == CUDA_SUCCESS && module == NULL) {
+        result = CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (result == CUDA_SUCCESS) {
+        drop_functions(handle);
+        flw_table_remove(&flw_world.module_table, (uintptr_t)handle);
+        free(module);
+    }
+    return flw_call_leave(result);
 }
-CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+
+CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
     struct flw_call call;
-    (void)function;
-    (void)module;
-    (void)name;
-    CUresult r = flw_call_enter(&call, FLW_ENTRY_cuModuleGetFunction, FLW_CALL_PLAIN);
-    return flw_call_leave(r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuModuleGetFunction, FLW_CALL_CONTEXT);
+    if (result == CUDA_SUCCESS && (out == NULL || name == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS &&
+        flw_table_find(&flw_world.module_table, (uintptr_t)module) == NULL) {
+        result = CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_kernel *kernel = find_kernel(name);
+        if (kernel == NULL) {
+            return flw_call_leave(CUDA_ERROR_NOT_FOUND); /* "If no function of that name exists" */
+        }
+        struct function *function = flw_host_get(sizeof *function);
+        function->module = module;
+        function->kernel = kernel;
+        *out = (CUfunction)(uintptr_t)flw_table_add(&flw_world.function_table, function);
+    }
+    return flw_call_leave(result);
 }
-CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+
+static CUresult give_launch(struct flw_call *call, struct flw_stream *stream,
+                            struct flw_kernel *kernel, struct flw_work *work)
+{
+    if (stream->context != call->context) {
+        return CUDA_ERROR_INVALID_HANDLE; /* a launch needs its stream's context to be current */
+    }
+    if (kernel->has_layout ? kernel->count > 0 && work->parameters == NULL
+                           : stream->capture != NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct flw_position position = {0};
+    CUresult result = flw_order_submit(stream, work, &position);
+    if (result == CUDA_SUCCESS && !kernel->has_layout && !flw_world_runs_on_clock()) {
+        flw_order_run_until(call->thread, &position);
+    }
+    return result;
+}
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y,
                                 unsigned grid_z, unsigned block_x, unsigned block_y,
-                                unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                unsigned block_z, unsigned shared_bytes, CUstream stream_handle,
                                 void **parameters, void **extra)
 {
     struct flw_call call;
-    (void)function;
-    (void)grid_x;
-    (void)grid_y;
-    (void)grid_z;
-    (void)block_x;
-    (void)block_y;
-    (void)block_z;
-    (void)shared_bytes;
-    (void)stream;
-    (void)parameters;
-    (void)extra;
-    CUresult r = flw_call_enter(&call, FLW_ENTRY_cuLaunchKernel, FLW_CALL_PLAIN);
-    return flw_call_leave(r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuLaunchKernel, FLW_CALL_CONTEXT);
+    struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
+    struct flw_stream *stream = NULL;
+    uint64_t threads = (uint64_t)block_x * block_y * block_z;
+    if (result == CUDA_SUCCESS && function == NULL) {
+        result = CUDA_ERROR_INVALID_HANDLE;
+    }
+    /* The limits of compute capability 9.0. */
+    if (result == CUDA_SUCCESS && (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 ||
+                                   grid_z > 65535 || grid_x > 0x7fffffff || threads == 0 ||
+                                   threads > 1024 || block_z > 64 || shared_bytes > 227u << 10)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && extra != NULL) {
+        result = CUDA_ERROR_NOT_SUPPORTED; /* parameters in a packed buffer */
+    }
+    if (result == CUDA_SUCCESS) {
+        stream = flw_stream_find(call.thread, stream_handle, &result);
+    }
+    if (stream != NULL) {
+        struct flw_work work = {
+            .kind = FLW_WORK_LAUNCH,
+            .name = function->kernel->name,
+            .kernel = function->kernel,
+            .parameters = parameters,
+            .dimensions = {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes}};
+        result = give_launch(&call, stream, function->kernel, &work);
+    }
+    return flw_call_leave(result);
 }

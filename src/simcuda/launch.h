@@ -14,4 +14,6 @@ CUresult flw_kernel_run(struct flw_stream *stream, const struct flw_work *work, 
 /* Parameters by value, so that the launch may run later. */
 void flw_kernel_copy_parameters(struct flw_work *work);
 
+void flw_kernel_finish_all(void);
+
 #endif

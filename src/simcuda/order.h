@@ -44,9 +44,9 @@ struct flw_work {
     CUhostFn function;
     void *argument;
     struct flw_kernel *kernel;
-    void **parameters; /* launch: owned block after copy */
-    size_t parameter_count;
-    unsigned dimensions[6];
+    void **parameters;          /* launch: owned block after copy */
+    void **borrowed_parameters; /* launch without a layout: runs before the call returns */
+    unsigned dimensions[7];
     struct flw_program *program; /* graph: one reference */
     const struct flw_position *waits;
     uint32_t wait_count;
@@ -143,6 +143,8 @@ CUresult flw_order_submit(struct flw_stream *stream, struct flw_work *work,
                           struct flw_position *out);
 bool flw_order_is_done(const struct flw_position *position);
 /* Wait, as a synchronising call does. The lock may be dropped on the way. */
+/* The same without the host learning anything. */
+void flw_order_run_until(struct flw_thread *thread, const struct flw_position *position);
 void flw_order_wait(struct flw_thread *thread, const struct flw_position *position);
 void flw_order_wait_context(struct flw_thread *thread, struct flw_context *context);
 void flw_order_wait_device(struct flw_thread *thread, struct flw_device *device);

@@ -347,16 +347,21 @@ static void make_progress(struct flw_thread *thread, const struct flw_position *
     }
 }
 
+void flw_order_run_until(struct flw_thread *thread, const struct flw_position *position)
+{
+    struct flw_position target = *position;
+    uint64_t generation = flw_world.generation;
+    while (flw_world.generation == generation && !flw_order_is_done(&target)) {
+        make_progress(thread, &target);
+    }
+}
+
 void flw_order_wait(struct flw_thread *thread, const struct flw_position *position)
 {
     if (flw_world_runs_on_clock()) {
         flw_order_advance(thread, position->done_ns);
     } else {
-        struct flw_position target = *position;
-        uint64_t generation = flw_world.generation;
-        while (flw_world.generation == generation && !flw_order_is_done(&target)) {
-            make_progress(thread, &target);
-        }
+        flw_order_run_until(thread, position);
     }
     if (flw_check_is_on()) {
         flw_clock_host_saw_position(position);

@@ -10,6 +10,7 @@
 
 #include "simcuda/check.h"
 #include "simcuda/host.h"
+#include "simcuda/launch.h"
 #include "simcuda/order.h"
 #include "simcuda/storage.h"
 
@@ -75,6 +76,7 @@ static void end_world(void)
     flw_capture_finish_all();
     flw_graph_finish_all();
     flw_event_finish_all();
+    flw_kernel_finish_all();
     flw_pool_finish_all();
     flw_vmm_finish_all();
     flw_memory_finish_all();
@@ -218,11 +220,15 @@ static CUresult refuse_absent(unsigned needs)
 CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned needs)
 {
     struct flw_world *w = &flw_world;
+    call->thread = this_thread;
+    call->context = NULL;
+    if (this_thread != NULL && this_thread->is_in_twin) {
+        return CUDA_ERROR_NOT_PERMITTED; /* from inside a kernel: the lock is this thread's */
+    }
     pthread_mutex_lock(&w->lock);
     flw_world_make_ready();
     struct flw_thread *thread = flw_thread_get();
     call->thread = thread;
-    call->context = NULL;
     /* "The host function must not make any CUDA API calls.  Attempting to use a CUDA API may result
      * in CUDA_ERROR_NOT_PERMITTED" (cuLaunchHostFunc) */
     if (thread->is_in_callback && (needs & FLW_CALL_IN_CALLBACK) == 0) {
@@ -258,6 +264,8 @@ CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned ne
 
 CUresult flw_call_leave(CUresult result)
 {
-    pthread_mutex_unlock(&flw_world.lock);
+    if (this_thread == NULL || !this_thread->is_in_twin) {
+        pthread_mutex_unlock(&flw_world.lock);
+    }
     return result;
 }

@@ -79,7 +79,8 @@ struct flw_thread {
     struct flw_context **stack;
     unsigned depth, capacity;
     CUstreamCaptureMode capture_mode;
-    bool is_in_callback;
+    bool is_in_callback;        /* a host function: the lock is free */
+    bool is_in_twin;            /* a kernel: this thread holds the lock */
     struct flw_stream *streams; /* its per-thread default streams, one a context */
 };
 
