@@ -324,6 +324,8 @@ static void *create(const struct flw_policy_setup *setup, char *message)
     }
     torch->compares =
         setup->trace->has_addresses && setup->trace->has_segments && (is_cold || torch->is_seeded);
+    torch->has_compared = torch->compares;
+    torch->seed_count = torch->is_seeded ? setup->trace->initial_count : 0;
     return torch;
 fail:
     snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy pytorch: out of host memory");

@@ -381,6 +381,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                     .results = results,
                                     .result_count = result_count,
                                     .device_name = is_sim ? "simulated device" : device->name,
+                                    .has_device = needs_device(options),
                                     .is_sim = is_sim,
                                     .is_by_time = is_by_time,
                                     .checks = setup.checks,

@@ -206,7 +206,7 @@ static void print_header(const struct flw_report *report, FILE *out)
 {
     char events[CELL_BYTES];
     char allocs[CELL_BYTES];
-    char lag[CELL_BYTES];
+    char initial[CELL_BYTES];
     const struct flw_trace *trace = report->trace;
     size_t stream_count = report->program->stream_count;
     format_count(trace->event_count, events);
@@ -215,25 +215,32 @@ static void print_header(const struct flw_report *report, FILE *out)
             trace->source == NULL ? "?" : trace->source, events, allocs, stream_count,
             stream_count == 1 ? "" : "s");
     if (trace->initial_count != 0) {
-        format_count(trace->initial_count, lag);
-        fprintf(out, ", %s block%s alive at the start", lag, trace->initial_count == 1 ? "" : "s");
+        format_count(trace->initial_count, initial);
+        fprintf(out, ", %s block%s alive at the start", initial,
+                trace->initial_count == 1 ? "" : "s");
     }
     if (trace->unknown_free_count != 0) {
         fprintf(out, ", %" PRIu64 " frees of unknown blocks left out", trace->unknown_free_count);
     }
-    fprintf(out, "\ndevice  %s, %" PRIu64 " GiB, ", report->device_name,
+    fputc('\n', out);
+}
+
+static void print_device(const struct flw_report *report, FILE *out)
+{
+    char text[CELL_BYTES];
+    fprintf(out, "device  %s, %" PRIu64 " GiB, ", report->device_name,
             (uint64_t)(report->device_bytes / FLW_GIB));
     if (report->limit_bytes != 0) {
-        format_count(flw_div_up(report->limit_bytes, FLW_MIB), lag);
-        fprintf(out, "limit %s MiB, ", lag);
+        format_count(flw_div_up(report->limit_bytes, FLW_MIB), text);
+        fprintf(out, "limit %s MiB, ", text);
     }
-    format_count(report->is_by_time ? report->lag_units / 1000 : report->lag_units, lag);
+    format_count(report->is_by_time ? report->lag_units / 1000 : report->lag_units, text);
     if (report->lag_units == 0) {
         fprintf(out, "no device work");
     } else if (!report->is_sim) {
         fprintf(out, "one small memset a block and use, reserved as each policy counts it");
     } else {
-        fprintf(out, "work done %s %s after it was given", lag,
+        fprintf(out, "work done %s %s after it was given", text,
                 report->is_by_time ? "us of trace time" : "events");
     }
     fprintf(out, "%s\n",
@@ -248,14 +255,14 @@ static void print_matches(const struct flw_report *report, FILE *out)
     char of[CELL_BYTES];
     for (size_t i = 0; i < report->result_count; i++) {
         const struct flw_policy_statistics *statistics = &report->results[i].statistics;
-        if (!report->results[i].policy->lends || statistics->compare_count == FLW_NOT_APPLICABLE) {
+        uint64_t compare_count = statistics->compare_count;
+        if (!report->results[i].policy->lends || compare_count == FLW_NOT_APPLICABLE ||
+            compare_count == 0) {
             continue;
         }
         format_count(statistics->match_count, match);
         format_count(statistics->compare_count, of);
-        double share = statistics->compare_count == 0 ? 100.0
-                                                      : 100.0 * (double)statistics->match_count /
-                                                            (double)statistics->compare_count;
+        double share = 100.0 * (double)statistics->match_count / (double)compare_count;
         fprintf(out,
                 "%s model: %s of %s addresses as recorded (%.1f %%), %" PRIu64
                 " segments against %" PRIu64 " recorded, %s%s\n",
@@ -367,6 +374,9 @@ static void print_verdict(const struct flw_report *report, FILE *out)
 void flw_report_print_table(const struct flw_report *report, FILE *out, bool uses_colour)
 {
     print_header(report, out);
+    if (report->has_device) {
+        print_device(report, out);
+    }
     fputc('\n', out);
     print_rows(report, out, uses_colour);
     fputc('\n', out);

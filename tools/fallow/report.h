@@ -19,6 +19,7 @@ struct flw_report {
     const struct flw_run_result *results;
     size_t result_count;
     const char *device_name;
+    bool has_device; /* false: no policy needed one */
     bool is_sim;
     bool is_by_time; /* the clock's unit is ns of the trace; else events */
     bool checks;
