@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the property, stress and fault tests share: the pools behind one face, the controls of the
+# simulated device, a correct program in small.
+find_package(Threads REQUIRED)
+if(TARGET flw_naive)
+  add_library(flw_test_pool STATIC
+    client.c client_capture.c overlap.c pool_under_test.c)
+  flw_target(flw_test_pool)
+  target_include_directories(flw_test_pool PUBLIC ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(flw_test_pool PUBLIC flw_naive test_support flw_base Threads::Threads ${CMAKE_DL_LIBS})
+  if(TARGET fallow_shared)
+    target_sources(flw_test_pool PRIVATE pool_under_test_fallow.c)
+    target_compile_definitions(flw_test_pool PUBLIC FLW_PUT_HAS_FALLOW=1)
+    target_link_libraries(flw_test_pool PUBLIC fallow_shared)
+  endif()
+endif()

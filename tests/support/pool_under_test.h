@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: one face for every pool that the property tests run over: the real library and the naive
+ * pool. Does not: adapt semantics. What a pool lacks is a NULL function, and the test leaves the
+ * step out.
+ */
+#ifndef FLW_TESTS_SUPPORT_POOL_UNDER_TEST_H
+#define FLW_TESTS_SUPPORT_POOL_UNDER_TEST_H
+
+#include <stdbool.h>
+
+#include "driver/driver.h"
+
+#include "fallow/fallow.h"
+
+struct flw_put_ops {
+    const char *name;
+    fallow_status (*create)(const struct flw_driver *driver, const fallow_pool_config *config,
+                            void **out_pool);
+    void (*destroy)(void *pool);
+    fallow_status (*alloc)(void *pool, size_t size, fallow_stream stream, void **out_ptr);
+    fallow_status (*alloc_aligned)(void *pool, size_t size, size_t align, fallow_stream stream,
+                                   void **out_ptr);
+    fallow_status (*free)(void *pool, void *ptr, fallow_stream stream);
+    fallow_status (*free_sized)(void *pool, void *ptr, size_t size, fallow_stream stream);
+    fallow_status (*record_use)(void *pool, void *ptr, fallow_stream stream);
+    fallow_status (*retire)(void *pool, fallow_stream stream);
+    fallow_status (*trim)(void *pool, size_t keep_bytes);
+    fallow_status (*get_stats)(void *pool, fallow_stats *out_stats);
+    /* Only where a pool has them. */
+    fallow_status (*alloc_request)(void *pool, const fallow_request *request, fallow_stream stream,
+                                   void **out_ptr);
+    fallow_status (*alloc_batch)(void *pool, const size_t *sizes, size_t count,
+                                 fallow_stream stream, void **out_ptrs);
+    fallow_status (*block_info)(void *pool, const void *ptr, fallow_block *out_block);
+    fallow_status (*trim_within)(void *pool, size_t keep_bytes, uint64_t deadline_ns,
+                                 size_t *out_released_bytes);
+    fallow_status (*poll)(void *pool);
+    fallow_status (*validate)(void *pool);
+    fallow_status (*capture_begin)(void *pool, fallow_stream stream, fallow_capture **out_capture);
+    fallow_status (*capture_join)(fallow_capture *capture, fallow_stream stream);
+    fallow_status (*capture_end)(fallow_capture *capture);
+    fallow_status (*capture_release)(fallow_capture *capture);
+    bool exact_ledger;  /* reserved_bytes is what the driver's ledger says; else at most that */
+    bool stale_handles; /* a destroyed pool's handle may be passed */
+};
+
+struct flw_put {
+    const struct flw_put_ops *ops;
+    void *pool;
+};
+
+extern const struct flw_put_ops flw_put_naive;
+extern const struct flw_put_ops flw_put_fallow; /* where the library is built */
+
+/* The i-th pool there is, the naive one first; NULL after the last. */
+const struct flw_put_ops *flw_put_get(size_t i);
+const struct flw_put_ops *flw_put_find(const char *name);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the real library behind the face of the property tests, on the simulated device.
+ */
+#include "support/pool_under_test.h"
+
+static fallow_status create(const struct flw_driver *driver, const fallow_pool_config *config,
+                            void **out_pool)
+{
+    (void)driver; /* it opens its own; the shared object is the same one */
+    fallow_pool *pool = NULL;
+    fallow_pool_config own = *config;
+    own.driver = "sim";
+    fallow_status status = fallow_pool_create(&own, &pool);
+    *out_pool = pool;
+    return status;
+}
+
+static void destroy(void *pool)
+{
+    fallow_pool_destroy(pool);
+}
+
+static fallow_status alloc(void *pool, size_t size, fallow_stream stream, void **out_ptr)
+{
+    return fallow_alloc(pool, size, stream, out_ptr);
+}
+
+static fallow_status alloc_aligned(void *pool, size_t size, size_t align, fallow_stream stream,
+                                   void **out_ptr)
+{
+    return fallow_alloc_aligned(pool, size, align, stream, out_ptr);
+}
+
+static fallow_status give_back(void *pool, void *ptr, fallow_stream stream)
+{
+    return fallow_free(pool, ptr, stream);
+}
+
+static fallow_status free_sized(void *pool, void *ptr, size_t size, fallow_stream stream)
+{
+    return fallow_free_sized(pool, ptr, size, stream);
+}
+
+static fallow_status record_use(void *pool, void *ptr, fallow_stream stream)
+{
+    return fallow_record_use(pool, ptr, stream);
+}
+
+static fallow_status retire(void *pool, fallow_stream stream)
+{
+    return fallow_stream_retire(pool, stream);
+}
+
+static fallow_status trim(void *pool, size_t keep_bytes)
+{
+    return fallow_pool_trim(pool, keep_bytes);
+}
+
+static fallow_status get_stats(void *pool, fallow_stats *out_stats)
+{
+    fallow_stats_init(out_stats);
+    return fallow_pool_get_stats(pool, out_stats);
+}
+
+static fallow_status alloc_request(void *pool, const fallow_request *request, fallow_stream stream,
+                                   void **out_ptr)
+{
+    return fallow_alloc_request(pool, request, stream, out_ptr);
+}
+
+static fallow_status alloc_batch(void *pool, const size_t *sizes, size_t count,
+                                 fallow_stream stream, void **out_ptrs)
+{
+    return fallow_alloc_batch(pool, sizes, count, stream, out_ptrs);
+}
+
+static fallow_status block_info(void *pool, const void *ptr, fallow_block *out_block)
+{
+    fallow_block_init(out_block);
+    return fallow_block_info(pool, ptr, out_block);
+}
+
+static fallow_status trim_within(void *pool, size_t keep_bytes, uint64_t deadline_ns,
+                                 size_t *out_released_bytes)
+{
+    return fallow_pool_trim_within(pool, keep_bytes, deadline_ns, out_released_bytes);
+}
+
+static fallow_status poll_pool(void *pool)
+{
+    return fallow_pool_poll(pool);
+}
+
+static fallow_status validate(void *pool)
+{
+    return fallow_pool_validate(pool);
+}
+
+static fallow_status capture_begin(void *pool, fallow_stream stream, fallow_capture **out_capture)
+{
+    return fallow_capture_begin(pool, stream, out_capture);
+}
+
+const struct flw_put_ops flw_put_fallow = {
+    .name = "fallow",
+    .create = create,
+    .destroy = destroy,
+    .alloc = alloc,
+    .alloc_aligned = alloc_aligned,
+    .free = give_back,
+    .free_sized = free_sized,
+    .record_use = record_use,
+    .retire = retire,
+    .trim = trim,
+    .get_stats = get_stats,
+    .alloc_request = alloc_request,
+    .alloc_batch = alloc_batch,
+    .block_info = block_info,
+    .trim_within = trim_within,
+    .poll = poll_pool,
+    .validate = validate,
+    .capture_begin = capture_begin,
+    .capture_join = fallow_capture_join,
+    .capture_end = fallow_capture_end,
+    .capture_release = fallow_capture_release,
+    .exact_ledger = true,
+    .stale_handles = true,
+};
