@@ -56,7 +56,8 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
         break;
     case FLW_TRACE_FREE:
         op.size_bytes = block->size_bytes;
-        op.kind = FLW_OP_FREE;
+        op.kind = event->stream == block->stream ? FLW_OP_FREE : FLW_OP_FREE_ELSEWHERE;
+        program->crosses_streams |= op.kind == FLW_OP_FREE_ELSEWHERE;
         op.use_count = builder->use_counts[event->block];
         builder->live_bytes -= block->size_bytes;
         if (op.size_bytes != 0) {
@@ -67,6 +68,7 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
         op.size_bytes = block->size_bytes;
         op.kind = FLW_OP_USE;
         program->has_uses = true;
+        program->crosses_streams = true;
         if (builder->use_counts[event->block] < UINT8_MAX) {
             builder->use_counts[event->block]++;
         }

@@ -19,7 +19,8 @@ struct flw_trace;
 enum flw_op_kind {
     FLW_OP_ALLOC,
     FLW_OP_FREE,
-    FLW_OP_USE,     /* `stream` uses the block */
+    FLW_OP_FREE_ELSEWHERE, /* a free on another stream than the block was lent on */
+    FLW_OP_USE,            /* `stream` uses the block */
     FLW_OP_SEGMENT, /* the recorded allocator took a segment: size_bytes, address in `position` */
     FLW_OP_SEGMENT_FREE, /* the recorded allocator gave segments back */
     FLW_OP_PASS          /* the end: nothing but clock */
@@ -47,6 +48,7 @@ struct flw_program {
     uint64_t zero_count;     /* requests of size 0, left out: no policy lends anything for them */
     uint64_t max_live_bytes; /* what the bound policy says: live until FREE */
     bool has_uses;
+    bool crosses_streams; /* uses or frees on other streams than the lending one */
 };
 
 /* `by_time`: the clock moves by the trace's own time, in ns; else one unit an event. NULL: no

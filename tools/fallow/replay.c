@@ -370,7 +370,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                   .limit_bytes = options->limit_bytes,
                                   .lag_units = lag_units,
                                   .pass_count = options->pass_count,
-                                  .checks = options->checks && device->violation != NULL,
+                                  .checks = options->checks && is_sim,
                                   .times = options->times,
                                   .uses_threads = options->uses_threads};
     size_t result_count = 0;

@@ -20,12 +20,12 @@ static bool find(const struct flw_device *device, const char *symbol, void *out_
 
 static bool find_controls(struct flw_device *device)
 {
-    find(device, "flw_sim_violation", &device->violation); /* absent where there is no checker */
     return find(device, "flw_sim_reset", &device->reset) &&
            find(device, "flw_sim_advance", &device->advance) &&
            find(device, "flw_sim_touch", &device->touch) &&
            find(device, "flw_sim_get_ledger", &device->get_ledger) &&
-           find(device, "flw_sim_call_count", &device->call_count);
+           find(device, "flw_sim_call_count", &device->call_count) &&
+           find(device, "flw_sim_violation", &device->violation);
 }
 
 void flw_device_say(const struct flw_device *device, const char *call, CUresult result,
@@ -97,12 +97,50 @@ static void reset_world(struct flw_device *device, const struct flw_device_world
         .device_bytes = world->device_bytes,
         .schedule = FLW_SIM_CLOCK,
         .lag_ns = world->lag_units,
-        .check = world->checks && device->violation != NULL,
+        .check = world->checks,
         .mild =
             FLW_SIM_MILD_QUEUE_DEPTH, /* the lag, not the queue's length, says what is pending */
     };
     device->reset(&config);
     device->device_bytes = world->device_bytes;
+}
+
+static uint64_t stream_wait_units(const struct flw_device *device)
+{
+    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
+    if (device->is_sim) {
+        device->get_ledger(0, &ledger);
+    }
+    return ledger.stream_wait_ns;
+}
+
+static uint64_t modelled_ns(const struct flw_device *device)
+{
+    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
+    if (device->is_sim) {
+        device->get_ledger(0, &ledger);
+    }
+    return ledger.modelled_host_ns;
+}
+
+static CUresult make_order_events(struct flw_device *device)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    device->order_events = flw_host_alloc(device->stream_count, sizeof(CUevent));
+    for (size_t i = 0; device->order_events != NULL && i < device->stream_count; i++) {
+        result = device->driver.cuEventCreate(&device->order_events[i], CU_EVENT_DISABLE_TIMING);
+        if (result != CUDA_SUCCESS) {
+            break;
+        }
+    }
+    if (result == CUDA_SUCCESS) { /* one to know its cost, before anything is counted */
+        uint64_t before_ns = modelled_ns(device);
+        result = flw_device_order(device, 0, 0) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+        device->order_call_ns = modelled_ns(device) - before_ns;
+    }
+    atomic_store(&device->order_count, 0);
+    atomic_store(&device->order_wait_units, 0);
+    return result;
 }
 
 static void remember_start(struct flw_device *device)
@@ -115,6 +153,7 @@ static void remember_start(struct flw_device *device)
     device->first_call_count = ledger.call_count;
     device->first_modelled_ns = ledger.modelled_host_ns;
     device->first_given_bytes = ledger.given_bytes;
+    device->first_wait_units = ledger.stream_wait_ns;
     device->first_record_count = device->call_count("cuEventRecord");
 }
 
@@ -161,6 +200,10 @@ bool flw_device_begin(struct flw_device *device, const struct flw_device_world *
         call = "cuStreamCreate";
         result = make_streams(device, world->stream_count);
     }
+    if (result == CUDA_SUCCESS && world->crosses_streams) {
+        call = "cuEventCreate";
+        result = make_order_events(device);
+    }
     if (result != CUDA_SUCCESS) {
         flw_device_say(device, call, result, message);
         flw_device_end(device);
@@ -175,12 +218,17 @@ void flw_device_end(struct flw_device *device)
     const struct flw_driver *driver = &device->driver;
     CUdevice handle = 0;
     for (size_t i = 0; i < device->stream_count; i++) {
+        if (device->order_events != NULL && device->order_events[i] != NULL) {
+            driver->cuEventDestroy_v2(device->order_events[i]);
+        }
         if (device->streams[i] != NULL) {
             driver->cuStreamDestroy_v2(device->streams[i]);
         }
     }
     flw_host_free(device->streams, device->stream_count, sizeof(CUstream));
+    flw_host_free(device->order_events, device->stream_count, sizeof(CUevent));
     device->streams = NULL;
+    device->order_events = NULL;
     device->stream_count = 0;
     if (device->context != NULL &&
         driver->cuDeviceGet(&handle, device->is_sim ? 0 : device->ordinal) == CUDA_SUCCESS) {
@@ -196,10 +244,11 @@ bool flw_device_enter(const struct flw_device *device)
 }
 
 bool flw_device_put_work(const struct flw_device *device, uint16_t stream, uint64_t address,
-                         uint64_t size_bytes)
+                         uint64_t size_bytes, bool is_write)
 {
     if (device->is_sim) {
-        struct flw_sim_range range = {.address = address, .bytes = size_bytes, .is_write = 1};
+        struct flw_sim_range range = {
+            .address = address, .bytes = size_bytes, .is_write = is_write};
         return device->touch(device->streams[stream], &range, 1) == 0;
     }
     uint64_t bytes = flw_min(size_bytes, GPU_WORK_BYTES);
@@ -211,6 +260,19 @@ bool flw_device_put_work(const struct flw_device *device, uint16_t stream, uint6
                                            device->streams[stream]) == CUDA_SUCCESS;
 }
 
+bool flw_device_order(struct flw_device *device, uint16_t before, uint16_t after)
+{
+    const struct flw_driver *driver = &device->driver;
+    CUevent event = device->order_events[after];
+    uint64_t waited_units = stream_wait_units(device);
+    atomic_fetch_add_explicit(&device->order_count, 1, memory_order_relaxed);
+    bool is_done = driver->cuEventRecord(event, device->streams[before]) == CUDA_SUCCESS &&
+                   driver->cuStreamWaitEvent(device->streams[after], event, 0) == CUDA_SUCCESS;
+    atomic_fetch_add_explicit(&device->order_wait_units, stream_wait_units(device) - waited_units,
+                              memory_order_relaxed);
+    return is_done;
+}
+
 bool flw_device_finish_work(const struct flw_device *device)
 {
     return device->driver.cuCtxSynchronize() == CUDA_SUCCESS;
@@ -219,14 +281,18 @@ bool flw_device_finish_work(const struct flw_device *device)
 void flw_device_get_account(const struct flw_device *device, struct flw_device_account *out)
 {
     struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
+    uint64_t order_count = atomic_load(&device->order_count);
     device->get_ledger(0, &ledger);
     *out = (struct flw_device_account){
         .peak_reserved_bytes = ledger.peak_given_bytes - device->first_given_bytes,
         .reserved_bytes = ledger.given_bytes - device->first_given_bytes,
-        .driver_call_count = ledger.call_count - device->first_call_count,
-        .modelled_ns = ledger.modelled_host_ns - device->first_modelled_ns,
-        .event_count = device->call_count("cuEventRecord") - device->first_record_count,
-        .stream_wait_units = ledger.stream_wait_ns,
+        .driver_call_count = ledger.call_count - device->first_call_count - 2 * order_count,
+        .modelled_ns = ledger.modelled_host_ns - device->first_modelled_ns -
+                       order_count * device->order_call_ns,
+        .event_count =
+            device->call_count("cuEventRecord") - device->first_record_count - order_count,
+        .stream_wait_units = ledger.stream_wait_ns - device->first_wait_units -
+                             atomic_load(&device->order_wait_units),
         .violation_count = ledger.violation_count,
     };
 }

@@ -8,6 +8,7 @@
 #ifndef FLW_TOOL_DEVICE_H
 #define FLW_TOOL_DEVICE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +24,8 @@ struct flw_device_world {
     uint64_t device_bytes; /* simulated device only */
     uint64_t lag_units;    /* 0: no device work */
     size_t stream_count;
-    bool checks; /* simulated device only: the rule checker */
+    bool crosses_streams; /* flw_device_order will be called */
+    bool checks;          /* simulated device only: the rule checker */
 };
 
 struct flw_device {
@@ -34,10 +36,15 @@ struct flw_device {
     bool has_clock; /* the virtual clock is moved */
     CUcontext context;
     CUstream *streams;
+    CUevent *order_events; /* a stream, where streams are crossed */
     size_t stream_count;
+    /* What flw_device_order did: the program's own calls, never the policy's. */
+    uint64_t order_call_ns; /* what one costs by the latency profile */
+    _Atomic uint64_t order_count, order_wait_units;
     uint64_t first_call_count; /* driver calls of setting up */
     uint64_t first_modelled_ns;
     uint64_t first_given_bytes;
+    uint64_t first_wait_units;
     uint64_t first_record_count;
     uint64_t device_bytes;
     char name[96];
@@ -72,10 +79,14 @@ void flw_device_end(struct flw_device *device);
 /* Make the context current in another thread. */
 bool flw_device_enter(const struct flw_device *device);
 
-/* One operation in the stream's queue that writes the block: all of it (simulated), a small part
- * (GPU). */
+/* One operation in the stream's queue that writes or reads the block: all of it (simulated), a
+ * small part (GPU, always a write). */
 bool flw_device_put_work(const struct flw_device *device, uint16_t stream, uint64_t address,
-                         uint64_t size_bytes);
+                         uint64_t size_bytes, bool is_write);
+
+/* What a program does before it uses a block on another stream: `after` waits for all that `before`
+ * has been given. One thread a stream `after`. */
+bool flw_device_order(struct flw_device *device, uint16_t before, uint16_t after);
 
 /* Wait until nothing is pending. */
 bool flw_device_finish_work(const struct flw_device *device);

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "trace/trace.h"
 
 #include "ticks.h"
 #include "tool_host.h"
@@ -18,6 +19,22 @@ static void record_sample(struct flw_run *run, uint64_t begin_ticks)
 {
     uint64_t ticks = flw_ticks() - begin_ticks;
     run->samples[run->sample_count++] = (uint32_t)flw_min(ticks, UINT32_MAX);
+}
+
+bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op, uint64_t address)
+{
+    struct flw_device *device = run->setup->device;
+    uint16_t home = run->setup->trace->blocks[op->block].stream;
+    return !device->has_work ||
+           ((home == op->stream || flw_device_order(device, home, op->stream)) &&
+            flw_device_put_work(device, op->stream, address, op->size_bytes, false));
+}
+
+bool flw_run_order_free(const struct flw_run *run, const struct flw_op *op)
+{
+    struct flw_device *device = run->setup->device;
+    uint16_t home = run->setup->trace->blocks[op->block].stream;
+    return !device->has_work || flw_device_order(device, home, op->stream);
 }
 
 static void do_alloc(struct flw_run *run, const struct flw_op *op, bool is_timed)
@@ -38,7 +55,8 @@ static void do_alloc(struct flw_run *run, const struct flw_op *op, bool is_timed
     run->live_bytes += op->size_bytes;
     run->peak_bytes = flw_max(run->peak_bytes, run->live_bytes);
     const struct flw_device *device = run->setup->device;
-    if (device->has_work && !flw_device_put_work(device, op->stream, address, op->size_bytes)) {
+    if (device->has_work &&
+        !flw_device_put_work(device, op->stream, address, op->size_bytes, true)) {
         run->has_lost_device = true;
     }
 }
@@ -48,6 +66,9 @@ static void do_free(struct flw_run *run, const struct flw_op *op, bool is_timed)
     uint64_t address = run->addresses[op->block];
     if (FLW_UNLIKELY(address == 0)) {
         return; /* its allocation failed */
+    }
+    if (op->kind == FLW_OP_FREE_ELSEWHERE) {
+        run->has_lost_device |= !flw_run_order_free(run, op);
     }
     uint64_t begin = is_timed ? flw_ticks() : 0;
     bool is_taken = run->policy->free(run->self, op, address);
@@ -62,13 +83,10 @@ static void do_free(struct flw_run *run, const struct flw_op *op, bool is_timed)
 static void do_use(struct flw_run *run, const struct flw_op *op)
 {
     uint64_t address = run->addresses[op->block];
-    const struct flw_device *device = run->setup->device;
     if (address == 0) {
         return;
     }
-    if (device->has_work && !flw_device_put_work(device, op->stream, address, op->size_bytes)) {
-        run->has_lost_device = true;
-    }
+    run->has_lost_device |= !flw_run_put_use(run, op, address);
     if (run->policy->use != NULL && !run->policy->use(run->self, op, address)) {
         run->refused_count++;
     }
@@ -87,7 +105,7 @@ static void run_ops(struct flw_run *run)
         }
         if (op->kind == FLW_OP_ALLOC) {
             do_alloc(run, op, is_timed);
-        } else if (op->kind == FLW_OP_FREE) {
+        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
             do_free(run, op, is_timed);
         } else if (op->kind == FLW_OP_USE) {
             do_use(run, op);
@@ -194,8 +212,7 @@ static void take_aftermath(const struct flw_device *device, struct flw_run_resul
     flw_device_get_account(device, &account);
     result->leaked_bytes = account.reserved_bytes;
     result->violation_count = account.violation_count;
-    const char *sentence =
-        account.violation_count == 0 || device->violation == NULL ? NULL : device->violation(0);
+    const char *sentence = account.violation_count == 0 ? NULL : device->violation(0);
     snprintf(result->violation, sizeof result->violation, "%s", sentence == NULL ? "" : sentence);
 }
 
@@ -301,6 +318,7 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
         .device_bytes = is_limited_here ? setup->limit_bytes : setup->device_bytes,
         .lag_units = setup->lag_units,
         .stream_count = setup->program->stream_count,
+        .crosses_streams = setup->program->crosses_streams,
         .checks = setup->checks,
     };
     struct flw_policy_setup policy_setup = {.device = setup->device,

@@ -75,6 +75,13 @@ struct flw_run {
 bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *policy,
                     struct flw_run_result *result);
 
+/* The work of one op that uses a block: on another stream than the lending one it is ordered first.
+ */
+bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op, uint64_t address);
+
+/* Before a free on another stream than the lending one: the contract of a free. */
+bool flw_run_order_free(const struct flw_run *run, const struct flw_op *op);
+
 /* run_threads.c: all ops, one thread a stream. False: message. */
 bool flw_run_threaded(struct flw_run *run, char *message);
 

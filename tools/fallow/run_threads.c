@@ -85,7 +85,8 @@ static void lend(struct crew *crew, const struct flw_op *op)
         atomic_store_explicit(&crew->block_states[op->block], STATE_FAILED, memory_order_release);
         return;
     }
-    if (device->has_work && !flw_device_put_work(device, op->stream, address, op->size_bytes)) {
+    if (device->has_work &&
+        !flw_device_put_work(device, op->stream, address, op->size_bytes, true)) {
         atomic_store_explicit(&crew->has_lost_device, true, memory_order_relaxed);
     }
     run->addresses[op->block] = address;
@@ -95,10 +96,9 @@ static void lend(struct crew *crew, const struct flw_op *op)
 static void use(struct crew *crew, const struct flw_op *op)
 {
     struct flw_run *run = crew->run;
-    const struct flw_device *device = run->setup->device;
     if (wait_until_lent(crew, op->block) == STATE_LENT) {
         uint64_t address = run->addresses[op->block];
-        if (device->has_work && !flw_device_put_work(device, op->stream, address, op->size_bytes)) {
+        if (!flw_run_put_use(run, op, address)) {
             atomic_store_explicit(&crew->has_lost_device, true, memory_order_relaxed);
         }
         if (run->policy->use != NULL && !run->policy->use(run->self, op, address)) {
@@ -124,6 +124,9 @@ static void take_back(struct crew *crew, const struct flw_op *op)
     if (is_lent) {
         uint64_t address = run->addresses[op->block];
         run->addresses[op->block] = 0;
+        if (op->kind == FLW_OP_FREE_ELSEWHERE && !flw_run_order_free(run, op)) {
+            atomic_store_explicit(&crew->has_lost_device, true, memory_order_relaxed);
+        }
         if (!run->policy->free(run->self, op, address)) {
             atomic_fetch_add_explicit(&crew->refused_count, 1, memory_order_relaxed);
         }
@@ -154,7 +157,7 @@ static bool pass_gate(struct crew *crew)
 /* Ops are shared out by stream; segment events and the clock's rest go with the first thread. */
 static bool is_mine(const struct worker *worker, const struct flw_op *op)
 {
-    if (op->kind == FLW_OP_ALLOC || op->kind == FLW_OP_FREE || op->kind == FLW_OP_USE) {
+    if (op->kind <= FLW_OP_USE) {
         return op->stream == worker->stream;
     }
     return worker->stream == 0;
@@ -186,7 +189,7 @@ static void *work(void *argument)
         }
         if (op->kind == FLW_OP_ALLOC) {
             lend(crew, op);
-        } else if (op->kind == FLW_OP_FREE) {
+        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
             take_back(crew, op);
         } else if (op->kind == FLW_OP_USE) {
             use(crew, op);

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# The model of PyTorch's policy against recordings of the real thing.
+if(COMMAND flw_add_test)
+  set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
+  flw_add_test(property pytorch_policy
+    SOURCES test_pytorch_policy.c ${tool}/policy_pytorch.c ${tool}/pytorch_model.c ${tool}/program.c
+      ${tool}/tool_host.c
+    LIBRARIES flw_trace)
+  if(TARGET test_property_pytorch_policy)
+    target_include_directories(test_property_pytorch_policy PRIVATE ${tool})
+    set_property(TEST property.pytorch_policy APPEND PROPERTY
+      ENVIRONMENT "FALLOW_TRACE_DIR=${FALLOW_TRACE_DIR}")
+  endif()
+endif()

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pytorch policy against recordings of the real thing: on traces that start cold every address
+ * and every segment must come out as recorded; on warm ones the model starts from the recorded
+ * heap. The device is a table of two functions, so nothing but the policy is tested here. And
+ * random programs against the model's own invariants.
+ */
+#include "support/test.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "trace/trace.h"
+
+#include "policy.h"
+#include "program.h"
+#include "pytorch_model.h"
+#include "replay_device.h"
+
+static uint64_t next_address;
+static uint64_t given_bytes, given_count;
+
+static CUresult hand_out(CUdeviceptr *pointer, size_t bytes)
+{
+    *pointer = (CUdeviceptr)next_address;
+    next_address += flw_align_up(bytes, 2 * FLW_MIB);
+    given_bytes += bytes;
+    given_count++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult take_in(CUdeviceptr pointer)
+{
+    assert_true(pointer >= 1ull << 40 && pointer < next_address);
+    given_count--;
+    return CUDA_SUCCESS;
+}
+
+/* Replays a whole trace; the caller reads the statistics. */
+static void replay(const char *name, struct flw_policy_statistics *out)
+{
+    char path[1024];
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    struct flw_trace *trace = NULL;
+    snprintf(path, sizeof path, "%s/%s.pickle.xz", getenv("FALLOW_TRACE_DIR"), name);
+    if (!flw_trace_read(path, -1, &trace, message)) {
+        fail_msg("%s", message);
+    }
+    struct flw_program *program = flw_program_create(trace, false);
+    assert_non_null(program);
+    uint64_t *addresses = test_calloc(program->block_count, sizeof *addresses);
+    struct flw_device device = {.driver = {.cuMemAlloc_v2 = hand_out, .cuMemFree_v2 = take_in}};
+    struct flw_policy_setup setup = {.device = &device, .trace = trace, .program = program};
+    const struct flw_policy *policy = &flw_policy_pytorch;
+    next_address = 1ull << 40;
+    given_count = 0;
+    void *self = policy->create(&setup, message);
+    assert_non_null(self);
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        if (op->kind == FLW_OP_ALLOC) {
+            assert_true(policy->alloc(self, op, &addresses[op->block]));
+            assert_int_not_equal(addresses[op->block], 0);
+        } else if (op->kind == FLW_OP_FREE) {
+            assert_true(policy->free(self, op, addresses[op->block]));
+        } else {
+            policy->advance(self, op);
+        }
+    }
+    memset(out, 0xff, sizeof *out);
+    policy->get_statistics(self, out);
+    policy->finish(self);
+    assert_int_equal(given_count, 0);
+    printf("%s: %" PRIu64 " of %" PRIu64 " addresses, %" PRIu64 " of %" PRIu64
+           " segments, peak %" PRIu64 " bytes against %" PRIu64 " recorded\n",
+           name, out->match_count, out->compare_count, out->segment_count,
+           out->recorded_segment_count, out->peak_reserved_bytes,
+           trace->recorded_peak_reserved_bytes);
+    assert_true(trace->recorded_peak_reserved_bytes != 0);
+    if (out->match_count == out->compare_count) {
+        assert_int_equal(out->peak_reserved_bytes, trace->recorded_peak_reserved_bytes);
+    }
+    test_free(addresses);
+    flw_program_destroy(program);
+    flw_trace_destroy(trace);
+}
+
+static void fine_tuning_from_cold_has_every_recorded_address_and_segment(void **state)
+{
+    struct flw_policy_statistics statistics;
+    (void)state;
+    replay("decomfl_opt_zo_finetune", &statistics);
+    assert_int_equal(statistics.compare_count, 7946);
+    assert_int_equal(statistics.match_count, 7946);
+    assert_int_equal(statistics.segment_count, 61);
+    assert_int_equal(statistics.recorded_segment_count, 61);
+    assert_true(statistics.has_same_segments);
+    assert_false(statistics.is_seeded);
+}
+
+static void naive_attention_from_cold_has_every_recorded_address_and_segment(void **state)
+{
+    struct flw_policy_statistics statistics;
+    (void)state;
+    replay("attention_naive_bench", &statistics);
+    assert_int_equal(statistics.compare_count, 36);
+    assert_int_equal(statistics.match_count, 36);
+    assert_int_equal(statistics.segment_count, 9);
+    assert_true(statistics.has_same_segments);
+}
+
+static void warm_traces_continue_from_the_recorded_heap_with_every_address(void **state)
+{
+    static const char *const names[] = {"cs336_medium_train_ctx1024", "cs336_medium_infer_ctx1024",
+                                        "cs336_attention_train", "cs336_large_train"};
+    struct flw_policy_statistics statistics;
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        replay(names[i], &statistics);
+        assert_true(statistics.is_seeded);
+        assert_true(statistics.compare_count > 1000);
+        assert_int_equal(statistics.match_count, statistics.compare_count);
+        assert_true(statistics.has_same_segments);
+    }
+}
+
+/* --- random programs ----------------------------------------------------------------------------
+ */
+
+static bool source_alloc(void *context, uint64_t size_bytes, struct flw_pytorch_place *out_place)
+{
+    uint64_t *room_bytes = context;
+    CUdeviceptr pointer = 0;
+    if (size_bytes > *room_bytes) {
+        return false;
+    }
+    *room_bytes -= size_bytes;
+    hand_out(&pointer, size_bytes);
+    *out_place = (struct flw_pytorch_place){.address = pointer, .device_address = pointer};
+    return true;
+}
+
+static void source_free(void *context, uint64_t device_address, uint64_t size_bytes)
+{
+    uint64_t *room_bytes = context;
+    take_in((CUdeviceptr)device_address);
+    *room_bytes += size_bytes;
+}
+
+#define LIVE_COUNT 300
+
+static void random_programs_keep_the_invariants_and_lend_no_byte_twice(void **state)
+{
+    uint64_t seed = flw_test_seed("pytorch_policy");
+    uint64_t room_bytes = 2 * FLW_GIB;
+    struct flw_pytorch_block *live[LIVE_COUNT] = {0};
+    struct flw_pytorch_source source = {
+        .alloc = source_alloc, .free = source_free, .context = &room_bytes};
+    size_t failure_count = 0;
+    (void)state;
+    next_address = 1ull << 40;
+    struct flw_pytorch_model *model = flw_pytorch_create(&source);
+    assert_non_null(model);
+    for (int i = 0; i < 20000; i++) {
+        size_t slot = flw_test_random(&seed) % LIVE_COUNT;
+        if (live[slot] != NULL) {
+            flw_pytorch_free(model, live[slot]);
+            live[slot] = NULL;
+        } else {
+            uint64_t bytes =
+                1 + flw_test_random(&seed) % (1ull << (8 + flw_test_random(&seed) % 19));
+            live[slot] = flw_pytorch_alloc(model, bytes, (uint16_t)(flw_test_random(&seed) % 3));
+            failure_count += live[slot] == NULL;
+            assert_true(live[slot] == NULL || live[slot]->size_bytes >= bytes);
+            assert_true(live[slot] == NULL || !live[slot]->is_free);
+        }
+        if (i % 500 == 0) {
+            assert_true(flw_pytorch_is_valid(model));
+        }
+        if (i % 3000 == 0) {
+            flw_pytorch_release_cached(model);
+        }
+        assert_int_equal(flw_pytorch_reserved_bytes(model), 2 * FLW_GIB - room_bytes);
+    }
+    for (size_t i = 0; i < LIVE_COUNT; i++) {
+        for (size_t j = 0; live[i] != NULL && j < i; j++) {
+            assert_true(live[j] == NULL ||
+                        live[i]->address + live[i]->size_bytes <= live[j]->address ||
+                        live[j]->address + live[j]->size_bytes <= live[i]->address);
+        }
+    }
+    assert_true(failure_count < 20000 / 2);
+    flw_pytorch_destroy(model);
+    assert_int_equal(room_bytes, 2 * FLW_GIB);
+}
+
+static void a_full_device_gives_cached_segments_back_before_it_fails(void **state)
+{
+    uint64_t room_bytes = 40 * FLW_MIB;
+    struct flw_pytorch_source source = {
+        .alloc = source_alloc, .free = source_free, .context = &room_bytes};
+    (void)state;
+    next_address = 1ull << 40;
+    struct flw_pytorch_model *model = flw_pytorch_create(&source);
+    struct flw_pytorch_block *first = flw_pytorch_alloc(model, 30 * FLW_MIB, 0);
+    assert_non_null(first);
+    assert_null(flw_pytorch_alloc(model, 30 * FLW_MIB, 1));
+    flw_pytorch_free(model, first);
+    assert_int_equal(room_bytes, 10 * FLW_MIB);
+    assert_non_null(flw_pytorch_alloc(model, 30 * FLW_MIB, 1));
+    assert_int_equal(room_bytes, 10 * FLW_MIB);
+    flw_pytorch_destroy(model);
+}
+
+static void a_seed_that_does_not_add_up_is_refused(void **state)
+{
+    uint64_t room_bytes = FLW_GIB;
+    uint64_t addresses[] = {1ull << 30, (1ull << 30) + 1024};
+    uint64_t sizes[] = {2048, 512};
+    struct flw_pytorch_block *blocks[2];
+    struct flw_pytorch_source source = {
+        .alloc = source_alloc, .free = source_free, .context = &room_bytes};
+    struct flw_pytorch_seed seed = {.address = 1ull << 30,
+                                    .size_bytes = 2 * FLW_MIB,
+                                    .block_addresses = addresses,
+                                    .block_bytes = sizes,
+                                    .block_count = 2};
+    (void)state;
+    next_address = 1ull << 40;
+    struct flw_pytorch_model *model = flw_pytorch_create(&source);
+    assert_false(flw_pytorch_seed(model, &seed, blocks)); /* they overlap */
+    assert_int_equal(room_bytes, FLW_GIB);
+    sizes[0] = 600; /* 1,024 bytes, exactly up to the second */
+    assert_true(flw_pytorch_seed(model, &seed, blocks));
+    assert_true(flw_pytorch_is_valid(model));
+    assert_int_equal(blocks[1]->address, addresses[1]);
+    assert_int_equal(flw_pytorch_alloc(model, 512, 0)->address, addresses[1] + 512);
+    flw_pytorch_destroy(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest always[] = {
+        cmocka_unit_test(random_programs_keep_the_invariants_and_lend_no_byte_twice),
+        cmocka_unit_test(a_full_device_gives_cached_segments_back_before_it_fails),
+        cmocka_unit_test(a_seed_that_does_not_add_up_is_refused),
+    };
+    const struct CMUnitTest recorded[] = {
+        cmocka_unit_test(fine_tuning_from_cold_has_every_recorded_address_and_segment),
+        cmocka_unit_test(naive_attention_from_cold_has_every_recorded_address_and_segment),
+        cmocka_unit_test(warm_traces_continue_from_the_recorded_heap_with_every_address),
+    };
+    const char *folder = getenv("FALLOW_TRACE_DIR");
+    int failed = cmocka_run_group_tests(always, NULL, NULL);
+    if (folder == NULL || access(folder, R_OK) != 0) {
+        printf("no recorded traces in FALLOW_TRACE_DIR: the recordings were not compared\n");
+        return failed != 0 ? failed : FLW_TEST_SKIPPED;
+    }
+    return failed + cmocka_run_group_tests(recorded, NULL, NULL);
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `fallow replay` from outside: what it prints for a trace small enough to know by heart, that its
+ * JSON is JSON with every promised key, and what it says to wrong command lines, files and outputs.
+ * FALLOW_COMMAND names the program.
+ */
+#include "support/test.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEXT_BYTES 65536
+
+static char folder[] = "/tmp/fallow_replay_XXXXXX";
+static char out_text[TEXT_BYTES], error_text[TEXT_BYTES];
+
+/* Two streams; 3 MiB alive at the start, then 2 + 1 + 4 MiB, of which at most 8 MiB live at once.
+ */
+static const char tiny_trace[] = "#fallow-trace 1\n"
+                                 "device 0\n"
+                                 "stream 0\n"
+                                 "stream 7\n"
+                                 "fields none\n"
+                                 "P 0 0 3145728 0\n"
+                                 "A 0 1 2097152 0\n"
+                                 "U 0 1 1\n"
+                                 "A 0 2 1048576 1\n"
+                                 "F 0 1 0\n"
+                                 "A 0 3 4194304 1\n"
+                                 "F 0 2 1\n"
+                                 "F 0 3 1\n";
+
+static void read_file(const char *name, char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t length = fread(text, 1, TEXT_BYTES - 1, file);
+    text[length] = '\0';
+    fclose(file);
+}
+
+/* Runs the command in the folder; its exit code. */
+static int run(const char *arguments)
+{
+    char line[2048];
+    snprintf(line, sizeof line, "cd '%s' && '%s' %s >out 2>err", folder, getenv("FALLOW_COMMAND"),
+             arguments);
+    int status = system(line);
+    assert_true(WIFEXITED(status));
+    read_file("out", out_text);
+    read_file("err", error_text);
+    return WEXITSTATUS(status);
+}
+
+static void expect_error(const char *arguments, int code, const char *what)
+{
+    assert_int_equal(run(arguments), code);
+    if (strstr(error_text, what) == NULL) {
+        fail_msg("'%s' is not in the error of '%s': %s", what, arguments, error_text);
+    }
+    char *newline = strchr(error_text, '\n');
+    assert_non_null(newline);
+    assert_int_equal(newline[1], '\0'); /* one line */
+    assert_string_equal(out_text, "");
+}
+
+static int make_folder(void **state)
+{
+    char path[256];
+    (void)state;
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    snprintf(path, sizeof path, "%s/tiny.ftext", folder);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        return -1;
+    }
+    fputs(tiny_trace, file);
+    return fclose(file);
+}
+
+static int remove_folder(void **state)
+{
+    char line[256];
+    (void)state;
+    snprintf(line, sizeof line, "rm -rf '%s'", folder);
+    return system(line);
+}
+
+/* --- output --- */
+
+static void the_table_of_a_tiny_trace_is_as_written_here(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy recorded,bound"), 0);
+    assert_string_equal(error_text, "");
+    assert_string_equal(
+        out_text,
+        "trace   tiny.ftext: 7 events, 3 allocations, 2 streams, 1 block alive at the start\n"
+        "\n"
+        "          requested  reserved  reserved/  failed  grow  driver  driver  events  steals  "
+        "waits  stream  remap  p50  p99  p99.9\n"
+        "policy          MiB       MiB  requested           ops   calls      ms                  "
+        "         wait  waits   ns   ns     ns\n"
+        "recorded          8         -          -       0     -       -       -       -       -  "
+        "    -       -      -    -    -      -\n"
+        "bound             8         8      1.000       0     -       -       -       -       -  "
+        "    -       -      -    -    -      -\n"
+        "\n");
+}
+
+/* --- JSON --- */
+
+static const char *skip_space(const char *at)
+{
+    return at + strspn(at, " \n\t");
+}
+
+static const char *skip_value(const char *at);
+
+static const char *skip_string(const char *at)
+{
+    if (*at++ != '"') {
+        return NULL;
+    }
+    for (; *at != '"'; at++) {
+        if ((unsigned char)*at < 0x20 || (*at == '\\' && *++at == '\0')) {
+            return NULL;
+        }
+    }
+    return at + 1;
+}
+
+/* Members of an object or items of an array, after the opening bracket. */
+static const char *skip_members(const char *at, char end)
+{
+    at = skip_space(at);
+    if (*at == end) {
+        return at + 1;
+    }
+    for (;;) {
+        if (end == '}') {
+            at = skip_string(skip_space(at));
+            at = at == NULL ? NULL : skip_space(at);
+            if (at == NULL || *at++ != ':') {
+                return NULL;
+            }
+        }
+        at = skip_value(skip_space(at));
+        at = at == NULL ? NULL : skip_space(at);
+        if (at == NULL || (*at != ',' && *at != end)) {
+            return NULL;
+        }
+        if (*at++ == end) {
+            return at;
+        }
+    }
+}
+
+/* NULL where it is no JSON. */
+static const char *skip_value(const char *at)
+{
+    static const char *const words[] = {"null", "true", "false"};
+    if (*at == '{' || *at == '[') {
+        return skip_members(at + 1, *at == '{' ? '}' : ']');
+    }
+    if (*at == '"') {
+        return skip_string(at);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        if (strncmp(at, words[i], strlen(words[i])) == 0) {
+            return at + strlen(words[i]);
+        }
+    }
+    char *end = NULL;
+    strtod(at, &end);
+    return end == at || strchr("-0123456789", *at) == NULL ? NULL : end;
+}
+
+static void expect_json(const char *text)
+{
+    const char *end = skip_value(skip_space(text));
+    assert_non_null(end);
+    assert_string_equal(skip_space(end), "");
+}
+
+static void json_has_every_promised_key(void **state)
+{
+    static const char *const keys[] = {
+        "\"trace\": {\"events\": 7, \"allocs\": 3, \"peak_requested_bytes\": 8388608, "
+        "\"recorded_peak_reserved_bytes\": null",
+        "\"device\": \"simulated device\"",
+        "\"lag\": 17",
+        "\"policies\": [",
+        "\"name\": \"bound\"",
+        "\"peak_requested_bytes\": 8388608",
+        "\"peak_reserved_bytes\": 8388608",
+        "\"failures\": 0",
+        "\"driver_calls\": null",
+        "\"grow_operations\": null",
+        "\"modelled_driver_seconds\": null",
+        "\"events_recorded\": null",
+        "\"steals\": null",
+        "\"waits\": null",
+        "\"remap_waits\": null",
+        "\"address_matches\": null",
+        "\"smallest_limit_bytes\": null",
+        "\"ns_per_op\": null"};
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy bound --lag 17 --json -"), 0);
+    expect_json(out_text);
+    assert_null(strstr(out_text, "policy  ")); /* no table */
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strstr(out_text, keys[i]) == NULL) {
+            fail_msg("%s is not in %s", keys[i], out_text);
+        }
+    }
+}
+
+static void json_goes_to_a_file_beside_the_table(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy bound --json result.json"), 0);
+    assert_non_null(strstr(out_text, "bound"));
+    read_file("result.json", out_text);
+    expect_json(out_text);
+    assert_int_equal(run("replay tiny.ftext --policy bound --json result.json; ls -1"), 0);
+    assert_non_null(strstr(out_text, "result.json\n"));
+    assert_null(strstr(out_text, "result.json.")); /* nothing temporary stays */
+}
+
+/* --- on the simulated device --- */
+
+/* The number behind a key of a policy's object in out_text; UINT64_MAX where it is null. */
+static uint64_t get_count(const char *policy, const char *key)
+{
+    char text[128];
+    snprintf(text, sizeof text, "\"name\": \"%s\"", policy);
+    const char *at = strstr(out_text, text);
+    assert_non_null(at);
+    snprintf(text, sizeof text, "\"%s\": ", key);
+    at = strstr(at, text);
+    assert_non_null(at);
+    at += strlen(text);
+    return strncmp(at, "null", 4) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
+}
+
+static const char *const lenders[] = {"naive", "driver", "pytorch"};
+#define LENDER_COUNT (sizeof lenders / sizeof *lenders)
+
+static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --json -"), 0);
+    expect_json(out_text);
+    for (size_t i = 0; i < LENDER_COUNT; i++) {
+        assert_int_equal(get_count(lenders[i], "failures"), 0);
+        assert_int_equal(get_count(lenders[i], "peak_requested_bytes"), 8 << 20);
+        assert_true(get_count(lenders[i], "peak_reserved_bytes") >= 8 << 20);
+        assert_true(get_count(lenders[i], "driver_calls") > 0);
+    }
+    /* Two streams: 20 MiB each, and 2 MiB for the one small request. */
+    assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 42 << 20);
+    assert_int_equal(get_count("pytorch", "grow_operations"), 3);
+    assert_int_equal(get_count("driver", "grow_operations"), 4);
+}
+
+static void the_demo_breaks_no_rule_at_any_lag(void **state)
+{
+    static const char *const lags[] = {"0", "200", "2000", "20000"};
+    char arguments[512];
+    (void)state;
+    for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
+        snprintf(arguments, sizeof arguments, "replay '%s' --json - --lag %s",
+                 getenv("FALLOW_DEMO"), lags[i]);
+        assert_int_equal(run(arguments), 0);
+        for (size_t j = 0; j < LENDER_COUNT; j++) {
+            assert_int_equal(get_count(lenders[j], "failures"), 0);
+            assert_int_equal(get_count(lenders[j], "violations"), 0);
+            assert_true(get_count(lenders[j], "peak_reserved_bytes") >=
+                        get_count("bound", "peak_reserved_bytes"));
+        }
+    }
+}
+
+static void lag_zero_is_labelled(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy driver --lag 0"), 0);
+    assert_non_null(strstr(out_text, "no device work"));
+}
+
+static void threads_serve_the_demo_without_breaking_a_rule(void **state)
+{
+    char arguments[512];
+    (void)state;
+    snprintf(arguments, sizeof arguments, "replay '%s' --json - --threads --policy naive",
+             getenv("FALLOW_DEMO"));
+    assert_int_equal(run(arguments), 0);
+    assert_int_equal(get_count("naive", "threads"), 2);
+    assert_int_equal(get_count("naive", "failures"), 0);
+    assert_int_equal(get_count("naive", "violations"), 0);
+}
+
+static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **state)
+{
+    char arguments[512];
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --json - --limit 7M --policy naive,driver"), 0);
+    assert_int_not_equal(get_count("naive", "failures"), 0);
+    assert_int_not_equal(get_count("driver", "failures"), 0);
+    assert_true(get_count("naive", "peak_reserved_bytes") <= 8 << 20);
+    assert_int_equal(run("replay tiny.ftext --json - --find-limit --policy driver,pytorch"), 0);
+    uint64_t limit_bytes = get_count("driver", "smallest_limit_bytes");
+    assert_true(limit_bytes >= 8 << 20 && limit_bytes <= 12 << 20);
+    assert_true(get_count("pytorch", "smallest_limit_bytes") <= 42 << 20);
+    snprintf(arguments, sizeof arguments, "replay tiny.ftext --json - --limit %llu --policy driver",
+             (unsigned long long)limit_bytes);
+    assert_int_equal(run(arguments), 0);
+    assert_int_equal(get_count("driver", "failures"), 0);
+}
+
+static void a_second_pass_is_counted_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --json - --repeat 3 --policy driver"), 0);
+    assert_non_null(strstr(out_text, "\"last_pass\": {\"number\": 3, \"driver_calls\": "));
+    assert_int_equal(get_count("driver", "grow_operations"), 12);
+}
+
+static void a_gpu_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    expect_error("replay tiny.ftext --device 1000", 1, "");
+}
+
+/* --- errors --- */
+
+static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
+{
+    (void)state;
+    expect_error("reply tiny.ftext", 2, "'reply'");
+    expect_error("replay", 2, "needs a trace");
+    expect_error("replay tiny.ftext again.ftext", 2, "'again.ftext'");
+    expect_error("replay tiny.ftext --policy bound,nobody", 2, "'nobody'");
+    expect_error("replay tiny.ftext --policy ''", 2, "no policy ''");
+    expect_error("replay tiny.ftext --policy", 2, "--policy needs a value");
+    expect_error("replay tiny.ftext --device gpu", 2, "'gpu'");
+    expect_error("replay tiny.ftext --lag soon", 2, "'soon'");
+    expect_error("replay tiny.ftext --lag -1", 2, "'-1'");
+    expect_error("replay tiny.ftext --lag 99999999999999999999", 2, "--lag");
+    expect_error("replay tiny.ftext --limit 0", 2, "'0'");
+    expect_error("replay tiny.ftext --limit 4X", 2, "'4X'");
+    expect_error("replay tiny.ftext --limit 99999999T", 2, "'99999999T'");
+    expect_error("replay tiny.ftext --colour", 2, "'--colour'");
+}
+
+static void a_file_that_is_no_trace_is_named_and_ends_with_1(void **state)
+{
+    (void)state;
+    expect_error("replay missing.pickle", 1, "missing.pickle");
+    expect_error("replay .", 1, ".: ");
+    expect_error("replay /dev/null", 1, "/dev/null");
+    expect_error("replay out", 1, "out"); /* empty */
+}
+
+static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
+{
+    char path[256];
+    struct stat about;
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy bound --json nowhere/result.json"), 1);
+    assert_non_null(strstr(error_text, "'nowhere/result.json'"));
+    assert_int_equal(run("replay tiny.ftext --policy bound --json ."), 1);
+    assert_non_null(strstr(error_text, "cannot write '.'"));
+    if (access("/dev/full", W_OK) == 0) {
+        assert_int_equal(run("replay tiny.ftext --policy bound --json /dev/full"), 1);
+        assert_non_null(strstr(error_text, "/dev/full"));
+        assert_int_equal(run("replay tiny.ftext --policy bound > /dev/full; exit $? #"), 1);
+        assert_int_equal(run("replay tiny.ftext --policy bound --json - > /dev/full; exit $? #"),
+                         1);
+    }
+    snprintf(path, sizeof path, "%s/nowhere", folder);
+    assert_int_not_equal(stat(path, &about), 0);
+}
+
+static void help_and_version_say_what_there_is(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--help"), 0);
+    assert_non_null(strstr(out_text, "replay"));
+    assert_int_equal(run("replay --help"), 0);
+    assert_non_null(strstr(out_text, "--find-limit"));
+    assert_int_equal(run("--version"), 0);
+    assert_non_null(strstr(out_text, "malloc"));
+    assert_int_equal(run(""), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_table_of_a_tiny_trace_is_as_written_here),
+        cmocka_unit_test(json_has_every_promised_key),
+        cmocka_unit_test(json_goes_to_a_file_beside_the_table),
+        cmocka_unit_test(a_wrong_command_line_is_named_and_ends_with_2),
+        cmocka_unit_test(a_file_that_is_no_trace_is_named_and_ends_with_1),
+        cmocka_unit_test(an_unwritable_output_is_named_and_leaves_nothing),
+        cmocka_unit_test(help_and_version_say_what_there_is),
+    };
+    const struct CMUnitTest simulated[] = {
+        cmocka_unit_test(every_policy_serves_the_tiny_trace_within_its_own_figures),
+        cmocka_unit_test(the_demo_breaks_no_rule_at_any_lag),
+        cmocka_unit_test(lag_zero_is_labelled),
+        cmocka_unit_test(threads_serve_the_demo_without_breaking_a_rule),
+        cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),
+        cmocka_unit_test(a_second_pass_is_counted_apart),
+        cmocka_unit_test(a_gpu_that_is_not_there_is_named),
+    };
+    if (getenv("FALLOW_COMMAND") == NULL) {
+        fprintf(stderr, "FALLOW_COMMAND does not name the program to test\n");
+        return FLW_TEST_SKIPPED;
+    }
+    int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
+    if (getenv("FALLOW_DEMO") == NULL) {
+        return failed; /* built without the simulated device */
+    }
+    memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
+    return failed + cmocka_run_group_tests(simulated, make_folder, remove_folder);
+}
