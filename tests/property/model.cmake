@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+if(NOT TARGET flw_test_pool)
+  return()
+endif()
+add_executable(test_pool_model test_pool_model.c model.c)
+flw_target(test_pool_model)
+target_link_libraries(test_pool_model PRIVATE flw_test_pool)
+add_test(NAME property.model_naive COMMAND test_pool_model --pool naive --runs 4)
+if(TARGET fallow_shared)
+  add_test(NAME property.model_fallow COMMAND test_pool_model --pool fallow)
+  set_tests_properties(property.model_fallow PROPERTIES LABELS property TIMEOUT 300 SKIP_RETURN_CODE 77)
+endif()
+set_tests_properties(property.model_naive PROPERTIES LABELS property TIMEOUT 300 SKIP_RETURN_CODE 77)
