@@ -235,6 +235,17 @@ static void json_goes_to_a_file_beside_the_table(void **state)
     assert_null(strstr(out_text, "result.json.")); /* nothing temporary stays */
 }
 
+static void any_file_name_keeps_the_json_json(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy bound >/dev/null; cp tiny.ftext "
+                         "'a\"b\\c\td\303\251'; ls"),
+                     0);
+    assert_int_equal(run("replay 'a\"b\\c\td\303\251' --policy bound --json -"), 0);
+    expect_json(out_text);
+    assert_non_null(strstr(out_text, "a\\\"b\\\\c\\u0009d"));
+}
+
 /* --- on the simulated device --- */
 
 /* The number behind a key of a policy's object in out_text; UINT64_MAX where it is null. */
@@ -408,6 +419,7 @@ int main(void)
         cmocka_unit_test(the_table_of_a_tiny_trace_is_as_written_here),
         cmocka_unit_test(json_has_every_promised_key),
         cmocka_unit_test(json_goes_to_a_file_beside_the_table),
+        cmocka_unit_test(any_file_name_keeps_the_json_json),
         cmocka_unit_test(a_wrong_command_line_is_named_and_ends_with_2),
         cmocka_unit_test(a_file_that_is_no_trace_is_named_and_ends_with_1),
         cmocka_unit_test(an_unwritable_output_is_named_and_leaves_nothing),
