@@ -2,7 +2,7 @@
  *
  * Owns: the tests of the address map, against a plain table.
  */
-#include "support/test.h"
+#include "test_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
