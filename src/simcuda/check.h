@@ -14,6 +14,11 @@ static inline bool flw_check_is_on(void)
     return flw_world.config.check != 0;
 }
 
+/* Internal flag of a range: the operation lends or takes back the range itself. */
+#define FLW_RANGE_OWNERSHIP (1u << 31)
+/* Names of those operations; after one of the second kind nothing may touch the range. */
+extern const char flw_check_allocates[], flw_check_frees[];
+
 /* One access of one operation. CUDA_ERROR_ILLEGAL_ADDRESS where nothing may be touched. */
 CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t sequence,
                           const struct flw_order_clock *clock, const struct flw_sim_range *range);

@@ -16,6 +16,9 @@
 #include "simcuda/host.h"
 #include "simcuda/storage.h"
 
+const char flw_check_allocates[] = "pool allocation";
+const char flw_check_frees[] = "pool free";
+
 struct access {
     uint64_t sequence; /* 0: none */
     uint64_t stream_id;
@@ -135,8 +138,6 @@ static uint64_t legal_until(const struct flw_device *device, uint64_t at, bool i
     if (region == NULL) {
         return at;
     }
-    uint64_t begin;
-    uint64_t end;
     struct flw_mapping *mapping;
     switch (region->kind) {
     case FLW_REGION_RESERVATION:
@@ -150,8 +151,7 @@ static uint64_t legal_until(const struct flw_device *device, uint64_t at, bool i
                    ? mapping->node.end
                    : at;
     case FLW_REGION_POOLED:
-        *why = "the driver's pool has not lent it";
-        return flw_pool_block_at(at, &begin, &end) ? end : at;
+        return region->node.end; /* when a block is lent is a matter of order: test_stretch */
     case FLW_REGION_ALLOCATION:
         *why = "it belongs to another device";
         if (region->device != device) {
@@ -379,8 +379,9 @@ CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t 
     struct stretch *same = stretch_from(range->address);
     bool exact = is_exact(same, range);
     if (!(exact && is_known_legal(same, device, is_write))) {
-        if (range->address + range->bytes < range->address ||
-            !is_legal(stream, what, sequence, range)) {
+        if ((range->flags & FLW_RANGE_OWNERSHIP) == 0 &&
+            (range->address + range->bytes < range->address ||
+             !is_legal(stream, what, sequence, range))) {
             return CUDA_ERROR_ILLEGAL_ADDRESS;
         }
     }

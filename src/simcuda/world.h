@@ -142,6 +142,7 @@ struct flw_world {
     uint64_t stream_wait_ns;
     struct flw_operation *due; /* FLW_SIM_CLOCK: host functions by time */
     struct flw_capture *captures;
+    struct flw_memory_pool *pools;
 
     uint64_t calls[FLW_ENTRY_COUNT], call_count, modelled_host_ns;
     struct flw_fault fault[FLW_FAULT_MAX];

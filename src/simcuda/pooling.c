@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: driver pools as objects: the default one of a device, explicit ones, their attributes.
+ * Does not: allocate from them (mempool.c).
+ */
+#include <stdlib.h>
+
+#include "base/bits.h"
+#include "simcuda/host.h"
+#include "simcuda/mempool.h"
+
+#define POOLS (FLW_CALL_POOLS | FLW_CALL_UNSAFE)
+
+struct flw_memory_pool *flw_pool_first(void)
+{
+    return flw_world.pools;
+}
+
+struct flw_memory_pool *flw_pool_find(CUmemoryPool handle)
+{
+    return flw_table_find(&flw_world.pool_table, (uintptr_t)handle);
+}
+
+static struct flw_memory_pool *make_pool(struct flw_device *device)
+{
+    struct flw_memory_pool *pool = flw_host_get(sizeof *pool);
+    pool->device = device;
+    pool->follows_events = true;
+    pool->is_opportunistic = true;
+    pool->makes_dependencies = true;
+    pool->handle = (CUmemoryPool)(uintptr_t)flw_table_add(&flw_world.pool_table, pool);
+    pool->next = flw_world.pools;
+    flw_world.pools = pool;
+    return pool;
+}
+
+static void free_pool(struct flw_memory_pool *pool)
+{
+    struct flw_memory_pool **place = &flw_world.pools;
+    while (*place != pool) {
+        place = &(*place)->next;
+    }
+    *place = pool->next;
+    free(pool);
+}
+
+void flw_pool_end_if_unused(struct flw_memory_pool *pool)
+{
+    flw_pool_trim(pool, 0);
+    if (pool->reserved_bytes == 0) {
+        free_pool(pool);
+    }
+}
+
+void flw_pool_finish_all(void)
+{
+    while (flw_world.pools != NULL) {
+        flw_pool_drop_blocks(flw_world.pools);
+        free_pool(flw_world.pools);
+    }
+}
+
+static struct flw_memory_pool *default_pool(struct flw_device *device)
+{
+    if (device->default_pool == NULL) {
+        device->default_pool = make_pool(device);
+        device->default_pool->is_default = true;
+    }
+    return device->default_pool;
+}
+
+struct flw_memory_pool *flw_pool_current(struct flw_device *device)
+{
+    return device->current_pool != NULL ? device->current_pool : default_pool(device);
+}
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetDefaultMemPool, FLW_CALL_POOLS);
+    struct flw_device *found = flw_device_find(device);
+    if (result == CUDA_SUCCESS && (pool == NULL || found == NULL)) {
+        result = pool == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *pool = default_pool(found)->handle;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetMemPool, FLW_CALL_POOLS);
+    struct flw_device *found = flw_device_find(device);
+    if (result == CUDA_SUCCESS && (pool == NULL || found == NULL)) {
+        result = pool == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *pool = flw_pool_current(found)->handle;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceSetMemPool, FLW_CALL_POOLS);
+    struct flw_device *found = flw_device_find(device);
+    struct flw_memory_pool *pool = flw_pool_find(handle);
+    if (result == CUDA_SUCCESS && found == NULL) {
+        result = CUDA_ERROR_INVALID_DEVICE;
+    }
+    /* "The memory pool must be local to the specified device." */
+    if (result == CUDA_SUCCESS && (pool == NULL || pool->device != found)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        found->current_pool = pool;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolCreate, POOLS);
+    if (result == CUDA_SUCCESS && (out == NULL || properties == NULL ||
+                                   properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+                                   properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+                                   flw_device_find(properties->location.id) == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+        result = CUDA_ERROR_NOT_SUPPORTED; /* pools between processes are not simulated */
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_memory_pool *pool = make_pool(flw_device_find(properties->location.id));
+        pool->max_bytes = properties->maxSize;
+        *out = pool->handle;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolDestroy, POOLS);
+    struct flw_memory_pool *pool = flw_pool_find(handle);
+    /* "A device's default memory pool cannot be destroyed." */
+    if (result == CUDA_SUCCESS && (pool == NULL || pool->is_default)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        /* "Destroying the current mempool of a device sets the default mempool ... as the current"
+         */
+        if (pool->device->current_pool == pool) {
+            pool->device->current_pool = NULL;
+        }
+        flw_table_remove(&flw_world.pool_table, (uintptr_t)handle);
+        pool->is_destroyed = true;
+        flw_pool_end_if_unused(pool);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolTrimTo, POOLS);
+    struct flw_memory_pool *pool = flw_pool_find(handle);
+    if (result == CUDA_SUCCESS && pool == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        flw_pool_trim(pool, keep_bytes);
+    }
+    return flw_call_leave(result);
+}
+
+static CUresult set_attribute(struct flw_memory_pool *pool, CUmemPool_attribute attribute,
+                              const void *value)
+{
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+        pool->follows_events = *(const int *)value != 0;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+        pool->is_opportunistic = *(const int *)value != 0;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        pool->makes_dependencies = *(const int *)value != 0;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool->release_threshold = *(const cuuint64_t *)value;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        /* "It is illegal to set this attribute to a non-zero value." */
+        if (*(const cuuint64_t *)value != 0) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
+            pool->used_high = pool->used_bytes;
+        } else {
+            pool->reserved_high = pool->reserved_bytes;
+        }
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
+                                       void *value)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolSetAttribute, POOLS);
+    struct flw_memory_pool *pool = flw_pool_find(handle);
+    if (result == CUDA_SUCCESS && (pool == NULL || value == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    return flw_call_leave(result == CUDA_SUCCESS ? set_attribute(pool, attribute, value) : result);
+}
+
+static CUresult get_attribute(const struct flw_memory_pool *pool, CUmemPool_attribute attribute,
+                              void *value)
+{
+    cuuint64_t wide = 0;
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+        *(int *)value = pool->follows_events;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+        *(int *)value = pool->is_opportunistic;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        *(int *)value = pool->makes_dependencies;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        wide = pool->release_threshold;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        wide = pool->reserved_bytes;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        wide = pool->reserved_high;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        wide = pool->used_bytes;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        wide = pool->used_high;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *(cuuint64_t *)value = wide;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
+                                       void *value)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolGetAttribute, POOLS);
+    struct flw_memory_pool *pool = flw_pool_find(handle);
+    if (result == CUDA_SUCCESS && (pool == NULL || value == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    return flw_call_leave(result == CUDA_SUCCESS ? get_attribute(pool, attribute, value) : result);
+}
