@@ -240,7 +240,16 @@ static void test_stretch(const struct stretch *stretch, const struct access *sel
                          const struct flw_order_clock *clock, const struct flw_sim_range *range)
 {
     bool is_early = may_overlap(range);
-    if (stretch->writer.sequence != 0 && !comes_before(&stretch->writer, clock, self, is_early)) {
+    if (stretch->writer.what == flw_check_frees && (range->flags & FLW_RANGE_OWNERSHIP) == 0) {
+        flw_check_violation("use after free: operation %llu of stream %llu (%s) touches [%#llx, "
+                            "+%llu), which operation %llu of stream %llu gave back to its pool",
+                            (unsigned long long)self->sequence, (unsigned long long)self->stream_id,
+                            self->what, (unsigned long long)range->address,
+                            (unsigned long long)range->bytes,
+                            (unsigned long long)stretch->writer.sequence,
+                            (unsigned long long)stretch->writer.stream_id);
+    } else if (stretch->writer.sequence != 0 &&
+               !comes_before(&stretch->writer, clock, self, is_early)) {
         report_race(stretch, &stretch->writer, self, range, "writes");
     } else if (range->is_write) {
         test_readers(stretch, self, clock, range);
