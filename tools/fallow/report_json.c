@@ -159,7 +159,7 @@ void flw_report_print_json(const struct flw_report *report, FILE *out)
     print_count(out, "device_bytes", report->device_bytes);
     print_count(out, "limit_bytes",
                 report->limit_bytes == 0 ? FLW_NOT_APPLICABLE : report->limit_bytes);
-    print_count(out, "lag", report->lag_units);
+    print_count(out, "lag", report->is_sim ? report->lag_units : FLW_NOT_APPLICABLE);
     fprintf(out, ", \"lag_unit\": ");
     print_text(out, report->is_by_time ? "ns of trace time" : "events");
     print_bool(out, "device_work", true, report->lag_units != 0);
