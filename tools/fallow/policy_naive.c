@@ -85,6 +85,7 @@ const struct flw_policy flw_policy_naive = {
     .name = "naive",
     .lends = true,
     .is_thread_safe = true,
+    .limits_by_device = true, /* its own count knows nothing of the driver's rounding */
     .create = create,
     .alloc = lend,
     .free = take_back,
