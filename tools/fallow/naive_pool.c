@@ -56,15 +56,22 @@ static struct block **chain_of(struct block **chains, uint64_t key)
     return &chains[(key * 0x9E3779B97F4A7C15ull) >> 52];
 }
 
-/* Success, or the one refusal that is expected, or a pool that hands out nothing more. */
+/* Success, or a pool that hands out nothing more. */
 static fallow_status judge(struct flw_naive *pool, CUresult result)
 {
     pool->stats.driver_call_count++;
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) {
-        return result == CUDA_SUCCESS ? FALLOW_OK : FALLOW_OUT_OF_MEMORY;
+    pool->lost = pool->lost || result != CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? FALLOW_OK : FALLOW_DEVICE_LOST;
+}
+
+/* As judge, of a call that may say that there is no room. */
+static fallow_status judge_room(struct flw_naive *pool, CUresult result)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        pool->stats.driver_call_count++;
+        return FALLOW_OUT_OF_MEMORY;
     }
-    pool->lost = true;
-    return FALLOW_DEVICE_LOST;
+    return judge(pool, result);
 }
 
 /* Lock, make the context current, and keep the calls legal beside other threads' captures. A
@@ -74,16 +81,11 @@ static fallow_status enter(struct flw_naive *pool, CUstreamCaptureMode *mode)
     CUcontext popped;
     *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     pthread_mutex_lock(&pool->mutex);
-    if (!pool->lost) {
-        pool->lost = judge(pool, pool->cu->cuCtxPushCurrent_v2(pool->context)) != FALLOW_OK;
-        if (!pool->lost) {
-            pool->lost =
-                judge(pool, pool->cu->cuThreadExchangeStreamCaptureMode(mode)) != FALLOW_OK;
-            if (!pool->lost) {
-                return FALLOW_OK;
-            }
-            pool->cu->cuCtxPopCurrent_v2(&popped);
+    if (!pool->lost && judge(pool, pool->cu->cuCtxPushCurrent_v2(pool->context)) == FALLOW_OK) {
+        if (judge(pool, pool->cu->cuThreadExchangeStreamCaptureMode(mode)) == FALLOW_OK) {
+            return FALLOW_OK;
         }
+        pool->cu->cuCtxPopCurrent_v2(&popped);
     }
     pthread_mutex_unlock(&pool->mutex);
     return FALLOW_DEVICE_LOST;
@@ -164,7 +166,7 @@ static fallow_status add_mark(struct flw_naive *pool, struct block *block, CUstr
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     CUresult result = pool->cu->cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING);
-    fallow_status status = judge(pool, result);
+    fallow_status status = judge_room(pool, result);
     if (status != FALLOW_OK) {
         free(mark);
         return status;
@@ -191,7 +193,7 @@ static fallow_status grow(struct flw_naive *pool, size_t bytes, struct block **o
         }
         if (!pool->lost && bytes <= pool->limit_bytes &&
             pool->stats.reserved_bytes <= pool->limit_bytes - bytes) {
-            status = judge(pool, pool->cu->cuMemAlloc_v2(&block->base, bytes));
+            status = judge_room(pool, pool->cu->cuMemAlloc_v2(&block->base, bytes));
         }
     }
     if (status == FALLOW_OK) {
@@ -373,7 +375,9 @@ static fallow_status take_back(struct flw_naive *pool, void *ptr, const size_t *
         return leave(pool, mode, FALLOW_INVALID_ARGUMENT);
     }
     fallow_status status = refuse_captured(pool, stream);
-    status = status == FALLOW_OK ? record_marks(pool, block, stream) : status;
+    if (status == FALLOW_OK) { /* a block that cannot be marked can never be lent again */
+        pool->lost = record_marks(pool, block, stream) != FALLOW_OK || pool->lost;
+    }
     if (pool->lost || status != FALLOW_OK) {
         return leave(pool, mode, pool->lost ? FALLOW_OK : status);
     }

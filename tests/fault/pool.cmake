@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+if(NOT TARGET flw_test_pool)
+  return()
+endif()
+add_executable(test_pool_faults test_pool_faults.c bed.c)
+flw_target(test_pool_faults)
+target_link_libraries(test_pool_faults PRIVATE flw_test_pool)
+add_test(NAME fault.pool_naive COMMAND test_pool_faults --pool naive)
+set_tests_properties(fault.pool_naive PROPERTIES LABELS fault TIMEOUT 120 SKIP_RETURN_CODE 77)
+if(TARGET fallow_shared)
+  add_test(NAME fault.pool_fallow COMMAND test_pool_faults --pool fallow)
+  set_tests_properties(fault.pool_fallow PROPERTIES LABELS fault TIMEOUT 300 SKIP_RETURN_CODE 77)
+endif()

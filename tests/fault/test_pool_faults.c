@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a set of scenarios in which every driver call that the pool makes fails once, at every
+ * position, with each of three errors: no memory, an unexpected one, one that breaks the context.
+ *
+ *   test_pool_faults [--pool NAME] [--scenario NAME] [--at N]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault/bed.h"
+
+#define MIB        ((size_t)1 << 20)
+#define MOST_CALLS 20000
+
+struct scenario {
+    const char *name;
+    void (*play)(struct flw_bed *bed);
+    bool needs_requests, needs_capture;
+};
+
+static void play_pair(struct flw_bed *bed)
+{
+    flw_bed_create(bed);
+    flw_bed_alloc(bed, 4096, 0);
+    flw_bed_alloc(bed, 3 * MIB, 0);
+    flw_bed_free(bed, 0);
+    flw_bed_alloc(bed, 100, 1);
+    flw_bed_destroy(bed);
+}
+
+static void play_growth(struct flw_bed *bed)
+{
+    flw_bed_create(bed);
+    for (unsigned i = 0; i < 24; i++) {
+        flw_bed_alloc(bed, (i % 5 + 1) * 3 * MIB, i % 2);
+        flw_bed_alloc(bed, 700 * (size_t)(i + 1), i % 2);
+    }
+    flw_bed_alloc(bed, 300 * MIB, 0);
+    flw_bed_free_all(bed);
+    flw_bed_alloc(bed, 600 * MIB, 1);
+    flw_bed_destroy(bed);
+}
+
+static void play_steal(struct flw_bed *bed)
+{
+    bed->config.limit_bytes = 64 * MIB;
+    flw_bed_create(bed);
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < 4; i++) {
+            flw_bed_alloc(bed, 12 * MIB, round % 3);
+            flw_bed_alloc(bed, 5000, round % 3);
+        }
+        flw_bed_free_all(bed);
+    }
+    flw_bed_destroy(bed);
+}
+
+static void play_remap(struct flw_bed *bed)
+{
+    bed->config.limit_bytes = 64 * MIB;
+    bed->config.economy = FALLOW_MEMORY_FIRST;
+    flw_bed_create(bed);
+    for (unsigned i = 0; i < 6; i++) {
+        flw_bed_alloc(bed, 10 * MIB, 0);
+    }
+    flw_bed_free(bed, 0);
+    flw_bed_free(bed, 1);
+    flw_bed_free(bed, 2);
+    flw_bed_finish_work(bed);
+    flw_bed_alloc(bed, 26 * MIB, 1);
+    flw_bed_free_all(bed);
+    flw_bed_alloc(bed, 60 * MIB, 1); /* the work is still under way: a wait or a steal */
+    flw_bed_destroy(bed);
+}
+
+static void play_no_room(struct flw_bed *bed)
+{
+    bed->config.limit_bytes = 32 * MIB;
+    flw_bed_create(bed);
+    flw_bed_alloc(bed, 20 * MIB, 0);
+    flw_bed_alloc(bed, 20 * MIB, 1);
+    flw_bed_alloc(bed, 64 * MIB, 1);
+    flw_bed_free_all(bed);
+    flw_bed_alloc(bed, 30 * MIB, 2);
+    flw_bed_destroy(bed);
+}
+
+static void play_capture(struct flw_bed *bed)
+{
+    flw_bed_create(bed);
+    flw_bed_alloc(bed, 5000, 0);
+    flw_bed_capture(bed, 0);
+    flw_bed_free_all(bed);
+    flw_bed_capture(bed, 1);
+    flw_bed_alloc(bed, 3 * MIB, 2);
+    flw_bed_destroy(bed);
+}
+
+static void play_trim(struct flw_bed *bed)
+{
+    flw_bed_create(bed);
+    for (unsigned i = 0; i < 12; i++) {
+        flw_bed_alloc(bed, (i + 1) * 2 * MIB, i % 3);
+    }
+    flw_bed_free(bed, 3);
+    flw_bed_trim(bed, 8 * MIB);
+    flw_bed_free_all(bed);
+    flw_bed_poll(bed);
+    flw_bed_trim(bed, 0);
+    flw_bed_alloc(bed, 9 * MIB, 0);
+    flw_bed_destroy(bed);
+}
+
+static void play_retire(struct flw_bed *bed)
+{
+    flw_bed_create(bed);
+    for (unsigned i = 0; i < 6; i++) {
+        flw_bed_alloc(bed, 4 * MIB, 0);
+        flw_bed_alloc(bed, 512, 0);
+    }
+    flw_bed_free_all(bed);
+    flw_bed_retire(bed, 0);
+    for (unsigned i = 0; i < 6; i++) {
+        flw_bed_alloc(bed, 4 * MIB, i % 2);
+        flw_bed_alloc(bed, 512, i % 2);
+    }
+    flw_bed_free_all(bed);
+    flw_bed_retire(bed, 1);
+    flw_bed_destroy(bed);
+}
+
+static void play_announced(struct flw_bed *bed)
+{
+    bed->config.limit_bytes = 64 * MIB;
+    flw_bed_create(bed);
+    for (unsigned i = 0; i < 4; i++) {
+        flw_bed_alloc(bed, 7 * MIB, 0);
+        flw_bed_alloc(bed, 1000, 0);
+        flw_bed_record_use(bed, bed->count - 1, 1);
+        flw_bed_record_use(bed, bed->count - 2, 2);
+    }
+    flw_bed_free_all(bed);
+    flw_bed_poll(bed);
+    flw_bed_alloc(bed, 50 * MIB, 0);
+    flw_bed_destroy(bed);
+}
+
+static void play_requests(struct flw_bed *bed)
+{
+    bed->config.handle_types = FALLOW_HANDLE_FD;
+    flw_bed_create(bed);
+    flw_bed_alloc_flags(bed, 5 * MIB, 0, FALLOW_REQUEST_EXPORT_FD);
+    flw_bed_alloc_flags(bed, 100000, 0, FALLOW_REQUEST_ZERO);
+    flw_bed_alloc_flags(bed, 3000, 1, FALLOW_REQUEST_DEDICATED);
+    flw_bed_alloc_flags(bed, 3 * MIB, 1, FALLOW_REQUEST_NO_WAIT);
+    flw_bed_free_all(bed);
+    flw_bed_alloc_flags(bed, 5 * MIB, 1, FALLOW_REQUEST_EXPORT_FD);
+    flw_bed_destroy(bed);
+}
+
+static const struct scenario scenarios[] = {
+    {"pair", play_pair, false, false},           {"growth", play_growth, false, false},
+    {"steal", play_steal, false, false},         {"remap", play_remap, false, false},
+    {"no_room", play_no_room, false, false},     {"capture", play_capture, false, true},
+    {"trim", play_trim, false, false},           {"retire", play_retire, false, false},
+    {"announced", play_announced, false, false}, {"requests", play_requests, true, false},
+};
+
+static const struct {
+    CUresult error;
+    bool sticky;
+} errors[] = {
+    {CUDA_ERROR_OUT_OF_MEMORY, false},
+    {CUDA_ERROR_UNKNOWN, false},
+    {CUDA_ERROR_ILLEGAL_ADDRESS, true},
+};
+
+/* One world, one failure. True: the failure came about. */
+static bool play(const struct flw_sim *sim, const struct flw_put_ops *ops,
+                 const struct scenario *scenario, unsigned error, uint64_t fail_at,
+                 bool without_vmm, unsigned *broken)
+{
+    flw_sim_config world = flw_sim_config_default(fail_at);
+    struct flw_bed bed = {.sim = *sim, .put = {ops, NULL}};
+    world.device_bytes = 2ull << 30;
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.without_vmm = without_vmm;
+    bed.scenario = scenario->name;
+    bed.error = errors[error].error;
+    bed.sticky = errors[error].sticky;
+    bed.fail_at = fail_at;
+    flw_sim_begin(sim, &world);
+    scenario->play(&bed);
+    *broken += bed.broken;
+    return bed.has_fired;
+}
+
+static unsigned play_all(const struct flw_sim *sim, const struct flw_put_ops *ops,
+                         const struct scenario *scenario, uint64_t only_at)
+{
+    unsigned broken = 0;
+    for (unsigned vmm = 0; vmm < 2; vmm++) {
+        (void)play(sim, ops, scenario, 0, 0, vmm == 1, &broken); /* nothing fails */
+        for (unsigned e = 0; e < sizeof errors / sizeof *errors && broken < 20; e++) {
+            uint64_t n = only_at != 0 ? only_at : 1;
+            while (n < MOST_CALLS && play(sim, ops, scenario, e, n, vmm == 1, &broken) &&
+                   only_at == 0 && broken < 20) {
+                n++;
+            }
+            if (only_at == 0 && n < 5) {
+                fprintf(stderr, "fault.pool: %s made %llu driver calls only: nothing was tested\n",
+                        scenario->name, (unsigned long long)n);
+                broken++;
+            }
+            printf("%s, %s, %s, %s: %llu driver calls failed in turn\n", ops->name, scenario->name,
+                   vmm == 1 ? "without vmm" : "vmm",
+                   flw_driver_error_name(&sim->cu, errors[e].error), (unsigned long long)(n - 1));
+        }
+    }
+    return broken;
+}
+
+int main(int count, char **words)
+{
+    const char *pool = NULL, *name = NULL;
+    uint64_t at = 0;
+    struct flw_sim sim;
+    unsigned broken = 0;
+    for (int i = 1; i + 1 < count; i += 2) {
+        if (strcmp(words[i], "--pool") == 0) {
+            pool = words[i + 1];
+        } else if (strcmp(words[i], "--scenario") == 0) {
+            name = words[i + 1];
+        } else if (strcmp(words[i], "--at") == 0) {
+            at = strtoull(words[i + 1], NULL, 0);
+        }
+    }
+    if (!flw_sim_open(&sim)) {
+        return 1;
+    }
+    for (size_t p = 0; flw_put_get(p) != NULL; p++) {
+        const struct flw_put_ops *ops = flw_put_get(p);
+        for (size_t s = 0; s < sizeof scenarios / sizeof *scenarios; s++) {
+            const struct scenario *scenario = &scenarios[s];
+            bool fits = (!scenario->needs_requests || ops->alloc_request != NULL) &&
+                        (!scenario->needs_capture || ops->capture_begin != NULL);
+            if (fits && (pool == NULL || strcmp(pool, ops->name) == 0) &&
+                (name == NULL || strcmp(name, scenario->name) == 0)) {
+                broken += play_all(&sim, ops, scenario, at);
+            }
+        }
+    }
+    flw_sim_close(&sim);
+    return broken != 0;
+}
