@@ -66,7 +66,7 @@ void flw_program_release(struct flw_program *program)
         free(program->nodes[i].before);
     }
     for (uint32_t i = 0; i < program->memory_count; i++) {
-        flw_pool_free_now(program->memory[i]);
+        flw_pool_free_of_graph(program->memory[i]);
     }
     free(program->memory);
     free(program->nodes);

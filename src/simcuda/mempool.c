@@ -422,6 +422,18 @@ CUresult flw_pool_free_now(uint64_t address)
     return CUDA_SUCCESS;
 }
 
+/* The graph's last reference went: its launches are done, so the driver itself may reuse the block. */
+void flw_pool_free_of_graph(uint64_t address)
+{
+    struct block *block = lent_block(address);
+    if (block != NULL) {
+        flw_check_forget(block->node.begin, block->node.end);
+        block->freed = (struct flw_position){0};
+        flw_clock_finish(&block->freed_clock);
+        take_back(block->chunk->pool, block);
+    }
+}
+
 /* "the allocator will try to release memory back to the OS on the next call to stream, event or
  * context synchronize" */
 void flw_pool_host_waited(void)
