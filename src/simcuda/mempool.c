@@ -422,7 +422,8 @@ CUresult flw_pool_free_now(uint64_t address)
     return CUDA_SUCCESS;
 }
 
-/* The graph's last reference went: its launches are done, so the driver itself may reuse the block. */
+/* The graph's last reference went: its launches are done, so the driver itself may reuse the block.
+ */
 void flw_pool_free_of_graph(uint64_t address)
 {
     struct block *block = lent_block(address);

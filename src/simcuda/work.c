@@ -150,6 +150,29 @@ static void move_bytes(const struct flw_work *work, uint64_t sequence)
     }
 }
 
+/* What is forbidden byte by byte, and what a touch stands for: it writes as a kernel would. */
+static void feed_shadow(const struct flw_work *work, uint64_t sequence)
+{
+    for (size_t i = 0; i < work->range_count; i++) {
+        const struct flw_sim_range *range = &work->ranges[i];
+        uint64_t offset = flw_shadow_search(range->address, range->bytes, FLW_SHADOW_RED);
+        if (offset < range->bytes && (range->flags & FLW_RANGE_OWNERSHIP) == 0) {
+            char name[160];
+            flw_check_describe(range->address + offset, name, sizeof name);
+            flw_check_violation("red zone: %s %s a forbidden byte, offset %llu of %llu, address "
+                                "%#llx%s",
+                                work->name, range->is_write ? "writes" : "reads",
+                                (unsigned long long)offset, (unsigned long long)range->bytes,
+                                (unsigned long long)(range->address + offset), name);
+        }
+        if (work->kind == FLW_WORK_TOUCH && range->is_write) {
+            bool is_lent = (range->flags & FLW_RANGE_OWNERSHIP) != 0;
+            flw_shadow_set(range->address, range->bytes,
+                           is_lent ? FLW_SHADOW_UNWRITTEN : flw_shadow_mark(sequence));
+        }
+    }
+}
+
 CUresult flw_work_do(struct flw_stream *stream, struct flw_work *work, uint64_t sequence,
                      const struct flw_order_clock *clock)
 {
@@ -162,6 +185,9 @@ CUresult flw_work_do(struct flw_stream *stream, struct flw_work *work, uint64_t 
     }
     if (result != CUDA_SUCCESS) {
         return result;
+    }
+    if (flw_check_is_on() && flw_world.config.backed) {
+        feed_shadow(work, sequence);
     }
     switch (work->kind) {
     case FLW_WORK_MEMSET:

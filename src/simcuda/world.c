@@ -22,6 +22,29 @@ static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static bool has_thread_key;
 
+/* A child of a process that initialised CUDA cannot use it: every call answers NOT_INITIALIZED,
+ * cuInit too. Only a reset, which no driver has, gives it a world of its own. */
+static void lock_for_fork(void)
+{
+    pthread_mutex_lock(&flw_world.lock);
+}
+
+static void unlock_in_parent(void)
+{
+    pthread_mutex_unlock(&flw_world.lock);
+}
+
+static void orphan_child(void)
+{
+    flw_world.is_orphan = flw_world.is_initialised;
+    pthread_mutex_unlock(&flw_world.lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(lock_for_fork, unlock_in_parent, orphan_child);
+}
+
 static void apply_defaults(struct flw_sim_config *config)
 {
     if (config->device_bytes == 0) {
@@ -243,7 +266,7 @@ CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned ne
             return result;
         }
     }
-    if ((needs & FLW_CALL_BEFORE_INIT) == 0 && !w->is_initialised) {
+    if (w->is_orphan || ((needs & FLW_CALL_BEFORE_INIT) == 0 && !w->is_initialised)) {
         return CUDA_ERROR_NOT_INITIALIZED;
     }
     result = refuse_absent(needs);

@@ -117,6 +117,7 @@ struct flw_world {
     pthread_cond_t changed;
     struct flw_sim_config config;
     bool is_ready, is_initialised; /* has defaults; cuInit was called */
+    bool is_orphan; /* of a process that forked after cuInit: no call works until a reset */
     uint64_t generation;
     uint64_t clock_ns, random, next_id;
     struct flw_device device[FLW_DEVICE_MAX];

@@ -6,6 +6,8 @@
 #include "support/test.h"
 
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/sim.h"
 
@@ -241,6 +243,61 @@ static void an_exported_handle_imports_as_the_same_memory(void **state)
     assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, HANDLE_BYTES);
     ASSERT_OK(sim.cu.cuMemRelease(imported));
     assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, 0);
+}
+
+/* In the child: import, look, change. The exit status says what went wrong. */
+static int use_in_child(int file)
+{
+    CUmemGenericAllocationHandle imported;
+    if (sim.cu.cuInit(0) != CUDA_ERROR_NOT_INITIALIZED) {
+        return 1; /* a forked child must not inherit the driver */
+    }
+    begin(2, FLW_SIM_RANDOM, true);
+    if (sim.cu.cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)file,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) !=
+        CUDA_SUCCESS) {
+        return 2;
+    }
+    CUdeviceptr at;
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    if (sim.cu.cuMemAddressReserve(&at, HANDLE_BYTES, 0, 0, 0) != CUDA_SUCCESS ||
+        sim.cu.cuMemMap(at, HANDLE_BYTES, 0, imported, 0) != CUDA_SUCCESS ||
+        sim.cu.cuMemSetAccess(at, HANDLE_BYTES, &access, 1) != CUDA_SUCCESS) {
+        return 3;
+    }
+    unsigned char byte = 0;
+    if (sim.cu.cuMemcpyDtoH_v2(&byte, at + 77, 1) != CUDA_SUCCESS || byte != 0x11) {
+        return 4;
+    }
+    sim.cu.cuMemsetD8_v2(at + 77, 0x22, 1);
+    sim.cu.cuCtxSynchronize();
+    return flw_sim_read_ledger(&sim).given_bytes == 0 ? 0 : 5; /* the exporter pays */
+}
+
+static void another_process_sees_the_bytes_of_an_exported_handle(void **state)
+{
+    (void)state;
+    begin(1, FLW_SIM_RANDOM, true);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at = map_one(HANDLE_BYTES, &handle);
+    ASSERT_OK(sim.cu.cuMemsetD8_v2(at + 77, 0x11, 1));
+    ASSERT_OK(sim.cu.cuCtxSynchronize());
+    int file = -1;
+    ASSERT_OK(sim.cu.cuMemExportToShareableHandle(&file, handle,
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(use_in_child(file));
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    unsigned char byte = 0;
+    ASSERT_OK(sim.cu.cuMemcpyDtoH_v2(&byte, at + 77, 1));
+    assert_int_equal(byte, 0x22);
+    close(file);
 }
 
 static void dead_handles_and_addresses_come_back_at_once(void **state)
@@ -500,6 +557,7 @@ int main(void)
         cmocka_unit_test(touching_what_is_not_mapped_is_found_and_sticks),
         cmocka_unit_test(a_handle_keeps_its_contents_when_it_moves),
         cmocka_unit_test(an_exported_handle_imports_as_the_same_memory),
+        cmocka_unit_test(another_process_sees_the_bytes_of_an_exported_handle),
         cmocka_unit_test(dead_handles_and_addresses_come_back_at_once),
         cmocka_unit_test(a_full_queue_runs_the_scheduler_and_nothing_else_does),
         cmocka_unit_test(host_functions_run_in_order_and_may_not_call_the_driver),
