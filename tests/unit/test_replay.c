@@ -262,14 +262,16 @@ static uint64_t get_count(const char *policy, const char *key)
     return strncmp(at, "null", 4) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
 }
 
-static const char *const lenders[] = {"naive", "driver", "pytorch"};
+static const char *const lenders[] = {"naive", "driver", "async", "pytorch"};
 #define LENDER_COUNT (sizeof lenders / sizeof *lenders)
 
 static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
 {
     (void)state;
     assert_int_equal(run("replay tiny.ftext --json -"), 0);
+    assert_string_equal(error_text, "");
     expect_json(out_text);
+    assert_non_null(strstr(out_text, "\"label\": \"async (model)\""));
     for (size_t i = 0; i < LENDER_COUNT; i++) {
         assert_int_equal(get_count(lenders[i], "failures"), 0);
         assert_int_equal(get_count(lenders[i], "peak_requested_bytes"), 8 << 20);
