@@ -35,11 +35,12 @@ struct stretch {
     uint64_t legal_version; /* the region_version under which all of it could be touched */
     const struct flw_device *legal_device;
     bool is_legal_to_write;
-    struct stretch *next_free;
+    struct stretch *previous, *next; /* in address order; `next` of the free list too */
 };
 
 struct flw_checker {
     struct flw_tree stretches;
+    struct stretch *last; /* the highest */
     struct stretch *free;
 };
 
@@ -51,12 +52,13 @@ static struct flw_checker *checker(void)
     return flw_world.checker;
 }
 
-static struct stretch *add_stretch(uint64_t begin, uint64_t end)
+/* `next` is the stretch after it; NULL: none. */
+static struct stretch *add_stretch(uint64_t begin, uint64_t end, struct stretch *next)
 {
     struct flw_checker *c = checker();
     struct stretch *stretch = c->free;
     if (stretch != NULL) {
-        c->free = stretch->next_free;
+        c->free = stretch->next;
         struct access *more = stretch->more;
         uint32_t capacity = stretch->more_capacity;
         memset(stretch, 0, sizeof *stretch);
@@ -69,6 +71,16 @@ static struct stretch *add_stretch(uint64_t begin, uint64_t end)
     stretch->node.end = end;
     stretch->legal_version = ~0ull;
     flw_tree_insert(&c->stretches, &stretch->node);
+    stretch->next = next;
+    stretch->previous = next != NULL ? next->previous : c->last;
+    if (stretch->previous != NULL) {
+        stretch->previous->next = stretch;
+    }
+    if (next != NULL) {
+        next->previous = stretch;
+    } else {
+        c->last = stretch;
+    }
     return stretch;
 }
 
@@ -76,7 +88,15 @@ static void drop_stretch(struct stretch *stretch)
 {
     struct flw_checker *c = checker();
     flw_tree_remove(&c->stretches, &stretch->node);
-    stretch->next_free = c->free;
+    if (stretch->previous != NULL) {
+        stretch->previous->next = stretch->next;
+    }
+    if (stretch->next != NULL) {
+        stretch->next->previous = stretch->previous;
+    } else {
+        c->last = stretch->previous;
+    }
+    stretch->next = c->free;
     c->free = stretch;
 }
 
@@ -89,7 +109,7 @@ void flw_check_finish(void)
         }
         while (c->free != NULL) {
             struct stretch *stretch = c->free;
-            c->free = stretch->next_free;
+            c->free = stretch->next;
             free(stretch->more);
             free(stretch);
         }
@@ -110,7 +130,7 @@ static struct stretch *cut(struct stretch *left, uint64_t at)
 {
     uint64_t end = left->node.end;
     left->node.end = at;
-    struct stretch *right = add_stretch(at, end);
+    struct stretch *right = add_stretch(at, end, left->next);
     right->writer = left->writer;
     right->reader = left->reader;
     right->legal_version = left->legal_version;
@@ -296,46 +316,56 @@ static bool is_same(const struct access *a, const struct access *b)
  */
 static void merge_left(struct stretch *stretch)
 {
-    struct flw_tree_node *node = flw_tree_find(&checker()->stretches, stretch->node.begin - 1);
-    if (node == NULL) {
+    struct stretch *left = stretch->previous;
+    if (left == NULL || left->node.end != stretch->node.begin || left->more_count != 0 ||
+        stretch->more_count != 0 || !is_same(&left->writer, &stretch->writer) ||
+        !is_same(&left->reader, &stretch->reader)) {
         return;
     }
-    struct stretch *left = FLW_CONTAINER(node, struct stretch, node);
-    if (left->more_count == 0 && stretch->more_count == 0 &&
-        is_same(&left->writer, &stretch->writer) && is_same(&left->reader, &stretch->reader)) {
-        uint64_t end = stretch->node.end;
-        left->legal_version = flw_min(left->legal_version, stretch->legal_version);
-        if (left->legal_version != flw_world.region_version ||
-            left->legal_device != stretch->legal_device) {
-            left->legal_version = ~0ull;
-        }
-        left->is_legal_to_write = left->is_legal_to_write && stretch->is_legal_to_write;
-        drop_stretch(stretch);
-        left->node.end = end;
+    if (left->legal_version != stretch->legal_version ||
+        left->legal_device != stretch->legal_device) {
+        left->legal_version = ~0ull;
     }
+    left->is_legal_to_write = left->is_legal_to_write && stretch->is_legal_to_write;
+    uint64_t end = stretch->node.end;
+    drop_stretch(stretch);
+    left->node.end = end;
 }
 
+/* One stretch stands for the range afterwards: the first that overlapped it grows to it. */
 static void write_range(const struct access *self, const struct flw_order_clock *clock,
-                        const struct flw_sim_range *range)
+                        const struct flw_sim_range *range, const struct flw_device *device)
 {
     uint64_t begin = range->address;
     uint64_t end = begin + range->bytes;
-    for (struct stretch *s = stretch_from(begin); s != NULL && s->node.begin < end;
-         s = stretch_from(begin)) {
-        if (s->node.begin < begin) {
-            s = cut(s, begin);
-        }
+    struct stretch *whole = NULL;
+    struct stretch *s = stretch_from(begin);
+    if (s != NULL && s->node.begin < begin) {
+        s = cut(s, begin);
+    }
+    while (s != NULL && s->node.begin < end) {
         if (s->node.end > end) {
             cut(s, end);
         }
         test_stretch(s, self, clock, range);
-        drop_stretch(s);
+        struct stretch *next = s->next;
+        if (whole == NULL) {
+            whole = s;
+        } else {
+            drop_stretch(s);
+        }
+        s = next;
     }
-    struct stretch *s = add_stretch(begin, end);
-    set_writer(s, self);
-    s->legal_version = flw_world.region_version;
-    s->is_legal_to_write = true;
-    merge_left(s);
+    if (whole == NULL) {
+        whole = add_stretch(begin, end, s);
+    }
+    whole->node.begin = begin;
+    whole->node.end = end;
+    set_writer(whole, self);
+    whole->legal_version = flw_world.region_version;
+    whole->legal_device = device;
+    whole->is_legal_to_write = true;
+    merge_left(whole);
 }
 
 static void read_range(const struct access *self, const struct flw_order_clock *clock,
@@ -343,10 +373,10 @@ static void read_range(const struct access *self, const struct flw_order_clock *
 {
     uint64_t at = range->address;
     uint64_t end = at + range->bytes;
+    struct stretch *s = stretch_from(at);
     while (at < end) {
-        struct stretch *s = stretch_from(at);
         if (s == NULL || s->node.begin > at) {
-            s = add_stretch(at, s == NULL ? end : flw_min(end, s->node.begin));
+            s = add_stretch(at, s == NULL ? end : flw_min(end, s->node.begin), s);
         } else {
             if (s->node.begin < at) {
                 s = cut(s, at);
@@ -358,7 +388,9 @@ static void read_range(const struct access *self, const struct flw_order_clock *
         }
         add_reader(s, self, clock);
         at = s->node.end;
+        struct stretch *next = s->next;
         merge_left(s);
+        s = next;
     }
 }
 
@@ -396,7 +428,7 @@ CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t 
     }
     if (!exact) {
         if (is_write) {
-            write_range(&self, clock, range);
+            write_range(&self, clock, range, device);
         } else {
             read_range(&self, clock, range);
         }
@@ -488,7 +520,7 @@ void flw_check_takes_away(uint64_t begin, uint64_t end, const char *by)
     }
     bool is_reported = report_waiting(begin, end, by);
     for (struct stretch *s = stretch_from(begin); s != NULL && s->node.begin < end && !is_reported;
-         s = stretch_from(s->node.end)) {
+         s = s->next) {
         const struct access *unseen = find_unseen(s);
         if (unseen != NULL) {
             flw_check_violation(
