@@ -143,6 +143,40 @@ void flw_memory_end_context(struct flw_context *context)
     }
 }
 
+bool flw_ledger_is_valid(void)
+{
+    uint64_t given[FLW_DEVICE_MAX] = {0};
+    uint64_t allocations[FLW_DEVICE_MAX] = {0};
+    uint64_t reserved = 0;
+    uint64_t pinned = 0;
+    for (const struct flw_physical *physical = flw_world.physicals; physical != NULL;
+         physical = physical->next) {
+        given[physical->device->ordinal] += physical->ledger_bytes;
+    }
+    for (struct flw_tree_node *node = flw_tree_from(&flw_world.regions, 0); node != NULL;
+         node = flw_tree_from(&flw_world.regions, node->end)) {
+        const struct flw_region *region = FLW_CONTAINER(node, struct flw_region, node);
+        uint64_t bytes = node->end - node->begin;
+        reserved += region->kind == FLW_REGION_RESERVATION ? bytes : 0;
+        pinned += region->kind == FLW_REGION_HOST ? bytes : 0;
+        if (region->kind == FLW_REGION_ALLOCATION || region->kind == FLW_REGION_MANAGED) {
+            allocations[region->device->ordinal]++;
+            given[region->device->ordinal] += region->kind == FLW_REGION_MANAGED ? bytes : 0;
+        }
+    }
+    bool is_valid = reserved == flw_world.reserved_address_bytes &&
+                    pinned == flw_world.pinned_bytes &&
+                    flw_world.mapping_count == flw_world.mappings.count;
+    for (int i = 0; i < flw_world.config.device_count; i++) {
+        const struct flw_device *device = &flw_world.device[i];
+        is_valid = is_valid && given[i] == device->given_bytes &&
+                   allocations[i] == device->allocation_count &&
+                   device->given_bytes <= device->peak_given_bytes &&
+                   device->peak_given_bytes <= flw_world.config.device_bytes;
+    }
+    return is_valid;
+}
+
 void flw_memory_finish_all(void)
 {
     while (flw_world.regions.root != NULL) {

@@ -53,6 +53,8 @@ struct flw_mapping {
 /* memory.c */
 CUresult flw_ledger_give(struct flw_device *device, uint64_t bytes);
 void flw_ledger_take_back(struct flw_device *device, uint64_t bytes);
+/* Recomputes every account from what is alive. */
+bool flw_ledger_is_valid(void);
 struct flw_region *flw_region_find(uint64_t address);
 struct flw_region *flw_region_add(enum flw_region_kind kind, uint64_t begin, uint64_t end);
 void flw_region_remove(struct flw_region *region);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "simcuda/check.h"
 #include "simcuda/host.h"
 #include "simcuda/launch.h"
@@ -95,6 +96,7 @@ static void begin_world(const struct flw_sim_config *config)
 static void end_world(void)
 {
     struct flw_world *w = &flw_world;
+    FLW_ASSERT_VALID(flw_ledger_is_valid());
     flw_order_finish();
     flw_capture_finish_all();
     flw_graph_finish_all();
