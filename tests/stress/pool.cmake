@@ -8,6 +8,12 @@ add_executable(stress_pool stress_pool.c)
 flw_target(stress_pool)
 target_link_libraries(stress_pool PRIVATE flw_test_pool)
 
+add_executable(test_misuse_race test_misuse_race.c)
+flw_target(test_misuse_race)
+target_link_libraries(test_misuse_race PRIVATE flw_test_pool)
+add_test(NAME stress.misuse_race COMMAND test_misuse_race)
+set_tests_properties(stress.misuse_race PROPERTIES LABELS stress TIMEOUT 120 SKIP_RETURN_CODE 77)
+
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT FALLOW_SANITIZE)
   set(FLW_STRESS_DIVISOR 1)
 else()
