@@ -21,7 +21,8 @@ __extension__ typedef unsigned __int128 flw_u128;
 #define FLW_MIB (1024ull * FLW_KIB)
 #define FLW_GIB (1024ull * FLW_MIB)
 
-/* A line is 64 B; the adjacent-line prefetcher pairs them, so what two threads write lies 128 B apart. */
+/* A line is 64 B; the adjacent-line prefetcher pairs them, so what two threads write lies 128 B
+ * apart. */
 #define FLW_LINE_PAIR 128
 
 static inline bool flw_is_pow2(uint64_t x)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: host time. Two clocks: the coarse one (a few milliseconds, cheap) for decay, the fine one for
- * deadlines and measurements. Neither is read on a hit.
+ * Owns: host time. Two clocks: the coarse one (a few milliseconds, cheap) for decay, the fine one
+ * for deadlines and measurements. Neither is read on a hit.
  */
 #ifndef FLW_BASE_CLOCK_H
 #define FLW_BASE_CLOCK_H

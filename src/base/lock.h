@@ -4,7 +4,8 @@
  *
  * A lock is held for a few hundred instructions and never over a driver call, a callback or a wait,
  * so it is one word: test-and-set, then spin briefly, then yield. Check builds keep a thread's held
- * ranks and abort when an acquisition is not strictly above them; the list below *is* the lock order.
+ * ranks and abort when an acquisition is not strictly above them; the list below *is* the lock
+ * order.
  */
 #ifndef FLW_BASE_LOCK_H
 #define FLW_BASE_LOCK_H
@@ -18,9 +19,9 @@
 enum flw_lock_rank {
     FLW_RANK_POOL_TABLE = 1, /* the process-wide table of pools: create and destroy only */
     FLW_RANK_POOL,           /* one pool's lists: streams, caches, captures */
-    FLW_RANK_RECORD_USE,     /* a pool's announced uses */
-    FLW_RANK_STREAM,         /* one order domain: its batches, tickets and fences */
-    FLW_RANK_PAGE,           /* a pool's runs, spans, handles and limits */
+    FLW_RANK_CACHE,          /* one thread cache, against its drainers; never two at once */
+    FLW_RANK_USES,           /* a pool's announced uses and tags */
+    FLW_RANK_PAGE,           /* a pool's heap: batches, tickets, runs, handles, limits */
     FLW_RANK_META,           /* metadata memory */
     FLW_RANK_COUNT
 };

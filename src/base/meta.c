@@ -11,12 +11,13 @@ bool flw_meta_reserve(struct flw_meta *meta, uint64_t reserve_bytes)
 {
     *meta = (struct flw_meta){0};
     reserve_bytes = flw_align_up(reserve_bytes, COMMIT_STEP);
-    void *base = mmap(NULL, reserve_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                      -1, 0);
+    void *base =
+        mmap(NULL, reserve_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
         return false;
     }
-    /* A forked child keeps a copy (caches are dropped there, not the tables); core dumps skip it. */
+    /* A forked child keeps a copy (caches are dropped there, not the tables); core dumps skip it.
+     */
     (void)madvise(base, reserve_bytes, MADV_DONTDUMP);
     meta->base = base;
     meta->reserved_bytes = reserve_bytes;

@@ -4,8 +4,8 @@
 const char *fallow_status_name(fallow_status status)
 {
     switch (status) {
-#define X(name, value, text)                                                                       \
-    case FALLOW_##name:                                                                            \
+#define X(name, value, text) \
+    case FALLOW_##name:      \
         return "FALLOW_" #name;
         FALLOW_STATUS_LIST(X)
 #undef X
@@ -16,8 +16,8 @@ const char *fallow_status_name(fallow_status status)
 const char *fallow_status_message(fallow_status status)
 {
     switch (status) {
-#define X(name, value, text)                                                                       \
-    case FALLOW_##name:                                                                            \
+#define X(name, value, text) \
+    case FALLOW_##name:      \
         return text;
         FALLOW_STATUS_LIST(X)
 #undef X

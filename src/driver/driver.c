@@ -9,7 +9,10 @@
 #define SIM_LIBRARY    "libfallow-simcuda.so"
 #define OLDEST_VERSION 11040 /* cuStreamGetCaptureInfo_v2 and the VMM rules relied upon */
 
-enum need { OPTIONAL, REQUIRED };
+enum need {
+    OPTIONAL,
+    REQUIRED
+};
 
 static void say(char *message, const char *what, const char *name, const char *advice)
 {
@@ -31,7 +34,8 @@ static void *open_beside_us(const char *file)
     static const char *const folders[] = {"", "/../lib"};
     for (size_t i = 0; slash != NULL && i < sizeof folders / sizeof *folders; i++) {
         int n = snprintf(path, sizeof path, "%.*s%s/%s", length, self.dli_fname, folders[i], file);
-        void *object = n > 0 && (size_t)n < sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+        void *object =
+            n > 0 && (size_t)n < sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
         if (object != NULL) {
             return object;
         }
@@ -53,13 +57,13 @@ static void *open_object(const char *name)
 static const char *fill_table(struct flw_driver *driver)
 {
     const char *missing = NULL;
-#define X(need, symbol, parameters)                                                                \
-    {                                                                                              \
-        void *address = dlsym(driver->object, #symbol);                                            \
-        memcpy(&driver->symbol, &address, sizeof address);                                         \
-        if (need == REQUIRED && address == NULL && missing == NULL) {                              \
-            missing = #symbol;                                                                     \
-        }                                                                                          \
+#define X(need, symbol, parameters)                                   \
+    {                                                                 \
+        void *address = dlsym(driver->object, #symbol);               \
+        memcpy(&driver->symbol, &address, sizeof address);            \
+        if (need == REQUIRED && address == NULL && missing == NULL) { \
+            missing = #symbol;                                        \
+        }                                                             \
     }
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
@@ -112,6 +116,11 @@ void flw_driver_close(struct flw_driver *driver)
         dlclose(driver->object);
     }
     *driver = (struct flw_driver){0};
+}
+
+void *flw_driver_entry(const struct flw_driver *driver, const char *symbol)
+{
+    return dlsym(driver->object, symbol);
 }
 
 const char *flw_driver_error_name(const struct flw_driver *driver, CUresult error)

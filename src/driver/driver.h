@@ -38,6 +38,10 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
 /* Forget the table and close the object (a real driver stays loaded: it pins itself). */
 void flw_driver_close(struct flw_driver *driver);
 
+/* The address of an entry point by its exported name, whether or not the table has it; NULL:
+ * absent. */
+void *flw_driver_entry(const struct flw_driver *driver, const char *symbol);
+
 /* "CUDA_ERROR_OUT_OF_MEMORY", never NULL. */
 const char *flw_driver_error_name(const struct flw_driver *driver, CUresult error);
 

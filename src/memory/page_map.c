@@ -98,7 +98,8 @@ struct flw_span *flw_page_map_new_slab(struct flw_page_map *map, unsigned class_
     struct flw_span **unused = &map->unused_slabs[class_index][step_log2];
     struct flw_span *slab = *unused;
     uint64_t size = flw_class_bytes(class_index);
-    uint64_t count = ((uint64_t)flw_class_slab_units(class_index) << step_log2) * FLW_UNIT_BYTES / size;
+    uint64_t count =
+        ((uint64_t)flw_class_slab_units(class_index) << step_log2) * FLW_UNIT_BYTES / size;
     if (slab != NULL) {
         *unused = slab->next_unused;
     } else {

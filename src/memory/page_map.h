@@ -3,10 +3,10 @@
  * Owns: the tables from address to span to slot, and the memory of spans and slots.
  * Does not: know who owns a span.
  *
- * Four bytes a unit: the byte offset of the unit's span in the span arena; 0 is a span without slots
- * that refuses everything. Where memory can be mapped freely the tables cover one reserved range;
- * where it comes in driver allocations they cover the 47-bit address space (8 GiB of address space,
- * pages appear as they are used), so one lookup serves both.
+ * Four bytes a unit: the byte offset of the unit's span in the span arena; 0 is a span without
+ * slots that refuses everything. Where memory can be mapped freely the tables cover one reserved
+ * range; where it comes in driver allocations they cover the 47-bit address space (8 GiB of address
+ * space, pages appear as they are used), so one lookup serves both.
  *
  * Synchronization: written under the heap lock; read by anyone (invariants in span.h).
  */
@@ -17,9 +17,9 @@
 #include "memory/span.h"
 
 struct flw_page_map {
-    uint64_t base;       /* of the range; 0 when it covers the whole address space */
-    uint64_t mask;       /* range size - 1 */
-    uint32_t *units;     /* unit -> span offset */
+    uint64_t base;   /* of the range; 0 when it covers the whole address space */
+    uint64_t mask;   /* range size - 1 */
+    uint32_t *units; /* unit -> span offset */
     unsigned char *spans;
     unsigned char *slots;
     uint64_t slots_mask; /* keeps a wild index inside the arena */
@@ -29,11 +29,13 @@ struct flw_page_map {
     struct flw_span *unused_slabs[FLW_CLASS_COUNT][FLW_SLAB_STEPS];
 };
 
-/* Tables for [base, base + bytes): both powers of two, or base 0 and bytes 2^47. False: host memory. */
+/* Tables for [base, base + bytes): both powers of two, or base 0 and bytes 2^47. False: host
+ * memory. */
 bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes);
 void flw_page_map_finish(struct flw_page_map *map);
 
-/* A run header with its slot; NULL: host memory. Its fields other than the pairing are undefined. */
+/* A run header with its slot; NULL: host memory. Its fields other than the pairing are undefined.
+ */
 struct flw_span *flw_page_map_new_run(struct flw_page_map *map);
 void flw_page_map_drop_run(struct flw_page_map *map, struct flw_span *run);
 

@@ -7,8 +7,9 @@
  *   classes 1..8     multiples of 512 B to 4 KiB
  *   classes 9..72    eight per doubling from 4 KiB to 1 MiB
  *
- * Every class from 512 B up is a multiple of 512 B and its slots are so aligned. Waste: to 4 KiB at most
- * 511 B; to 1 MiB at most 12.5 % of the request (the step of a doubling is an eighth of its lower end).
+ * Every class from 512 B up is a multiple of 512 B and its slots are so aligned. Waste: to 4 KiB at
+ * most 511 B; to 1 MiB at most 12.5 % of the request (the step of a doubling is an eighth of its
+ * lower end).
  */
 #ifndef FLW_MEMORY_SIZE_CLASS_H
 #define FLW_MEMORY_SIZE_CLASS_H
@@ -63,8 +64,8 @@ static inline uint32_t flw_class_slab_units(unsigned class_index)
 }
 
 /* Class for a request with an alignment: the smallest that is a multiple of it and holds the size.
- * FLW_CLASS_COUNT: none, use a run. Slots of such a class are so aligned when the slab's base is, and
- * a slab's base is aligned to a unit. */
+ * FLW_CLASS_COUNT: none, use a run. Slots of such a class are so aligned when the slab's base is,
+ * and a slab's base is aligned to a unit. */
 unsigned flw_class_of_aligned(uint64_t size_bytes, uint64_t align_bytes);
 
 /* Largest request that a run or class turns into bytes without wrapping. */

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the two descriptors that stand, out of band, for device memory: the *slot* (one block that can
- * be lent) and the *span* (a stretch of units: a run, or a slab that serves one class).
+ * Owns: the two descriptors that stand, out of band, for device memory: the *slot* (one block that
+ * can be lent) and the *span* (a stretch of units: a run, or a slab that serves one class).
  *
  * A free must answer for any 64-bit value. So it walks tables that are always mapped and typed:
  *
- *   pointer -- mask --> offset -- page map --> span -- multiply --> slot: is its word "pointer, live"?
+ *   pointer -- mask --> offset -- page map --> span -- multiply --> slot: is its word "pointer,
+ * live"?
  *
- * A wild pointer lands on some span and some slot, whose word then differs. One compare refuses double,
- * interior, foreign and misaligned frees. To keep that sound:
+ * A wild pointer lands on some span and some slot, whose word then differs. One compare refuses
+ * double, interior, foreign and misaligned frees. To keep that sound:
  *
  * INVARIANTS
- *   1. Span and slot memory is never unmapped and never changes kind: a slab header and its slots stay
- *      a pair for one class and size forever; a run header keeps its one slot.
- *   2. The units of a slab map to the slab, all of them. Of a run the first and the last unit map to it;
- *      those between may be stale, and then name a run, never a slab.
+ *   1. Span and slot memory is never unmapped and never changes kind: a slab header and its slots
+ * stay a pair for one class and size forever; a run header keeps its one slot.
+ *   2. The units of a slab map to the slab, all of them. Of a run the first and the last unit map
+ * to it; those between may be stale, and then name a run, never a slab.
  *   3. slot->word is address | state; a slot's address never changes while its span keeps its base.
  *   4. Slots past the last one used of a span have word 0.
  */
@@ -30,15 +31,16 @@
 enum flw_slot_state {
     FLW_SLOT_FREE = 0,
     FLW_SLOT_LIVE = 1,
-    FLW_SLOT_LIVE_USED = 2,     /* live, and other streams have announced uses: the slow path frees it */
+    FLW_SLOT_LIVE_USED =
+        2, /* live, and other streams have announced uses: the slow path frees it */
     FLW_SLOT_LIVE_SPECIAL = 3,  /* live with a tag, an export or a check: the slow path frees it */
     FLW_SLOT_LIVE_CAPTURED = 4, /* lent by a capture */
     FLW_SLOT_HELD = 5           /* freed, not yet reusable: pending, parked or quarantined */
 };
 #define FLW_SLOT_STATE_MASK 0xffull
 
-/* Synchronization: word by compare-and-swap from live states, plain from free ones (its holder alone);
- * requested_bytes by the holder. */
+/* Synchronization: word by compare-and-swap from live states, plain from free ones (its holder
+ * alone); requested_bytes by the holder. */
 struct flw_slot {
     uint64_t word;
     uint64_t requested_bytes;
@@ -52,7 +54,11 @@ struct flw_stamp {
 };
 #define FLW_STAMPS_MAX 4
 
-enum flw_span_kind { FLW_SPAN_NONE, FLW_SPAN_RUN, FLW_SPAN_SLAB };
+enum flw_span_kind {
+    FLW_SPAN_NONE,
+    FLW_SPAN_RUN,
+    FLW_SPAN_SLAB
+};
 
 enum flw_run_state {
     FLW_RUN_LIVE,     /* lent, cached by a thread, or serving a slab */
@@ -66,39 +72,42 @@ enum flw_run_state {
 #define FLW_NOBODY 0u
 
 struct flw_slab_part {
-    struct flw_span *run;     /* the run whose units it takes */
+    struct flw_span *run;                     /* the run whose units it takes */
+    struct flw_span *empty_next, *empty_prev; /* while every slot is free */
+    uint32_t domain;                          /* that made it and carves it */
     uint32_t slot_count;
-    uint32_t carved_count;    /* slots that were ever handed out since the slab was made */
-    uint32_t free_count;      /* slots in batches or uncarved; the rest is lent or cached */
-    uint16_t stamp_count;     /* join of the stamps of everything that left it */
-    uint16_t capture;         /* capture domain that owns it; 0 = none */
-    bool stamps_overflowed;   /* more than FLW_STAMPS_MAX domains: only a context sync completes it */
+    uint32_t carved_count;  /* slots that were ever handed out since the slab was made */
+    uint32_t free_count;    /* slots in batches or uncarved; the rest is lent or cached */
+    uint16_t stamp_count;   /* join of the stamps of everything that left it */
+    uint16_t capture;       /* capture domain that owns it; 0 = none */
+    bool stamps_overflowed; /* more than FLW_STAMPS_MAX domains: only a context sync completes it */
     uint8_t class_index;
-    uint8_t step_log2;        /* units = smallest << step */
+    uint8_t step_log2; /* units = smallest << step */
     struct flw_stamp stamps[FLW_STAMPS_MAX];
 };
 
 struct flw_run_part {
-    struct flw_span *index_next, *index_prev; /* in its owner's index (FREE), in the pool's list (others) */
-    struct flw_span *age_next, *age_prev;     /* FREE: oldest stamp first */
-    struct flw_span *slab;                    /* the slab it serves, or NULL */
-    uint64_t ticket;                          /* FREE of a domain: covered by its fence of this number */
+    struct flw_span *index_next,
+        *index_prev; /* in its owner's index (FREE), in the pool's list (others) */
+    struct flw_span *age_next, *age_prev; /* FREE: oldest stamp first */
+    struct flw_span *slab;                /* the slab it serves, or NULL */
+    uint64_t ticket; /* FREE of a domain: covered by its fence of this number */
     uint32_t begin_unit, unit_count;
-    uint32_t owner;                           /* FREE: domain or FLW_NOBODY; LIVE in a capture: its domain */
+    uint32_t owner; /* FREE: domain or FLW_NOBODY; LIVE in a capture: its domain */
     uint32_t tag;
-    uint8_t state;                            /* enum flw_run_state */
-    uint8_t is_segment_begin;                 /* first of a driver allocation: never joins its left */
-    uint8_t is_pinned;                        /* its handles never move (exported, captured) */
+    uint8_t state;            /* enum flw_run_state */
+    uint8_t is_segment_begin; /* first of a driver allocation: never joins its left */
+    uint8_t is_pinned;        /* its handles never move (exported, captured) */
     uint8_t is_dedicated;
 };
 
 struct flw_span {
     /* What a free reads: one line. */
-    uint64_t magic;      /* 2^64 / slot size + 1; 0 for a run: index is always 0 */
-    uint64_t base;       /* masked offset of the first byte */
-    uint64_t slots;      /* byte offset of its first slot in the slot arena */
-    uint32_t bin;        /* byte offset of its bin in a thread cache; runs: the bin that holds nothing */
-    uint8_t kind;        /* enum flw_span_kind; immutable */
+    uint64_t magic; /* 2^64 / slot size + 1; 0 for a run: index is always 0 */
+    uint64_t base;  /* masked offset of the first byte */
+    uint64_t slots; /* byte offset of its first slot in the slot arena */
+    uint32_t bin;   /* byte offset of its bin in a thread cache; runs: the bin that holds nothing */
+    uint8_t kind;   /* enum flw_span_kind; immutable */
     uint8_t reserved[3];
     struct flw_span *next_unused;
     union {
