@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: order domains at work: fences, completion, waits. The protocol, each step with its reason:
+ *
+ *   stamp     under the lock, after the batch's last free, with the ticket read there: a fence that
+ *             carries this ticket or a later one is recorded after the free was
+ *   fence     t = ticket++ under the lock; record without it; publish (t, event) under it
+ *   complete  the largest t seen complete covers every stamp up to it
+ *
+ * A fence that is being queried or waited on without the lock is held by use_count: its event is
+ * not recorded again before the last user is done.
+ */
+#include <sched.h>
+#include <time.h>
+
+#include "heap/heap.h"
+#include "heap/thread.h"
+
+static CUresult stream_record(struct flw_heap *heap, const struct flw_domain *domain, CUevent event)
+{
+    flw_heap_count_call(heap);
+    return heap->driver->cuEventRecord(event, domain->stream);
+}
+
+static CUresult stream_wait(struct flw_heap *heap, const struct flw_domain *domain, CUevent event)
+{
+    flw_heap_count_call(heap);
+    atomic_fetch_add_explicit(&heap->count.stream_waits, 1, memory_order_relaxed);
+    return heap->driver->cuStreamWaitEvent(domain->stream, event, 0);
+}
+
+static CUresult context_record(struct flw_heap *heap, const struct flw_domain *domain,
+                               CUevent event)
+{
+    flw_heap_count_call(heap);
+    return heap->driver->cuCtxRecordEvent(domain->context, event);
+}
+
+const struct flw_order_ops flw_order_stream = {
+    .name = "stream", .reuses_at_once = true, .record = stream_record, .wait = stream_wait};
+const struct flw_order_ops flw_order_capture = {.name = "capture", .reuses_at_once = true};
+const struct flw_order_ops flw_order_released = {.name = "released capture"};
+const struct flw_order_ops flw_order_context = {.name = "context", .record = context_record};
+
+struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
+                                     CUstream stream, CUcontext context, uint64_t id)
+{
+    uint32_t index = 0;
+    while (index < heap->domain_end && heap->domains[index] != NULL &&
+           heap->domains[index]->ops != NULL) {
+        index++;
+    }
+    if (index == FLW_DOMAIN_COUNT) {
+        return NULL;
+    }
+    struct flw_domain *domain = heap->domains[index];
+    uint64_t ticket = 1;
+    if (domain != NULL) {
+        ticket = domain->ticket; /* stamps of the place's last owner stay complete */
+    } else {
+        domain = flw_meta_extend(&heap->object_meta, sizeof *domain, FLW_LINE_PAIR);
+        if (domain == NULL) {
+            return NULL;
+        }
+    }
+    *domain = (struct flw_domain){.ops = ops,
+                                  .index = index,
+                                  .stream = stream,
+                                  .context = context,
+                                  .id = id,
+                                  .ticket = ticket,
+                                  .completed = ticket - 1};
+    heap->domains[index] = domain;
+    heap->domain_end = index == heap->domain_end ? index + 1 : heap->domain_end;
+    return domain;
+}
+
+struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream)
+{
+    uintptr_t self = flw_thread_token();
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == &flw_order_stream && domain->is_known && domain->stream == stream &&
+            (!domain->own_thread_only || domain->thread == self)) {
+            return domain;
+        }
+    }
+    return NULL;
+}
+
+/* ---- fences */
+
+static struct flw_fence *new_fence(struct flw_heap *heap, CUcontext context)
+{
+    struct flw_fence **link = &heap->unused_fences;
+    for (; *link != NULL; link = &(*link)->next) {
+        if ((*link)->context == context) {
+            struct flw_fence *fence = *link;
+            *link = fence->next;
+            return fence;
+        }
+    }
+    struct flw_fence *fence = flw_meta_extend(&heap->object_meta, sizeof *fence, 16);
+    if (fence != NULL) {
+        *fence = (struct flw_fence){.context = context};
+    }
+    return fence;
+}
+
+static void drop_fence(struct flw_heap *heap, struct flw_fence *fence)
+{
+    fence->is_complete = false;
+    fence->next = heap->unused_fences;
+    heap->unused_fences = fence;
+}
+
+static void release_fence(struct flw_heap *heap, struct flw_fence *fence)
+{
+    if (--fence->use_count == 0 && fence->is_complete) {
+        drop_fence(heap, fence);
+    }
+}
+
+/* The event exists and covers everything the domain was given. Driver calls. */
+static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *domain,
+                             struct flw_fence *fence)
+{
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (fence->event == NULL) {
+        flw_heap_count_call(heap);
+        CUresult made = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
+        if (made != CUDA_SUCCESS) {
+            fence->event = NULL;
+            return made == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_READY : made;
+        }
+    }
+    if (domain->ops == &flw_order_stream) {
+        flw_heap_count_call(heap);
+        CUresult asked = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
+        if (asked != CUDA_SUCCESS) {
+            return asked;
+        }
+        if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a fence now would go into the graph */
+        }
+    }
+    CUresult result = domain->ops->record(heap, domain, fence->event);
+    if (result == CUDA_SUCCESS) {
+        atomic_fetch_add_explicit(&heap->count.events, 1, memory_order_relaxed);
+    }
+    return result;
+}
+
+static bool is_gone(CUresult result)
+{
+    return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
+           result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool is_capture_refusal(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
+{
+    fallow_status status = FALLOW_OK;
+    flw_lock_acquire(&heap->lock);
+    bool is_covered = domain->unfenced_bytes == 0 || domain->is_recording;
+    bool is_possible = domain->ops->record != NULL && !domain->is_lost &&
+                       (!domain->own_thread_only || domain->thread == flw_thread_token());
+    struct flw_fence *fence = NULL;
+    uint64_t ticket = 0, unfenced_bytes = domain->unfenced_bytes;
+    if (!is_covered && is_possible) {
+        fence = new_fence(heap, domain->context);
+    }
+    if (fence != NULL) {
+        ticket = domain->ticket++;
+        domain->unfenced_bytes = 0;
+        domain->is_recording = true;
+    }
+    flw_lock_release(&heap->lock);
+    if (is_covered) {
+        return FALLOW_OK;
+    }
+    if (fence == NULL) {
+        return is_possible ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_WOULD_WAIT;
+    }
+
+    CUcontext previous = NULL;
+    CUresult result = CUDA_SUCCESS;
+    if (domain->is_foreign) { /* its event must be of its own context */
+        result = heap->driver->cuCtxPushCurrent_v2(domain->context);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = record_fence(heap, domain, fence);
+    }
+    if (domain->is_foreign) {
+        (void)heap->driver->cuCtxPopCurrent_v2(&previous);
+    }
+
+    flw_lock_acquire(&heap->lock);
+    domain->is_recording = false;
+    if (result == CUDA_SUCCESS) {
+        fence->ticket = ticket;
+        fence->next = NULL;
+        *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
+        domain->newest = fence;
+    } else {
+        domain->unfenced_bytes += unfenced_bytes;
+        drop_fence(heap, fence);
+        if (is_gone(result)) {
+            flw_domain_lose(heap, domain);
+            status = FALLOW_INVALID_STREAM;
+        } else if (is_capture_refusal(result) || result == CUDA_ERROR_NOT_READY) {
+            status = FALLOW_WOULD_WAIT;
+        }
+    }
+    flw_lock_release(&heap->lock);
+    if (result != CUDA_SUCCESS && status == FALLOW_OK) {
+        flw_heap_lose_device(heap, result, "cuEventRecord");
+        status = FALLOW_DEVICE_LOST;
+    }
+    return status;
+}
+
+/* ---- completion */
+
+/* Memory that was the domain's and is covered by its completed ticket goes to nobody. */
+static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_domain *nobody = heap->domains[FLW_NOBODY];
+    for (struct flw_span *run; (run = domain->runs.oldest) != NULL;) {
+        if (run->u.run.ticket > domain->completed) {
+            break;
+        }
+        flw_run_index_remove(&domain->runs, run);
+        run->u.run.owner = FLW_NOBODY;
+        run->u.run.ticket = 0;
+        flw_run_index_by_state(heap, flw_run_join(heap, run));
+    }
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        for (struct flw_batch *batch; (batch = domain->batches[c].tail) != NULL;) {
+            if (batch->ticket > domain->completed) {
+                break;
+            }
+            flw_batch_remove(&domain->batches[c], batch);
+            flw_batch_push(&nobody->batches[c], batch);
+        }
+    }
+}
+
+void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
+{
+    bool is_done = domain->ops == &flw_order_stream && !domain->is_known && !domain->is_foreign &&
+                   domain->capture == 0 && domain->newest == NULL && !domain->is_recording &&
+                   domain->runs.run_count == 0;
+    for (unsigned c = 0; is_done && c < FLW_CLASS_COUNT; c++) {
+        is_done = domain->batches[c].head == NULL && domain->current[c] == NULL;
+    }
+    if (is_done && domain->cache_count == 0) {
+        domain->ops = NULL;
+        domain->completed = domain->ticket++;
+    }
+    (void)heap;
+}
+
+void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket)
+{
+    if (ticket <= domain->completed) {
+        return;
+    }
+    domain->completed = ticket;
+    while (domain->oldest != NULL && domain->oldest->ticket <= ticket) {
+        struct flw_fence *fence = domain->oldest;
+        domain->oldest = fence->next;
+        if (domain->oldest == NULL) {
+            domain->newest = NULL;
+        }
+        fence->is_complete = true;
+        if (fence->use_count == 0) {
+            drop_fence(heap, fence);
+        }
+    }
+    hand_to_nobody(heap, domain);
+    flw_domain_free_place(heap, domain);
+}
+
+static bool pending_is_complete(const struct flw_heap *heap, struct flw_pending *pending)
+{
+    if (pending->needs_context_sync) {
+        return false;
+    }
+    while (pending->stamp_count > 0 &&
+           flw_stamp_is_complete(heap, &pending->stamps[pending->stamp_count - 1])) {
+        pending->stamp_count--;
+    }
+    return pending->stamp_count == 0;
+}
+
+static void settle(struct flw_heap *heap, struct flw_pending *pending)
+{
+    struct flw_domain *domain = heap->domains[pending->domain];
+    if (domain->ops == NULL || domain->is_lost) {
+        domain = heap->domains[FLW_NOBODY]; /* every stamp is complete */
+    }
+    heap->pending_bytes -= pending->bytes;
+    heap->pending_count--;
+    if (pending->run != NULL) {
+        flw_heap_put_run_stamped(heap, domain->index, domain->ticket, pending->run);
+    } else {
+        struct flw_span *span = flw_slot_span(&heap->map, pending->slot);
+        pending->slot->word &= ~FLW_SLOT_STATE_MASK;
+        if (span->kind == FLW_SPAN_RUN) {
+            flw_heap_put_run(heap, domain, span);
+        } else {
+            flw_heap_put_slots(heap, domain, span->u.slab.class_index, &pending->slot, 1);
+        }
+    }
+    flw_heap_drop_pending(heap, pending);
+}
+
+bool flw_heap_settle_pendings(struct flw_heap *heap)
+{
+    bool any = false;
+    for (struct flw_pending **link = &heap->pendings; *link != NULL;) {
+        struct flw_pending *pending = *link;
+        if (pending_is_complete(heap, pending)) {
+            *link = pending->next;
+            settle(heap, pending);
+            any = true;
+        } else {
+            link = &pending->next;
+        }
+    }
+    return any;
+}
+
+/* Query one fence. True: complete. */
+static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
+{
+    /* lock held on entry and exit, not in between */
+    uint64_t ticket = fence->ticket;
+    fence->use_count++;
+    flw_lock_release(&heap->lock);
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuEventQuery(fence->event);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && !is_capture_refusal(result)) {
+        flw_heap_lose_device(heap, result, "cuEventQuery");
+    }
+    flw_lock_acquire(&heap->lock);
+    if (result == CUDA_SUCCESS) {
+        flw_domain_complete(heap, domain, ticket);
+    }
+    release_fence(heap, fence);
+    return result == CUDA_SUCCESS;
+}
+
+bool flw_heap_poll(struct flw_heap *heap)
+{
+    bool any = false;
+    flw_lock_acquire(&heap->lock);
+    for (uint32_t i = 1; i < heap->domain_end && !flw_heap_is_lost(heap); i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == NULL || domain->newest == NULL) {
+            continue;
+        }
+        /* The newest covers them all; where it is not done, as many of the oldest as are. */
+        if (query_fence(heap, domain, domain->newest)) {
+            any = true;
+            continue;
+        }
+        for (unsigned n = 0; n < 16 && domain->oldest != domain->newest; n++) {
+            if (!query_fence(heap, domain, domain->oldest)) {
+                break;
+            }
+            any = true;
+        }
+    }
+    any |= heap->pending_count > 0 && flw_heap_settle_pendings(heap);
+    flw_lock_release(&heap->lock);
+    return any;
+}
+
+/* lock. The oldest published fence that covers ticket, held; NULL. */
+static struct flw_fence *hold_fence(struct flw_domain *domain, uint64_t ticket)
+{
+    struct flw_fence *fence = domain->oldest;
+    while (fence != NULL && fence->ticket < ticket) {
+        fence = fence->next;
+    }
+    if (fence != NULL) {
+        fence->use_count++;
+    }
+    return fence;
+}
+
+static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *domain,
+                                    uint64_t ticket, bool may_record, fallow_status *status)
+{
+    *status = FALLOW_OK;
+    flw_lock_acquire(&heap->lock);
+    struct flw_fence *fence = hold_fence(domain, ticket);
+    flw_lock_release(&heap->lock);
+    if (fence == NULL && may_record) {
+        *status = flw_domain_fence(heap, domain);
+        flw_lock_acquire(&heap->lock);
+        fence = hold_fence(domain, ticket);
+        flw_lock_release(&heap->lock);
+    }
+    if (fence == NULL && *status == FALLOW_OK) {
+        *status = FALLOW_WOULD_WAIT;
+    }
+    return fence;
+}
+
+fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
+                              uint64_t deadline_ns)
+{
+    fallow_status status;
+    struct flw_fence *fence = find_fence(heap, domain, ticket, true, &status);
+    if (fence == NULL) {
+        flw_lock_acquire(&heap->lock);
+        bool is_done = ticket <= domain->completed;
+        flw_lock_release(&heap->lock);
+        return is_done ? FALLOW_OK : status;
+    }
+    CUresult result = CUDA_ERROR_NOT_READY;
+    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
+    if (deadline_ns == UINT64_MAX) {
+        flw_heap_count_call(heap);
+        result = heap->driver->cuEventSynchronize(fence->event);
+    }
+    while (result == CUDA_ERROR_NOT_READY) {
+        flw_heap_count_call(heap);
+        result = heap->driver->cuEventQuery(fence->event);
+        if (result == CUDA_ERROR_NOT_READY) {
+            if (flw_clock_fine_ns() >= deadline_ns) {
+                break;
+            }
+            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+        }
+    }
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+        flw_heap_lose_device(heap, result, "cuEventSynchronize");
+    }
+    flw_lock_acquire(&heap->lock);
+    if (result == CUDA_SUCCESS) {
+        flw_domain_complete(heap, domain, fence->ticket);
+        flw_heap_settle_pendings(heap);
+    }
+    release_fence(heap, fence);
+    flw_lock_release(&heap->lock);
+    return result == CUDA_SUCCESS           ? FALLOW_OK
+           : result == CUDA_ERROR_NOT_READY ? FALLOW_TIMEOUT
+                                            : FALLOW_DEVICE_LOST;
+}
+
+fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
+                                     struct flw_domain *donor, uint64_t ticket, bool may_record)
+{
+    fallow_status status;
+    struct flw_fence *fence = find_fence(heap, donor, ticket, may_record, &status);
+    if (fence == NULL) {
+        return status;
+    }
+    CUresult result = taker->ops->wait(heap, taker, fence->event);
+    flw_lock_acquire(&heap->lock);
+    release_fence(heap, fence);
+    flw_lock_release(&heap->lock);
+    if (result != CUDA_SUCCESS) {
+        if (is_gone(result) || is_capture_refusal(result)) {
+            return FALLOW_INVALID_STREAM;
+        }
+        flw_heap_lose_device(heap, result, "cuStreamWaitEvent");
+        return FALLOW_DEVICE_LOST;
+    }
+    return FALLOW_OK;
+}
+
+/* ---- loss, synchronisation */
+
+void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
+{
+    domain->is_lost = true;
+    if (domain->is_known) {
+        domain->is_known = false;
+        atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
+    }
+}
+
+void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain)
+{
+    if (!domain->is_lost) {
+        flw_domain_lose_quietly(heap, domain);
+        atomic_fetch_add_explicit(&heap->count.lost_streams, 1, memory_order_relaxed);
+    }
+}
+
+fallow_status flw_heap_sync_context(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        bool is_covered =
+            domain->ops != NULL && !domain->is_foreign && domain->ops != &flw_order_capture;
+        domain->sync_ticket = is_covered ? domain->ticket++ : 0;
+        domain->unfenced_bytes = is_covered ? 0 : domain->unfenced_bytes;
+    }
+    for (struct flw_pending *pending = heap->pendings; pending != NULL; pending = pending->next) {
+        pending->is_in_sync = pending->needs_context_sync;
+    }
+    flw_lock_release(&heap->lock);
+    flw_heap_count_call(heap);
+    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
+    CUresult result = heap->driver->cuCtxSynchronize();
+    if (is_capture_refusal(result)) {
+        return FALLOW_CAPTURING;
+    }
+    if (result != CUDA_SUCCESS) {
+        flw_heap_lose_device(heap, result, "cuCtxSynchronize");
+        return FALLOW_DEVICE_LOST;
+    }
+    flw_lock_acquire(&heap->lock);
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops != NULL && domain->sync_ticket > domain->completed) {
+            flw_domain_complete(heap, domain, domain->sync_ticket);
+        }
+    }
+    for (struct flw_pending *pending = heap->pendings; pending != NULL; pending = pending->next) {
+        pending->needs_context_sync &= !pending->is_in_sync;
+    }
+    flw_heap_settle_pendings(heap);
+    flw_lock_release(&heap->lock);
+    return FALLOW_OK;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the making and unmaking of a heap, its small objects, and the frame around driver calls.
+ */
+#include "heap/heap.h"
+
+#include <string.h>
+
+#include "fallow/fallow.h"
+
+#define OBJECT_ARENA_BYTES (16 * FLW_GIB)
+#define ADDRESS_BITS       47
+
+/* ---- objects: recycled within their kind */
+
+#define DEFINE_OBJECT(name)                                                     \
+    struct flw_##name *flw_heap_new_##name(struct flw_heap *heap)               \
+    {                                                                           \
+        struct flw_##name *object = heap->unused_##name##s;                     \
+        if (object != NULL) {                                                   \
+            heap->unused_##name##s = object->next;                              \
+        } else {                                                                \
+            object = flw_meta_extend(&heap->object_meta, sizeof *object, 16);   \
+        }                                                                       \
+        return object;                                                          \
+    }                                                                           \
+    void flw_heap_drop_##name(struct flw_heap *heap, struct flw_##name *object) \
+    {                                                                           \
+        object->next = heap->unused_##name##s;                                  \
+        heap->unused_##name##s = object;                                        \
+    }
+
+#define unused_batchs unused_batches
+DEFINE_OBJECT(batch)
+DEFINE_OBJECT(pending)
+DEFINE_OBJECT(handle)
+DEFINE_OBJECT(segment)
+#undef unused_batchs
+#undef DEFINE_OBJECT
+
+/* ---- driver calls */
+
+bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *section)
+{
+    *section = (struct flw_driver_section){.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    if (flw_heap_is_lost(heap)) {
+        return false;
+    }
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuCtxPushCurrent_v2(heap->context);
+    if (result != CUDA_SUCCESS) {
+        flw_heap_lose_device(heap, result, "cuCtxPushCurrent");
+        return false;
+    }
+    section->is_pushed = true;
+    flw_heap_count_call(heap);
+    result = heap->driver->cuThreadExchangeStreamCaptureMode(&section->mode);
+    if (result != CUDA_SUCCESS) {
+        flw_heap_leave_driver(heap, section);
+        flw_heap_lose_device(heap, result, "cuThreadExchangeStreamCaptureMode");
+        return false;
+    }
+    section->is_relaxed = true;
+    return true;
+}
+
+void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *section)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (section->is_relaxed) {
+        flw_heap_count_call(heap);
+        result = heap->driver->cuThreadExchangeStreamCaptureMode(&section->mode);
+    }
+    if (section->is_pushed) {
+        CUcontext popped;
+        flw_heap_count_call(heap);
+        CUresult pop = heap->driver->cuCtxPopCurrent_v2(&popped);
+        result = result == CUDA_SUCCESS ? pop : result;
+    }
+    if (result != CUDA_SUCCESS) {
+        flw_heap_lose_device(heap, result, "cuCtxPopCurrent");
+    }
+    *section = (struct flw_driver_section){0};
+}
+
+void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call)
+{
+    int none = 0;
+    if (atomic_compare_exchange_strong(&heap->lost_error, &none, (int)error)) {
+        atomic_store(&heap->lost_call, call);
+    }
+}
+
+/* ---- init, finish */
+
+static fallow_status reserve_range(struct flw_heap *heap, uint64_t device_bytes)
+{
+    uint64_t base = 0, least = 64 * FLW_MIB, bytes = least;
+    while (bytes < 8 * device_bytes && bytes < (1ull << 46)) {
+        bytes *= 2;
+    }
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (; bytes >= least; bytes /= 2) {
+        result = heap->source.ops->reserve(&heap->source, bytes, &base);
+        if (result != CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_ERROR_INVALID_VALUE) {
+            break;
+        }
+    }
+    if (result != CUDA_SUCCESS) {
+        atomic_store(&heap->last_error, (int)result);
+        atomic_store(&heap->last_call, "cuMemAddressReserve");
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY : FALLOW_DRIVER;
+    }
+    heap->range_bytes = bytes;
+    heap->map.base = base;
+    return FALLOW_OK;
+}
+
+static bool make_address_run(struct flw_heap *heap)
+{
+    struct flw_span *run = flw_page_map_new_run(&heap->map);
+    if (run == NULL) {
+        return false;
+    }
+    run->u.run.state = FLW_RUN_UNMAPPED;
+    run->u.run.unit_count = (uint32_t)(heap->range_bytes >> FLW_UNIT_LOG2);
+    flw_run_set_map(heap, run);
+    flw_run_index_by_state(heap, run);
+    return true;
+}
+
+static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_config *config)
+{
+    heap->source = (struct flw_source){.driver = config->driver,
+                                       .device = config->device,
+                                       .access_devices = {config->device},
+                                       .access_count = 1,
+                                       .handle_types = config->handle_types,
+                                       .call_count = &heap->count.driver_calls};
+    for (uint32_t i = 0; i < config->peer_count && heap->source.access_count < FLW_SOURCE_DEVICES;
+         i++) {
+        heap->source.access_devices[heap->source.access_count++] = config->peers[i];
+    }
+    bool can_remap = flw_source_vmm_probe(&heap->source);
+    heap->source.ops = config->source != NULL ? config->source
+                       : can_remap            ? &flw_source_vmm
+                                              : &flw_source_slab;
+    if (!heap->source.ops->remaps) {
+        if (config->handle_types != 0) {
+            return FALLOW_NOT_SUPPORTED;
+        }
+        heap->source.granularity_bytes = 2 * FLW_MIB;
+    }
+    return FALLOW_OK;
+}
+
+fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config)
+{
+    memset(heap, 0, sizeof *heap);
+    flw_lock_init(&heap->lock, FLW_RANK_PAGE);
+    heap->driver = config->driver;
+    heap->context = config->context;
+    heap->limit_bytes = config->limit_bytes;
+    fallow_status status = choose_source(heap, config);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    bool remaps = heap->source.ops->remaps;
+    heap->page_units = (uint32_t)(heap->source.granularity_bytes >> FLW_UNIT_LOG2);
+    if (remaps) {
+        status = reserve_range(heap, config->device_bytes);
+        if (status != FALLOW_OK) {
+            return status;
+        }
+    }
+    uint64_t base = heap->map.base;
+    if (!flw_page_map_init(&heap->map, base, remaps ? heap->range_bytes : 1ull << ADDRESS_BITS) ||
+        !flw_meta_reserve(&heap->object_meta, OBJECT_ARENA_BYTES)) {
+        goto fail;
+    }
+    heap->base_unit = base >> FLW_UNIT_LOG2;
+    if (remaps) {
+        uint64_t pages = heap->range_bytes / heap->source.granularity_bytes;
+        if (!flw_meta_reserve(&heap->handle_meta, pages * sizeof *heap->page_handle) ||
+            !flw_meta_open(&heap->handle_meta)) {
+            goto fail;
+        }
+        heap->page_handle = (struct flw_handle **)(void *)heap->handle_meta.base;
+    }
+    struct flw_domain *nobody = flw_domain_create(heap, &flw_order_capture, NULL, NULL, 0);
+    if (nobody == NULL || (remaps && !make_address_run(heap))) {
+        goto fail;
+    }
+    nobody->completed = UINT64_MAX; /* what is nobody's is complete */
+    return FALLOW_OK;
+fail:
+    flw_heap_finish(heap, false);
+    return FALLOW_OUT_OF_HOST_MEMORY;
+}
+
+void flw_heap_give_back(struct flw_heap *heap)
+{
+    uint64_t page_bytes = heap->source.granularity_bytes;
+    for (uint64_t page = 0; heap->page_handle != NULL && page < heap->mapped_page_end;) {
+        struct flw_handle *handle = heap->page_handle[page];
+        if (handle == NULL) {
+            page++;
+            continue;
+        }
+        uint64_t bytes = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
+        (void)heap->source.ops->unmap(&heap->source, heap->map.base + page * page_bytes, bytes);
+        (void)heap->source.ops->release(&heap->source, handle->id);
+        page += bytes / page_bytes;
+    }
+    for (struct flw_handle *handle = heap->idle_handles; handle != NULL; handle = handle->next) {
+        (void)heap->source.ops->release(&heap->source, handle->id);
+    }
+    for (struct flw_segment *segment = heap->segments; segment != NULL; segment = segment->next) {
+        (void)heap->source.ops->give_back(&heap->source, segment->address);
+    }
+    for (struct flw_fence *fence = heap->unused_fences; fence != NULL; fence = fence->next) {
+        if (fence->event != NULL) {
+            flw_heap_count_call(heap);
+            (void)heap->driver->cuEventDestroy_v2(fence->event);
+        }
+    }
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        for (struct flw_fence *fence = heap->domains[i]->oldest; fence != NULL;
+             fence = fence->next) {
+            flw_heap_count_call(heap);
+            (void)heap->driver->cuEventDestroy_v2(fence->event);
+        }
+    }
+    if (heap->range_bytes != 0) {
+        (void)heap->source.ops->unreserve(&heap->source, heap->map.base, heap->range_bytes);
+    }
+}
+
+void flw_heap_finish(struct flw_heap *heap, bool is_lost)
+{
+    if (!is_lost) {
+        flw_heap_give_back(heap);
+    }
+    flw_page_map_finish(&heap->map);
+    flw_meta_release(&heap->object_meta);
+    flw_meta_release(&heap->handle_meta);
+}

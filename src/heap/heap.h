@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the free memory of one pool: batches of slots, slabs, runs, fences, physical handles.
+ * Does not: cache for threads (tcache), climb the ladder or speak to callers (pool).
+ *
+ * One lock. Everything here is the slow path of a slow path: thread caches take and return whole
+ * batches, so a lock a batch is nothing, and one lock lets neighbours of different owners meet. It
+ * is never held over a driver call: a function either needs it held (`lock` in its comment) or
+ * makes driver calls and takes it itself (`calls`).
+ *
+ * INVARIANTS (flw_heap_is_valid recomputes them)
+ *   1. Runs partition the address space: each ends where the next begins; the page map names each
+ * by its first and last unit (span.h).
+ *   2. No two neighbours are free with the same owner, nor both unmapped, unless a segment begins
+ *      between them.
+ *   3. A page (granularity) has a handle <=> its run is not unmapped. mapped_bytes + idle_bytes +
+ *      moving_bytes is the sum over handles = reserved_bytes.
+ *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked.
+ *   5. Of every slab: slots in batches + uncarved = free_count <= slot_count.
+ */
+#ifndef FLW_HEAP_HEAP_H
+#define FLW_HEAP_HEAP_H
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "heap/order.h"
+#include "memory/page_map.h"
+
+/* Physical memory. Synchronization: the heap lock. */
+struct flw_handle {
+    struct flw_handle *next, *prev; /* idle list, or unused */
+    uint64_t id;                    /* CUmemGenericAllocationHandle */
+    uint64_t idle_since_ns;         /* coarse */
+    uint32_t begin_unit;            /* where it is mapped */
+    uint32_t unit_count;
+    uint32_t types; /* FALLOW_HANDLE_ bits it can be exported as */
+    bool is_mapped;
+};
+
+/* Free memory whose stamps are of several domains, or a block held back for announced uses. */
+struct flw_pending {
+    struct flw_pending *next;
+    struct flw_span *run;  /* a whole run, or NULL */
+    struct flw_slot *slot; /* else a slot */
+    uint32_t domain;       /* who gets it; FLW_NOBODY: nobody */
+    uint32_t stamp_count;
+    bool needs_context_sync; /* no fence can cover it */
+    bool is_in_sync;         /* scratch of a context synchronisation under way */
+    struct flw_stamp stamps[FLW_STAMPS_MAX + 4];
+    uint64_t bytes;
+};
+
+/* A driver allocation of a source that does not remap. Synchronization: the heap lock. */
+struct flw_segment {
+    struct flw_segment *next, **link;
+    uint64_t address;
+    uint32_t begin_unit, unit_count;
+};
+
+struct flw_heap_counters {
+    _Atomic uint64_t driver_calls, events, steals, waits, remaps, remap_waits, grows, trims;
+    _Atomic uint64_t lost_streams, stream_waits;
+};
+
+struct flw_heap {
+    struct flw_lock lock;
+    const struct flw_driver *driver;
+    CUcontext context;
+    struct flw_source source;
+    struct flw_page_map map;
+    uint64_t base_unit; /* map.base in units */
+    uint64_t range_bytes;
+    struct flw_meta object_meta; /* batches, fences, pendings, handles, domains */
+    struct flw_batch *unused_batches;
+    struct flw_fence *unused_fences;
+    struct flw_pending *unused_pendings;
+    struct flw_handle *unused_handles;
+
+    struct flw_domain *domains[FLW_DOMAIN_COUNT]; /* [0]: nobody */
+    uint32_t domain_end;                          /* one past the highest ever used */
+    atomic_uint stream_count;                     /* domains that are known streams */
+
+    struct flw_pending *pendings; /* in no order */
+    uint64_t pending_bytes, pending_count;
+    uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
+    struct flw_span *empty_slabs[FLW_CLASS_COUNT];   /* slabs with every slot free */
+    uint64_t empty_slab_count;
+
+    struct flw_run_index unmapped; /* address space only (remapping sources) */
+    struct flw_meta handle_meta;
+    struct flw_segment *segments, *unused_segments;
+    uint64_t mapped_page_end;        /* no page from here on was ever mapped */
+    struct flw_handle **page_handle; /* remapping: page -> handle; NULL none */
+    uint32_t page_units;             /* units a page */
+    struct flw_handle *idle_handles; /* created, mapped nowhere; most recent first */
+
+    _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
+    uint64_t limit_bytes;
+    uint64_t idle_bytes;     /* in idle_handles */
+    uint64_t live_run_bytes; /* runs lent or cached, slabs included */
+    uint64_t slab_bytes;     /* runs serving slabs */
+    uint64_t captured_bytes; /* runs owned by captures */
+    bool absorbs_nobody;     /* one stream only: its runs join nobody's neighbours */
+
+    struct flw_heap_counters count;
+    _Atomic int lost_error; /* CUresult that lost the device; 0 none */
+    const char *_Atomic lost_call;
+    _Atomic int last_error; /* last unexpected but survivable CUresult */
+    const char *_Atomic last_call;
+};
+
+struct flw_heap_config {
+    const struct flw_driver *driver;
+    CUcontext context;
+    const struct flw_source_ops *source; /* NULL: remapping where the device can, else segments */
+    int device;
+    uint64_t device_bytes;
+    uint64_t limit_bytes;
+    const int *peers;
+    uint32_t peer_count;
+    uint32_t handle_types;
+};
+
+/* calls. Nothing stays on failure. */
+fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config);
+/* calls. Everything back to the driver; the caller has waited for the fences. */
+void flw_heap_give_back(struct flw_heap *heap);
+/* The tables. `is_lost`: without giving back first. */
+void flw_heap_finish(struct flw_heap *heap, bool is_lost);
+
+/* ---- objects (lock). NULL: host memory. */
+struct flw_batch *flw_heap_new_batch(struct flw_heap *heap);
+void flw_heap_drop_batch(struct flw_heap *heap, struct flw_batch *batch);
+struct flw_pending *flw_heap_new_pending(struct flw_heap *heap);
+void flw_heap_drop_pending(struct flw_heap *heap, struct flw_pending *pending);
+struct flw_segment *flw_heap_new_segment(struct flw_heap *heap);
+void flw_heap_drop_segment(struct flw_heap *heap, struct flw_segment *segment);
+struct flw_handle *flw_heap_new_handle(struct flw_heap *heap);
+void flw_heap_drop_handle(struct flw_heap *heap, struct flw_handle *handle);
+
+/* ---- domains (domain.c) */
+
+/* lock. A new domain, or NULL (table full, host memory). */
+struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
+                                     CUstream stream, CUcontext context, uint64_t id);
+/* lock. The known stream domain of a handle (and id, where both are known); NULL. */
+struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream);
+
+/* calls. Make an event cover every ticket so far. OK also when another thread is at it or nothing
+ * was stamped since the last one. DRIVER: the stream is gone, the domain is now lost. */
+fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
+
+/* calls. Ask the newest fences of every domain; hand what is complete to nobody. At most one query
+ * a domain that has a fence. True if anything completed. */
+bool flw_heap_poll(struct flw_heap *heap);
+
+/* calls. Wait on the host until `ticket` of the domain is complete; fences first if need be. */
+fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
+                              uint64_t deadline_ns);
+
+/* calls. Order `taker` after ticket of `donor`, fencing it first if `may_record`. */
+fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
+                                     struct flw_domain *donor, uint64_t ticket, bool may_record);
+
+/* lock. The domain has done everything up to ticket: its old memory becomes nobody's. */
+void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket);
+
+/* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */
+void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);
+
+/* lock. The domain's handle is gone and nothing covers its memory: all of it needs a context sync.
+ */
+void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain);
+
+/* The same where it is no mistake: a thread's default stream when the thread ends. */
+void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
+
+/* calls. cuCtxSynchronize: completes everything of this context, the unfenced included. */
+fallow_status flw_heap_sync_context(struct flw_heap *heap);
+
+/* lock. */
+void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending);
+
+/* lock. Pendings whose stamps are complete go to their owners. True if any did. */
+bool flw_heap_settle_pendings(struct flw_heap *heap);
+
+static inline bool flw_stamp_is_complete(const struct flw_heap *heap, const struct flw_stamp *stamp)
+{
+    return stamp->ticket <= heap->domains[stamp->domain]->completed;
+}
+
+/* ---- slots (slab.c); lock */
+
+/* Up to want free slots of a class for the domain: its own batches, nobody's, uncarved ones. Their
+ * words are FREE. 0: none without a new slab. */
+uint32_t flw_heap_take_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                             uint32_t want, struct flw_slot **out);
+/* Return slots, stamped now. */
+void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                        struct flw_slot *const *slots, uint32_t count);
+/* Make a slab of the class from a LIVE run; one that is no slab's size, or when the class has a
+ * slab to carve already, goes to the domain as free memory. False: host memory; the run is free
+ * again. */
+bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                         struct flw_span *run);
+/* A batch that another domain owned, now ordered before the domain's next work. */
+void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain,
+                          struct flw_batch *batch);
+/* Units of the next slab of a class: the smallest at first, to FLW_SLAB_MAX_UNITS with demand. */
+unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index);
+/* Make the uncarved slots of its current slab a batch, so that they can change hands. */
+void flw_heap_carve_rest(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index);
+/* Turn slabs with no slot out into free runs. True if any was. */
+bool flw_heap_reclaim_slabs(struct flw_heap *heap);
+/* Make all batches of `from` the property of `to` with to's present ticket. */
+void flw_heap_move_slots(struct flw_heap *heap, struct flw_domain *from, struct flw_domain *to);
+
+/* ---- runs (run.c); lock */
+
+/* A free mapped run of the domain or nobody, cut to unit_count, LIVE. NULL: none, or host memory.
+ */
+struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
+                                   uint32_t unit_count, uint32_t align_units);
+/* A LIVE run becomes free memory of the domain, stamped now, and joins its neighbours. */
+void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
+/* The same with a given stamp. */
+void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ticket,
+                              struct flw_span *run);
+/* Cut a run in two at `unit_count` from its begin; the run keeps the front, the rest is returned
+ * with the same state, in no index. NULL: host memory, run unchanged. */
+struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint32_t unit_count);
+/* Join an unindexed run with free neighbours of the same owner and state; returns the run to index.
+ */
+struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run);
+struct flw_span *flw_run_left(const struct flw_heap *heap, const struct flw_span *run);
+struct flw_span *flw_run_right(const struct flw_heap *heap, const struct flw_span *run);
+void flw_run_set_map(struct flw_heap *heap, struct flw_span *run);
+/* Take a free or unmapped run out of whatever index holds it. */
+void flw_run_unindex(struct flw_heap *heap, struct flw_span *run);
+void flw_run_index_by_state(struct flw_heap *heap, struct flw_span *run);
+static inline uint64_t flw_run_bytes(const struct flw_span *run)
+{
+    return (uint64_t)run->u.run.unit_count * FLW_UNIT_BYTES;
+}
+static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct flw_span *run)
+{
+    return heap->map.base + (uint64_t)run->u.run.begin_unit * FLW_UNIT_BYTES;
+}
+/* Set a LIVE run's slot to its address, free. */
+void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
+
+/* ---- growth (grow.c); calls */
+
+struct flw_grow_request {
+    struct flw_domain *domain; /* the run becomes LIVE for it */
+    uint32_t unit_count;
+    uint32_t align_units;
+    uint64_t budget_bytes; /* reserved may reach this by new handles */
+    uint64_t ahead_bytes;  /* preferred handle size; 0: exactly what is needed */
+    uint32_t handle_types; /* exportable: one handle of its own */
+    bool is_single_handle;
+};
+/* Make a mapped run: address space with the fewest missing pages, idle handles, new handles.
+ * OUT_OF_MEMORY: budget, limit or the driver; nothing changed but that idle handles may be
+ * unmapped. */
+fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
+                            struct flw_span **out_run);
+/* Unmap complete, idle memory (oldest first) until want_bytes are idle handles; returns what was.
+ */
+uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes);
+/* Give idle handles or segments back until reserved <= keep_bytes. Returns what was given back. */
+uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes);
+/* lock. The handle behind a byte offset, or NULL. */
+struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset);
+
+/* ---- driver calls */
+
+struct flw_driver_section {
+    bool is_pushed, is_relaxed;
+    CUstreamCaptureMode mode;
+};
+/* Make the pool's context current and this thread's capture mode relaxed, so that what follows
+ * neither fails under nor kills somebody's capture. False: the device is lost. */
+bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *section);
+void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *section);
+
+/* Count a driver call about to be made. */
+static inline void flw_heap_count_call(struct flw_heap *heap)
+{
+    FLW_ASSERT(flw_lock_none_held());
+    atomic_fetch_add_explicit(&heap->count.driver_calls, 1, memory_order_relaxed);
+}
+/* An answer that was neither success nor expected: the device is lost. */
+void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call);
+static inline bool flw_heap_is_lost(const struct flw_heap *heap)
+{
+    return atomic_load_explicit(&heap->lost_error, memory_order_acquire) != 0;
+}
+
+/* Stops nobody: the caller holds the lock and knows that no growth is under way. NULL: valid, else
+ * the sentence that is broken. */
+const char *flw_heap_broken_invariant(const struct flw_heap *heap);
+
+#endif

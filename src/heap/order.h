@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: order domains: what "everything given before" means for a piece of freed memory. The heap
+ * knows three verbs only: *stamp* (a ticket, under the lock), *fence* (make an event cover every
+ * ticket so far), *completed* (the largest ticket seen complete).
+ *
+ *   stream    a CUDA stream: the next work on it comes after all earlier work, so its own memory is
+ *             reused at once and never fenced
+ *   capture   one stream inside one graph capture: as a stream, but never fenced
+ *   context   everything in a context: memory is reusable only when its epoch's event is complete
+ *
+ * Tickets count up and never restart, so a stamp of a domain whose place was reused stays complete.
+ */
+#ifndef FLW_HEAP_ORDER_H
+#define FLW_HEAP_ORDER_H
+
+#include "heap/batch.h"
+#include "heap/run_index.h"
+#include "memory/source.h"
+
+struct flw_domain;
+struct flw_heap;
+
+struct flw_order_ops {
+    const char *name;
+    bool reuses_at_once; /* its free memory serves it before any fence */
+    /* Driver calls, no lock held, the domain's context current. NULL: cannot be fenced. */
+    CUresult (*record)(struct flw_heap *heap, const struct flw_domain *domain, CUevent event);
+    /* Work given to the domain from now on comes after the event. NULL: it cannot wait on the
+     * device. */
+    CUresult (*wait)(struct flw_heap *heap, const struct flw_domain *domain, CUevent event);
+};
+
+extern const struct flw_order_ops flw_order_stream;
+extern const struct flw_order_ops flw_order_capture;
+extern const struct flw_order_ops
+    flw_order_released; /* a capture's, released, with blocks still lent */
+extern const struct flw_order_ops flw_order_context;
+
+/* A recorded event and the tickets it covers. Synchronization: the heap lock. */
+struct flw_fence {
+    struct flw_fence *next; /* older to newer within a domain, or unused */
+    CUevent event;
+    CUcontext context;
+    uint64_t ticket;
+    uint32_t use_count; /* callers that query or wait on it without the lock */
+    bool is_complete;
+};
+
+#define FLW_DOMAIN_COUNT 4096
+
+/* INVARIANTS
+ *   1. completed < ticket; every fence's ticket is in (completed, ticket) unless complete; fences
+ * ascend.
+ *   2. Batches and runs of the domain carry tickets in (0, ticket].
+ *   3. Domain 0 is nobody: no fences; everything in its lists is complete.
+ * Synchronization: the heap lock, but ops, index, context, stream, id: immutable while it lives. */
+struct flw_domain {
+    const struct flw_order_ops *ops; /* NULL: this place is unused */
+    uint32_t index;
+    CUstream stream;
+    CUcontext context;
+    uint64_t id;            /* cuStreamGetId; 0 unknown */
+    bool is_known;          /* the handle finds it (false once retired or lost) */
+    bool is_lost;           /* destroyed without retire: cannot be fenced */
+    bool own_thread_only;   /* CU_STREAM_PER_THREAD: only its thread may record on it */
+    bool is_foreign;        /* another context's stream, only ever an announced user */
+    uintptr_t thread;       /* own_thread_only: its token (thread.h) */
+    uint32_t cache_count;   /* thread caches that name it */
+    uint64_t sync_ticket;   /* scratch of a context synchronisation under way */
+    uint32_t capture;       /* a capture's domain: 1 + the capture's place */
+    uint64_t captured_live; /* a capture's domain: blocks lent */
+    uint32_t captured_by;   /* a stream's domain: capture under way on it, 0 none. Atomic */
+
+    uint64_t ticket; /* what the next fence will carry; starts at 1 */
+    uint64_t completed;
+    uint64_t unfenced_bytes; /* freed since the last fence was taken */
+    bool is_recording;       /* a fence has been taken and is not published yet */
+    struct flw_fence *oldest, *newest;
+
+    struct flw_batch_list batches[FLW_CLASS_COUNT];
+    struct flw_span *current[FLW_CLASS_COUNT]; /* slab with uncarved slots, or NULL */
+    uint32_t slab_count[FLW_CLASS_COUNT];      /* slabs made for it: slabs grow with demand */
+    struct flw_run_index runs;
+};
+
+#endif

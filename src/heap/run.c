@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the life of runs: search, cut, join. See heap.h for the invariants; everything here is
+ * under the heap lock.
+ */
+#include "heap/tcache.h"
+
+struct flw_span *flw_run_left(const struct flw_heap *heap, const struct flw_span *run)
+{
+    uint32_t begin = run->u.run.begin_unit;
+    if (begin == 0 || run->u.run.is_segment_begin) {
+        return NULL;
+    }
+    struct flw_span *left =
+        flw_page_map_span_at(&heap->map, (uint64_t)(begin - 1) << FLW_UNIT_LOG2);
+    return left->kind == FLW_SPAN_SLAB  ? left->u.slab.run
+           : left->kind == FLW_SPAN_RUN ? left
+                                        : NULL;
+}
+
+struct flw_span *flw_run_right(const struct flw_heap *heap, const struct flw_span *run)
+{
+    uint64_t end = (uint64_t)run->u.run.begin_unit + run->u.run.unit_count;
+    if (end << FLW_UNIT_LOG2 > heap->map.mask) {
+        return NULL;
+    }
+    struct flw_span *right = flw_page_map_span_at(&heap->map, end << FLW_UNIT_LOG2);
+    right = right->kind == FLW_SPAN_SLAB ? right->u.slab.run : right;
+    bool is_neighbour = right->kind == FLW_SPAN_RUN && right->u.run.begin_unit == end &&
+                        !right->u.run.is_segment_begin;
+    return is_neighbour ? right : NULL;
+}
+
+void flw_run_set_map(struct flw_heap *heap, struct flw_span *run)
+{
+    struct flw_run_part *part = &run->u.run;
+    flw_page_map_set(&heap->map, part->begin_unit, run);
+    flw_page_map_set(&heap->map, (uint64_t)part->begin_unit + part->unit_count - 1, run);
+}
+
+void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
+{
+    struct flw_slot *slot = flw_span_slot(&heap->map, run, 0);
+    run->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
+    run->bin = flw_bin_offset(FLW_CLASS_COUNT);
+    slot->word = heap->map.base + run->base;
+    slot->requested_bytes = 0;
+}
+
+static struct flw_run_index *index_of(const struct flw_heap *heap, const struct flw_span *run)
+{
+    return &heap->domains[run->u.run.owner]->runs;
+}
+
+void flw_run_unindex(struct flw_heap *heap, struct flw_span *run)
+{
+    if (run->u.run.state == FLW_RUN_FREE) {
+        flw_run_index_remove(index_of(heap, run), run);
+    } else {
+        FLW_ASSERT(run->u.run.state == FLW_RUN_UNMAPPED);
+        flw_run_index_remove(&heap->unmapped, run);
+    }
+}
+
+void flw_run_index_by_state(struct flw_heap *heap, struct flw_span *run)
+{
+    if (run->u.run.state == FLW_RUN_FREE) {
+        flw_run_index_insert(index_of(heap, run), run);
+    } else {
+        FLW_ASSERT(run->u.run.state == FLW_RUN_UNMAPPED);
+        flw_run_index_insert(&heap->unmapped, run);
+    }
+}
+
+struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint32_t unit_count)
+{
+    struct flw_span *rest = flw_page_map_new_run(&heap->map);
+    if (rest == NULL) {
+        return NULL;
+    }
+    rest->u.run = run->u.run;
+    rest->u.run.is_segment_begin = 0;
+    rest->u.run.begin_unit += unit_count;
+    rest->u.run.unit_count -= unit_count;
+    run->u.run.unit_count = unit_count;
+    flw_span_slot(&heap->map, rest, 0)->word = 0;
+    flw_run_set_map(heap, run);
+    flw_run_set_map(heap, rest);
+    return rest;
+}
+
+static bool may_join(const struct flw_heap *heap, const struct flw_span *run,
+                     const struct flw_span *neighbour)
+{
+    if (neighbour == NULL || neighbour->u.run.state != run->u.run.state) {
+        return false;
+    }
+    if (run->u.run.state == FLW_RUN_UNMAPPED || neighbour->u.run.owner == run->u.run.owner) {
+        return true;
+    }
+    /* With one stream "nobody's" and "its own" are the same to it: keeping them apart only
+     * splinters. */
+    return heap->absorbs_nobody && neighbour->u.run.owner == FLW_NOBODY &&
+           heap->domains[run->u.run.owner]->ops == &flw_order_stream;
+}
+
+struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
+{
+    FLW_ASSERT(run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_UNMAPPED);
+    struct flw_span *right = flw_run_right(heap, run);
+    if (may_join(heap, run, right)) {
+        flw_run_unindex(heap, right);
+        run->u.run.unit_count += right->u.run.unit_count;
+        run->u.run.ticket = flw_max(run->u.run.ticket, right->u.run.ticket);
+        flw_page_map_drop_run(&heap->map, right);
+    }
+    struct flw_span *left = flw_run_left(heap, run);
+    if (may_join(heap, run, left)) {
+        flw_run_unindex(heap, left);
+        left->u.run.unit_count += run->u.run.unit_count;
+        left->u.run.ticket = flw_max(run->u.run.ticket, left->u.run.ticket);
+        left->u.run.owner = run->u.run.owner;
+        flw_page_map_drop_run(&heap->map, run);
+        run = left;
+    }
+    flw_run_set_map(heap, run);
+    return run;
+}
+
+void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ticket,
+                              struct flw_span *run)
+{
+    FLW_ASSERT(run->u.run.state != FLW_RUN_FREE);
+    struct flw_domain *domain = heap->domains[owner];
+    if (owner != FLW_NOBODY && ticket <= domain->completed) {
+        owner = FLW_NOBODY;
+    }
+    flw_span_slot(&heap->map, run, 0)->word = 0;
+    run->u.run.state = FLW_RUN_FREE;
+    run->u.run.owner = owner;
+    run->u.run.ticket = owner == FLW_NOBODY ? 0 : ticket;
+    run->u.run.tag = 0;
+    run->u.run.slab = NULL;
+    run->u.run.is_pinned = 0;
+    run->u.run.is_dedicated = 0;
+    flw_run_index_by_state(heap, flw_run_join(heap, run));
+}
+
+void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
+{
+    heap->live_run_bytes -= flw_run_bytes(run);
+    domain->unfenced_bytes += flw_run_bytes(run);
+    flw_heap_put_run_stamped(heap, domain->index, domain->ticket, run);
+}
+
+/* Exact fit of one's own, else the tighter of own and nobody's. */
+static struct flw_span *find_run(const struct flw_heap *heap, const struct flw_domain *domain,
+                                 uint32_t unit_count, uint32_t align_units)
+{
+    const struct flw_run_index *nobody = &heap->domains[FLW_NOBODY]->runs;
+    struct flw_span *own = NULL;
+    if (domain->ops->reuses_at_once) {
+        own = flw_run_index_find(&domain->runs, unit_count, align_units, heap->base_unit);
+        if (own != NULL && own->u.run.unit_count == unit_count) {
+            return own;
+        }
+    }
+    struct flw_span *other = flw_run_index_find(nobody, unit_count, align_units, heap->base_unit);
+    if (own == NULL || other == NULL) {
+        return own != NULL ? own : other;
+    }
+    return other->u.run.unit_count < own->u.run.unit_count ? other : own;
+}
+
+/* Cut [skip, skip + unit_count) out of an indexed run; what remains stays indexed, at its age. */
+static struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run, uint32_t skip,
+                                uint32_t unit_count)
+{
+    struct flw_run_index *index = index_of(heap, run);
+    struct flw_run_part *part = &run->u.run;
+    if (skip > 0) {
+        /* Alignment: leave the front where it is and go on with the rest. */
+        struct flw_span *rest = flw_page_map_new_run(&heap->map);
+        if (rest == NULL) {
+            return NULL;
+        }
+        rest->u.run = *part;
+        rest->u.run.is_segment_begin = 0;
+        rest->u.run.begin_unit += skip;
+        rest->u.run.unit_count -= skip;
+        flw_run_index_resize(index, run, part->begin_unit, skip);
+        flw_run_set_map(heap, run);
+        flw_run_index_insert(index, rest);
+        flw_run_set_map(heap, rest);
+        run = rest;
+        part = &run->u.run;
+    }
+    if (part->unit_count == unit_count) {
+        flw_run_index_remove(index, run);
+        return run;
+    }
+    struct flw_span *front = flw_page_map_new_run(&heap->map);
+    if (front == NULL) {
+        return NULL;
+    }
+    front->u.run = *part;
+    front->u.run.unit_count = unit_count;
+    part->is_segment_begin = 0;
+    flw_run_index_resize(index, run, part->begin_unit + unit_count, part->unit_count - unit_count);
+    flw_run_set_map(heap, front);
+    flw_run_set_map(heap, run);
+    return front;
+}
+
+struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
+                                   uint32_t unit_count, uint32_t align_units)
+{
+    struct flw_span *run = find_run(heap, domain, unit_count, align_units);
+    if (run == NULL) {
+        return NULL;
+    }
+    uint32_t skip = flw_run_align_gap(run, align_units, heap->base_unit);
+    run = cut_run(heap, run, skip, unit_count);
+    if (run == NULL) {
+        return NULL;
+    }
+    run->u.run.state = FLW_RUN_LIVE;
+    run->u.run.owner = FLW_NOBODY;
+    heap->live_run_bytes += flw_run_bytes(run);
+    flw_run_arm_slot(heap, run);
+    return run;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: slabs and batches: slots on their way between thread caches and runs. Under the heap lock.
+ */
+#include <string.h>
+
+#include "heap/tcache.h"
+
+static void slab_list_push(struct flw_span **list, struct flw_span *slab)
+{
+    slab->u.slab.empty_prev = NULL;
+    slab->u.slab.empty_next = *list;
+    if (*list != NULL) {
+        (*list)->u.slab.empty_prev = slab;
+    }
+    *list = slab;
+}
+
+static void slab_list_remove(struct flw_span **list, struct flw_span *slab)
+{
+    struct flw_span *next = slab->u.slab.empty_next, *prev = slab->u.slab.empty_prev;
+    *(prev != NULL ? &prev->u.slab.empty_next : list) = next;
+    if (next != NULL) {
+        next->u.slab.empty_prev = prev;
+    }
+}
+
+static void count_out(struct flw_heap *heap, struct flw_span *slab, uint32_t count)
+{
+    struct flw_slab_part *part = &slab->u.slab;
+    if (count > 0 && part->free_count == part->slot_count) {
+        slab_list_remove(&heap->empty_slabs[part->class_index], slab);
+        heap->empty_slab_count--;
+    }
+    FLW_ASSERT(part->free_count >= count);
+    part->free_count -= count;
+}
+
+static void count_in(struct flw_heap *heap, struct flw_span *slab)
+{
+    struct flw_slab_part *part = &slab->u.slab;
+    if (++part->free_count == part->slot_count) {
+        slab_list_push(&heap->empty_slabs[part->class_index], slab);
+        heap->empty_slab_count++;
+    }
+    FLW_ASSERT(part->free_count <= part->slot_count);
+}
+
+/* The join: everything that ever left the slab must be complete before its memory is another's. */
+static void join_stamp(const struct flw_heap *heap, struct flw_slab_part *slab, uint32_t domain,
+                       uint64_t ticket)
+{
+    uint32_t i = 0;
+    for (; i < slab->stamp_count && slab->stamps[i].domain != domain; i++) {
+        if (flw_stamp_is_complete(heap, &slab->stamps[i])) {
+            break; /* its place is free */
+        }
+    }
+    if (i == FLW_STAMPS_MAX) {
+        slab->stamps_overflowed = true;
+        return;
+    }
+    if (i == slab->stamp_count) {
+        slab->stamp_count++;
+    }
+    slab->stamps[i] = (struct flw_stamp){.domain = domain, .ticket = ticket};
+    /* A later entry of the same domain is older: drop it. */
+    for (uint32_t j = i + 1; j < slab->stamp_count; j++) {
+        if (slab->stamps[j].domain == domain) {
+            slab->stamps[j] = slab->stamps[--slab->stamp_count];
+        }
+    }
+}
+
+static uint32_t take_from_list(struct flw_heap *heap, struct flw_batch_list *list, uint32_t want,
+                               struct flw_slot **out)
+{
+    uint32_t taken = 0;
+    while (taken < want && list->head != NULL) {
+        struct flw_batch *batch = list->head;
+        while (taken < want && batch->count > 0) {
+            struct flw_slot *slot = batch->slots[--batch->count];
+            count_out(heap, flw_slot_span(&heap->map, slot), 1);
+            out[taken++] = slot;
+        }
+        if (batch->count == 0) {
+            flw_batch_remove(list, batch);
+            flw_heap_drop_batch(heap, batch);
+        }
+    }
+    return taken;
+}
+
+static uint32_t carve(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                      uint32_t want, struct flw_slot **out)
+{
+    struct flw_span *slab = domain->current[class_index];
+    if (slab == NULL) {
+        return 0;
+    }
+    struct flw_slab_part *part = &slab->u.slab;
+    uint64_t size = flw_class_bytes(class_index);
+    uint32_t count = (uint32_t)flw_min(want, part->slot_count - part->carved_count);
+    count_out(heap, slab, count);
+    for (uint32_t i = 0; i < count; i++, part->carved_count++) {
+        struct flw_slot *slot = flw_span_slot(&heap->map, slab, part->carved_count);
+        slot->word = heap->map.base + slab->base + part->carved_count * size;
+        slot->requested_bytes = 0;
+        out[i] = slot;
+    }
+    if (part->carved_count == part->slot_count) {
+        domain->current[class_index] = NULL;
+    }
+    return count;
+}
+
+void flw_heap_carve_rest(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index)
+{
+    struct flw_slot *slots[FLW_BATCH_SLOTS];
+    for (uint32_t count = 1; count > 0;) {
+        count = carve(heap, domain, class_index, FLW_BATCH_SLOTS, slots);
+        flw_heap_put_slots(heap, domain, class_index, slots, count);
+    }
+}
+
+uint32_t flw_heap_take_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                             uint32_t want, struct flw_slot **out)
+{
+    uint32_t taken = 0;
+    if (domain->ops->reuses_at_once) {
+        taken = take_from_list(heap, &domain->batches[class_index], want, out);
+    }
+    if (taken < want) {
+        struct flw_batch_list *nobody = &heap->domains[FLW_NOBODY]->batches[class_index];
+        if (domain->capture == 0) {
+            taken += take_from_list(heap, nobody, want - taken, out + taken);
+        }
+    }
+    return taken < want ? taken + carve(heap, domain, class_index, want - taken, out + taken)
+                        : taken;
+}
+
+void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                        struct flw_slot *const *slots, uint32_t count)
+{
+    struct flw_batch_list *list = &domain->batches[class_index];
+    struct flw_batch *batch = list->head;
+    for (uint32_t i = 0; i < count; i++) {
+        if (batch == NULL || batch->count == FLW_BATCH_SLOTS || batch->ticket != domain->ticket) {
+            batch = flw_heap_new_batch(heap);
+            if (batch == NULL) {
+                return; /* the slots stay unused until the pool goes: memory is lost, nothing breaks
+                         */
+            }
+            batch->ticket = domain->ticket;
+            batch->class_index = class_index;
+            batch->count = 0;
+            flw_batch_push(list, batch);
+        }
+        batch->slots[batch->count++] = slots[i];
+        struct flw_span *slab = flw_slot_span(&heap->map, slots[i]);
+        count_in(heap, slab);
+        if (domain->index != FLW_NOBODY) {
+            join_stamp(heap, &slab->u.slab, domain->index, domain->ticket);
+        }
+    }
+    domain->unfenced_bytes += count * flw_class_bytes(class_index);
+}
+
+unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index)
+{
+    uint32_t units = flw_class_slab_units(class_index);
+    uint32_t wanted = domain->slab_count[class_index] / 4; /* a quarter of what it has already */
+    unsigned step = 0;
+    while (step + 1 < FLW_SLAB_STEPS && (2u << step) <= wanted &&
+           (units << (step + 1)) <= FLW_SLAB_MAX_UNITS) {
+        step++;
+    }
+    return step;
+}
+
+void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, struct flw_batch *batch)
+{
+    batch->ticket = domain->ticket;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct flw_span *slab = flw_slot_span(&heap->map, batch->slots[i]);
+        slab->bin =
+            flw_bin_offset(batch->class_index); /* a released capture's slab is ordinary now */
+        slab->u.slab.capture = 0;
+        if (domain->index != FLW_NOBODY) {
+            join_stamp(heap, &slab->u.slab, domain->index, domain->ticket);
+        }
+    }
+    flw_batch_push(&domain->batches[batch->class_index], batch);
+}
+
+bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                         struct flw_span *run)
+{
+    uint32_t smallest = flw_class_slab_units(class_index);
+    unsigned step = 0;
+    while (smallest << step < run->u.run.unit_count) {
+        step++;
+    }
+    if (domain->current[class_index] != NULL || smallest << step != run->u.run.unit_count) {
+        /* Another thread was faster: its slab is carved first. */
+        flw_heap_put_run(heap, domain, run);
+        return domain->current[class_index] != NULL;
+    }
+    struct flw_span *slab = flw_page_map_new_slab(&heap->map, class_index, step);
+    if (slab == NULL) {
+        flw_heap_put_run(heap, domain, run);
+        return false;
+    }
+    struct flw_slab_part *part = &slab->u.slab;
+    slab->bin = flw_bin_offset(domain->capture != 0 ? FLW_CLASS_COUNT : class_index);
+    part->run = run;
+    part->capture = (uint16_t)domain->capture;
+    part->domain = domain->index;
+    /* The run may come from the domain's own unfenced memory: its stamp joins from the start. */
+    part->stamps[0] = (struct flw_stamp){.domain = domain->index, .ticket = domain->ticket};
+    part->stamp_count = 1;
+    slab->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
+    flw_span_slot(&heap->map, run, 0)->word = 0;
+    run->u.run.slab = slab;
+    for (uint32_t i = 0; i < run->u.run.unit_count; i++) {
+        flw_page_map_set(&heap->map, (uint64_t)run->u.run.begin_unit + i, slab);
+    }
+    heap->slab_bytes += flw_run_bytes(run);
+    slab_list_push(&heap->empty_slabs[class_index], slab);
+    heap->empty_slab_count++;
+    domain->slab_count[class_index]++;
+    FLW_ASSERT(domain->current[class_index] == NULL);
+    domain->current[class_index] = slab;
+    return true;
+}
+
+static bool is_empty(const struct flw_span *slab)
+{
+    return slab->u.slab.free_count == slab->u.slab.slot_count;
+}
+
+/* Drop the slots of empty slabs from a list of their class. */
+static void filter_list(struct flw_heap *heap, struct flw_batch_list *list)
+{
+    for (struct flw_batch *batch = list->head, *next; batch != NULL; batch = next) {
+        next = batch->next;
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < batch->count; i++) {
+            if (!is_empty(flw_slot_span(&heap->map, batch->slots[i]))) {
+                batch->slots[kept++] = batch->slots[i];
+            }
+        }
+        batch->count = kept;
+        if (kept == 0) {
+            flw_batch_remove(list, batch);
+            flw_heap_drop_batch(heap, batch);
+        }
+    }
+}
+
+static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
+{
+    struct flw_slab_part *part = &slab->u.slab;
+    struct flw_domain *maker = heap->domains[part->domain];
+    for (uint32_t i = 0; i < part->slot_count; i++) {
+        flw_span_slot(&heap->map, slab, i)->word = 0;
+    }
+    if (maker->current[part->class_index] == slab) {
+        maker->current[part->class_index] = NULL;
+    }
+    maker->slab_count[part->class_index] -= maker->slab_count[part->class_index] > 0;
+    slab_list_remove(&heap->empty_slabs[part->class_index], slab);
+    heap->empty_slab_count--;
+}
+
+void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending)
+{
+    pending->next = heap->pendings;
+    heap->pendings = pending;
+    heap->pending_bytes += pending->bytes;
+    heap->pending_count++;
+}
+
+/* The slab's run becomes free memory: of one domain, of nobody, or pending on several. */
+static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
+{
+    struct flw_slab_part *part = &slab->u.slab;
+    struct flw_span *run = part->run;
+    struct flw_pending *pending = NULL;
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < part->stamp_count; i++) {
+        if (!flw_stamp_is_complete(heap, &part->stamps[i])) {
+            part->stamps[live++] = part->stamps[i];
+        }
+    }
+    part->stamp_count = (uint16_t)live;
+    if (live > 1 || part->stamps_overflowed) {
+        pending = flw_heap_new_pending(heap);
+        if (pending == NULL) {
+            return false;
+        }
+    }
+    forget_slots(heap, slab);
+    for (uint32_t i = 0; i < run->u.run.unit_count; i++) {
+        flw_page_map_set(&heap->map, (uint64_t)run->u.run.begin_unit + i, run);
+    }
+    run->u.run.slab = NULL;
+    heap->slab_bytes -= flw_run_bytes(run);
+    heap->live_run_bytes -= flw_run_bytes(run);
+    if (pending != NULL) {
+        run->u.run.state = FLW_RUN_PENDING;
+        *pending = (struct flw_pending){.run = run,
+                                        .bytes = flw_run_bytes(run),
+                                        .domain = FLW_NOBODY,
+                                        .needs_context_sync = part->stamps_overflowed,
+                                        .stamp_count = live};
+        memcpy(pending->stamps, part->stamps, live * sizeof *part->stamps);
+        flw_heap_hold_pending(heap, pending);
+    } else {
+        uint32_t owner = live == 1 ? part->stamps[0].domain : FLW_NOBODY;
+        flw_heap_put_run_stamped(heap, owner, live == 1 ? part->stamps[0].ticket : 0, run);
+    }
+    flw_page_map_drop_slab(&heap->map, slab);
+    return true;
+}
+
+bool flw_heap_reclaim_slabs(struct flw_heap *heap)
+{
+    bool any = false;
+    for (unsigned c = 0; c < FLW_CLASS_COUNT && heap->empty_slab_count > 0; c++) {
+        if (heap->empty_slabs[c] == NULL) {
+            continue;
+        }
+        for (uint32_t d = 0; d < heap->domain_end; d++) {
+            if (heap->domains[d] != NULL) {
+                filter_list(heap, &heap->domains[d]->batches[c]);
+            }
+        }
+        for (struct flw_span *slab = heap->empty_slabs[c], *next; slab != NULL; slab = next) {
+            next = slab->u.slab.empty_next;
+            any |= release_slab(heap, slab);
+        }
+    }
+    return any;
+}
+
+void flw_heap_move_slots(struct flw_heap *heap, struct flw_domain *from, struct flw_domain *to)
+{
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        struct flw_batch_list *list = &from->batches[c];
+        while (list->head != NULL) {
+            struct flw_batch *batch = list->head;
+            flw_batch_remove(list, batch);
+            flw_heap_adopt_batch(heap, to, batch);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the thread cache: free slots and runs that one thread holds for one order domain of one
+ * pool. Does not: talk to the heap's lists (the pool moves batches between the two).
+ *
+ * A hit compares two words of the cache with the call's arguments. Everything unusual *poisons the
+ * key*, so that it costs a hit nothing: a drainer at work, a capture on the stream, checks that
+ * want every call, a dying thread or pool. The slow path then finds out which it was.
+ *
+ * INVARIANTS
+ *   1. bin: count <= capacity <= slots there is room for. pushes = count + pops - moved_in +
+ * moved_out.
+ *   2. Every slot of a bin has state FREE and is counted as out of its slab.
+ *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap.
+ *   4. key is the pool's handle only while is_open and nobody has seized the cache.
+ *
+ * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
+ * else by whoever holds `lock` with the key poisoned (flw_tcache_seize), or by the owner holding
+ * `lock`.
+ */
+#ifndef FLW_HEAP_TCACHE_H
+#define FLW_HEAP_TCACHE_H
+
+#include "base/asym.h"
+#include "heap/heap.h"
+
+/* 4 KiB steps of the request size would not do: one entry each 256 B. */
+#define FLW_BIN_TABLE_LOG2  8
+#define FLW_BIN_TABLE_COUNT (FLW_CLASS_MAX_BYTES >> FLW_BIN_TABLE_LOG2)
+
+struct flw_bin {
+    uint64_t count, capacity;
+    uint64_t pops, moved_in, moved_out;
+    struct flw_slot *slots[];
+};
+
+/* What a hit reads and writes. */
+struct flw_tcache_hot {
+    struct flw_asym asym;
+    const void *key;
+    CUstream stream;
+    uint64_t base, mask;
+    const uint32_t *units;
+    unsigned char *spans;
+    unsigned char *slots;
+    uint64_t slots_mask;
+    const uint16_t *bin_of_size;  /* (size - 1) >> 8 -> byte offset of the class's bin */
+    int64_t requested_bytes;      /* lent minus returned since the last settlement */
+    int64_t peak_requested_bytes; /* its maximum since then */
+    uint64_t is_fast;             /* FALLOW_CHECK_FAST */
+};
+
+#define FLW_RUN_SETS      64
+#define FLW_RUN_SET_SLOTS 6
+
+/* Runs of one exact size. */
+struct flw_run_set {
+    uint32_t unit_count;
+    uint32_t count;
+    struct flw_span *runs[FLW_RUN_SET_SLOTS];
+};
+
+struct flw_pool;
+
+struct flw_tcache {
+    struct flw_tcache_hot hot;
+    struct flw_lock lock;
+    struct flw_pool *pool; /* NULL: the pool is gone; the thread drops the cache when it meets it */
+    const void *handle;    /* the pool's, as callers pass it */
+    struct flw_domain *domain;
+    struct flw_tcache *next, *prev; /* in the pool's list */
+    uint64_t stream_id;
+    uintptr_t thread;
+    bool is_open;                                  /* hits are allowed when nobody has seized it */
+    uint64_t misses;                               /* allocations that were no hit */
+    uint64_t run_pops, run_pushes, run_live_bytes; /* through this cache */
+    uint64_t run_bytes, run_limit_bytes;
+    uint64_t bin_bytes; /* sum of capacity * size: the budget that bins have been given */
+    uint64_t occupied;  /* bit i: run_sets[i] holds something */
+    struct flw_run_set run_sets[FLW_RUN_SETS];
+    /* bins follow, each of its own size; see flw_bin_offset */
+};
+
+/* Byte offset of a class's bin in a cache; of the bin that never has room for FLW_CLASS_COUNT. */
+uint32_t flw_bin_offset(unsigned class_index);
+uint32_t flw_bin_most(unsigned class_index);
+const uint16_t *flw_bin_table(void);
+
+static inline struct flw_bin *flw_tcache_bin(struct flw_tcache *cache, unsigned class_index)
+{
+    return (struct flw_bin *)(void *)((unsigned char *)cache + flw_bin_offset(class_index));
+}
+
+/* Memory that is never unmapped, recycled as caches only. NULL: host memory. */
+struct flw_tcache *flw_tcache_create(void);
+void flw_tcache_drop(struct flw_tcache *cache);
+
+/* Start serving. The caller holds no lock. */
+void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw_domain *domain);
+
+/* Divert the owner and wait until it is out. lock is held until flw_tcache_release. Several at
+ * once: poison each, one flw_asym_barrier, then await each. */
+void flw_tcache_poison(struct flw_tcache *cache);
+void flw_tcache_await(struct flw_tcache *cache);
+void flw_tcache_release(struct flw_tcache *cache);
+
+/* lock. Everything in it goes to its domain, stamped. True if there was anything. */
+bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
+/* lock. Only the runs. */
+bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap);
+
+/* Owner, inside or under lock. */
+struct flw_span *flw_tcache_pop_run(struct flw_tcache *cache, uint32_t unit_count);
+/* True: flw_tcache_push_run of it will succeed. */
+bool flw_tcache_has_room(const struct flw_tcache *cache, const struct flw_span *run);
+void flw_tcache_push_run(struct flw_tcache *cache, struct flw_span *run);
+
+/* The calling thread's caches. */
+struct flw_tcache *flw_thread_find(const void *handle, CUstream stream);
+bool flw_thread_add(struct flw_tcache *cache);
+void flw_thread_select(struct flw_tcache *cache);
+void flw_thread_forget(struct flw_tcache *cache);
+/* Called at thread exit for each cache, no lock held. Set once by the pool layer. */
+extern void (*flw_thread_on_exit)(struct flw_tcache *cache);
+
+/* The key of a diverted cache: an address that no caller can hold for a pool. */
+extern const char flw_no_pool;
+
+/* 8 bytes of initial-exec storage: the cache of the last call, never NULL. */
+extern _Thread_local struct flw_tcache_hot *flw_tls_cache
+    __attribute__((tls_model("initial-exec")));
+
+#endif

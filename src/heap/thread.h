@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the calling thread's identity. Tokens are unique among living threads.
+ */
+#ifndef FLW_HEAP_THREAD_H
+#define FLW_HEAP_THREAD_H
+
+#include <stdint.h>
+
+uintptr_t flw_thread_token(void);
+
+#endif
