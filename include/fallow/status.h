@@ -4,8 +4,8 @@
  * Every status that a Fallow call can return, once: the enum, the names and the sentences are made
  * from this list. Values are pinned and only ever appended to.
  *
- * What to do:  1..19 the caller's mistake, change the call · 20..39 no room or not now, free, wait or
- * retry · 40..59 the machine lacks something · 60.. the device or its context is gone.
+ * What to do:  1..19 the caller's mistake, change the call · 20..39 no room or not now, free, wait
+ * or retry · 40..59 the machine lacks something · 60.. the device or its context is gone.
  */
 #ifndef FALLOW_STATUS_H
 #define FALLOW_STATUS_H

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the pool's side of thread caches: making, emptying, closing, summing them.
+ */
+#include "pool/pool.h"
+
+/* A thread's exit against a pool's end. Taken before a pool's own lock. */
+static struct flw_lock lifecycle = {.rank = FLW_RANK_POOL_TABLE};
+
+/* ---- statistics */
+
+void flw_pool_settle(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    int64_t delta = cache->hot.requested_bytes, peak = cache->hot.peak_requested_bytes;
+    if (delta == 0 && peak <= 0) {
+        return;
+    }
+    int64_t base = atomic_fetch_add(&pool->requested_bytes, delta);
+    int64_t seen = atomic_load(&pool->peak_requested_bytes);
+    cache->hot.requested_bytes = 0;
+    cache->hot.peak_requested_bytes = 0;
+    bool is_peak = base + peak > seen;
+    while (base + peak > seen &&
+           !atomic_compare_exchange_weak(&pool->peak_requested_bytes, &seen, base + peak)) {
+    }
+    if (is_peak) {
+        uint64_t live = flw_pool_live(pool, NULL), most = atomic_load(&pool->peak_live_bytes);
+        while (live > most && !atomic_compare_exchange_weak(&pool->peak_live_bytes, &most, live)) {
+        }
+    }
+}
+
+void flw_pool_note_special(struct flw_pool *pool, int64_t requested_bytes, int64_t live_bytes)
+{
+    int64_t now = atomic_fetch_add(&pool->requested_bytes, requested_bytes) + requested_bytes;
+    int64_t seen = atomic_load(&pool->peak_requested_bytes);
+    atomic_fetch_add(&pool->special_live_bytes, live_bytes);
+    atomic_fetch_add(requested_bytes >= 0 ? &pool->special_allocs : &pool->special_frees, 1);
+    while (now > seen && !atomic_compare_exchange_weak(&pool->peak_requested_bytes, &seen, now)) {
+    }
+}
+
+static uint64_t read_word(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static void add_cache(struct flw_tcache *cache, struct flw_pool_totals *totals)
+{
+    uint64_t pops = read_word(&cache->run_pops), pushes = read_word(&cache->run_pushes);
+    totals->live_bytes += (int64_t)read_word(&cache->run_live_bytes);
+    totals->cached_bytes += read_word(&cache->run_bytes);
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        struct flw_bin *bin = flw_tcache_bin(cache, c);
+        uint64_t out = read_word(&bin->pops);
+        uint64_t in = read_word(&bin->count) + out - bin->moved_in + bin->moved_out;
+        pops += out;
+        pushes += in;
+        totals->live_bytes += ((int64_t)out - (int64_t)in) * (int64_t)flw_class_bytes(c);
+        totals->cached_bytes += read_word(&bin->count) * flw_class_bytes(c);
+    }
+    totals->allocs += pops;
+    totals->frees += pushes;
+    totals->misses += read_word(&cache->misses);
+    totals->requested_bytes +=
+        (int64_t)__atomic_load_n(&cache->hot.requested_bytes, __ATOMIC_RELAXED);
+    totals->unsettled_peak_bytes +=
+        (int64_t)__atomic_load_n(&cache->hot.peak_requested_bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out)
+{
+    struct flw_pool_totals totals = {
+        .allocs = atomic_load(&pool->retired_allocs) + atomic_load(&pool->special_allocs),
+        .frees = atomic_load(&pool->retired_frees) + atomic_load(&pool->special_frees),
+        .misses = atomic_load(&pool->retired_misses) + atomic_load(&pool->special_allocs),
+        .live_bytes =
+            atomic_load(&pool->retired_live_bytes) + atomic_load(&pool->special_live_bytes),
+        .requested_bytes = atomic_load(&pool->requested_bytes)};
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        add_cache(cache, &totals);
+    }
+    flw_lock_release(&pool->lock);
+    if (out != NULL) {
+        *out = totals;
+    }
+    return totals.live_bytes > 0 ? (uint64_t)totals.live_bytes : 0;
+}
+
+int64_t flw_pool_requested(struct flw_pool *pool)
+{
+    int64_t requested = atomic_load(&pool->requested_bytes);
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        requested += (int64_t)__atomic_load_n(&cache->hot.requested_bytes, __ATOMIC_RELAXED);
+    }
+    flw_lock_release(&pool->lock);
+    return requested;
+}
+
+/* ---- emptying */
+
+static bool empty_cache(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    flw_tcache_poison(cache);
+    flw_asym_barrier();
+    flw_tcache_await(cache);
+    flw_pool_settle_seized(pool, cache);
+    flw_lock_acquire(&pool->heap.lock);
+    bool any = flw_tcache_flush(cache, &pool->heap);
+    flw_lock_release(&pool->heap.lock);
+    flw_tcache_release(cache);
+    return any;
+}
+
+bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
+                    const struct flw_domain *only)
+{
+    bool any = false;
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        if (cache != but && (only == NULL || cache->domain == only)) {
+            any |= empty_cache(pool, cache);
+        }
+    }
+    flw_lock_release(&pool->lock);
+    return any;
+}
+
+/* Seized: as flw_pool_settle without looking at other caches. */
+void flw_pool_settle_seized(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    int64_t delta = cache->hot.requested_bytes, peak = cache->hot.peak_requested_bytes;
+    int64_t base = atomic_fetch_add(&pool->requested_bytes, delta);
+    int64_t seen = atomic_load(&pool->peak_requested_bytes);
+    cache->hot.requested_bytes = 0;
+    cache->hot.peak_requested_bytes = 0;
+    while (base + peak > seen &&
+           !atomic_compare_exchange_weak(&pool->peak_requested_bytes, &seen, base + peak)) {
+    }
+}
+
+/* pool->lock. Empty a cache for good and take it from the pool; its memory stays its thread's. */
+static void detach(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    struct flw_pool_totals totals = {0};
+    cache->is_open = false;
+    empty_cache(pool, cache);
+    flw_lock_acquire(&cache->lock);
+    add_cache(cache, &totals);
+    atomic_fetch_add(&pool->retired_allocs, totals.allocs);
+    atomic_fetch_add(&pool->retired_frees, totals.frees);
+    atomic_fetch_add(&pool->retired_misses, totals.misses);
+    atomic_fetch_add(&pool->retired_live_bytes, totals.live_bytes);
+    flw_lock_acquire(&pool->heap.lock);
+    cache->domain->cache_count--;
+    flw_lock_release(&pool->heap.lock);
+    *(cache->prev != NULL ? &cache->prev->next : &pool->caches) = cache->next;
+    if (cache->next != NULL) {
+        cache->next->prev = cache->prev;
+    }
+    pool->cache_count--;
+    __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE);
+    flw_lock_release(&cache->lock);
+}
+
+void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domain)
+{
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches, *next; cache != NULL; cache = next) {
+        next = cache->next;
+        if (domain == NULL || cache->domain == domain) {
+            detach(pool, cache);
+        }
+    }
+    flw_lock_release(&pool->lock);
+}
+
+void flw_pool_detach_caches(struct flw_pool *pool)
+{
+    flw_lock_acquire(&lifecycle);
+    flw_pool_close_caches(pool, NULL);
+    flw_lock_release(&lifecycle);
+}
+
+/* A thread ends: its blocks go to their domains, stamped; no driver call. */
+void flw_pool_cache_exit(struct flw_tcache *cache)
+{
+    flw_lock_acquire(&lifecycle);
+    struct flw_pool *pool = cache->pool;
+    if (pool != NULL) {
+        struct flw_domain *domain = cache->domain;
+        flw_lock_acquire(&pool->lock);
+        detach(pool, cache);
+        flw_lock_release(&pool->lock);
+        if (domain->own_thread_only && domain->cache_count == 0) {
+            /* Nobody can name this thread's default stream any more. */
+            flw_lock_acquire(&pool->heap.lock);
+            flw_domain_lose_quietly(&pool->heap, domain);
+            flw_lock_release(&pool->heap.lock);
+        }
+    }
+    flw_lock_release(&lifecycle);
+    flw_tcache_drop(cache);
+}
+
+void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain, bool is_diverted)
+{
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        if (cache->domain == domain) {
+            flw_tcache_poison(cache);
+            cache->is_open = !is_diverted && !pool->divert_all;
+            flw_asym_barrier();
+            flw_tcache_await(cache);
+            flw_tcache_release(cache);
+        }
+    }
+    flw_lock_release(&pool->lock);
+}
+
+void flw_pool_poison_all(struct flw_pool *pool)
+{
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        cache->is_open = false;
+        __atomic_store_n(&cache->hot.key, (const void *)&flw_no_pool, __ATOMIC_RELEASE);
+        __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE);
+    }
+}
+
+/* ---- making */
+
+/* Identity of a stream: driver calls in the pool's context. */
+struct identity {
+    uint64_t id;
+    CUcontext context;
+};
+
+static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struct identity *out)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    fallow_status status = FALLOW_OK;
+    CUresult result = CUDA_SUCCESS;
+    unsigned long long id = 0;
+    *out = (struct identity){.context = heap->context};
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    if (pool->driver.cuStreamGetId != NULL) {
+        flw_heap_count_call(heap);
+        result = pool->driver.cuStreamGetId(stream, &id);
+    }
+    if (result == CUDA_SUCCESS && pool->driver.cuStreamGetCtx != NULL && (uintptr_t)stream > 2) {
+        flw_heap_count_call(heap);
+        result = pool->driver.cuStreamGetCtx(stream, &out->context);
+    }
+    flw_heap_leave_driver(heap, &section);
+    out->id = result == CUDA_SUCCESS ? id : 0;
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        result = CUDA_SUCCESS;
+    }
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_VALUE ||
+        result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+        status = FALLOW_INVALID_STREAM;
+    } else if (result != CUDA_SUCCESS) {
+        flw_heap_lose_device(heap, result, "cuStreamGetId");
+        status = FALLOW_DEVICE_LOST;
+    }
+    return status;
+}
+
+/* heap lock. A known stream under another of its names: NULL and 1 are one stream. */
+static struct flw_domain *find_by_id(const struct flw_heap *heap, uint64_t id)
+{
+    for (uint32_t i = 1; id != 0 && i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == &flw_order_stream && domain->is_known && domain->id == id) {
+            return domain;
+        }
+    }
+    return NULL;
+}
+
+struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
+                                   fallow_status *status)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct identity identity;
+    struct flw_domain *stale = NULL;
+    *status = identify(pool, stream, &identity);
+    if (*status != FALLOW_OK && *status != FALLOW_INVALID_STREAM) {
+        return NULL;
+    }
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *domain = flw_domain_find(heap, stream);
+    if (domain != NULL && (*status == FALLOW_INVALID_STREAM ||
+                           (identity.id != 0 && domain->id != 0 && domain->id != identity.id))) {
+        stale = domain; /* destroyed without retire, the handle perhaps given to a new stream */
+        flw_domain_lose(heap, stale);
+        domain = NULL;
+    }
+    if (*status == FALLOW_OK && domain == NULL) {
+        domain = find_by_id(heap, identity.id);
+    }
+    if (*status == FALLOW_OK && domain == NULL) {
+        domain = flw_domain_create(heap, &flw_order_stream, stream, identity.context, identity.id);
+        if (domain != NULL) {
+            domain->is_known = true;
+            domain->is_foreign = identity.context != heap->context;
+            domain->own_thread_only = (uintptr_t)stream == 2;
+            domain->thread = flw_thread_token();
+            unsigned known = atomic_fetch_add(&heap->stream_count, 1) + 1;
+            heap->absorbs_nobody = known == 1;
+        } else {
+            *status = FALLOW_OUT_OF_HOST_MEMORY;
+        }
+    }
+    flw_lock_release(&heap->lock);
+    if (stale != NULL) {
+        flw_pool_close_caches(pool, stale);
+    }
+    return domain;
+}
+
+static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream,
+                                     struct flw_domain *domain)
+{
+    struct flw_tcache *cache = flw_tcache_create();
+    if (cache == NULL) {
+        return NULL;
+    }
+    cache->pool = pool;
+    cache->handle = pool->handle;
+    cache->stream_id = domain->id;
+    cache->run_limit_bytes = 16 * FLW_MIB;
+    cache->hot.stream = stream;
+    cache->hot.is_fast = (pool->config.checks & FALLOW_CHECK_FAST) != 0;
+    if (!flw_thread_add(cache)) {
+        flw_tcache_drop(cache);
+        return NULL;
+    }
+    flw_lock_acquire(&pool->lock);
+    cache->is_open = !pool->divert_all && flw_capture_domain_of(pool, domain) == NULL;
+    flw_tcache_bind(cache, &pool->heap, domain);
+    cache->hot.stream = stream;
+    cache->next = pool->caches;
+    if (cache->next != NULL) {
+        cache->next->prev = cache;
+    }
+    pool->caches = cache;
+    pool->cache_count++;
+    flw_lock_acquire(&pool->heap.lock);
+    domain->cache_count++;
+    flw_lock_release(&pool->heap.lock);
+    flw_lock_release(&pool->lock);
+    return cache;
+}
+
+struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
+                                  fallow_status *status)
+{
+    struct flw_tcache *cache = flw_thread_find(pool->handle, stream);
+    *status = FALLOW_OK;
+    if (cache != NULL && __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) != pool) {
+        flw_thread_forget(cache);
+        flw_tcache_drop(cache);
+        cache = NULL;
+    }
+    if (cache != NULL && pool->config.check_streams) {
+        fallow_status answer;
+        struct flw_domain *domain = flw_pool_domain(pool, stream, &answer);
+        if (answer != FALLOW_OK) {
+            *status = answer;
+            return NULL;
+        }
+        if (domain != cache->domain) { /* its old stream was lost and the cache closed */
+            flw_thread_forget(cache);
+            flw_tcache_drop(cache);
+            cache = NULL;
+        }
+    }
+    if (cache == NULL) {
+        struct flw_domain *domain = flw_pool_domain(pool, stream, status);
+        if (domain == NULL) {
+            return NULL;
+        }
+        cache = make_cache(pool, stream, domain);
+        if (cache == NULL) {
+            *status = FALLOW_OUT_OF_HOST_MEMORY;
+            return NULL;
+        }
+    }
+    flw_thread_select(cache);
+    return cache;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: graph captures. A capture is announced, never guessed. Each of its streams has an order
+ * domain of the capture's own, fed with memory that is nobody's or new: a graph runs later, perhaps
+ * elsewhere, so nothing that a stream still orders may go into it, and nothing of it may come out
+ * before release.
+ */
+#include <sys/mman.h>
+
+#include "pool/pool.h"
+
+/* Process-wide and never unmapped: a stale handle is looked at, not followed. */
+static struct {
+    struct flw_lock lock;
+    struct fallow_capture *places;
+    uint32_t next;
+} table = {.lock = {.rank = FLW_RANK_POOL_TABLE}};
+
+static struct fallow_capture *enter(struct flw_pool *pool)
+{
+    struct fallow_capture *found = NULL;
+    flw_lock_acquire(&table.lock);
+    if (table.places == NULL) {
+        void *memory = mmap(NULL, FLW_CAPTURE_COUNT * sizeof(struct fallow_capture),
+                            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        table.places = memory == MAP_FAILED ? NULL : memory;
+    }
+    for (uint32_t i = 0; table.places != NULL && found == NULL && i < FLW_CAPTURE_COUNT; i++) {
+        uint32_t index = (table.next + i) % FLW_CAPTURE_COUNT;
+        if (table.places[index].pool == NULL) {
+            found = &table.places[index];
+            *found = (struct fallow_capture){.pool = pool, .index = index + 1};
+            table.next = index + 1;
+        }
+    }
+    flw_lock_release(&table.lock);
+    return found;
+}
+
+static struct flw_pool *pool_of(const fallow_capture *capture)
+{
+    uintptr_t at = (uintptr_t)capture, base = (uintptr_t)table.places;
+    bool is_place = table.places != NULL && at >= base &&
+                    at < base + FLW_CAPTURE_COUNT * sizeof *capture &&
+                    (at - base) % sizeof *capture == 0;
+    return is_place ? capture->pool : NULL;
+}
+
+struct flw_domain *flw_capture_domain_of(struct flw_pool *pool, const struct flw_domain *domain)
+{
+    uint32_t place = __atomic_load_n(&domain->captured_by, __ATOMIC_ACQUIRE);
+    if (place == 0) {
+        return NULL;
+    }
+    const struct fallow_capture *capture = &table.places[place - 1];
+    for (uint32_t i = 0; i < capture->stream_count; i++) {
+        if (capture->stream_domains[i] == domain && capture->pool == pool) {
+            return capture->domains[i];
+        }
+    }
+    return NULL;
+}
+
+fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (domain->ops != &flw_order_stream) {
+        return FALLOW_OK;
+    }
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    flw_heap_count_call(&pool->heap);
+    CUresult result = pool->driver.cuStreamIsCapturing(domain->stream, &capturing);
+    flw_heap_leave_driver(&pool->heap, &section);
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+        result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT) {
+        return FALLOW_INVALID_STREAM;
+    }
+    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+        return FALLOW_CAPTURING; /* the legacy stream while a blocking stream is captured */
+    }
+    if (result != CUDA_SUCCESS) {
+        flw_heap_lose_device(&pool->heap, result, "cuStreamIsCapturing");
+        return FALLOW_DEVICE_LOST;
+    }
+    return capturing == CU_STREAM_CAPTURE_STATUS_NONE ? FALLOW_OK : FALLOW_CAPTURING;
+}
+
+static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow_stream stream)
+{
+    struct flw_heap *heap = &pool->heap;
+    fallow_status status;
+    struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
+    if (domain == NULL) {
+        return status;
+    }
+    if (domain->captured_by == capture->index) {
+        return FALLOW_OK;
+    }
+    if (domain->captured_by != 0 || capture->stream_count == FLW_CAPTURE_STREAMS) {
+        return FALLOW_BUSY;
+    }
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *own =
+        flw_domain_create(heap, &flw_order_capture, domain->stream, domain->context, domain->id);
+    if (own != NULL) {
+        own->capture = capture->index;
+        capture->stream_domains[capture->stream_count] = domain;
+        capture->domains[capture->stream_count++] = own;
+        __atomic_store_n(&domain->captured_by, capture->index, __ATOMIC_RELEASE);
+    }
+    flw_lock_release(&heap->lock);
+    if (own == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    flw_pool_divert(pool, domain, true);
+    return FALLOW_OK;
+}
+
+fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
+                                   fallow_capture **out_capture)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (out_capture == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_capture = NULL;
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    struct fallow_capture *capture = enter(pool);
+    if (capture == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    capture->is_capturing = true;
+    fallow_status status = join(pool, capture, stream);
+    if (status != FALLOW_OK) {
+        capture->pool = NULL;
+        return status;
+    }
+    atomic_fetch_add(&pool->open_captures, 1);
+    *out_capture = capture;
+    return FALLOW_OK;
+}
+
+fallow_status fallow_capture_join(fallow_capture *capture, fallow_stream stream)
+{
+    struct flw_pool *pool = pool_of(capture);
+    if (pool == NULL || !capture->is_capturing) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : join(pool, capture, stream);
+}
+
+fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
+                               struct flw_slot *slot)
+{
+    struct fallow_capture *capture = &table.places[domain->captured_by - 1];
+    struct flw_span *span = flw_slot_span(&pool->heap.map, slot);
+    flw_lock_acquire(&pool->heap.lock);
+    struct flw_pending *parked = flw_heap_new_pending(&pool->heap);
+    if (parked != NULL) {
+        *parked = (struct flw_pending){.slot = slot,
+                                       .domain = domain->index,
+                                       .bytes = span->kind == FLW_SPAN_SLAB
+                                                    ? flw_class_bytes(span->u.slab.class_index)
+                                                    : flw_run_bytes(span)};
+        parked->next = capture->parked;
+        capture->parked = parked;
+        pool->heap.pending_bytes += parked->bytes;
+        pool->heap.pending_count++;
+    }
+    flw_lock_release(&pool->heap.lock);
+    return FALLOW_OK;
+}
+
+fallow_status fallow_capture_end(fallow_capture *capture)
+{
+    struct flw_pool *pool = pool_of(capture);
+    if (pool == NULL || !capture->is_capturing) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    capture->is_capturing = false;
+    flw_lock_acquire(&pool->heap.lock);
+    for (uint32_t i = 0; i < capture->stream_count; i++) {
+        __atomic_store_n(&capture->stream_domains[i]->captured_by, 0, __ATOMIC_RELEASE);
+    }
+    /* Parked blocks carry no stamps: settling gives them to their streams, stamped now. */
+    while (capture->parked != NULL) {
+        struct flw_pending *parked = capture->parked;
+        capture->parked = parked->next;
+        parked->next = pool->heap.pendings;
+        pool->heap.pendings = parked;
+    }
+    (void)flw_heap_settle_pendings(&pool->heap);
+    flw_lock_release(&pool->heap.lock);
+    for (uint32_t i = 0; i < capture->stream_count; i++) {
+        flw_pool_divert(pool, capture->stream_domains[i], false);
+    }
+    atomic_fetch_sub(&pool->open_captures, 1);
+    return FALLOW_OK;
+}
+
+fallow_status fallow_capture_release(fallow_capture *capture)
+{
+    struct flw_pool *pool = pool_of(capture);
+    if (pool == NULL) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    if (capture->is_capturing) {
+        return FALLOW_BUSY;
+    }
+    struct flw_heap *heap = &pool->heap;
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *to = capture->stream_domains[0];
+    if (to->ops == NULL) {
+        to = heap->domains[FLW_NOBODY]; /* the stream was retired, its last fence is complete */
+    }
+    for (uint32_t i = 0; i < capture->stream_count; i++) {
+        struct flw_domain *from = capture->domains[i];
+        for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+            flw_heap_carve_rest(heap, from, c);
+        }
+        flw_heap_move_slots(heap, from, to);
+        for (struct flw_span *run; (run = from->runs.oldest) != NULL;) {
+            flw_run_unindex(heap, run);
+            run->u.run.state = FLW_RUN_BUSY;
+            flw_heap_put_run_stamped(heap, to->index, to->ticket, run);
+        }
+        to->unfenced_bytes += 1;
+        from->capture = 0;
+        from->ops = from->captured_live > 0 ? &flw_order_released : NULL;
+        if (from->ops == NULL) {
+            from->completed = from->ticket++;
+        }
+    }
+    flw_lock_release(&heap->lock);
+    flw_lock_acquire(&table.lock);
+    capture->pool = NULL;
+    flw_lock_release(&table.lock);
+    return FALLOW_OK;
+}
+
+void flw_captures_forget(struct flw_pool *pool)
+{
+    flw_lock_acquire(&table.lock);
+    for (uint32_t i = 0; table.places != NULL && i < FLW_CAPTURE_COUNT; i++) {
+        if (table.places[i].pool == pool) {
+            table.places[i].pool = NULL;
+        }
+    }
+    flw_lock_release(&table.lock);
+}

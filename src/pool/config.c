@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the beginning and the end of a pool, and its settings.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/pool.h"
+
+/* ---- structs that cross the boundary */
+
+fallow_status flw_struct_accept(void *ours, size_t our_size, const void *theirs)
+{
+    size_t size = *(const size_t *)theirs;
+    const unsigned char *bytes = theirs;
+    if (size < sizeof size) {
+        return FALLOW_VERSION;
+    }
+    for (size_t i = our_size; i < size; i++) {
+        if (bytes[i] != 0) {
+            return FALLOW_VERSION;
+        }
+    }
+    memset(ours, 0, our_size);
+    memcpy(ours, theirs, flw_min(size, our_size));
+    return FALLOW_OK;
+}
+
+fallow_status flw_struct_answer(void *theirs, const void *ours, size_t our_size)
+{
+    size_t size = *(const size_t *)theirs;
+    if (size < sizeof size) {
+        return FALLOW_VERSION;
+    }
+    if (size > our_size) {
+        memset((unsigned char *)theirs + our_size, 0, size - our_size);
+    }
+    memcpy((unsigned char *)theirs + sizeof size, (const unsigned char *)ours + sizeof size,
+           flw_min(size, our_size) - sizeof size);
+    return FALLOW_OK;
+}
+
+void fallow_pool_config_init_sized(fallow_pool_config *config, size_t struct_size)
+{
+    memset(config, 0, struct_size);
+    config->struct_size = struct_size;
+}
+
+void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const char *format, ...)
+{
+    char line[512];
+    if (pool->config.log != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(line, sizeof line, format, arguments);
+        va_end(arguments);
+        pool->config.log(pool->config.log_context, level, line);
+    }
+}
+
+/* ---- create */
+
+#define KNOWN_CHECKS                                                                              \
+    (FALLOW_CHECK_FAST | FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE | \
+     FALLOW_CHECK_LEAKS)
+#define DEBUG_CHECKS (FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE)
+
+static fallow_status check_config(const fallow_pool_config *config, const char **out_what)
+{
+    *out_what = config->device < 0                                          ? "device"
+                : (unsigned)config->economy > FALLOW_MEMORY_FIRST           ? "economy"
+                : (unsigned)config->reuse_policy > FALLOW_REUSE_SAME_STREAM ? "reuse_policy"
+                : (config->checks & ~(unsigned)KNOWN_CHECKS) != 0           ? "checks"
+                : (config->handle_types & ~(unsigned)(FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC)) != 0
+                    ? "handle_types"
+                : config->check_streams > 1 || config->streams_may_die > 1 ||
+                        config->helper_thread > 1 || config->reserved_0 != 0 ||
+                        config->reserved_1 != 0
+                    ? "a flag that is neither 0 nor 1"
+                : config->peer_device_count > 16 ||
+                        (config->peer_device_count != 0 && config->peer_devices == NULL)
+                    ? "peer_devices"
+                    : NULL;
+    return *out_what == NULL ? FALLOW_OK : FALLOW_INVALID_ARGUMENT;
+}
+
+static void set_defaults(fallow_pool_config *config)
+{
+    config->decay_ms = config->decay_ms == 0 ? 10000 : config->decay_ms;
+    config->wait_ms = config->wait_ms == 0 ? 100 : config->wait_ms;
+}
+
+static fallow_status find_device(struct flw_pool *pool, size_t *out_bytes)
+{
+    struct flw_driver *driver = &pool->driver;
+    int count = 0;
+    if (driver->cuDeviceGetCount(&count) != CUDA_SUCCESS || pool->config.device >= count) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "device %d does not exist: this driver has %d",
+                     pool->config.device, count);
+        return FALLOW_NOT_FOUND;
+    }
+    CUresult result = driver->cuDeviceGet(&pool->device, pool->config.device);
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuDeviceTotalMem_v2(out_bytes, pool->device);
+    }
+    if (result == CUDA_SUCCESS && pool->config.context == NULL) {
+        CUcontext context = NULL;
+        result = driver->cuDevicePrimaryCtxRetain(&context, pool->device);
+        pool->retains_primary = result == CUDA_SUCCESS;
+        pool->config.context = context;
+    }
+    if (result != CUDA_SUCCESS) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "device %d cannot be used: %s", pool->config.device,
+                     flw_driver_error_name(driver, result));
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY : FALLOW_DRIVER;
+    }
+    return FALLOW_OK;
+}
+
+static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
+{
+    CUcontext popped;
+    uint64_t limit = pool->config.limit_bytes == 0 ? device_bytes : pool->config.limit_bytes;
+    struct flw_heap_config config = {.driver = &pool->driver,
+                                     .context = pool->config.context,
+                                     .device = pool->config.device,
+                                     .device_bytes = device_bytes,
+                                     .limit_bytes = flw_min(limit, device_bytes),
+                                     .peers = pool->config.peer_devices,
+                                     .peer_count = (uint32_t)pool->config.peer_device_count,
+                                     .handle_types = pool->config.handle_types};
+    CUresult result = pool->driver.cuCtxPushCurrent_v2(pool->config.context);
+    if (result != CUDA_SUCCESS) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "the context cannot be made current: %s",
+                     flw_driver_error_name(&pool->driver, result));
+        return FALLOW_DRIVER;
+    }
+    fallow_status status = flw_heap_init(&pool->heap, &config);
+    (void)pool->driver.cuCtxPopCurrent_v2(&popped);
+    if (status != FALLOW_OK) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s",
+                     fallow_status_message(status));
+        return status;
+    }
+    if (!flw_meta_reserve(&pool->note_meta, 1ull * FLW_GIB)) {
+        flw_heap_finish(&pool->heap, false);
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    return FALLOW_OK;
+}
+
+static void *helper_main(void *argument)
+{
+    struct flw_pool *pool = argument;
+    uint32_t step_ms = pool->config.decay_ms == UINT32_MAX ? 1000 : pool->config.decay_ms / 4;
+    struct timespec step = {.tv_nsec = 10000000};
+    for (uint32_t waited_ms = 0; !atomic_load(&pool->helper_stops);) {
+        nanosleep(&step, NULL);
+        waited_ms += 10;
+        if (waited_ms >= step_ms) {
+            waited_ms = 0;
+            if (fallow_pool_poll((fallow_pool *)(uintptr_t)pool->handle) != FALLOW_OK) {
+                break; /* the device is lost */
+            }
+        }
+    }
+    return NULL;
+}
+
+static void release_context(struct flw_pool *pool)
+{
+    if (pool->retains_primary) {
+        (void)pool->driver.cuDevicePrimaryCtxRelease_v2(pool->device);
+    }
+}
+
+static struct flw_pool *new_pool(const fallow_pool_config *config)
+{
+    struct flw_pool *pool = aligned_alloc(FLW_LINE_PAIR, flw_align_up(sizeof *pool, FLW_LINE_PAIR));
+    if (pool != NULL) {
+        memset((void *)pool, 0, sizeof *pool);
+        pool->config = *config;
+        flw_lock_init(&pool->lock, FLW_RANK_POOL);
+        flw_lock_init(&pool->uses_lock, FLW_RANK_USES);
+        flw_lock_init(&pool->report_lock, FLW_RANK_META);
+    }
+    return pool;
+}
+
+fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **out_pool)
+{
+    fallow_pool_config config = {0};
+    char message[FLW_DRIVER_MESSAGE_BYTES] = "";
+    const char *what = NULL;
+    size_t device_bytes = 0;
+    struct flw_pool *pool = NULL;
+    if (out_pool == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_pool = NULL;
+    if (given == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    fallow_status status = flw_struct_accept(&config, sizeof config, given);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    pool = new_pool(&config);
+    if (pool == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    status = check_config(&config, &what);
+    if (status != FALLOW_OK) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "invalid setting: %s", what);
+        goto fail_pool;
+    }
+    if ((config.checks & DEBUG_CHECKS) != 0) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "poison, red zones and quarantine are not in this version");
+        status = FALLOW_NOT_SUPPORTED;
+        goto fail_pool;
+    }
+    set_defaults(&pool->config);
+    status = flw_driver_open(&pool->driver, config.driver, message);
+    if (status != FALLOW_OK) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "%s", message);
+        goto fail_pool;
+    }
+    status = find_device(pool, &device_bytes);
+    if (status != FALLOW_OK) {
+        goto fail_driver;
+    }
+    pool->device_bytes = device_bytes;
+    status = init_heap(pool, device_bytes);
+    if (status != FALLOW_OK) {
+        goto fail_context;
+    }
+    flw_thread_on_exit = flw_pool_cache_exit;
+    (void)flw_bin_table();
+    pool->uses_membarrier = flw_asym_register();
+    pool->divert_all = !pool->uses_membarrier || config.check_streams;
+    fallow_pool *handle = flw_pool_table_enter(pool);
+    if (handle == NULL) {
+        status = FALLOW_OUT_OF_HOST_MEMORY;
+        goto fail_heap;
+    }
+    pool->handle = handle;
+    pool->has_helper =
+        config.helper_thread && pthread_create(&pool->helper, NULL, helper_main, pool) == 0;
+    *out_pool = handle;
+    return FALLOW_OK;
+
+fail_heap:
+    flw_heap_finish(&pool->heap, false);
+    flw_meta_release(&pool->note_meta);
+fail_context:
+    release_context(pool);
+fail_driver:
+    flw_driver_close(&pool->driver);
+fail_pool:
+    free(pool);
+    return status;
+}
+
+/* ---- the end */
+
+static void stop_helper(struct flw_pool *pool)
+{
+    if (pool->has_helper) {
+        atomic_store(&pool->helper_stops, true);
+        (void)pthread_join(pool->helper, NULL);
+    }
+}
+
+static void report_leaks(struct flw_pool *pool)
+{
+    struct flw_pool_totals totals;
+    uint64_t live = flw_pool_live(pool, &totals);
+    if (totals.allocs != totals.frees) {
+        flw_pool_log(pool, FALLOW_LOG_WARNING, "%llu blocks (%llu bytes) were never freed",
+                     (unsigned long long)(totals.allocs - totals.frees), (unsigned long long)live);
+    }
+}
+
+/* Everything that ever touched the pool's memory is done: then it may be unmapped. */
+static void wait_for_everything(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return;
+    }
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops != NULL && domain->is_foreign && !domain->is_lost) {
+            (void)flw_domain_wait(heap, domain, domain->ticket - (domain->unfenced_bytes == 0),
+                                  UINT64_MAX);
+        }
+    }
+    (void)flw_heap_sync_context(heap);
+    flw_heap_leave_driver(heap, &section);
+}
+
+void fallow_pool_destroy(fallow_pool *handle)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    struct flw_driver_section section;
+    if (pool == NULL) {
+        return;
+    }
+    stop_helper(pool);
+    report_leaks(pool);
+    flw_pool_table_leave(handle);
+    flw_pool_detach_caches(pool);
+    flw_captures_forget(pool);
+    wait_for_everything(pool);
+    bool is_lost = !flw_heap_enter_driver(&pool->heap, &section);
+    if (!is_lost) {
+        flw_heap_give_back(&pool->heap);
+        flw_heap_leave_driver(&pool->heap, &section);
+        release_context(pool);
+        flw_driver_close(&pool->driver);
+    }
+    flw_heap_finish(&pool->heap, true);
+    flw_meta_release(&pool->note_meta);
+    free(pool);
+}
+
+/* Memory of the tables is kept on purpose: other threads may be inside, and nothing may be waited
+ * for. */
+void fallow_pool_abandon(fallow_pool *handle)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool != NULL) {
+        flw_heap_lose_device(&pool->heap, CUDA_ERROR_DEINITIALIZED, "fallow_pool_abandon");
+        atomic_store(&pool->helper_stops, true);
+        flw_pool_table_leave(handle);
+        flw_pool_poison_all(pool);
+    }
+}
+
+void *fallow_pool_context(fallow_pool *handle)
+{
+    const struct flw_pool *pool = flw_pool_of(handle);
+    return pool == NULL ? NULL : pool->config.context;
+}
+
+void *fallow_pool_driver_entry(fallow_pool *handle, const char *symbol)
+{
+    const struct flw_pool *pool = flw_pool_of(handle);
+    return pool == NULL || symbol == NULL ? NULL : flw_driver_entry(&pool->driver, symbol);
+}

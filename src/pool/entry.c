@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: lend and return. The hit of each is the first screen of its function; everything else is a
+ * tail call, so that a hit needs no stack frame. Budget, callee only, checks and statistics on:
+ * alloc 32, free 36 instructions (tools/measure shows them).
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "pool/pool.h"
+
+#if defined(FLW_TSAN)
+#define LOAD(p)     __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
+#define STORE(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
+#else
+#define LOAD(p)     (p)
+#define STORE(p, v) ((p) = (v))
+#endif
+
+static FLW_NOINLINE fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes,
+                                               fallow_stream stream, void **out_ptr);
+static FLW_NOINLINE fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream stream);
+
+fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
+                           void **out_ptr)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    flw_asym_enter(&hot->asym);
+    uint64_t step = ((uint64_t)size_bytes - 1) >> FLW_BIN_TABLE_LOG2;
+    if (FLW_LIKELY(LOAD(hot->key) == (const void *)pool && hot->stream == stream &&
+                   step < FLW_BIN_TABLE_COUNT && out_ptr != NULL)) {
+        struct flw_bin *bin =
+            (struct flw_bin *)(void *)((unsigned char *)hot + hot->bin_of_size[step]);
+        uint64_t count = bin->count;
+        if (FLW_LIKELY(count != 0)) {
+            struct flw_slot *slot = bin->slots[count - 1];
+            uint64_t address = slot->word;
+            bin->count = count - 1;
+            bin->pops++;
+            slot->requested_bytes = size_bytes;
+            STORE(slot->word, address + FLW_SLOT_LIVE);
+            int64_t requested = hot->requested_bytes + (int64_t)size_bytes;
+            hot->requested_bytes = requested;
+            if (requested > hot->peak_requested_bytes) {
+                hot->peak_requested_bytes = requested;
+            }
+            *out_ptr = (void *)(uintptr_t)address;
+            flw_asym_leave(&hot->asym);
+            return FALLOW_OK;
+        }
+    }
+    flw_asym_leave(&hot->asym);
+    return alloc_missed(pool, size_bytes, stream, out_ptr);
+}
+
+/* The slot of a pointer, whatever its value; *out_span where it looked. */
+static inline struct flw_slot *slot_of(const struct flw_tcache_hot *hot, const void *ptr,
+                                       struct flw_span **out_span)
+{
+    uint64_t offset = ((uint64_t)(uintptr_t)ptr - hot->base) & hot->mask;
+    struct flw_span *span =
+        (struct flw_span *)(void *)(hot->spans + hot->units[offset >> FLW_UNIT_LOG2]);
+    uint64_t index = (uint64_t)(((flw_u128)(offset - span->base) * span->magic) >> 64);
+    uint64_t at = (span->slots + index * sizeof(struct flw_slot)) & hot->slots_mask;
+    *out_span = span;
+    return (struct flw_slot *)(void *)(hot->slots + at);
+}
+
+/* One of two threads that free one pointer wins. */
+static inline bool claim(const struct flw_tcache_hot *hot, struct flw_slot *slot, uint64_t live,
+                         uint64_t freed)
+{
+    if (FLW_UNLIKELY(hot->is_fast != 0)) {
+        slot->word = freed;
+        return true;
+    }
+    return __atomic_compare_exchange_n(&slot->word, &live, freed, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED);
+}
+
+static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
+                            struct flw_slot *slot, void *ptr)
+{
+    struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + span->bin);
+    uint64_t address = (uint64_t)(uintptr_t)ptr, count = bin->count;
+    if (FLW_UNLIKELY(count >= bin->capacity) ||
+        FLW_UNLIKELY(LOAD(slot->word) != address + FLW_SLOT_LIVE)) {
+        return false;
+    }
+    uint64_t requested_bytes = slot->requested_bytes;
+    if (FLW_UNLIKELY(!claim(hot, slot, address + FLW_SLOT_LIVE, address))) {
+        return false;
+    }
+    hot->requested_bytes -= (int64_t)requested_bytes;
+    bin->slots[count] = slot;
+    bin->count = count + 1;
+    return true;
+}
+
+fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    flw_asym_enter(&hot->asym);
+    if (FLW_LIKELY(LOAD(hot->key) == (const void *)pool && hot->stream == stream)) {
+        struct flw_span *span;
+        struct flw_slot *slot = slot_of(hot, ptr, &span);
+        if (FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
+            flw_asym_leave(&hot->asym);
+            return FALLOW_OK;
+        }
+    }
+    flw_asym_leave(&hot->asym);
+    return free_missed(pool, ptr, stream);
+}
+
+static FLW_NOINLINE fallow_status free_sized_missed(fallow_pool *handle, void *ptr,
+                                                    size_t size_bytes, fallow_stream stream);
+
+fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
+                                fallow_stream stream)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    flw_asym_enter(&hot->asym);
+    uint64_t step = ((uint64_t)size_bytes - 1) >> FLW_BIN_TABLE_LOG2;
+    if (FLW_LIKELY(LOAD(hot->key) == (const void *)pool && hot->stream == stream &&
+                   step < FLW_BIN_TABLE_COUNT)) {
+        struct flw_span *span;
+        struct flw_slot *slot = slot_of(hot, ptr, &span);
+        if (FLW_LIKELY(hot->bin_of_size[step] == span->bin) &&
+            FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
+            flw_asym_leave(&hot->asym);
+            return FALLOW_OK;
+        }
+    }
+    flw_asym_leave(&hot->asym);
+    return free_sized_missed(pool, ptr, size_bytes, stream);
+}
+
+/* ---- next door: another of the thread's caches, a cached run */
+
+/* The thread has a cache for this stream that may be used: make it the current one. */
+static inline struct flw_tcache_hot *switch_cache(const void *pool, fallow_stream stream)
+{
+    struct flw_tcache *cache = flw_thread_find(pool, stream);
+    if (cache == NULL || LOAD(cache->hot.key) != pool) {
+        return NULL;
+    }
+    flw_thread_select(cache);
+    return &cache->hot;
+}
+
+static void lend(struct flw_tcache_hot *hot, struct flw_slot *slot, size_t size_bytes,
+                 void **out_ptr)
+{
+    uint64_t address = slot->word;
+    slot->requested_bytes = size_bytes;
+    STORE(slot->word, address + FLW_SLOT_LIVE);
+    hot->requested_bytes += (int64_t)size_bytes;
+    if (hot->requested_bytes > hot->peak_requested_bytes) {
+        hot->peak_requested_bytes = hot->requested_bytes;
+    }
+    *out_ptr = (void *)(uintptr_t)address;
+}
+
+static inline struct flw_slot *run_slot(const struct flw_tcache_hot *hot,
+                                        const struct flw_span *run)
+{
+    return (struct flw_slot *)(void *)(hot->slots + run->slots);
+}
+
+static bool alloc_cached_run(struct flw_tcache_hot *hot, const void *pool, size_t size_bytes,
+                             fallow_stream stream, void **out_ptr)
+{
+    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
+    struct flw_span *run = NULL;
+    flw_asym_enter(&hot->asym);
+    if (LOAD(hot->key) == pool && hot->stream == stream && size_bytes <= FLW_REQUEST_MAX) {
+        run = flw_tcache_pop_run(cache,
+                                 (uint32_t)((size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2));
+    }
+    if (run != NULL) {
+        cache->run_pops++;
+        cache->run_live_bytes += flw_run_bytes(run);
+        lend(hot, run_slot(hot, run), size_bytes, out_ptr);
+    }
+    flw_asym_leave(&hot->asym);
+    return run != NULL;
+}
+
+static bool free_cached_run(struct flw_tcache_hot *hot, const void *pool, void *ptr,
+                            fallow_stream stream)
+{
+    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
+    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    bool is_done = false;
+    flw_asym_enter(&hot->asym);
+    if (LOAD(hot->key) == pool && hot->stream == stream) {
+        struct flw_span *span;
+        struct flw_slot *slot = slot_of(hot, ptr, &span);
+        if (span->kind == FLW_SPAN_RUN && LOAD(slot->word) == address + FLW_SLOT_LIVE &&
+            flw_tcache_has_room(cache, span)) {
+            uint64_t requested_bytes = slot->requested_bytes;
+            is_done = claim(hot, slot, address + FLW_SLOT_LIVE, address);
+            if (is_done) {
+                flw_tcache_push_run(cache, span);
+                cache->run_pushes++;
+                cache->run_live_bytes -= flw_run_bytes(span);
+                hot->requested_bytes -= (int64_t)requested_bytes;
+            }
+        }
+    }
+    flw_asym_leave(&hot->asym);
+    return is_done;
+}
+
+static fallow_status alloc_plain(const void *handle, size_t size_bytes, size_t align_bytes,
+                                 fallow_stream stream, void **out_ptr)
+{
+    int saved = errno;
+    struct flw_pool *pool = flw_pool_of(handle);
+    fallow_status status = FALLOW_INVALID_POOL;
+    if (out_ptr == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_ptr = NULL;
+    if (pool != NULL) {
+        fallow_request request = {
+            .struct_size = sizeof request, .size_bytes = size_bytes, .align_bytes = align_bytes};
+        status = flw_pool_alloc(pool, &request, stream, out_ptr);
+    }
+    errno = saved;
+    return status;
+}
+
+static fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
+                                  void **out_ptr)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    if (LOAD(hot->key) != (const void *)pool || hot->stream != stream) {
+        hot = switch_cache(pool, stream);
+        if (hot != NULL && size_bytes - 1 < FLW_CLASS_MAX_BYTES && out_ptr != NULL &&
+            ((struct flw_bin *)(void *)((unsigned char *)hot +
+                                        hot->bin_of_size[(size_bytes - 1) >> FLW_BIN_TABLE_LOG2]))
+                    ->count != 0) {
+            return fallow_alloc(pool, size_bytes, stream, out_ptr);
+        }
+    }
+    if (hot != NULL && size_bytes > FLW_CLASS_MAX_BYTES && out_ptr != NULL &&
+        alloc_cached_run(hot, pool, size_bytes, stream, out_ptr)) {
+        return FALLOW_OK;
+    }
+    return alloc_plain(pool, size_bytes, 0, stream, out_ptr);
+}
+
+static fallow_status free_missed(fallow_pool *handle, void *ptr, fallow_stream stream)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    if (LOAD(hot->key) != (const void *)handle || hot->stream != stream) {
+        hot = switch_cache(handle, stream);
+        if (hot != NULL) {
+            struct flw_span *span;
+            struct flw_slot *slot;
+            bool is_done = false;
+            flw_asym_enter(&hot->asym);
+            if (LOAD(hot->key) == (const void *)handle) {
+                slot = slot_of(hot, ptr, &span);
+                is_done = free_hit(hot, span, slot, ptr);
+            }
+            flw_asym_leave(&hot->asym);
+            if (is_done) {
+                return FALLOW_OK;
+            }
+        }
+    }
+    if (hot != NULL && free_cached_run(hot, handle, ptr, stream)) {
+        return FALLOW_OK;
+    }
+    int saved = errno;
+    struct flw_pool *pool = flw_pool_of(handle);
+    fallow_status status = pool == NULL ? FALLOW_INVALID_POOL : flw_pool_free(pool, ptr, stream);
+    errno = saved;
+    return status;
+}
+
+static fallow_status free_sized_missed(fallow_pool *handle, void *ptr, size_t size_bytes,
+                                       fallow_stream stream)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_OK;
+    }
+    uint64_t offset = flw_page_map_offset(&pool->heap.map, (uint64_t)(uintptr_t)ptr);
+    struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
+    const struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, span, offset);
+    uint64_t word = LOAD(slot->word), state = word & FLW_SLOT_STATE_MASK;
+    if (word - state != (uint64_t)(uintptr_t)ptr || state == FLW_SLOT_FREE ||
+        state == FLW_SLOT_HELD) {
+        atomic_fetch_add(&pool->misuses, 1);
+        return FALLOW_INVALID_POINTER;
+    }
+    /* Its class by size, or, where alignment chose a larger one, exactly what was asked. */
+    uint64_t usable = span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
+                                                  : flw_run_bytes(span);
+    bool fits =
+        size_bytes != 0 && size_bytes <= FLW_REQUEST_MAX &&
+        (flw_request_usable_bytes(size_bytes) == usable || slot->requested_bytes == size_bytes);
+    return fits ? fallow_free((fallow_pool *)(uintptr_t)pool->handle, ptr, stream)
+                : FALLOW_INVALID_ARGUMENT;
+}
+
+fallow_status fallow_alloc_aligned(fallow_pool *pool, size_t size_bytes, size_t align_bytes,
+                                   fallow_stream stream, void **out_ptr)
+{
+    if (align_bytes <= 256 && (align_bytes & (align_bytes - 1)) == 0) {
+        return fallow_alloc(pool, size_bytes, stream, out_ptr);
+    }
+    return alloc_plain(pool, size_bytes, align_bytes, stream, out_ptr);
+}
+
+void fallow_request_init_sized(fallow_request *request, size_t struct_size)
+{
+    memset(request, 0, struct_size);
+    request->struct_size = struct_size;
+}
+
+fallow_status fallow_alloc_request(fallow_pool *handle, const fallow_request *request,
+                                   fallow_stream stream, void **out_ptr)
+{
+    fallow_request known = {0};
+    if (out_ptr == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_ptr = NULL;
+    if (request == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    fallow_status status = flw_struct_accept(&known, sizeof known, request);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    int saved = errno;
+    status = flw_pool_alloc(pool, &known, stream, out_ptr);
+    errno = saved;
+    return status;
+}
+
+fallow_status fallow_alloc_batch(fallow_pool *pool, const size_t *sizes, size_t count,
+                                 fallow_stream stream, void **out_ptrs)
+{
+    if ((sizes == NULL || out_ptrs == NULL) && count != 0) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    fallow_status status = flw_pool_of(pool) != NULL ? FALLOW_OK : FALLOW_INVALID_POOL;
+    size_t done = 0;
+    while (status == FALLOW_OK && done < count) {
+        status = fallow_alloc(pool, sizes[done], stream, &out_ptrs[done]);
+        done += status == FALLOW_OK;
+    }
+    if (status != FALLOW_OK) {
+        for (size_t i = 0; i < done; i++) {
+            (void)fallow_free(pool, out_ptrs[i], stream);
+        }
+        for (size_t i = 0; i < count; i++) {
+            out_ptrs[i] = NULL;
+        }
+    }
+    return status;
+}

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the ladder that an allocation climbs when its cache has nothing: what is tried, in what
+ * order, and how much may be held. Each rung is one function that either satisfies the need or
+ * leaves everything as it was; each is counted and timed for the out-of-memory report.
+ *
+ * Two budgets from memory.md's simulation, both over P, the peak requested so far (this request in
+ * it): tight  P + min(3 % + 14 MiB, 112 MiB)   new handles below it; beyond it idle handles move
+ * instead loose  1.15 P + 16 MiB                  balanced: grow rather than move what the device
+ * still uses
+ */
+#include "pool/pool.h"
+
+/* What the rungs share. */
+struct climb {
+    struct flw_pool *pool;
+    struct flw_heap *heap;
+    struct flw_need *need;
+    uint64_t peak_bytes;  /* P */
+    uint64_t need_bytes;  /* what a growth has to map */
+    fallow_status status; /* of the last failure worth telling */
+};
+
+/* ---- taking what is there */
+
+static bool take_slots(struct flw_heap *heap, struct flw_need *need)
+{
+    struct flw_domain *domain = need->domain;
+    need->count = flw_heap_take_slots(heap, domain, need->class_index, need->want, need->slots);
+    if (need->count > 0) {
+        return true;
+    }
+    uint32_t smallest = flw_class_slab_units(need->class_index);
+    unsigned step = flw_heap_slab_step(domain, need->class_index);
+    struct flw_span *run = flw_heap_take_run(heap, domain, smallest << step, 1);
+    if (run == NULL && step > 0) {
+        run = flw_heap_take_run(heap, domain, smallest, 1);
+    }
+    if (run == NULL) {
+        return false;
+    }
+    return flw_heap_adopt_slab(heap, need->domain, need->class_index, run) &&
+           (need->count =
+                flw_heap_take_slots(heap, domain, need->class_index, need->want, need->slots)) > 0;
+}
+
+static bool take(struct flw_heap *heap, struct flw_need *need)
+{
+    bool is_special = (need->flags & (FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC |
+                                      FALLOW_REQUEST_DEDICATED)) != 0;
+    if (is_special) {
+        return false; /* a handle of its own: only growth makes one */
+    }
+    flw_lock_acquire(&heap->lock);
+    bool is_taken = false;
+    if (need->class_index < FLW_CLASS_COUNT) {
+        is_taken = take_slots(heap, need);
+    } else {
+        need->run = flw_heap_take_run(heap, need->domain, need->unit_count, need->align_units);
+        is_taken = need->run != NULL;
+    }
+    flw_lock_release(&heap->lock);
+    return is_taken;
+}
+
+static bool rung_own(struct climb *climb)
+{
+    return take(climb->heap, climb->need);
+}
+
+static bool rung_complete(struct climb *climb)
+{
+    struct flw_driver_section section;
+    struct flw_heap *heap = climb->heap;
+    flw_lock_acquire(&heap->lock);
+    bool has_fences = heap->pending_count > 0;
+    for (uint32_t i = 1; i < heap->domain_end && !has_fences; i++) {
+        has_fences = heap->domains[i]->newest != NULL;
+    }
+    flw_lock_release(&heap->lock);
+    if (!has_fences || !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    flw_uses_fence(climb->pool);
+    bool any = flw_heap_poll(heap);
+    flw_heap_leave_driver(heap, &section);
+    return any && take(heap, climb->need);
+}
+
+static bool reclaim_and_take(struct climb *climb)
+{
+    flw_lock_acquire(&climb->heap->lock);
+    (void)flw_heap_reclaim_slabs(climb->heap);
+    flw_lock_release(&climb->heap->lock);
+    return take(climb->heap, climb->need);
+}
+
+/* Growth comes next: what this thread holds back must not be the reason for it. */
+static bool rung_own_cache(struct climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    uintptr_t self = flw_thread_token();
+    bool any = false;
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        if (cache->thread == self) {
+            flw_lock_acquire(&cache->lock);
+            flw_lock_acquire(&climb->heap->lock);
+            any |= flw_tcache_flush(cache, climb->heap);
+            flw_lock_release(&climb->heap->lock);
+            flw_lock_release(&cache->lock);
+        }
+    }
+    flw_lock_release(&pool->lock);
+    any |= climb->heap->empty_slab_count > 0;
+    return any && reclaim_and_take(climb);
+}
+
+static bool rung_caches(struct climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    return pool->cache_count > 1 && flw_pool_drain(pool, climb->need->cache, NULL) &&
+           reclaim_and_take(climb);
+}
+
+/* ---- growing */
+
+static uint64_t tight_budget(const struct climb *climb)
+{
+    uint64_t slack = climb->peak_bytes * 3 / 100 + 14 * FLW_MIB;
+    return climb->peak_bytes + flw_min(slack, 112 * FLW_MIB);
+}
+
+static uint64_t loose_budget(const struct climb *climb)
+{
+    return climb->peak_bytes + climb->peak_bytes * 15 / 100 + 16 * FLW_MIB;
+}
+
+/* Handles grow with the pool, so that calls do not; small again in the last tenth of a limit. */
+static uint64_t handle_size(const struct climb *climb)
+{
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+    bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
+    uint64_t wanted = is_tight ? reserved / 128 : reserved / 64;
+    uint64_t granularity = climb->heap->source.granularity_bytes;
+    if (reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9) {
+        return granularity;
+    }
+    wanted = wanted == 0 ? 1 : 1ull << flw_log2_floor(wanted);
+    wanted = flw_clamp(wanted, is_tight ? 8 * FLW_MIB : 16 * FLW_MIB,
+                       is_tight ? 32 * FLW_MIB : 64 * FLW_MIB);
+    return flw_max(wanted, granularity);
+}
+
+static bool adopt_run(struct climb *climb, struct flw_span *run)
+{
+    struct flw_need *need = climb->need;
+    if (need->class_index == FLW_CLASS_COUNT) {
+        need->run = run;
+        return true;
+    }
+    flw_lock_acquire(&climb->heap->lock);
+    if (flw_heap_adopt_slab(climb->heap, need->domain, need->class_index, run)) {
+        need->count = flw_heap_take_slots(climb->heap, need->domain, need->class_index, need->want,
+                                          need->slots);
+    }
+    flw_lock_release(&climb->heap->lock);
+    return need->count > 0;
+}
+
+/* Without handles to move: those at hand, then new ones while reserved stays within budget. */
+static bool grow_within(struct climb *climb, uint64_t budget_bytes)
+{
+    struct flw_need *need = climb->need;
+    struct flw_span *run = NULL;
+    struct flw_grow_request request = {
+        .domain = need->domain,
+        .unit_count = need->unit_count,
+        .align_units = need->align_units,
+        .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
+        .ahead_bytes = handle_size(climb),
+        .handle_types = need->handle_types,
+        .is_single_handle =
+            need->handle_types != 0 || (need->flags & FALLOW_REQUEST_DEDICATED) != 0};
+    if ((need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
+        return false;
+    }
+    fallow_status status = flw_heap_grow(climb->heap, &request, &run);
+    if (status == FALLOW_OK) {
+        return adopt_run(climb, run);
+    }
+    climb->status = status;
+    return false;
+}
+
+/* Within the budget by moving what is idle, if it has to be; by giving back what does not fit. */
+static bool grow_or_move(struct climb *climb, uint64_t budget_bytes)
+{
+    if (grow_within(climb, budget_bytes)) {
+        return true;
+    }
+    if (flw_heap_unmap_idle(climb->heap, climb->need_bytes) > 0 &&
+        grow_within(climb, budget_bytes)) {
+        return true;
+    }
+    uint64_t idle_bytes = climb->heap->idle_bytes;
+    if (idle_bytes > 0 && !flw_heap_is_lost(climb->heap)) {
+        /* Idle handles of the wrong size: let the driver have them, ask it for the right one. */
+        uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+        uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
+        if (flw_heap_release_idle(climb->heap, keep) > 0) {
+            return grow_within(climb, budget_bytes);
+        }
+    }
+    return false;
+}
+
+/* A growth is rare and calls the driver anyway: the place to let memory that was freed long ago be
+ * known complete by the next one. */
+static void fence_own(struct climb *climb)
+{
+    struct flw_driver_section section;
+    if (climb->need->domain->ops->record != NULL && flw_heap_enter_driver(climb->heap, &section)) {
+        (void)flw_domain_fence(climb->heap, climb->need->domain);
+        flw_heap_leave_driver(climb->heap, &section);
+    }
+}
+
+static bool rung_grow(struct climb *climb)
+{
+    if (grow_or_move(climb, tight_budget(climb))) {
+        fence_own(climb);
+        return true;
+    }
+    if (climb->pool->config.economy == FALLOW_BALANCED && grow_within(climb, loose_budget(climb))) {
+        fence_own(climb);
+        return true;
+    }
+    return false;
+}
+
+/* ---- taking from other streams */
+
+/* heap lock. The donor's memory that fits: its ticket, or 0. */
+static uint64_t donor_ticket(const struct flw_heap *heap, const struct flw_domain *donor,
+                             const struct flw_need *need)
+{
+    struct flw_span *run = NULL;
+    if (need->class_index < FLW_CLASS_COUNT) {
+        const struct flw_batch *batch = donor->batches[need->class_index].tail;
+        if (batch != NULL) {
+            return batch->ticket;
+        }
+    }
+    run = flw_run_index_find(&donor->runs, need->unit_count, need->align_units, heap->base_unit);
+    return run != NULL ? run->u.run.ticket : 0;
+}
+
+/* heap lock. Make the donor's batch or run, if it is covered by `ticket`, the taker's. */
+static bool move_from(struct flw_heap *heap, struct flw_domain *donor, uint64_t ticket,
+                      struct flw_need *need)
+{
+    struct flw_domain *taker = need->domain;
+    if (need->class_index < FLW_CLASS_COUNT) {
+        struct flw_batch *batch = donor->batches[need->class_index].tail;
+        if (batch != NULL && batch->ticket <= ticket) {
+            flw_batch_remove(&donor->batches[need->class_index], batch);
+            flw_heap_adopt_batch(heap, taker, batch);
+            need->count =
+                flw_heap_take_slots(heap, taker, need->class_index, need->want, need->slots);
+            return need->count > 0;
+        }
+    }
+    struct flw_span *run =
+        flw_run_index_find(&donor->runs, need->unit_count, need->align_units, heap->base_unit);
+    if (run == NULL || run->u.run.ticket > ticket) {
+        return false;
+    }
+    /* The whole run: what is not needed now serves the taker's next requests without another steal.
+     */
+    flw_run_unindex(heap, run);
+    run->u.run.state = FLW_RUN_BUSY;
+    flw_heap_put_run_stamped(heap, taker->index, taker->ticket, run);
+    if (need->class_index < FLW_CLASS_COUNT) {
+        return take_slots(heap, need);
+    }
+    need->run = flw_heap_take_run(heap, taker, need->unit_count, need->align_units);
+    return need->run != NULL;
+}
+
+/* Order the taker after the donor on the device, then take. The order holds for everything the
+ * donor's fence covers, so whatever of it is still there after the wait may be taken. */
+static bool steal(struct climb *climb, struct flw_domain *donor, uint64_t ticket, bool may_record)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    fallow_status status =
+        flw_domain_order_after(heap, climb->need->domain, donor, ticket, may_record);
+    flw_heap_leave_driver(heap, &section);
+    if (status != FALLOW_OK) {
+        return false;
+    }
+    flw_lock_acquire(&heap->lock);
+    bool is_taken = move_from(heap, donor, ticket, climb->need);
+    flw_lock_release(&heap->lock);
+    if (is_taken) {
+        atomic_fetch_add(&heap->count.steals, 1);
+    }
+    return is_taken;
+}
+
+static bool steal_from_any(struct climb *climb, bool may_record)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_need *need = climb->need;
+    bool is_forbidden = climb->pool->config.reuse_policy != FALLOW_REUSE_WAIT ||
+                        need->domain->ops->wait == NULL ||
+                        (need->flags & FALLOW_REQUEST_NO_WAIT) != 0;
+    for (uint32_t i = 1; i < heap->domain_end && !is_forbidden; i++) {
+        struct flw_domain *donor = heap->domains[i];
+        flw_lock_acquire(&heap->lock);
+        bool is_donor = donor->ops == &flw_order_stream && donor != need->domain &&
+                        !donor->is_lost && !donor->is_foreign;
+        uint64_t ticket = is_donor ? donor_ticket(heap, donor, need) : 0;
+        flw_lock_release(&heap->lock);
+        if (ticket != 0 && steal(climb, donor, ticket, may_record)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool rung_steal(struct climb *climb)
+{
+    return steal_from_any(climb, false);
+}
+
+static bool rung_fence(struct climb *climb)
+{
+    return steal_from_any(climb, true);
+}
+
+/* ---- waiting for the device */
+
+/* heap lock. Any domain with a fence: its oldest fence's ticket. Else any with unfenced free
+ * memory. */
+static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct flw_need *need,
+                                       uint64_t *out_ticket)
+{
+    struct flw_domain *unfenced = NULL;
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == NULL || domain->ops->record == NULL || domain->is_lost) {
+            continue;
+        }
+        if (domain->oldest != NULL) {
+            *out_ticket = domain->oldest->ticket;
+            return domain;
+        }
+        bool has_memory = domain->unfenced_bytes > 0 && domain->runs.run_count > 0;
+        if (has_memory && (unfenced == NULL || domain == need->domain)) {
+            unfenced = domain;
+        }
+    }
+    *out_ticket = unfenced != NULL ? unfenced->ticket : 0;
+    return unfenced;
+}
+
+/* Wait for the oldest fence until what it frees is enough to take or to move. */
+static bool wait_and(struct climb *climb, uint64_t deadline_ns, bool (*then)(struct climb *climb))
+{
+    struct flw_heap *heap = climb->heap;
+    for (unsigned rounds = 0; rounds < 256 && !flw_heap_is_lost(heap); rounds++) {
+        struct flw_driver_section section;
+        uint64_t ticket = 0;
+        flw_lock_acquire(&heap->lock);
+        struct flw_domain *domain = next_to_wait(heap, climb->need, &ticket);
+        flw_lock_release(&heap->lock);
+        if (domain == NULL || !flw_heap_enter_driver(heap, &section)) {
+            return false;
+        }
+        fallow_status status = flw_domain_wait(heap, domain, ticket, deadline_ns);
+        flw_heap_leave_driver(heap, &section);
+        if (status != FALLOW_OK) {
+            return false;
+        }
+        if (then(climb)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_or_move(struct climb *climb)
+{
+    bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
+    return reclaim_and_take(climb) ||
+           grow_or_move(climb, is_tight ? tight_budget(climb) : loose_budget(climb));
+}
+
+static uint64_t wait_deadline(const struct climb *climb)
+{
+    return flw_clock_fine_ns() + climb->pool->config.wait_ms * 1000000ull;
+}
+
+static bool may_wait(const struct climb *climb)
+{
+    return (climb->need->flags & FALLOW_REQUEST_NO_WAIT) == 0 &&
+           climb->pool->config.wait_ms != UINT32_MAX &&
+           climb->need->domain->ops != &flw_order_capture;
+}
+
+static bool rung_remap_wait(struct climb *climb)
+{
+    if (!may_wait(climb) || !wait_and(climb, UINT64_MAX, take_or_move)) {
+        return false;
+    }
+    atomic_fetch_add(&climb->pool->remap_waits, 1);
+    return true;
+}
+
+static bool rung_limit(struct climb *climb)
+{
+    return grow_or_move(climb, climb->heap->limit_bytes);
+}
+
+static bool take_or_grow(struct climb *climb)
+{
+    return reclaim_and_take(climb) || rung_limit(climb);
+}
+
+static void trim_other(struct flw_pool *other, void *context)
+{
+    struct climb *climb = context;
+    if (other != climb->pool && other->config.device == climb->pool->config.device &&
+        other->driver.object == climb->pool->driver.object) {
+        (void)flw_heap_release_idle(&other->heap, 0);
+    }
+}
+
+static bool rung_callback(struct climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    bool any = false;
+    if (pool->config.on_oom != NULL && !atomic_flag_test_and_set(&pool->in_callback)) {
+        any = pool->config.on_oom(pool->config.oom_context, climb->need->size_bytes,
+                                  (fallow_stream)climb->need->domain->stream) != 0;
+        atomic_flag_clear(&pool->in_callback);
+    }
+    if (any && (rung_own_cache(climb) || rung_caches(climb) || take_or_grow(climb))) {
+        return true;
+    }
+    flw_pool_table_each(trim_other, climb);
+    return rung_limit(climb);
+}
+
+static bool rung_wait(struct climb *climb)
+{
+    struct flw_driver_section section;
+    if (!may_wait(climb)) {
+        return false;
+    }
+    flw_pool_fence_all(climb->pool);
+    if (wait_and(climb, wait_deadline(climb), take_or_grow)) {
+        return true;
+    }
+    /* What no fence covers: only a synchronisation of the context completes it. */
+    if (atomic_load(&climb->pool->open_captures) == 0 &&
+        flw_heap_enter_driver(climb->heap, &section)) {
+        fallow_status status = flw_heap_sync_context(climb->heap);
+        flw_heap_leave_driver(climb->heap, &section);
+        return status == FALLOW_OK && take_or_grow(climb);
+    }
+    return false;
+}
+
+static bool (*const rungs[FLW_RUNG_COUNT])(struct climb *climb) = {
+    [FLW_RUNG_OWN] = rung_own,
+    [FLW_RUNG_COMPLETE] = rung_complete,
+    [FLW_RUNG_OWN_CACHE] = rung_own_cache,
+    [FLW_RUNG_CACHES] = rung_caches,
+    [FLW_RUNG_GROW] = rung_grow,
+    [FLW_RUNG_STEAL] = rung_steal,
+    [FLW_RUNG_FENCE] = rung_fence,
+    [FLW_RUNG_REMAP_WAIT] = rung_remap_wait,
+    [FLW_RUNG_LIMIT] = rung_limit,
+    [FLW_RUNG_CALLBACK] = rung_callback,
+    [FLW_RUNG_WAIT] = rung_wait,
+};
+
+static void plan(struct climb *climb)
+{
+    struct flw_need *need = climb->need;
+    int64_t live = flw_pool_requested(climb->pool);
+    uint64_t requested = live > 0 ? (uint64_t)live : 0;
+    uint64_t peak = (uint64_t)atomic_load(&climb->pool->peak_requested_bytes);
+    climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
+    if (need->class_index < FLW_CLASS_COUNT) {
+        uint32_t smallest = flw_class_slab_units(need->class_index);
+        need->unit_count = smallest << flw_heap_slab_step(need->domain, need->class_index);
+        need->align_units = 1;
+    }
+    climb->need_bytes = flw_align_up((uint64_t)need->unit_count << FLW_UNIT_LOG2,
+                                     climb->heap->source.granularity_bytes);
+}
+
+fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
+{
+    struct climb climb = {.pool = pool, .heap = &pool->heap, .need = need};
+    if (rung_own(&climb)) {
+        atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN], 1, memory_order_relaxed);
+        return FALLOW_OK;
+    }
+    fallow_status status = flw_capture_check(pool, need->domain);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    climb.status = FALLOW_OUT_OF_MEMORY;
+    plan(&climb);
+    for (unsigned i = FLW_RUNG_COMPLETE; i < FLW_RUNG_FAIL; i++) {
+        uint64_t begin = flw_clock_fine_ns();
+        bool is_done = rungs[i](&climb);
+        atomic_fetch_add_explicit(&pool->rung_count[i], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pool->rung_ns[i], flw_clock_fine_ns() - begin,
+                                  memory_order_relaxed);
+        if (is_done) {
+            return FALLOW_OK;
+        }
+        if (flw_heap_is_lost(&pool->heap)) {
+            return FALLOW_DEVICE_LOST;
+        }
+    }
+    if (climb.status == FALLOW_OUT_OF_MEMORY && (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
+        flw_lock_acquire(&pool->heap.lock);
+        bool has_pending = pool->heap.pending_count > 0;
+        for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
+            has_pending |= pool->heap.domains[i]->runs.run_count > 0;
+        }
+        flw_lock_release(&pool->heap.lock);
+        climb.status = has_pending ? FALLOW_WOULD_WAIT : FALLOW_OUT_OF_MEMORY;
+    }
+    if (climb.status == FALLOW_OUT_OF_MEMORY) {
+        flw_oom_report_fill(pool, need);
+    }
+    return climb.status;
+}

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the slow halves of lend and return: what no cached slot or run could serve.
+ */
+#include <string.h>
+
+#include "pool/pool.h"
+
+/* ---- budgets of a cache: what it may hold without asking */
+
+static uint64_t cache_budget(const struct flw_pool *pool)
+{
+    uint64_t reserved = atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed);
+    uint64_t own = flw_clamp(reserved / 256, 4 * FLW_MIB, 256 * FLW_MIB);
+    uint64_t all = pool->config.cache_bytes != 0 ? pool->config.cache_bytes
+                                                 : flw_max(reserved / 32, 8 * FLW_MIB);
+    return flw_min(own, all / (pool->cache_count == 0 ? 1 : pool->cache_count));
+}
+
+/* Let the bin hold more, up to its room and the cache's budget. */
+static void widen(const struct flw_pool *pool, struct flw_tcache *cache, struct flw_bin *bin,
+                  unsigned class_index)
+{
+    uint64_t size = flw_class_bytes(class_index);
+    uint64_t most = flw_bin_most(class_index);
+    uint64_t wanted = flw_min(
+        bin->capacity == 0 ? flw_clamp(64 * FLW_KIB / size, 2, 16) : bin->capacity * 2, most);
+    uint64_t bytes = (wanted - bin->capacity) * size;
+    if (cache->bin_bytes + bytes <= cache_budget(pool) || bin->capacity == 0) {
+        cache->bin_bytes += bytes;
+        bin->capacity = wanted;
+    }
+}
+
+/* ---- lend */
+
+static void lend_slot(struct flw_tcache *cache, struct flw_slot *slot, uint64_t size_bytes,
+                      enum flw_slot_state state, void **out_ptr)
+{
+    uint64_t address = slot->word & ~FLW_SLOT_STATE_MASK;
+    slot->requested_bytes = size_bytes;
+    __atomic_store_n(&slot->word, address + state, __ATOMIC_RELEASE);
+    if (cache != NULL) {
+        cache->misses++;
+        cache->hot.requested_bytes += (int64_t)size_bytes;
+        if (cache->hot.requested_bytes > cache->hot.peak_requested_bytes) {
+            cache->hot.peak_requested_bytes = cache->hot.requested_bytes;
+        }
+    }
+    *out_ptr = (void *)(uintptr_t)address;
+}
+
+#define REFILL_MOST 64
+
+/* A slot for the caller, with a few more for its bin. */
+static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
+                                unsigned class_index, const fallow_request *request, void **out_ptr)
+{
+    struct flw_slot *slots[REFILL_MOST], *slot = NULL;
+    struct flw_bin *bin = flw_tcache_bin(cache, class_index);
+    flw_lock_acquire(&cache->lock);
+    if (bin->count > 0) {
+        slot = bin->slots[--bin->count];
+        bin->pops++;
+        lend_slot(cache, slot, request->size_bytes, FLW_SLOT_LIVE, out_ptr);
+    } else {
+        widen(pool, cache, bin, class_index);
+    }
+    uint64_t capacity = bin->capacity;
+    flw_lock_release(&cache->lock);
+    if (slot != NULL) {
+        return FALLOW_OK;
+    }
+    struct flw_need need = {.domain = cache->domain,
+                            .cache = cache,
+                            .class_index = class_index,
+                            .size_bytes = request->size_bytes,
+                            .flags = request->flags,
+                            .want = (uint32_t)flw_clamp(capacity / 2, 1, REFILL_MOST),
+                            .slots = slots};
+    if (!cache->is_open) {
+        need.want = 1;
+    }
+    fallow_status status = flw_ladder_climb(pool, &need);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    flw_lock_acquire(&cache->lock);
+    bin->moved_in += need.count;
+    bin->pops++;
+    for (uint32_t i = 0; i + 1 < need.count; i++) {
+        bin->slots[bin->count++] = slots[need.count - 2 - i];
+    }
+    lend_slot(cache, slots[need.count - 1], request->size_bytes, FLW_SLOT_LIVE, out_ptr);
+    flw_pool_settle_seized(pool, cache);
+    flw_lock_release(&cache->lock);
+    return FALLOW_OK;
+}
+
+static uint64_t run_cache_limit(const struct flw_pool *pool)
+{
+    uint64_t reserved = atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed);
+    return flw_clamp(reserved / 2, 4 * FLW_MIB, 256 * FLW_MIB);
+}
+
+static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
+                               const fallow_request *request, void **out_ptr)
+{
+    uint64_t align = request->align_bytes;
+    struct flw_need need = {
+        .domain = cache->domain,
+        .cache = cache,
+        .class_index = FLW_CLASS_COUNT,
+        .unit_count = (uint32_t)flw_div_up(request->size_bytes, FLW_UNIT_BYTES),
+        .align_units = (uint32_t)flw_max(1, align >> FLW_UNIT_LOG2),
+        .size_bytes = request->size_bytes,
+        .flags = request->flags,
+        .handle_types =
+            ((request->flags & FALLOW_REQUEST_EXPORT_FD) != 0 ? (uint32_t)FALLOW_HANDLE_FD : 0u) |
+            ((request->flags & FALLOW_REQUEST_EXPORT_FABRIC) != 0 ? (uint32_t)FALLOW_HANDLE_FABRIC
+                                                                  : 0u)};
+    fallow_status status = flw_ladder_climb(pool, &need);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    struct flw_slot *slot = flw_span_slot(&pool->heap.map, need.run, 0);
+    need.run->u.run.tag = request->tag;
+    flw_lock_acquire(&cache->lock);
+    cache->run_pops++;
+    cache->run_live_bytes += flw_run_bytes(need.run);
+    cache->run_limit_bytes = run_cache_limit(pool);
+    lend_slot(cache, slot, request->size_bytes, FLW_SLOT_LIVE, out_ptr);
+    flw_pool_settle_seized(pool, cache);
+    flw_lock_release(&cache->lock);
+    return FALLOW_OK;
+}
+
+/* Inside a capture: straight from the capture's own heap, no cache. */
+static fallow_status alloc_captured(struct flw_pool *pool, struct flw_domain *domain,
+                                    unsigned class_index, const fallow_request *request,
+                                    void **out_ptr)
+{
+    struct flw_slot *slot = NULL;
+    struct flw_need need = {.domain = domain,
+                            .class_index = class_index,
+                            .unit_count = (uint32_t)flw_div_up(request->size_bytes, FLW_UNIT_BYTES),
+                            .align_units =
+                                (uint32_t)flw_max(1, request->align_bytes >> FLW_UNIT_LOG2),
+                            .size_bytes = request->size_bytes,
+                            .flags = request->flags,
+                            .want = 1,
+                            .slots = &slot};
+    fallow_status status = flw_ladder_climb(pool, &need);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    if (need.run != NULL) {
+        slot = flw_span_slot(&pool->heap.map, need.run, 0);
+        need.run->u.run.owner = domain->index;
+    }
+    uint64_t usable = need.run != NULL ? flw_run_bytes(need.run) : flw_class_bytes(class_index);
+    lend_slot(NULL, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
+    flw_pool_note_special(pool, (int64_t)request->size_bytes, (int64_t)usable);
+    flw_lock_acquire(&pool->heap.lock);
+    domain->captured_live++;
+    flw_lock_release(&pool->heap.lock);
+    return FALLOW_OK;
+}
+
+#define KNOWN_FLAGS                                                                     \
+    (FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC | FALLOW_REQUEST_NO_WAIT | \
+     FALLOW_REQUEST_NO_GROW | FALLOW_REQUEST_DEDICATED | FALLOW_REQUEST_ZERO)
+
+static fallow_status check_request(const struct flw_pool *pool, const fallow_request *request)
+{
+    uint64_t align = request->align_bytes;
+    uint32_t flags = request->flags;
+    if (request->size_bytes > FLW_REQUEST_MAX || (align & (align - 1)) != 0 ||
+        align > 2 * FLW_MIB || (flags & ~(uint32_t)KNOWN_FLAGS) != 0) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    bool wants_fd = (flags & FALLOW_REQUEST_EXPORT_FD) != 0;
+    bool wants_fabric = (flags & FALLOW_REQUEST_EXPORT_FABRIC) != 0;
+    if ((wants_fd && (pool->config.handle_types & FALLOW_HANDLE_FD) == 0) ||
+        (wants_fabric && (pool->config.handle_types & FALLOW_HANDLE_FABRIC) == 0) ||
+        ((wants_fd || wants_fabric) && !pool->heap.source.ops->remaps)) {
+        return FALLOW_NOT_SUPPORTED;
+    }
+    return FALLOW_OK;
+}
+
+static unsigned class_for(const fallow_request *request)
+{
+    uint32_t own_run =
+        FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC | FALLOW_REQUEST_DEDICATED;
+    if (request->size_bytes > FLW_CLASS_MAX_BYTES || (request->flags & own_run) != 0) {
+        return FLW_CLASS_COUNT;
+    }
+    return request->align_bytes <= 256
+               ? flw_class_of(request->size_bytes)
+               : flw_class_of_aligned(request->size_bytes, request->align_bytes);
+}
+
+static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
+                               fallow_stream stream)
+{
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    flw_heap_count_call(&pool->heap);
+    CUresult result = pool->driver.cuMemsetD8Async((CUdeviceptr)(uintptr_t)ptr, 0, bytes, stream);
+    flw_heap_leave_driver(&pool->heap, &section);
+    if (result != CUDA_SUCCESS) {
+        atomic_store(&pool->heap.last_error, (int)result);
+        atomic_store(&pool->heap.last_call, "cuMemsetD8Async");
+        return FALLOW_DRIVER;
+    }
+    return FALLOW_OK;
+}
+
+/* A tag needs a note; a small block that carries one is returned the slow way. */
+static fallow_status attach_tag(struct flw_pool *pool, const fallow_request *request, void *ptr)
+{
+    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    flw_lock_acquire(&pool->uses_lock);
+    struct flw_note *note = flw_note_make(pool, address);
+    if (note != NULL) {
+        note->tag = request->tag;
+        note->flags = request->flags;
+    }
+    flw_lock_release(&pool->uses_lock);
+    if (note == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
+    struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
+    struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, span, offset);
+    uint64_t live = address + FLW_SLOT_LIVE; /* a captured block keeps its own state */
+    (void)__atomic_compare_exchange_n(&slot->word, &live, address + FLW_SLOT_LIVE_SPECIAL, false,
+                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    return FALLOW_OK;
+}
+
+static fallow_status lend_block(struct flw_pool *pool, const fallow_request *request,
+                                fallow_stream stream, void **out_ptr)
+{
+    fallow_status status;
+    struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
+    if (cache == NULL) {
+        return status;
+    }
+    unsigned class_index = class_for(request);
+    struct flw_domain *captured =
+        cache->is_open ? NULL : flw_capture_domain_of(pool, cache->domain);
+    if (captured != NULL) {
+        return alloc_captured(pool, captured, class_index, request, out_ptr);
+    }
+    return class_index < FLW_CLASS_COUNT ? alloc_slot(pool, cache, class_index, request, out_ptr)
+                                         : alloc_run(pool, cache, request, out_ptr);
+}
+
+fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
+                             fallow_stream stream, void **out_ptr)
+{
+    *out_ptr = NULL;
+    fallow_status status = check_request(pool, request);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    if (request->size_bytes == 0) {
+        atomic_fetch_add_explicit(&pool->zero_sizes, 1, memory_order_relaxed);
+        return FALLOW_OK;
+    }
+    status = lend_block(pool, request, stream, out_ptr);
+    if (status == FALLOW_OK && (request->tag != 0)) {
+        status = attach_tag(pool, request, *out_ptr);
+    }
+    if (status == FALLOW_OK && (request->flags & FALLOW_REQUEST_ZERO) != 0) {
+        status = zero_fill(pool, *out_ptr, request->size_bytes, stream);
+    }
+    if (status != FALLOW_OK && *out_ptr != NULL) {
+        (void)flw_pool_free(pool, *out_ptr, stream);
+        *out_ptr = NULL;
+    }
+    return flw_heap_is_lost(&pool->heap) && status != FALLOW_OK ? FALLOW_DEVICE_LOST : status;
+}
+
+/* ---- return */
+
+/* Room for one more: the older half of a full bin goes to the heap. */
+static void make_room(struct flw_pool *pool, struct flw_tcache *cache, struct flw_bin *bin,
+                      unsigned class_index)
+{
+    widen(pool, cache, bin, class_index);
+    if (bin->count < bin->capacity) {
+        return;
+    }
+    uint64_t out = (bin->count + 1) / 2;
+    flw_lock_acquire(&pool->heap.lock);
+    flw_heap_put_slots(&pool->heap, cache->domain, class_index, bin->slots, (uint32_t)out);
+    flw_lock_release(&pool->heap.lock);
+    bin->moved_out += out;
+    bin->count -= out;
+    memmove(bin->slots, bin->slots + out, bin->count * sizeof *bin->slots);
+}
+
+static void return_slot(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *slab,
+                        struct flw_slot *slot)
+{
+    unsigned class_index = slab->u.slab.class_index;
+    struct flw_bin *bin = flw_tcache_bin(cache, class_index);
+    flw_lock_acquire(&cache->lock);
+    if (cache->domain->ops->reuses_at_once && bin->count >= bin->capacity) {
+        make_room(pool, cache, bin, class_index);
+    }
+    cache->hot.requested_bytes -= (int64_t)slot->requested_bytes;
+    if (cache->domain->ops->reuses_at_once) {
+        bin->slots[bin->count++] = slot;
+    } else {
+        flw_lock_acquire(&pool->heap.lock);
+        flw_heap_put_slots(&pool->heap, cache->domain, class_index, &slot, 1);
+        flw_lock_release(&pool->heap.lock);
+        bin->moved_out++;
+    }
+    flw_pool_settle_seized(pool, cache);
+    flw_lock_release(&cache->lock);
+}
+
+static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *run,
+                       const struct flw_slot *slot)
+{
+    flw_lock_acquire(&cache->lock);
+    cache->hot.requested_bytes -= (int64_t)slot->requested_bytes;
+    cache->run_pushes++;
+    cache->run_live_bytes -= flw_run_bytes(run);
+    cache->run_limit_bytes = run_cache_limit(pool);
+    flw_lock_acquire(&pool->heap.lock);
+    if (cache->domain->ops->reuses_at_once && cache->is_open && !flw_tcache_has_room(cache, run)) {
+        (void)flw_tcache_flush_runs(cache, &pool->heap);
+    }
+    if (cache->domain->ops->reuses_at_once && cache->is_open && flw_tcache_has_room(cache, run)) {
+        flw_tcache_push_run(cache, run);
+    } else {
+        flw_heap_put_run(&pool->heap, cache->domain, run);
+    }
+    flw_lock_release(&pool->heap.lock);
+    flw_pool_settle_seized(pool, cache);
+    flw_lock_release(&cache->lock);
+}
+
+/* A captured block: to its capture's heap; to the stream's once the capture is released. */
+static void return_captured(struct flw_pool *pool, struct flw_domain *stream_domain,
+                            struct flw_span *span, struct flw_slot *slot)
+{
+    struct flw_heap *heap = &pool->heap;
+    bool is_slab = span->kind == FLW_SPAN_SLAB;
+    uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
+    flw_pool_note_special(pool, -(int64_t)slot->requested_bytes, -(int64_t)usable);
+    flw_lock_acquire(&heap->lock);
+    uint32_t owner = is_slab ? span->u.slab.domain : span->u.run.owner;
+    struct flw_domain *domain = heap->domains[owner];
+    domain->captured_live--;
+    if (domain->ops != &flw_order_capture) {
+        if (domain->captured_live == 0) {
+            domain->ops = NULL;
+            domain->completed = domain->ticket++;
+        }
+        domain = stream_domain;
+    }
+    if (is_slab) {
+        flw_heap_put_slots(heap, domain, span->u.slab.class_index, &slot, 1);
+    } else {
+        flw_heap_put_run(heap, domain, span);
+    }
+    flw_lock_release(&heap->lock);
+}
+
+/* At most one event per 16 MiB freed, and only where another stream could want the memory. */
+static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    uint64_t unfenced = __atomic_load_n(&domain->unfenced_bytes, __ATOMIC_RELAXED);
+    bool is_due = unfenced >= 16 * FLW_MIB && atomic_load(&pool->heap.stream_count) > 1;
+    if ((is_due || (pool->config.streams_may_die && unfenced > 0)) &&
+        flw_capture_domain_of(pool, domain) == NULL &&
+        flw_heap_enter_driver(&pool->heap, &section)) {
+        (void)flw_domain_fence(&pool->heap, domain);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    if (pool->heap.unfenced_use_bytes >= 16 * FLW_MIB || pool->heap.unfenced_use_count >= 256) {
+        if (flw_heap_enter_driver(&pool->heap, &section)) {
+            flw_uses_fence(pool);
+            (void)flw_heap_poll(&pool->heap);
+            flw_heap_leave_driver(&pool->heap, &section);
+        }
+    }
+}
+
+static fallow_status misuse(struct flw_pool *pool)
+{
+    atomic_fetch_add(&pool->misuses, 1);
+    return FALLOW_INVALID_POINTER;
+}
+
+/* The block is the caller's: its word went from live to `held`. */
+static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *cache,
+                                    struct flw_span *span, struct flw_slot *slot,
+                                    enum flw_slot_state was)
+{
+    struct flw_note note = {0};
+    bool has_note =
+        was != FLW_SLOT_LIVE && flw_note_take(pool, slot->word & ~FLW_SLOT_STATE_MASK, &note);
+    if (was == FLW_SLOT_LIVE_CAPTURED) {
+        slot->word &= ~FLW_SLOT_STATE_MASK;
+        return_captured(pool, cache->domain, span, slot);
+        return FALLOW_OK;
+    }
+    if ((has_note && (note.stamp_count > 0 || note.overflowed)) ||
+        (!cache->is_open && flw_capture_domain_of(pool, cache->domain) != NULL)) {
+        bool is_slab = span->kind == FLW_SPAN_SLAB;
+        uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
+        flw_lock_acquire(&cache->lock);
+        if (is_slab) { /* passes the bin by: in and out at once */
+            flw_tcache_bin(cache, span->u.slab.class_index)->moved_out++;
+        } else {
+            cache->run_pushes++;
+            cache->run_live_bytes -= usable;
+        }
+        cache->hot.requested_bytes -= (int64_t)slot->requested_bytes;
+        flw_pool_settle_seized(pool, cache);
+        flw_lock_release(&cache->lock);
+        return has_note && (note.stamp_count > 0 || note.overflowed)
+                   ? flw_uses_free(pool, cache->domain, slot, &note)
+                   : flw_capture_park(pool, cache->domain, slot);
+    }
+    slot->word &= ~FLW_SLOT_STATE_MASK;
+    if (span->kind == FLW_SPAN_SLAB) {
+        return_slot(pool, cache, span, slot);
+    } else {
+        return_run(pool, cache, span, slot);
+    }
+    return FALLOW_OK;
+}
+
+fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream)
+{
+    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_OK;
+    }
+    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
+    struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
+    struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, span, offset);
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    enum flw_slot_state state = (enum flw_slot_state)(word & FLW_SLOT_STATE_MASK);
+    if (word - state != address || state == FLW_SLOT_FREE || state == FLW_SLOT_HELD) {
+        return misuse(pool);
+    }
+    fallow_status status;
+    struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
+    if (cache == NULL) {
+        return status == FALLOW_DEVICE_LOST ? FALLOW_OK : status;
+    }
+    if (!__atomic_compare_exchange_n(&slot->word, &word, address + FLW_SLOT_HELD, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        return misuse(pool);
+    }
+    status = return_claimed(pool, cache, span, slot, state);
+    fence_if_due(pool, cache->domain);
+    flw_pool_decay(pool, false);
+    return status;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what one fallow_pool is: its heap, its thread caches, its captures, its statistics.
+ *
+ * The handle that callers hold is a place in a table that is never unmapped; a handle of a
+ * destroyed pool is recognised by its generation and answered with INVALID_POOL, never followed.
+ */
+#ifndef FLW_POOL_POOL_H
+#define FLW_POOL_POOL_H
+
+#include <pthread.h>
+
+#include "fallow/extend.h"
+#include "fallow/fallow.h"
+#include "heap/tcache.h"
+#include "heap/thread.h"
+
+/* A block's side notes: announced uses and a tag. Most blocks have none. */
+struct flw_note {
+    struct flw_note *next; /* in its bucket, or unused */
+    uint64_t address;
+    uint32_t tag;
+    uint32_t flags; /* FALLOW_REQUEST_ bits */
+    uint32_t stamp_count;
+    bool overflowed; /* more streams than fit: only a context sync completes it */
+    uint32_t domains[FLW_STAMPS_MAX];
+};
+
+#define FLW_NOTE_BUCKETS 1024
+
+#define FLW_CAPTURE_STREAMS 32
+
+struct fallow_capture {
+    struct flw_pool *pool; /* NULL: this place is unused */
+    bool is_capturing;     /* between begin and end */
+    uint32_t index;        /* 1 + place */
+    uint32_t stream_count;
+    struct flw_domain *stream_domains[FLW_CAPTURE_STREAMS]; /* the streams' own domains */
+    struct flw_domain *domains[FLW_CAPTURE_STREAMS];        /* the capture's, one for each */
+    struct flw_pending *parked; /* ordinary blocks freed on its streams, until its end */
+};
+#define FLW_CAPTURE_COUNT 4096
+
+enum flw_rung {
+    FLW_RUNG_OWN,        /* own stream's heap and nobody's */
+    FLW_RUNG_COMPLETE,   /* blocks whose fence has completed */
+    FLW_RUNG_OWN_CACHE,  /* the thread's own caches, empty slabs */
+    FLW_RUNG_CACHES,     /* other threads' caches */
+    FLW_RUNG_GROW,       /* idle handles, then new ones up to the soft target */
+    FLW_RUNG_STEAL,      /* another stream's, a fence already recorded */
+    FLW_RUNG_FENCE,      /* another stream's, a fence recorded now */
+    FLW_RUNG_REMAP_WAIT, /* wait for the device, then move handles */
+    FLW_RUNG_LIMIT,      /* grow to the limit */
+    FLW_RUNG_CALLBACK,   /* the user's callback, other pools of the device */
+    FLW_RUNG_WAIT,       /* bounded wait for what is pending */
+    FLW_RUNG_FAIL,
+    FLW_RUNG_COUNT
+};
+
+struct flw_pool {
+    const void *handle;
+    struct flw_heap heap;
+    struct flw_driver driver;
+    struct fallow_pool_config config; /* defaults resolved */
+    CUdevice device;
+    bool retains_primary;
+    bool uses_membarrier;
+    bool
+        divert_all; /* check_streams, debug checks, no membarrier: every call takes the slow path */
+    uint64_t device_bytes;
+
+    struct flw_lock lock; /* FLW_RANK_POOL: caches, captures, streams coming and going */
+    struct flw_tcache *caches;
+    uint32_t cache_count;
+
+    struct flw_lock uses_lock; /* FLW_RANK_USES: notes */
+    struct flw_note *notes[FLW_NOTE_BUCKETS];
+    struct flw_note *unused_notes;
+    struct flw_meta note_meta;
+    uint64_t note_count;
+
+    atomic_uint open_captures;
+
+    _Atomic int64_t requested_bytes; /* settled; the caches hold the rest */
+    _Atomic int64_t peak_requested_bytes;
+    _Atomic uint64_t peak_live_bytes;
+    _Atomic int64_t retired_live_bytes; /* of caches that are gone */
+    _Atomic uint64_t retired_allocs, retired_frees, retired_misses;
+    _Atomic uint64_t special_allocs, special_frees; /* blocks that never pass a cache */
+    _Atomic int64_t special_live_bytes;
+    _Atomic uint64_t zero_sizes, misuses, ooms, remap_waits;
+
+    struct flw_lock report_lock; /* FLW_RANK_META: the last out-of-memory report */
+    struct fallow_oom_report report;
+    _Atomic uint64_t rung_count[FLW_RUNG_COUNT], rung_ns[FLW_RUNG_COUNT];
+    atomic_flag in_callback;
+
+    _Atomic uint64_t peak_window_bytes; /* decay: largest need lately */
+    _Atomic uint64_t peak_window_ns, decay_ns;
+    pthread_t helper;
+    bool has_helper;
+    atomic_bool helper_stops;
+};
+
+/* ---- table.c */
+
+/* The pool of a handle, or NULL: destroyed, foreign, NULL. Never follows the handle itself. */
+struct flw_pool *flw_pool_of(const void *handle);
+/* A place and its handle for a new pool; NULL: the table is full. */
+fallow_pool *flw_pool_table_enter(struct flw_pool *pool);
+void flw_pool_table_leave(const void *handle);
+/* Call `visit` for every pool of the process, none locked. */
+void flw_pool_table_each(void (*visit)(struct flw_pool *pool, void *context), void *context);
+
+/* ---- cache.c */
+
+/* The calling thread's cache for a stream, made on first use. NULL and a status otherwise. */
+struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
+                                  fallow_status *status);
+/* Empty caches into the heap: all, all but mine, or those of one domain. True if anything moved. */
+bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
+                    const struct flw_domain *only);
+/* Close caches of a domain for good (retire, loss): threads make new ones on their next call. */
+void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domain);
+/* Divert or restore the caches of a stream (capture). */
+void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain, bool is_diverted);
+/* Owner: fold the cache's requested bytes into the pool's, raising the peak. */
+void flw_pool_settle(struct flw_pool *pool, struct flw_tcache *cache);
+/* Now-live requested bytes: settled and not. */
+int64_t flw_pool_requested(struct flw_pool *pool);
+void flw_pool_settle_seized(struct flw_pool *pool, struct flw_tcache *cache);
+/* Sums over all caches; exact at quiescent points. Returns live bytes. */
+struct flw_pool_totals {
+    uint64_t allocs, frees, misses, cached_bytes;
+    int64_t live_bytes, requested_bytes, unsettled_peak_bytes;
+};
+uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out);
+/* The domain of a stream, made on first sight; driver calls. */
+struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
+                                   fallow_status *status);
+void flw_pool_note_special(struct flw_pool *pool, int64_t requested_bytes, int64_t live_bytes);
+void flw_pool_cache_exit(struct flw_tcache *cache);
+/* After a fork or at exit: no hit any more; no waiting, no lock. */
+void flw_pool_poison_all(struct flw_pool *pool);
+/* Detach every cache: the pool goes. */
+void flw_pool_detach_caches(struct flw_pool *pool);
+
+/* ---- ladder.c */
+
+/* What is wanted: slots of a class, or a run. */
+struct flw_need {
+    struct flw_domain *domain;
+    struct flw_tcache *cache; /* the caller's; NULL for a capture */
+    unsigned class_index;     /* FLW_CLASS_COUNT: a run */
+    uint32_t unit_count, align_units;
+    uint64_t size_bytes; /* as asked, for the peak and the report */
+    uint32_t flags, handle_types;
+    uint32_t want;           /* slots */
+    struct flw_slot **slots; /* out */
+    uint32_t count;          /* out */
+    struct flw_span *run;    /* out */
+};
+fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
+/* Fence every stream that this thread can name. Driver calls. */
+void flw_pool_fence_all(struct flw_pool *pool);
+/* stats.c: remember why this need failed. */
+void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need);
+
+/* ---- entry.c's slow halves and friends */
+fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
+                             fallow_stream stream, void **out_ptr);
+fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream);
+
+/* ---- uses.c */
+struct flw_note *flw_note_find(struct flw_pool *pool, uint64_t address); /* uses_lock */
+struct flw_note *flw_note_make(struct flw_pool *pool, uint64_t address); /* uses_lock */
+bool flw_note_take(struct flw_pool *pool, uint64_t address,
+                   struct flw_note *out_note); /* calls none */
+/* Free a block that has announced uses: pending until they are complete. */
+fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
+                            const struct flw_note *note);
+/* Fence every stream with announced uses that nothing covers yet. Driver calls. */
+void flw_uses_fence(struct flw_pool *pool);
+
+/* ---- capture.c */
+/* The capture domain of a stream that is being captured, or NULL. */
+struct flw_domain *flw_capture_domain_of(struct flw_pool *pool,
+                                         const struct flw_domain *stream_domain);
+/* Park an ordinary block freed on a captured stream. */
+fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
+                               struct flw_slot *slot);
+void flw_captures_forget(struct flw_pool *pool);
+/* CAPTURING if the stream is being captured and was not announced. Driver call. */
+fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain);
+
+/* ---- trim.c */
+void flw_pool_decay(struct flw_pool *pool, bool may_release);
+
+/* ---- config.c */
+
+/* Copy a sized struct of the caller's into ours: an older, shorter one is completed with zeros; a
+ * newer, longer one is accepted if what we do not know is zero. VERSION otherwise. */
+fallow_status flw_struct_accept(void *ours, size_t our_size, const void *theirs);
+/* Copy ours out, as much as the caller's struct_size has room for. */
+fallow_status flw_struct_answer(void *theirs, const void *ours, size_t our_size);
+
+void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

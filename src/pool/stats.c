@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the pool says of itself: statistics, block information, the out-of-memory report,
+ * validation.
+ */
+#include <string.h>
+
+#include "pool/pool.h"
+
+#define DEFINE_INIT_SIZED(type)                              \
+    void type##_init_sized(type *object, size_t struct_size) \
+    {                                                        \
+        memset(object, 0, struct_size);                      \
+        object->struct_size = struct_size;                   \
+    }
+DEFINE_INIT_SIZED(fallow_stats)
+DEFINE_INIT_SIZED(fallow_block)
+DEFINE_INIT_SIZED(fallow_oom_report)
+#undef DEFINE_INIT_SIZED
+
+static uint64_t not_negative(int64_t value)
+{
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+static uint64_t captured_bytes(const struct flw_pool *pool)
+{
+    uint64_t bytes = not_negative(atomic_load(&pool->special_live_bytes));
+    for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
+        if (pool->heap.domains[i]->ops == &flw_order_capture) {
+            bytes += pool->heap.domains[i]->runs.unit_count_total << FLW_UNIT_LOG2;
+        }
+    }
+    return bytes;
+}
+
+fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (out_stats == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    struct flw_heap *heap = &pool->heap;
+    struct flw_pool_totals totals;
+    fallow_stats stats = {0};
+    stats.live_bytes = flw_pool_live(pool, &totals);
+    stats.requested_bytes = not_negative(totals.requested_bytes);
+    stats.peak_requested_bytes = not_negative(atomic_load(&pool->peak_requested_bytes));
+    int64_t unsettled = atomic_load(&pool->requested_bytes) + totals.unsettled_peak_bytes;
+    stats.peak_requested_bytes = flw_max(stats.peak_requested_bytes, not_negative(unsettled));
+    stats.peak_live_bytes = flw_max(stats.live_bytes, atomic_load(&pool->peak_live_bytes));
+    stats.reserved_bytes = atomic_load(&heap->reserved_bytes);
+    stats.peak_reserved_bytes = atomic_load(&heap->peak_reserved_bytes);
+    stats.alloc_count = totals.allocs;
+    stats.free_count = totals.frees;
+    stats.live_count = totals.allocs - totals.frees;
+    stats.hit_count = totals.allocs - totals.misses;
+    stats.cached_bytes = totals.cached_bytes;
+    stats.zero_size_count = atomic_load(&pool->zero_sizes);
+    stats.event_count = atomic_load(&heap->count.events);
+    stats.steal_count = atomic_load(&heap->count.steals);
+    stats.wait_count = atomic_load(&heap->count.waits);
+    stats.driver_call_count = atomic_load(&heap->count.driver_calls);
+    stats.remap_count = atomic_load(&heap->count.remaps);
+    stats.remap_wait_count = atomic_load(&pool->remap_waits);
+    stats.grow_count = atomic_load(&heap->count.grows);
+    stats.trim_count = atomic_load(&heap->count.trims);
+    stats.lost_streams = atomic_load(&heap->count.lost_streams);
+    stats.misuse_count = atomic_load(&pool->misuses);
+    stats.oom_count = atomic_load(&pool->ooms);
+    stats.stream_count = atomic_load(&heap->stream_count);
+    stats.uses_vmm = heap->source.ops->remaps;
+    stats.uses_membarrier = pool->uses_membarrier;
+    flw_lock_acquire(&heap->lock);
+    stats.pending_bytes = heap->pending_bytes;
+    stats.captured_bytes = captured_bytes(pool);
+    stats.host_bytes = flw_page_map_host_bytes(&heap->map) + heap->object_meta.used_bytes +
+                       flw_div_up(heap->mapped_page_end * heap->page_units, 1024) * 4096;
+    flw_lock_release(&heap->lock);
+    return flw_struct_answer(out_stats, &stats, sizeof stats);
+}
+
+/* ---- one block */
+
+static enum fallow_block_state state_of(uint64_t word)
+{
+    switch ((enum flw_slot_state)(word & FLW_SLOT_STATE_MASK)) {
+    case FLW_SLOT_LIVE:
+    case FLW_SLOT_LIVE_USED:
+    case FLW_SLOT_LIVE_SPECIAL:
+        return FALLOW_BLOCK_LIVE;
+    case FLW_SLOT_LIVE_CAPTURED:
+        return FALLOW_BLOCK_CAPTURED;
+    case FLW_SLOT_HELD:
+        return FALLOW_BLOCK_PENDING;
+    case FLW_SLOT_FREE:
+        break;
+    }
+    return FALLOW_BLOCK_FREE;
+}
+
+/* heap lock. The run that contains an offset: its first unit, found leftwards past stale entries.
+ */
+static struct flw_span *run_containing(const struct flw_heap *heap, uint64_t offset)
+{
+    uint64_t unit = offset >> FLW_UNIT_LOG2;
+    for (uint64_t at = unit + 1; at-- > 0;) {
+        struct flw_span *span = flw_page_map_span_at(&heap->map, at << FLW_UNIT_LOG2);
+        struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
+        if (run->kind != FLW_SPAN_RUN) {
+            return NULL;
+        }
+        uint64_t begin = run->u.run.begin_unit;
+        if (begin == at || (begin <= at && begin + run->u.run.unit_count - 1 == at)) {
+            /* An exact first or last unit: the run really is here. */
+            return begin + run->u.run.unit_count > unit ? run : NULL;
+        }
+    }
+    return NULL;
+}
+
+fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_block *out_block)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (out_block == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    struct flw_heap *heap = &pool->heap;
+    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    uint64_t offset = flw_page_map_offset(&heap->map, address);
+    fallow_block block = {0};
+    const struct flw_slot *slot = NULL;
+    if (address - heap->map.base != offset) {
+        return FALLOW_INVALID_POINTER;
+    }
+    flw_lock_acquire(&heap->lock);
+    struct flw_span *span = flw_page_map_span_at(&heap->map, offset);
+    if (span->kind == FLW_SPAN_SLAB) {
+        slot = flw_page_map_slot_at(&heap->map, span, offset);
+        block.usable_bytes = flw_class_bytes(span->u.slab.class_index);
+    } else {
+        span = run_containing(heap, offset);
+        if (span != NULL && span->u.run.state != FLW_RUN_UNMAPPED) {
+            slot = flw_span_slot(&heap->map, span, 0);
+            block.usable_bytes = flw_run_bytes(span);
+        }
+    }
+    uint64_t word = slot == NULL ? 0 : __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    uint64_t base = word & ~FLW_SLOT_STATE_MASK;
+    bool is_known = word != 0 && address >= base && address < base + block.usable_bytes;
+    if (is_known) {
+        const struct flw_handle *physical = flw_heap_handle_at(heap, base - heap->map.base);
+        block.base = (void *)(uintptr_t)base;
+        block.requested_bytes = slot->requested_bytes;
+        block.state = state_of(word);
+        if (physical != NULL) {
+            block.handle = physical->id;
+            block.handle_bytes = (uint64_t)physical->unit_count << FLW_UNIT_LOG2;
+            block.handle_offset =
+                base - heap->map.base - ((uint64_t)physical->begin_unit << FLW_UNIT_LOG2);
+        }
+    }
+    flw_lock_release(&heap->lock);
+    if (!is_known) {
+        return FALLOW_INVALID_POINTER;
+    }
+    flw_lock_acquire(&pool->uses_lock);
+    const struct flw_note *note = flw_note_find(pool, base);
+    block.tag = note != NULL ? note->tag : 0;
+    flw_lock_release(&pool->uses_lock);
+    return flw_struct_answer(out_block, &block, sizeof block);
+}
+
+/* ---- why did it fail */
+
+struct owner_sum {
+    fallow_oom_owner owners[FALLOW_OOM_OWNERS + 1];
+    uint32_t count;
+};
+
+static void add_owner(struct owner_sum *sum, uint32_t tag, uint64_t bytes)
+{
+    uint32_t i = 0;
+    while (i < sum->count && sum->owners[i].tag != tag) {
+        i++;
+    }
+    if (i == FALLOW_OOM_OWNERS) {
+        return;
+    }
+    if (i == sum->count) {
+        sum->owners[sum->count++] = (fallow_oom_owner){.tag = tag};
+    }
+    sum->owners[i].bytes += bytes;
+    sum->owners[i].count++;
+    for (; i > 0 && sum->owners[i].bytes > sum->owners[i - 1].bytes; i--) {
+        fallow_oom_owner moved = sum->owners[i];
+        sum->owners[i] = sum->owners[i - 1];
+        sum->owners[i - 1] = moved;
+    }
+}
+
+/* Walk the live runs and slabs in address order: who holds the most, by tag. */
+static void sum_owners(const struct flw_heap *heap, struct owner_sum *sum)
+{
+    uint64_t end = heap->mapped_page_end * heap->page_units;
+    for (uint64_t unit = 0; heap->source.ops->remaps && unit < end;) {
+        struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
+        struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
+        if (run->u.run.state == FLW_RUN_LIVE) {
+            add_owner(sum, run->u.run.tag, flw_run_bytes(run));
+        }
+        unit += run->u.run.unit_count;
+    }
+}
+
+void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    struct owner_sum sum = {.count = 0};
+    fallow_oom_report report = {0};
+    size_t device_free = 0, device_total = 0;
+    atomic_fetch_add(&pool->ooms, 1);
+    if (flw_heap_enter_driver(heap, &section)) {
+        flw_heap_count_call(heap);
+        (void)pool->driver.cuMemGetInfo_v2(&device_free, &device_total);
+        flw_heap_leave_driver(heap, &section);
+    }
+    report.size_bytes = need->size_bytes;
+    report.limit_bytes = heap->limit_bytes;
+    report.requested_bytes = not_negative(flw_pool_requested(pool));
+    report.device_free_bytes = device_free;
+    flw_lock_acquire(&heap->lock);
+    report.reserved_bytes = atomic_load(&heap->reserved_bytes);
+    uint64_t own = flw_run_index_largest(&need->domain->runs);
+    uint64_t nobody = flw_run_index_largest(&heap->domains[FLW_NOBODY]->runs);
+    report.largest_free_bytes = flw_max(own, nobody) << FLW_UNIT_LOG2;
+    report.free_bytes = heap->idle_bytes;
+    for (uint32_t i = 0; i < heap->domain_end; i++) {
+        report.free_bytes += heap->domains[i]->runs.unit_count_total << FLW_UNIT_LOG2;
+    }
+    report.pending_bytes = heap->pending_bytes;
+    report.captured_bytes = captured_bytes(pool);
+    sum_owners(heap, &sum);
+    flw_lock_release(&heap->lock);
+    report.fragmentation = report.free_bytes == 0 ? 0
+                                                  : 1.0 - (double)report.largest_free_bytes /
+                                                              (double)report.free_bytes;
+    report.owner_count = sum.count;
+    memcpy(report.owners, sum.owners, sizeof report.owners);
+    for (unsigned i = 0; i < FLW_RUNG_COUNT; i++) {
+        report.rung_count[i] = atomic_load(&pool->rung_count[i]);
+        report.rung_ns[i] = atomic_load(&pool->rung_ns[i]);
+    }
+    flw_lock_acquire(&pool->report_lock);
+    pool->report = report;
+    flw_lock_release(&pool->report_lock);
+    flw_pool_log(pool, FALLOW_LOG_WARNING,
+                 "out of memory: %llu bytes asked, %llu of %llu reserved, largest hole %llu, "
+                 "%llu waiting for fences",
+                 (unsigned long long)report.size_bytes, (unsigned long long)report.reserved_bytes,
+                 (unsigned long long)report.limit_bytes,
+                 (unsigned long long)report.largest_free_bytes,
+                 (unsigned long long)report.pending_bytes);
+}
+
+fallow_status fallow_pool_get_oom_report(fallow_pool *handle, fallow_oom_report *out_report)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (out_report == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    flw_lock_acquire(&pool->report_lock);
+    fallow_oom_report report = pool->report;
+    flw_lock_release(&pool->report_lock);
+    return flw_struct_answer(out_report, &report, sizeof report);
+}
+
+int fallow_pool_last_driver_error(fallow_pool *handle, const char **out_call)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    int error = 0;
+    const char *call = NULL;
+    if (pool != NULL) {
+        error = atomic_load(&pool->heap.lost_error);
+        call = atomic_load(&pool->heap.lost_call);
+        if (error == 0) {
+            error = atomic_load(&pool->heap.last_error);
+            call = atomic_load(&pool->heap.last_call);
+        }
+    }
+    if (out_call != NULL) {
+        *out_call = call != NULL ? call : "";
+    }
+    return error;
+}
+
+fallow_status fallow_pool_validate(fallow_pool *handle)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    (void)flw_pool_drain(pool, NULL, NULL);
+    flw_lock_acquire(&pool->heap.lock);
+    const char *broken = flw_heap_broken_invariant(&pool->heap);
+    flw_lock_release(&pool->heap.lock);
+    if (broken != NULL) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "broken invariant: %s", broken);
+        return FALLOW_DRIVER;
+    }
+    return FALLOW_OK;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: giving memory back: on request (trim), with time (decay), from a thread of the pool's
+ * (helper).
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "pool/pool.h"
+
+static void complete_what_is(struct flw_pool *pool)
+{
+    struct flw_driver_section section;
+    if (flw_heap_enter_driver(&pool->heap, &section)) {
+        flw_uses_fence(pool);
+        (void)flw_heap_poll(&pool->heap);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    flw_lock_acquire(&pool->heap.lock);
+    (void)flw_heap_reclaim_slabs(&pool->heap);
+    flw_lock_release(&pool->heap.lock);
+}
+
+/* Wait for the oldest fence anywhere. False: nothing to wait for, or the deadline. */
+static bool wait_for_one(struct flw_pool *pool, uint64_t deadline_ns, bool *out_timed_out)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    struct flw_domain *domain = NULL;
+    uint64_t ticket = 0;
+    flw_lock_acquire(&heap->lock);
+    for (uint32_t i = 1; i < heap->domain_end && domain == NULL; i++) {
+        if (heap->domains[i]->newest != NULL) {
+            domain = heap->domains[i];
+            ticket = domain->newest->ticket;
+        }
+    }
+    flw_lock_release(&heap->lock);
+    if (domain == NULL || !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    fallow_status status = flw_domain_wait(heap, domain, ticket, deadline_ns);
+    flw_heap_leave_driver(heap, &section);
+    *out_timed_out = status == FALLOW_TIMEOUT;
+    return status == FALLOW_OK;
+}
+
+fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, uint64_t deadline_ns,
+                                      size_t *out_released_bytes)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (out_released_bytes != NULL) {
+        *out_released_bytes = 0;
+    }
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    uint64_t now = flw_clock_fine_ns(), released = 0;
+    uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
+    bool has_timed_out = false;
+    (void)flw_pool_drain(pool, NULL, NULL);
+    flw_pool_fence_all(pool);
+    do {
+        complete_what_is(pool);
+        released += flw_heap_release_idle(&pool->heap, keep_bytes);
+    } while (deadline_ns != 0 && atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
+             wait_for_one(pool, until, &has_timed_out));
+    if (out_released_bytes != NULL) {
+        *out_released_bytes = released;
+    }
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
+           : has_timed_out               ? FALLOW_TIMEOUT
+                                         : FALLOW_OK;
+}
+
+fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes)
+{
+    const struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    uint64_t wait_ns = pool->config.wait_ms == UINT32_MAX ? 0 : pool->config.wait_ms * 1000000ull;
+    fallow_status status = fallow_pool_trim_within(handle, keep_bytes, wait_ns, NULL);
+    return status == FALLOW_TIMEOUT ? FALLOW_OK : status;
+}
+
+/* What the last two seconds needed is the floor; above it idle memory goes after decay_ms. */
+#define WINDOW_NS 2000000000ull
+
+void flw_pool_decay(struct flw_pool *pool, bool may_release)
+{
+    if (pool->config.decay_ms == UINT32_MAX) {
+        return;
+    }
+    uint64_t now = flw_clock_coarse_ns();
+    int64_t live = atomic_load(&pool->requested_bytes);
+    uint64_t requested = live > 0 ? (uint64_t)live : 0;
+    uint64_t most = atomic_load(&pool->peak_window_bytes);
+    if (requested >= most || now - atomic_load(&pool->peak_window_ns) > WINDOW_NS) {
+        atomic_store(&pool->peak_window_bytes, requested);
+        atomic_store(&pool->peak_window_ns, now);
+        most = flw_max(most, requested);
+    }
+    uint64_t last = atomic_load(&pool->decay_ns);
+    if (last == 0) {
+        atomic_store(&pool->decay_ns, now);
+        return;
+    }
+    if (!may_release || now - last < pool->config.decay_ms * 1000000ull ||
+        atomic_load(&pool->open_captures) != 0) {
+        return;
+    }
+    atomic_store(&pool->decay_ns, now);
+    uint64_t floor = most + most / 8;
+    if (atomic_load(&pool->heap.reserved_bytes) > floor) {
+        flw_pool_fence_all(pool);
+        complete_what_is(pool);
+        (void)flw_heap_release_idle(&pool->heap, floor);
+    }
+}
+
+fallow_status fallow_pool_poll(fallow_pool *handle)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    complete_what_is(pool);
+    flw_pool_decay(pool, true);
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
+}

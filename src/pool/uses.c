@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what is known of single blocks beyond their slot: announced uses and tags.
+ */
+#include "pool/pool.h"
+
+static struct flw_note **bucket_of(struct flw_pool *pool, uint64_t address)
+{
+    return &pool->notes[((address >> 8) * 0x9E3779B97F4A7C15ull) >> 54];
+}
+
+struct flw_note *flw_note_find(struct flw_pool *pool, uint64_t address)
+{
+    struct flw_note *note = *bucket_of(pool, address);
+    while (note != NULL && note->address != address) {
+        note = note->next;
+    }
+    return note;
+}
+
+struct flw_note *flw_note_make(struct flw_pool *pool, uint64_t address)
+{
+    struct flw_note *note = flw_note_find(pool, address);
+    if (note != NULL) {
+        return note;
+    }
+    note = pool->unused_notes;
+    if (note != NULL) {
+        pool->unused_notes = note->next;
+    } else {
+        note = flw_meta_extend(&pool->note_meta, sizeof *note, 8);
+    }
+    if (note != NULL) {
+        struct flw_note **bucket = bucket_of(pool, address);
+        *note = (struct flw_note){.next = *bucket, .address = address};
+        *bucket = note;
+        pool->note_count++;
+    }
+    return note;
+}
+
+bool flw_note_take(struct flw_pool *pool, uint64_t address, struct flw_note *out_note)
+{
+    bool is_found = false;
+    flw_lock_acquire(&pool->uses_lock);
+    for (struct flw_note **link = bucket_of(pool, address); *link != NULL; link = &(*link)->next) {
+        struct flw_note *note = *link;
+        if (note->address == address) {
+            *out_note = *note;
+            *link = note->next;
+            note->next = pool->unused_notes;
+            pool->unused_notes = note;
+            pool->note_count--;
+            is_found = true;
+            break;
+        }
+    }
+    flw_lock_release(&pool->uses_lock);
+    return is_found;
+}
+
+static bool add_use(struct flw_note *note, uint32_t domain)
+{
+    for (uint32_t i = 0; i < note->stamp_count; i++) {
+        if (note->domains[i] == domain) {
+            return true;
+        }
+    }
+    if (note->stamp_count == FLW_STAMPS_MAX) {
+        note->overflowed = true;
+        return true;
+    }
+    note->domains[note->stamp_count++] = domain;
+    return true;
+}
+
+fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream stream)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (ptr == NULL) {
+        return FALLOW_OK;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
+    struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
+    struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, span, offset);
+    fallow_status status;
+    struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
+    if (domain == NULL) {
+        return status;
+    }
+    flw_lock_acquire(&pool->uses_lock);
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    uint64_t state = word & FLW_SLOT_STATE_MASK;
+    if (word - state != address || state == FLW_SLOT_FREE || state == FLW_SLOT_HELD) {
+        status = FALLOW_INVALID_POINTER;
+    } else {
+        struct flw_note *note = flw_note_make(pool, address);
+        if (note == NULL || !add_use(note, domain->index)) {
+            status = FALLOW_OUT_OF_HOST_MEMORY;
+        } else if (state == FLW_SLOT_LIVE &&
+                   !__atomic_compare_exchange_n(&slot->word, &word, address + FLW_SLOT_LIVE_USED,
+                                                false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+            status = FALLOW_INVALID_POINTER; /* freed by another thread meanwhile */
+        }
+    }
+    flw_lock_release(&pool->uses_lock);
+    if (status == FALLOW_INVALID_POINTER) {
+        atomic_fetch_add(&pool->misuses, 1);
+    }
+    return status;
+}
+
+fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
+                            const struct flw_note *note)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_span *span = flw_slot_span(&heap->map, slot);
+    uint64_t bytes = span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
+                                                 : flw_run_bytes(span);
+    flw_lock_acquire(&heap->lock);
+    struct flw_pending *pending = flw_heap_new_pending(heap);
+    if (pending != NULL) {
+        *pending = (struct flw_pending){.slot = slot,
+                                        .bytes = bytes,
+                                        .domain = domain->index,
+                                        .needs_context_sync = note->overflowed};
+        for (uint32_t i = 0; i < note->stamp_count; i++) {
+            struct flw_domain *user = heap->domains[note->domains[i]];
+            if (user->ops == NULL || user == domain) {
+                continue; /* gone and complete, or ordered by the free itself */
+            }
+            pending->needs_context_sync |= user->is_lost;
+            pending->stamps[pending->stamp_count++] =
+                (struct flw_stamp){.domain = user->index, .ticket = user->ticket};
+            user->unfenced_bytes += bytes;
+        }
+        heap->unfenced_use_bytes += bytes;
+        heap->unfenced_use_count++;
+        flw_heap_hold_pending(heap, pending);
+    } /* else the block stays out of reach until the pool goes: lost, not broken */
+    flw_lock_release(&heap->lock);
+    return FALLOW_OK;
+}
+
+void flw_uses_fence(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    bool wanted[FLW_DOMAIN_COUNT] = {0};
+    bool any = false;
+    flw_lock_acquire(&heap->lock);
+    for (struct flw_pending *pending = heap->pendings; pending != NULL; pending = pending->next) {
+        for (uint32_t i = 0; i < pending->stamp_count; i++) {
+            const struct flw_domain *user = heap->domains[pending->stamps[i].domain];
+            bool is_open = pending->stamps[i].ticket == user->ticket;
+            wanted[user->index] |= is_open;
+            any |= is_open;
+        }
+    }
+    heap->unfenced_use_bytes = 0;
+    heap->unfenced_use_count = 0;
+    flw_lock_release(&heap->lock);
+    for (uint32_t i = 1; any && i < heap->domain_end; i++) {
+        if (wanted[i]) {
+            (void)flw_domain_fence(heap, heap->domains[i]);
+        }
+    }
+}
+
+void flw_pool_fence_all(struct flw_pool *pool)
+{
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return;
+    }
+    for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
+        struct flw_domain *domain = pool->heap.domains[i];
+        if (domain->ops != NULL && domain->ops->record != NULL && !domain->is_lost) {
+            (void)flw_domain_fence(&pool->heap, domain);
+        }
+    }
+    flw_heap_leave_driver(&pool->heap, &section);
+}
+
+fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    fallow_status status = FALLOW_OK;
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *domain = flw_domain_find(heap, stream);
+    flw_lock_release(&heap->lock);
+    if (domain == NULL || flw_heap_is_lost(heap)) {
+        return domain == NULL ? FALLOW_OK : FALLOW_DEVICE_LOST;
+    }
+    if (flw_capture_domain_of(pool, domain) != NULL) {
+        return FALLOW_BUSY;
+    }
+    flw_pool_close_caches(pool, domain);
+    if (flw_heap_enter_driver(heap, &section)) {
+        status = flw_domain_fence(heap, domain);
+        flw_heap_leave_driver(heap, &section);
+    }
+    flw_lock_acquire(&heap->lock);
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        flw_heap_carve_rest(heap, domain, c);
+    }
+    if (status != FALLOW_OK && !domain->is_lost) {
+        flw_domain_lose_quietly(heap, domain); /* nothing covers it: a context sync will */
+    }
+    if (domain->is_known) {
+        domain->is_known = false;
+        atomic_fetch_sub(&heap->stream_count, 1);
+    }
+    flw_domain_free_place(heap, domain);
+    flw_lock_release(&heap->lock);
+    return status == FALLOW_DEVICE_LOST || status == FALLOW_INVALID_STREAM ? status : FALLOW_OK;
+}
