@@ -145,7 +145,8 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
 {
     struct flw_call call;
     CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetAttribute, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS && value == NULL) {
+    if (result == CUDA_SUCCESS &&
+        (value == NULL || attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS && flw_device_find(device) == NULL) {

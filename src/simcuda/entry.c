@@ -46,11 +46,12 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **function, int ve
     struct flw_call call;
     CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGetProcAddress_v2,
                                      FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
-    (void)version;
     if (result != CUDA_SUCCESS) {
         return flw_call_leave(result);
     }
-    if (symbol == NULL || function == NULL || flags > 2) {
+    /* "If the specified CUDA version is greater than the driver version": INVALID_VALUE */
+    if (symbol == NULL || function == NULL || flags > 2 ||
+        version > flw_world.config.driver_version) {
         return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
     }
     unsigned found = find_versioned(symbol);

@@ -19,6 +19,7 @@ void flw_work_copy(struct flw_work *work, const struct flw_work *from)
     work->waits = NULL; /* the operation keeps its own */
     work->wait_count = 0;
     work->waits_clock = NULL;
+    work->ranges = NULL;
     if (from->range_count > 0) {
         work->ranges = flw_host_get(from->range_count * sizeof *work->ranges);
         memcpy(work->ranges, from->ranges, from->range_count * sizeof *work->ranges);
