@@ -156,7 +156,7 @@ static void *pool_create(const struct flw_bench_options *options, struct flw_ben
     config.log = keep_line;
     fallow_status status = fallow_pool_create(&config, &pool);
     if (status != FALLOW_OK) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "fallow_pool_create: %s",
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "fallow_pool_create: %.270s",
                  last_line[0] != '\0' ? last_line : fallow_status_message(status));
         return NULL;
     }
