@@ -24,6 +24,8 @@ bool flw_sim_find_controls(struct flw_sim *sim)
                     {"flw_sim_name", &sim->name},
                     {"flw_sim_forget", &sim->forget},
                     {"flw_sim_register", &sim->register_twin},
+                    {"flw_sim_parameters", &sim->parameters},
+                    {"flw_sim_dimensions", &sim->dimensions},
                     {"flw_sim_load", &sim->load},
                     {"flw_sim_store", &sim->store}};
     size_t found = 0, count = sizeof controls / sizeof *controls;

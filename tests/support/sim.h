@@ -26,6 +26,8 @@ struct flw_sim {
     flw_sim_name_function name;
     flw_sim_forget_function forget;
     flw_sim_register_function register_twin;
+    flw_sim_parameters_function parameters;
+    flw_sim_dimensions_function dimensions;
     flw_sim_load_function load;
     flw_sim_store_function store;
 };

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the conformance suite's program: the same cases against any CUDA driver, simulated or real,
+ * one line a case. Does not: contain a case.
+ *
+ *   driver_conformance [sim | LIBRARY] [--json FILE] [--only PART_OF_NAME] [--quotes CUDA_H]
+ *
+ * Exit 0: none failed; 1: one failed; 2: the arguments are wrong; 77: there is no such driver here.
+ * --quotes checks instead that each sentence that a case relies on stands in the given cuda.h.
+ */
+#include "conformance.h"
+
+#include <ctype.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CASE_SECONDS 60
+
+static const struct conformance_table *const shared_tables[] = {
+    &conformance_device,  &conformance_context,       &conformance_memory, &conformance_vmm,
+    &conformance_share,   &conformance_stream,        &conformance_event,  &conformance_copy,
+    &conformance_capture, &conformance_capture_modes, &conformance_graph,  &conformance_mempool};
+#define SHARED_TABLES (sizeof shared_tables / sizeof *shared_tables)
+
+struct tally {
+    unsigned passed, failed, skipped;
+    unsigned from_header, seen;
+    uint64_t calls[256]; /* simulated driver: by entry point, over all cases */
+    FILE *json;
+    bool has_rows;
+};
+
+static const char *const entry_names[] = {
+#define X(need, symbol, parameters) #symbol,
+    FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+};
+#define ENTRIES (sizeof entry_names / sizeof *entry_names)
+_Static_assert(ENTRIES <= 256, "tally.calls holds every entry point");
+
+static char running[160];
+
+static void say_and_die(int number)
+{
+    static const char text[] = ": ended by a signal or took too long\n";
+    ssize_t ignored = write(2, running, strlen(running));
+    ignored = write(2, text, sizeof text - 1);
+    (void)ignored;
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void write_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; text != NULL && *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') {
+            fputc('\\', out);
+        }
+        fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
+    }
+    fputc('"', out);
+}
+
+static void write_row(struct tally *tally, const struct conformance_table *table,
+                      const struct conformance_case *c, const char *result, const char *why)
+{
+    FILE *out = tally->json;
+    if (out == NULL) {
+        return;
+    }
+    fputs(tally->has_rows ? ",\n  {\"case\":" : "\n  {\"case\":", out);
+    tally->has_rows = true;
+    fputc('"', out);
+    fprintf(out, "%s.%s\",\"result\":\"%s\",\"known\":", table->module, c->name, result);
+    write_text(out, c->seen != NULL    ? c->seen
+                    : c->quote != NULL ? "from the header"
+                                       : "simulated only");
+    fputs(",\"quote\":", out);
+    write_text(out, c->quote);
+    fputs(",\"why\":", out);
+    write_text(out, why);
+    fputc('}', out);
+}
+
+static bool make_bed(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    b->failures = 0;
+    b->skip = NULL;
+    b->message[0] = '\0';
+    if (b->is_sim) {
+        flw_sim_config config = flw_sim_config_default(1);
+        config.schedule = FLW_SIM_HELD;
+        config.backed = 1;
+        config.check = 1;
+        b->context = flw_sim_begin(&b->sim, &config);
+        return true;
+    }
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    return cu->cuDevicePrimaryCtxRetain(&b->context, b->device) == CUDA_SUCCESS &&
+           cu->cuCtxSetCurrent(b->context) == CUDA_SUCCESS &&
+           cu->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+}
+
+static void clear_bed(struct bed *b, struct tally *tally)
+{
+    if (!b->is_sim) {
+        bed_gate_open(b);
+        OK(b->cu->cuCtxSynchronize());
+        OK(b->cu->cuCtxSetCurrent(NULL));
+        OK(b->cu->cuDevicePrimaryCtxRelease_v2(b->device));
+        return;
+    }
+    for (size_t i = 0; i < ENTRIES; i++) {
+        tally->calls[i] += b->sim.call_count(entry_names[i]);
+    }
+}
+
+static void run_case(struct bed *b, const struct conformance_table *table,
+                     const struct conformance_case *c, struct tally *tally)
+{
+    snprintf(running, sizeof running, "%s.%s", table->module, c->name);
+    alarm(CASE_SECONDS);
+    if (make_bed(b)) {
+        c->run(b);
+        clear_bed(b, tally);
+    } else {
+        b->failures = 1;
+        snprintf(b->message, sizeof b->message, "the primary context cannot be had any more");
+    }
+    alarm(0);
+    const char *result = b->failures > 0 ? "fail" : b->skip != NULL ? "skip" : "pass";
+    const char *why = b->failures > 0 ? b->message : b->skip;
+    printf("%s  %s.%s%s%s\n", result, table->module, c->name, why != NULL ? "  -- " : "",
+           why != NULL ? why : "");
+    tally->failed += b->failures > 0;
+    tally->skipped += b->failures == 0 && b->skip != NULL;
+    tally->passed += b->failures == 0 && b->skip == NULL;
+    tally->from_header += c->quote != NULL && c->seen == NULL;
+    tally->seen += c->seen != NULL;
+    write_row(tally, table, c, result, why);
+}
+
+static void run_table(struct bed *b, const struct conformance_table *table, const char *only,
+                      struct tally *tally)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        char name[160];
+        snprintf(name, sizeof name, "%s.%s", table->module, table->cases[i].name);
+        if (only == NULL || strstr(name, only) != NULL) {
+            run_case(b, table, &table->cases[i], tally);
+        }
+    }
+}
+
+/* The simulated driver counts: an entry point that no case calls is a hole in the suite. */
+static void check_coverage(struct tally *tally)
+{
+    for (size_t i = 0; i < ENTRIES; i++) {
+        if (tally->calls[i] == 0) {
+            printf("fail  coverage.%s  -- no case calls it\n", entry_names[i]);
+            tally->failed++;
+        }
+    }
+}
+
+/* ---- the sentences ---- */
+
+/* Words of cuda.h without comment stars and markup, one space between; NULL when unreadable. */
+static char *read_words(const char *path)
+{
+    FILE *in = fopen(path, "r");
+    if (in == NULL || fseek(in, 0, SEEK_END) != 0) {
+        return NULL;
+    }
+    long bytes = ftell(in);
+    rewind(in);
+    char *raw = calloc(1, (size_t)bytes + 1);
+    char *words = calloc(1, (size_t)bytes + 2);
+    size_t got = raw != NULL ? fread(raw, 1, (size_t)bytes, in) : 0;
+    fclose(in);
+    size_t n = 0;
+    for (size_t i = 0; words != NULL && i < got; i++) {
+        char c = raw[i];
+        bool is_markup = c == '\\' && i + 2 < got &&
+                         (strncmp(raw + i, "\\p ", 3) == 0 || strncmp(raw + i, "\\e ", 3) == 0);
+        if (is_markup) {
+            i += 2;
+        } else if (c == ':' && raw[i + 1] == ':') {
+            i++;
+        } else if (isspace((unsigned char)c) || (c == '*' && isspace((unsigned char)raw[i + 1]))) {
+            if (n > 0 && words[n - 1] != ' ') {
+                words[n++] = ' ';
+            }
+        } else {
+            words[n++] = c;
+        }
+    }
+    free(raw);
+    return words;
+}
+
+static int check_quotes(const char *path)
+{
+    char *words = read_words(path);
+    unsigned missing = 0, count = 0;
+    if (words == NULL) {
+        fprintf(stderr, "driver_conformance: cannot read %s\n", path);
+        return 2;
+    }
+    for (size_t t = 0; t < SHARED_TABLES; t++) {
+        const struct conformance_table *table = shared_tables[t];
+        for (size_t i = 0; i < table->count; i++, count++) {
+            const char *quote = table->cases[i].quote;
+            if (quote == NULL || strstr(words, quote) == NULL) {
+                printf("not in %s: %s.%s: \"%s\"\n", path, table->module, table->cases[i].name,
+                       quote != NULL ? quote : "(none)");
+                missing++;
+            }
+        }
+    }
+    free(words);
+    printf("%u sentences, %u not found\n", count, missing);
+    return missing > 0 || count == 0;
+}
+
+/* ---- the program ---- */
+
+struct options {
+    const char *driver, *json, *only, *quotes;
+    int import_file; /* -1: this is the main process */
+};
+
+static bool parse(int argc, char **argv, struct options *options)
+{
+    *options = (struct options){.import_file = -1};
+    for (int i = 1; i < argc; i++) {
+        bool has_value = i + 1 < argc;
+        if (strcmp(argv[i], "--json") == 0 && has_value) {
+            options->json = argv[++i];
+        } else if (strcmp(argv[i], "--only") == 0 && has_value) {
+            options->only = argv[++i];
+        } else if (strcmp(argv[i], "--quotes") == 0 && has_value) {
+            options->quotes = argv[++i];
+        } else if (strcmp(argv[i], "--import") == 0 && has_value) {
+            options->import_file = atoi(argv[++i]);
+        } else if (argv[i][0] != '-' && options->driver == NULL) {
+            options->driver = argv[i];
+        } else {
+            fprintf(stderr,
+                    "driver_conformance: cannot use '%s'\nusage: driver_conformance "
+                    "[sim | LIBRARY] [--json FILE] [--only NAME] [--quotes CUDA_H]\n",
+                    argv[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void write_head(struct tally *tally, const struct bed *b)
+{
+    char name[128] = "?";
+    char date[40] = "";
+    time_t now = time(NULL);
+    struct tm broken;
+    b->cu->cuDeviceGetName(name, sizeof name, b->device);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &broken));
+    printf("driver %d.%d, device %s%s\n", b->cu->version / 1000, b->cu->version % 1000 / 10, name,
+           b->is_sim ? " (simulated device)" : "");
+    if (tally->json != NULL) {
+        fprintf(tally->json, "{\"simulated\":%s,\"driver_version\":%d,\"date\":\"%s\",\"device\":",
+                b->is_sim ? "true" : "false", b->cu->version, date);
+        write_text(tally->json, name);
+        fputs(",\"cases\":[", tally->json);
+    }
+}
+
+static int run_all(struct bed *b, const struct options *options, struct tally *tally)
+{
+    write_head(tally, b);
+    for (size_t t = 0; t < SHARED_TABLES; t++) {
+        run_table(b, shared_tables[t], options->only, tally);
+    }
+    if (b->is_sim) {
+        if (options->only == NULL) {
+            check_coverage(tally); /* before the faults, which strike every entry point */
+        }
+        run_table(b, &conformance_sim, options->only, tally);
+    }
+    printf("%u cases known from the header, %u seen on hardware\n", tally->from_header,
+           tally->seen);
+    printf("%u passed, %u failed, %u skipped\n", tally->passed, tally->failed, tally->skipped);
+    if (tally->json != NULL) {
+        fprintf(tally->json,
+                "\n],\"from_the_header\":%u,\"seen_on_hardware\":%u,\"passed\":%u,\"failed\":%u,"
+                "\"skipped\":%u}\n",
+                tally->from_header, tally->seen, tally->passed, tally->failed, tally->skipped);
+    }
+    return tally->failed > 0;
+}
+
+/* Complete or absent. */
+static int run_with_file(struct bed *b, const struct options *options, struct tally *tally)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s.part", options->json);
+    tally->json = fopen(path, "w");
+    if (tally->json == NULL) {
+        fprintf(stderr, "driver_conformance: cannot write %s\n", path);
+        return 2;
+    }
+    int status = run_all(b, options, tally);
+    bool is_bad = ferror(tally->json) != 0;
+    is_bad = fclose(tally->json) != 0 || is_bad;
+    if (is_bad || rename(path, options->json) != 0) {
+        fprintf(stderr, "driver_conformance: cannot write %s\n", options->json);
+        remove(path);
+        return 2;
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct bed bed = {.program = argv[0]};
+    struct tally tally = {0};
+    char message[FLW_DRIVER_MESSAGE_BYTES];
+    if (!parse(argc, argv, &options)) {
+        return 2;
+    }
+    if (options.quotes != NULL) {
+        return check_quotes(options.quotes);
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    bed.driver_name = options.driver;
+    if (flw_driver_open(&bed.sim.cu, options.driver, message) != FALLOW_OK) {
+        fprintf(stderr, "driver_conformance: %s\n", message);
+        return 77;
+    }
+    bed.cu = &bed.sim.cu;
+    bed.is_sim = flw_sim_find_controls(&bed.sim);
+    if (!bed.is_sim && bed.sim.reset != NULL) {
+        fprintf(stderr, "driver_conformance: this simulated driver lacks a control: rebuild it\n");
+        return 1;
+    }
+    if (bed.cu->cuDeviceGet(&bed.device, 0) != CUDA_SUCCESS) {
+        fprintf(stderr, "driver_conformance: the driver shows no device\n");
+        return 77;
+    }
+    signal(SIGALRM, say_and_die);
+    signal(SIGSEGV, say_and_die);
+    signal(SIGABRT, say_and_die);
+    int status = options.import_file >= 0 ? conformance_import_child(&bed, options.import_file)
+                 : options.json != NULL   ? run_with_file(&bed, &options, &tally)
+                                          : run_all(&bed, &options, &tally);
+    flw_driver_close(&bed.sim.cu);
+    return status;
+}

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# The conformance suite: one program for every driver, free of any test framework.
+add_executable(driver_conformance
+  conformance.c conformance_bed.c conformance_capture.c conformance_capture_modes.c
+  conformance_context.c conformance_copy.c conformance_device.c conformance_event.c
+  conformance_graph.c conformance_memory.c conformance_mempool.c conformance_share.c
+  conformance_sim.c conformance_stream.c conformance_vmm.c)
+flw_target(driver_conformance)
+find_package(Threads REQUIRED)
+target_link_libraries(driver_conformance PRIVATE test_support Threads::Threads)
+add_test(NAME check.conformance COMMAND driver_conformance sim)
+set_tests_properties(check.conformance PROPERTIES LABELS check TIMEOUT 120 SKIP_RETURN_CODE 77)
+if(FALLOW_CUDA_INCLUDE)
+  add_test(NAME check.conformance_quotes
+    COMMAND driver_conformance --quotes ${FALLOW_CUDA_INCLUDE}/cuda.h)
+  set_tests_properties(check.conformance_quotes PROPERTIES LABELS check TIMEOUT 60)
+endif()

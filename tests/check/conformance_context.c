@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the cases about contexts: primary, explicit and current ones, identities, calls without
+ * one.
+ */
+#include "conformance.h"
+
+static void calls_need_a_current_context(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUdeviceptr address = 0;
+    CUstream stream = NULL;
+    CUevent event = NULL;
+    OK(cu->cuCtxSetCurrent(NULL));
+    IS(CUDA_ERROR_INVALID_CONTEXT, cu->cuMemAlloc_v2(&address, 4096));
+    IS(CUDA_ERROR_INVALID_CONTEXT, cu->cuStreamCreate(&stream, 0));
+    IS(CUDA_ERROR_INVALID_CONTEXT, cu->cuEventCreate(&event, 0));
+    IS(CUDA_ERROR_INVALID_CONTEXT, cu->cuCtxSynchronize());
+    OK(cu->cuCtxSetCurrent(b->context));
+}
+
+static void none_is_current_in_a_new_thread_body(struct bed *b, void *argument)
+{
+    CUcontext current = b->context;
+    (void)argument;
+    OK(b->cu->cuCtxSetCurrent(NULL));
+    OK(b->cu->cuCtxGetCurrent(&current));
+    THAT(current == NULL);
+}
+
+static void none_is_current_after_unbinding(struct bed *b)
+{
+    bed_on_thread(b, none_is_current_in_a_new_thread_body, NULL);
+    CUcontext current = NULL;
+    OK(b->cu->cuCtxGetCurrent(&current));
+    THAT(current == b->context); /* currency is the thread's own */
+}
+
+static void push_and_pop_are_a_stack(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUcontext made = NULL, current = NULL, popped = NULL;
+    OK(cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(cu->cuCtxGetCurrent(&current));
+    THAT(current == made);
+    OK(cu->cuCtxPushCurrent_v2(b->context));
+    OK(cu->cuCtxGetCurrent(&current));
+    THAT(current == b->context);
+    OK(cu->cuCtxPopCurrent_v2(&popped));
+    THAT(popped == b->context);
+    OK(cu->cuCtxGetCurrent(&current));
+    THAT(current == made);
+    OK(cu->cuCtxDestroy_v2(made));
+    OK(cu->cuCtxGetCurrent(&current));
+    THAT(current == b->context); /* popped with its end */
+}
+
+static void set_current_replaces_the_top(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUcontext made = NULL, current = NULL;
+    OK(cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(cu->cuCtxSetCurrent(b->context));
+    OK(cu->cuCtxGetCurrent(&current));
+    THAT(current == b->context);
+    OK(cu->cuCtxPopCurrent_v2(NULL));
+    OK(cu->cuCtxGetCurrent(&current));
+    THAT(current == b->context); /* the one below */
+    OK(cu->cuCtxDestroy_v2(made));
+}
+
+static void set_current_null_on_an_empty_stack_is_fine(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUcontext current = b->context;
+    OK(cu->cuCtxSetCurrent(NULL));
+    OK(cu->cuCtxSetCurrent(NULL));
+    OK(cu->cuCtxGetCurrent(&current));
+    THAT(current == NULL);
+    IS(CUDA_ERROR_INVALID_CONTEXT, cu->cuCtxPopCurrent_v2(&current));
+    OK(cu->cuCtxSetCurrent(b->context));
+}
+
+static void current_device_is_the_contexts(struct bed *b)
+{
+    CUdevice device = -1;
+    OK(b->cu->cuCtxGetDevice(&device));
+    THAT(device == b->device);
+    OK(b->cu->cuCtxSetCurrent(NULL));
+    IS(CUDA_ERROR_INVALID_CONTEXT, b->cu->cuCtxGetDevice(&device));
+    OK(b->cu->cuCtxSetCurrent(b->context));
+}
+
+static void retaining_gives_the_same_context_and_pushes_nothing(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUcontext again = NULL, current = b->context;
+    OK(cu->cuCtxSetCurrent(NULL));
+    OK(cu->cuDevicePrimaryCtxRetain(&again, b->device));
+    THAT(again == b->context);
+    OK(cu->cuCtxGetCurrent(&current));
+    THAT(current == NULL);
+    OK(cu->cuDevicePrimaryCtxRelease_v2(b->device));
+    OK(cu->cuCtxSetCurrent(b->context));
+}
+
+static void primary_state_says_active(struct bed *b)
+{
+    unsigned flags = 0;
+    int active = -1;
+    if (b->cu->cuDevicePrimaryCtxGetState == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(b->cu->cuDevicePrimaryCtxGetState(b->device, &flags, &active));
+    THAT(active == 1);
+}
+
+static void primary_cannot_be_released_more_often_than_retained(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    OK(cu->cuCtxSetCurrent(NULL));
+    OK(cu->cuDevicePrimaryCtxRelease_v2(b->device));
+    IS(CUDA_ERROR_INVALID_CONTEXT, cu->cuDevicePrimaryCtxRelease_v2(b->device));
+    OK(cu->cuDevicePrimaryCtxRetain(&b->context, b->device));
+    OK(cu->cuCtxSetCurrent(b->context));
+}
+
+static void primary_reset_ends_its_memory_and_identity(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    unsigned long long before = 0, after = 0;
+    CUdeviceptr address = 0;
+    if (cu->cuDevicePrimaryCtxReset_v2 == NULL || cu->cuCtxGetId == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(cu->cuCtxGetId(b->context, &before));
+    OK(cu->cuMemAlloc_v2(&address, 1 << 20));
+    OK(cu->cuCtxSetCurrent(NULL));
+    OK(cu->cuDevicePrimaryCtxReset_v2(b->device));
+    OK(cu->cuDevicePrimaryCtxRelease_v2(b->device)); /* the retain of before still counted */
+    OK(cu->cuDevicePrimaryCtxRetain(&b->context, b->device));
+    OK(cu->cuCtxSetCurrent(b->context));
+    OK(cu->cuCtxGetId(b->context, &after));
+    THAT(before != after);
+    IS(CUDA_ERROR_INVALID_VALUE, cu->cuMemFree_v2(address));
+}
+
+static void ids_are_unique_for_the_life_of_the_program(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    unsigned long long first = 0, second = 0, own = 0, current = 0;
+    CUcontext made = NULL;
+    if (cu->cuCtxGetId == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(cu->cuCtxGetId(b->context, &own));
+    OK(cu->cuCtxGetId(NULL, &current));
+    THAT(own == current);
+    OK(cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(cu->cuCtxGetId(made, &first));
+    OK(cu->cuCtxDestroy_v2(made));
+    OK(cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(cu->cuCtxGetId(made, &second));
+    OK(cu->cuCtxDestroy_v2(made));
+    THAT(first != second && first != own && second != own);
+}
+
+static void a_destroyed_context_takes_its_memory_along(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUcontext made = NULL;
+    CUdeviceptr address = 0;
+    OK(cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(cu->cuMemAlloc_v2(&address, 1 << 20));
+    OK(cu->cuCtxDestroy_v2(made));
+    IS(CUDA_ERROR_INVALID_VALUE, cu->cuMemFree_v2(address));
+}
+
+static void destroy_body(struct bed *b, void *argument)
+{
+    OK(b->cu->cuCtxDestroy_v2(*(CUcontext *)argument));
+}
+
+static void use_destroyed_body(struct bed *b, void *argument)
+{
+    CUcontext *made = argument;
+    CUdeviceptr address = 0;
+    OK(b->cu->cuCtxSetCurrent(*made));
+    bed_on_thread(b, destroy_body, made);
+    IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, b->cu->cuMemAlloc_v2(&address, 4096));
+}
+
+static void a_destroyed_context_stays_current_and_dead(struct bed *b)
+{
+    CUcontext made = NULL;
+    OK(b->cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(b->cu->cuCtxPopCurrent_v2(NULL));
+    bed_on_thread(b, use_destroyed_body, &made);
+}
+
+static void handles_outlive_the_context(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUcontext made = NULL;
+    CUmemGenericAllocationHandle handle = 0;
+    size_t grain = bed_grain(b);
+    if (b->skip != NULL) {
+        return;
+    }
+    CUmemAllocationProp properties = bed_properties(b, 0);
+    OK(cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(cu->cuMemCreate(&handle, grain, &properties, 0));
+    OK(cu->cuCtxDestroy_v2(made));
+    OK(cu->cuMemRelease(handle));
+}
+
+static void synchronizing_completes_all_streams(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUstream stream[2] = {NULL, NULL};
+    CUdeviceptr address = 0;
+    OK(cu->cuMemAlloc_v2(&address, 4096));
+    for (int i = 0; i < 2; i++) {
+        OK(cu->cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+        OK(cu->cuMemsetD8Async(address + (CUdeviceptr)i * 512, 1, 512, stream[i]));
+    }
+    OK(cu->cuCtxSynchronize());
+    for (int i = 0; i < 2; i++) {
+        OK(cu->cuStreamQuery(stream[i]));
+        OK(cu->cuStreamDestroy_v2(stream[i]));
+    }
+    OK(cu->cuMemFree_v2(address));
+}
+
+static void destroying_nothing_is_refused(struct bed *b)
+{
+    REFUSED(b->cu->cuCtxDestroy_v2(NULL));
+}
+
+static const struct conformance_case cases[] = {
+    {"calls_need_a_current_context", "CUDA_ERROR_INVALID_CONTEXT", FROM_THE_HEADER,
+     calls_need_a_current_context},
+    {"none_is_current_after_unbinding",
+     "If no context is bound to the calling CPU thread then *pctx is set to NULL and",
+     FROM_THE_HEADER, none_is_current_after_unbinding},
+    {"push_and_pop_are_a_stack", "this function makes that context current to the CPU thread again",
+     FROM_THE_HEADER, push_and_pop_are_a_stack},
+    {"set_current_replaces_the_top", "this will replace the top of that stack with ctx",
+     FROM_THE_HEADER, set_current_replaces_the_top},
+    {"set_current_null_on_an_empty_stack_is_fine",
+     "a no-op if the calling CPU thread's CUDA context stack is empty", FROM_THE_HEADER,
+     set_current_null_on_an_empty_stack_is_fine},
+    {"current_device_is_the_contexts",
+     "Returns in *device the handle of the specified context's device", FROM_THE_HEADER,
+     current_device_is_the_contexts},
+    {"retaining_gives_the_same_context_and_pushes_nothing",
+     "the newly retained context is not pushed onto the stack", FROM_THE_HEADER,
+     retaining_gives_the_same_context_and_pushes_nothing},
+    {"primary_state_says_active", "and in *active whether it is active", FROM_THE_HEADER,
+     primary_state_says_active},
+    {"primary_cannot_be_released_more_often_than_retained",
+     "Releasing a primary context that has not been previously retained will fail with",
+     FROM_THE_HEADER, primary_cannot_be_released_more_often_than_retained},
+    {"primary_reset_ends_its_memory_and_identity",
+     "Resetting the primary context does not release it", FROM_THE_HEADER,
+     primary_reset_ends_its_memory_and_identity},
+    {"ids_are_unique_for_the_life_of_the_program", "The Id is unique for the life of the program",
+     FROM_THE_HEADER, ids_are_unique_for_the_life_of_the_program},
+    {"a_destroyed_context_takes_its_memory_along",
+     "These resources also include memory allocations by cuMemAlloc()", FROM_THE_HEADER,
+     a_destroyed_context_takes_its_memory_along},
+    {"a_destroyed_context_stays_current_and_dead",
+     "attempting to access ctx from those threads will result in the error", FROM_THE_HEADER,
+     a_destroyed_context_stays_current_and_dead},
+    {"handles_outlive_the_context",
+     "These memory allocations are not associated with any CUDA context", FROM_THE_HEADER,
+     handles_outlive_the_context},
+    {"synchronizing_completes_all_streams",
+     "Blocks until the current context has completed all preceding requested tasks",
+     FROM_THE_HEADER, synchronizing_completes_all_streams},
+    {"destroying_nothing_is_refused", "Destroys the CUDA context specified by ctx", FROM_THE_HEADER,
+     destroying_nothing_is_refused},
+};
+
+const struct conformance_table conformance_context = {"context", cases,
+                                                      sizeof cases / sizeof *cases};

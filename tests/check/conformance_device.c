@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the cases about the driver and its devices: version, names, attributes, errors' names,
+ * entry points by name, modules and kernels.
+ */
+#include <string.h>
+
+#include "conformance.h"
+
+static void version_is_a_number_of_thousands_and_tens(struct bed *b)
+{
+    int version = 0;
+    OK(b->cu->cuDriverGetVersion(&version));
+    THAT(version >= 11040 && version % 10 == 0);
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuDriverGetVersion(NULL));
+}
+
+static void init_refuses_flags(struct bed *b)
+{
+    OK(b->cu->cuInit(0));
+    REFUSED(b->cu->cuInit(1));
+}
+
+static void error_names_are_known_or_refused(struct bed *b)
+{
+    const char *name = "x";
+    OK(b->cu->cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &name));
+    THAT(name != NULL && strcmp(name, "CUDA_ERROR_OUT_OF_MEMORY") == 0);
+    OK(b->cu->cuGetErrorName(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, &name));
+    THAT(name != NULL && strcmp(name, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED") == 0);
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuGetErrorName((CUresult)123456, &name));
+    THAT(name == NULL);
+}
+
+static void error_texts_are_known_or_refused(struct bed *b)
+{
+    const char *text = NULL;
+    OK(b->cu->cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
+    THAT(text != NULL && text[0] != '\0');
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuGetErrorString((CUresult)123456, &text));
+    THAT(text == NULL);
+}
+
+static void ordinals_begin_at_zero(struct bed *b)
+{
+    int count = 0;
+    CUdevice device = -1;
+    OK(b->cu->cuDeviceGetCount(&count));
+    THAT(count >= 1);
+    OK(b->cu->cuDeviceGet(&device, count - 1));
+    IS(CUDA_ERROR_INVALID_DEVICE, b->cu->cuDeviceGet(&device, count));
+    IS(CUDA_ERROR_INVALID_DEVICE, b->cu->cuDeviceGet(&device, -1));
+}
+
+static void name_fits_the_buffer(struct bed *b)
+{
+    char name[4] = {'x', 'x', 'x', 'x'};
+    OK(b->cu->cuDeviceGetName(name, sizeof name, b->device));
+    THAT(memchr(name, '\0', sizeof name) != NULL);
+}
+
+static void total_memory_is_what_a_context_sees(struct bed *b)
+{
+    size_t device_bytes = 0, free_bytes = 0, total_bytes = 0;
+    OK(b->cu->cuDeviceTotalMem_v2(&device_bytes, b->device));
+    OK(b->cu->cuMemGetInfo_v2(&free_bytes, &total_bytes));
+    THAT(device_bytes > 0 && total_bytes > 0 && total_bytes <= device_bytes);
+    THAT(free_bytes <= total_bytes);
+}
+
+static void attributes_answer(struct bed *b)
+{
+    int value = 0;
+    OK(b->cu->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, b->device));
+    THAT(value == 1);
+    OK(b->cu->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                   b->device));
+    THAT(value >= 5);
+    IS(CUDA_ERROR_INVALID_VALUE,
+       b->cu->cuDeviceGetAttribute(&value, (CUdevice_attribute)99999, b->device));
+}
+
+static void device_cannot_be_its_own_peer(struct bed *b)
+{
+    int can = -1;
+    if (b->cu->cuDeviceCanAccessPeer == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(b->cu->cuDeviceCanAccessPeer(&can, b->device, b->device));
+    THAT(can == 0);
+}
+
+static void entry_points_are_found_by_name(struct bed *b)
+{
+    void *function = NULL;
+    CUdriverProcAddressQueryResult status;
+    if (b->cu->cuGetProcAddress_v2 == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(b->cu->cuGetProcAddress_v2("cuMemAlloc", &function, 11040, 0, &status));
+    THAT(function != NULL && status == CU_GET_PROC_ADDRESS_SUCCESS);
+    int (*get_version)(int *) = NULL;
+    OK(b->cu->cuGetProcAddress_v2("cuDriverGetVersion", &function, 11040, 0, NULL));
+    memcpy(&get_version, &function, sizeof get_version);
+    int version = 0;
+    THAT(get_version != NULL && get_version(&version) == 0 && version == b->cu->version);
+}
+
+static void unknown_entry_point_is_not_found(struct bed *b)
+{
+    void *function = &function;
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    if (b->cu->cuGetProcAddress_v2 == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    /* The header says success with NULL, its list of results NOT_FOUND: both are met. */
+    CUresult result = b->cu->cuGetProcAddress_v2("cuSowAndReap", &function, 11040, 0, &status);
+    THAT(result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_FOUND);
+    THAT(function == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+}
+
+static void entry_point_newer_than_the_driver_is_refused(struct bed *b)
+{
+    void *function = NULL;
+    if (b->cu->cuGetProcAddress_v2 == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    IS(CUDA_ERROR_INVALID_VALUE,
+       b->cu->cuGetProcAddress_v2("cuMemAlloc", &function, b->cu->version + 1000, 0, NULL));
+}
+
+/* ---- kernels: PTX for a real driver, a twin of the same name for the simulated one ---- */
+
+static const char kernel_image[] = ".version 6.0\n"
+                                   ".target sm_50\n"
+                                   ".address_size 64\n"
+                                   ".visible .entry flw_store_word(.param .u64 to, .param .u32 v)\n"
+                                   "{\n"
+                                   "  .reg .u64 %a; .reg .u32 %v;\n"
+                                   "  ld.param.u64 %a, [to];\n"
+                                   "  ld.param.u32 %v, [v];\n"
+                                   "  cvta.to.global.u64 %a, %a;\n"
+                                   "  st.global.u32 [%a], %v;\n"
+                                   "  ret;\n"
+                                   "}\n";
+
+static const struct flw_sim *twin_sim;
+
+static void store_word_twin(flw_sim_launch *launch, void **parameters)
+{
+    uint64_t to;
+    uint32_t value;
+    memcpy(&to, parameters[0], sizeof to);
+    memcpy(&value, parameters[1], sizeof value);
+    twin_sim->store(launch, "to", to, &value, sizeof value);
+}
+
+static bool load_kernel(struct bed *b, CUmodule *module, CUfunction *function)
+{
+    if (b->cu->cuLaunchKernel == NULL || b->cu->cuModuleLoadData == NULL) {
+        b->skip = "no such entry point";
+        return false;
+    }
+    if (b->is_sim) {
+        twin_sim = &b->sim;
+        static const size_t bytes[] = {sizeof(uint64_t), sizeof(uint32_t)};
+        b->sim.register_twin("flw_store_word", store_word_twin);
+        THAT(b->sim.parameters("flw_store_word", 2, bytes) != 0);
+    }
+    return OK(b->cu->cuModuleLoadData(module, kernel_image)) &&
+           OK(b->cu->cuModuleGetFunction(function, *module, "flw_store_word"));
+}
+
+static void kernel_stores_in_stream_order(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    CUdeviceptr address = 0;
+    CUstream stream = NULL;
+    if (!load_kernel(b, &module, &function)) {
+        return;
+    }
+    OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cu->cuMemAlloc_v2(&address, 4096));
+    OK(cu->cuMemsetD32Async(address, 7, 2, stream));
+    uint32_t value = 42;
+    void *parameters[] = {&address, &value};
+    OK(cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    value = 43; /* the launch keeps its copy */
+    OK(cu->cuStreamSynchronize(stream));
+    THAT(bed_peek(b, address) == 42);
+    THAT(bed_peek(b, address + 4) == 7);
+    OK(cu->cuMemFree_v2(address));
+    OK(cu->cuStreamDestroy_v2(stream));
+    OK(cu->cuModuleUnload(module));
+}
+
+static void kernel_of_unknown_name_is_not_found(struct bed *b)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    if (!load_kernel(b, &module, &function)) {
+        return;
+    }
+    IS(CUDA_ERROR_NOT_FOUND, b->cu->cuModuleGetFunction(&function, module, "no_such_kernel"));
+    OK(b->cu->cuModuleUnload(module));
+}
+
+static void launch_without_blocks_is_refused(struct bed *b)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    if (!load_kernel(b, &module, &function)) {
+        return;
+    }
+    CUdeviceptr address = 0;
+    uint32_t value = 0;
+    void *parameters[] = {&address, &value};
+    REFUSED(b->cu->cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    REFUSED(b->cu->cuLaunchKernel(function, 1, 1, 1, 4096, 1, 1, 0, NULL, parameters, NULL));
+    OK(b->cu->cuModuleUnload(module));
+}
+
+static const struct conformance_case cases[] = {
+    {"version_is_a_number_of_thousands_and_tens",
+     "Returns in *driverVersion the version of CUDA supported by the driver", FROM_THE_HEADER,
+     version_is_a_number_of_thousands_and_tens},
+    {"init_refuses_flags", "the Flags parameter must be 0", FROM_THE_HEADER, init_refuses_flags},
+    {"error_names_are_known_or_refused",
+     "will be returned and *pStr will be set to the NULL address", FROM_THE_HEADER,
+     error_names_are_known_or_refused},
+    {"error_texts_are_known_or_refused",
+     "will be returned and *pStr will be set to the NULL address", FROM_THE_HEADER,
+     error_texts_are_known_or_refused},
+    {"ordinals_begin_at_zero", "<b>[0, cuDeviceGetCount()-1]</b>", FROM_THE_HEADER,
+     ordinals_begin_at_zero},
+    {"name_fits_the_buffer", "len specifies the maximum length of the string that may be returned",
+     FROM_THE_HEADER, name_fits_the_buffer},
+    {"total_memory_is_what_a_context_sees",
+     "Returns in *bytes the total amount of memory available on the device", FROM_THE_HEADER,
+     total_memory_is_what_a_context_sees},
+    {"attributes_answer", "Returns in *pi the integer value of the attribute attrib",
+     FROM_THE_HEADER, attributes_answer},
+    {"device_cannot_be_its_own_peer",
+     "are capable of directly accessing memory from contexts on peerDev and 0 otherwise",
+     FROM_THE_HEADER, device_cannot_be_its_own_peer},
+    {"entry_points_are_found_by_name",
+     "this API will return the function pointer to the corresponding versioned function",
+     FROM_THE_HEADER, entry_points_are_found_by_name},
+    {"unknown_entry_point_is_not_found", "The requested symbol was not found", FROM_THE_HEADER,
+     unknown_entry_point_is_not_found},
+    {"entry_point_newer_than_the_driver_is_refused",
+     "If the specified CUDA version is greater than the driver version", FROM_THE_HEADER,
+     entry_point_newer_than_the_driver_is_refused},
+    {"kernel_stores_in_stream_order", "Invokes the function", FROM_THE_HEADER,
+     kernel_stores_in_stream_order},
+    {"kernel_of_unknown_name_is_not_found",
+     "If no function of that name exists, cuModuleGetFunction() returns", FROM_THE_HEADER,
+     kernel_of_unknown_name_is_not_found},
+    {"launch_without_blocks_is_refused", "gridDimY x gridDimZ grid of blocks", FROM_THE_HEADER,
+     launch_without_blocks_is_refused},
+};
+
+const struct conformance_table conformance_device = {"device", cases, sizeof cases / sizeof *cases};

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the cases about cuMemAlloc and its kin, pinned host memory, address ranges and pointer
+ * attributes.
+ */
+#include <string.h>
+
+#include "conformance.h"
+
+static void zero_bytes_are_refused(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemAlloc_v2(&address, 0));
+}
+
+static void allocations_are_aligned_and_apart(struct bed *b)
+{
+    CUdeviceptr address[8] = {0};
+    for (int i = 0; i < 8; i++) {
+        OK(b->cu->cuMemAlloc_v2(&address[i], 1000));
+        THAT(address[i] % 256 == 0);
+        for (int k = 0; k < i; k++) {
+            THAT(address[i] >= address[k] + 1000 || address[k] >= address[i] + 1000);
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        OK(b->cu->cuMemFree_v2(address[i]));
+    }
+}
+
+static void double_free_is_refused(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 1 << 20));
+    OK(b->cu->cuMemFree_v2(address));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFree_v2(address));
+}
+
+static void interior_free_is_refused(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 1 << 20));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFree_v2(address + 512));
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void more_than_the_device_has_is_out_of_memory(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    size_t total = 0;
+    OK(b->cu->cuDeviceTotalMem_v2(&total, b->device));
+    IS(CUDA_ERROR_OUT_OF_MEMORY, b->cu->cuMemAlloc_v2(&address, total + (64u << 20)));
+    OK(b->cu->cuMemAlloc_v2(&address, 4096)); /* and does no harm */
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void allocating_lowers_what_is_free(struct bed *b)
+{
+    size_t before = 0, during = 0, after = 0, total = 0;
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemGetInfo_v2(&before, &total));
+    OK(b->cu->cuMemAlloc_v2(&address, 64u << 20));
+    OK(b->cu->cuMemGetInfo_v2(&during, &total));
+    OK(b->cu->cuMemFree_v2(address));
+    OK(b->cu->cuMemGetInfo_v2(&after, &total));
+    THAT(during + (64u << 20) <= before);
+    THAT(after > during);
+}
+
+static void address_range_sees_the_allocation(struct bed *b)
+{
+    CUdeviceptr address = 0, base = 0;
+    size_t bytes = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 100000));
+    OK(b->cu->cuMemGetAddressRange_v2(&base, &bytes, address + 5000));
+    THAT(base == address && bytes == 100000);
+    OK(b->cu->cuMemGetAddressRange_v2(NULL, &bytes, address));
+    OK(b->cu->cuMemGetAddressRange_v2(&base, NULL, address));
+    OK(b->cu->cuMemFree_v2(address));
+    REFUSED(b->cu->cuMemGetAddressRange_v2(&base, &bytes, address));
+}
+
+static void address_range_sees_one_handle(struct bed *b)
+{
+    struct bed_mapping m;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    if (!bed_map(b, &m, 2, 0)) {
+        return;
+    }
+    OK(b->cu->cuMemGetAddressRange_v2(&base, &bytes, m.address + m.grain_bytes + 16));
+    THAT(base == m.address + m.grain_bytes && bytes == m.grain_bytes);
+    bed_unmap(b, &m);
+}
+
+static void pitch_holds_the_row(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    size_t pitch = 0;
+    if (b->cu->cuMemAllocPitch_v2 == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(b->cu->cuMemAllocPitch_v2(&address, &pitch, 1000, 10, 4));
+    THAT(pitch >= 1000 && pitch % 4 == 0);
+    REFUSED(b->cu->cuMemAllocPitch_v2(&address, &pitch, 1000, 10, 3));
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void managed_memory_is_valid_on_the_cpu(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    int can = 0;
+    if (b->cu->cuMemAllocManaged == NULL ||
+        b->cu->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, b->device) != 0 ||
+        can == 0) {
+        b->skip = "the device has no managed memory";
+        return;
+    }
+    OK(b->cu->cuMemAllocManaged(&address, 4096, CU_MEM_ATTACH_GLOBAL));
+    OK(b->cu->cuMemsetD8_v2(address, 3, 4096));
+    OK(b->cu->cuCtxSynchronize());
+    THAT(address != 0 && *(unsigned char *)(uintptr_t)address == 3);
+    OK(b->cu->cuMemFree_v2(address));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemAllocManaged(&address, 0, CU_MEM_ATTACH_GLOBAL));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemAllocManaged(&address, 4096, 0));
+}
+
+static void pinned_memory_is_freed_once(struct bed *b)
+{
+    void *pointer = NULL;
+    OK(b->cu->cuMemHostAlloc(&pointer, 10000, CU_MEMHOSTALLOC_PORTABLE));
+    memset(pointer, 1, 10000);
+    OK(b->cu->cuMemFreeHost(pointer));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFreeHost(pointer));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemHostAlloc(&pointer, 4096, 1u << 20));
+}
+
+static void device_memory_is_no_host_memory(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFreeHost((void *)(uintptr_t)address));
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void attributes_of_device_pointers(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUdeviceptr address = 0, start = 0, same = 0;
+    unsigned type = 0;
+    int ordinal = -1;
+    size_t bytes = 0;
+    CUcontext context = NULL;
+    if (cu->cuPointerGetAttribute == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(cu->cuMemAlloc_v2(&address, 100000));
+    CUdeviceptr inside = address + 4096;
+    OK(cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside));
+    THAT(type == CU_MEMORYTYPE_DEVICE);
+    OK(cu->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, inside));
+    THAT(ordinal == 0);
+    OK(cu->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside));
+    THAT(start == address);
+    OK(cu->cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside));
+    THAT(bytes == 100000);
+    OK(cu->cuPointerGetAttribute(&same, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, inside));
+    THAT(same == inside);
+    OK(cu->cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, inside));
+    THAT(context == b->context);
+    OK(cu->cuMemFree_v2(address));
+}
+
+static void attributes_of_pinned_and_foreign_pointers(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    unsigned type = 0;
+    void *pinned = NULL, *host = NULL;
+    static int foreign;
+    if (cu->cuPointerGetAttribute == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(cu->cuMemHostAlloc(&pinned, 4096, 0));
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)pinned;
+    OK(cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+    THAT(type == CU_MEMORYTYPE_HOST);
+    OK(cu->cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, address));
+    THAT(host == pinned);
+    OK(cu->cuMemFreeHost(pinned));
+    IS(CUDA_ERROR_INVALID_VALUE, cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                           (CUdeviceptr)(uintptr_t)&foreign));
+}
+
+static const struct conformance_case cases[] = {
+    {"zero_bytes_are_refused", "If bytesize is 0, cuMemAlloc() returns", FROM_THE_HEADER,
+     zero_bytes_are_refused},
+    {"allocations_are_aligned_and_apart",
+     "The allocated memory is suitably aligned for any kind of variable", FROM_THE_HEADER,
+     allocations_are_aligned_and_apart},
+    {"double_free_is_refused", "which must have been returned by a previous call", FROM_THE_HEADER,
+     double_free_is_refused},
+    {"interior_free_is_refused", "which must have been returned by a previous call",
+     FROM_THE_HEADER, interior_free_is_refused},
+    {"more_than_the_device_has_is_out_of_memory",
+     "The API call failed because it was unable to allocate enough memory", FROM_THE_HEADER,
+     more_than_the_device_has_is_out_of_memory},
+    {"allocating_lowers_what_is_free", "free and total memory", FROM_THE_HEADER,
+     allocating_lowers_what_is_free},
+    {"address_range_sees_the_allocation", "Both parameters pbase and psize are optional",
+     FROM_THE_HEADER, address_range_sees_the_allocation},
+    {"address_range_sees_one_handle",
+     "Returns the base address in *pbase and size in *psize of the allocation", FROM_THE_HEADER,
+     address_range_sees_one_handle},
+    {"pitch_holds_the_row", "ElementSizeBytes may be 4, 8 or 16", FROM_THE_HEADER,
+     pitch_holds_the_row},
+    {"managed_memory_is_valid_on_the_cpu",
+     "The pointer is valid on the CPU and on all GPUs in the system that support managed memory",
+     FROM_THE_HEADER, managed_memory_is_valid_on_the_cpu},
+    {"pinned_memory_is_freed_once", "Frees the memory space pointed to by p", FROM_THE_HEADER,
+     pinned_memory_is_freed_once},
+    {"device_memory_is_no_host_memory",
+     "which must have been returned by a previous call to cuMemAllocHost()", FROM_THE_HEADER,
+     device_memory_is_no_host_memory},
+    {"attributes_of_device_pointers", "If ptr addresses device memory then *data is set to",
+     FROM_THE_HEADER, attributes_of_device_pointers},
+    {"attributes_of_pinned_and_foreign_pointers",
+     "If ptr addresses host memory then *data is set to", FROM_THE_HEADER,
+     attributes_of_pinned_and_foreign_pointers},
+};
+
+const struct conformance_table conformance_memory = {"memory", cases, sizeof cases / sizeof *cases};

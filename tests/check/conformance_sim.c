@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the cases that only the simulated driver must pass: its hostile behaviours, its controls
+ * and its rule checker. A real driver may do all of this and promises none of it.
+ */
+#include <string.h>
+
+#include "conformance.h"
+
+static flw_sim_config base_config(void)
+{
+    flw_sim_config config = flw_sim_config_default(7);
+    config.schedule = FLW_SIM_HELD;
+    config.backed = 1;
+    config.check = 1;
+    return config;
+}
+
+static void restart(struct bed *b, const flw_sim_config *config)
+{
+    b->context = flw_sim_begin(&b->sim, config);
+}
+
+/* ---- handles and addresses come back at once ---- */
+
+static void destroyed_handles_are_handed_out_again(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUstream stream[2];
+    CUevent event[2];
+    CUcontext context[2];
+    for (int i = 0; i < 2; i++) {
+        OK(cu->cuStreamCreate(&stream[i], 0));
+        OK(cu->cuStreamDestroy_v2(stream[i]));
+        OK(cu->cuEventCreate(&event[i], 0));
+        OK(cu->cuEventDestroy_v2(event[i]));
+        OK(cu->cuCtxCreate_v2(&context[i], 0, 0));
+        OK(cu->cuCtxDestroy_v2(context[i]));
+    }
+    THAT(stream[0] == stream[1] && event[0] == event[1] && context[0] == context[1]);
+    IS(CUDA_ERROR_INVALID_HANDLE, cu->cuStreamQuery(stream[0]));
+    IS(CUDA_ERROR_INVALID_HANDLE, cu->cuEventQuery(event[0]));
+}
+
+static void mild_handles_are_not(struct bed *b)
+{
+    CUstream first = NULL, second = NULL;
+    flw_sim_config config = base_config();
+    config.mild = FLW_SIM_MILD_HANDLE_REUSE;
+    restart(b, &config);
+    OK(b->cu->cuStreamCreate(&first, 0));
+    OK(b->cu->cuStreamDestroy_v2(first));
+    OK(b->cu->cuStreamCreate(&second, 0));
+    THAT(first != second);
+}
+
+static void released_addresses_are_handed_out_again(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUdeviceptr block[2], range[2];
+    for (int i = 0; i < 2; i++) {
+        OK(cu->cuMemAlloc_v2(&block[i], 4u << 20));
+        OK(cu->cuMemFree_v2(block[i]));
+        OK(cu->cuMemAddressReserve(&range[i], 32u << 20, 0, 0, 0));
+        OK(cu->cuMemAddressFree(range[i], 32u << 20));
+    }
+    THAT(block[0] == block[1] && range[0] == range[1]);
+}
+
+static void new_memory_holds_garbage(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    unsigned char bytes[4096];
+    unsigned zeros = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, sizeof bytes));
+    flw_sim_config config = base_config();
+    config.check = 0; /* with it, reading what nobody wrote is reported */
+    restart(b, &config);
+    OK(b->cu->cuMemAlloc_v2(&address, sizeof bytes));
+    OK(b->cu->cuMemcpyDtoH_v2(bytes, address, sizeof bytes));
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        zeros += bytes[i] == 0;
+    }
+    THAT(zeros < sizeof bytes / 8);
+}
+
+static void mild_memory_is_zero(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    flw_sim_config config = base_config();
+    config.check = 0;
+    config.mild = FLW_SIM_MILD_GARBAGE;
+    restart(b, &config);
+    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    THAT(bed_peek(b, address) == 0 && bed_peek(b, address + 4092) == 0);
+}
+
+/* ---- the queue ---- */
+
+/* The call that finds the queue full does not return before the device has taken something. */
+static void a_full_stream_blocks_the_caller(struct bed *b)
+{
+    CUstream stream = NULL;
+    flw_sim_range none = {0};
+    for (int mild = 0; mild < 2; mild++) {
+        flw_sim_config config = base_config();
+        config.queue_depth = 8;
+        config.mild = mild != 0 ? FLW_SIM_MILD_QUEUE_DEPTH : 0;
+        restart(b, &config);
+        OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        for (int i = 0; i < 12; i++) {
+            OK((CUresult)b->sim.touch(stream, &none, 0));
+        }
+        uint64_t left = b->sim.step(100);
+        THAT(mild != 0 ? left == 12 : left > 0 && left <= 8);
+    }
+}
+
+static void held_work_waits_for_a_step(struct bed *b)
+{
+    CUstream stream = NULL;
+    flw_sim_range none = {0};
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 3; i++) {
+        OK((CUresult)b->sim.touch(stream, &none, 0));
+    }
+    for (int i = 0; i < 50; i++) {
+        IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
+    }
+    THAT(b->sim.step(2) == 2);
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
+    THAT(b->sim.step(10) == 1);
+    OK(b->cu->cuStreamQuery(stream));
+}
+
+static void random_work_completes_by_itself(struct bed *b)
+{
+    CUstream stream = NULL;
+    flw_sim_range none = {0};
+    flw_sim_config config = base_config();
+    config.schedule = FLW_SIM_RANDOM;
+    restart(b, &config);
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK((CUresult)b->sim.touch(stream, &none, 0));
+    int queries = 0;
+    while (queries < 100000 && b->cu->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
+        queries++;
+    }
+    THAT(queries < 100000);
+}
+
+static void on_the_clock_work_takes_its_lag(struct bed *b)
+{
+    CUstream stream = NULL;
+    flw_sim_range none = {0};
+    flw_sim_config config = base_config();
+    config.schedule = FLW_SIM_CLOCK;
+    config.lag_ns = 1000;
+    config.check = 0;
+    restart(b, &config);
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK((CUresult)b->sim.touch(stream, &none, 0));
+    b->sim.advance(999);
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
+    b->sim.advance(1);
+    OK(b->cu->cuStreamQuery(stream));
+}
+
+/* ---- host functions ---- */
+
+static struct bed *calling_bed;
+static CUresult called_from_host;
+
+static void CUDA_CB call_the_driver(void *argument)
+{
+    CUdeviceptr address = 0;
+    (void)argument;
+    called_from_host = calling_bed->cu->cuMemAlloc_v2(&address, 4096);
+}
+
+static void calls_from_host_functions_are_refused(struct bed *b)
+{
+    calling_bed = b;
+    called_from_host = CUDA_SUCCESS;
+    OK(b->cu->cuLaunchHostFunc(NULL, call_the_driver, NULL));
+    OK(b->cu->cuCtxSynchronize());
+    THAT(called_from_host == CUDA_ERROR_NOT_PERMITTED);
+}
+
+/* ---- faults ---- */
+
+/* Every entry point takes integers and pointers only, and a planned failure strikes before any of
+ * them is looked at: calling each with zeros is sound on the calling conventions we build for. */
+typedef CUresult (*any_entry)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+                              uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+__attribute__((no_sanitize("undefined"))) static CUresult call_with_zeros(any_entry entry)
+{
+    return entry(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+}
+
+static void every_entry_point_fails_when_told_to(struct bed *b)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } entries[] = {
+#define X(need, symbol, parameters) {#symbol, offsetof(struct flw_driver, symbol)},
+        FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        any_entry entry;
+        memcpy(&entry, (const char *)b->cu + entries[i].offset, sizeof entry);
+        bed_that(b, b->sim.fail(entries[i].name, 1, CUDA_ERROR_ECC_UNCORRECTABLE, 0) != 0,
+                 entries[i].name, __LINE__);
+        bed_result(b, call_with_zeros(entry), CUDA_ERROR_ECC_UNCORRECTABLE, entries[i].name,
+                   __LINE__);
+    }
+    THAT(b->sim.fail("cuSowAndReap", 1, CUDA_ERROR_UNKNOWN, 0) == 0);
+    OK(b->cu->cuCtxSynchronize());
+}
+
+static void the_nth_call_fails_and_only_that(struct bed *b)
+{
+    CUdeviceptr address[4] = {0};
+    THAT(b->sim.fail("cuMemAlloc_v2", 3, CUDA_ERROR_OUT_OF_MEMORY, 0) != 0);
+    for (int i = 0; i < 4; i++) {
+        CUresult want = i == 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+        IS(want, b->cu->cuMemAlloc_v2(&address[i], 4096));
+    }
+    THAT(b->sim.fail(NULL, 2, CUDA_ERROR_UNKNOWN, 0) != 0);
+    OK(b->cu->cuCtxSynchronize());
+    IS(CUDA_ERROR_UNKNOWN, b->cu->cuMemFree_v2(address[0]));
+    OK(b->cu->cuMemFree_v2(address[0]));
+    THAT(b->sim.fail("cuMemAlloc_v2", 1, CUDA_ERROR_OUT_OF_MEMORY, 0) != 0);
+    THAT(b->sim.fail(NULL, 0, 0, 0) != 0); /* all forgotten */
+    OK(b->cu->cuMemAlloc_v2(&address[0], 4096));
+}
+
+static void a_sticky_error_ends_its_context_only(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUcontext made = NULL;
+    CUdeviceptr address = 0;
+    OK(cu->cuCtxCreate_v2(&made, 0, 0));
+    THAT(b->sim.fail("cuMemAlloc_v2", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1) != 0);
+    IS(CUDA_ERROR_ILLEGAL_ADDRESS, cu->cuMemAlloc_v2(&address, 4096));
+    IS(CUDA_ERROR_ILLEGAL_ADDRESS, cu->cuMemAlloc_v2(&address, 4096));
+    IS(CUDA_ERROR_ILLEGAL_ADDRESS, cu->cuCtxSynchronize());
+    OK(cu->cuCtxDestroy_v2(made));
+    OK(cu->cuMemAlloc_v2(&address, 4096));
+}
+
+static void missing_features_are_not_supported(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    unsigned long long id = 0;
+    int has = -1;
+    flw_sim_config config = base_config();
+    config.without_vmm = config.without_pools = config.without_ids = 1;
+    restart(b, &config);
+    IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemAddressReserve(&address, 2u << 20, 0, 0, 0));
+    IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemAllocAsync(&address, 4096, NULL));
+    IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuStreamGetId(NULL, &id));
+    IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuCtxGetId(NULL, &id));
+    OK(b->cu->cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                   0));
+    THAT(has == 0);
+    OK(b->cu->cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0));
+    THAT(has == 0);
+}
+
+/* ---- the ledger ---- */
+
+static void the_ledger_counts_what_was_given(struct bed *b)
+{
+    struct bed_mapping m;
+    flw_sim_ledger before = flw_sim_read_ledger(&b->sim);
+    if (!bed_map(b, &m, 2, 0)) {
+        return;
+    }
+    flw_sim_ledger during = flw_sim_read_ledger(&b->sim);
+    THAT(during.given_bytes == before.given_bytes + 2 * m.grain_bytes);
+    THAT(during.handle_count == before.handle_count + 2);
+    THAT(during.mapping_count == before.mapping_count + 2);
+    THAT(during.reserved_address_bytes >= before.reserved_address_bytes + 2 * m.grain_bytes);
+    bed_unmap(b, &m);
+    flw_sim_ledger after = flw_sim_read_ledger(&b->sim);
+    THAT(after.given_bytes == before.given_bytes && after.handle_count == before.handle_count);
+    THAT(after.mapping_count == before.mapping_count);
+    THAT(after.peak_given_bytes >= during.given_bytes);
+}
+
+/* ---- the rule checker ---- */
+
+struct field {
+    CUstream stream[2];
+    CUevent event;
+    CUdeviceptr address;
+};
+
+static void plough(struct bed *b, struct field *f)
+{
+    *f = (struct field){{NULL, NULL}, NULL, 0};
+    OK(b->cu->cuStreamCreate(&f->stream[0], CU_STREAM_NON_BLOCKING));
+    OK(b->cu->cuStreamCreate(&f->stream[1], CU_STREAM_NON_BLOCKING));
+    OK(b->cu->cuEventCreate(&f->event, CU_EVENT_DISABLE_TIMING));
+    OK(b->cu->cuMemAlloc_v2(&f->address, 1u << 20));
+}
+
+static void touch(struct bed *b, CUstream stream, CUdeviceptr address, size_t bytes, bool write)
+{
+    flw_sim_range range = {.address = address, .bytes = bytes, .is_write = write};
+    b->sim.touch(stream, &range, 1);
+}
+
+static void expect_violations(struct bed *b, bool some)
+{
+    OK(b->cu->cuCtxSynchronize());
+    uint64_t count = flw_sim_read_ledger(&b->sim).violation_count;
+    THAT((count > 0) == some);
+    THAT((b->sim.violation(0) != NULL) == some);
+}
+
+static void unordered_writes_are_found(struct bed *b)
+{
+    struct field f;
+    plough(b, &f);
+    touch(b, f.stream[0], f.address, 4096, true);
+    touch(b, f.stream[1], f.address + 4000, 4096, true);
+    expect_violations(b, true);
+}
+
+static void a_wait_orders_them(struct bed *b)
+{
+    struct field f;
+    plough(b, &f);
+    touch(b, f.stream[0], f.address, 4096, true);
+    OK(b->cu->cuEventRecord(f.event, f.stream[0]));
+    OK(b->cu->cuStreamWaitEvent(f.stream[1], f.event, 0));
+    touch(b, f.stream[1], f.address, 4096, true);
+    expect_violations(b, false);
+}
+
+static void a_record_before_the_write_does_not(struct bed *b)
+{
+    struct field f;
+    plough(b, &f);
+    OK(b->cu->cuEventRecord(f.event, f.stream[0]));
+    touch(b, f.stream[0], f.address, 4096, true);
+    OK(b->cu->cuStreamWaitEvent(f.stream[1], f.event, 0));
+    touch(b, f.stream[1], f.address, 4096, true);
+    expect_violations(b, true);
+}
+
+static void reads_may_be_unordered(struct bed *b)
+{
+    struct field f;
+    plough(b, &f);
+    touch(b, f.stream[0], f.address, 4096, true);
+    OK(b->cu->cuStreamSynchronize(f.stream[0]));
+    touch(b, f.stream[0], f.address, 4096, false);
+    touch(b, f.stream[1], f.address, 4096, false);
+    expect_violations(b, false);
+}
+
+static void a_query_seen_complete_orders(struct bed *b)
+{
+    struct field f;
+    plough(b, &f);
+    touch(b, f.stream[0], f.address, 4096, true);
+    OK(b->cu->cuEventRecord(f.event, f.stream[0]));
+    b->sim.step(~0ull);
+    OK(b->cu->cuEventQuery(f.event));
+    touch(b, f.stream[1], f.address, 4096, true);
+    expect_violations(b, false);
+}
+
+static void done_but_not_seen_does_not_order(struct bed *b)
+{
+    struct field f;
+    plough(b, &f);
+    touch(b, f.stream[0], f.address, 4096, true);
+    b->sim.step(~0ull); /* complete by chance: nobody asked */
+    touch(b, f.stream[1], f.address, 4096, true);
+    expect_violations(b, true);
+}
+
+static void an_unlent_address_is_found(struct bed *b)
+{
+    struct field f;
+    plough(b, &f);
+    touch(b, f.stream[0], f.address + (64ull << 30), 4096, true);
+    b->cu->cuCtxSynchronize();
+    THAT(flw_sim_read_ledger(&b->sim).violation_count > 0 ||
+         b->cu->cuCtxSynchronize() != CUDA_SUCCESS);
+}
+
+static void unmapping_under_work_is_found(struct bed *b)
+{
+    struct field f;
+    struct bed_mapping m;
+    plough(b, &f);
+    if (!bed_map(b, &m, 1, 0)) {
+        return;
+    }
+    touch(b, f.stream[0], m.address, 4096, true);
+    OK(b->cu->cuMemUnmap(m.address, m.grain_bytes)); /* it does not wait */
+    THAT(flw_sim_read_ledger(&b->sim).violation_count > 0);
+}
+
+static void unwritten_bytes_are_found(struct bed *b)
+{
+    struct field f;
+    plough(b, &f);
+    touch(b, f.stream[0], f.address, 64, true);
+    OK(b->cu->cuStreamSynchronize(f.stream[0]));
+    b->sim.forget(f.address, 64);
+    bed_peek(b, f.address + 4);
+    THAT(flw_sim_read_ledger(&b->sim).violation_count > 0);
+}
+
+static void a_named_range_is_named_in_the_sentence(struct bed *b)
+{
+    struct field f;
+    plough(b, &f);
+    b->sim.name(f.address, 1u << 20, "the lower meadow");
+    touch(b, f.stream[0], f.address, 4096, true);
+    touch(b, f.stream[1], f.address, 4096, true);
+    expect_violations(b, true);
+    const char *sentence = b->sim.violation(0);
+    THAT(sentence != NULL && strstr(sentence, "the lower meadow") != NULL);
+    b->sim.name(f.address, 1u << 20, NULL);
+}
+
+static void a_reset_begins_a_new_world(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    unsigned long long before = 0, after = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    OK(b->cu->cuCtxGetId(NULL, &before));
+    flw_sim_config config = base_config();
+    restart(b, &config);
+    THAT(flw_sim_read_ledger(&b->sim).given_bytes == 0);
+    THAT(flw_sim_read_ledger(&b->sim).call_count == 3); /* what restart itself called */
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFree_v2(address));
+    OK(b->cu->cuCtxGetId(NULL, &after));
+    THAT(before != after);
+}
+
+static void calls_before_init_are_refused(struct bed *b)
+{
+    flw_sim_config config = base_config();
+    int count = 0;
+    b->sim.reset(&config);
+    IS(CUDA_ERROR_NOT_INITIALIZED, b->cu->cuDeviceGetCount(&count));
+    OK(b->cu->cuInit(0));
+    OK(b->cu->cuDeviceGetCount(&count));
+}
+
+#define OURS(name)              \
+    {                           \
+#name, NULL, NULL, name \
+    }
+static const struct conformance_case cases[] = {
+    OURS(destroyed_handles_are_handed_out_again),
+    OURS(mild_handles_are_not),
+    OURS(released_addresses_are_handed_out_again),
+    OURS(new_memory_holds_garbage),
+    OURS(mild_memory_is_zero),
+    OURS(a_full_stream_blocks_the_caller),
+    OURS(held_work_waits_for_a_step),
+    OURS(random_work_completes_by_itself),
+    OURS(on_the_clock_work_takes_its_lag),
+    OURS(calls_from_host_functions_are_refused),
+    OURS(every_entry_point_fails_when_told_to),
+    OURS(the_nth_call_fails_and_only_that),
+    OURS(a_sticky_error_ends_its_context_only),
+    OURS(missing_features_are_not_supported),
+    OURS(the_ledger_counts_what_was_given),
+    OURS(unordered_writes_are_found),
+    OURS(a_wait_orders_them),
+    OURS(a_record_before_the_write_does_not),
+    OURS(reads_may_be_unordered),
+    OURS(a_query_seen_complete_orders),
+    OURS(done_but_not_seen_does_not_order),
+    OURS(an_unlent_address_is_found),
+    OURS(unmapping_under_work_is_found),
+    OURS(unwritten_bytes_are_found),
+    OURS(a_named_range_is_named_in_the_sentence),
+    OURS(a_reset_begins_a_new_world),
+    OURS(calls_before_init_are_refused),
+};
+#undef OURS
+
+const struct conformance_table conformance_sim = {"sim", cases, sizeof cases / sizeof *cases};

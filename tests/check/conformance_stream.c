@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the cases about streams: identities, the default handles, order, host functions.
+ */
+#include <stdatomic.h>
+
+#include "conformance.h"
+
+static void ids_are_unique_even_when_handles_are_not(struct bed *b)
+{
+    unsigned long long id[8] = {0};
+    CUstream stream = NULL;
+    if (b->cu->cuStreamGetId == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    for (int i = 0; i < 8; i++) {
+        OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        OK(b->cu->cuStreamGetId(stream, &id[i]));
+        OK(b->cu->cuStreamDestroy_v2(stream));
+        for (int k = 0; k < i; k++) {
+            THAT(id[i] != id[k]);
+        }
+    }
+}
+
+static void id_of_thread_stream_body(struct bed *b, void *argument)
+{
+    OK(b->cu->cuStreamGetId(CU_STREAM_PER_THREAD, argument));
+}
+
+static void default_handles_have_ids(struct bed *b)
+{
+    unsigned long long null_id = 0, legacy = 0, own = 0, again = 0, other = 0;
+    if (b->cu->cuStreamGetId == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(b->cu->cuStreamGetId(NULL, &null_id));
+    OK(b->cu->cuStreamGetId(CU_STREAM_LEGACY, &legacy));
+    OK(b->cu->cuStreamGetId(CU_STREAM_PER_THREAD, &own));
+    OK(b->cu->cuStreamGetId(CU_STREAM_PER_THREAD, &again));
+    bed_on_thread(b, id_of_thread_stream_body, &other);
+    THAT(null_id == legacy);
+    THAT(own == again && own != legacy);
+    THAT(other != own && other != legacy);
+}
+
+static void streams_know_their_context(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUcontext made = NULL, of_stream = NULL;
+    CUstream stream = NULL;
+    if (cu->cuStreamGetCtx == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(cu->cuStreamCreate(&stream, 0));
+    OK(cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(cu->cuStreamGetCtx(stream, &of_stream));
+    THAT(of_stream == b->context);
+    OK(cu->cuStreamGetCtx(NULL, &of_stream));
+    THAT(of_stream == made);
+    OK(cu->cuCtxDestroy_v2(made));
+    OK(cu->cuStreamDestroy_v2(stream));
+}
+
+static void default_handles_need_a_context(struct bed *b)
+{
+    CUcontext context = NULL;
+    if (b->cu->cuStreamGetCtx == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(b->cu->cuCtxSetCurrent(NULL));
+    IS(CUDA_ERROR_INVALID_CONTEXT, b->cu->cuStreamGetCtx(NULL, &context));
+    IS(CUDA_ERROR_INVALID_CONTEXT, b->cu->cuStreamGetCtx(CU_STREAM_PER_THREAD, &context));
+    OK(b->cu->cuCtxSetCurrent(b->context));
+}
+
+static void unknown_flags_are_refused(struct bed *b)
+{
+    CUstream stream = NULL;
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuStreamCreate(&stream, 1u << 20));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuStreamCreate(NULL, 0));
+}
+
+static void priorities_are_accepted(struct bed *b)
+{
+    CUstream stream = NULL;
+    if (b->cu->cuStreamCreateWithPriority == NULL) {
+        b->skip = "no such entry point";
+        return;
+    }
+    OK(b->cu->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -1));
+    OK(b->cu->cuStreamQuery(stream));
+    OK(b->cu->cuStreamDestroy_v2(stream));
+}
+
+static void query_tells_unfinished_work(struct bed *b)
+{
+    CUstream stream = NULL;
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(b->cu->cuStreamQuery(stream));
+    bed_gate_close(b, stream);
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
+    bed_gate_open(b);
+    OK(b->cu->cuStreamSynchronize(stream));
+    OK(b->cu->cuStreamQuery(stream));
+    OK(b->cu->cuStreamDestroy_v2(stream));
+}
+
+static void destroying_does_not_wait(struct bed *b)
+{
+    CUstream stream = NULL;
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    bed_gate_close(b, stream);
+    OK(b->cu->cuStreamDestroy_v2(stream)); /* a wait would never end */
+    bed_gate_open(b);
+    OK(b->cu->cuCtxSynchronize());
+}
+
+static void streams_of_another_context_complete_alone(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUcontext made = NULL;
+    CUstream stream = NULL;
+    OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    bed_gate_close(b, stream);
+    OK(cu->cuCtxCreate_v2(&made, 0, b->device));
+    OK(cu->cuCtxSynchronize()); /* the new context's own: nothing to wait for */
+    OK(cu->cuCtxPopCurrent_v2(NULL));
+    IS(CUDA_ERROR_NOT_READY, cu->cuStreamQuery(stream));
+    bed_gate_open(b);
+    OK(cu->cuStreamSynchronize(stream));
+    OK(cu->cuStreamDestroy_v2(stream));
+    OK(cu->cuCtxDestroy_v2(made));
+}
+
+/* ---- order against the legacy stream ---- */
+
+static void blocking_streams_wait_for_the_legacy_stream(struct bed *b)
+{
+    CUstream stream = NULL;
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    bed_gate_close(b, CU_STREAM_LEGACY);
+    OK(b->cu->cuMemsetD8Async(address, 1, 4096, stream));
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
+    bed_gate_open(b);
+    OK(b->cu->cuStreamSynchronize(stream));
+    OK(b->cu->cuStreamQuery(CU_STREAM_LEGACY)); /* it came first */
+    OK(b->cu->cuStreamDestroy_v2(stream));
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void non_blocking_streams_do_not(struct bed *b)
+{
+    CUstream stream = NULL;
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    bed_gate_close(b, CU_STREAM_LEGACY);
+    OK(b->cu->cuMemsetD8Async(address, 1, 4096, stream));
+    OK(b->cu->cuStreamSynchronize(stream));
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(CU_STREAM_LEGACY));
+    bed_gate_open(b);
+    OK(b->cu->cuCtxSynchronize());
+    OK(b->cu->cuStreamDestroy_v2(stream));
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void the_legacy_stream_waits_for_blocking_streams(struct bed *b)
+{
+    CUstream stream = NULL;
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    bed_gate_close(b, stream);
+    OK(b->cu->cuMemsetD8Async(address, 1, 4096, CU_STREAM_LEGACY));
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(CU_STREAM_LEGACY));
+    bed_gate_open(b);
+    OK(b->cu->cuStreamSynchronize(CU_STREAM_LEGACY));
+    OK(b->cu->cuStreamQuery(stream));
+    OK(b->cu->cuStreamDestroy_v2(stream));
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+/* ---- host functions ---- */
+
+struct diary {
+    atomic_uint at;
+    unsigned entry[8];
+};
+
+static void CUDA_CB write_diary(void *argument)
+{
+    unsigned *slot = argument;
+    struct diary *diary = *(struct diary **)(void *)(slot + 2);
+    diary->entry[atomic_fetch_add(&diary->at, 1) % 8] = slot[0];
+}
+
+static void host_functions_run_in_stream_order(struct bed *b)
+{
+    static struct diary diary;
+    static struct {
+        unsigned number, pad;
+        struct diary *diary;
+    } page[8];
+    CUstream stream = NULL;
+    atomic_store(&diary.at, 0);
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    bed_gate_close(b, stream);
+    for (unsigned i = 0; i < 8; i++) {
+        page[i].number = i;
+        page[i].diary = &diary;
+        OK(b->cu->cuLaunchHostFunc(stream, write_diary, &page[i]));
+    }
+    THAT(atomic_load(&diary.at) == 0);
+    bed_gate_open(b);
+    OK(b->cu->cuStreamSynchronize(stream));
+    THAT(atomic_load(&diary.at) == 8);
+    for (unsigned i = 0; i < 8; i++) {
+        THAT(diary.entry[i] == i);
+    }
+    OK(b->cu->cuStreamDestroy_v2(stream));
+}
+
+static void a_host_function_blocks_what_follows(struct bed *b)
+{
+    CUstream stream = NULL;
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    bed_poke(b, address, 1);
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    bed_gate_close(b, stream);
+    OK(b->cu->cuMemsetD32Async(address, 2, 1, stream));
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream));
+    bed_gate_open(b);
+    OK(b->cu->cuStreamSynchronize(stream));
+    THAT(bed_peek(b, address) == 2);
+    OK(b->cu->cuStreamDestroy_v2(stream));
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void no_host_function_is_refused(struct bed *b)
+{
+    REFUSED(b->cu->cuLaunchHostFunc(NULL, NULL, NULL));
+}
+
+#define HEADER(name, quote)                 \
+    {                                       \
+#name, quote, FROM_THE_HEADER, name \
+    }
+static const struct conformance_case cases[] = {
+    HEADER(ids_are_unique_even_when_handles_are_not,
+           "The Id is unique for the life of the program"),
+    HEADER(default_handles_have_ids,
+           "any of the special streams such as the NULL stream, CU_STREAM_LEGACY and"),
+    HEADER(streams_know_their_context,
+           "The returned context is the context that was active in the calling thread when the "
+           "stream was created"),
+    HEADER(default_handles_need_a_context,
+           "Specifying any of the special handles will return the context current to the calling "
+           "thread"),
+    HEADER(unknown_flags_are_refused, "Valid values for Flags are"),
+    HEADER(priorities_are_accepted, "Creates a stream with the specified priority"),
+    HEADER(query_tells_unfinished_work,
+           "if all operations in the stream specified by hStream have completed, or"),
+    HEADER(destroying_does_not_wait,
+           "the function will return immediately and the resources associated with hStream will be "
+           "released automatically"),
+    HEADER(streams_of_another_context_complete_alone,
+           "Blocks until the current context has completed all preceding requested tasks"),
+    HEADER(blocking_streams_wait_for_the_legacy_stream, "Stream handle that can be passed as a "
+                                                        "CUstream to use an implicit stream with "
+                                                        "legacy synchronization behavior"),
+    HEADER(non_blocking_streams_do_not,
+           "the created stream should perform no implicit synchronization with stream 0"),
+    HEADER(the_legacy_stream_waits_for_blocking_streams, "legacy synchronization behavior"),
+    HEADER(host_functions_run_in_stream_order,
+           "The function will be called after currently enqueued work and will block work added "
+           "after it"),
+    HEADER(a_host_function_blocks_what_follows, "will block work added after it"),
+    HEADER(no_host_function_is_refused,
+           "The function to call once preceding stream operations are complete"),
+};
+#undef HEADER
+
+const struct conformance_table conformance_stream = {"stream", cases, sizeof cases / sizeof *cases};
