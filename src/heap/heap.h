@@ -225,6 +225,8 @@ struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *dom
                                    uint32_t unit_count, uint32_t align_units);
 /* A LIVE run becomes free memory of the domain, stamped now, and joins its neighbours. */
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
+/* The same for a run that a cache kept: stamped with the ticket of its own free. */
+void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
 /* The same with a given stamp. */
 void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ticket,
                               struct flw_span *run);
@@ -261,6 +263,8 @@ struct flw_grow_request {
     uint64_t ahead_bytes;  /* preferred handle size; 0: exactly what is needed */
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle;
+    bool
+        prefers_one_handle; /* a huge request as one handle: fewer calls, but it moves as a whole */
 };
 /* Make a mapped run: address space with the fewest missing pages, idle handles, new handles.
  * OUT_OF_MEMORY: budget, limit or the driver; nothing changed but that idle handles may be

@@ -72,7 +72,11 @@ struct flw_domain {
     uint64_t captured_live; /* a capture's domain: blocks lent */
     uint32_t captured_by;   /* a stream's domain: capture under way on it, 0 none. Atomic */
 
-    uint64_t ticket; /* what the next fence will carry; starts at 1 */
+    /* What the next fence will carry; starts at 1. Raised under the lock by a sequentially
+     * consistent increment *before* the fence is recorded, so that an owner who reads an older
+     * value without the lock has freed before that record: a cached run keeps the ticket of its own
+     * free. */
+    _Atomic uint64_t ticket;
     uint64_t completed;
     uint64_t unfenced_bytes; /* freed since the last fence was taken */
     bool is_recording;       /* a fence has been taken and is not published yet */

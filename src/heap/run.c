@@ -153,6 +153,15 @@ void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct f
     flw_heap_put_run_stamped(heap, domain->index, domain->ticket, run);
 }
 
+void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
+{
+    heap->live_run_bytes -= flw_run_bytes(run);
+    if (run->u.run.ticket == domain->ticket) {
+        domain->unfenced_bytes += flw_run_bytes(run);
+    }
+    flw_heap_put_run_stamped(heap, domain->index, run->u.run.ticket, run);
+}
+
 /* Exact fit of one's own, else the tighter of own and nobody's. */
 static struct flw_span *find_run(const struct flw_heap *heap, const struct flw_domain *domain,
                                  uint32_t unit_count, uint32_t align_units)

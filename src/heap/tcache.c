@@ -137,7 +137,7 @@ bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
     for (; cache->occupied != 0; cache->occupied &= cache->occupied - 1) {
         struct flw_run_set *set = &cache->run_sets[flw_lowest_bit(cache->occupied)];
         while (set->count > 0) {
-            flw_heap_put_run(heap, cache->domain, set->runs[--set->count]);
+            flw_heap_put_run_at(heap, cache->domain, set->runs[--set->count]);
         }
     }
     cache->run_bytes = 0;
@@ -195,6 +195,7 @@ void flw_tcache_push_run(struct flw_tcache *cache, struct flw_span *run)
     struct flw_run_set *set = &cache->run_sets[index];
     FLW_ASSERT(flw_tcache_has_room(cache, run));
     set->unit_count = run->u.run.unit_count;
+    run->u.run.ticket = atomic_load_explicit(&cache->domain->ticket, memory_order_relaxed);
     set->runs[set->count++] = run;
     cache->run_bytes += flw_run_bytes(run);
     cache->occupied |= 1ull << index;

@@ -75,6 +75,8 @@ struct flw_tcache {
     uint64_t misses;                               /* allocations that were no hit */
     uint64_t run_pops, run_pushes, run_live_bytes; /* through this cache */
     uint64_t run_bytes, run_limit_bytes;
+    int64_t fence_left_bytes; /* frees of runs until a fence is worth recording (pool/lend.c) */
+    uint64_t fence_grow_count, fence_credits;
     uint64_t bin_bytes; /* sum of capacity * size: the budget that bins have been given */
     uint64_t occupied;  /* bit i: run_sets[i] holds something */
     struct flw_run_set run_sets[FLW_RUN_SETS];

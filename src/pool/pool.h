@@ -171,6 +171,9 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
                              fallow_stream stream, void **out_ptr);
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream);
 
+/* A cache has returned enough since the pool last grew: make it known when that is complete. */
+void flw_pool_fence_after_growth(struct flw_tcache *cache);
+
 /* ---- uses.c */
 struct flw_note *flw_note_find(struct flw_pool *pool, uint64_t address); /* uses_lock */
 struct flw_note *flw_note_make(struct flw_pool *pool, uint64_t address); /* uses_lock */
