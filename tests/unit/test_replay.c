@@ -262,7 +262,8 @@ static uint64_t get_count(const char *policy, const char *key)
     return strncmp(at, "null", 4) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
 }
 
-static const char *const lenders[] = {"naive", "driver", "async", "pytorch"};
+static const char *const lenders[] = {"fallow", "fallow-memory-first", "naive", "driver", "async",
+                                      "pytorch"};
 #define LENDER_COUNT (sizeof lenders / sizeof *lenders)
 
 static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
@@ -313,12 +314,15 @@ static void threads_serve_the_demo_without_breaking_a_rule(void **state)
 {
     char arguments[512];
     (void)state;
-    snprintf(arguments, sizeof arguments, "replay '%s' --json - --threads --policy naive",
+    snprintf(arguments, sizeof arguments, "replay '%s' --json - --threads --policy naive,fallow",
              getenv("FALLOW_DEMO"));
     assert_int_equal(run(arguments), 0);
-    assert_int_equal(get_count("naive", "threads"), 2);
-    assert_int_equal(get_count("naive", "failures"), 0);
-    assert_int_equal(get_count("naive", "violations"), 0);
+    static const char *const names[] = {"naive", "fallow"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(get_count(names[i], "threads"), 2);
+        assert_int_equal(get_count(names[i], "failures"), 0);
+        assert_int_equal(get_count(names[i], "violations"), 0);
+    }
 }
 
 static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **state)
