@@ -7,13 +7,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <lzma.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#if FLW_HAS_LZMA
+#include <lzma.h>
+#endif
 
 #include "trace/trace.h"
 
@@ -22,11 +25,13 @@
 #define DECODER_BYTES_MAX (UINT64_C(256) << 20) /* what the archive's own dictionary may take */
 #define NAME_CHARACTERS   96                    /* of a path in a message: its tail */
 
+#if FLW_HAS_LZMA
 struct flw_unpacker {
     lzma_stream stream;
     unsigned char *packed; /* NULL where the packed bytes are the caller's memory */
     bool packed_ended;
 };
+#endif
 
 static const unsigned char xz_magic[6] = {0xFD, '7', 'z', 'X', 'Z', 0};
 
@@ -99,6 +104,7 @@ static size_t read_some(struct flw_input *input, unsigned char *out, size_t room
     return (size_t)got;
 }
 
+#if FLW_HAS_LZMA
 static const char *unpack_problem(lzma_ret code)
 {
     switch (code) {
@@ -157,6 +163,73 @@ static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t ro
     return room - stream->avail_out;
 }
 
+/* `packed` NULL: the unpacker reads the file by itself, the first `count` bytes excepted. */
+static bool start_unpacking(struct flw_input *input, const unsigned char *bytes, size_t count,
+                            bool from_file)
+{
+    struct flw_unpacker *unpacker = calloc(1, sizeof(*unpacker));
+    if (unpacker == NULL) {
+        goto fail;
+    }
+    input->unpacker = unpacker;
+    unpacker->stream = (lzma_stream)LZMA_STREAM_INIT;
+    if (from_file) {
+        unpacker->packed = malloc(PACKED_BYTES);
+        if (unpacker->packed == NULL) {
+            goto fail;
+        }
+        memcpy(unpacker->packed, bytes, count);
+        bytes = unpacker->packed;
+    }
+    unpacker->packed_ended = !from_file;
+    if (lzma_stream_decoder(&unpacker->stream, DECODER_BYTES_MAX, LZMA_CONCATENATED) != LZMA_OK) {
+        goto fail;
+    }
+    unpacker->stream.next_in = bytes;
+    unpacker->stream.avail_in = count;
+    input->ended = false;
+    input->begin = input->buffer;
+    input->at = input->buffer;
+    input->end = input->buffer;
+    return true;
+
+fail:
+    flw_input_message(input->message, input->name, "no memory to unpack it");
+    return false;
+}
+
+static void end_unpacking(struct flw_unpacker *unpacker)
+{
+    lzma_end(&unpacker->stream);
+    free(unpacker->packed);
+    free(unpacker);
+}
+#else
+static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t room)
+{
+    (void)input;
+    (void)out;
+    (void)room;
+    return 0;
+}
+
+static bool start_unpacking(struct flw_input *input, const unsigned char *bytes, size_t count,
+                            bool from_file)
+{
+    (void)bytes;
+    (void)count;
+    (void)from_file;
+    flw_input_message(input->message, input->name,
+                      "this build cannot unpack .xz (no liblzma): run `unxz -k` on it first");
+    return false;
+}
+
+static void end_unpacking(struct flw_unpacker *unpacker)
+{
+    (void)unpacker;
+}
+#endif
+
 bool flw_input_fill(struct flw_input *input, size_t count)
 {
     size_t held = (size_t)(input->end - input->at);
@@ -208,41 +281,6 @@ bool flw_input_drain(struct flw_input *input)
         input->at = input->end;
     } while (flw_input_fill(input, 1));
     return !input->failed;
-}
-
-/* `packed` NULL: the unpacker reads the file by itself, the first `count` bytes excepted. */
-static bool start_unpacking(struct flw_input *input, const unsigned char *bytes, size_t count,
-                            bool from_file)
-{
-    struct flw_unpacker *unpacker = calloc(1, sizeof(*unpacker));
-    if (unpacker == NULL) {
-        goto fail;
-    }
-    input->unpacker = unpacker;
-    unpacker->stream = (lzma_stream)LZMA_STREAM_INIT;
-    if (from_file) {
-        unpacker->packed = malloc(PACKED_BYTES);
-        if (unpacker->packed == NULL) {
-            goto fail;
-        }
-        memcpy(unpacker->packed, bytes, count);
-        bytes = unpacker->packed;
-    }
-    unpacker->packed_ended = !from_file;
-    if (lzma_stream_decoder(&unpacker->stream, DECODER_BYTES_MAX, LZMA_CONCATENATED) != LZMA_OK) {
-        goto fail;
-    }
-    unpacker->stream.next_in = bytes;
-    unpacker->stream.avail_in = count;
-    input->ended = false;
-    input->begin = input->buffer;
-    input->at = input->buffer;
-    input->end = input->buffer;
-    return true;
-
-fail:
-    flw_input_message(input->message, input->name, "no memory to unpack it");
-    return false;
 }
 
 static bool is_xz(const unsigned char *bytes, size_t count)
@@ -307,8 +345,10 @@ bool flw_input_open_bytes(struct flw_input *input, const void *bytes, size_t cou
     message[0] = '\0';
     if (is_xz(first, count)) {
         input->buffer = malloc(WINDOW_BYTES);
-        if (input->buffer == NULL || !start_unpacking(input, first, count, false)) {
+        if (input->buffer == NULL) {
             flw_input_message(message, name, "no memory to unpack it");
+        }
+        if (input->buffer == NULL || !start_unpacking(input, first, count, false)) {
             flw_input_close(input);
             return false;
         }
@@ -328,9 +368,7 @@ bool flw_input_open_bytes(struct flw_input *input, const void *bytes, size_t cou
 void flw_input_close(struct flw_input *input)
 {
     if (input->unpacker != NULL) {
-        lzma_end(&input->unpacker->stream);
-        free(input->unpacker->packed);
-        free(input->unpacker);
+        end_unpacking(input->unpacker);
     }
     free(input->buffer);
     if (input->fd >= 0) {
