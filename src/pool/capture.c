@@ -235,9 +235,9 @@ fallow_status fallow_capture_release(fallow_capture *capture)
         to->unfenced_bytes += 1;
         from->capture = 0;
         from->ops = from->captured_live > 0 ? &flw_order_released : NULL;
-        if (from->ops == NULL) {
-            from->completed = from->ticket++;
-        }
+        /* What bears its stamps bears the new owner's too. An open stamp would let memory back into
+         * a place that is given to another domain when the last captured block returns. */
+        from->completed = from->ticket++;
     }
     flw_lock_release(&heap->lock);
     flw_lock_acquire(&table.lock);
