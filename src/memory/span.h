@@ -27,15 +27,17 @@
 
 #include "memory/size_class.h"
 
-/* In the low byte of slot->word; blocks are 256 B aligned. */
+/* In the low byte of slot->word; blocks are 256 B aligned. A hit compares the whole word with
+ * "pointer + LIVE" for pointers of any value. So LIVE is the largest: a pointer that meets the word
+ * of a block in another state lies below that block, and there it finds another slot. */
 enum flw_slot_state {
     FLW_SLOT_FREE = 0,
-    FLW_SLOT_LIVE = 1,
     FLW_SLOT_LIVE_USED =
-        2, /* live, and other streams have announced uses: the slow path frees it */
-    FLW_SLOT_LIVE_SPECIAL = 3,  /* live with a tag, an export or a check: the slow path frees it */
-    FLW_SLOT_LIVE_CAPTURED = 4, /* lent by a capture */
-    FLW_SLOT_HELD = 5           /* freed, not yet reusable: pending, parked or quarantined */
+        1, /* live, and other streams have announced uses: the slow path frees it */
+    FLW_SLOT_LIVE_SPECIAL = 2,  /* live with a tag, an export or a check: the slow path frees it */
+    FLW_SLOT_LIVE_CAPTURED = 3, /* lent by a capture */
+    FLW_SLOT_HELD = 4,          /* freed, not yet reusable: pending, parked or quarantined */
+    FLW_SLOT_LIVE = 5
 };
 #define FLW_SLOT_STATE_MASK 0xffull
 
