@@ -167,8 +167,12 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
 {
     fallow_status status = FALLOW_OK;
     flw_lock_acquire(&heap->lock);
-    bool is_covered = domain->unfenced_bytes == 0 || domain->is_recording;
-    bool is_possible = domain->ops->record != NULL && !domain->is_lost &&
+    /* A place that another thread has just freed: all of it is complete. */
+    bool is_covered = domain->ops == NULL || domain->unfenced_bytes == 0 || domain->is_recording;
+    /* A retired stream's handle may be another stream's by now. */
+    bool is_nameable = domain->is_known || domain->ops != &flw_order_stream;
+    bool is_possible = !is_covered && domain->ops->record != NULL && !domain->is_lost &&
+                       is_nameable &&
                        (!domain->own_thread_only || domain->thread == flw_thread_token());
     struct flw_fence *fence = NULL;
     uint64_t ticket = 0, unfenced_bytes = domain->unfenced_bytes;
@@ -296,14 +300,18 @@ static bool pending_is_complete(const struct flw_heap *heap, struct flw_pending 
            flw_stamp_is_complete(heap, &pending->stamps[pending->stamp_count - 1])) {
         pending->stamp_count--;
     }
-    return pending->stamp_count == 0;
+    /* Its own stream orders the rest, unless that is gone: then what the stream had been given by
+     * the time of the free must be complete too. */
+    const struct flw_domain *domain = heap->domains[pending->domain];
+    bool is_ordered = pending->domain == FLW_NOBODY || domain->is_known;
+    return pending->stamp_count == 0 && (is_ordered || pending->own_ticket <= domain->completed);
 }
 
 static void settle(struct flw_heap *heap, struct flw_pending *pending)
 {
     struct flw_domain *domain = heap->domains[pending->domain];
-    if (domain->ops == NULL || domain->is_lost) {
-        domain = heap->domains[FLW_NOBODY]; /* every stamp is complete */
+    if (!domain->is_known) {
+        domain = heap->domains[FLW_NOBODY]; /* everything is complete */
     }
     heap->pending_bytes -= pending->bytes;
     heap->pending_count--;

@@ -45,6 +45,7 @@ struct flw_pending {
     struct flw_span *run;  /* a whole run, or NULL */
     struct flw_slot *slot; /* else a slot */
     uint32_t domain;       /* who gets it; FLW_NOBODY: nobody */
+    uint64_t own_ticket;   /* of that domain when the block was freed */
     uint32_t stamp_count;
     bool needs_context_sync; /* no fence can cover it */
     bool is_in_sync;         /* scratch of a context synchronisation under way */

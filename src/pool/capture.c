@@ -194,6 +194,7 @@ fallow_status fallow_capture_end(fallow_capture *capture)
     while (capture->parked != NULL) {
         struct flw_pending *parked = capture->parked;
         capture->parked = parked->next;
+        parked->own_ticket = pool->heap.domains[parked->domain]->ticket;
         parked->next = pool->heap.pendings;
         pool->heap.pendings = parked;
     }

@@ -2,6 +2,8 @@
  *
  * Owns: what is known of single blocks beyond their slot: announced uses and tags.
  */
+#include <sched.h>
+
 #include "pool/pool.h"
 
 static struct flw_note **bucket_of(struct flw_pool *pool, uint64_t address)
@@ -130,7 +132,9 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
         *pending = (struct flw_pending){.slot = slot,
                                         .bytes = bytes,
                                         .domain = domain->index,
+                                        .own_ticket = domain->ticket,
                                         .needs_context_sync = note->overflowed};
+        domain->unfenced_bytes++; /* a retire must fence it */
         for (uint32_t i = 0; i < note->stamp_count; i++) {
             struct flw_domain *user = heap->domains[note->domains[i]];
             if (user->ops == NULL || user == domain) {
@@ -180,10 +184,7 @@ void flw_pool_fence_all(struct flw_pool *pool)
         return;
     }
     for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
-        struct flw_domain *domain = pool->heap.domains[i];
-        if (domain->ops != NULL && domain->ops->record != NULL && !domain->is_lost) {
-            (void)flw_domain_fence(&pool->heap, domain);
-        }
+        (void)flw_domain_fence(&pool->heap, pool->heap.domains[i]);
     }
     flw_heap_leave_driver(&pool->heap, &section);
 }
@@ -207,14 +208,27 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
         return FALLOW_BUSY;
     }
     flw_pool_close_caches(pool, domain);
+    flw_lock_acquire(&heap->lock);
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        flw_heap_carve_rest(heap, domain, c); /* before the fence: it is to cover this too */
+    }
+    flw_lock_release(&heap->lock);
     if (flw_heap_enter_driver(heap, &section)) {
-        status = flw_domain_fence(heap, domain);
+        /* Again while another thread records: its fence may be older than the last frees, and the
+         * handle is good for no record once the caller has it back. */
+        bool is_open = true;
+        while (is_open && status == FALLOW_OK) {
+            status = flw_domain_fence(heap, domain);
+            flw_lock_acquire(&heap->lock);
+            is_open = domain->is_recording || domain->unfenced_bytes > 0;
+            flw_lock_release(&heap->lock);
+            if (is_open) {
+                sched_yield();
+            }
+        }
         flw_heap_leave_driver(heap, &section);
     }
     flw_lock_acquire(&heap->lock);
-    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
-        flw_heap_carve_rest(heap, domain, c);
-    }
     if (status != FALLOW_OK && !domain->is_lost) {
         flw_domain_lose_quietly(heap, domain); /* nothing covers it: a context sync will */
     }
