@@ -88,6 +88,8 @@ struct flw_span *flw_page_map_new_run(struct flw_page_map *map)
 
 void flw_page_map_drop_run(struct flw_page_map *map, struct flw_span *run)
 {
+    /* Units inside a run keep naming whoever was there: it must not look like a free neighbour. */
+    run->u.run = (struct flw_run_part){.state = FLW_RUN_BUSY};
     run->next_unused = map->unused_runs;
     map->unused_runs = run;
 }
