@@ -220,6 +220,21 @@ void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain, boo
     flw_lock_release(&pool->lock);
 }
 
+void flw_pool_note_loss(struct flw_pool *pool)
+{
+    if (!flw_heap_is_lost(&pool->heap) || atomic_exchange(&pool->loss_noted, true)) {
+        return;
+    }
+    flw_lock_acquire(&pool->lock);
+    pool->divert_all = true;
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        flw_tcache_poison(cache);
+        cache->is_open = false;
+        flw_tcache_release(cache);
+    }
+    flw_lock_release(&pool->lock);
+}
+
 void flw_pool_poison_all(struct flw_pool *pool)
 {
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {

@@ -286,6 +286,7 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
         (void)flw_pool_free(pool, *out_ptr, stream);
         *out_ptr = NULL;
     }
+    flw_pool_note_loss(pool);
     return flw_heap_is_lost(&pool->heap) && status != FALLOW_OK ? FALLOW_DEVICE_LOST : status;
 }
 
@@ -505,5 +506,6 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
     status = return_claimed(pool, cache, span, slot, state);
     fence_if_due(pool, cache->domain);
     flw_pool_decay(pool, false);
+    flw_pool_note_loss(pool);
     return status;
 }

@@ -67,6 +67,7 @@ struct flw_pool {
     bool uses_membarrier;
     bool
         divert_all; /* check_streams, debug checks, no membarrier: every call takes the slow path */
+    atomic_bool loss_noted;
     uint64_t device_bytes;
 
     struct flw_lock lock; /* FLW_RANK_POOL: caches, captures, streams coming and going */
@@ -142,6 +143,8 @@ void flw_pool_note_special(struct flw_pool *pool, int64_t requested_bytes, int64
 void flw_pool_cache_exit(struct flw_tcache *cache);
 /* After a fork or at exit: no hit any more; no waiting, no lock. */
 void flw_pool_poison_all(struct flw_pool *pool);
+/* The device is lost: from now on every call takes the slow path, which answers for it. */
+void flw_pool_note_loss(struct flw_pool *pool);
 /* Detach every cache: the pool goes. */
 void flw_pool_detach_caches(struct flw_pool *pool);
 
