@@ -19,9 +19,12 @@
  * drainer's restore of the key (release) pairs with the owner's load of it: the owner reads
  * everything through the same cache after it, on x86 in order, elsewhere by the acquire below.
  *
- * Without membarrier (old or filtered kernels) and under ThreadSanitizer, which cannot see it, the
- * owner pays a sequentially consistent fence: FLW_ASYM_FENCED, chosen at build time for the
- * sanitizer; at run time the key stays poisoned instead and every call takes the cache's own lock.
+ * Where the kernel has no membarrier (old, or filtered) the key stays poisoned and every call takes
+ * the cache's own lock. ThreadSanitizer sees neither membarrier nor fences; for it
+ * (FLW_ASYM_FENCED) both sides do a read-modify-write of one process-wide word in their place. Of
+ * two such the later reads from the earlier and comes after it: the owner's first, and the drainer
+ * sees busy; the drainer's first, and the owner sees the poison. The same proof, in terms that the
+ * sanitizer follows.
  */
 #ifndef FLW_BASE_ASYM_H
 #define FLW_BASE_ASYM_H
@@ -40,13 +43,14 @@ struct flw_asym {
 
 #if defined(FLW_TSAN)
 #define FLW_ASYM_FENCED 1
+extern _Atomic uint64_t flw_asym_order; /* never changes; only the order of its writes matters */
 #endif
 
 static inline void flw_asym_enter(struct flw_asym *asym)
 {
 #if defined(FLW_ASYM_FENCED)
-    /* An exchange: sequentially consistent, and an acquire of the drainer's release below. */
-    (void)atomic_exchange_explicit(&asym->busy, 1, memory_order_seq_cst);
+    atomic_store_explicit(&asym->busy, 1, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&flw_asym_order, 0, memory_order_acq_rel);
 #else
     atomic_store_explicit(&asym->busy, 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
@@ -76,7 +80,7 @@ static inline bool flw_asym_register(void)
 static inline void flw_asym_barrier(void)
 {
 #if defined(FLW_ASYM_FENCED)
-    atomic_thread_fence(memory_order_seq_cst);
+    (void)atomic_fetch_add_explicit(&flw_asym_order, 0, memory_order_acq_rel);
 #else
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 #endif
