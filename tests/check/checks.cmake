@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+# Checks of the source itself: scripts that need no build, and the model of the asymmetric lock.
+add_test(NAME check.cuda_abi COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda_abi.sh
+  ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER} "${FALLOW_CUDA_INCLUDE}" ${CMAKE_CURRENT_BINARY_DIR}/cuda_abi)
+set_tests_properties(check.cuda_abi PROPERTIES LABELS check TIMEOUT 60 SKIP_RETURN_CODE 77)

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a program that prints every value, size and offset of the driver's binary interface that
+ * Fallow uses. cuda_abi.sh builds it against our header and against the toolkit's and compares.
+ * Does not: know the expected numbers. The list of names (PROBE_LIST) is made from our header.
+ */
+#if defined(PROBE_TOOLKIT)
+#include <cuda.h>
+#else
+#include "driver/cuda_abi.h"
+#endif
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define VALUE(name)           printf("value %s %lld\n", #name, (long long)(name));
+#define TYPE(name)            printf("type %s %zu %zu\n", #name, sizeof(name), _Alignof(name));
+#define MEMBER(struct_, path) MEMBER_SIZE(struct_, path, ((struct_ *)0)->path)
+#define MEMBER_SIZE(struct_, path, member) \
+    printf("member %s.%s %zu %zu\n", #struct_, #path, offsetof(struct_, path), sizeof(member));
+
+/* A type of the wrong sign or indirection has the right size: these tell the kinds apart. */
+#define KIND(name) \
+    printf("kind %s %s\n", #name, (name)(-1) < (name)1 ? "signed" : "unsigned or pointer");
+
+int main(void)
+{
+#include PROBE_LIST
+    KIND(CUdevice)
+    KIND(CUdeviceptr)
+    KIND(CUmemGenericAllocationHandle)
+    KIND(cuuint64_t)
+    printf("value CU_STREAM_LEGACY %zu\n", (size_t)CU_STREAM_LEGACY);
+    printf("value CU_STREAM_PER_THREAD %zu\n", (size_t)CU_STREAM_PER_THREAD);
+    MEMBER(CUmemLocation, type)
+    MEMBER(CUmemLocation, id)
+    MEMBER(CUmemAllocationProp, type)
+    MEMBER(CUmemAllocationProp, requestedHandleTypes)
+    MEMBER(CUmemAllocationProp, location)
+    MEMBER(CUmemAllocationProp, win32HandleMetaData)
+    MEMBER(CUmemAllocationProp, allocFlags.compressionType)
+    MEMBER(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable)
+    MEMBER(CUmemAllocationProp, allocFlags.usage)
+    MEMBER(CUmemAllocationProp, allocFlags.reserved)
+    MEMBER(CUmemAccessDesc, location)
+    MEMBER(CUmemAccessDesc, flags)
+    MEMBER(CUmemFabricHandle, data)
+    MEMBER(CUmemPoolProps, allocType)
+    MEMBER(CUmemPoolProps, handleTypes)
+    MEMBER(CUmemPoolProps, location)
+    MEMBER(CUmemPoolProps, win32SecurityAttributes)
+    MEMBER(CUmemPoolProps, maxSize)
+    MEMBER(CUmemPoolProps, usage)
+    MEMBER(CUmemPoolProps, reserved)
+    return 0;
+}
