@@ -4,8 +4,8 @@
  * Controls of libfallow-simcuda.so, the simulated CUDA driver.
  *
  * The library exports the CUDA driver's own entry points (see src/driver/entry_points.h) and the
- * functions below. Everything is reached by dlopen and dlsym; nothing links it. A world starts with the
- * defaults of flw_sim_config at the first call; flw_sim_reset makes a new one.
+ * functions below. Everything is reached by dlopen and dlsym; nothing links it. A world starts with
+ * the defaults of flw_sim_config at the first call; flw_sim_reset makes a new one.
  *
  * Everything on it is simulated: no figure taken on it is a GPU's.
  */
@@ -25,54 +25,62 @@ struct CUstream_st;
 
 /** When does given work complete? */
 typedef enum flw_sim_schedule {
-    FLW_SIM_RANDOM = 0, /**< a seeded scheduler lets operations complete in any order that CUDA allows */
-    FLW_SIM_CLOCK = 1,  /**< an operation completes lag_ns of virtual time after it was given, in stream
-                             order; flw_sim_advance moves the clock. O(1) an operation */
-    FLW_SIM_HELD = 2    /**< only flw_sim_step and synchronising calls complete anything */
+    FLW_SIM_RANDOM =
+        0, /**< a seeded scheduler lets operations complete in any order that CUDA allows */
+    FLW_SIM_CLOCK = 1, /**< an operation completes lag_ns of virtual time after it was given, in
+                          stream order; flw_sim_advance moves the clock. O(1) an operation */
+    FLW_SIM_HELD = 2   /**< only flw_sim_step and synchronising calls complete anything */
 } flw_sim_schedule;
 
 /** Single rules of the hostile default that can be switched off, for bisecting only. */
 enum {
-    FLW_SIM_MILD_HANDLE_REUSE = 1u << 0,   /**< do not hand destroyed handles out again at once */
-    FLW_SIM_MILD_ADDRESS_REUSE = 1u << 1,  /**< nor released addresses */
-    FLW_SIM_MILD_QUEUE_DEPTH = 1u << 2,    /**< no blocking after 1,024 operations */
-    FLW_SIM_MILD_GARBAGE = 1u << 3,        /**< new memory is zero, not garbage */
-    FLW_SIM_MILD_OVERLAP = 1u << 4,        /**< programmatic serialisation does not overlap */
-    FLW_SIM_MILD_STICKY = 1u << 5          /**< device errors do not stick */
+    FLW_SIM_MILD_HANDLE_REUSE = 1u << 0,  /**< do not hand destroyed handles out again at once */
+    FLW_SIM_MILD_ADDRESS_REUSE = 1u << 1, /**< nor released addresses */
+    FLW_SIM_MILD_QUEUE_DEPTH = 1u << 2,   /**< no blocking after 1,024 operations */
+    FLW_SIM_MILD_GARBAGE = 1u << 3,       /**< new memory is zero, not garbage */
+    FLW_SIM_MILD_OVERLAP = 1u << 4,       /**< programmatic serialisation does not overlap */
+    FLW_SIM_MILD_STICKY = 1u << 5         /**< device errors do not stick */
 };
 
-typedef enum flw_sim_profile { FLW_SIM_TYPICAL = 0, FLW_SIM_FAST = 1, FLW_SIM_DEAR = 2 } flw_sim_profile;
+typedef enum flw_sim_profile {
+    FLW_SIM_TYPICAL = 0,
+    FLW_SIM_FAST = 1,
+    FLW_SIM_DEAR = 2
+} flw_sim_profile;
 
 typedef struct flw_sim_config {
     size_t struct_size;
-    uint64_t device_bytes;  /**< 0 = 80 GiB */
-    int device_count;       /**< 0 = 1 */
-    int driver_version;     /**< 0 = 13000 */
+    uint64_t device_bytes; /**< 0 = 80 GiB */
+    int device_count;      /**< 0 = 1 */
+    int driver_version;    /**< 0 = 13000 */
     uint64_t seed;
     flw_sim_schedule schedule;
     flw_sim_profile profile;
-    uint64_t lag_ns;        /**< FLW_SIM_CLOCK */
-    uint8_t backed;         /**< 1: memory has contents (a memfd a handle); 0: addresses only */
-    uint8_t check;          /**< 1: the rule checker watches every access */
-    uint8_t without_vmm;    /**< 1: the device lacks virtual memory management */
+    uint64_t lag_ns;     /**< FLW_SIM_CLOCK */
+    uint8_t backed;      /**< 1: memory has contents (a memfd a handle); 0: addresses only */
+    uint8_t check;       /**< 1: the rule checker watches every access */
+    uint8_t without_vmm; /**< 1: the device lacks virtual memory management */
     uint8_t without_pools;
-    uint8_t without_ids;    /**< 1: cuCtxGetId and cuStreamGetId are absent (NOT_SUPPORTED) */
+    uint8_t without_ids; /**< 1: cuCtxGetId and cuStreamGetId are absent (NOT_SUPPORTED) */
     uint8_t without_fabric;
     uint8_t reserved[2];
-    uint32_t mild;          /**< FLW_SIM_MILD_ bits */
-    uint32_t queue_depth;   /**< 0 = 1,024 */
+    uint32_t mild;        /**< FLW_SIM_MILD_ bits */
+    uint32_t queue_depth; /**< 0 = 1,024 */
 } flw_sim_config;
 
-/** flw_sim_range.flags: the operation was launched with programmatic serialisation and touches the range
- *  before its dependency wait, so it may overlap with the operation before it on its own stream. */
-enum { FLW_SIM_RANGE_EARLY = 1u << 0 };
+/** flw_sim_range.flags: the operation was launched with programmatic serialisation and touches the
+ * range before its dependency wait, so it may overlap with the operation before it on its own
+ * stream. */
+enum {
+    FLW_SIM_RANGE_EARLY = 1u << 0
+};
 
 /** A range that an operation reads or writes. */
 typedef struct flw_sim_range {
     uint64_t address;
     uint64_t bytes;
     uint32_t is_write;
-    uint32_t flags;   /**< FLW_SIM_RANGE_ bits */
+    uint32_t flags; /**< FLW_SIM_RANGE_ bits */
 } flw_sim_range;
 
 /** The ledger: every byte that the device has given, whatever the caller believes. */
@@ -83,58 +91,64 @@ typedef struct flw_sim_ledger {
     uint64_t reserved_address_bytes;
     uint64_t allocation_count, handle_count, mapping_count; /**< alive */
     uint64_t stream_count, event_count, context_count, graph_count;
-    uint64_t call_count;        /**< all driver calls since the reset */
-    uint64_t modelled_host_ns;  /**< what they would have cost, by the latency profile */
-    uint64_t clock_ns;          /**< the virtual clock */
-    uint64_t stream_wait_ns;    /**< FLW_SIM_CLOCK: time that cuStreamWaitEvent added to streams */
-    uint64_t violation_count;   /**< found by the rule checker */
+    uint64_t call_count;       /**< all driver calls since the reset */
+    uint64_t modelled_host_ns; /**< what they would have cost, by the latency profile */
+    uint64_t clock_ns;         /**< the virtual clock */
+    uint64_t stream_wait_ns;   /**< FLW_SIM_CLOCK: time that cuStreamWaitEvent added to streams */
+    uint64_t violation_count;  /**< found by the rule checker */
 } flw_sim_ledger;
 
 /* Types of the functions, for dlsym. Thread safe unless said otherwise. */
 
 /** A new world; NULL = defaults. Every handle of the old one is dead. No call may be under way. */
-typedef void (*flw_sim_reset_function)(const flw_sim_config *config);                  /* flw_sim_reset */
+typedef void (*flw_sim_reset_function)(const flw_sim_config *config); /* flw_sim_reset */
 /** Move the virtual clock (FLW_SIM_CLOCK). */
-typedef void (*flw_sim_advance_function)(uint64_t ns);                               /* flw_sim_advance */
+typedef void (*flw_sim_advance_function)(uint64_t ns); /* flw_sim_advance */
 /** Let the scheduler complete up to n operations; returns how many there were. */
-typedef uint64_t (*flw_sim_step_function)(uint64_t n);                                  /* flw_sim_step */
+typedef uint64_t (*flw_sim_step_function)(uint64_t n); /* flw_sim_step */
 /** Give an operation that touches ranges to a stream: the cheap stand-in for a kernel. CUresult. */
 typedef int (*flw_sim_touch_function)(struct CUstream_st *stream, const flw_sim_range *ranges,
-                                      size_t count);                                   /* flw_sim_touch */
-typedef void (*flw_sim_ledger_function)(int device, flw_sim_ledger *out);          /* flw_sim_get_ledger */
-/** The n-th call (1 = next) of an entry point fails with `error` (a CUresult), once; sticky: and every
- *  call of the context after it. entry NULL: the n-th call of any. n 0 clears all. 0 if unknown name. */
-typedef int (*flw_sim_fail_function)(const char *entry, uint64_t n, int error, int sticky); /* flw_sim_fail */
-typedef uint64_t (*flw_sim_calls_function)(const char *entry);                   /* flw_sim_call_count */
-/** The i-th violation's sentence, or NULL. It names operations, streams, ranges and the broken rule. */
-typedef const char *(*flw_sim_violation_function)(uint64_t i);                    /* flw_sim_violation */
+                                      size_t count);                      /* flw_sim_touch */
+typedef void (*flw_sim_ledger_function)(int device, flw_sim_ledger *out); /* flw_sim_get_ledger */
+/** The n-th call (1 = next) of an entry point fails with `error` (a CUresult), once; sticky: and
+ * every call of the context after it. entry NULL: the n-th call of any. n 0 clears all. 0 if
+ * unknown name. */
+typedef int (*flw_sim_fail_function)(const char *entry, uint64_t n, int error,
+                                     int sticky);              /* flw_sim_fail */
+typedef uint64_t (*flw_sim_calls_function)(const char *entry); /* flw_sim_call_count */
+/** The i-th violation's sentence, or NULL. It names operations, streams, ranges and the broken
+ * rule. */
+typedef const char *(*flw_sim_violation_function)(uint64_t i); /* flw_sim_violation */
 /** Name a range for reports ("region 'lse' of arena 'decode'"); NULL removes. */
-typedef void (*flw_sim_name_function)(uint64_t address, uint64_t bytes, const char *name); /* flw_sim_name */
-/** Forget that [address, +bytes) was written: what a load of it finds is a violation (checked mode). */
-typedef void (*flw_sim_forget_function)(uint64_t address, uint64_t bytes);          /* flw_sim_forget */
+typedef void (*flw_sim_name_function)(uint64_t address, uint64_t bytes,
+                                      const char *name); /* flw_sim_name */
+/** Forget that [address, +bytes) was written: what a load of it finds is a violation (checked
+ * mode). */
+typedef void (*flw_sim_forget_function)(uint64_t address, uint64_t bytes); /* flw_sim_forget */
 
-/** Forbid [address, +bytes): a load, store, copy or memset of any byte of it is a violation until it is
- *  forgotten (flw_sim_forget). For red zones; checked, backed worlds only. */
-typedef void (*flw_sim_forbid_function)(uint64_t address, uint64_t bytes);          /* flw_sim_forbid */
+/** Forbid [address, +bytes): a load, store, copy or memset of any byte of it is a violation until
+ * it is forgotten (flw_sim_forget). For red zones; checked, backed worlds only. */
+typedef void (*flw_sim_forbid_function)(uint64_t address, uint64_t bytes); /* flw_sim_forbid */
 
 /** The C twin of a kernel. It touches device memory only through load and store. */
 typedef struct flw_sim_launch flw_sim_launch;
 typedef void (*flw_sim_twin)(flw_sim_launch *launch, void **parameters);
 /** Registrations survive flw_sim_reset. The name is copied. */
-typedef void (*flw_sim_register_function)(const char *kernel_name, flw_sim_twin twin); /* flw_sim_register */
-/** Say what the kernel's parameters are, in bytes each, so that launches copy them and run later, in
- *  stream order. Without it a launch waits for its stream and runs inside the call, and cannot be
+typedef void (*flw_sim_register_function)(const char *kernel_name,
+                                          flw_sim_twin twin); /* flw_sim_register */
+/** Say what the kernel's parameters are, in bytes each, so that launches copy them and run later,
+ * in stream order. Without it a launch waits for its stream and runs inside the call, and cannot be
  *  captured. 0: no such kernel. */
 typedef int (*flw_sim_parameters_function)(const char *kernel_name, size_t count,
-                                           const size_t *bytes);                  /* flw_sim_parameters */
+                                           const size_t *bytes); /* flw_sim_parameters */
 /** grid x, y, z, block x, y, z, shared bytes of the launch. */
 typedef void (*flw_sim_dimensions_function)(const flw_sim_launch *launch,
-                                            unsigned out[7]);                     /* flw_sim_dimensions */
+                                            unsigned out[7]); /* flw_sim_dimensions */
 /** Device memory from inside a twin. `argument` names the kernel's argument in reports. */
 typedef void (*flw_sim_load_function)(flw_sim_launch *launch, const char *argument, void *to,
-                                      uint64_t from, size_t bytes);                      /* flw_sim_load */
+                                      uint64_t from, size_t bytes); /* flw_sim_load */
 typedef void (*flw_sim_store_function)(flw_sim_launch *launch, const char *argument, uint64_t to,
-                                       const void *from, size_t bytes);                 /* flw_sim_store */
+                                       const void *from, size_t bytes); /* flw_sim_store */
 
 #ifdef __cplusplus
 }

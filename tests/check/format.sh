@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# check.format: every C file is as clang-format leaves it. 77: no clang-format here.
+#
+#   format.sh <source root>       to repair: clang-format -i FILE
+set -eu
+cd "$1"
+command -v clang-format >/dev/null || { echo "no clang-format: nothing checked"; exit 77; }
+# Another major version lays out some constructs differently, so one is named.
+version=$(clang-format --version | sed -E 's/.*version ([0-9]+).*/\1/')
+expected=14
+if [ "$version" != "$expected" ]; then
+    echo "clang-format $version, not $expected: nothing checked"
+    exit 77
+fi
+find src include tools tests -name '*.[ch]' | sort | xargs clang-format --dry-run -Werror --ferror-limit=1
+echo "$(find src include tools tests -name '*.[ch]' | wc -l) files are formatted"

@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# check.layers: includes point down only, and files stay small enough to read.
+#
+#   layers.sh <source root>
+#
+#   base < driver < memory < heap < pool     a layer includes itself, lower ones and fallow/
+#   trace    base                            simcuda  base and the driver's types
+#   include/fallow                           fallow/ only: users have nothing else
+#   src includes nothing of tools/ or tests/; nobody but tests/support/test.h includes <cmocka.h>
+#   a file of more than 800 lines says why in its opening comment ("Long because ...")
+#
+# Prints one line for each offence; exit 1 if there is any.
+set -eu
+cd "$1"
+
+# What a folder of src may include, as an extended regular expression over the quoted path.
+allowed_of() {
+    case $1 in
+    base) echo '^(base|fallow)/' ;;
+    driver) echo '^(base|driver|fallow)/' ;;
+    memory) echo '^(base|driver|memory|fallow)/' ;;
+    heap) echo '^(base|driver|memory|heap|fallow)/' ;;
+    pool) echo '^(base|driver|memory|heap|pool|fallow)/' ;;
+    trace) echo '^(base|trace)/' ;;
+    simcuda) echo '^(base|simcuda|fallow)/|^driver/(driver_types|entry_points)\.h$' ;;
+    *) return 1 ;;
+    esac
+}
+
+# file:line:path of every quoted include below a folder
+includes() {
+    grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' --include='*.[ch]' "$@" 2>/dev/null |
+        sed -E 's/^([^:]+:[0-9]+):.*"([^"]+)".*/\1:\2/'
+}
+
+offences=$(
+    for folder in src/*/; do
+        layer=$(basename "$folder")
+        if ! allowed=$(allowed_of "$layer"); then
+            echo "src/$layer: a folder that no rule names; add it to tests/check/layers.sh"
+            continue
+        fi
+        includes "$folder" | while IFS=: read -r file line path; do
+            echo "$path" | grep -qE "$allowed" ||
+                echo "$file:$line: src/$layer must not include \"$path\""
+        done
+    done
+    includes include | while IFS=: read -r file line path; do
+        case $path in fallow/*) ;; *) echo "$file:$line: a public header must not include \"$path\"" ;; esac
+    done
+    # A bracketed include of ours would slip past the rules above.
+    grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*<(base|driver|memory|heap|pool|trace|simcuda|support)/' \
+        --include='*.[ch]' src include tools tests 2>/dev/null |
+        sed -E 's/^([^:]+:[0-9]+):.*/\1: include our own headers in quotes/' || true
+    grep -rHnE '#[[:space:]]*include[[:space:]]*<cmocka\.h>' --include='*.[ch]' src include tools tests |
+        grep -v '^tests/support/test\.h:' |
+        sed -E 's/^([^:]+:[0-9]+):.*/\1: include "support\/test.h", never <cmocka.h>/' || true
+    find src include tools tests -name '*.[ch]' | while read -r file; do
+        lines=$(wc -l <"$file")
+        if [ "$lines" -gt 800 ] && ! sed '/\*\//q' "$file" | grep -q 'Long because'; then
+            echo "$file: $lines lines; split it, or say in its opening comment why it is long (\"Long because ...\")"
+        fi
+        head -n 1 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' ||
+            echo "$file:1: open with the SPDX line"
+    done
+)
+if [ -n "$offences" ]; then
+    echo "$offences"
+    echo "$(echo "$offences" | wc -l) offences against the layers"
+    exit 1
+fi
+echo "$(find src include tools tests -name '*.[ch]' | wc -l) files keep to their layers"

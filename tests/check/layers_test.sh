@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# check.layers_catches: layers.sh finds each kind of offence, planted one at a time in a small tree,
+# and passes the clean one.
+#
+#   layers_test.sh <source root> <scratch folder>
+set -eu
+script=$1/tests/check/layers.sh
+tree=$2
+spdx='/* SPDX-License-Identifier: Apache-2.0 */'
+failures=0
+
+fresh() {
+    rm -rf "$tree"
+    mkdir -p "$tree/src/base" "$tree/src/driver" "$tree/src/heap" "$tree/src/simcuda" "$tree/src/trace" \
+        "$tree/include/fallow" "$tree/tools" "$tree/tests/support" "$tree/tests/unit"
+    printf '%s\n#include "base/b.h"\n' "$spdx" >"$tree/src/heap/a.c"
+    printf '%s\n#include <cmocka.h>\n' "$spdx" >"$tree/tests/support/test.h"
+}
+expect() { # <0 clean, 1 offence> <sentence>
+    got=0
+    sh "$script" "$tree" >"$tree/out.txt" 2>&1 || got=1
+    if [ "$got" != "$1" ]; then
+        echo "wrong ($got): $2"
+        cat "$tree/out.txt"
+        failures=1
+    fi
+}
+plant() { # <file> <line> <sentence>
+    fresh
+    printf '%s\n%s\n' "$spdx" "$2" >"$tree/$1"
+    expect 1 "$3"
+}
+
+fresh
+expect 0 "a clean tree passes"
+plant src/base/x.c '#include "heap/a.h"' "base must not include heap"
+plant src/driver/x.c '  #  include "heap/a.h"' "spaces do not hide an include"
+plant src/heap/x.h '#include "pool/pool.h"' "heap must not include pool"
+plant src/trace/x.c '#include "driver/driver.h"' "trace must not include driver"
+plant src/simcuda/x.c '#include "driver/driver.h"' "simcuda includes the driver's types only"
+plant src/heap/x.c '#include "../tools/t.h"' "src must not include tools"
+plant src/heap/x.c '#include <pool/pool.h>' "brackets do not hide an include"
+plant include/fallow/x.h '#include "base/bits.h"' "a public header includes public ones only"
+plant tests/unit/x.c '#include <cmocka.h>' "cmocka comes through test.h"
+fresh
+mkdir "$tree/src/novel"
+expect 1 "an unknown layer is named"
+fresh
+{ echo "$spdx"; yes 'int x;' | head -n 801; } >"$tree/src/heap/x.c"
+expect 1 "a long file without a reason"
+{ printf '/* SPDX-License-Identifier: Apache-2.0\n * Long because it is a table. */\n'; yes 'int x;' | head -n 801; } >"$tree/src/heap/x.c"
+expect 0 "a long file with a reason"
+fresh
+echo 'int x;' >"$tree/src/heap/x.c"
+expect 1 "a file without a licence line"
+rm -rf "$tree"
+[ "$failures" = 0 ] && echo "every planted offence was found"
+exit "$failures"
