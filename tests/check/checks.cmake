@@ -9,3 +9,4 @@ add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_te
 add_test(NAME check.format COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/format.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(check.layers check.layers_catches check.format PROPERTIES
   LABELS check TIMEOUT 60 SKIP_RETURN_CODE 77)
+flw_add_test(check asym_model SOURCES asym_model.c PLAIN)
