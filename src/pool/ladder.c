@@ -458,6 +458,43 @@ static bool rung_callback(struct climb *climb)
     return rung_limit(climb);
 }
 
+/* heap lock. Is there memory that no fence can ever cover: of lost streams, of too many users? */
+static bool has_uncoverable(const struct flw_heap *heap)
+{
+    bool has_memory = false;
+    for (const struct flw_pending *pending = heap->pendings; pending != NULL;
+         pending = pending->next) {
+        has_memory |= pending->needs_context_sync;
+    }
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        const struct flw_domain *domain = heap->domains[i];
+        bool has_slots = false;
+        for (unsigned c = 0; c < FLW_CLASS_COUNT && !has_slots; c++) {
+            has_slots = domain->batches[c].head != NULL;
+        }
+        has_memory |= domain->ops != NULL && domain->is_lost &&
+                      (domain->runs.run_count > 0 || has_slots);
+    }
+    return has_memory;
+}
+
+/* Driver calls. A synchronisation of the context would kill a capture that is not announced yet. */
+static bool is_any_capturing(struct flw_heap *heap)
+{
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+        const struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == &flw_order_stream && domain->is_known && !domain->own_thread_only) {
+            flw_heap_count_call(heap);
+            if (heap->driver->cuStreamIsCapturing(domain->stream, &capturing) == CUDA_SUCCESS &&
+                capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static bool rung_wait(struct climb *climb)
 {
     struct flw_driver_section section;
@@ -469,9 +506,14 @@ static bool rung_wait(struct climb *climb)
         return true;
     }
     /* What no fence covers: only a synchronisation of the context completes it. */
-    if (atomic_load(&climb->pool->open_captures) == 0 &&
+    flw_lock_acquire(&climb->heap->lock);
+    bool is_worth_it = has_uncoverable(climb->heap);
+    flw_lock_release(&climb->heap->lock);
+    if (is_worth_it && atomic_load(&climb->pool->open_captures) == 0 &&
         flw_heap_enter_driver(climb->heap, &section)) {
-        fallow_status status = flw_heap_sync_context(climb->heap);
+        fallow_status status = is_any_capturing(climb->heap)
+                                   ? FALLOW_CAPTURING
+                                   : flw_heap_sync_context(climb->heap);
         flw_heap_leave_driver(climb->heap, &section);
         return status == FALLOW_OK && take_or_grow(climb);
     }
