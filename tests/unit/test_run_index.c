@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the proof that the index of free runs finds what a plain list would find by its rules, and
+ * keeps its own invariants, over random programs.
+ */
+#include "support/test.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "heap/run_index.h"
+
+#define RUNS 400
+
+struct bed {
+    struct flw_run_index index;
+    struct flw_span spans[RUNS];
+    bool is_in[RUNS];
+    uint64_t seed, next_ticket;
+};
+
+static struct bed bed;
+
+static unsigned first_of(uint32_t units)
+{
+    return units < FLW_INDEX_SECOND ? 0 : flw_log2_floor(units) - 3;
+}
+
+/* The bin's number, all bins in one row: a greater one holds greater counts only. */
+static unsigned bin_of(uint32_t units)
+{
+    unsigned second = units < FLW_INDEX_SECOND
+                          ? units
+                          : (units >> (flw_log2_floor(units) - 4)) & (FLW_INDEX_SECOND - 1);
+    return first_of(units) * FLW_INDEX_SECOND + second;
+}
+
+static uint64_t room(const struct flw_span *run, uint32_t align, uint64_t base)
+{
+    uint64_t gap = flw_run_align_gap(run, align, base);
+    return run->u.run.unit_count > gap ? run->u.run.unit_count - gap : 0;
+}
+
+/* Checks one answer of find against the whole list. */
+static void check_find(uint32_t units, uint32_t align, uint64_t base)
+{
+    const struct flw_span *found = flw_run_index_find(&bed.index, units, align, base);
+    unsigned crowd[FLW_INDEX_FIRST * FLW_INDEX_SECOND] = {0};
+    const struct flw_span *best = NULL;
+    for (unsigned i = 0; i < RUNS; i++) {
+        if (bed.is_in[i]) {
+            const struct flw_span *run = &bed.spans[i];
+            crowd[bin_of(run->u.run.unit_count)]++;
+            if (room(run, align, base) >= units &&
+                (best == NULL || run->u.run.unit_count < best->u.run.unit_count)) {
+                best = run;
+            }
+        }
+    }
+    if (found == NULL) {
+        /* Only a bin too crowded to be scanned whole may hide a run that fits. */
+        bool is_hidden = best != NULL && crowd[bin_of(best->u.run.unit_count)] > FLW_BIN_SCAN;
+        assert_true(best == NULL || is_hidden);
+        return;
+    }
+    assert_true(bed.is_in[found - bed.spans]);
+    assert_true(room(found, align, base) >= units);
+    unsigned own = bin_of(best->u.run.unit_count);
+    if (crowd[own] <= FLW_BIN_SCAN) { /* scanned whole: the best fit of all */
+        assert_int_equal(found->u.run.unit_count, best->u.run.unit_count);
+    }
+}
+
+static void check_all(void)
+{
+    uint64_t units = 0, runs = 0;
+    uint32_t largest = 0;
+    for (unsigned i = 0; i < RUNS; i++) {
+        if (bed.is_in[i]) {
+            units += bed.spans[i].u.run.unit_count;
+            runs++;
+            largest = (uint32_t)flw_max(largest, bed.spans[i].u.run.unit_count);
+        }
+    }
+    assert_true(flw_run_index_is_valid(&bed.index));
+    assert_true(bed.index.unit_count_total == units && bed.index.run_count == runs);
+    assert_int_equal(flw_run_index_largest(&bed.index), largest);
+    /* Every run is met once by age, oldest ticket first. */
+    uint64_t met = 0, ticket = 0;
+    for (const struct flw_span *run = bed.index.oldest; run != NULL; run = run->u.run.age_next) {
+        assert_true(bed.is_in[run - bed.spans] && run->u.run.ticket >= ticket);
+        ticket = run->u.run.ticket;
+        met++;
+    }
+    assert_true(met == runs);
+}
+
+/* Small, near powers of two, and anywhere; `crowd` makes many of one size. */
+static uint32_t random_units(bool is_crowded)
+{
+    uint64_t r = flw_test_random(&bed.seed);
+    if (is_crowded) {
+        return 64 + (uint32_t)(r % 4);
+    }
+    switch (r % 4) {
+    case 0:
+        return 1 + (uint32_t)((r >> 8) % 40);
+    case 1:
+        return (1u << (4 + (r >> 8) % 20)) + (uint32_t)((r >> 40) % 3) - 1;
+    case 2:
+        return 1 + (uint32_t)((r >> 8) % (1u << ((r >> 40) % 31)));
+    default:
+        return 1 + (uint32_t)((r >> 8) % 5000);
+    }
+}
+
+static void insert(unsigned i, bool is_crowded)
+{
+    uint64_t r = flw_test_random(&bed.seed);
+    struct flw_run_part *part = &bed.spans[i].u.run;
+    bed.next_ticket += r % 3 == 0;
+    part->unit_count = random_units(is_crowded);
+    part->begin_unit = (uint32_t)((r >> 8) % (1u << 20));
+    part->ticket = (r >> 40) % 8 == 0 ? bed.next_ticket / 2 : bed.next_ticket; /* some come late */
+    flw_run_index_insert(&bed.index, &bed.spans[i]);
+    bed.is_in[i] = true;
+}
+
+static void resize(unsigned i)
+{
+    struct flw_run_part *part = &bed.spans[i].u.run;
+    struct flw_span *before = part->age_prev, *after = part->age_next;
+    if (part->unit_count > 1) {
+        uint32_t taken = 1 + (uint32_t)(flw_test_random(&bed.seed) % (part->unit_count - 1));
+        flw_run_index_resize(&bed.index, &bed.spans[i], part->begin_unit + taken,
+                             part->unit_count - taken);
+        assert_true(part->age_prev == before && part->age_next == after); /* it keeps its age */
+    }
+}
+
+static void run_program(unsigned steps, bool is_crowded)
+{
+    memset(&bed.index, 0, sizeof bed.index);
+    memset(bed.is_in, 0, sizeof bed.is_in);
+    for (unsigned step = 0; step < steps; step++) {
+        uint64_t r = flw_test_random(&bed.seed);
+        unsigned i = (unsigned)((r >> 8) % RUNS);
+        if (!bed.is_in[i]) {
+            insert(i, is_crowded);
+        } else if (r % 3 == 0) {
+            resize(i);
+        } else {
+            flw_run_index_remove(&bed.index, &bed.spans[i]);
+            bed.is_in[i] = false;
+        }
+        check_find(random_units(is_crowded), 1u << (r >> 50) % 8, (r >> 20) % 1024);
+        if (step % 16 == 0) {
+            check_all();
+        }
+    }
+}
+
+static void random_programs_agree_with_a_list(void **state)
+{
+    (void)state;
+    run_program(20000, false);
+}
+
+static void a_crowded_bin_never_yields_a_run_that_does_not_fit(void **state)
+{
+    (void)state;
+    run_program(10000, true);
+}
+
+static void an_exact_fit_in_the_own_bin_comes_before_a_larger_bin(void **state)
+{
+    (void)state;
+    static const uint32_t units[] = {300, 288, 310, 304};
+    memset(&bed.index, 0, sizeof bed.index);
+    for (unsigned i = 0; i < 4; i++) {
+        bed.spans[i].u.run = (struct flw_run_part){.unit_count = units[i]};
+        flw_run_index_insert(&bed.index, &bed.spans[i]);
+    }
+    assert_int_equal(flw_run_index_find(&bed.index, 300, 1, 0)->u.run.unit_count, 300);
+    assert_int_equal(flw_run_index_find(&bed.index, 301, 1, 0)->u.run.unit_count, 304);
+    assert_int_equal(flw_run_index_find(&bed.index, 305, 1, 0)->u.run.unit_count, 310);
+    assert_null(flw_run_index_find(&bed.index, 311, 1, 0));
+    assert_int_equal(flw_run_index_find(&bed.index, 1, 1, 0)->u.run.unit_count, 288);
+}
+
+static void a_run_that_alignment_makes_too_small_is_passed_over(void **state)
+{
+    (void)state;
+    memset(&bed.index, 0, sizeof bed.index);
+    bed.spans[0].u.run = (struct flw_run_part){.begin_unit = 1, .unit_count = 32};
+    bed.spans[1].u.run = (struct flw_run_part){.begin_unit = 100, .unit_count = 64};
+    flw_run_index_insert(&bed.index, &bed.spans[0]);
+    flw_run_index_insert(&bed.index, &bed.spans[1]);
+    assert_ptr_equal(flw_run_index_find(&bed.index, 32, 1, 0), &bed.spans[0]);
+    assert_ptr_equal(flw_run_index_find(&bed.index, 32, 32, 0), &bed.spans[1]);
+    assert_ptr_equal(flw_run_index_find(&bed.index, 32, 32, 31), &bed.spans[0]); /* 31 + 1 */
+    assert_null(flw_run_index_find(&bed.index, 48, 32, 0));                      /* 128 .. 164 */
+}
+
+static void a_damaged_index_is_not_valid(void **state)
+{
+    (void)state;
+    memset(&bed.index, 0, sizeof bed.index);
+    bed.spans[0].u.run = (struct flw_run_part){.unit_count = 20};
+    flw_run_index_insert(&bed.index, &bed.spans[0]);
+    assert_true(flw_run_index_is_valid(&bed.index));
+    bed.spans[0].u.run.unit_count = 40; /* in the wrong bin now */
+    assert_false(flw_run_index_is_valid(&bed.index));
+    bed.spans[0].u.run.unit_count = 20;
+    bed.index.first_bits |= 1u << 9;
+    assert_false(flw_run_index_is_valid(&bed.index));
+}
+
+int main(void)
+{
+    bed.seed = flw_test_seed("unit.run_index");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_programs_agree_with_a_list),
+        cmocka_unit_test(a_crowded_bin_never_yields_a_run_that_does_not_fit),
+        cmocka_unit_test(an_exact_fit_in_the_own_bin_comes_before_a_larger_bin),
+        cmocka_unit_test(a_run_that_alignment_makes_too_small_is_passed_over),
+        cmocka_unit_test(a_damaged_index_is_not_valid),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
