@@ -212,6 +212,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         flw_heap_carve_rest(heap, domain, c); /* before the fence: it is to cover this too */
     }
+    domain->unfenced_bytes++; /* always one: a released capture may rely on it */
     flw_lock_release(&heap->lock);
     if (flw_heap_enter_driver(heap, &section)) {
         /* Again while another thread records: its fence may be older than the last frees, and the
