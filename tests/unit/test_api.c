@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the promises of the public header, one by one: creation and its refusals, statuses, misuse,
+ * what a hit costs, limits, reports, the end of life. test_api_capture.c has the captures.
+ */
+#include "unit/test_api.h"
+
+static void defaults_record_the_callers_size_and_zero_the_rest(void **state)
+{
+    (void)state;
+    fallow_pool_config config;
+    memset(&config, 0xA5, sizeof config);
+    fallow_pool_config_init(&config);
+    assert_int_equal(config.struct_size, sizeof config);
+    const unsigned char *bytes = (const unsigned char *)&config;
+    for (size_t i = sizeof config.struct_size; i < sizeof config; i++) {
+        assert_int_equal(bytes[i], 0);
+    }
+}
+
+static void a_config_of_an_older_or_newer_header_is_understood(void **state)
+{
+    (void)state;
+    struct api api;
+    struct {
+        fallow_pool_config config;
+        unsigned char tail[64];
+    } newer;
+    api_begin(&api, NULL);
+    memset(&newer, 0, sizeof newer);
+    newer.config = api_config(&api);
+    newer.config.struct_size = sizeof newer;
+    assert_int_equal(fallow_pool_create(&newer.config, &api.pool), FALLOW_OK);
+    fallow_pool_destroy(api.pool);
+    newer.tail[63] = 1;
+    assert_int_equal(fallow_pool_create(&newer.config, &api.pool), FALLOW_VERSION);
+    assert_null(api.pool);
+    fallow_pool_config older = api_config(&api);
+    memset(&older.limit_bytes, 0xA5, sizeof older - offsetof(fallow_pool_config, limit_bytes));
+    older.struct_size = offsetof(fallow_pool_config, limit_bytes);
+    assert_int_equal(fallow_pool_create(&older, &api.pool), FALLOW_OK);
+    fallow_pool_destroy(api.pool);
+    older.struct_size = 0;
+    assert_int_not_equal(fallow_pool_create(&older, &api.pool), FALLOW_OK);
+    assert_null(api.pool);
+    api_end(&api);
+}
+
+static void a_bad_config_is_refused_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config good = api_config(&api), bad = good;
+    assert_int_equal(fallow_pool_create(&good, NULL), FALLOW_INVALID_ARGUMENT);
+    bad.device = -1;
+    assert_int_not_equal(fallow_pool_create(&bad, &api.pool), FALLOW_OK);
+    assert_null(api.pool);
+    bad = good;
+    bad.device = 63;
+    assert_int_not_equal(fallow_pool_create(&bad, &api.pool), FALLOW_OK);
+    bad = good;
+    bad.checks = 1u << 30;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.handle_types = 1u << 30;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.reserved_1 = 1;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.economy = (fallow_economy)77;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.reuse_policy = (fallow_reuse_policy)77;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    assert_null(api.pool);
+    api_end(&api);
+}
+
+static void a_missing_driver_is_named_in_the_log(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.driver = "/nowhere/libcuda-of-nobody.so";
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_FOUND);
+    assert_null(api.pool);
+    assert_non_null(strstr(api.log, "/nowhere/libcuda-of-nobody.so"));
+    api_end(&api);
+}
+
+static void checks_that_need_contents_are_refused_on_unbacked_memory(void **state)
+{
+    (void)state;
+    struct api api;
+    static const uint32_t checks[] = {FALLOW_CHECK_POISON, FALLOW_CHECK_RED_ZONES};
+    api_begin(&api, NULL);
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        fallow_pool_config config = api_config(&api);
+        config.checks = checks[i];
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
+        assert_null(api.pool);
+        assert_true(api.log[0] != '\0');
+        api.log[0] = '\0';
+    }
+    api_end(&api);
+}
+
+static void size_zero_and_null_are_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = &api;
+    api_begin_with_pool(&api);
+    assert_int_equal(fallow_alloc(api.pool, 0, api.stream, &ptr), FALLOW_OK);
+    assert_null(ptr);
+    assert_int_equal(fallow_free(api.pool, NULL, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free_sized(api.pool, NULL, 5, api.stream), FALLOW_OK);
+    fallow_stats stats = api_stats(&api);
+    assert_int_equal(stats.zero_size_count, 1);
+    assert_int_equal(stats.alloc_count, 0);
+    assert_int_equal(stats.free_count, 0);
+    api_end(&api);
+}
+
+static void absurd_sizes_and_missing_results_are_refused(void **state)
+{
+    (void)state;
+    struct api api;
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 4095, SIZE_MAX / 2 + 1};
+    api_begin_with_pool(&api);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *ptr = &api;
+        assert_int_equal(fallow_alloc(api.pool, sizes[i], api.stream, &ptr),
+                         FALLOW_INVALID_ARGUMENT);
+        assert_null(ptr);
+        size_t both[2] = {100, sizes[i]};
+        void *ptrs[2] = {&api, &api};
+        assert_int_equal(fallow_alloc_batch(api.pool, both, 2, api.stream, ptrs),
+                         FALLOW_INVALID_ARGUMENT);
+        assert_null(ptrs[0]);
+        assert_null(ptrs[1]);
+    }
+    assert_int_equal(fallow_alloc(api.pool, 100, api.stream, NULL), FALLOW_INVALID_ARGUMENT);
+    fallow_stats stats = api_stats(&api);
+    assert_int_equal(stats.live_count, 0);
+    api_end(&api);
+}
+
+static void a_destroyed_pools_handle_answers_invalid_pool(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = NULL;
+    api_begin_with_pool(&api);
+    fallow_pool *gone = api.pool;
+    void *block = api_alloc(&api, 100, api.stream);
+    fallow_pool_destroy(gone);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK); /* may take its place */
+    fallow_pool *const handles[] = {gone, NULL};
+    for (size_t i = 0; i < 2; i++) {
+        fallow_stats stats;
+        fallow_block info;
+        fallow_oom_report report;
+        fallow_capture *capture = NULL;
+        fallow_stats_init(&stats);
+        fallow_block_init(&info);
+        fallow_oom_report_init(&report);
+        ptr = &api;
+        assert_int_equal(fallow_alloc(handles[i], 100, api.stream, &ptr), FALLOW_INVALID_POOL);
+        assert_null(ptr);
+        assert_int_equal(fallow_free(handles[i], block, api.stream), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_free_sized(handles[i], block, 100, api.stream),
+                         FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_record_use(handles[i], block, api.stream), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_stream_retire(handles[i], api.stream), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_trim(handles[i], 0), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_poll(handles[i]), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_validate(handles[i]), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_get_stats(handles[i], &stats), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_block_info(handles[i], block, &info), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_get_oom_report(handles[i], &report), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_capture_begin(handles[i], api.stream, &capture),
+                         FALLOW_INVALID_POOL);
+    }
+    fallow_pool_destroy(gone); /* allowed, does nothing */
+    ptr = api_alloc(&api, 100, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_block_of_another_pool_is_foreign(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_pool *second = NULL;
+    api_begin_with_pool(&api);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &second), FALLOW_OK);
+    void *ptr = api_alloc(&api, 5000, api.stream);
+    assert_int_equal(fallow_free(second, ptr, api.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
+    fallow_pool_destroy(second);
+    api_end(&api);
+}
+
+static void a_hit_makes_no_driver_call_and_changes_no_errno(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *ptr = api_alloc(&api, 5000, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+    fallow_stats before = api_stats(&api);
+    errno = 4242;
+    for (unsigned i = 0; i < 1000; i++) {
+        ptr = api_alloc(&api, 5000, api.stream);
+        assert_int_equal(fallow_free_sized(api.pool, ptr, 5000, api.stream), FALLOW_OK);
+    }
+    assert_int_equal(errno, 4242);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
+    assert_int_equal(api_stats(&api).hit_count - before.hit_count, 1000);
+    api_end(&api);
+}
+
+static void errno_survives_a_miss_and_a_failure(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = NULL;
+    api_begin_with_pool(&api);
+    errno = 4242;
+    ptr = api_alloc(&api, 40 * MIB, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_alloc(api.pool, (size_t)1 << 40, api.stream, &ptr),
+                     FALLOW_OUT_OF_MEMORY);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(errno, 4242);
+    api_end(&api);
+}
+
+/* A step as a program repeats it: many sizes, all returned. */
+static void play_step(struct api *api, CUstream stream)
+{
+    void *ptrs[40];
+    for (size_t i = 0; i < 40; i++) {
+        size_t size = (i % 8 + 1) * (i % 3 == 0 ? 3 * MIB : 7000);
+        ptrs[i] = api_alloc(api, size, stream);
+        api_use(api, ptrs[i], size, stream);
+    }
+    for (size_t i = 0; i < 40; i++) {
+        assert_int_equal(fallow_free(api->pool, ptrs[i * 7 % 40], stream), FALLOW_OK);
+    }
+}
+
+static void a_repeating_step_makes_no_driver_call_after_two(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(3);
+    world.schedule = FLW_SIM_HELD;
+    world.queue_depth = 100000;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    play_step(&api, api.stream);
+    play_step(&api, api.stream);
+    fallow_stats before = api_stats(&api);
+    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+    for (unsigned i = 0; i < 10; i++) {
+        play_step(&api, api.stream);
+    }
+    fallow_stats after = api_stats(&api);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
+    assert_int_equal(after.event_count, before.event_count);
+    assert_int_equal(after.remap_wait_count, 0);
+    assert_int_equal(after.wait_count, before.wait_count);
+    api_end(&api);
+}
+
+static void memory_of_another_stream_is_taken_with_a_wait_on_the_device(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 64 * MIB;
+    config.wait_ms = UINT32_MAX;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *ptr = api_alloc(&api, 40 * MIB, api.stream);
+    api_use(&api, ptr, 40 * MIB, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    ptr = api_alloc(&api, 40 * MIB, api.other); /* the first stream has not even begun */
+    api_use(&api, ptr, 40 * MIB, api.other);
+    fallow_stats stats = api_stats(&api);
+    assert_true(stats.steal_count >= 1);
+    assert_int_equal(stats.wait_count, 0);
+    assert_true(stats.reserved_bytes <= 64 * MIB);
+    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    api_end(&api);
+}
+
+static void reuse_policies_forbid_what_they_name(void **state)
+{
+    (void)state;
+    static const fallow_reuse_policy policies[] = {FALLOW_REUSE_COMPLETED,
+                                                   FALLOW_REUSE_SAME_STREAM};
+    for (size_t i = 0; i < 2; i++) {
+        struct api api;
+        void *ptr = NULL;
+        api_begin(&api, NULL);
+        fallow_pool_config config = api_config(&api);
+        config.limit_bytes = 64 * MIB;
+        config.wait_ms = UINT32_MAX;
+        config.reuse_policy = policies[i];
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        ptr = api_alloc(&api, 40 * MIB, api.stream);
+        api_use(&api, ptr, 40 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_alloc(api.pool, 40 * MIB, api.other, &ptr), FALLOW_OUT_OF_MEMORY);
+        assert_int_equal(api_stats(&api).steal_count, 0);
+        ptr = api_alloc(&api, 40 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        api_end(&api);
+    }
+}
+
+static void a_failure_for_room_is_explained(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = NULL;
+    fallow_oom_report report;
+    fallow_oom_report_init(&report);
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 64 * MIB;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(fallow_pool_get_oom_report(api.pool, &report), FALLOW_OK);
+    assert_int_equal(report.size_bytes, 0);
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = 30 * MIB;
+    request.tag = 77;
+    assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &ptr), FALLOW_OK);
+    void *none = &api;
+    assert_int_equal(fallow_alloc(api.pool, 50 * MIB, api.stream, &none), FALLOW_OUT_OF_MEMORY);
+    assert_null(none);
+    assert_int_equal(fallow_pool_get_oom_report(api.pool, &report), FALLOW_OK);
+    assert_int_equal(report.size_bytes, 50 * MIB);
+    assert_int_equal(report.limit_bytes, 64 * MIB);
+    assert_int_equal(report.requested_bytes, 30 * MIB);
+    assert_int_equal(report.reserved_bytes, flw_sim_read_ledger(&api.sim).given_bytes);
+    assert_true(report.largest_free_bytes < 50 * MIB);
+    assert_true(report.owner_count >= 1);
+    assert_int_equal(report.owners[0].tag, 77);
+    assert_int_equal(report.owners[0].count, 1);
+    assert_true(report.owners[0].bytes >= 30 * MIB);
+    assert_int_equal(api_stats(&api).oom_count, 1);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+struct hoard {
+    struct api *api;
+    void *ptr;
+    unsigned calls;
+};
+
+static int return_the_hoard(void *context, size_t size, fallow_stream stream)
+{
+    struct hoard *hoard = context;
+    void *small = NULL;
+    (void)size;
+    hoard->calls++;
+    /* Inside the callback the pool may be called. */
+    assert_int_equal(fallow_alloc(hoard->api->pool, 100, stream, &small), FALLOW_OK);
+    assert_int_equal(fallow_free(hoard->api->pool, small, stream), FALLOW_OK);
+    if (hoard->ptr == NULL) {
+        return 0;
+    }
+    assert_int_equal(fallow_free(hoard->api->pool, hoard->ptr, stream), FALLOW_OK);
+    hoard->ptr = NULL;
+    return 1;
+}
+
+static void the_callback_can_make_room(void **state)
+{
+    (void)state;
+    struct api api;
+    struct hoard hoard = {.api = &api};
+    void *ptr = NULL;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 64 * MIB;
+    config.on_oom = return_the_hoard;
+    config.oom_context = &hoard;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    hoard.ptr = api_alloc(&api, 40 * MIB, api.stream);
+    ptr = api_alloc(&api, 50 * MIB, api.stream);
+    assert_true(hoard.calls >= 1);
+    assert_null(hoard.ptr);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+static void trim_of_an_idle_pool_leaves_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    play_step(&api, api.stream);
+    play_step(&api, api.other);
+    api.sim.step(UINT64_MAX);
+    size_t released = 0;
+    uint64_t reserved = api_stats(&api).reserved_bytes;
+    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 1000000000, &released), FALLOW_OK);
+    assert_int_equal(api_stats(&api).reserved_bytes, 0);
+    assert_int_equal(released, reserved);
+    play_step(&api, api.stream);
+    api_end(&api);
+}
+
+static void a_request_carries_its_tag_and_wishes(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = NULL;
+    fallow_block info;
+    fallow_block_init(&info);
+    api_begin_with_pool(&api);
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = 100000;
+    request.align_bytes = 65536;
+    request.tag = 5;
+    assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &ptr), FALLOW_OK);
+    assert_int_equal((uintptr_t)ptr % 65536, 0);
+    assert_int_equal(fallow_block_info(api.pool, (char *)ptr + 99999, &info), FALLOW_OK);
+    assert_ptr_equal(info.base, ptr);
+    assert_int_equal(info.tag, 5);
+    assert_int_equal(info.requested_bytes, 100000);
+    assert_int_equal(info.state, FALLOW_BLOCK_LIVE);
+    unsigned long long id = 0;
+    assert_int_equal(api.sim.cu.cuStreamGetId(api.stream, &id), 0);
+    assert_int_equal(info.stream_id, id);
+    assert_true(info.handle != 0 && info.handle_bytes != 0);
+    assert_true(info.handle_offset < info.handle_bytes);
+    request.flags = FALLOW_REQUEST_EXPORT_FD; /* the pool was not made for it */
+    void *none = &api;
+    assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &none),
+                     FALLOW_NOT_SUPPORTED);
+    assert_null(none);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+static void an_exportable_block_lies_in_one_handle(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = NULL;
+    fallow_block info;
+    fallow_block_init(&info);
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.handle_types = FALLOW_HANDLE_FD;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = 50 * MIB;
+    request.flags = FALLOW_REQUEST_EXPORT_FD;
+    assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &ptr), FALLOW_OK);
+    assert_int_equal(fallow_block_info(api.pool, ptr, &info), FALLOW_OK);
+    assert_true(info.handle_offset + info.requested_bytes <= info.handle_bytes);
+    int descriptor = -1;
+    assert_int_equal(api.sim.cu.cuMemExportToShareableHandle(
+                         &descriptor, info.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     0);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_retired_streams_handle_can_be_a_new_stream(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    for (unsigned i = 0; i < 50; i++) {
+        void *ptr = api_alloc(&api, 5000, api.stream);
+        api_use(&api, ptr, 5000, api.stream);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0);
+        assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
+        ptr = api_alloc(&api, 5000, api.stream); /* same handle, another stream */
+        api_use(&api, ptr, 5000, api.stream);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    }
+    assert_int_equal(api_stats(&api).lost_streams, 0);
+    api_end(&api);
+}
+
+static void a_stream_destroyed_without_retire_is_noticed_under_check_streams(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = NULL;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.check_streams = 1;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    ptr = api_alloc(&api, 5000, api.stream);
+    api_use(&api, ptr, 5000, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    CUstream old = api.stream;
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(old), 0);
+    ptr = &api;
+    assert_int_equal(fallow_alloc(api.pool, 5000, old, &ptr), FALLOW_INVALID_STREAM);
+    assert_null(ptr);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
+    assert_ptr_equal(api.stream, old); /* the simulated driver hands it out again at once */
+    ptr = api_alloc(&api, 5000, api.stream);
+    api_use(&api, ptr, 5000, api.stream); /* the checker would see the old stream's write */
+    assert_int_equal(api_stats(&api).lost_streams, 1);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+static void statistics_of_an_older_header_stay_in_its_bounds(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_stats stats;
+    memset(&stats, 0xA5, sizeof stats);
+    api_begin_with_pool(&api);
+    fallow_stats_init_sized(&stats, offsetof(fallow_stats, hit_count));
+    assert_int_equal(fallow_pool_get_stats(api.pool, &stats), FALLOW_OK);
+    assert_int_equal(stats.struct_size, offsetof(fallow_stats, hit_count));
+    assert_true(stats.hit_count == 0xA5A5A5A5A5A5A5A5ull);
+    api_end(&api);
+}
+
+static void an_abandoned_pool_makes_no_driver_call(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    (void)api_alloc(&api, 5000, api.stream);
+    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+    fallow_pool_abandon(api.pool);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
+    void *ptr = &api;
+    assert_int_equal(fallow_alloc(api.pool, 100, api.stream, &ptr), FALLOW_INVALID_POOL);
+    assert_null(ptr);
+    flw_sim_close(&api.sim);
+}
+
+static void every_status_has_a_name_and_a_sentence(void **state)
+{
+    (void)state;
+#define X(name, value, text)                                                 \
+    assert_string_equal(fallow_status_name(FALLOW_##name), "FALLOW_" #name); \
+    assert_string_equal(fallow_status_message(FALLOW_##name), text);
+    FALLOW_STATUS_LIST(X)
+#undef X
+    assert_string_equal(fallow_status_name((fallow_status)99), "FALLOW_UNKNOWN");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_record_the_callers_size_and_zero_the_rest),
+        cmocka_unit_test(a_config_of_an_older_or_newer_header_is_understood),
+        cmocka_unit_test(a_bad_config_is_refused_and_leaves_nothing),
+        cmocka_unit_test(a_missing_driver_is_named_in_the_log),
+        cmocka_unit_test(checks_that_need_contents_are_refused_on_unbacked_memory),
+        cmocka_unit_test(size_zero_and_null_are_nothing),
+        cmocka_unit_test(absurd_sizes_and_missing_results_are_refused),
+        cmocka_unit_test(a_destroyed_pools_handle_answers_invalid_pool),
+        cmocka_unit_test(a_block_of_another_pool_is_foreign),
+        cmocka_unit_test(a_hit_makes_no_driver_call_and_changes_no_errno),
+        cmocka_unit_test(errno_survives_a_miss_and_a_failure),
+        cmocka_unit_test(a_repeating_step_makes_no_driver_call_after_two),
+        cmocka_unit_test(memory_of_another_stream_is_taken_with_a_wait_on_the_device),
+        cmocka_unit_test(reuse_policies_forbid_what_they_name),
+        cmocka_unit_test(a_failure_for_room_is_explained),
+        cmocka_unit_test(the_callback_can_make_room),
+        cmocka_unit_test(trim_of_an_idle_pool_leaves_nothing),
+        cmocka_unit_test(a_request_carries_its_tag_and_wishes),
+        cmocka_unit_test(an_exportable_block_lies_in_one_handle),
+        cmocka_unit_test(a_retired_streams_handle_can_be_a_new_stream),
+        cmocka_unit_test(a_stream_destroyed_without_retire_is_noticed_under_check_streams),
+        cmocka_unit_test(statistics_of_an_older_header_stay_in_its_bounds),
+        cmocka_unit_test(an_abandoned_pool_makes_no_driver_call),
+        cmocka_unit_test(every_status_has_a_name_and_a_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

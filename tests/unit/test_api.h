@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the tests of the public calls share: a fresh simulated world, one pool, two streams.
+ */
+#ifndef FLW_TESTS_UNIT_TEST_API_H
+#define FLW_TESTS_UNIT_TEST_API_H
+
+#include "support/test.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "fallow/fallow.h"
+#include "support/sim.h"
+
+#define MIB ((size_t)1 << 20)
+
+struct api {
+    struct flw_sim sim;
+    fallow_pool *pool;
+    CUstream stream, other;
+    char log[512]; /* the last line */
+};
+
+static inline void api_log(void *context, fallow_log_level level, const char *message)
+{
+    struct api *api = context;
+    (void)level;
+    snprintf(api->log, sizeof api->log, "%s", message);
+}
+
+static inline fallow_pool_config api_config(struct api *api)
+{
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    config.log = api_log;
+    config.log_context = api;
+    return config;
+}
+
+/* A world by `world` (NULL: held and checked), no pool yet. */
+static inline void api_begin(struct api *api, const flw_sim_config *world)
+{
+    flw_sim_config usual = flw_sim_config_default(7);
+    usual.schedule = FLW_SIM_HELD;
+    usual.check = 1;
+    memset(api, 0, sizeof *api);
+    assert_true(flw_sim_open(&api->sim));
+    flw_sim_begin(&api->sim, world != NULL ? world : &usual);
+    assert_int_equal(api->sim.cu.cuStreamCreate(&api->stream, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(api->sim.cu.cuStreamCreate(&api->other, CU_STREAM_NON_BLOCKING), 0);
+}
+
+static inline void api_begin_with_pool(struct api *api)
+{
+    api_begin(api, NULL);
+    fallow_pool_config config = api_config(api);
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
+/* Destroys the pool where there is one; nothing may be left. */
+static inline void api_end(struct api *api)
+{
+    fallow_pool_destroy(api->pool);
+    flw_sim_ledger ledger = flw_sim_read_ledger(&api->sim);
+    assert_int_equal(ledger.given_bytes, 0);
+    assert_int_equal(ledger.event_count, 0);
+    assert_int_equal(ledger.mapping_count, 0);
+    assert_int_equal(ledger.handle_count, 0);
+    assert_int_equal(ledger.reserved_address_bytes, 0);
+    assert_int_equal(flw_sim_print_violations(&api->sim), 0);
+    flw_sim_close(&api->sim);
+}
+
+static inline fallow_stats api_stats(struct api *api)
+{
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    assert_int_equal(fallow_pool_get_stats(api->pool, &stats), FALLOW_OK);
+    return stats;
+}
+
+static inline void *api_alloc(struct api *api, size_t size, CUstream stream)
+{
+    void *ptr = NULL;
+    assert_int_equal(fallow_alloc(api->pool, size, stream, &ptr), FALLOW_OK);
+    assert_non_null(ptr);
+    return ptr;
+}
+
+/* The device writes the whole block. */
+static inline void api_use(struct api *api, void *ptr, size_t size, CUstream stream)
+{
+    flw_sim_range range = {(uint64_t)(uintptr_t)ptr, size, 1, 0};
+    assert_int_equal(api->sim.touch(stream, &range, 1), 0);
+}
+
+#endif

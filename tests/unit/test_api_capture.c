@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the public header promises about captures, one by one.
+ */
+#include "unit/test_api.h"
+
+static void begin_capturing(struct api *api, CUstream stream)
+{
+    assert_int_equal(api->sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+                     0);
+}
+
+static CUgraph end_capturing(struct api *api, CUstream stream)
+{
+    CUgraph graph = NULL;
+    assert_int_equal(api->sim.cu.cuStreamEndCapture(stream, &graph), 0);
+    assert_non_null(graph);
+    return graph;
+}
+
+static void a_capture_nobody_announced_is_refused_and_survives(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = &api;
+    api_begin_with_pool(&api);
+    begin_capturing(&api, api.stream);
+    assert_int_equal(fallow_alloc(api.pool, 5000, api.stream, &ptr), FALLOW_CAPTURING);
+    assert_null(ptr);
+    assert_int_equal(api.sim.cu.cuGraphDestroy(end_capturing(&api, api.stream)), 0);
+    ptr = api_alloc(&api, 5000, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+static void captured_memory_keeps_its_address_until_release(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    fallow_block info;
+    fallow_block_init(&info);
+    api_begin_with_pool(&api);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    begin_capturing(&api, api.stream);
+    void *captured = api_alloc(&api, 5000, api.stream);
+    api_use(&api, captured, 5000, api.stream);
+    assert_int_equal(fallow_block_info(api.pool, captured, &info), FALLOW_OK);
+    assert_int_equal(info.state, FALLOW_BLOCK_CAPTURED);
+    assert_int_equal(fallow_free(api.pool, captured, api.stream), FALLOW_OK);
+    void *again = api_alloc(&api, 5000, api.stream);
+    assert_ptr_equal(again, captured); /* in order on one stream of one capture */
+    api_use(&api, again, 5000, api.stream);
+    assert_int_equal(fallow_free(api.pool, again, api.stream), FALLOW_OK);
+    CUgraph graph = end_capturing(&api, api.stream);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_true(api_stats(&api).captured_bytes >= 5000);
+
+    void *ordinary[64];
+    for (size_t i = 0; i < 64; i++) {
+        ordinary[i] = api_alloc(&api, 5000, i % 2 == 0 ? api.stream : api.other);
+        assert_ptr_not_equal(ordinary[i], captured);
+    }
+    CUgraphExec executable = NULL;
+    assert_int_equal(api.sim.cu.cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
+    assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+    for (size_t i = 0; i < 64; i++) {
+        api_use(&api, ordinary[i], 5000, i % 2 == 0 ? api.stream : api.other);
+        assert_int_equal(fallow_free(api.pool, ordinary[i], i % 2 == 0 ? api.stream : api.other),
+                         FALLOW_OK);
+    }
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    fallow_stats stats = api_stats(&api);
+    assert_int_equal(stats.captured_bytes, 0);
+    assert_int_equal(stats.reserved_bytes, 0);
+    api_end(&api);
+}
+
+static void ordinary_memory_freed_inside_a_capture_waits_for_its_end(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    api_begin_with_pool(&api);
+    void *before = api_alloc(&api, 5000, api.stream);
+    api_use(&api, before, 5000, api.stream);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    begin_capturing(&api, api.stream);
+    assert_int_equal(fallow_free(api.pool, before, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, before, api.stream), FALLOW_INVALID_POINTER);
+    for (size_t i = 0; i < 64; i++) {
+        void *ptr = api_alloc(&api, 5000, i % 2 == 0 ? api.stream : api.other);
+        assert_ptr_not_equal(ptr, before);
+    }
+    assert_int_equal(api.sim.cu.cuGraphDestroy(end_capturing(&api, api.stream)), 0);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    api_end(&api); /* 64 blocks are still lent: destroy takes them back */
+}
+
+static void a_joined_stream_is_served_from_the_capture(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    CUevent event = NULL;
+    fallow_block info;
+    fallow_block_init(&info);
+    api_begin_with_pool(&api);
+    assert_int_equal(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    begin_capturing(&api, api.stream);
+    assert_int_equal(api.sim.cu.cuEventRecord(event, api.stream), 0);
+    assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.other, event, 0), 0);
+    assert_int_equal(fallow_capture_join(capture, api.other), FALLOW_OK);
+    void *ptr = api_alloc(&api, 3 * MIB, api.other);
+    api_use(&api, ptr, 3 * MIB, api.other);
+    assert_int_equal(fallow_block_info(api.pool, ptr, &info), FALLOW_OK);
+    assert_int_equal(info.state, FALLOW_BLOCK_CAPTURED);
+    assert_int_equal(api.sim.cu.cuEventRecord(event, api.other), 0);
+    assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.stream, event, 0), 0);
+    assert_int_equal(api.sim.cu.cuGraphDestroy(end_capturing(&api, api.stream)), 0);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    void *plain = api_alloc(&api, 3 * MIB, api.other);
+    assert_int_equal(fallow_block_info(api.pool, plain, &info), FALLOW_OK);
+    assert_int_equal(info.state, FALLOW_BLOCK_LIVE);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, plain, api.other), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuEventDestroy_v2(event), 0);
+    api_end(&api);
+}
+
+static void a_capture_that_is_over_is_refused(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL, *second = NULL;
+    api_begin_with_pool(&api);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    assert_int_not_equal(fallow_capture_begin(api.pool, api.stream, &second), FALLOW_OK);
+    assert_null(second);
+    assert_int_not_equal(fallow_capture_release(capture), FALLOW_OK); /* not ended yet */
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_INVALID_CAPTURE);
+    assert_int_equal(fallow_capture_join(capture, api.other), FALLOW_INVALID_CAPTURE);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_INVALID_CAPTURE);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_INVALID_CAPTURE);
+    assert_int_equal(fallow_capture_release(NULL), FALLOW_INVALID_CAPTURE);
+    api_end(&api);
+}
+
+static void a_pool_may_be_destroyed_with_a_capture_open(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    api_begin_with_pool(&api);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    (void)api_alloc(&api, 5000, api.stream);
+    fallow_pool_destroy(api.pool);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_INVALID_CAPTURE);
+    api.pool = NULL;
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_capture_nobody_announced_is_refused_and_survives),
+        cmocka_unit_test(captured_memory_keeps_its_address_until_release),
+        cmocka_unit_test(ordinary_memory_freed_inside_a_capture_waits_for_its_end),
+        cmocka_unit_test(a_joined_stream_is_served_from_the_capture),
+        cmocka_unit_test(a_capture_that_is_over_is_refused),
+        cmocka_unit_test(a_pool_may_be_destroyed_with_a_capture_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
