@@ -8,7 +8,7 @@
  *               [--limit BYTES] [--most BYTES] [--device BYTES] [--schedule random|clock] [--lag
  * NS]
  *               [--economy 0|1] [--reuse 0|1|2] [--checks BITS] [--no-capture] [--no-retire]
- *               [--no-check] [--without-vmm] [--validate N]
+ *               [--no-check] [--without-vmm] [--validate N] [--trace ADDRESS]
  *
  * Exit: 0 clean, 1 a rule was broken (a sentence on stderr), 2 bad usage; anything else is a crash.
  * FALLOW_TEST_SEED gives the seed too. Does not: measure time.
@@ -32,7 +32,7 @@
 struct settings {
     const char *pool;
     uint64_t seed, ops, threads, streams, live, limit_bytes, most_bytes, device_bytes, lag_ns;
-    uint64_t economy, reuse, checks, validate_every;
+    uint64_t economy, reuse, checks, validate_every, trace_address;
     flw_sim_schedule schedule;
     bool capture, retire, check, without_vmm;
 };
@@ -447,6 +447,7 @@ static void start(struct run *run, struct worker *workers)
         client->overlap = run->overlap;
         client->random = settings->seed * 1000003 + i;
         client->touch_bytes = 64 << 10;
+        client->trace_address = settings->trace_address;
         flw_client_init(client, 2 * settings->live + 256,
                         SHARED_STREAMS + (uint32_t)settings->streams, run->shared, SHARED_STREAMS);
     }
@@ -528,6 +529,7 @@ static void parse(struct settings *settings, int count, char **words)
         {"--reuse", &settings->reuse},
         {"--checks", &settings->checks},
         {"--validate", &settings->validate_every},
+        {"--trace", &settings->trace_address},
     };
     const struct {
         const char *name;

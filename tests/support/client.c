@@ -79,10 +79,23 @@ void flw_client_order(struct flw_client *client, uint32_t from, uint32_t to)
          "cuStreamWaitEvent");
 }
 
+static void trace(const struct flw_client *client, const struct flw_client_block *block,
+                  const char *what, uint32_t stream)
+{
+    uint64_t begin = (uint64_t)(uintptr_t)block->ptr;
+    if (client->trace_address - begin < block->size_bytes && client->trace_address >= begin) {
+        fprintf(stderr, "%llu: %s [0x%llx, +%zu) on stream %u, home %u, readers 0x%x%s\n",
+                (unsigned long long)client->op_count, what, (unsigned long long)begin,
+                block->size_bytes, stream, block->home, block->readers,
+                block->is_captured ? ", captured" : "");
+    }
+}
+
 static void touch(struct flw_client *client, const struct flw_client_block *block, uint32_t stream,
                   bool is_write)
 {
     uint64_t begin = (uint64_t)(uintptr_t)block->ptr;
+    trace(client, block, is_write ? "write" : "read", stream);
     struct flw_sim_range ranges[3] = {{begin, block->size_bytes, is_write, 0}};
     size_t count = 1;
     if (block->size_bytes > client->touch_bytes) {
@@ -158,6 +171,7 @@ static fallow_status settle(struct flw_client *client, struct flw_client_block *
                 client->put.ops->record_use(client->put.pool, block->ptr, client->streams[i]);
             client->op_count++;
             if (status == FALLOW_OK) {
+                trace(client, block, "announce", i);
                 continue;
             }
             if (status != FALLOW_OUT_OF_MEMORY && status != FALLOW_OUT_OF_HOST_MEMORY) {
@@ -180,6 +194,7 @@ fallow_status flw_client_free(struct flw_client *client, size_t index, uint32_t 
     /* Before the free: the address may be another thread's the moment after. */
     flw_overlap_release(client->overlap, (uint64_t)(uintptr_t)gone.ptr, gone.claimed_bytes);
     const struct flw_put *put = &client->put;
+    trace(client, &gone, "free", stream);
     status =
         sized ? put->ops->free_sized(put->pool, gone.ptr, gone.size_bytes, client->streams[stream])
               : put->ops->free(put->pool, gone.ptr, client->streams[stream]);

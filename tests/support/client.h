@@ -49,6 +49,7 @@ struct flw_client {
     struct flw_client_block *blocks;
     size_t count, capacity;
     uint64_t op_count;
+    uint64_t trace_address; /* what happens to blocks with this byte goes to stderr; 0 nothing */
 };
 
 uint64_t flw_client_random(struct flw_client *client);

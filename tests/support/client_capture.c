@@ -125,6 +125,10 @@ fallow_status flw_client_capture_run(struct flw_client *client,
     CUgraph graph = NULL;
     bool early = flw_client_chance(client, 50);
     prepare(client, how);
+    if (client->trace_address != 0) {
+        fprintf(stderr, "%llu: capture on stream %u, joined by %u\n",
+                (unsigned long long)client->op_count, how->stream, how->joined);
+    }
     if (!early &&
         !is_cuda(client, cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
                  "cuStreamBeginCapture")) {
@@ -154,6 +158,9 @@ fallow_status flw_client_capture_run(struct flw_client *client,
     status = client->put.ops->capture_end(capture);
     good = is_expected(status, "fallow_capture_end") && status == FALLOW_OK && good;
     good = good && graph != NULL && launch(client, how->stream, graph);
+    if (client->trace_address != 0) {
+        fprintf(stderr, "%llu: release\n", (unsigned long long)client->op_count);
+    }
     status = client->put.ops->capture_release(capture);
     good = is_expected(status, "fallow_capture_release") && status == FALLOW_OK && good;
     client->op_count += 3;
