@@ -22,9 +22,10 @@ struct flw_model {
     struct flw_client client;
     uint64_t seed, step, device_bytes, limit_bytes;
     uint64_t zero_size_count, misuse_count, peak_requested_bytes;
-    bool peak_is_exact;        /* no batch was rolled back, no capture has lent */
-    bool only_common;          /* steps that every pool has; nothing that may fail for room */
-    unsigned char *transcript; /* every answer of the common steps, in order */
+    uint64_t refused_use_count; /* also wrong sizes: a pool may count them as misuse or not */
+    bool peak_is_exact;         /* no batch was rolled back, no capture has lent */
+    bool only_common;           /* steps that every pool has; nothing that may fail for room */
+    unsigned char *transcript;  /* every answer of the common steps, in order */
     size_t transcript_count, transcript_capacity;
 };
 
