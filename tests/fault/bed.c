@@ -50,10 +50,14 @@ static bool judge(struct flw_bed *bed, fallow_status status, bool may_lack)
         good = good || (status == FALLOW_DEVICE_LOST && bed->error != CUDA_SUCCESS);
     }
     good = good || (may_lack && status == FALLOW_OUT_OF_MEMORY);
-    bed->lost = bed->lost || status == FALLOW_DEVICE_LOST;
+    if (status == FALLOW_DEVICE_LOST && !bed->lost) {
+        bed->lost = true;
+        bed->lost_in = bed->step;
+    }
     if (!good) {
         complain(bed, "an answer that is not documented for it", status);
     } else if (bed->lost && status == FALLOW_OK && may_lack) {
+        fprintf(stderr, "lost in %s: ", bed->lost_in);
         complain(bed, "a lost pool lends", status);
     }
     return status == FALLOW_OK;

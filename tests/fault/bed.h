@@ -26,8 +26,9 @@ struct flw_bed {
     bool has_fired;      /* the failure has happened, in an earlier call or in this one */
     bool fired_now;
     bool fired_in_destroy;
-    bool lost;       /* a call answered DEVICE_LOST */
-    unsigned broken; /* answers that must not be */
+    bool lost;           /* a call answered DEVICE_LOST */
+    const char *lost_in; /* that call */
+    unsigned broken;     /* answers that must not be */
     CUstream streams[FLW_BED_STREAMS];
     void *ptrs[FLW_BED_BLOCKS];
     unsigned homes[FLW_BED_BLOCKS];

@@ -24,6 +24,7 @@ struct flw_model {
     uint64_t zero_size_count, misuse_count, peak_requested_bytes;
     uint64_t refused_use_count; /* also wrong sizes: a pool may count them as misuse or not */
     bool peak_is_exact;         /* no batch was rolled back, no capture has lent */
+    bool ignore_peaks;
     bool only_common;           /* steps that every pool has; nothing that may fail for room */
     unsigned char *transcript;  /* every answer of the common steps, in order */
     size_t transcript_count, transcript_capacity;
@@ -33,7 +34,7 @@ struct flw_model_setup {
     const struct flw_put_ops *ops;
     uint64_t seed, device_bytes, limit_bytes;
     flw_sim_schedule schedule;
-    bool only_common, without_vmm, without_ids;
+    bool only_common, without_vmm, without_ids, ignore_peaks;
     uint32_t checks;
     fallow_economy economy;
 };

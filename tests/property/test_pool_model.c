@@ -4,7 +4,7 @@
  * and the sequences that every pool can serve, whose answers must be the naive pool's, call by
  * call.
  *
- *   test_pool_model [--pool NAME] [--seed N] [--steps N] [--runs N]
+ *   test_pool_model [--pool NAME] [--seed N] [--steps N] [--runs N] [--no-peaks 1]
  *
  * Each run draws another corner (schedule, limit, virtual memory management or not, economy).
  */
@@ -427,6 +427,7 @@ int main(int count, char **words)
     const char *pool = NULL, *seed_text = getenv("FALLOW_TEST_SEED");
     uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 0) : (uint64_t)now.tv_nsec;
     uint64_t steps = 10000, runs = 8;
+    bool ignore_peaks = false; /* to look behind a wrong peak */
     for (int i = 1; i + 1 < count; i += 2) {
         uint64_t value = strtoull(words[i + 1], NULL, 0);
         if (strcmp(words[i], "--pool") == 0) {
@@ -437,6 +438,8 @@ int main(int count, char **words)
             steps = value;
         } else if (strcmp(words[i], "--runs") == 0) {
             runs = value;
+        } else if (strcmp(words[i], "--no-peaks") == 0) {
+            ignore_peaks = value != 0;
         }
     }
     for (size_t p = 0; flw_put_get(p) != NULL; p++) {
@@ -445,6 +448,7 @@ int main(int count, char **words)
             struct flw_model model;
             struct flw_model_setup setup = {
                 .ops = ops, .seed = seed + r, .device_bytes = 4ull << 30};
+            setup.ignore_peaks = ignore_peaks;
             setup.schedule = setup.seed % 3 == 0 ? FLW_SIM_RANDOM : FLW_SIM_HELD;
             setup.limit_bytes = setup.seed % 4 == 1   ? 200 << 20
                                 : setup.seed % 4 == 2 ? 40 << 20

@@ -413,10 +413,14 @@ static void trim_of_an_idle_pool_leaves_nothing(void **state)
 {
     (void)state;
     struct api api;
-    api_begin_with_pool(&api);
+    flw_sim_config world =
+        flw_sim_config_default(5); /* random: the fences that trim records come */
+    world.check = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
     play_step(&api, api.stream);
     play_step(&api, api.other);
-    api.sim.step(UINT64_MAX);
     size_t released = 0;
     uint64_t reserved = api_stats(&api).reserved_bytes;
     assert_int_equal(fallow_pool_trim_within(api.pool, 0, 1000000000, &released), FALLOW_OK);
@@ -448,7 +452,7 @@ static void a_request_carries_its_tag_and_wishes(void **state)
     assert_int_equal(info.state, FALLOW_BLOCK_LIVE);
     unsigned long long id = 0;
     assert_int_equal(api.sim.cu.cuStreamGetId(api.stream, &id), 0);
-    assert_int_equal(info.stream_id, id);
+    assert_true(info.stream_id == id || info.stream_id == 0); /* where known */
     assert_true(info.handle != 0 && info.handle_bytes != 0);
     assert_true(info.handle_offset < info.handle_bytes);
     request.flags = FALLOW_REQUEST_EXPORT_FD; /* the pool was not made for it */
