@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the proof that order domains keep their promise over every page source: a stream reuses its
+ * own memory at once, a context only what its epoch has completed, nobody anything that is not.
+ */
+#include "test_heap_bed.h"
+
+#define UNITS 24
+
+static struct heap_bed bed;
+
+/* Take everything that is free and anybody's, so that what comes next is what was given back. */
+static void use_up(struct flw_domain *domain)
+{
+    struct flw_span *run = NULL;
+    for (uint32_t units = 1u << 14; units > 0; units /= 2) {
+        do {
+            run = bed_take(&bed, domain, units);
+        } while (run != NULL);
+    }
+}
+
+static void each_source(void (*check)(void))
+{
+    for (unsigned source = 0; source < BED_SOURCES; source++) {
+        bed_begin(&bed, (enum heap_bed_source)source, FLW_GIB / 2);
+        check();
+        bed_check(&bed);
+        bed_end(&bed);
+    }
+}
+
+static void check_context_epoch(void)
+{
+    struct flw_domain *context = bed_domain(&bed, &flw_order_context, NULL);
+    struct flw_domain *stream = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_span *run = bed_obtain(&bed, context, UNITS);
+    uint64_t address = flw_run_address(&bed.heap, run);
+    use_up(context);
+    bed_give_work(&bed);
+    bed_put(&bed, context, run);
+
+    assert_null(bed_take(&bed, context, UNITS)); /* not even for itself */
+    assert_null(bed_take(&bed, stream, UNITS));
+    assert_false(flw_heap_poll(&bed.heap)); /* no fence yet */
+    assert_int_equal(flw_domain_fence(&bed.heap, context), FALLOW_OK);
+    assert_false(flw_heap_poll(&bed.heap)); /* the work is not done */
+    assert_null(bed_take(&bed, context, UNITS));
+    bed_check(&bed);
+
+    bed_finish_work(&bed);
+    assert_null(bed_take(&bed, context, UNITS)); /* done, but nobody has seen it */
+    assert_true(flw_heap_poll(&bed.heap));
+    run = bed_take(&bed, context, UNITS);
+    assert_non_null(run);
+    assert_true(flw_run_address(&bed.heap, run) == address);
+}
+
+static void a_context_reuses_memory_only_when_its_epoch_is_complete(void **state)
+{
+    (void)state;
+    each_source(check_context_epoch);
+}
+
+static void check_context_slots(void)
+{
+    enum {
+        CLASS = 20
+    };
+    struct flw_slot *slots[512], *again[512];
+    struct flw_domain *context = bed_domain(&bed, &flw_order_context, NULL);
+    struct flw_span *run = bed_obtain(&bed, context, flw_class_slab_units(CLASS));
+    use_up(context);
+    flw_lock_acquire(&bed.heap.lock);
+    assert_true(flw_heap_adopt_slab(&bed.heap, context, CLASS, run));
+    uint32_t count = flw_heap_take_slots(&bed.heap, context, CLASS, 512, slots);
+    assert_int_equal(count, run->u.run.slab->u.slab.slot_count);
+    flw_heap_put_slots(&bed.heap, context, CLASS, slots, count);
+    assert_int_equal(flw_heap_take_slots(&bed.heap, context, CLASS, 512, again), 0);
+    flw_lock_release(&bed.heap.lock);
+
+    bed_give_work(&bed);
+    assert_int_equal(flw_domain_fence(&bed.heap, context), FALLOW_OK);
+    (void)flw_heap_poll(&bed.heap);
+    flw_lock_acquire(&bed.heap.lock);
+    assert_int_equal(flw_heap_take_slots(&bed.heap, context, CLASS, 512, again), 0);
+    /* Nor in another shape: an empty slab may be taken apart, but what it was stays its epoch's. */
+    (void)flw_heap_reclaim_slabs(&bed.heap);
+    assert_null(flw_heap_take_run(&bed.heap, context, 1, 1));
+    flw_lock_release(&bed.heap.lock);
+
+    bed_finish_work(&bed);
+    assert_true(flw_heap_poll(&bed.heap));
+    flw_lock_acquire(&bed.heap.lock);
+    uint32_t back = flw_heap_take_slots(&bed.heap, context, CLASS, 512, again);
+    flw_lock_release(&bed.heap.lock);
+    /* As slots, or, where the empty slab was taken apart meanwhile, as a free run. */
+    assert_true(back == count || bed_take(&bed, context, flw_class_slab_units(CLASS)) != NULL);
+}
+
+static void a_context_reuses_slots_only_when_their_epoch_is_complete(void **state)
+{
+    (void)state;
+    each_source(check_context_slots);
+}
+
+static void check_two_epochs(void)
+{
+    struct flw_domain *context = bed_domain(&bed, &flw_order_context, NULL);
+    struct flw_span *first = bed_obtain(&bed, context, UNITS);
+    struct flw_span *wall = bed_obtain(&bed, context, 1); /* keeps the two apart */
+    struct flw_span *second = bed_obtain(&bed, context, UNITS);
+    uint64_t first_address = flw_run_address(&bed.heap, first);
+    use_up(context);
+    bed_give_work(&bed);
+    bed_put(&bed, context, first);
+    assert_int_equal(flw_domain_fence(&bed.heap, context), FALLOW_OK);
+    bed_put(&bed, context, second); /* after the fence: it does not cover this */
+    bed_finish_work(&bed);
+    assert_true(flw_heap_poll(&bed.heap));
+    struct flw_span *got = bed_take(&bed, context, UNITS);
+    assert_true(got != NULL && flw_run_address(&bed.heap, got) == first_address);
+    assert_null(bed_take(&bed, context, UNITS));
+
+    assert_int_equal(flw_domain_wait(&bed.heap, context, context->ticket, UINT64_MAX), FALLOW_OK);
+    assert_non_null(bed_take(&bed, context, UNITS));
+    assert_non_null(wall);
+}
+
+static void a_fence_covers_what_was_freed_before_it_and_nothing_later(void **state)
+{
+    (void)state;
+    each_source(check_two_epochs);
+}
+
+static void check_streams(void)
+{
+    CUstream handle = NULL;
+    assert_int_equal(bed.sim.cu.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    struct flw_domain *donor = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_domain *taker = bed_domain(&bed, &flw_order_stream, handle);
+    struct flw_span *run = bed_obtain(&bed, donor, UNITS);
+    use_up(donor);
+    bed_give_work(&bed);
+    bed_put(&bed, donor, run);
+    assert_null(bed_take(&bed, taker, UNITS));
+    assert_ptr_equal(bed_take(&bed, donor, UNITS), run); /* its own at once, and no event */
+    assert_true(atomic_load(&bed.heap.count.events) == 0);
+    bed_put(&bed, donor, run);
+
+    /* The taker waits on the device: one event, one stream wait, nothing on the host. */
+    assert_int_equal(flw_domain_order_after(&bed.heap, taker, donor, donor->ticket, true),
+                     FALLOW_OK);
+    assert_true(atomic_load(&bed.heap.count.events) == 1);
+    assert_true(atomic_load(&bed.heap.count.stream_waits) == 1);
+    assert_true(atomic_load(&bed.heap.count.waits) == 0);
+    assert_int_equal(bed.sim.cu.cuStreamQuery(handle), CUDA_ERROR_NOT_READY);
+    assert_null(bed_take(&bed, taker, UNITS)); /* the heap has not given it away by itself */
+
+    bed_finish_work(&bed);
+    assert_int_equal(bed.sim.cu.cuStreamQuery(handle), CUDA_SUCCESS);
+    assert_true(flw_heap_poll(&bed.heap));
+    assert_non_null(bed_take(&bed, taker, UNITS)); /* nobody's now */
+    assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handle), CUDA_SUCCESS);
+}
+
+static void a_stream_reuses_its_own_at_once_and_others_only_when_complete(void **state)
+{
+    (void)state;
+    each_source(check_streams);
+}
+
+static void check_lost_stream(void)
+{
+    CUstream handle = NULL;
+    assert_int_equal(bed.sim.cu.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    struct flw_domain *lost = bed_domain(&bed, &flw_order_stream, handle);
+    struct flw_domain *other = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_span *run = bed_obtain(&bed, lost, UNITS);
+    use_up(lost);
+    bed_put(&bed, lost, run);
+    assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handle), CUDA_SUCCESS); /* without a retire */
+    assert_int_equal(flw_domain_fence(&bed.heap, lost), FALLOW_INVALID_STREAM);
+    assert_true(lost->is_lost && atomic_load(&bed.heap.count.lost_streams) == 1);
+    (void)flw_heap_poll(&bed.heap);
+    assert_null(bed_take(&bed, other, UNITS));
+    assert_int_equal(flw_heap_sync_context(&bed.heap), FALLOW_OK);
+    assert_non_null(bed_take(&bed, other, UNITS));
+}
+
+static void memory_of_a_lost_stream_waits_for_the_whole_context(void **state)
+{
+    (void)state;
+    each_source(check_lost_stream);
+}
+
+static void a_place_that_is_used_again_keeps_its_old_stamps_complete(void **state)
+{
+    (void)state;
+    bed_begin(&bed, BED_VMM, FLW_GIB / 2);
+    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_span *run = bed_obtain(&bed, domain, UNITS);
+    bed_put(&bed, domain, run);
+    struct flw_stamp stamp = {.domain = domain->index, .ticket = domain->ticket};
+    assert_int_equal(flw_domain_wait(&bed.heap, domain, domain->ticket, UINT64_MAX), FALLOW_OK);
+    flw_lock_acquire(&bed.heap.lock);
+    domain->is_known = false;
+    atomic_fetch_sub(&bed.heap.stream_count, 1);
+    flw_domain_free_place(&bed.heap, domain);
+    flw_lock_release(&bed.heap.lock);
+    assert_null(domain->ops);
+    struct flw_domain *next = bed_domain(&bed, &flw_order_context, NULL);
+    assert_ptr_equal(next, domain);
+    assert_true(flw_stamp_is_complete(&bed.heap, &stamp));
+    assert_true(next->ticket > stamp.ticket && next->completed < next->ticket);
+    bed_check(&bed);
+    bed_end(&bed);
+}
+
+int main(void)
+{
+    bed.seed = flw_test_seed("unit.domain");
+    if (!flw_sim_open(&bed.sim)) {
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_context_reuses_memory_only_when_its_epoch_is_complete),
+        cmocka_unit_test(a_context_reuses_slots_only_when_their_epoch_is_complete),
+        cmocka_unit_test(a_fence_covers_what_was_freed_before_it_and_nothing_later),
+        cmocka_unit_test(a_stream_reuses_its_own_at_once_and_others_only_when_complete),
+        cmocka_unit_test(memory_of_a_lost_stream_waits_for_the_whole_context),
+        cmocka_unit_test(a_place_that_is_used_again_keeps_its_old_stamps_complete),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the proof that one heap serves every pair of an order domain and a page source: random
+ * programs keep its invariants and the ledger, no memory is lent twice, a limit is a limit, and
+ * everything goes back. Does not: go through the public API (test_source.c does).
+ */
+#include "test_heap_bed.h"
+
+#define LIMIT (64 * FLW_MIB)
+#define LIVE  96
+
+static struct heap_bed bed;
+
+struct block {
+    struct flw_span *run; /* or a slot */
+    struct flw_slot *slot;
+    uint64_t address, bytes;
+    unsigned class_index;
+};
+
+struct program {
+    struct flw_domain *domain;
+    struct block blocks[LIVE];
+    uint64_t refused;
+};
+
+static struct program program;
+
+static void check_disjoint(const struct block *block)
+{
+    for (unsigned i = 0; i < LIVE; i++) {
+        const struct block *other = &program.blocks[i];
+        if (other != block && other->bytes != 0 && block->address < other->address + other->bytes &&
+            other->address < block->address + block->bytes) {
+            fail_msg("0x%llx is lent twice", (unsigned long long)block->address);
+        }
+    }
+}
+
+static void lend_run(struct block *block)
+{
+    uint32_t units = 17 + (uint32_t)(flw_test_random(&bed.seed) % 60);
+    struct flw_span *run = bed_take(&bed, program.domain, units);
+    if (run == NULL && bed_grow(&bed, program.domain, units, &run) != FALLOW_OK) {
+        program.refused++;
+        return;
+    }
+    *block = (struct block){
+        .run = run, .address = flw_run_address(&bed.heap, run), .bytes = flw_run_bytes(run)};
+}
+
+static void lend_slot(struct block *block)
+{
+    unsigned class_index = 1 + (unsigned)(flw_test_random(&bed.seed) % 6) * 12;
+    struct flw_slot *slot = NULL;
+    flw_lock_acquire(&bed.heap.lock);
+    uint32_t count = flw_heap_take_slots(&bed.heap, program.domain, class_index, 1, &slot);
+    flw_lock_release(&bed.heap.lock);
+    if (count == 0) {
+        uint32_t units = flw_class_slab_units(class_index);
+        struct flw_span *run = bed_take(&bed, program.domain, units);
+        if (run == NULL && bed_grow(&bed, program.domain, units, &run) != FALLOW_OK) {
+            program.refused++;
+            return;
+        }
+        flw_lock_acquire(&bed.heap.lock);
+        assert_true(flw_heap_adopt_slab(&bed.heap, program.domain, class_index, run));
+        count = flw_heap_take_slots(&bed.heap, program.domain, class_index, 1, &slot);
+        flw_lock_release(&bed.heap.lock);
+    }
+    assert_int_equal(count, 1);
+    assert_true((slot->word & FLW_SLOT_STATE_MASK) == FLW_SLOT_FREE);
+    *block = (struct block){.slot = slot,
+                            .address = slot->word,
+                            .bytes = flw_class_bytes(class_index),
+                            .class_index = class_index};
+}
+
+static void take_back(struct block *block)
+{
+    flw_lock_acquire(&bed.heap.lock);
+    if (block->run != NULL) {
+        flw_heap_put_run(&bed.heap, program.domain, block->run);
+    } else {
+        flw_heap_put_slots(&bed.heap, program.domain, block->class_index, &block->slot, 1);
+    }
+    flw_lock_release(&bed.heap.lock);
+    *block = (struct block){0};
+}
+
+static void step(unsigned n)
+{
+    uint64_t r = flw_test_random(&bed.seed);
+    struct block *block = &program.blocks[(r >> 8) % LIVE];
+    if (block->bytes != 0) {
+        take_back(block);
+    } else {
+        (r >> 40) % 2 == 0 ? lend_run(block) : lend_slot(block);
+        check_disjoint(block);
+        assert_true(block->address % 512 == 0);
+    }
+    switch (n % 64) {
+    case 7:
+        bed_give_work(&bed);
+        break;
+    case 23:
+        assert_int_equal(flw_domain_fence(&bed.heap, program.domain), FALLOW_OK);
+        break;
+    case 39:
+        bed_finish_work(&bed);
+        (void)flw_heap_poll(&bed.heap);
+        break;
+    case 55:
+        flw_lock_acquire(&bed.heap.lock);
+        (void)flw_heap_reclaim_slabs(&bed.heap);
+        flw_lock_release(&bed.heap.lock);
+        if (r % 4 == 0) {
+            (void)flw_heap_release_idle(&bed.heap, LIMIT / 8);
+        }
+        break;
+    default:
+        break;
+    }
+    if (n % 16 == 0) {
+        bed_check(&bed);
+        assert_true(bed_given_bytes(&bed) <= LIMIT);
+    }
+}
+
+/* Everything is taken back, complete and returned to the driver while the heap still stands. */
+static void give_everything_back(void)
+{
+    for (unsigned i = 0; i < LIVE; i++) {
+        if (program.blocks[i].bytes != 0) {
+            take_back(&program.blocks[i]);
+        }
+    }
+    bed_finish_work(&bed);
+    flw_lock_acquire(&bed.heap.lock);
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        flw_heap_carve_rest(&bed.heap, program.domain, c);
+    }
+    (void)flw_heap_reclaim_slabs(&bed.heap);
+    flw_lock_release(&bed.heap.lock);
+    assert_int_equal(flw_heap_sync_context(&bed.heap), FALLOW_OK);
+    flw_lock_acquire(&bed.heap.lock);
+    (void)flw_heap_reclaim_slabs(&bed.heap);
+    flw_lock_release(&bed.heap.lock);
+    (void)flw_heap_release_idle(&bed.heap, 0);
+    bed_check(&bed);
+    assert_true(atomic_load(&bed.heap.reserved_bytes) == 0);
+    assert_true(bed_given_bytes(&bed) == 0);
+}
+
+static void run_program(enum heap_bed_source source, const struct flw_order_ops *ops)
+{
+    bed_begin(&bed, source, LIMIT);
+    program = (struct program){0};
+    program.domain = bed_domain(&bed, ops, ops == &flw_order_stream ? bed.stream : NULL);
+    for (unsigned n = 0; n < 6000; n++) {
+        step(n);
+    }
+    print_message("%s over %s: %llu grows, %llu events, %llu refusals at the limit\n", ops->name,
+                  bed.heap.source.ops->name, (unsigned long long)atomic_load(&bed.heap.count.grows),
+                  (unsigned long long)atomic_load(&bed.heap.count.events),
+                  (unsigned long long)program.refused);
+    give_everything_back();
+    bed_end(&bed);
+}
+
+static void every_domain_works_over_every_source(void **state)
+{
+    (void)state;
+    for (unsigned source = 0; source < BED_SOURCES; source++) {
+        run_program((enum heap_bed_source)source, &flw_order_stream);
+        run_program((enum heap_bed_source)source, &flw_order_context);
+    }
+}
+
+static void a_limit_bounds_what_the_driver_gives(void **state)
+{
+    (void)state;
+    for (unsigned source = 0; source < BED_SOURCES; source++) {
+        bed_begin(&bed, (enum heap_bed_source)source, 64 * FLW_MIB);
+        struct flw_domain *domain = bed_domain(&bed, &flw_order_context, NULL);
+        struct flw_span *run = NULL;
+        fallow_status status = FALLOW_OK;
+        unsigned count = 0;
+        while (status == FALLOW_OK) {
+            status = bed_grow(&bed, domain, 160, &run); /* 10 MiB */
+            count += status == FALLOW_OK;
+            assert_true(bed_given_bytes(&bed) <= 64 * FLW_MIB);
+        }
+        assert_int_equal(status, FALLOW_OUT_OF_MEMORY);
+        assert_null(run);
+        assert_int_equal(count, 6);
+        bed_check(&bed);
+        bed_end(&bed);
+    }
+}
+
+static void a_driver_that_refuses_leaves_the_heap_as_it_was(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cuMemCreate", "cuMemAlloc_v2", "cuMemHostAlloc"};
+    for (unsigned source = 0; source < BED_SOURCES; source++) {
+        bed_begin(&bed, (enum heap_bed_source)source, LIMIT);
+        struct flw_domain *domain = bed_domain(&bed, &flw_order_context, NULL);
+        struct flw_span *run = NULL;
+        assert_int_not_equal((bed.sim.fail)(calls[source], 1, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
+        assert_int_equal(bed_grow(&bed, domain, 100, &run), FALLOW_OUT_OF_MEMORY);
+        assert_null(run);
+        bed_check(&bed);
+        assert_true(bed_given_bytes(&bed) == 0);
+        assert_int_equal(bed_grow(&bed, domain, 100, &run), FALLOW_OK);
+        bed_check(&bed);
+        bed_end(&bed);
+    }
+}
+
+int main(void)
+{
+    bed.seed = flw_test_seed("unit.heap");
+    if (!flw_sim_open(&bed.sim)) {
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_domain_works_over_every_source),
+        cmocka_unit_test(a_limit_bounds_what_the_driver_gives),
+        cmocka_unit_test(a_driver_that_refuses_leaves_the_heap_as_it_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

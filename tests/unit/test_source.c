@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the proof that page sources are driver calls and nothing else, and that the whole pool
+ * works through its public API on a device without virtual memory management: lent, returned,
+ * trimmed, and nothing kept. Does not: test the heap over them (test_heap.c does).
+ */
+#include "support/test.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "fallow/fallow.h"
+#include "memory/size_class.h"
+#include "memory/source.h"
+#include "support/sim.h"
+
+static struct flw_sim sim;
+static uint64_t seed;
+
+static void begin_world(bool without_vmm)
+{
+    flw_sim_config config = flw_sim_config_default(seed);
+    config.without_vmm = without_vmm;
+    (void)flw_sim_begin(&sim, &config);
+}
+
+static void a_device_that_can_remap_is_recognised_and_one_that_cannot_is_not(void **state)
+{
+    (void)state;
+    struct flw_source source = {.driver = &sim.cu};
+    begin_world(false);
+    assert_true(flw_source_vmm_probe(&source));
+    assert_true(source.granularity_bytes >= FLW_UNIT_BYTES);
+    assert_true(flw_is_pow2(source.granularity_bytes));
+    begin_world(true);
+    assert_false(flw_source_vmm_probe(&source));
+}
+
+static void the_remapping_source_counts_its_calls_and_undoes_them(void **state)
+{
+    (void)state;
+    _Atomic uint64_t calls = 0;
+    struct flw_source source = {
+        .ops = &flw_source_vmm, .driver = &sim.cu, .access_count = 1, .call_count = &calls};
+    begin_world(false);
+    assert_true(flw_source_vmm_probe(&source));
+    uint64_t base = 0, handle = 0, bytes = 4 * source.granularity_bytes;
+    uint64_t before = flw_sim_read_ledger(&sim).call_count;
+    assert_int_equal(source.ops->reserve(&source, 4 * bytes, &base), CUDA_SUCCESS);
+    assert_int_equal(source.ops->create(&source, bytes, 0, &handle), CUDA_SUCCESS);
+    assert_int_equal(source.ops->map(&source, base, bytes, handle), CUDA_SUCCESS);
+    assert_int_equal(source.ops->set_access(&source, base, bytes), CUDA_SUCCESS);
+    assert_true(flw_sim_read_ledger(&sim).given_bytes == bytes);
+    assert_int_equal(sim.cu.cuMemsetD8_v2(base, 1, bytes), CUDA_SUCCESS);
+    assert_int_equal(source.ops->unmap(&source, base, bytes), CUDA_SUCCESS);
+    assert_int_equal(source.ops->release(&source, handle), CUDA_SUCCESS);
+    assert_int_equal(source.ops->unreserve(&source, base, 4 * bytes), CUDA_SUCCESS);
+    flw_sim_ledger ledger = flw_sim_read_ledger(&sim);
+    assert_true(ledger.given_bytes == 0 && ledger.reserved_address_bytes == 0);
+    assert_true(atomic_load(&calls) == 7);
+    assert_true(ledger.call_count - before == 8); /* and the memset */
+}
+
+static void a_segment_is_one_allocation(void **state)
+{
+    (void)state;
+    _Atomic uint64_t calls = 0;
+    struct flw_source source = {.ops = &flw_source_slab, .driver = &sim.cu, .call_count = &calls};
+    begin_world(true);
+    uint64_t address = 0;
+    assert_int_equal(source.ops->acquire(&source, 2 * FLW_MIB, &address), CUDA_SUCCESS);
+    assert_true(address != 0 && flw_sim_read_ledger(&sim).given_bytes == 2 * FLW_MIB);
+    assert_int_equal(source.ops->give_back(&source, address), CUDA_SUCCESS);
+    assert_true(flw_sim_read_ledger(&sim).given_bytes == 0);
+    assert_true(atomic_load(&calls) == 2);
+    assert_int_equal(source.ops->give_back(&source, address), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* ---- the public API without virtual memory management */
+
+#define LIVE 128
+
+struct client {
+    fallow_pool *pool;
+    CUstream streams[2];
+    void *ptrs[LIVE];
+    uint64_t sizes[LIVE];
+    unsigned homes[LIVE];
+};
+
+static struct client client;
+
+static uint64_t reserved_bytes(void)
+{
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    assert_int_equal(fallow_pool_get_stats(client.pool, &stats), FALLOW_OK);
+    return stats.reserved_bytes;
+}
+
+static void lend(unsigned i)
+{
+    uint64_t r = flw_test_random(&seed), log2 = r % 24;
+    client.homes[i] = (unsigned)(r >> 8) % 2;
+    client.sizes[i] = (1ull << log2) + (r >> 16) % (1ull << log2);
+    assert_int_equal(fallow_alloc(client.pool, client.sizes[i], client.streams[client.homes[i]],
+                                  &client.ptrs[i]),
+                     FALLOW_OK);
+    flw_sim_range range = {
+        .address = (uint64_t)(uintptr_t)client.ptrs[i], .bytes = client.sizes[i], .is_write = 1};
+    assert_int_equal(sim.touch(client.streams[client.homes[i]], &range, 1), CUDA_SUCCESS);
+}
+
+static void take_back(unsigned i)
+{
+    assert_int_equal(fallow_free(client.pool, client.ptrs[i], client.streams[client.homes[i]]),
+                     FALLOW_OK);
+    client.ptrs[i] = NULL;
+}
+
+static void a_pool_without_vmm_lends_returns_trims_and_keeps_nothing(void **state)
+{
+    (void)state;
+    flw_sim_config sim_config = flw_sim_config_default(seed);
+    sim_config.without_vmm = 1;
+    sim_config.check = 1;
+    (void)flw_sim_begin(&sim, &sim_config);
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    client = (struct client){0};
+    assert_int_equal(fallow_pool_create(&config, &client.pool), FALLOW_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(sim.cu.cuStreamCreate(&client.streams[i], CU_STREAM_NON_BLOCKING),
+                         CUDA_SUCCESS);
+    }
+    for (unsigned n = 0; n < 6000; n++) {
+        unsigned i = (unsigned)(flw_test_random(&seed) % LIVE);
+        client.ptrs[i] == NULL ? lend(i) : take_back(i);
+        if (n % 32 == 0) {
+            assert_true(reserved_bytes() == flw_sim_read_ledger(&sim).given_bytes);
+        }
+        if (n % 1500 == 1499) {
+            assert_int_equal(fallow_pool_trim(client.pool, 0), FALLOW_OK);
+        }
+    }
+    /* Live blocks stay through a trim; their contents are the client's. */
+    assert_true(reserved_bytes() > 0);
+    for (unsigned i = 0; i < LIVE; i++) {
+        if (client.ptrs[i] != NULL) {
+            take_back(i);
+        }
+    }
+    assert_int_equal(sim.cu.cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_int_equal(fallow_pool_trim(client.pool, 0), FALLOW_OK);
+    assert_true(reserved_bytes() == 0);
+    assert_true(flw_sim_read_ledger(&sim).given_bytes == 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(fallow_stream_retire(client.pool, client.streams[i]), FALLOW_OK);
+        assert_int_equal(sim.cu.cuStreamDestroy_v2(client.streams[i]), CUDA_SUCCESS);
+    }
+    fallow_pool_destroy(client.pool);
+    flw_sim_ledger ledger = flw_sim_read_ledger(&sim);
+    assert_true(ledger.allocation_count == 0 && ledger.event_count == 0);
+    assert_true(flw_sim_print_violations(&sim) == 0);
+}
+
+static void the_limit_holds_without_vmm_too(void **state)
+{
+    (void)state;
+    begin_world(true);
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    config.limit_bytes = 64 * FLW_MIB;
+    fallow_pool *pool = NULL;
+    void *ptrs[64] = {0};
+    unsigned count = 0;
+    assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_OK);
+    while (count < 64 && fallow_alloc(pool, 3 * FLW_MIB, NULL, &ptrs[count]) == FALLOW_OK) {
+        count++;
+        assert_true(flw_sim_read_ledger(&sim).given_bytes <= config.limit_bytes);
+    }
+    assert_true(count >= 16 && count <= 21); /* at least three quarters of it could be used */
+    assert_null(ptrs[count]);
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(fallow_free(pool, ptrs[i], NULL), FALLOW_OK);
+    }
+    fallow_pool_destroy(pool);
+    assert_true(flw_sim_read_ledger(&sim).given_bytes == 0);
+}
+
+int main(void)
+{
+    seed = flw_test_seed("unit.source");
+    if (!flw_sim_open(&sim)) {
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_that_can_remap_is_recognised_and_one_that_cannot_is_not),
+        cmocka_unit_test(the_remapping_source_counts_its_calls_and_undoes_them),
+        cmocka_unit_test(a_segment_is_one_allocation),
+        cmocka_unit_test(a_pool_without_vmm_lends_returns_trims_and_keeps_nothing),
+        cmocka_unit_test(the_limit_holds_without_vmm_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
