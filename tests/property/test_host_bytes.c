@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the bound on host memory: at 10^6 live blocks of one class the pool's tables take at most
+ * 64 B a block, by its own count. The classes are those of which a device of 256 GiB holds so many.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fallow/fallow.h"
+#include "support/sim.h"
+
+#define BLOCKS     1000000u
+#define MOST_BYTES 64u
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long total = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%lu %lu", &total, &resident) != 2) {
+        fprintf(stderr, "host_bytes: /proc/self/statm cannot be read\n");
+        exit(1);
+    }
+    fclose(file);
+    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool run(const struct flw_sim *sim, size_t size, void **ptrs)
+{
+    flw_sim_config world = flw_sim_config_default(1);
+    fallow_pool_config config;
+    fallow_pool *pool = NULL;
+    fallow_stats stats;
+    CUstream stream = NULL;
+    world.device_bytes = 256ull << 30;
+    flw_sim_begin(sim, &world);
+    fallow_pool_config_init(&config);
+    fallow_stats_init(&stats);
+    config.driver = "sim";
+    if (sim->cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+        fallow_pool_create(&config, &pool) != FALLOW_OK) {
+        fprintf(stderr, "host_bytes: no pool\n");
+        return false;
+    }
+    memset(ptrs, 0xFF, BLOCKS * sizeof *ptrs); /* resident before it is measured */
+    uint64_t before = resident_bytes();
+    for (size_t i = 0; i < BLOCKS; i++) {
+        if (fallow_alloc(pool, size, stream, &ptrs[i]) != FALLOW_OK) {
+            fprintf(stderr, "host_bytes: no block %zu of %zu bytes\n", i, size);
+            return false;
+        }
+    }
+    uint64_t after = resident_bytes();
+    bool good = fallow_pool_get_stats(pool, &stats) == FALLOW_OK && stats.live_count == BLOCKS;
+    double counted = (double)stats.host_bytes / BLOCKS;
+    double resident = after > before ? (double)(after - before) / BLOCKS : 0;
+    good = good && stats.host_bytes != 0 && counted <= MOST_BYTES;
+    printf(
+        "%7zu B: %.1f B of host memory a live block, %.1f resident with the simulated driver's: %s\n",
+        size, counted, resident, good ? "good" : "BROKEN");
+    for (size_t i = 0; i < BLOCKS; i++) {
+        good = fallow_free(pool, ptrs[i], stream) == FALLOW_OK && good;
+    }
+    fallow_pool_destroy(pool);
+    return good && flw_sim_read_ledger(sim).given_bytes == 0;
+}
+
+int main(void)
+{
+    static const size_t sizes[] = {256, 512, 1536, 4096, 20000, 65536, 131072, 196608, 245760};
+    struct flw_sim sim;
+    bool good = flw_sim_open(&sim);
+    void **ptrs = malloc(BLOCKS * sizeof *ptrs);
+    for (size_t i = 0; good && ptrs != NULL && i < sizeof sizes / sizeof *sizes; i++) {
+        good = run(&sim, sizes[i], ptrs);
+    }
+    free(ptrs);
+    return good ? 0 : 1;
+}
