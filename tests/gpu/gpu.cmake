@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# Programs for a real device that also run on the simulated one; run.sh calls them on a GPU.
+if(TARGET fallow_shared)
+  add_executable(gpu_stress gpu_stress.c)
+  flw_target(gpu_stress)
+  target_link_libraries(gpu_stress PRIVATE test_support fallow_shared)
+  add_test(NAME gpu.stress_on_sim COMMAND gpu_stress --device sim --ops 4000 --seed 1)
+  add_test(NAME gpu.capture_on_sim COMMAND gpu_stress --device sim --ops 3000 --seed 2 --capture)
+  set_tests_properties(gpu.stress_on_sim gpu.capture_on_sim PROPERTIES
+    LABELS gpu TIMEOUT 120 SKIP_RETURN_CODE 77)
+endif()
