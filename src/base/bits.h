@@ -12,8 +12,15 @@
 
 #define FLW_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define FLW_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define FLW_NOINLINE    __attribute__((noinline))
-#define FLW_COLD        __attribute__((noinline, cold))
+/* Reads of counters that their owner writes without synchronisation: a sum over them is a snapshot
+ * at quiescent points and a guess in between, by design. */
+#if defined(FLW_TSAN)
+#define FLW_SNAPSHOT __attribute__((no_sanitize("thread"), noinline))
+#else
+#define FLW_SNAPSHOT
+#endif
+#define FLW_NOINLINE __attribute__((noinline))
+#define FLW_COLD     __attribute__((noinline, cold))
 
 __extension__ typedef unsigned __int128 flw_u128;
 

@@ -440,14 +440,18 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
         flw_heap_count_call(heap);
         result = heap->driver->cuEventSynchronize(fence->event);
     }
-    while (result == CUDA_ERROR_NOT_READY) {
+    for (unsigned tries = 0; result == CUDA_ERROR_NOT_READY; tries++) {
         flw_heap_count_call(heap);
         result = heap->driver->cuEventQuery(fence->event);
         if (result == CUDA_ERROR_NOT_READY) {
             if (flw_clock_fine_ns() >= deadline_ns) {
                 break;
             }
-            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+            if (tries < 64) {
+                sched_yield();
+            } else {
+                nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+            }
         }
     }
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {

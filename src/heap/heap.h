@@ -85,9 +85,9 @@ struct flw_heap {
 
     struct flw_pending *pendings; /* in no order */
     uint64_t pending_bytes, pending_count;
-    uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
-    struct flw_span *empty_slabs[FLW_CLASS_COUNT];   /* slabs with every slot free */
-    uint64_t empty_slab_count;
+    _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
+    struct flw_span *empty_slabs[FLW_CLASS_COUNT];           /* slabs with every slot free */
+    _Atomic uint64_t empty_slab_count;
 
     struct flw_run_index unmapped; /* address space only (remapping sources) */
     struct flw_meta handle_meta;
@@ -99,11 +99,11 @@ struct flw_heap {
 
     _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
     uint64_t limit_bytes;
-    uint64_t idle_bytes;     /* in idle_handles */
-    uint64_t live_run_bytes; /* runs lent or cached, slabs included */
-    uint64_t slab_bytes;     /* runs serving slabs */
-    uint64_t captured_bytes; /* runs owned by captures */
-    bool absorbs_nobody;     /* one stream only: its runs join nobody's neighbours */
+    _Atomic uint64_t idle_bytes; /* in idle_handles */
+    uint64_t live_run_bytes;     /* runs lent or cached, slabs included */
+    uint64_t slab_bytes;         /* runs serving slabs */
+    uint64_t captured_bytes;     /* runs owned by captures */
+    bool absorbs_nobody;         /* one stream only: its runs join nobody's neighbours */
 
     struct flw_heap_counters count;
     _Atomic int lost_error; /* CUresult that lost the device; 0 none */

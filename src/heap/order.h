@@ -60,17 +60,18 @@ struct flw_domain {
     uint32_t index;
     CUstream stream;
     CUcontext context;
-    uint64_t id;            /* cuStreamGetId; 0 unknown */
-    bool is_known;          /* the handle finds it (false once retired or lost) */
-    bool is_lost;           /* destroyed without retire: cannot be fenced */
-    bool own_thread_only;   /* CU_STREAM_PER_THREAD: only its thread may record on it */
-    bool is_foreign;        /* another context's stream, only ever an announced user */
-    uintptr_t thread;       /* own_thread_only: its token (thread.h) */
-    uint32_t cache_count;   /* thread caches that name it */
-    uint64_t sync_ticket;   /* scratch of a context synchronisation under way */
-    uint32_t capture;       /* a capture's domain: 1 + the capture's place */
-    uint64_t captured_live; /* a capture's domain: blocks lent */
-    uint32_t captured_by;   /* a stream's domain: capture under way on it, 0 none. Atomic */
+    uint64_t id;             /* cuStreamGetId; 0 unknown */
+    bool is_known;           /* the handle finds it (false once retired or lost) */
+    bool is_lost;            /* destroyed without retire: cannot be fenced */
+    bool own_thread_only;    /* CU_STREAM_PER_THREAD: only its thread may record on it */
+    bool is_foreign;         /* another context's stream, only ever an announced user */
+    uintptr_t thread;        /* own_thread_only: its token (thread.h) */
+    uint32_t cache_count;    /* thread caches that name it */
+    uint64_t sync_ticket;    /* scratch of a context synchronisation under way */
+    uint32_t capture;        /* a capture's domain: 1 + the capture's place */
+    uint64_t captured_bytes; /* a capture's domain: its slabs and the runs it has lent */
+    uint64_t captured_live;  /* a capture's domain: blocks lent */
+    uint32_t captured_by;    /* a stream's domain: capture under way on it, 0 none. Atomic */
 
     /* What the next fence will carry; starts at 1. Raised under the lock by a sequentially
      * consistent increment *before* the fence is recorded, so that an owner who reads an older
@@ -78,8 +79,8 @@ struct flw_domain {
      * free. */
     _Atomic uint64_t ticket;
     uint64_t completed;
-    uint64_t unfenced_bytes; /* freed since the last fence was taken */
-    bool is_recording;       /* a fence has been taken and is not published yet */
+    _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken */
+    bool is_recording;               /* a fence has been taken and is not published yet */
     struct flw_fence *oldest, *newest;
 
     struct flw_batch_list batches[FLW_CLASS_COUNT];

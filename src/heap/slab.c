@@ -230,6 +230,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     slab_list_push(&heap->empty_slabs[class_index], slab);
     heap->empty_slab_count++;
     domain->slab_count[class_index]++;
+    domain->captured_bytes += domain->capture != 0 ? flw_run_bytes(run) : 0;
     FLW_ASSERT(domain->current[class_index] == NULL);
     domain->current[class_index] = slab;
     return true;
@@ -306,6 +307,9 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
         flw_page_map_set(&heap->map, (uint64_t)run->u.run.begin_unit + i, run);
     }
     run->u.run.slab = NULL;
+    if (part->capture != 0) {
+        heap->domains[part->domain]->captured_bytes -= flw_run_bytes(run);
+    }
     heap->slab_bytes -= flw_run_bytes(run);
     heap->live_run_bytes -= flw_run_bytes(run);
     if (pending != NULL) {

@@ -34,6 +34,16 @@ struct flw_bin {
     struct flw_slot *slots[];
 };
 
+/* What one thread has lent and taken back of one pool, over all its streams: so that the peak is
+ * exact with one thread. Lives as long as the pool. Synchronization: written by its thread; read by
+ * anyone. */
+struct flw_account {
+    int64_t requested_bytes;      /* lent minus returned since the last settlement */
+    int64_t peak_requested_bytes; /* its maximum since then */
+    uintptr_t thread;
+    struct flw_account *next;
+};
+
 /* What a hit reads and writes. */
 struct flw_tcache_hot {
     struct flw_asym asym;
@@ -44,10 +54,9 @@ struct flw_tcache_hot {
     unsigned char *spans;
     unsigned char *slots;
     uint64_t slots_mask;
-    const uint16_t *bin_of_size;  /* (size - 1) >> 8 -> byte offset of the class's bin */
-    int64_t requested_bytes;      /* lent minus returned since the last settlement */
-    int64_t peak_requested_bytes; /* its maximum since then */
-    uint64_t is_fast;             /* FALLOW_CHECK_FAST */
+    const uint16_t *bin_of_size; /* (size - 1) >> 8 -> byte offset of the class's bin */
+    struct flw_account *account;
+    uint64_t is_fast; /* FALLOW_CHECK_FAST */
 };
 
 #define FLW_RUN_SETS      64

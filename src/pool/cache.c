@@ -9,43 +9,54 @@ static struct flw_lock lifecycle = {.rank = FLW_RANK_POOL_TABLE};
 
 /* ---- statistics */
 
-void flw_pool_settle(struct flw_pool *pool, struct flw_tcache *cache)
+static void raise_to(_Atomic int64_t *peak, int64_t value)
 {
-    int64_t delta = cache->hot.requested_bytes, peak = cache->hot.peak_requested_bytes;
-    if (delta == 0 && peak <= 0) {
+    int64_t seen = atomic_load(peak);
+    while (value > seen && !atomic_compare_exchange_weak(peak, &seen, value)) {
+    }
+}
+
+void flw_pool_account(struct flw_account *account, int64_t requested_bytes)
+{
+    int64_t now = account->requested_bytes + requested_bytes;
+    __atomic_store_n(&account->requested_bytes, now, __ATOMIC_RELAXED);
+    if (now > account->peak_requested_bytes) {
+        __atomic_store_n(&account->peak_requested_bytes, now, __ATOMIC_RELAXED);
+    }
+}
+
+void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
+{
+    int64_t delta = account->requested_bytes, peak = account->peak_requested_bytes;
+    if (delta == 0 && peak == 0) {
         return;
     }
     int64_t base = atomic_fetch_add(&pool->requested_bytes, delta);
-    int64_t seen = atomic_load(&pool->peak_requested_bytes);
-    cache->hot.requested_bytes = 0;
-    cache->hot.peak_requested_bytes = 0;
-    bool is_peak = base + peak > seen;
-    while (base + peak > seen &&
-           !atomic_compare_exchange_weak(&pool->peak_requested_bytes, &seen, base + peak)) {
+    __atomic_store_n(&account->requested_bytes, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&account->peak_requested_bytes, 0, __ATOMIC_RELAXED);
+    if (base + peak <= atomic_load(&pool->peak_requested_bytes)) {
+        return;
     }
-    if (is_peak) {
-        uint64_t live = flw_pool_live(pool, NULL), most = atomic_load(&pool->peak_live_bytes);
-        while (live > most && !atomic_compare_exchange_weak(&pool->peak_live_bytes, &most, live)) {
-        }
+    raise_to(&pool->peak_requested_bytes, base + peak);
+    uint64_t live = flw_pool_live(pool, NULL), most = atomic_load(&pool->peak_live_bytes);
+    while (live > most && !atomic_compare_exchange_weak(&pool->peak_live_bytes, &most, live)) {
     }
 }
 
 void flw_pool_note_special(struct flw_pool *pool, int64_t requested_bytes, int64_t live_bytes)
 {
     int64_t now = atomic_fetch_add(&pool->requested_bytes, requested_bytes) + requested_bytes;
-    int64_t seen = atomic_load(&pool->peak_requested_bytes);
     atomic_fetch_add(&pool->special_live_bytes, live_bytes);
     atomic_fetch_add(requested_bytes >= 0 ? &pool->special_allocs : &pool->special_frees, 1);
-    while (now > seen && !atomic_compare_exchange_weak(&pool->peak_requested_bytes, &seen, now)) {
-    }
+    raise_to(&pool->peak_requested_bytes, now);
 }
 
-static uint64_t read_word(const uint64_t *word)
+static FLW_SNAPSHOT uint64_t read_word(const uint64_t *word)
 {
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-static void add_cache(struct flw_tcache *cache, struct flw_pool_totals *totals)
+static FLW_SNAPSHOT void add_cache(struct flw_tcache *cache, struct flw_pool_totals *totals)
 {
     uint64_t pops = read_word(&cache->run_pops), pushes = read_word(&cache->run_pushes);
     totals->live_bytes += (int64_t)read_word(&cache->run_live_bytes);
@@ -62,10 +73,6 @@ static void add_cache(struct flw_tcache *cache, struct flw_pool_totals *totals)
     totals->allocs += pops;
     totals->frees += pushes;
     totals->misses += read_word(&cache->misses);
-    totals->requested_bytes +=
-        (int64_t)__atomic_load_n(&cache->hot.requested_bytes, __ATOMIC_RELAXED);
-    totals->unsettled_peak_bytes +=
-        (int64_t)__atomic_load_n(&cache->hot.peak_requested_bytes, __ATOMIC_RELAXED);
 }
 
 uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out)
@@ -81,6 +88,11 @@ uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out)
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
         add_cache(cache, &totals);
     }
+    for (const struct flw_account *account = pool->accounts; account; account = account->next) {
+        totals.requested_bytes += __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
+        totals.unsettled_peak_bytes +=
+            __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
+    }
     flw_lock_release(&pool->lock);
     if (out != NULL) {
         *out = totals;
@@ -92,8 +104,8 @@ int64_t flw_pool_requested(struct flw_pool *pool)
 {
     int64_t requested = atomic_load(&pool->requested_bytes);
     flw_lock_acquire(&pool->lock);
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        requested += (int64_t)__atomic_load_n(&cache->hot.requested_bytes, __ATOMIC_RELAXED);
+    for (const struct flw_account *account = pool->accounts; account; account = account->next) {
+        requested += __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
     }
     flw_lock_release(&pool->lock);
     return requested;
@@ -106,7 +118,6 @@ static bool empty_cache(struct flw_pool *pool, struct flw_tcache *cache)
     flw_tcache_poison(cache);
     flw_asym_barrier();
     flw_tcache_await(cache);
-    flw_pool_settle_seized(pool, cache);
     flw_lock_acquire(&pool->heap.lock);
     bool any = flw_tcache_flush(cache, &pool->heap);
     flw_lock_release(&pool->heap.lock);
@@ -126,19 +137,6 @@ bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
     }
     flw_lock_release(&pool->lock);
     return any;
-}
-
-/* Seized: as flw_pool_settle without looking at other caches. */
-void flw_pool_settle_seized(struct flw_pool *pool, struct flw_tcache *cache)
-{
-    int64_t delta = cache->hot.requested_bytes, peak = cache->hot.peak_requested_bytes;
-    int64_t base = atomic_fetch_add(&pool->requested_bytes, delta);
-    int64_t seen = atomic_load(&pool->peak_requested_bytes);
-    cache->hot.requested_bytes = 0;
-    cache->hot.peak_requested_bytes = 0;
-    while (base + peak > seen &&
-           !atomic_compare_exchange_weak(&pool->peak_requested_bytes, &seen, base + peak)) {
-    }
 }
 
 /* pool->lock. Empty a cache for good and take it from the pool; its memory stays its thread's. */
@@ -339,6 +337,27 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
     return domain;
 }
 
+/* pool->lock. The calling thread's account, or a dead thread's whose token it has. NULL: host
+ * memory. */
+static struct flw_account *find_account(struct flw_pool *pool)
+{
+    uintptr_t self = flw_thread_token();
+    struct flw_account *account = pool->accounts;
+    while (account != NULL && account->thread != self) {
+        account = account->next;
+    }
+    if (account == NULL) {
+        flw_lock_acquire(&pool->uses_lock);
+        account = flw_meta_extend(&pool->note_meta, FLW_LINE_PAIR, FLW_LINE_PAIR);
+        flw_lock_release(&pool->uses_lock);
+        if (account != NULL) {
+            *account = (struct flw_account){.thread = self, .next = pool->accounts};
+            pool->accounts = account;
+        }
+    }
+    return account;
+}
+
 static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream,
                                      struct flw_domain *domain)
 {
@@ -352,7 +371,10 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     cache->run_limit_bytes = 16 * FLW_MIB;
     cache->hot.stream = stream;
     cache->hot.is_fast = (pool->config.checks & FALLOW_CHECK_FAST) != 0;
-    if (!flw_thread_add(cache)) {
+    flw_lock_acquire(&pool->lock);
+    cache->hot.account = find_account(pool);
+    flw_lock_release(&pool->lock);
+    if (cache->hot.account == NULL || !flw_thread_add(cache)) {
         flw_tcache_drop(cache);
         return NULL;
     }

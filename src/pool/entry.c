@@ -17,6 +17,22 @@
 #define STORE(p, v) ((p) = (v))
 #endif
 
+/* Relaxed stores: other threads read the account as it stands. */
+static inline void note_lent(struct flw_account *account, uint64_t size_bytes)
+{
+    int64_t requested = account->requested_bytes + (int64_t)size_bytes;
+    __atomic_store_n(&account->requested_bytes, requested, __ATOMIC_RELAXED);
+    if (requested > account->peak_requested_bytes) {
+        __atomic_store_n(&account->peak_requested_bytes, requested, __ATOMIC_RELAXED);
+    }
+}
+
+static inline void note_returned(struct flw_account *account, uint64_t size_bytes)
+{
+    __atomic_store_n(&account->requested_bytes, account->requested_bytes - (int64_t)size_bytes,
+                     __ATOMIC_RELAXED);
+}
+
 static FLW_NOINLINE fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes,
                                                fallow_stream stream, void **out_ptr);
 static FLW_NOINLINE fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream stream);
@@ -39,11 +55,7 @@ fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream s
             bin->pops++;
             slot->requested_bytes = size_bytes;
             STORE(slot->word, address + FLW_SLOT_LIVE);
-            int64_t requested = hot->requested_bytes + (int64_t)size_bytes;
-            hot->requested_bytes = requested;
-            if (requested > hot->peak_requested_bytes) {
-                hot->peak_requested_bytes = requested;
-            }
+            note_lent(hot->account, size_bytes);
             *out_ptr = (void *)(uintptr_t)address;
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;
@@ -91,7 +103,7 @@ static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
     if (FLW_UNLIKELY(!claim(hot, slot, address + FLW_SLOT_LIVE, address))) {
         return false;
     }
-    hot->requested_bytes -= (int64_t)requested_bytes;
+    note_returned(hot->account, requested_bytes);
     bin->slots[count] = slot;
     bin->count = count + 1;
     return true;
@@ -155,10 +167,7 @@ static void lend(struct flw_tcache_hot *hot, struct flw_slot *slot, size_t size_
     uint64_t address = slot->word;
     slot->requested_bytes = size_bytes;
     STORE(slot->word, address + FLW_SLOT_LIVE);
-    hot->requested_bytes += (int64_t)size_bytes;
-    if (hot->requested_bytes > hot->peak_requested_bytes) {
-        hot->peak_requested_bytes = hot->requested_bytes;
-    }
+    note_lent(hot->account, size_bytes);
     *out_ptr = (void *)(uintptr_t)address;
 }
 
@@ -207,7 +216,7 @@ static bool free_cached_run(struct flw_tcache_hot *hot, const void *pool, void *
                 cache->run_live_bytes -= flw_run_bytes(span);
                 cache->fence_left_bytes -= (int64_t)flw_run_bytes(span);
                 is_due = cache->fence_left_bytes < 0;
-                hot->requested_bytes -= (int64_t)requested_bytes;
+                note_returned(hot->account, requested_bytes);
             }
         }
     }

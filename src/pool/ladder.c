@@ -472,8 +472,8 @@ static bool has_uncoverable(const struct flw_heap *heap)
         for (unsigned c = 0; c < FLW_CLASS_COUNT && !has_slots; c++) {
             has_slots = domain->batches[c].head != NULL;
         }
-        has_memory |= domain->ops != NULL && domain->is_lost &&
-                      (domain->runs.run_count > 0 || has_slots);
+        has_memory |=
+            domain->ops != NULL && domain->is_lost && (domain->runs.run_count > 0 || has_slots);
     }
     return has_memory;
 }
@@ -511,9 +511,8 @@ static bool rung_wait(struct climb *climb)
     flw_lock_release(&climb->heap->lock);
     if (is_worth_it && atomic_load(&climb->pool->open_captures) == 0 &&
         flw_heap_enter_driver(climb->heap, &section)) {
-        fallow_status status = is_any_capturing(climb->heap)
-                                   ? FALLOW_CAPTURING
-                                   : flw_heap_sync_context(climb->heap);
+        fallow_status status =
+            is_any_capturing(climb->heap) ? FALLOW_CAPTURING : flw_heap_sync_context(climb->heap);
         flw_heap_leave_driver(climb->heap, &section);
         return status == FALLOW_OK && take_or_grow(climb);
     }

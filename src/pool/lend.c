@@ -42,10 +42,7 @@ static void lend_slot(struct flw_tcache *cache, struct flw_slot *slot, uint64_t 
     __atomic_store_n(&slot->word, address + state, __ATOMIC_RELEASE);
     if (cache != NULL) {
         cache->misses++;
-        cache->hot.requested_bytes += (int64_t)size_bytes;
-        if (cache->hot.requested_bytes > cache->hot.peak_requested_bytes) {
-            cache->hot.peak_requested_bytes = cache->hot.requested_bytes;
-        }
+        flw_pool_account(cache->hot.account, (int64_t)size_bytes);
     }
     *out_ptr = (void *)(uintptr_t)address;
 }
@@ -92,8 +89,8 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
         bin->slots[bin->count++] = slots[need.count - 2 - i];
     }
     lend_slot(cache, slots[need.count - 1], request->size_bytes, FLW_SLOT_LIVE, out_ptr);
-    flw_pool_settle_seized(pool, cache);
     flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
     return FALLOW_OK;
 }
 
@@ -130,8 +127,8 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     cache->run_live_bytes += flw_run_bytes(need.run);
     cache->run_limit_bytes = run_cache_limit(pool);
     lend_slot(cache, slot, request->size_bytes, FLW_SLOT_LIVE, out_ptr);
-    flw_pool_settle_seized(pool, cache);
     flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
     return FALLOW_OK;
 }
 
@@ -163,6 +160,7 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_domain *do
     flw_pool_note_special(pool, (int64_t)request->size_bytes, (int64_t)usable);
     flw_lock_acquire(&pool->heap.lock);
     domain->captured_live++;
+    domain->captured_bytes += need.run != NULL ? usable : 0;
     flw_lock_release(&pool->heap.lock);
     return FALLOW_OK;
 }
@@ -318,7 +316,7 @@ static void return_slot(struct flw_pool *pool, struct flw_tcache *cache, struct 
     if (cache->domain->ops->reuses_at_once && bin->count >= bin->capacity) {
         make_room(pool, cache, bin, class_index);
     }
-    cache->hot.requested_bytes -= (int64_t)slot->requested_bytes;
+    flw_pool_account(cache->hot.account, -(int64_t)slot->requested_bytes);
     if (cache->domain->ops->reuses_at_once) {
         bin->slots[bin->count++] = slot;
     } else {
@@ -327,17 +325,18 @@ static void return_slot(struct flw_pool *pool, struct flw_tcache *cache, struct 
         flw_lock_release(&pool->heap.lock);
         bin->moved_out++;
     }
-    flw_pool_settle_seized(pool, cache);
     flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
 }
 
 static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *run,
                        const struct flw_slot *slot)
 {
     flw_lock_acquire(&cache->lock);
-    cache->hot.requested_bytes -= (int64_t)slot->requested_bytes;
+    flw_pool_account(cache->hot.account, -(int64_t)slot->requested_bytes);
     cache->run_pushes++;
     cache->run_live_bytes -= flw_run_bytes(run);
+    cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
     cache->run_limit_bytes = run_cache_limit(pool);
     flw_lock_acquire(&pool->heap.lock);
     if (cache->domain->ops->reuses_at_once && cache->is_open && !flw_tcache_has_room(cache, run)) {
@@ -349,8 +348,8 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
         flw_heap_put_run(&pool->heap, cache->domain, run);
     }
     flw_lock_release(&pool->heap.lock);
-    flw_pool_settle_seized(pool, cache);
     flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
 }
 
 /* A captured block: to its capture's heap; to the stream's once the capture is released. */
@@ -365,6 +364,7 @@ static void return_captured(struct flw_pool *pool, struct flw_domain *stream_dom
     uint32_t owner = is_slab ? span->u.slab.domain : span->u.run.owner;
     struct flw_domain *domain = heap->domains[owner];
     domain->captured_live--;
+    domain->captured_bytes -= is_slab ? 0 : usable;
     if (domain->ops != &flw_order_capture) {
         if (domain->captured_live == 0) {
             domain->ops = NULL;
@@ -464,14 +464,14 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
             cache->run_pushes++;
             cache->run_live_bytes -= usable;
         }
-        cache->hot.requested_bytes -= (int64_t)slot->requested_bytes;
-        flw_pool_settle_seized(pool, cache);
+        flw_pool_account(cache->hot.account, -(int64_t)slot->requested_bytes);
         flw_lock_release(&cache->lock);
+        flw_pool_settle(pool, cache->hot.account);
         return has_note && (note.stamp_count > 0 || note.overflowed)
                    ? flw_uses_free(pool, cache->domain, slot, &note)
                    : flw_capture_park(pool, cache->domain, slot);
     }
-    slot->word &= ~FLW_SLOT_STATE_MASK;
+    __atomic_store_n(&slot->word, slot->word & ~FLW_SLOT_STATE_MASK, __ATOMIC_RELEASE);
     if (span->kind == FLW_SPAN_SLAB) {
         return_slot(pool, cache, span, slot);
     } else {
@@ -505,6 +505,9 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
     }
     status = return_claimed(pool, cache, span, slot, state);
     fence_if_due(pool, cache->domain);
+    if (cache->fence_left_bytes < 0) {
+        flw_pool_fence_after_growth(cache);
+    }
     flw_pool_decay(pool, false);
     flw_pool_note_loss(pool);
     return status;

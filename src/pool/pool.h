@@ -72,7 +72,8 @@ struct flw_pool {
 
     struct flw_lock lock; /* FLW_RANK_POOL: caches, captures, streams coming and going */
     struct flw_tcache *caches;
-    uint32_t cache_count;
+    struct flw_account *accounts; /* one a thread that ever came by */
+    atomic_uint cache_count;
 
     struct flw_lock uses_lock; /* FLW_RANK_USES: notes */
     struct flw_note *notes[FLW_NOTE_BUCKETS];
@@ -125,11 +126,12 @@ bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
 void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domain);
 /* Divert or restore the caches of a stream (capture). */
 void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain, bool is_diverted);
-/* Owner: fold the cache's requested bytes into the pool's, raising the peak. */
-void flw_pool_settle(struct flw_pool *pool, struct flw_tcache *cache);
+/* Owner: fold the thread's requested bytes into the pool's, raising the peak. */
+void flw_pool_settle(struct flw_pool *pool, struct flw_account *account);
+/* Owner: lent (or, negative, returned). */
+void flw_pool_account(struct flw_account *account, int64_t requested_bytes);
 /* Now-live requested bytes: settled and not. */
 int64_t flw_pool_requested(struct flw_pool *pool);
-void flw_pool_settle_seized(struct flw_pool *pool, struct flw_tcache *cache);
 /* Sums over all caches; exact at quiescent points. Returns live bytes. */
 struct flw_pool_totals {
     uint64_t allocs, frees, misses, cached_bytes;

@@ -25,10 +25,11 @@ static uint64_t not_negative(int64_t value)
 
 static uint64_t captured_bytes(const struct flw_pool *pool)
 {
-    uint64_t bytes = not_negative(atomic_load(&pool->special_live_bytes));
+    uint64_t bytes = 0;
     for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
-        if (pool->heap.domains[i]->ops == &flw_order_capture) {
-            bytes += pool->heap.domains[i]->runs.unit_count_total << FLW_UNIT_LOG2;
+        const struct flw_domain *domain = pool->heap.domains[i];
+        if (domain->capture != 0) {
+            bytes += domain->captured_bytes + (domain->runs.unit_count_total << FLW_UNIT_LOG2);
         }
     }
     return bytes;
@@ -102,20 +103,30 @@ static enum fallow_block_state state_of(uint64_t word)
     return FALLOW_BLOCK_FREE;
 }
 
-/* heap lock. The run that contains an offset: its first unit, found leftwards past stale entries.
- */
+/* heap lock. Leftmost unit at which the run around a unit can begin. */
+static uint64_t first_unit(const struct flw_heap *heap, uint64_t unit)
+{
+    for (const struct flw_segment *segment = heap->segments; segment != NULL;
+         segment = segment->next) {
+        if (unit >= segment->begin_unit && unit - segment->begin_unit < segment->unit_count) {
+            return segment->begin_unit;
+        }
+    }
+    bool is_mapped = heap->source.ops->remaps && unit / heap->page_units < heap->mapped_page_end;
+    return is_mapped ? 0 : unit;
+}
+
+/* heap lock. The run that contains an offset. Between its first and its last unit the map may be
+ * empty or stale: walk left to an exact one. */
 static struct flw_span *run_containing(const struct flw_heap *heap, uint64_t offset)
 {
-    uint64_t unit = offset >> FLW_UNIT_LOG2;
-    for (uint64_t at = unit + 1; at-- > 0;) {
+    uint64_t unit = offset >> FLW_UNIT_LOG2, first = first_unit(heap, unit);
+    for (uint64_t at = unit + 1; at-- > first;) {
         struct flw_span *span = flw_page_map_span_at(&heap->map, at << FLW_UNIT_LOG2);
         struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
-        if (run->kind != FLW_SPAN_RUN) {
-            return NULL;
-        }
         uint64_t begin = run->u.run.begin_unit;
-        if (begin == at || (begin <= at && begin + run->u.run.unit_count - 1 == at)) {
-            /* An exact first or last unit: the run really is here. */
+        if (run->kind == FLW_SPAN_RUN &&
+            (begin == at || (begin <= at && begin + run->u.run.unit_count - 1 == at))) {
             return begin + run->u.run.unit_count > unit ? run : NULL;
         }
     }
