@@ -10,3 +10,6 @@ add_test(NAME check.format COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/format.sh ${PROJE
 set_tests_properties(check.layers check.layers_catches check.format PROPERTIES
   LABELS check TIMEOUT 60 SKIP_RETURN_CODE 77)
 flw_add_test(check asym_model SOURCES asym_model.c PLAIN)
+# Slow, so asked for: cmake --build build/<preset> --target tidy
+add_custom_target(tidy USES_TERMINAL
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tidy.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
