@@ -2,7 +2,7 @@
  *
  * Owns: the tests of the pickle machine: what it accepts, what it refuses and how it says so.
  */
-#include "test_trace.h"
+#include "support/test.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * Owns: the tests of the address map, against a plain table.
  */
-#include "test_trace.h"
+#include "support/test.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * Owns: the tests of files: plain and packed, across window edges, broken, absent, and written.
  */
-#include "test_trace.h"
+#include "support/test.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * Owns: the tests of the snapshot importer: the heap before the first event, block numbers, gaps,
  * devices, old shapes, and what it says about bad ones.
  */
-#include "test_trace.h"
+#include "support/test.h"
 
 #include <string.h>
 

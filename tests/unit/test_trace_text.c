@@ -2,7 +2,7 @@
  *
  * Owns: the tests of the text form: one text for each trace, and what a wrong line is told.
  */
-#include "test_trace.h"
+#include "support/test.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,35 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The trace model and its readers.
-foreach(part manifest demo)
-  add_executable(test_trace_${part} test_trace_${part}.c)
-  flw_target(test_trace_${part})
-  target_link_libraries(test_trace_${part} PRIVATE flw_trace)
-endforeach()
-add_test(NAME unit.trace_manifest COMMAND test_trace_manifest ${FALLOW_TRACE_DIR})
-add_test(NAME unit.trace_demo
-  COMMAND test_trace_demo ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz)
-set_tests_properties(unit.trace_manifest unit.trace_demo PROPERTIES
-  LABELS unit TIMEOUT 60 SKIP_RETURN_CODE 77)
+flw_add_test(unit trace_manifest PLAIN SOURCES test_trace_manifest.c LIBRARIES flw_trace
+  ARGUMENTS ${FALLOW_TRACE_DIR})
+flw_add_test(unit trace_demo PLAIN SOURCES test_trace_demo.c LIBRARIES flw_trace
+  ARGUMENTS ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz)
 set(modules pickle trace_addressmap trace_pytorch trace_text)
 if(LIBLZMA_INCLUDE_DIR)
   list(APPEND modules trace_input) # it packs archives of its own
 endif()
-if(COMMAND flw_add_test)
-  foreach(module ${modules})
-    flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES flw_trace)
-  endforeach()
-  return()
-endif()
-find_path(FALLOW_CMOCKA_INCLUDE cmocka.h)
-find_library(FALLOW_CMOCKA_LIBRARY cmocka)
-mark_as_advanced(FALLOW_CMOCKA_INCLUDE FALLOW_CMOCKA_LIBRARY)
-if(FALLOW_CMOCKA_INCLUDE AND FALLOW_CMOCKA_LIBRARY)
-  foreach(module ${modules})
-    add_executable(test_unit_${module} test_${module}.c)
-    flw_target(test_unit_${module})
-    target_include_directories(test_unit_${module} SYSTEM PRIVATE ${FALLOW_CMOCKA_INCLUDE})
-    target_link_libraries(test_unit_${module} PRIVATE flw_trace ${FALLOW_CMOCKA_LIBRARY})
-    add_test(NAME unit.${module} COMMAND test_unit_${module})
-    set_tests_properties(unit.${module} PROPERTIES LABELS unit TIMEOUT 60 SKIP_RETURN_CODE 77)
-  endforeach()
-endif()
+foreach(module ${modules})
+  flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES flw_trace)
+endforeach()
