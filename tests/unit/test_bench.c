@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: tests of the bench: what it counts, draws, reports and refuses. Times are not looked at.
+ */
+#include "support/test.h"
+
+#include "bench.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------------------- a counting policy
+ * --- */
+
+struct tally {
+    uint64_t allocs, frees, sized_frees;
+    uint64_t fail_alloc, fail_free; /* this call fails; 0 = none */
+    size_t sized_bytes;
+    uint64_t stream_sum;
+};
+
+static fallow_status tally_alloc(void *pool, size_t size_bytes, fallow_stream stream,
+                                 void **out_ptr)
+{
+    struct tally *tally = pool;
+    (void)size_bytes;
+    tally->stream_sum += (uint64_t)(uintptr_t)stream;
+    *out_ptr = tally;
+    return ++tally->allocs == tally->fail_alloc ? FALLOW_OUT_OF_MEMORY : FALLOW_OK;
+}
+
+static fallow_status tally_free(void *pool, void *ptr, fallow_stream stream)
+{
+    struct tally *tally = pool;
+    (void)stream;
+    if (ptr == NULL) {
+        return FALLOW_OK;
+    }
+    return ++tally->frees == tally->fail_free ? FALLOW_INVALID_POINTER : FALLOW_OK;
+}
+
+static fallow_status tally_free_sized(void *pool, void *ptr, size_t size_bytes,
+                                      fallow_stream stream)
+{
+    struct tally *tally = pool;
+    (void)ptr;
+    (void)stream;
+    tally->sized_frees++;
+    tally->sized_bytes = size_bytes;
+    return FALLOW_OK;
+}
+
+static void tally_get_usage(void *pool, struct flw_bench_usage *out)
+{
+    (void)pool;
+    memset(out, 0xff, sizeof *out); /* knows nothing */
+}
+
+static const struct flw_bench_policy tally_policy = {.name = "tally",
+                                                     .alloc = tally_alloc,
+                                                     .free = tally_free,
+                                                     .free_sized = tally_free_sized,
+                                                     .get_usage = tally_get_usage};
+
+static struct flw_bench_options make_options(uint64_t count)
+{
+    return (struct flw_bench_options){.shape = "pair",
+                                      .policy = &tally_policy,
+                                      .size_bytes = 4096,
+                                      .size_name = "4096",
+                                      .count = count,
+                                      .warm_count = 7,
+                                      .live_count = 5,
+                                      .stream_count = 3,
+                                      .thread_count = 1,
+                                      .seed = 1};
+}
+
+static struct tally run_shape(flw_bench_shape shape, const struct flw_bench_options *options,
+                              struct flw_bench_report *report, struct tally tally)
+{
+    char message[FLW_BENCH_MESSAGE_BYTES] = "";
+    fallow_stream streams[8] = {0};
+    struct flw_bench_bed bed = {
+        .streams = streams, .stream_count = 3, .pool = &tally, .policy = &tally_policy};
+    for (uintptr_t i = 0; i < 8; i++) {
+        streams[i] = (fallow_stream)(i + 1);
+    }
+    assert_true(shape(options, &bed, report, message));
+    return tally;
+}
+
+/* Everything but --count operations is the same, whatever the count: what makes two runs under
+ * callgrind comparable. */
+static void expect_exact_counts(flw_bench_shape shape, struct flw_bench_options options)
+{
+    struct flw_bench_report first = {0}, second = {0};
+    options.count = 1003;
+    struct tally low = run_shape(shape, &options, &first, (struct tally){0});
+    options.count = 4001;
+    struct tally high = run_shape(shape, &options, &second, (struct tally){0});
+    assert_int_equal(high.allocs - low.allocs, 4001 - 1003);
+    assert_int_equal(high.frees + high.sized_frees - low.frees - low.sized_frees, 4001 - 1003);
+    assert_int_equal(high.allocs, high.frees + high.sized_frees);
+    assert_int_equal(first.failure_count + second.failure_count, 0);
+}
+
+static void two_counts_differ_by_exactly_that_many_operations(void **state)
+{
+    (void)state;
+    struct flw_bench_options options = make_options(0);
+    expect_exact_counts(flw_bench_pair, options);
+    options.is_sized = true;
+    expect_exact_counts(flw_bench_pair, options);
+    options.is_sized = false;
+    expect_exact_counts(flw_bench_streams, options);
+    options.is_random_switch = true;
+    expect_exact_counts(flw_bench_streams, options);
+    expect_exact_counts(flw_bench_replace, options);
+    options.is_pair = true;
+    expect_exact_counts(flw_bench_grow, options);
+    options.part = FLW_BENCH_LARGER;
+    expect_exact_counts(flw_bench_holes, options);
+}
+
+static void a_sized_pair_frees_with_the_size_that_was_asked_for(void **state)
+{
+    (void)state;
+    struct flw_bench_report report = {0};
+    struct flw_bench_options options = make_options(50);
+    options.is_sized = true;
+    struct tally tally = run_shape(flw_bench_pair, &options, &report, (struct tally){0});
+    assert_int_equal(tally.frees, 0);
+    assert_int_equal(tally.sized_frees, 57);
+    assert_int_equal(tally.sized_bytes, 4096);
+}
+
+static void every_failed_call_is_counted(void **state)
+{
+    (void)state;
+    for (uint64_t at = 1; at <= 57; at++) {
+        struct flw_bench_report report = {0};
+        struct flw_bench_options options = make_options(50);
+        (void)run_shape(flw_bench_pair, &options, &report, (struct tally){.fail_alloc = at});
+        assert_int_equal(report.failure_count, 1);
+        report = (struct flw_bench_report){0};
+        (void)run_shape(flw_bench_pair, &options, &report, (struct tally){.fail_free = at});
+        assert_int_equal(report.failure_count, 1);
+    }
+}
+
+static void replacing_loops_follow_the_steps(void **state)
+{
+    (void)state;
+    struct flw_bench_step list[2] = {{512, 1, 0}, {1024, 0, 0}};
+    struct flw_bench_steps steps = {.steps = list, .mask = 1};
+    struct tally tally = {0};
+    void *slots[2] = {NULL, NULL};
+    struct flw_bench_loop loop = {
+        .policy = &tally_policy, .pool = &tally, .steps = &steps, .slots = slots};
+    assert_int_equal(flw_bench_run_replace(&loop, (struct flw_bench_range){0, 1}), 0);
+    assert_null(slots[0]);
+    assert_ptr_equal(slots[1], &tally);
+    assert_int_equal(flw_bench_run_replace(&loop, (struct flw_bench_range){1, 2}), 0);
+    assert_ptr_equal(slots[0], &tally);
+}
+
+/* ---------------------------------------------------------------------------------------- steps
+ * --- */
+
+static void mixed_sizes_are_large_two_times_in_five(void **state)
+{
+    (void)state;
+    struct flw_bench_options options = make_options(1);
+    uint64_t seed = flw_test_seed("mixed_sizes"), large = 0;
+    options.sizes = FLW_BENCH_SIZE_MIXED;
+    for (int i = 0; i < 100000; i++) {
+        uint64_t size = flw_bench_size_draw(&options, &seed);
+        assert_in_range(size, 512, (uint64_t)64 << 20);
+        large += size > (uint64_t)2 << 20;
+    }
+    assert_in_range(large, 41000, 43300); /* 8 of 19 = 42.1 %, seven deviations */
+}
+
+static void every_size_lies_in_its_range(void **state)
+{
+    (void)state;
+    struct flw_bench_options options = make_options(1);
+    uint64_t seed = flw_test_seed("every_size"), least = UINT64_MAX, most = 0;
+    for (int i = 0; i < 100000; i++) {
+        options.sizes = FLW_BENCH_SIZE_SMALL;
+        assert_in_range(flw_bench_size_draw(&options, &seed), 512, 32768);
+        options.sizes = FLW_BENCH_SIZE_LOG;
+        uint64_t size = flw_bench_size_draw(&options, &seed);
+        assert_in_range(size, 512, (uint64_t)64 << 20);
+        least = size < least ? size : least;
+        most = size > most ? size : most;
+    }
+    assert_true(least < 1024 && most > (uint64_t)60 << 20);
+}
+
+static void steps_stay_inside_slots_and_streams(void **state)
+{
+    (void)state;
+    static const uint64_t slot_counts[] = {1, 64, 100, 8192, 8193, 100000};
+    struct flw_bench_options options = make_options(1);
+    options.is_random_switch = true;
+    for (size_t i = 0; i < sizeof slot_counts / sizeof *slot_counts; i++) {
+        struct flw_bench_steps steps;
+        uint64_t seen = 0;
+        assert_true(flw_bench_steps_init(&steps, &options, slot_counts[i], i));
+        assert_true(steps.mask + 1 >= slot_counts[i]);
+        assert_int_equal(steps.mask & (steps.mask + 1), 0);
+        for (uint64_t k = 0; k <= steps.mask; k++) {
+            assert_in_range(steps.steps[k].slot, 0, slot_counts[i] - 1);
+            assert_in_range(steps.steps[k].stream, 0, options.stream_count - 1);
+            seen |= (uint64_t)1 << steps.steps[k].stream;
+        }
+        assert_int_equal(seen, 7); /* each of the three streams */
+        flw_bench_steps_finish(&steps);
+    }
+}
+
+/* --------------------------------------------------------------------------------------- report
+ * --- */
+
+static void the_median_is_the_middle(void **state)
+{
+    (void)state;
+    double odd[] = {5, 1, 3}, even[] = {4, 1, 3, 2};
+    assert_true(flw_bench_median(odd, 3) == 3);
+    assert_true(flw_bench_median(even, 4) == 2.5);
+    assert_true(flw_bench_median(NULL, 0) == 0);
+}
+
+static void a_report_that_overflows_fails(void **state)
+{
+    (void)state;
+    struct flw_bench_report report = {0};
+    for (int i = 0; i < FLW_BENCH_VALUES; i++) {
+        flw_bench_report_add(&report, "key", i);
+    }
+    assert_int_equal(report.failure_count, 0);
+    flw_bench_report_add(&report, "key", 0);
+    assert_int_equal(report.failure_count, 1);
+}
+
+/* -------------------------------------------------------------------------------------- command
+ * --- */
+
+#define WORDS 16
+
+/* The exit status of `fallow bench WORDS...`; both outputs go to /dev/null. */
+static int run_command(const char *words)
+{
+    char text[256], *argv[WORDS + 1];
+    int argc = 0;
+    snprintf(text, sizeof text, "bench %s", words);
+    for (char *word = strtok(text, " "); word != NULL && argc < WORDS; word = strtok(NULL, " ")) {
+        argv[argc++] = word;
+    }
+    argv[argc] = NULL;
+    fflush(NULL);
+    int out = dup(1), error = dup(2);
+    assert_non_null(freopen("/dev/null", "w", stdout));
+    assert_non_null(freopen("/dev/null", "w", stderr));
+    int status = flw_command_bench(argc, argv);
+    fflush(NULL);
+    dup2(out, 1);
+    dup2(error, 2);
+    close(out);
+    close(error);
+    return status;
+}
+
+static void mistakes_on_the_command_line_are_refused(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "",
+        "nonsense",
+        "pair --size",
+        "pair --size 0",
+        "pair --size -1",
+        "pair --size 4X",
+        "pair --size mixed",
+        "pair --size 99999999999999999999",
+        "pair --policy nobody",
+        "pair --count 0",
+        "pair --count many",
+        "pair --percentiles",
+        "pair --frobnicate",
+        "pair more",
+        "pair --device x",
+        "streams --streams 0",
+        "streams --size small",
+        "threads --threads 0",
+        "threads --threads 100000",
+        "replace --live 0",
+        "replace --sized",
+        "grow --pair --size mixed",
+        "holes --part middle",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        int status = run_command(lines[i]);
+        if (status != 2) {
+            fail_msg("'%s' gave %d", lines[i], status);
+        }
+    }
+}
+
+static void every_shape_runs_on_the_empty_library(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "--help",
+        "pair --help",
+        "pair --policy null --count 100",
+        "pair --policy loop --count 100 --json",
+        "pair --policy null --count 100 --sized",
+        "replace --policy null --count 100 --size mixed",
+        "replace --policy null --count 1000 --percentiles",
+        "grow --policy null --count 100 --live 1000",
+        "grow --policy null --count 100 --live 1000 --pair --sized",
+        "holes --policy null --count 100 --live 100",
+        "holes --policy null --count 100 --live 0 --part hole",
+        "streams --policy null --count 100 --streams 16 --switch",
+        "threads --policy null --count 1000 --threads 3",
+        "threads --policy null --count 1000 --size small",
+        "handoff --policy null --count 1000",
+        "handoff --policy null --count 1000 --size mixed --streams 2",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        int status = run_command(lines[i]);
+        if (status != 0) {
+            fail_msg("'%s' gave %d", lines[i], status);
+        }
+    }
+}
+
+static void every_shape_runs_on_the_pools(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"naive", "fallow"};
+    static const char *const lines[] = {
+        "pair --count 500 --warm 100",
+        "pair --count 500 --sized --warm 100",
+        "replace --count 500 --size mixed --warm 100 --json",
+        "grow --count 500 --live 300 --warm 100",
+        "holes --count 200 --live 50 --warm 100",
+        "streams --count 200 --streams 4 --switch --warm 100",
+        "threads --count 1400 --threads 2 --size small",
+        "handoff --count 500 --warm 100",
+        "handoff --count 500 --streams 2 --size small --warm 100",
+    };
+    char line[128];
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        if (flw_bench_policy_find(policies[p]) == NULL) {
+            continue;
+        }
+        for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+            snprintf(line, sizeof line, "%s --policy %s", lines[i], policies[p]);
+            int status = run_command(line);
+            if (status != 0) {
+                fail_msg("'%s' gave %d", line, status);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_counts_differ_by_exactly_that_many_operations),
+        cmocka_unit_test(a_sized_pair_frees_with_the_size_that_was_asked_for),
+        cmocka_unit_test(every_failed_call_is_counted),
+        cmocka_unit_test(replacing_loops_follow_the_steps),
+        cmocka_unit_test(mixed_sizes_are_large_two_times_in_five),
+        cmocka_unit_test(every_size_lies_in_its_range),
+        cmocka_unit_test(steps_stay_inside_slots_and_streams),
+        cmocka_unit_test(the_median_is_the_middle),
+        cmocka_unit_test(a_report_that_overflows_fails),
+        cmocka_unit_test(mistakes_on_the_command_line_are_refused),
+        cmocka_unit_test(every_shape_runs_on_the_empty_library),
+        cmocka_unit_test(every_shape_runs_on_the_pools),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
