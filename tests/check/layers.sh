@@ -24,6 +24,7 @@ allowed_of() {
     heap) echo '^(base|driver|memory|heap|fallow)/' ;;
     pool) echo '^(base|driver|memory|heap|pool|fallow)/' ;;
     trace) echo '^(base|trace)/' ;;
+    package) echo '^$' ;;
     simcuda) echo '^(base|simcuda|fallow)/|^driver/(driver_types|entry_points)\.h$' ;;
     *) return 1 ;;
     esac

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# example.install: installs the build, moves the installed tree, then builds quickstart.c against it
+# through CMake and through pkg-config and runs both on the simulated device.
+#
+#   install.sh <source root> <build tree> <scratch folder> <c compiler>
+#
+# The scratch folder is made anew and removed when all went well.
+set -eu
+source=$1 build=$2 work=$3 cc=$4
+tree=$work/moved/fallow
+program=$source/tests/example/quickstart.c
+command -v pkg-config >/dev/null || { echo "no pkg-config: nothing checked"; exit 77; }
+unset LD_LIBRARY_PATH
+rm -rf "$work"
+mkdir -p "$work/moved" "$work/client"
+
+expect_output() {
+    local said
+    said=$("$1") || { echo "$1 failed" >&2; exit 1; }
+    [[ $said == "lent 1 block, holding "* ]] || { echo "$1 printed '$said'" >&2; exit 1; }
+}
+
+cmake --install "$build" --prefix "$work/first" >"$work/install.log"
+mv "$work/first" "$tree"
+libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:[A-Z]*=//p' "$build/CMakeCache.txt")
+
+# Through CMake: the moved package, and no other.
+cp "$program" "$work/client/"
+cat >"$work/client/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(client LANGUAGES C)
+find_package(fallow 0.1 REQUIRED)
+add_executable(quickstart quickstart.c)
+target_link_libraries(quickstart PRIVATE fallow::fallow)
+CMAKE
+cmake -S "$work/client" -B "$work/client/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$tree" \
+    >"$work/configure.log"
+grep -q "^fallow_DIR:PATH=$tree/" "$work/client/build/CMakeCache.txt" ||
+    { echo "find_package found another fallow than the moved one" >&2; exit 1; }
+cmake --build "$work/client/build" >"$work/build.log"
+expect_output "$work/client/build/quickstart"
+
+# Through pkg-config.
+export PKG_CONFIG_PATH=$tree/$libdir/pkgconfig
+# shellcheck disable=SC2046 # flags are words
+"$cc" -std=c11 "$program" -o "$work/by_pkg_config" $(pkg-config --cflags --libs fallow) \
+    -Wl,-rpath,"$(pkg-config --variable=libdir fallow)"
+expect_output "$work/by_pkg_config"
+
+# The command finds its libraries and the simulated driver where they lie now.
+if [ -x "$build/bin/fallow" ]; then
+    "$tree/bin/fallow" bench pair --count 1000 >"$work/bench.log"
+fi
+
+# A deeper library folder, as Debian's: the prefix is as many steps further up.
+cmake -S "$source" -B "$work/deep" -DCMAKE_C_COMPILER="$cc" -DFALLOW_TESTS=OFF -DFALLOW_TOOLS=OFF \
+    -DCMAKE_INSTALL_LIBDIR=lib/some-machine/deep >"$work/deep.log"
+mkdir -p "$work/tree/lib/some-machine/deep/pkgconfig" "$work/tree/include"
+cp "$work/deep/src/package/fallow.pc" "$work/tree/lib/some-machine/deep/pkgconfig/"
+include=$(PKG_CONFIG_PATH=$work/tree/lib/some-machine/deep/pkgconfig pkg-config --variable=includedir fallow)
+[ "$(cd "$include" && pwd -P)" = "$(cd "$work/tree/include" && pwd -P)" ] ||
+    { echo "fallow.pc in a deeper folder gives '$include'" >&2; exit 1; }
+
+rm -rf "$work"
+echo "built through CMake and pkg-config from a moved tree, libraries in $libdir"
