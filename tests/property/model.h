@@ -25,8 +25,8 @@ struct flw_model {
     uint64_t refused_use_count; /* also wrong sizes: a pool may count them as misuse or not */
     bool peak_is_exact;         /* no batch was rolled back, no capture has lent */
     bool ignore_peaks;
-    bool only_common;           /* steps that every pool has; nothing that may fail for room */
-    unsigned char *transcript;  /* every answer of the common steps, in order */
+    bool only_common;          /* steps that every pool has; nothing that may fail for room */
+    unsigned char *transcript; /* every answer of the common steps, in order */
     size_t transcript_count, transcript_capacity;
 };
 

@@ -2,6 +2,7 @@
 # White-box tests of base, memory and heap.
 if(COMMAND flw_add_test)
   flw_add_test(unit base_bits SOURCES test_base_bits.c)
+  flw_add_test(unit base SOURCES test_base.c LIBRARIES flw_base)
   flw_add_test(unit size_class SOURCES test_size_class.c LIBRARIES flw_core)
   flw_add_test(unit run_index SOURCES test_run_index.c LIBRARIES flw_core)
   flw_add_test(unit page_map SOURCES test_page_map.c LIBRARIES test_support fallow_shared TIMEOUT 240)

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the proof of metadata memory and of the ranked lock.
+ */
+#include "support/test.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "base/meta.h"
+
+#define RESERVE (4u << 20)
+
+static void metadata_is_zero_aligned_and_never_moves(void **state)
+{
+    (void)state;
+    struct flw_meta meta;
+    uint64_t seed = flw_test_seed("unit.base"), end = 0;
+    assert_true(flw_meta_reserve(&meta, RESERVE));
+    const unsigned char *base = meta.base;
+    assert_int_equal(base[RESERVE - 1], 0); /* the unused tail can be read */
+    for (;;) {
+        uint64_t bytes = 1 + flw_test_random(&seed) % 9000;
+        uint64_t align = 1ull << flw_test_random(&seed) % 13;
+        unsigned char *got = flw_meta_extend(&meta, bytes, align);
+        if (got == NULL) {
+            assert_true(end + bytes + align > RESERVE); /* there was no room for it */
+            break;
+        }
+        uint64_t at = (uint64_t)(got - base);
+        assert_true(at % align == 0 && at >= end && at + bytes <= RESERVE);
+        for (uint64_t i = 0; i < bytes; i++) {
+            assert_int_equal(got[i], 0);
+        }
+        memset(got, 0xff, bytes);
+        end = at + bytes;
+    }
+    assert_ptr_equal(meta.base, base);
+    assert_true(meta.used_bytes == end); /* a refusal changes nothing */
+    assert_null(flw_meta_extend(&meta, UINT64_MAX - 4096, 4096));
+    flw_meta_release(&meta);
+    assert_null(meta.base);
+}
+
+static void an_opened_range_is_writable_to_its_end(void **state)
+{
+    (void)state;
+    struct flw_meta meta;
+    assert_true(flw_meta_reserve(&meta, RESERVE));
+    assert_true(flw_meta_open(&meta));
+    meta.base[RESERVE - 1] = 1;
+    assert_int_equal(meta.base[RESERVE - 1], 1);
+    assert_null(flw_meta_extend(&meta, 1, 1));
+    flw_meta_release(&meta);
+}
+
+#define ROUNDS 100000
+
+static struct {
+    struct flw_lock lock;
+    uint64_t count; /* plain: the lock guards it */
+} shared;
+
+static void *count_up(void *unused)
+{
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (i % 3 != 0 || !flw_lock_try(&shared.lock)) {
+            flw_lock_acquire(&shared.lock);
+        }
+        shared.count++;
+        flw_lock_release(&shared.lock);
+    }
+    return unused;
+}
+
+static void a_lock_lets_one_thread_in_at_a_time(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    flw_lock_init(&shared.lock, FLW_RANK_PAGE);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, count_up, NULL), 0);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_true(shared.count == 3 * ROUNDS);
+    assert_true(flw_lock_none_held());
+    assert_true(flw_lock_try(&shared.lock));
+    assert_false(flw_lock_try(&shared.lock));
+    flw_lock_release(&shared.lock);
+}
+
+/* True if taking the two in this order ends the process. */
+static bool aborts(enum flw_lock_rank first, enum flw_lock_rank second)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct flw_lock a, b;
+        (void)signal(SIGABRT, SIG_DFL);
+        (void)freopen("/dev/null", "w", stderr);
+        flw_lock_init(&a, first);
+        flw_lock_init(&b, second);
+        flw_lock_acquire(&a);
+        flw_lock_acquire(&b);
+        _exit(0);
+    }
+    int status = 0;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void a_check_build_ends_at_a_lock_out_of_order(void **state)
+{
+    (void)state;
+#if FLW_CHECK_LEVEL >= 1
+    for (unsigned a = FLW_RANK_POOL_TABLE; a < FLW_RANK_COUNT; a++) {
+        for (unsigned b = FLW_RANK_POOL_TABLE; b < FLW_RANK_COUNT; b++) {
+            bool is_refused = aborts((enum flw_lock_rank)a, (enum flw_lock_rank)b);
+            assert_int_equal(is_refused, b <= a);
+        }
+    }
+#else
+    (void)aborts;
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(metadata_is_zero_aligned_and_never_moves),
+        cmocka_unit_test(an_opened_range_is_writable_to_its_end),
+        cmocka_unit_test(a_lock_lets_one_thread_in_at_a_time),
+        cmocka_unit_test(a_check_build_ends_at_a_lock_out_of_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
