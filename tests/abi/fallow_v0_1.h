@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file
+ * The first published header, 0.1, in one file and frozen: never edit it. The newest library serves
+ * programs compiled against it.
+ *
+ * Fallow lends GPU memory: uninitialised, reusable, ordered by streams.
+ *
+ * A *pool* belongs to one device. A block lent on a stream may be used by work given to that stream
+ * after the call returns. `fallow_free(pool, block, stream)` gives it back in the same order: the
+ * block is reused for that stream at once, for another stream only after the device has done, or
+ * has been made to wait for, everything that the freeing stream had been given by then.
+ *
+ * CAVEATS
+ *  - Contents are undefined, always. Nothing is zero unless FALLOW_REQUEST_ZERO asks for it.
+ *  - Tell the pool before a stream is destroyed (fallow_stream_retire) and before one is captured
+ *    (fallow_capture_begin): stream handles are recycled by CUDA, and a hit asks the driver
+ * nothing.
+ *  - On a real driver the handle of a destroyed stream is undefined by CUDA; a free or an
+ * allocation on one is undefined here too, unless `check_streams` is set and the driver still
+ * answers.
+ *  - Not async-signal-safe. After fork() only fallow_pool_abandon is allowed on a pool of the
+ * parent.
+ *  - A kernel launched with programmatic serialisation may touch lent memory only after its
+ *    dependency wait.
+ *  - A free of a pointer that has meanwhile been lent again is a valid free of the new block: no
+ *    allocator that looks at addresses can tell. The quarantine check finds it.
+ *
+ * THREADS  Every function may be called from any thread at any time, unless it says otherwise. No
+ * lock is held over a driver call or a callback. ERRORS   A call that fails has changed nothing;
+ * `*out_ptr` is NULL after every failure. errno is preserved. COST     A *hit* is served from the
+ * calling thread's cache: no lock, no system call, no driver call, no event, no shared cache line.
+ *
+ * Needs no CUDA header; compiles beside <cuda.h> and <cuda_runtime.h>, as C11 and as C++17.
+ */
+#ifndef FALLOW_V0_1_H
+#define FALLOW_V0_1_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(FALLOW_STATIC)
+#define FALLOW_API
+#else
+#define FALLOW_API __attribute__((visibility("default")))
+#endif
+#define FALLOW_NODISCARD __attribute__((warn_unused_result))
+
+/* clang-format off */
+#define FALLOW_STATUS_LIST(X) \
+    X(OK, 0, "success") \
+    X(INVALID_ARGUMENT, 1, "an argument is outside what the call accepts; nothing was changed") \
+    X(INVALID_POINTER, 2, "the pointer is no live block of this pool (foreign, interior or freed twice); nothing was changed") \
+    X(INVALID_POOL, 3, "the pool was destroyed or never was one") \
+    X(INVALID_STREAM, 4, "the stream was retired, destroyed or belongs to another device") \
+    X(INVALID_CAPTURE, 5, "the capture has ended, was released or never was one") \
+    X(CAPTURING, 6, "the stream is being captured and the pool was not told; call fallow_capture_begin") \
+    X(BUSY, 7, "the object is in use; end that use first") \
+    X(OUT_OF_MEMORY, 20, "no device memory within the limit; fallow_pool_get_oom_report tells why") \
+    X(OUT_OF_HOST_MEMORY, 21, "the host refused memory for the pool's tables") \
+    X(TIMEOUT, 22, "the deadline passed before the work was done") \
+    X(WOULD_WAIT, 23, "only possible by waiting, and the request forbids it") \
+    X(NOT_FOUND, 40, "a library, device or file was not found") \
+    X(VERSION, 41, "the driver or the caller's header is of a version this library does not serve") \
+    X(NOT_SUPPORTED, 42, "the device or driver lacks the feature") \
+    X(DRIVER, 43, "the CUDA driver refused a call; fallow_pool_last_driver_error names it") \
+    X(DEVICE_LOST, 60, "the device or its context is gone; frees succeed and do nothing, destroy the pool")
+/* clang-format on */
+
+typedef enum fallow_status {
+#define X(name, value, text) FALLOW_##name = value,
+    FALLOW_STATUS_LIST(X)
+#undef X
+} fallow_status;
+
+/** "FALLOW_OUT_OF_MEMORY"; "FALLOW_UNKNOWN" for a value that no version has. Static storage. */
+FALLOW_API const char *fallow_status_name(fallow_status status);
+
+/** One sentence that says what happened. Static storage. */
+FALLOW_API const char *fallow_status_message(fallow_status status);
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FALLOW_VERSION_MAJOR 0
+#define FALLOW_VERSION_MINOR 1
+#define FALLOW_VERSION_PATCH 0
+
+struct CUstream_st;
+/** A cudaStream_t or CUstream as it is. NULL and 1: the legacy default stream; 2: per thread. */
+typedef struct CUstream_st *fallow_stream;
+
+typedef struct fallow_pool fallow_pool;
+typedef struct fallow_capture fallow_capture;
+
+/* ------------------------------------------------------------------------------------- config ---
+ */
+
+typedef enum fallow_economy {
+    FALLOW_BALANCED = 0, /**< grow a little rather than wait: a repeating step never waits */
+    FALLOW_MEMORY_FIRST =
+        1 /**< hold as little as possible; moving memory may wait for the device */
+} fallow_economy;
+
+typedef enum fallow_reuse_policy {
+    FALLOW_REUSE_WAIT = 0, /**< another stream's memory too, making the taker wait if need be */
+    FALLOW_REUSE_COMPLETED = 1, /**< another stream's memory only when its work is known complete */
+    FALLOW_REUSE_SAME_STREAM = 2 /**< never another stream's memory */
+} fallow_reuse_policy;
+
+/** Bits of `checks`. 0 = FALLOW_CHECK_MISUSE: everything that costs no device work. */
+enum {
+    FALLOW_CHECK_FAST = 1u << 0,   /**< drop the compare-and-swap of a free: a race of two threads
+                                        freeing one pointer is no longer caught */
+    FALLOW_CHECK_POISON = 1u << 1, /**< fill at lend and at return with alternating patterns */
+    FALLOW_CHECK_RED_ZONES = 1u << 2, /**< guard bytes on both sides, compared after a free */
+    FALLOW_CHECK_QUARANTINE =
+        1u << 3,                 /**< hold freed blocks back, so that stale frees are caught */
+    FALLOW_CHECK_LEAKS = 1u << 4 /**< report every live block at destroy */
+};
+
+/** Bits of `handle_types`: how memory can be shared with other processes. */
+enum {
+    FALLOW_HANDLE_FD = 1u << 0,    /**< POSIX file descriptors */
+    FALLOW_HANDLE_FABRIC = 1u << 1 /**< fabric handles (multi-node NVLink) */
+};
+
+typedef enum fallow_log_level {
+    FALLOW_LOG_ERROR = 0,
+    FALLOW_LOG_WARNING = 1,
+    FALLOW_LOG_INFO = 2
+} fallow_log_level;
+
+/** Called with no lock held, from the thread that caused it. Must not call into the same pool. */
+typedef void (*fallow_log_function)(void *context, fallow_log_level level, const char *message);
+
+/** Called by the out-of-memory ladder with no lock held, one at a time per pool. May free, may
+ *  allocate (such an allocation skips the callbacks). Returns nonzero if it freed something. */
+typedef int (*fallow_oom_function)(void *context, size_t size_bytes, fallow_stream stream);
+
+/** Settings of a pool. Zero is the default for every field but struct_size. */
+typedef struct fallow_pool_config {
+    size_t struct_size;     /**< set by fallow_pool_config_init */
+    int device;             /**< ordinal */
+    const char *driver;     /**< NULL = libcuda.so.1, "sim" = the simulated device, else a path */
+    void *context;          /**< a CUcontext to use; NULL = retain the device's primary context */
+    size_t limit_bytes;     /**< most that the driver may have given; 0 = the device's total */
+    fallow_economy economy; /**< how much idle memory to hold */
+    size_t cache_bytes;     /**< most that all thread caches may hold together; 0 = 1/32 of what the
+                                 pool holds, run caches apart */
+    uint32_t decay_ms;      /**< idle memory older than this is given back; 0 = 10,000;
+                                 UINT32_MAX = never */
+    fallow_reuse_policy reuse_policy;
+    uint32_t checks;         /**< FALLOW_CHECK_ bits */
+    uint8_t check_streams;   /**< 1: ask the stream's identity on every call */
+    uint8_t streams_may_die; /**< 1: streams vanish without notice; fence inside each free batch and
+                                  never touch a stored handle */
+    uint8_t helper_thread;   /**< 1: a thread of the pool polls, so an idle process gives back */
+    uint8_t reserved_0;      /**< 0 */
+    uint32_t wait_ms;        /**< longest wait for the device before failing; 0 = 100;
+                                  UINT32_MAX = never wait */
+    const int *peer_devices; /**< ordinals that may access the memory too; read during create */
+    size_t peer_device_count;
+    uint32_t handle_types;   /**< FALLOW_HANDLE_ bits: what EXPORT_ requests may ask for */
+    uint32_t reserved_1;     /**< 0 */
+    fallow_log_function log; /**< NULL = silent */
+    void *log_context;
+    fallow_oom_function on_oom; /**< NULL = none */
+    void *oom_context;
+} fallow_pool_config;
+
+/** Fill with defaults, recording the caller's size of the struct. A larger struct_size than this
+ *  library knows is accepted by create only if the unknown tail is zero. */
+FALLOW_API void fallow_pool_config_init_sized(fallow_pool_config *config, size_t struct_size);
+static inline void fallow_pool_config_init(fallow_pool_config *config)
+{
+    fallow_pool_config_init_sized(config, sizeof *config);
+}
+
+/* --------------------------------------------------------------------------------------- pool ---
+ */
+
+/**
+ * Make a pool on a device.
+ *
+ * Ownership   the caller owns *out_pool until destroy or abandon. The handle stays safe to pass
+ *             afterwards: every call answers INVALID_POOL.
+ * Errors      INVALID_ARGUMENT (unknown bits, bad ordinal), VERSION (struct_size, old driver),
+ *             NOT_FOUND (driver or device), NOT_SUPPORTED (a debug check on unbacked memory, handle
+ *             types the device lacks), OUT_OF_HOST_MEMORY, DRIVER. The log callback gets one line
+ * that names what failed. Nothing is left behind. Cost        driver calls, reserves address space,
+ * takes no device memory. The first pool of a process registers for membarrier(2), 10 ms or more
+ * when threads are running.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_create(const fallow_pool_config *config,
+                                                             fallow_pool **out_pool);
+
+/** Wait for every fence, report live blocks to the log, give everything back. NULL is allowed, a
+ *  destroyed handle too. No other thread may be inside a call on this pool. */
+FALLOW_API void fallow_pool_destroy(fallow_pool *pool);
+
+/** Forget the pool: no driver call, nothing given back. For exit handlers, a forked child, a lost
+ *  context. NULL is allowed. */
+FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
+
+/* -------------------------------------------------------------------------------- lend, return ---
+ */
+
+/**
+ * Lend device memory usable by work given to `stream` after this call returns.
+ *
+ * Contents    undefined; may hold bytes of an earlier owner of the same pool.
+ * Units       size_bytes 0 gives FALLOW_OK and NULL. The block is aligned to 256 B, from 512 B on
+ * to 512 B. Ordering    stream-ordered; the host may not touch the memory. Ownership   the caller
+ * owns *out_ptr until fallow_free. Errors      OUT_OF_MEMORY after the whole ladder
+ * (fallow_pool_get_oom_report explains), INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING
+ * (captured and not announced), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, OUT_OF_HOST_MEMORY,
+ * DRIVER. Cost        hit: O(1), no driver call. Miss: O(1) searches, may map memory; waits for the
+ * device only in the last rungs of the ladder, at most `wait_ms`. Capture     on a stream announced
+ * by fallow_capture_begin or _join the block belongs to the capture; it keeps its address until
+ * fallow_capture_release.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes,
+                                                       fallow_stream stream, void **out_ptr);
+
+/** As fallow_alloc, aligned to a power of two of at most 2 MiB (0 = the default). */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_aligned(fallow_pool *pool, size_t size_bytes,
+                                                               size_t align_bytes,
+                                                               fallow_stream stream,
+                                                               void **out_ptr);
+
+/** Bits of fallow_request.flags. */
+enum {
+    FALLOW_REQUEST_EXPORT_FD = 1u << 0,     /**< one physical handle, exportable as a descriptor */
+    FALLOW_REQUEST_EXPORT_FABRIC = 1u << 1, /**< one physical handle, exportable over the fabric */
+    FALLOW_REQUEST_NO_WAIT = 1u << 2,       /**< neither host nor device waits: else WOULD_WAIT */
+    FALLOW_REQUEST_NO_GROW = 1u << 3,       /**< only memory that the pool already holds */
+    FALLOW_REQUEST_DEDICATED = 1u << 4,     /**< shares no physical handle with other blocks */
+    FALLOW_REQUEST_ZERO = 1u << 5           /**< zero-filled in stream order */
+};
+
+typedef struct fallow_request {
+    size_t struct_size; /**< set by fallow_request_init */
+    size_t size_bytes;
+    size_t align_bytes; /**< 0 = default */
+    uint32_t flags;     /**< FALLOW_REQUEST_ bits */
+    uint32_t tag; /**< the caller's; comes back in fallow_block and the out-of-memory report */
+} fallow_request;
+
+FALLOW_API void fallow_request_init_sized(fallow_request *request, size_t struct_size);
+static inline void fallow_request_init(fallow_request *request)
+{
+    fallow_request_init_sized(request, sizeof *request);
+}
+
+/** As fallow_alloc with wishes. Errors also NOT_SUPPORTED (export without VMM or the handle type),
+ *  WOULD_WAIT. A request with a tag or a flag is never a hit. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_request(fallow_pool *pool,
+                                                               const fallow_request *request,
+                                                               fallow_stream stream,
+                                                               void **out_ptr);
+
+/** Lend `count` blocks, all or none. On failure every out_ptrs[i] is NULL. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, const size_t *sizes,
+                                                             size_t count, fallow_stream stream,
+                                                             void **out_ptrs);
+
+/**
+ * Give a block back.
+ *
+ * Contract    every use of the block was given to the device before this call and is ordered before
+ *             the present end of `stream`, or was announced by fallow_record_use. The block then
+ *             belongs to `stream`, not to the one it was lent on.
+ * Errors      INVALID_POINTER for an interior, foreign or already freed pointer, also when two
+ *             threads free one pointer at the same moment (one wins): state unchanged. NULL is OK.
+ *             DEVICE_LOST never: after a loss frees succeed and do nothing.
+ * Cost        hit: one uncontended compare-and-swap on the block's own word, no driver call. Miss:
+ *             returns a batch; with several active streams at most one event per 16 MiB freed.
+ * Capture     a captured block returns to its capture; an ordinary block freed on a captured stream
+ * is held until the capture ends.
+ */
+FALLOW_API fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream);
+
+/** As fallow_free, and checks the size: INVALID_ARGUMENT, nothing freed, if no request of
+ * size_bytes could have been given this block. */
+FALLOW_API fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
+                                           fallow_stream stream);
+
+/** Announce that work on another stream uses the block: after it is freed it stays with nobody
+ * until what that stream had been given by then is complete. The stream may be of another context
+ * or device. Announce before the free. Cost: a lock; the event is recorded in a later slow path, at
+ * the latest when 16 MiB or 256 blocks wait. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_use(fallow_pool *pool, void *ptr,
+                                                            fallow_stream stream);
+
+/** Tell the pool that a stream is about to be destroyed. Its free memory becomes nobody's once what
+ * it had been given is complete; its handle is forgotten. One driver call at most. Calling it for a
+ *  stream that the pool has never seen is OK. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool,
+                                                               fallow_stream stream);
+
+/* ------------------------------------------------------------------------------------- capture ---
+ */
+
+/** Announce that `stream` is being captured (before or right after cuStreamBeginCapture): from now
+ * on allocations on it, from any thread, come from memory of the capture's own, which keeps its
+ *  addresses until fallow_capture_release. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_begin(fallow_pool *pool,
+                                                               fallow_stream stream,
+                                                               fallow_capture **out_capture);
+/** Another stream takes part (it waits on an event of the capture). */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_join(fallow_capture *capture,
+                                                              fallow_stream stream);
+/** Capturing is over (after cuStreamEndCapture). The memory stays with the capture. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_end(fallow_capture *capture);
+/** The graph is destroyed and its last launch complete or ordered before the stream's present end:
+ *  the memory returns after a fence. The handle is gone. Live blocks stay valid until freed. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_release(fallow_capture *capture);
+
+/* ------------------------------------------------------------------------------------ questions
+ * --- */
+
+typedef enum fallow_block_state {
+    FALLOW_BLOCK_LIVE = 0,    /**< lent */
+    FALLOW_BLOCK_FREE = 1,    /**< in a cache or a heap */
+    FALLOW_BLOCK_PENDING = 2, /**< freed, waits for an announced use or a capture's end */
+    FALLOW_BLOCK_CAPTURED = 3 /**< lent inside a capture */
+} fallow_block_state;
+
+typedef struct fallow_block {
+    size_t struct_size;
+    void *base; /**< what the allocation returned */
+    size_t requested_bytes;
+    size_t usable_bytes; /**< the class or run */
+    uint64_t stream_id;  /**< cuStreamGetId of the stream it was lent on, where known; else 0 */
+    uint32_t tag;
+    fallow_block_state state;
+    uint64_t handle;      /**< CUmemGenericAllocationHandle behind the first byte; 0 without VMM */
+    size_t handle_offset; /**< of the first byte in it */
+    size_t handle_bytes;
+} fallow_block;
+
+FALLOW_API void fallow_block_init_sized(fallow_block *block, size_t struct_size);
+static inline void fallow_block_init(fallow_block *block)
+{
+    fallow_block_init_sized(block, sizeof *block);
+}
+
+/** What the pool knows of the block that contains `ptr`, interior pointers included.
+ *  Errors: INVALID_POINTER if no block of this pool contains it. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_block_info(fallow_pool *pool, const void *ptr,
+                                                            fallow_block *out_block);
+
+/** Counters are exact at quiescent points. peak_reserved_bytes is always exact. The other peaks are
+ *  exact with one thread; with several they are upper bounds, off by at most 1 MiB a thread. */
+typedef struct fallow_stats {
+    size_t struct_size;
+    uint64_t requested_bytes; /**< live blocks, as asked */
+    uint64_t live_bytes;      /**< live blocks, as given (class or run) */
+    uint64_t reserved_bytes;  /**< what the driver has given */
+    uint64_t peak_requested_bytes;
+    uint64_t peak_live_bytes;
+    uint64_t peak_reserved_bytes;
+    uint64_t alloc_count; /**< blocks lent; size 0 apart */
+    uint64_t free_count;
+    uint64_t zero_size_count;   /**< requests of size 0 */
+    uint64_t hit_count;         /**< allocations served by a thread cache */
+    uint64_t event_count;       /**< events recorded */
+    uint64_t steal_count;       /**< batches or runs taken from another stream with a device wait */
+    uint64_t wait_count;        /**< host waits for the device */
+    uint64_t driver_call_count; /**< all driver calls */
+    uint64_t remap_count;       /**< handles moved */
+    uint64_t remap_wait_count;  /**< moves that had to wait for the device */
+    uint64_t grow_count;        /**< growth operations: create, map and set access count as one */
+    uint64_t trim_count;        /**< handles given back */
+    uint64_t lost_streams;      /**< streams destroyed without retire */
+    uint64_t misuse_count;      /**< frees refused */
+    uint64_t oom_count;         /**< allocations that failed after the whole ladder */
+    uint64_t cached_bytes;      /**< in thread caches */
+    uint64_t pending_bytes;     /**< freed, waiting for a fence */
+    uint64_t captured_bytes;    /**< held by captures */
+    uint64_t host_bytes;        /**< host memory of the pool's tables */
+    uint64_t live_count;        /**< blocks */
+    uint32_t stream_count;      /**< streams known */
+    uint8_t uses_vmm;           /**< 1: address space and physical memory are separate */
+    uint8_t uses_membarrier;    /**< 0: owners pay a fence instead */
+    uint8_t reserved_0[2];
+} fallow_stats;
+
+FALLOW_API void fallow_stats_init_sized(fallow_stats *stats, size_t struct_size);
+static inline void fallow_stats_init(fallow_stats *stats)
+{
+    fallow_stats_init_sized(stats, sizeof *stats);
+}
+/** Cheap: sums per-thread counters; stops nobody. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_stats(fallow_pool *pool,
+                                                                fallow_stats *out_stats);
+
+#define FALLOW_OOM_OWNERS 8
+
+/** One of the largest owners of memory at the time of the failure. */
+typedef struct fallow_oom_owner {
+    uint64_t stream_id; /**< 0 = unknown */
+    uint32_t tag;
+    uint32_t count; /**< live blocks */
+    uint64_t bytes;
+} fallow_oom_owner;
+
+/** Why the last allocation failed. */
+typedef struct fallow_oom_report {
+    size_t struct_size;
+    uint64_t size_bytes; /**< the request; 0 = no allocation has failed yet */
+    uint64_t limit_bytes;
+    uint64_t reserved_bytes;
+    uint64_t requested_bytes;    /**< live */
+    uint64_t free_bytes;         /**< mapped and free, whoever's */
+    uint64_t largest_free_bytes; /**< largest contiguous hole that the stream could have used */
+    uint64_t pending_bytes;      /**< waiting for fences */
+    uint64_t captured_bytes;
+    uint64_t device_free_bytes; /**< what the driver said was left */
+    double fragmentation;       /**< 1 - largest_free / free; 0 when nothing is free */
+    uint64_t rung_count[12];    /**< how often each rung of the ladder was climbed, in its order */
+    uint64_t rung_ns[12];       /**< time spent there */
+    uint32_t owner_count;
+    uint32_t reserved_0;
+    fallow_oom_owner owners[FALLOW_OOM_OWNERS]; /**< largest first */
+} fallow_oom_report;
+
+FALLOW_API void fallow_oom_report_init_sized(fallow_oom_report *report, size_t struct_size);
+static inline void fallow_oom_report_init(fallow_oom_report *report)
+{
+    fallow_oom_report_init_sized(report, sizeof *report);
+}
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_oom_report(fallow_pool *pool,
+                                                                     fallow_oom_report *out_report);
+
+/** The CUresult of the last driver call that failed unexpectedly, and that call's name. 0 and "" if
+ *  none. Static storage. */
+FALLOW_API int fallow_pool_last_driver_error(fallow_pool *pool, const char **out_call);
+
+/* --------------------------------------------------------------------------------------- upkeep
+ * --- */
+
+/** Give idle memory back until at most keep_bytes are reserved. Waits for what is needed, at most
+ *  `wait_ms`. OK also when live memory keeps more. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim(fallow_pool *pool, size_t keep_bytes);
+
+/** As fallow_pool_trim, with a deadline from now; 0 = never wait. TIMEOUT if it passed with work
+ * left. out_released_bytes may be NULL. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim_within(fallow_pool *pool,
+                                                                  size_t keep_bytes,
+                                                                  uint64_t deadline_ns,
+                                                                  size_t *out_released_bytes);
+
+/** Advance decay, completed fences and red-zone results. Never waits for the device. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_poll(fallow_pool *pool);
+
+/** Recompute every invariant from the blocks up. OK, or DRIVER with a line to the log that names
+ * the first broken one. For tests; stops the world for its duration. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_validate(fallow_pool *pool);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

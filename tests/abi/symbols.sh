@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# abi.symbols: libfallow exports exactly what the public headers declare, needs no driver, runtime
+# or allocator, and takes at most 16 bytes of thread-local storage, so that any process can load it.
+#
+#   symbols.sh <source root> <libfallow.so>
+set -eu
+source=$1 library=$2
+command -v nm >/dev/null && command -v readelf >/dev/null || { echo "no binutils: nothing checked"; exit 77; }
+
+# Declarations begin with FALLOW_API; comments name functions too, so they go first.
+declared=$(cat "$source"/include/fallow/{fallow,status,extend}.h | sed -E 's|/\*.*\*/||' |
+    awk '/^[[:space:]]*\/\*/ { comment = 1 } !comment { print } /\*\// { comment = 0 }' | tr '\n' ' ' |
+    grep -oE 'FALLOW_API [^;(]*\bfallow_[a-z0-9_]+ ?\(' | grep -oE 'fallow_[a-z0-9_]+ ?\($' | tr -d ' (' | sort -u)
+exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u)
+[ "$(echo "$declared" | wc -l)" -ge 30 ] || { echo "only these declarations were found: $declared" >&2; exit 1; }
+diff <(echo "$declared") <(echo "$exported") ||
+    { echo "above: < declared in include/fallow, > exported by $library" >&2; exit 1; }
+
+needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+if echo "$needed" | grep -E 'cuda|jemalloc|stdc\+\+|lzma'; then
+    echo "$library must not need these" >&2
+    exit 1
+fi
+tls=$(readelf -lW "$library" | awk '$1 == "TLS" { print $6 }')
+[ $((${tls:-0})) -le 16 ] || { echo "$library has $((tls)) bytes of thread-local storage, not at most 16" >&2; exit 1; }
+echo "$(echo "$declared" | wc -l) functions, $((${tls:-0})) bytes of thread-local storage, needs:" $needed

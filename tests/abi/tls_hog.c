@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: 1 KiB of static thread-local storage, as a large framework's libraries take it.
+ */
+char *flw_tls_hog(void);
+
+static _Thread_local char hog[1024] __attribute__((tls_model("initial-exec")));
+
+__attribute__((visibility("default"))) char *flw_tls_hog(void)
+{
+    return hog;
+}
