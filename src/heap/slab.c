@@ -191,6 +191,7 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
             join_stamp(heap, &slab->u.slab, domain->index, domain->ticket);
         }
     }
+    domain->unfenced_bytes += batch->count * flw_class_bytes(batch->class_index);
     flw_batch_push(&domain->batches[batch->class_index], batch);
 }
 

@@ -43,8 +43,10 @@ void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
     }
 }
 
-void flw_pool_note_special(struct flw_pool *pool, int64_t requested_bytes, int64_t live_bytes)
+void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
+                           int64_t requested_bytes, int64_t live_bytes)
 {
+    flw_pool_settle(pool, account); /* so that the sum below has this thread's part */
     int64_t now = atomic_fetch_add(&pool->requested_bytes, requested_bytes) + requested_bytes;
     atomic_fetch_add(&pool->special_live_bytes, live_bytes);
     atomic_fetch_add(requested_bytes >= 0 ? &pool->special_allocs : &pool->special_frees, 1);

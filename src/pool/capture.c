@@ -94,6 +94,7 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
     fallow_status status;
     struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
     if (domain == NULL) {
+        flw_pool_note_loss(pool);
         return status;
     }
     if (domain->captured_by == capture->index) {

@@ -458,22 +458,18 @@ static bool rung_callback(struct climb *climb)
     return rung_limit(climb);
 }
 
-/* heap lock. Is there memory that no fence can ever cover: of lost streams, of too many users? */
+/* heap lock. Is there memory that no fence can ever cover: of lost and retired streams, of too many
+ * users? The caller has waited for the fences that there are. */
 static bool has_uncoverable(const struct flw_heap *heap)
 {
-    bool has_memory = false;
-    for (const struct flw_pending *pending = heap->pendings; pending != NULL;
-         pending = pending->next) {
-        has_memory |= pending->needs_context_sync;
-    }
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
+    bool has_memory = heap->pendings != NULL;
+    for (uint32_t i = 1; i < heap->domain_end && !has_memory; i++) {
         const struct flw_domain *domain = heap->domains[i];
-        bool has_slots = false;
-        for (unsigned c = 0; c < FLW_CLASS_COUNT && !has_slots; c++) {
-            has_slots = domain->batches[c].head != NULL;
+        bool is_nameless = domain->ops == &flw_order_stream && !domain->is_known;
+        for (unsigned c = 0; c < FLW_CLASS_COUNT && is_nameless && !has_memory; c++) {
+            has_memory = domain->batches[c].head != NULL;
         }
-        has_memory |=
-            domain->ops != NULL && domain->is_lost && (domain->runs.run_count > 0 || has_slots);
+        has_memory |= is_nameless && domain->runs.run_count > 0;
     }
     return has_memory;
 }
@@ -495,9 +491,24 @@ static bool is_any_capturing(struct flw_heap *heap)
     return false;
 }
 
+bool flw_pool_sync_uncoverable(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    flw_lock_acquire(&heap->lock);
+    bool is_worth_it = has_uncoverable(heap);
+    flw_lock_release(&heap->lock);
+    if (!is_worth_it || atomic_load(&pool->open_captures) != 0 ||
+        !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    fallow_status status = is_any_capturing(heap) ? FALLOW_CAPTURING : flw_heap_sync_context(heap);
+    flw_heap_leave_driver(heap, &section);
+    return status == FALLOW_OK;
+}
+
 static bool rung_wait(struct climb *climb)
 {
-    struct flw_driver_section section;
     if (!may_wait(climb)) {
         return false;
     }
@@ -505,18 +516,7 @@ static bool rung_wait(struct climb *climb)
     if (wait_and(climb, wait_deadline(climb), take_or_grow)) {
         return true;
     }
-    /* What no fence covers: only a synchronisation of the context completes it. */
-    flw_lock_acquire(&climb->heap->lock);
-    bool is_worth_it = has_uncoverable(climb->heap);
-    flw_lock_release(&climb->heap->lock);
-    if (is_worth_it && atomic_load(&climb->pool->open_captures) == 0 &&
-        flw_heap_enter_driver(climb->heap, &section)) {
-        fallow_status status =
-            is_any_capturing(climb->heap) ? FALLOW_CAPTURING : flw_heap_sync_context(climb->heap);
-        flw_heap_leave_driver(climb->heap, &section);
-        return status == FALLOW_OK && take_or_grow(climb);
-    }
-    return false;
+    return flw_pool_sync_uncoverable(climb->pool) && take_or_grow(climb);
 }
 
 static bool (*const rungs[FLW_RUNG_COUNT])(struct climb *climb) = {

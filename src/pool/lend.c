@@ -133,9 +133,9 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
 }
 
 /* Inside a capture: straight from the capture's own heap, no cache. */
-static fallow_status alloc_captured(struct flw_pool *pool, struct flw_domain *domain,
-                                    unsigned class_index, const fallow_request *request,
-                                    void **out_ptr)
+static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *cache,
+                                    struct flw_domain *domain, unsigned class_index,
+                                    const fallow_request *request, void **out_ptr)
 {
     struct flw_slot *slot = NULL;
     struct flw_need need = {.domain = domain,
@@ -157,7 +157,7 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_domain *do
     }
     uint64_t usable = need.run != NULL ? flw_run_bytes(need.run) : flw_class_bytes(class_index);
     lend_slot(NULL, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
-    flw_pool_note_special(pool, (int64_t)request->size_bytes, (int64_t)usable);
+    flw_pool_note_special(pool, cache->hot.account, (int64_t)request->size_bytes, (int64_t)usable);
     flw_lock_acquire(&pool->heap.lock);
     domain->captured_live++;
     domain->captured_bytes += need.run != NULL ? usable : 0;
@@ -252,7 +252,7 @@ static fallow_status lend_block(struct flw_pool *pool, const fallow_request *req
     struct flw_domain *captured =
         cache->is_open ? NULL : flw_capture_domain_of(pool, cache->domain);
     if (captured != NULL) {
-        return alloc_captured(pool, captured, class_index, request, out_ptr);
+        return alloc_captured(pool, cache, captured, class_index, request, out_ptr);
     }
     return class_index < FLW_CLASS_COUNT ? alloc_slot(pool, cache, class_index, request, out_ptr)
                                          : alloc_run(pool, cache, request, out_ptr);
@@ -353,13 +353,14 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
 }
 
 /* A captured block: to its capture's heap; to the stream's once the capture is released. */
-static void return_captured(struct flw_pool *pool, struct flw_domain *stream_domain,
-                            struct flw_span *span, struct flw_slot *slot)
+static void return_captured(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
+                            struct flw_slot *slot)
 {
     struct flw_heap *heap = &pool->heap;
     bool is_slab = span->kind == FLW_SPAN_SLAB;
     uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
-    flw_pool_note_special(pool, -(int64_t)slot->requested_bytes, -(int64_t)usable);
+    flw_pool_note_special(pool, cache->hot.account, -(int64_t)slot->requested_bytes,
+                          -(int64_t)usable);
     flw_lock_acquire(&heap->lock);
     uint32_t owner = is_slab ? span->u.slab.domain : span->u.run.owner;
     struct flw_domain *domain = heap->domains[owner];
@@ -370,7 +371,7 @@ static void return_captured(struct flw_pool *pool, struct flw_domain *stream_dom
             domain->ops = NULL;
             domain->completed = domain->ticket++;
         }
-        domain = stream_domain;
+        domain = cache->domain;
     }
     if (is_slab) {
         flw_heap_put_slots(heap, domain, span->u.slab.class_index, &slot, 1);
@@ -384,7 +385,7 @@ static void return_captured(struct flw_pool *pool, struct flw_domain *stream_dom
 static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
-    uint64_t unfenced = __atomic_load_n(&domain->unfenced_bytes, __ATOMIC_RELAXED);
+    uint64_t unfenced = atomic_load_explicit(&domain->unfenced_bytes, memory_order_relaxed);
     bool is_due = unfenced >= 16 * FLW_MIB && atomic_load(&pool->heap.stream_count) > 1;
     if ((is_due || (pool->config.streams_may_die && unfenced > 0)) &&
         flw_capture_domain_of(pool, domain) == NULL &&
@@ -402,11 +403,11 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
 }
 
 /* While a pool still grows, what it frees should be known complete by the time of its next growth,
- * else that growth finds nothing that may move. A fence for every sixteenth of the peak that was
- * freed, eight times after each growth, is enough (measured on the recorded traces at a lag of 200
- * events: 1.03 and 1.05 times the requested bytes instead of 1.08 and 1.06). A step that repeats
- * does not grow and so records none. */
-#define FENCES_AFTER_GROWTH 8
+ * else that growth finds nothing that may move. So for half a peak of freed bytes after a growth
+ * there is a fence for every thirty-second of the peak (measured on the recorded traces at a lag of
+ * 200 events: 1.03 and 1.04 times the requested bytes instead of 1.08 and 1.06). A step that
+ * repeats does not grow and so records none. */
+#define FENCES_MOST 16
 
 void flw_pool_fence_after_growth(struct flw_tcache *cache)
 {
@@ -417,10 +418,11 @@ void flw_pool_fence_after_growth(struct flw_tcache *cache)
     }
     uint64_t peak = (uint64_t)atomic_load(&pool->peak_requested_bytes);
     uint64_t grows = atomic_load(&pool->heap.count.grows);
-    cache->fence_left_bytes = (int64_t)flw_max(peak / 16, 16 * FLW_MIB);
+    uint64_t step = flw_max(peak / (2 * FENCES_MOST), 16 * FLW_MIB);
+    cache->fence_left_bytes = (int64_t)step;
     if (grows != cache->fence_grow_count) {
         cache->fence_grow_count = grows;
-        cache->fence_credits = FENCES_AFTER_GROWTH;
+        cache->fence_credits = flw_clamp(peak / 2 / step, 2, FENCES_MOST);
     }
     if (cache->fence_credits == 0 || cache->domain->captured_by != 0 ||
         !flw_heap_enter_driver(&pool->heap, &section)) {
@@ -450,7 +452,7 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
         was != FLW_SLOT_LIVE && flw_note_take(pool, slot->word & ~FLW_SLOT_STATE_MASK, &note);
     if (was == FLW_SLOT_LIVE_CAPTURED) {
         slot->word &= ~FLW_SLOT_STATE_MASK;
-        return_captured(pool, cache->domain, span, slot);
+        return_captured(pool, cache, span, slot);
         return FALLOW_OK;
     }
     if ((has_note && (note.stamp_count > 0 || note.overflowed)) ||

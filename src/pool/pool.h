@@ -141,7 +141,8 @@ uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out);
 /* The domain of a stream, made on first sight; driver calls. */
 struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
                                    fallow_status *status);
-void flw_pool_note_special(struct flw_pool *pool, int64_t requested_bytes, int64_t live_bytes);
+void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
+                           int64_t requested_bytes, int64_t live_bytes);
 void flw_pool_cache_exit(struct flw_tcache *cache);
 /* After a fork or at exit: no hit any more; no waiting, no lock. */
 void flw_pool_poison_all(struct flw_pool *pool);
@@ -166,6 +167,9 @@ struct flw_need {
     struct flw_span *run;    /* out */
 };
 fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
+/* Synchronise the context, if there is memory that no fence covers and nothing is being captured.
+ * True: it is complete now. Driver calls. */
+bool flw_pool_sync_uncoverable(struct flw_pool *pool);
 /* Fence every stream that this thread can name. Driver calls. */
 void flw_pool_fence_all(struct flw_pool *pool);
 /* stats.c: remember why this need failed. */

@@ -62,12 +62,18 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
     uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
     bool has_timed_out = false;
     (void)flw_pool_drain(pool, NULL, NULL);
-    flw_pool_fence_all(pool);
     do {
+        flw_pool_fence_all(pool); /* also what the last round settled */
         complete_what_is(pool);
         released += flw_heap_release_idle(&pool->heap, keep_bytes);
     } while (deadline_ns != 0 && atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
              wait_for_one(pool, until, &has_timed_out));
+    if (deadline_ns != 0 && atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
+        flw_pool_sync_uncoverable(pool)) {
+        complete_what_is(pool);
+        released += flw_heap_release_idle(&pool->heap, keep_bytes);
+    }
+    flw_pool_note_loss(pool);
     if (out_released_bytes != NULL) {
         *out_released_bytes = released;
     }
@@ -133,5 +139,6 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
     }
     complete_what_is(pool);
     flw_pool_decay(pool, true);
+    flw_pool_note_loss(pool);
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
 }

@@ -95,6 +95,7 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
     fallow_status status;
     struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
     if (domain == NULL) {
+        flw_pool_note_loss(pool);
         return status;
     }
     flw_lock_acquire(&pool->uses_lock);
@@ -239,5 +240,6 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     }
     flw_domain_free_place(heap, domain);
     flw_lock_release(&heap->lock);
+    flw_pool_note_loss(pool);
     return status == FALLOW_DEVICE_LOST || status == FALLOW_INVALID_STREAM ? status : FALLOW_OK;
 }
