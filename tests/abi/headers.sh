@@ -38,7 +38,7 @@ unit() {
 
 for header in "$source"/include/fallow/*.h; do
     name=fallow/$(basename "$header")
-    printf '#include <%s>\n#include <%s>\nint main(void) { return 0; }\n' "$name" "$name" | unit "$name"
+    unit "$name" < <(printf '#include <%s>\n#include <%s>\nint main(void) { return 0; }\n' "$name" "$name")
 done
 
 use='int lend(fallow_pool *pool, STREAM stream, void **out);
@@ -47,10 +47,10 @@ int main(void) { return 0; }'
 for other in cuda.h:CUstream cuda_runtime.h:cudaStream_t; do
     file=${other%%:*} stream=${other##*:}
     [ -n "$cuda" ] && [ -f "$cuda/$file" ] || { echo "no $file: not compiled beside it"; continue; }
-    printf '#include <%s>\n#include <fallow/fallow.h>\n%s\n' "$file" "${use//STREAM/$stream}" |
-        unit "fallow/fallow.h after $file"
-    printf '#include <fallow/extend.h>\n#include <%s>\n%s\n' "$file" "${use//STREAM/$stream}" |
-        unit "fallow/extend.h before $file"
+    unit "fallow/fallow.h after $file" < <(
+        printf '#include <%s>\n#include <fallow/fallow.h>\n%s\n' "$file" "${use//STREAM/$stream}")
+    unit "fallow/extend.h before $file" < <(
+        printf '#include <fallow/extend.h>\n#include <%s>\n%s\n' "$file" "${use//STREAM/$stream}")
 done
 [ -n "$cxx" ] || echo "no C++ compiler: C11 only"
 echo "$count units compile"
