@@ -310,8 +310,9 @@ static bool pending_is_complete(const struct flw_heap *heap, struct flw_pending 
 static void settle(struct flw_heap *heap, struct flw_pending *pending)
 {
     struct flw_domain *domain = heap->domains[pending->domain];
-    if (!domain->is_known) {
-        domain = heap->domains[FLW_NOBODY]; /* everything is complete */
+    bool is_complete = pending->own_ticket != 0 && pending->own_ticket <= domain->completed;
+    if (!domain->is_known || is_complete) {
+        domain = heap->domains[FLW_NOBODY];
     }
     heap->pending_bytes -= pending->bytes;
     heap->pending_count--;

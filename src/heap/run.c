@@ -135,6 +135,9 @@ void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ti
     if (owner != FLW_NOBODY && ticket <= domain->completed) {
         owner = FLW_NOBODY;
     }
+    if (owner != FLW_NOBODY && ticket == domain->ticket) {
+        domain->unfenced_bytes += flw_run_bytes(run); /* an open stamp: the next fence is wanted */
+    }
     flw_span_slot(&heap->map, run, 0)->word = 0;
     run->u.run.state = FLW_RUN_FREE;
     run->u.run.owner = owner;
@@ -149,16 +152,12 @@ void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ti
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     heap->live_run_bytes -= flw_run_bytes(run);
-    domain->unfenced_bytes += flw_run_bytes(run);
     flw_heap_put_run_stamped(heap, domain->index, domain->ticket, run);
 }
 
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     heap->live_run_bytes -= flw_run_bytes(run);
-    if (run->u.run.ticket == domain->ticket) {
-        domain->unfenced_bytes += flw_run_bytes(run);
-    }
     flw_heap_put_run_stamped(heap, domain->index, run->u.run.ticket, run);
 }
 

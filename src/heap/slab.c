@@ -293,6 +293,8 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
     uint32_t live = 0;
     for (uint32_t i = 0; i < part->stamp_count; i++) {
         if (!flw_stamp_is_complete(heap, &part->stamps[i])) {
+            struct flw_domain *domain = heap->domains[part->stamps[i].domain];
+            domain->unfenced_bytes += part->stamps[i].ticket == domain->ticket; /* an open stamp */
             part->stamps[live++] = part->stamps[i];
         }
     }

@@ -52,7 +52,11 @@ fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats
     stats.peak_requested_bytes = not_negative(atomic_load(&pool->peak_requested_bytes));
     int64_t unsettled = atomic_load(&pool->requested_bytes) + totals.unsettled_peak_bytes;
     stats.peak_requested_bytes = flw_max(stats.peak_requested_bytes, not_negative(unsettled));
-    stats.peak_live_bytes = flw_max(stats.live_bytes, atomic_load(&pool->peak_live_bytes));
+    uint64_t most = atomic_load(&pool->peak_live_bytes);
+    while (stats.live_bytes > most &&
+           !atomic_compare_exchange_weak(&pool->peak_live_bytes, &most, stats.live_bytes)) {
+    }
+    stats.peak_live_bytes = flw_max(stats.live_bytes, most); /* what was told is kept */
     stats.reserved_bytes = atomic_load(&heap->reserved_bytes);
     stats.peak_reserved_bytes = atomic_load(&heap->peak_reserved_bytes);
     stats.alloc_count = totals.allocs;

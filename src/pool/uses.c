@@ -135,7 +135,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                                         .domain = domain->index,
                                         .own_ticket = domain->ticket,
                                         .needs_context_sync = note->overflowed};
-        domain->unfenced_bytes++; /* a retire must fence it */
+        domain->unfenced_bytes += bytes; /* a retire must fence it */
         for (uint32_t i = 0; i < note->stamp_count; i++) {
             struct flw_domain *user = heap->domains[note->domains[i]];
             if (user->ops == NULL || user == domain) {
