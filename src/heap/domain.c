@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/mutant.h"
 #include "heap/heap.h"
 #include "heap/thread.h"
 
@@ -144,7 +145,9 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
             return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a fence now would go into the graph */
         }
     }
-    CUresult result = domain->ops->record(heap, domain, fence->event);
+    CUresult result = FLW_MUTANT(FENCE_NOT_RECORDED)
+                          ? CUDA_SUCCESS
+                          : domain->ops->record(heap, domain, fence->event);
     if (result == CUDA_SUCCESS) {
         atomic_fetch_add_explicit(&heap->count.events, 1, memory_order_relaxed);
     }
@@ -170,7 +173,8 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
     /* A place that another thread has just freed: all of it is complete. */
     bool is_covered = domain->ops == NULL || domain->unfenced_bytes == 0 || domain->is_recording;
     /* A retired stream's handle may be another stream's by now. */
-    bool is_nameable = domain->is_known || domain->ops != &flw_order_stream;
+    bool is_nameable =
+        domain->is_known || domain->ops != &flw_order_stream || FLW_MUTANT(RETIRED_IS_RECORDED_ON);
     bool is_possible = !is_covered && domain->ops->record != NULL && !domain->is_lost &&
                        is_nameable &&
                        (!domain->own_thread_only || domain->thread == flw_thread_token());
@@ -180,7 +184,7 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
         fence = new_fence(heap, domain->context);
     }
     if (fence != NULL) {
-        ticket = domain->ticket++;
+        ticket = FLW_MUTANT(TICKET_STANDS_STILL) ? domain->ticket : domain->ticket++;
         domain->unfenced_bytes = 0;
         domain->is_recording = true;
     }
@@ -236,7 +240,7 @@ static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_domain *nobody = heap->domains[FLW_NOBODY];
     for (struct flw_span *run; (run = domain->runs.oldest) != NULL;) {
-        if (run->u.run.ticket > domain->completed) {
+        if (run->u.run.ticket > domain->completed + FLW_MUTANT(RUN_TO_NOBODY_EARLY)) {
             break;
         }
         flw_run_index_remove(&domain->runs, run);
@@ -246,7 +250,7 @@ static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
     }
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         for (struct flw_batch *batch; (batch = domain->batches[c].tail) != NULL;) {
-            if (batch->ticket > domain->completed) {
+            if (batch->ticket > domain->completed + FLW_MUTANT(BATCH_TO_NOBODY_EARLY)) {
                 break;
             }
             flw_batch_remove(&domain->batches[c], batch);
@@ -304,7 +308,8 @@ static bool pending_is_complete(const struct flw_heap *heap, struct flw_pending 
      * the time of the free must be complete too. */
     const struct flw_domain *domain = heap->domains[pending->domain];
     bool is_ordered = pending->domain == FLW_NOBODY || domain->is_known;
-    return pending->stamp_count == 0 && (is_ordered || pending->own_ticket <= domain->completed);
+    return pending->stamp_count == 0 && (is_ordered || FLW_MUTANT(HELD_BLOCK_FORGETS_STREAM) ||
+                                         pending->own_ticket <= domain->completed);
 }
 
 static void settle(struct flw_heap *heap, struct flw_pending *pending)
@@ -358,9 +363,12 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && !is_capture_refusal(result)) {
         flw_heap_lose_device(heap, result, "cuEventQuery");
     }
+    if (FLW_MUTANT(NOT_READY_IS_DONE) && result == CUDA_ERROR_NOT_READY) {
+        result = CUDA_SUCCESS;
+    }
     flw_lock_acquire(&heap->lock);
     if (result == CUDA_SUCCESS) {
-        flw_domain_complete(heap, domain, ticket);
+        flw_domain_complete(heap, domain, ticket + FLW_MUTANT(COMPLETES_TOO_MUCH));
     }
     release_fence(heap, fence);
     return result == CUDA_SUCCESS;
@@ -478,7 +486,8 @@ fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *t
     if (fence == NULL) {
         return status;
     }
-    CUresult result = taker->ops->wait(heap, taker, fence->event);
+    CUresult result =
+        FLW_MUTANT(STEAL_WITHOUT_WAIT) ? CUDA_SUCCESS : taker->ops->wait(heap, taker, fence->event);
     flw_lock_acquire(&heap->lock);
     release_fence(heap, fence);
     flw_lock_release(&heap->lock);

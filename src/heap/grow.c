@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/mutant.h"
 #include "heap/heap.h"
 
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset)
@@ -372,7 +373,7 @@ static CUresult map_stock(struct flw_heap *heap, const struct stock *stock, uint
         }
         at += handle_bytes(handle);
     }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && !FLW_MUTANT(MAPS_WITHOUT_ACCESS)) {
         *out_call = "cuMemSetAccess";
         result = source->ops->set_access(source, address, at - address);
     }
@@ -455,6 +456,9 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     bool is_planned = plan_stock(heap, request, &place, &stock);
     uint64_t room = flw_min(request->budget_bytes, heap->limit_bytes);
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
+    if (FLW_MUTANT(LIMIT_PLUS_ONE_HANDLE)) {
+        room += heap->source.granularity_bytes;
+    }
     bool is_allowed = reserved + stock.new_bytes <= room || stock.new_bytes == 0;
     if (!is_planned || !is_allowed || !set_aside(heap, &place)) {
         return_stock(heap, &stock);
@@ -641,7 +645,9 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
         uint64_t planned_bytes = 0;
         count = 0;
         flw_lock_acquire(&heap->lock);
-        struct flw_span *run = heap->domains[FLW_NOBODY]->runs.oldest;
+        struct flw_span *run =
+            heap->domains[FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_NOBODY]
+                ->runs.oldest;
         while (run != NULL && count < UNMAP_BATCH && done_bytes + planned_bytes < want_bytes) {
             struct flw_span *next = run->u.run.age_next;
             struct flw_handle *handle =
@@ -699,7 +705,9 @@ static bool release_one_handle(struct flw_heap *heap)
         flw_heap_lose_device(heap, result, "cuMemRelease");
     }
     flw_lock_acquire(&heap->lock);
-    lower_reserved(heap, handle_bytes(handle));
+    if (!FLW_MUTANT(RELEASE_NOT_COUNTED)) {
+        lower_reserved(heap, handle_bytes(handle));
+    }
     atomic_fetch_add(&heap->count.trims, 1);
     flw_heap_drop_handle(heap, handle);
     flw_lock_release(&heap->lock);

@@ -3,6 +3,7 @@
  * Owns: the life of runs: search, cut, join. See heap.h for the invariants; everything here is
  * under the heap lock.
  */
+#include "base/mutant.h"
 #include "heap/tcache.h"
 
 struct flw_span *flw_run_left(const struct flw_heap *heap, const struct flw_span *run)
@@ -95,7 +96,8 @@ static bool may_join(const struct flw_heap *heap, const struct flw_span *run,
     if (neighbour == NULL || neighbour->u.run.state != run->u.run.state) {
         return false;
     }
-    if (run->u.run.state == FLW_RUN_UNMAPPED || neighbour->u.run.owner == run->u.run.owner) {
+    if (run->u.run.state == FLW_RUN_UNMAPPED || neighbour->u.run.owner == run->u.run.owner ||
+        FLW_MUTANT(JOIN_ACROSS_OWNERS)) {
         return true;
     }
     /* With one stream "nobody's" and "its own" are the same to it: keeping them apart only
@@ -118,7 +120,9 @@ struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
     if (may_join(heap, run, left)) {
         flw_run_unindex(heap, left);
         left->u.run.unit_count += run->u.run.unit_count;
-        left->u.run.ticket = flw_max(run->u.run.ticket, left->u.run.ticket);
+        left->u.run.ticket = FLW_MUTANT(JOIN_DROPS_STAMP)
+                                 ? flw_min(run->u.run.ticket, left->u.run.ticket)
+                                 : flw_max(run->u.run.ticket, left->u.run.ticket);
         left->u.run.owner = run->u.run.owner;
         flw_page_map_drop_run(&heap->map, run);
         run = left;
@@ -152,7 +156,8 @@ void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ti
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     heap->live_run_bytes -= flw_run_bytes(run);
-    flw_heap_put_run_stamped(heap, domain->index, domain->ticket, run);
+    flw_heap_put_run_stamped(heap, domain->index, domain->ticket - FLW_MUTANT(STAMP_RUN_EARLY),
+                             run);
 }
 
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
@@ -227,7 +232,8 @@ struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *dom
     if (run == NULL) {
         return NULL;
     }
-    uint32_t skip = flw_run_align_gap(run, align_units, heap->base_unit);
+    uint32_t skip =
+        FLW_MUTANT(ALIGNMENT_IGNORED) ? 0 : flw_run_align_gap(run, align_units, heap->base_unit);
     run = cut_run(heap, run, skip, unit_count);
     if (run == NULL) {
         return NULL;

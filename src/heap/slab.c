@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/mutant.h"
 #include "heap/tcache.h"
 
 static void slab_list_push(struct flw_span **list, struct flw_span *slab)
@@ -57,7 +58,7 @@ static void join_stamp(const struct flw_heap *heap, struct flw_slab_part *slab, 
         }
     }
     if (i == FLW_STAMPS_MAX) {
-        slab->stamps_overflowed = true;
+        slab->stamps_overflowed = !FLW_MUTANT(SLAB_FORGETS_OVERFLOW);
         return;
     }
     if (i == slab->stamp_count) {
@@ -152,7 +153,7 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
                 return; /* the slots stay unused until the pool goes: memory is lost, nothing breaks
                          */
             }
-            batch->ticket = domain->ticket;
+            batch->ticket = domain->ticket - FLW_MUTANT(STAMP_SLOTS_EARLY);
             batch->class_index = class_index;
             batch->count = 0;
             flw_batch_push(list, batch);
@@ -160,7 +161,7 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
         batch->slots[batch->count++] = slots[i];
         struct flw_span *slab = flw_slot_span(&heap->map, slots[i]);
         count_in(heap, slab);
-        if (domain->index != FLW_NOBODY) {
+        if (domain->index != FLW_NOBODY && !FLW_MUTANT(SLAB_FORGETS_JOIN)) {
             join_stamp(heap, &slab->u.slab, domain->index, domain->ticket);
         }
     }
@@ -306,7 +307,7 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
         }
     }
     forget_slots(heap, slab);
-    for (uint32_t i = 0; i < run->u.run.unit_count; i++) {
+    for (uint32_t i = 0; i < run->u.run.unit_count && !FLW_MUTANT(PAGE_MAP_NOT_CLEARED); i++) {
         flw_page_map_set(&heap->map, (uint64_t)run->u.run.begin_unit + i, run);
     }
     run->u.run.slab = NULL;

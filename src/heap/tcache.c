@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/mutant.h"
 #include "heap/thread.h"
 
 /* ---- shape */
@@ -35,8 +36,8 @@ static void make_shape(void)
     }
     FLW_ASSERT(at <= CACHE_BYTES && CACHE_BYTES <= UINT16_MAX);
     for (uint32_t i = 0; i < FLW_BIN_TABLE_COUNT; i++) {
-        shape.bin_of_size[i] =
-            (uint16_t)shape.offset[flw_class_of(((uint64_t)i + 1) << FLW_BIN_TABLE_LOG2)];
+        shape.bin_of_size[i] = (uint16_t)shape.offset[flw_class_of(
+            ((uint64_t)i + 1 - (FLW_MUTANT(CLASS_OFF_BY_ONE) && i > 0)) << FLW_BIN_TABLE_LOG2)];
     }
 }
 
@@ -117,7 +118,9 @@ void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw
 void flw_tcache_poison(struct flw_tcache *cache)
 {
     flw_lock_acquire(&cache->lock);
-    set_key(cache, &flw_no_pool);
+    if (!FLW_MUTANT(DRAIN_WITHOUT_POISON)) {
+        set_key(cache, &flw_no_pool);
+    }
 }
 
 void flw_tcache_await(struct flw_tcache *cache)
@@ -195,7 +198,8 @@ void flw_tcache_push_run(struct flw_tcache *cache, struct flw_span *run)
     struct flw_run_set *set = &cache->run_sets[index];
     FLW_ASSERT(flw_tcache_has_room(cache, run));
     set->unit_count = run->u.run.unit_count;
-    run->u.run.ticket = atomic_load_explicit(&cache->domain->ticket, memory_order_relaxed);
+    run->u.run.ticket = atomic_load_explicit(&cache->domain->ticket, memory_order_relaxed) -
+                        FLW_MUTANT(STAMP_CACHED_RUN_EARLY);
     set->runs[set->count++] = run;
     cache->run_bytes += flw_run_bytes(run);
     cache->occupied |= 1ull << index;

@@ -7,6 +7,7 @@
  */
 #include <sys/mman.h>
 
+#include "base/mutant.h"
 #include "pool/pool.h"
 
 /* Process-wide and never unmapped: a stale handle is looked at, not followed. */
@@ -116,7 +117,9 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
     if (own == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    flw_pool_divert(pool, domain, true);
+    if (!FLW_MUTANT(CAPTURE_NOT_DIVERTED)) {
+        flw_pool_divert(pool, domain, true);
+    }
     return FALLOW_OK;
 }
 
@@ -220,7 +223,7 @@ fallow_status fallow_capture_release(fallow_capture *capture)
     struct flw_heap *heap = &pool->heap;
     flw_lock_acquire(&heap->lock);
     struct flw_domain *to = capture->stream_domains[0];
-    if (to->ops == NULL) {
+    if (to->ops == NULL || FLW_MUTANT(CAPTURE_RELEASED_TO_NOBODY)) {
         to = heap->domains[FLW_NOBODY]; /* the stream was retired, its last fence is complete */
     }
     for (uint32_t i = 0; i < capture->stream_count; i++) {

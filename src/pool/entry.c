@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "pool/pool.h"
 
 #if defined(FLW_TSAN)
@@ -78,6 +79,13 @@ static inline struct flw_slot *slot_of(const struct flw_tcache_hot *hot, const v
     return (struct flw_slot *)(void *)(hot->slots + at);
 }
 
+static inline bool is_live(const struct flw_slot *slot, uint64_t address)
+{
+    uint64_t word = LOAD(slot->word);
+    return word == address + FLW_SLOT_LIVE || FLW_MUTANT(INTERIOR_FREE_ACCEPTED) ||
+           (FLW_MUTANT(DOUBLE_FREE_ACCEPTED) && word == address);
+}
+
 /* One of two threads that free one pointer wins. */
 static inline bool claim(const struct flw_tcache_hot *hot, struct flw_slot *slot, uint64_t live,
                          uint64_t freed)
@@ -95,12 +103,12 @@ static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
 {
     struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + span->bin);
     uint64_t address = (uint64_t)(uintptr_t)ptr, count = bin->count;
-    if (FLW_UNLIKELY(count >= bin->capacity) ||
-        FLW_UNLIKELY(LOAD(slot->word) != address + FLW_SLOT_LIVE)) {
+    if (FLW_UNLIKELY(count >= bin->capacity) || FLW_UNLIKELY(!is_live(slot, address))) {
         return false;
     }
     uint64_t requested_bytes = slot->requested_bytes;
-    if (FLW_UNLIKELY(!claim(hot, slot, address + FLW_SLOT_LIVE, address))) {
+    if (FLW_UNLIKELY(!claim(hot, slot, address + FLW_SLOT_LIVE, address)) &&
+        !FLW_MUTANT(INTERIOR_FREE_ACCEPTED) && !FLW_MUTANT(DOUBLE_FREE_ACCEPTED)) {
         return false;
     }
     note_returned(hot->account, requested_bytes);
@@ -138,7 +146,7 @@ fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
                    step < FLW_BIN_TABLE_COUNT)) {
         struct flw_span *span;
         struct flw_slot *slot = slot_of(hot, ptr, &span);
-        if (FLW_LIKELY(hot->bin_of_size[step] == span->bin) &&
+        if (FLW_LIKELY(hot->bin_of_size[step] == span->bin || FLW_MUTANT(SIZE_NOT_VERIFIED)) &&
             FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;

@@ -9,6 +9,7 @@
  * instead loose  1.15 P + 16 MiB                  balanced: grow rather than move what the device
  * still uses
  */
+#include "base/mutant.h"
 #include "pool/pool.h"
 
 /* What the rungs share. */
@@ -298,11 +299,17 @@ static bool steal(struct climb *climb, struct flw_domain *donor, uint64_t ticket
     if (!flw_heap_enter_driver(heap, &section)) {
         return false;
     }
-    fallow_status status =
-        flw_domain_order_after(heap, climb->need->domain, donor, ticket, may_record);
+    bool is_early = false;
+    if (FLW_MUTANT(STEAL_VISIBLE_EARLY)) {
+        flw_lock_acquire(&heap->lock);
+        is_early = move_from(heap, donor, ticket, climb->need);
+        flw_lock_release(&heap->lock);
+    }
+    fallow_status status = flw_domain_order_after(
+        heap, climb->need->domain, donor, ticket - FLW_MUTANT(STEAL_WAITS_FOR_OLDER), may_record);
     flw_heap_leave_driver(heap, &section);
-    if (status != FALLOW_OK) {
-        return false;
+    if (status != FALLOW_OK || is_early) {
+        return is_early;
     }
     flw_lock_acquire(&heap->lock);
     bool is_taken = move_from(heap, donor, ticket, climb->need);

@@ -4,6 +4,7 @@
  */
 #include <sched.h>
 
+#include "base/mutant.h"
 #include "pool/pool.h"
 
 static struct flw_note **bucket_of(struct flw_pool *pool, uint64_t address)
@@ -63,6 +64,9 @@ bool flw_note_take(struct flw_pool *pool, uint64_t address, struct flw_note *out
 
 static bool add_use(struct flw_note *note, uint32_t domain)
 {
+    if (FLW_MUTANT(USE_IGNORED)) {
+        return true;
+    }
     for (uint32_t i = 0; i < note->stamp_count; i++) {
         if (note->domains[i] == domain) {
             return true;
@@ -142,8 +146,8 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                 continue; /* gone and complete, or ordered by the free itself */
             }
             pending->needs_context_sync |= user->is_lost;
-            pending->stamps[pending->stamp_count++] =
-                (struct flw_stamp){.domain = user->index, .ticket = user->ticket};
+            pending->stamps[pending->stamp_count++] = (struct flw_stamp){
+                .domain = user->index, .ticket = user->ticket - FLW_MUTANT(USE_STAMPED_EARLY)};
             user->unfenced_bytes += bytes;
         }
         heap->unfenced_use_bytes += bytes;
@@ -208,7 +212,9 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     if (flw_capture_domain_of(pool, domain) != NULL) {
         return FALLOW_BUSY;
     }
-    flw_pool_close_caches(pool, domain);
+    if (!FLW_MUTANT(RETIRE_KEEPS_CACHES)) {
+        flw_pool_close_caches(pool, domain);
+    }
     flw_lock_acquire(&heap->lock);
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         flw_heap_carve_rest(heap, domain, c); /* before the fence: it is to cover this too */
@@ -231,6 +237,9 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
         flw_heap_leave_driver(heap, &section);
     }
     flw_lock_acquire(&heap->lock);
+    if (FLW_MUTANT(RETIRE_WITHOUT_FENCE)) {
+        flw_domain_complete(heap, domain, domain->ticket++);
+    }
     if (status != FALLOW_OK && !domain->is_lost) {
         flw_domain_lose_quietly(heap, domain); /* nothing covers it: a context sync will */
     }

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the program that carries a planted fault: stress_pool over the mutation build of the
+ * library, or the scenarios of mutant_scenario.c.
+ *
+ *   stress_mutant --mutant N scenario | <arguments of stress_pool>
+ *
+ * Exit: as stress_pool's; 3: a scenario found the fault. Does not: judge; mutation.c does.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mutant.h"
+
+unsigned flw_mutant;
+
+int stress_main(int count, char **words); /* stress_pool.c's main, renamed by mutant_stress.c */
+int flw_mutant_scenarios(void);
+
+int main(int count, char **words)
+{
+    if (count < 4 || strcmp(words[1], "--mutant") != 0) {
+        fprintf(stderr, "usage: stress_mutant --mutant N scenario | <arguments of stress_pool>\n");
+        return 2;
+    }
+    flw_mutant = (unsigned)strtoul(words[2], NULL, 10);
+    if (strcmp(words[3], "scenario") == 0) {
+        return flw_mutant_scenarios();
+    }
+    words[2] = words[0];
+    return stress_main(count - 2, words + 2);
+}

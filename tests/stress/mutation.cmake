@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# The mutation suite: the library's sources a second time, with their planted faults, under the stress
+# program. Nothing of it is installed.
+if(NOT TARGET flw_test_pool OR NOT TARGET flw_pool OR FALLOW_SANITIZE)
+  return() # under a sanitizer a caught fault would say nothing about the checker
+endif()
+set(sources)
+foreach(layer base driver memory heap pool)
+  get_target_property(files flw_${layer} SOURCES)
+  get_target_property(folder flw_${layer} SOURCE_DIR)
+  foreach(file ${files})
+    list(APPEND sources ${folder}/${file})
+  endforeach()
+endforeach()
+foreach(file client.c client_capture.c overlap.c pool_under_test.c pool_under_test_fallow.c sim.c)
+  list(APPEND sources ${PROJECT_SOURCE_DIR}/tests/support/${file})
+endforeach()
+add_executable(stress_mutant mutant_main.c mutant_scenario.c mutant_stress.c ${sources})
+flw_target(stress_mutant)
+target_compile_definitions(stress_mutant PRIVATE FLW_MUTATION=1 FLW_PUT_HAS_FALLOW=1 FALLOW_STATIC=1)
+target_include_directories(stress_mutant PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(stress_mutant PRIVATE flw_naive Threads::Threads ${CMAKE_DL_LIBS})
+add_dependencies(stress_mutant fallow-simcuda)
+
+add_executable(mutation mutation.c)
+flw_target(mutation)
+add_dependencies(mutation stress_mutant)
+add_test(NAME stress.mutation COMMAND mutation)
+set_tests_properties(stress.mutation PROPERTIES LABELS stress TIMEOUT 900 SKIP_RETURN_CODE 77)
