@@ -141,4 +141,26 @@ extern const char flw_no_pool;
 extern _Thread_local struct flw_tcache_hot *flw_tls_cache
     __attribute__((tls_model("initial-exec")));
 
+/* Where a stream's cache probably is: a direct-mapped table whose empty places hold a cache that
+ * never matches, so that a switch of stream tests nothing but the key. Changed by its thread only.
+ */
+#define FLW_SWITCH_PLACES_LOG2 10
+#define FLW_SWITCH_PLACES      (1u << FLW_SWITCH_PLACES_LOG2)
+
+struct flw_switchboard {
+    uint64_t multiplier;
+    struct flw_tcache_hot *places[FLW_SWITCH_PLACES];
+};
+
+/* The other 8 bytes of initial-exec storage; never NULL. */
+extern _Thread_local struct flw_switchboard *flw_tls_board
+    __attribute__((tls_model("initial-exec")));
+
+static inline struct flw_tcache_hot **flw_switch_place(struct flw_switchboard *board,
+                                                       CUstream stream)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)stream * board->multiplier;
+    return &board->places[mixed >> (64 - FLW_SWITCH_PLACES_LOG2)];
+}
+
 #endif

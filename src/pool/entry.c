@@ -156,6 +156,11 @@ fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
     return free_sized_missed(pool, ptr, size_bytes, stream);
 }
 
+static FLW_NOINLINE fallow_status alloc_elsewhere(fallow_pool *pool, size_t size_bytes,
+                                                  fallow_stream stream, void **out_ptr);
+static FLW_NOINLINE fallow_status free_elsewhere(fallow_pool *pool, void *ptr,
+                                                 fallow_stream stream);
+
 /* ---- next door: another of the thread's caches, a cached run */
 
 /* The thread has a cache for this stream that may be used: make it the current one. */
@@ -254,8 +259,37 @@ static fallow_status alloc_plain(const void *handle, size_t size_bytes, size_t a
     return status;
 }
 
+/* The call is for another stream than the last one and the board has a cache of it: try again
+ * there. Whether it is this pool's and may be used the hit finds out; at its second miss the
+ * streams are equal and this says no. No calls in here, so that no register is saved. */
+static inline bool switch_stream(fallow_stream stream)
+{
+    if (flw_tls_cache->stream == stream) {
+        return false;
+    }
+    struct flw_tcache_hot *hot = *flw_switch_place(flw_tls_board, stream);
+    if (hot->stream != stream) {
+        return false;
+    }
+    flw_tls_cache = hot;
+    return true;
+}
+
 static fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
                                   void **out_ptr)
+{
+    return switch_stream(stream) ? fallow_alloc(pool, size_bytes, stream, out_ptr)
+                                 : alloc_elsewhere(pool, size_bytes, stream, out_ptr);
+}
+
+static fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream stream)
+{
+    return switch_stream(stream) ? fallow_free(pool, ptr, stream)
+                                 : free_elsewhere(pool, ptr, stream);
+}
+
+static fallow_status alloc_elsewhere(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
+                                     void **out_ptr)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     if (LOAD(hot->key) != (const void *)pool || hot->stream != stream) {
@@ -274,7 +308,7 @@ static fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes, fallow_s
     return alloc_plain(pool, size_bytes, 0, stream, out_ptr);
 }
 
-static fallow_status free_missed(fallow_pool *handle, void *ptr, fallow_stream stream)
+static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_stream stream)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     if (LOAD(hot->key) != (const void *)handle || hot->stream != stream) {
