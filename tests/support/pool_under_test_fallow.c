@@ -11,6 +11,8 @@ static fallow_status create(const struct flw_driver *driver, const fallow_pool_c
     fallow_pool *pool = NULL;
     fallow_pool_config own = *config;
     own.driver = "sim";
+    own.wait_ms =
+        own.wait_ms == 0 ? 1 : own.wait_ms; /* nothing completes while a held world waits */
     fallow_status status = fallow_pool_create(&own, &pool);
     *out_pool = pool;
     return status;
