@@ -267,6 +267,7 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
         return status;
     }
     if (flw_heap_is_lost(&pool->heap)) {
+        flw_pool_note_loss(pool);
         return FALLOW_DEVICE_LOST;
     }
     if (request->size_bytes == 0) {
@@ -434,6 +435,7 @@ void flw_pool_fence_after_growth(struct flw_tcache *cache)
     flw_lock_release(&pool->heap.lock);
     (void)flw_domain_fence(&pool->heap, cache->domain);
     flw_heap_leave_driver(&pool->heap, &section);
+    flw_pool_note_loss(pool);
 }
 
 static fallow_status misuse(struct flw_pool *pool)

@@ -90,6 +90,7 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
         return FALLOW_OK;
     }
     if (flw_heap_is_lost(&pool->heap)) {
+        flw_pool_note_loss(pool);
         return FALLOW_DEVICE_LOST;
     }
     uint64_t address = (uint64_t)(uintptr_t)ptr;
@@ -206,6 +207,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     flw_lock_acquire(&heap->lock);
     struct flw_domain *domain = flw_domain_find(heap, stream);
     flw_lock_release(&heap->lock);
+    flw_pool_note_loss(pool);
     if (domain == NULL || flw_heap_is_lost(heap)) {
         return domain == NULL ? FALLOW_OK : FALLOW_DEVICE_LOST;
     }
