@@ -102,6 +102,7 @@ struct flw_pool {
     pthread_t helper;
     bool has_helper;
     atomic_bool helper_stops;
+    struct flw_pool *next_abandoned; /* chain of pools whose memory is kept on purpose */
 };
 
 /* ---- table.c */
@@ -169,7 +170,7 @@ struct flw_need {
 fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
 /* Synchronise the context, if there is memory that no fence covers and nothing is being captured.
  * True: it is complete now. Driver calls. */
-bool flw_pool_sync_uncoverable(struct flw_pool *pool);
+bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool is_thorough);
 /* Fence every stream that this thread can name. Driver calls. */
 void flw_pool_fence_all(struct flw_pool *pool);
 /* stats.c: remember why this need failed. */
