@@ -225,6 +225,12 @@ void flw_pool_note_loss(struct flw_pool *pool)
     if (!flw_heap_is_lost(&pool->heap) || atomic_exchange(&pool->loss_noted, true)) {
         return;
     }
+    flw_pool_log(
+        pool, FALLOW_LOG_ERROR,
+        "the device is lost: %s answered %s; nothing more is lent, free and destroy do "
+        "nothing on the device",
+        atomic_load(&pool->heap.lost_call),
+        flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.lost_error)));
     flw_lock_acquire(&pool->lock);
     pool->divert_all = true;
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {

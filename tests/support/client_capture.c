@@ -70,16 +70,16 @@ static fallow_status free_ordinary(struct flw_client *client, uint32_t stream)
 static fallow_status join(struct flw_client *client, const struct flw_client_capture *how,
                           fallow_capture *capture)
 {
+    size_t first = client->count;
     flw_client_order(client, how->stream, how->joined);
     fallow_status status = client->put.ops->capture_join(capture, client->streams[how->joined]);
     if (status == FALLOW_OK) {
         status = work(client, how, how->joined);
     }
     flw_client_order(client, how->joined, how->stream);
-    for (size_t i = 0; i < client->count; i++) {
-        if (client->blocks[i].is_captured && client->blocks[i].home == how->joined) {
-            client->blocks[i].home = how->stream;
-        }
+    /* The graph orders its own blocks only: an earlier capture's stay where they are. */
+    for (size_t i = first; i < client->count; i++) {
+        client->blocks[i].home = how->stream;
     }
     return status;
 }
