@@ -110,23 +110,38 @@ static struct flw_fence *new_fence(struct flw_heap *heap, CUcontext context)
 
 static void drop_fence(struct flw_heap *heap, struct flw_fence *fence)
 {
-    fence->is_complete = false;
+    fence->is_unlinked = false;
     fence->next = heap->unused_fences;
     heap->unused_fences = fence;
 }
 
 static void release_fence(struct flw_heap *heap, struct flw_fence *fence)
 {
-    if (--fence->use_count == 0 && fence->is_complete) {
+    if (--fence->use_count == 0 && fence->is_unlinked) {
         drop_fence(heap, fence);
     }
 }
 
-/* The event exists and covers everything the domain was given. Driver calls. */
+/* Driver calls. An error of its own where a fence now would go into a graph. */
+static CUresult check_capture(struct flw_heap *heap, const struct flw_domain *domain)
+{
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (domain->ops != &flw_order_stream) {
+        return CUDA_SUCCESS;
+    }
+    flw_heap_count_call(heap);
+    CUresult asked = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
+    return asked == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE
+               ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+               : asked;
+}
+
+/* The event exists and covers everything the domain was given. Asked again after the record: a
+ * capture that another thread began in between took the event into its graph, where a stream that
+ * waits for it would follow. Driver calls. */
 static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *domain,
                              struct flw_fence *fence)
 {
-    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     if (fence->event == NULL) {
         flw_heap_count_call(heap);
         CUresult made = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
@@ -135,21 +150,13 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
             return made == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_READY : made;
         }
     }
-    if (domain->ops == &flw_order_stream) {
-        flw_heap_count_call(heap);
-        CUresult asked = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
-        if (asked != CUDA_SUCCESS) {
-            return asked;
-        }
-        if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
-            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a fence now would go into the graph */
-        }
+    CUresult result = check_capture(heap, domain);
+    if (result == CUDA_SUCCESS && !FLW_MUTANT(FENCE_NOT_RECORDED)) {
+        result = domain->ops->record(heap, domain, fence->event);
     }
-    CUresult result = FLW_MUTANT(FENCE_NOT_RECORDED)
-                          ? CUDA_SUCCESS
-                          : domain->ops->record(heap, domain, fence->event);
     if (result == CUDA_SUCCESS) {
         atomic_fetch_add_explicit(&heap->count.events, 1, memory_order_relaxed);
+        result = check_capture(heap, domain);
     }
     return result;
 }
@@ -176,7 +183,7 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
     bool is_nameable =
         domain->is_known || domain->ops != &flw_order_stream || FLW_MUTANT(RETIRED_IS_RECORDED_ON);
     bool is_possible = !is_covered && domain->ops->record != NULL && !domain->is_lost &&
-                       is_nameable &&
+                       domain->captured_by == 0 && is_nameable &&
                        (!domain->own_thread_only || domain->thread == flw_thread_token());
     struct flw_fence *fence = NULL;
     uint64_t ticket = 0, unfenced_bytes = domain->unfenced_bytes;
@@ -263,7 +270,7 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
 {
     bool is_done = domain->ops == &flw_order_stream && !domain->is_known && !domain->is_foreign &&
                    domain->capture == 0 && domain->newest == NULL && !domain->is_recording &&
-                   domain->runs.run_count == 0;
+                   domain->unfenced_bytes == 0 && domain->runs.run_count == 0;
     for (unsigned c = 0; is_done && c < FLW_CLASS_COUNT; c++) {
         is_done = domain->batches[c].head == NULL && domain->current[c] == NULL;
     }
@@ -286,7 +293,7 @@ void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint6
         if (domain->oldest == NULL) {
             domain->newest = NULL;
         }
-        fence->is_complete = true;
+        fence->is_unlinked = true;
         if (fence->use_count == 0) {
             drop_fence(heap, fence);
         }
@@ -295,14 +302,57 @@ void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint6
     flw_domain_free_place(heap, domain);
 }
 
-static bool pending_is_complete(const struct flw_heap *heap, struct flw_pending *pending)
+/* Stamps of the next few domains. Those of now are later than those that had no room: safe, and
+ * enough, since they are all met in the end. */
+static void sweep(struct flw_heap *heap, struct flw_pending *pending)
 {
-    if (pending->needs_context_sync) {
-        return false;
+    uint32_t room = sizeof pending->stamps / sizeof *pending->stamps;
+    while (pending->stamp_count < room && pending->sweep_next < heap->domain_end) {
+        struct flw_domain *domain = heap->domains[pending->sweep_next++];
+        if (domain->ops == NULL || domain->ops->record == NULL) {
+            continue;
+        }
+        if (domain->is_lost) {
+            pending->needs_context_sync = true;
+        } else {
+            pending->stamps[pending->stamp_count++] =
+                (struct flw_stamp){.domain = domain->index, .ticket = flw_domain_stamp(domain)};
+            flw_domain_want_fence(domain, 1);
+        }
     }
+    if (pending->sweep_next >= heap->domain_end) {
+        pending->sweep_next = 0;
+    }
+}
+
+void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending)
+{
+    if (pending->sweep_next != 0) {
+        sweep(heap, pending);
+    }
+    pending->next = heap->pendings;
+    heap->pendings = pending;
+    heap->pending_bytes += pending->bytes;
+    heap->pending_count++;
+}
+
+static void drop_complete_stamps(const struct flw_heap *heap, struct flw_pending *pending)
+{
     while (pending->stamp_count > 0 &&
            flw_stamp_is_complete(heap, &pending->stamps[pending->stamp_count - 1])) {
         pending->stamp_count--;
+    }
+}
+
+static bool pending_is_complete(struct flw_heap *heap, struct flw_pending *pending)
+{
+    drop_complete_stamps(heap, pending);
+    while (pending->stamp_count == 0 && pending->sweep_next != 0) {
+        sweep(heap, pending);
+        drop_complete_stamps(heap, pending);
+    }
+    if (pending->needs_context_sync) {
+        return false;
     }
     /* Its own stream orders the rest, unless that is gone: then what the stream had been given by
      * the time of the free must be complete too. */
@@ -322,7 +372,7 @@ static void settle(struct flw_heap *heap, struct flw_pending *pending)
     heap->pending_bytes -= pending->bytes;
     heap->pending_count--;
     if (pending->run != NULL) {
-        flw_heap_put_run_stamped(heap, domain->index, domain->ticket, pending->run);
+        flw_heap_put_run_stamped(heap, domain->index, flw_domain_stamp(domain), pending->run);
     } else {
         struct flw_span *span = flw_slot_span(&heap->map, pending->slot);
         pending->slot->word &= ~FLW_SLOT_STATE_MASK;
@@ -351,6 +401,21 @@ bool flw_heap_settle_pendings(struct flw_heap *heap)
     return any;
 }
 
+/* lock. A capture took the event: it covers nothing. A later fence covers what it should have. */
+static void void_fence(struct flw_domain *domain, struct flw_fence *fence)
+{
+    struct flw_fence *before = NULL;
+    for (struct flw_fence *at = domain->oldest; at != NULL && at != fence; at = at->next) {
+        before = at;
+    }
+    if (!fence->is_unlinked) {
+        *(before != NULL ? &before->next : &domain->oldest) = fence->next;
+        domain->newest = domain->newest == fence ? before : domain->newest;
+        fence->is_unlinked = true;
+        domain->unfenced_bytes++;
+    }
+}
+
 /* Query one fence. True: complete. */
 static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
 {
@@ -369,6 +434,8 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     flw_lock_acquire(&heap->lock);
     if (result == CUDA_SUCCESS) {
         flw_domain_complete(heap, domain, ticket + FLW_MUTANT(COMPLETES_TOO_MUCH));
+    } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
+        void_fence(domain, fence);
     }
     release_fence(heap, fence);
     return result == CUDA_SUCCESS;
@@ -432,47 +499,55 @@ static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *do
     return fence;
 }
 
+/* Driver calls. NOT_READY: the deadline is over. */
+static CUresult wait_for_event(struct flw_heap *heap, CUevent event, uint64_t deadline_ns)
+{
+    if (deadline_ns == UINT64_MAX) {
+        flw_heap_count_call(heap);
+        return heap->driver->cuEventSynchronize(event);
+    }
+    for (unsigned tries = 0;; tries++) {
+        flw_heap_count_call(heap);
+        CUresult result = heap->driver->cuEventQuery(event);
+        if (result != CUDA_ERROR_NOT_READY || flw_clock_fine_ns() >= deadline_ns) {
+            return result;
+        }
+        if (tries < 64) {
+            sched_yield();
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+        }
+    }
+}
+
 fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
                               uint64_t deadline_ns)
 {
     fallow_status status;
-    struct flw_fence *fence = find_fence(heap, domain, ticket, true, &status);
-    if (fence == NULL) {
-        flw_lock_acquire(&heap->lock);
-        bool is_done = ticket <= domain->completed;
-        flw_lock_release(&heap->lock);
-        return is_done ? FALLOW_OK : status;
-    }
-    CUresult result = CUDA_ERROR_NOT_READY;
-    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
-    if (deadline_ns == UINT64_MAX) {
-        flw_heap_count_call(heap);
-        result = heap->driver->cuEventSynchronize(fence->event);
-    }
-    for (unsigned tries = 0; result == CUDA_ERROR_NOT_READY; tries++) {
-        flw_heap_count_call(heap);
-        result = heap->driver->cuEventQuery(fence->event);
-        if (result == CUDA_ERROR_NOT_READY) {
-            if (flw_clock_fine_ns() >= deadline_ns) {
-                break;
-            }
-            if (tries < 64) {
-                sched_yield();
-            } else {
-                nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-            }
+    CUresult result = CUDA_ERROR_CAPTURED_EVENT;
+    while (result == CUDA_ERROR_CAPTURED_EVENT) { /* each time one fence less, or a new one */
+        struct flw_fence *fence = find_fence(heap, domain, ticket, true, &status);
+        if (fence == NULL) {
+            flw_lock_acquire(&heap->lock);
+            bool is_done = ticket <= domain->completed;
+            flw_lock_release(&heap->lock);
+            return is_done ? FALLOW_OK : status;
         }
+        atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
+        result = wait_for_event(heap, fence->event, deadline_ns);
+        flw_lock_acquire(&heap->lock);
+        if (result == CUDA_SUCCESS) {
+            flw_domain_complete(heap, domain, fence->ticket);
+            flw_heap_settle_pendings(heap);
+        } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
+            void_fence(domain, fence);
+        }
+        release_fence(heap, fence);
+        flw_lock_release(&heap->lock);
     }
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         flw_heap_lose_device(heap, result, "cuEventSynchronize");
     }
-    flw_lock_acquire(&heap->lock);
-    if (result == CUDA_SUCCESS) {
-        flw_domain_complete(heap, domain, fence->ticket);
-        flw_heap_settle_pendings(heap);
-    }
-    release_fence(heap, fence);
-    flw_lock_release(&heap->lock);
     return result == CUDA_SUCCESS           ? FALLOW_OK
            : result == CUDA_ERROR_NOT_READY ? FALLOW_TIMEOUT
                                             : FALLOW_DEVICE_LOST;

@@ -487,6 +487,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
             missing += handle->id == 0 ? handle_bytes(handle) : 0;
         }
         lower_reserved(heap, missing);
+        note_peak(heap); /* what was made before the failure is kept, idle */
         return_stock(heap, &stock);
         undo_place(heap, &place);
     }

@@ -47,7 +47,9 @@ struct flw_pending {
     uint32_t domain;       /* who gets it; FLW_NOBODY: nobody */
     uint64_t own_ticket;   /* of that domain when the block was freed */
     uint32_t stamp_count;
-    bool needs_context_sync; /* no fence can cover it */
+    uint32_t sweep_next;     /* the next domain to get a stamp of, where too many came for all to be
+                                kept; 0: none */
+    bool needs_context_sync; /* no fence can cover it: a stream was lost */
     bool is_in_sync;         /* scratch of a context synchronisation under way */
     struct flw_stamp stamps[FLW_STAMPS_MAX + 4];
     uint64_t bytes;

@@ -14,6 +14,7 @@
 #ifndef FLW_HEAP_ORDER_H
 #define FLW_HEAP_ORDER_H
 
+#include "base/mutant.h"
 #include "heap/batch.h"
 #include "heap/run_index.h"
 #include "memory/source.h"
@@ -44,7 +45,7 @@ struct flw_fence {
     CUcontext context;
     uint64_t ticket;
     uint32_t use_count; /* callers that query or wait on it without the lock */
-    bool is_complete;
+    bool is_unlinked;   /* complete or void: unused as soon as nobody holds it */
 };
 
 #define FLW_DOMAIN_COUNT 4096
@@ -54,6 +55,7 @@ struct flw_fence {
  * ascend.
  *   2. Batches and runs of the domain carry tickets in (0, ticket].
  *   3. Domain 0 is nobody: no fences; everything in its lists is complete.
+ *   4. A place is free (ops NULL) only when every stamp that names it is complete.
  * Synchronization: the heap lock, but ops, index, context, stream, id: immutable while it lives. */
 struct flw_domain {
     const struct flw_order_ops *ops; /* NULL: this place is unused */
@@ -63,6 +65,7 @@ struct flw_domain {
     uint64_t id;             /* cuStreamGetId; 0 unknown */
     bool is_known;           /* the handle finds it (false once retired or lost) */
     bool is_lost;            /* destroyed without retire: cannot be fenced */
+    bool is_retired;         /* its last fence is recorded and covers all it will ever own */
     bool own_thread_only;    /* CU_STREAM_PER_THREAD: only its thread may record on it */
     bool is_foreign;         /* another context's stream, only ever an announced user */
     uintptr_t thread;        /* own_thread_only: its token (thread.h) */
@@ -79,7 +82,8 @@ struct flw_domain {
      * free. */
     _Atomic uint64_t ticket;
     uint64_t completed;
-    _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken */
+    _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken: > 0 where any stamp
+                                        is open, that is, equal to ticket */
     bool is_recording;               /* a fence has been taken and is not published yet */
     struct flw_fence *oldest, *newest;
 
@@ -88,5 +92,20 @@ struct flw_domain {
     uint32_t slab_count[FLW_CLASS_COUNT];      /* slabs made for it: slabs grow with demand */
     struct flw_run_index runs;
 };
+
+/* lock. The stamp of what comes back now. A retired stream takes no fence any more: what reaches it
+ * late was given to the device before its last one. */
+static inline uint64_t flw_domain_stamp(const struct flw_domain *domain)
+{
+    return domain->ticket - (domain->is_retired && !FLW_MUTANT(RETIRED_IS_RECORDED_ON));
+}
+
+/* lock. Memory has got that stamp: where it is open, the next fence is wanted. */
+static inline void flw_domain_want_fence(struct flw_domain *domain, uint64_t bytes)
+{
+    if (!domain->is_retired || FLW_MUTANT(RETIRED_IS_RECORDED_ON)) {
+        domain->unfenced_bytes += bytes;
+    }
+}
 
 #endif

@@ -156,8 +156,8 @@ void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ti
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     heap->live_run_bytes -= flw_run_bytes(run);
-    flw_heap_put_run_stamped(heap, domain->index, domain->ticket - FLW_MUTANT(STAMP_RUN_EARLY),
-                             run);
+    flw_heap_put_run_stamped(heap, domain->index,
+                             flw_domain_stamp(domain) - FLW_MUTANT(STAMP_RUN_EARLY), run);
 }
 
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)

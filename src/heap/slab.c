@@ -144,16 +144,20 @@ uint32_t flw_heap_take_slots(struct flw_heap *heap, struct flw_domain *domain, u
 void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
                         struct flw_slot *const *slots, uint32_t count)
 {
+    uint64_t stamp = flw_domain_stamp(domain);
+    if (stamp <= domain->completed) { /* a retired stream that is done */
+        domain = heap->domains[FLW_NOBODY];
+    }
     struct flw_batch_list *list = &domain->batches[class_index];
     struct flw_batch *batch = list->head;
     for (uint32_t i = 0; i < count; i++) {
-        if (batch == NULL || batch->count == FLW_BATCH_SLOTS || batch->ticket != domain->ticket) {
+        if (batch == NULL || batch->count == FLW_BATCH_SLOTS || batch->ticket != stamp) {
             batch = flw_heap_new_batch(heap);
             if (batch == NULL) {
                 return; /* the slots stay unused until the pool goes: memory is lost, nothing breaks
                          */
             }
-            batch->ticket = domain->ticket - FLW_MUTANT(STAMP_SLOTS_EARLY);
+            batch->ticket = stamp - FLW_MUTANT(STAMP_SLOTS_EARLY);
             batch->class_index = class_index;
             batch->count = 0;
             flw_batch_push(list, batch);
@@ -162,10 +166,10 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
         struct flw_span *slab = flw_slot_span(&heap->map, slots[i]);
         count_in(heap, slab);
         if (domain->index != FLW_NOBODY && !FLW_MUTANT(SLAB_FORGETS_JOIN)) {
-            join_stamp(heap, &slab->u.slab, domain->index, domain->ticket);
+            join_stamp(heap, &slab->u.slab, domain->index, stamp);
         }
     }
-    domain->unfenced_bytes += count * flw_class_bytes(class_index);
+    flw_domain_want_fence(domain, count * flw_class_bytes(class_index));
 }
 
 unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index)
@@ -182,17 +186,21 @@ unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_inde
 
 void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, struct flw_batch *batch)
 {
-    batch->ticket = domain->ticket;
+    uint64_t stamp = flw_domain_stamp(domain);
+    if (stamp <= domain->completed) { /* a retired stream that is done */
+        domain = heap->domains[FLW_NOBODY];
+    }
+    batch->ticket = stamp;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct flw_span *slab = flw_slot_span(&heap->map, batch->slots[i]);
         slab->bin =
             flw_bin_offset(batch->class_index); /* a released capture's slab is ordinary now */
         slab->u.slab.capture = 0;
         if (domain->index != FLW_NOBODY) {
-            join_stamp(heap, &slab->u.slab, domain->index, domain->ticket);
+            join_stamp(heap, &slab->u.slab, domain->index, stamp);
         }
     }
-    domain->unfenced_bytes += batch->count * flw_class_bytes(batch->class_index);
+    flw_domain_want_fence(domain, batch->count * flw_class_bytes(batch->class_index));
     flw_batch_push(&domain->batches[batch->class_index], batch);
 }
 
@@ -277,14 +285,6 @@ static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
     heap->empty_slab_count--;
 }
 
-void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending)
-{
-    pending->next = heap->pendings;
-    heap->pendings = pending;
-    heap->pending_bytes += pending->bytes;
-    heap->pending_count++;
-}
-
 /* The slab's run becomes free memory: of one domain, of nobody, or pending on several. */
 static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
 {
@@ -321,7 +321,7 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
         *pending = (struct flw_pending){.run = run,
                                         .bytes = flw_run_bytes(run),
                                         .domain = FLW_NOBODY,
-                                        .needs_context_sync = part->stamps_overflowed,
+                                        .sweep_next = part->stamps_overflowed,
                                         .stamp_count = live};
         memcpy(pending->stamps, part->stamps, live * sizeof *part->stamps);
         flw_heap_hold_pending(heap, pending);

@@ -82,7 +82,7 @@ struct flw_slab_part {
     uint32_t free_count;    /* slots in batches or uncarved; the rest is lent or cached */
     uint16_t stamp_count;   /* join of the stamps of everything that left it */
     uint16_t capture;       /* capture domain that owns it; 0 = none */
-    bool stamps_overflowed; /* more than FLW_STAMPS_MAX domains: only a context sync completes it */
+    bool stamps_overflowed; /* more than FLW_STAMPS_MAX domains: all are asked */
     uint8_t class_index;
     uint8_t step_log2; /* units = smallest << step */
     struct flw_stamp stamps[FLW_STAMPS_MAX];

@@ -5,6 +5,7 @@
  * elsewhere, so nothing that a stream still orders may go into it, and nothing of it may come out
  * before release.
  */
+#include <sched.h>
 #include <sys/mman.h>
 
 #include "base/mutant.h"
@@ -89,6 +90,20 @@ fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *
     return capturing == CU_STREAM_CAPTURE_STATUS_NONE ? FALLOW_OK : FALLOW_CAPTURING;
 }
 
+/* From now on no fence is begun on the domain; one that another thread is recording must not fall
+ * into the capture. */
+static void await_record(struct flw_heap *heap, const struct flw_domain *domain)
+{
+    for (bool is_recording = true; is_recording;) {
+        flw_lock_acquire(&heap->lock);
+        is_recording = domain->is_recording;
+        flw_lock_release(&heap->lock);
+        if (is_recording) {
+            sched_yield();
+        }
+    }
+}
+
 static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow_stream stream)
 {
     struct flw_heap *heap = &pool->heap;
@@ -117,6 +132,7 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
     if (own == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
+    await_record(heap, domain);
     if (!FLW_MUTANT(CAPTURE_NOT_DIVERTED)) {
         flw_pool_divert(pool, domain, true);
     }
@@ -235,9 +251,9 @@ fallow_status fallow_capture_release(fallow_capture *capture)
         for (struct flw_span *run; (run = from->runs.oldest) != NULL;) {
             flw_run_unindex(heap, run);
             run->u.run.state = FLW_RUN_BUSY;
-            flw_heap_put_run_stamped(heap, to->index, to->ticket, run);
+            flw_heap_put_run_stamped(heap, to->index, flw_domain_stamp(to), run);
         }
-        to->unfenced_bytes += 1;
+        flw_domain_want_fence(to, 1);
         from->capture = 0;
         from->ops = from->captured_live > 0 ? &flw_order_released : NULL;
         /* What bears its stamps bears the new owner's too. An open stamp would let memory back into

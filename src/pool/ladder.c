@@ -465,24 +465,18 @@ static bool rung_callback(struct climb *climb)
     return rung_limit(climb);
 }
 
-/* heap lock. Is there memory that no fence can ever cover: of lost streams, of too many users?
- * Nothing less is worth it: a capture that another thread has begun and not announced would not
- * survive. */
-static bool has_uncoverable(const struct flw_heap *heap, bool is_thorough)
+/* heap lock. Is there memory that no fence can ever cover, since its stream was lost? Nothing less
+ * is worth it: a capture that another thread has begun and not announced would not survive. */
+static bool has_uncoverable(const struct flw_heap *heap)
 {
-    bool has_memory = is_thorough && heap->pendings != NULL;
+    bool has_memory = false;
     for (const struct flw_pending *pending = heap->pendings; pending != NULL;
          pending = pending->next) {
         has_memory |= pending->needs_context_sync;
     }
-    for (uint32_t i = 1; i < heap->domain_end && !has_memory; i++) {
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
-        bool is_lost = domain->ops == &flw_order_stream &&
-                       (domain->is_lost || (is_thorough && !domain->is_known));
-        for (unsigned c = 0; c < FLW_CLASS_COUNT && is_lost && !has_memory; c++) {
-            has_memory = domain->batches[c].head != NULL;
-        }
-        has_memory |= is_lost && domain->runs.run_count > 0;
+        has_memory |= domain->ops != NULL && domain->is_lost && domain->unfenced_bytes > 0;
     }
     return has_memory;
 }
@@ -504,12 +498,12 @@ static bool is_any_capturing(struct flw_heap *heap)
     return false;
 }
 
-bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool is_thorough)
+bool flw_pool_sync_uncoverable(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
     flw_lock_acquire(&heap->lock);
-    bool is_worth_it = has_uncoverable(heap, is_thorough);
+    bool is_worth_it = has_uncoverable(heap);
     flw_lock_release(&heap->lock);
     if (!is_worth_it || atomic_load(&pool->open_captures) != 0 ||
         !flw_heap_enter_driver(heap, &section)) {
@@ -529,7 +523,7 @@ static bool rung_wait(struct climb *climb)
     if (wait_and(climb, wait_deadline(climb), take_or_grow)) {
         return true;
     }
-    return flw_pool_sync_uncoverable(climb->pool, false) && take_or_grow(climb);
+    return flw_pool_sync_uncoverable(climb->pool) && take_or_grow(climb);
 }
 
 static bool (*const rungs[FLW_RUNG_COUNT])(struct climb *climb) = {

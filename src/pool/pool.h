@@ -22,7 +22,7 @@ struct flw_note {
     uint32_t tag;
     uint32_t flags; /* FALLOW_REQUEST_ bits */
     uint32_t stamp_count;
-    bool overflowed; /* more streams than fit: only a context sync completes it */
+    bool overflowed; /* more streams than fit: all are asked */
     uint32_t domains[FLW_STAMPS_MAX];
 };
 
@@ -168,9 +168,9 @@ struct flw_need {
     struct flw_span *run;    /* out */
 };
 fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
-/* Synchronise the context, if there is memory that no fence covers and nothing is being captured.
- * True: it is complete now. Driver calls. */
-bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool is_thorough);
+/* Synchronise the context, if a lost stream has memory that no fence covers and nothing is being
+ * captured. True: it is complete now. Driver calls. */
+bool flw_pool_sync_uncoverable(struct flw_pool *pool);
 /* Fence every stream that this thread can name. Driver calls. */
 void flw_pool_fence_all(struct flw_pool *pool);
 /* stats.c: remember why this need failed. */

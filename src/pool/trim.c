@@ -45,17 +45,6 @@ static bool wait_for_one(struct flw_pool *pool, uint64_t deadline_ns, bool *out_
     return status == FALLOW_OK;
 }
 
-static bool is_only_thread(struct flw_pool *pool)
-{
-    bool is_only = true;
-    flw_lock_acquire(&pool->lock);
-    for (const struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        is_only &= cache->thread == flw_thread_token();
-    }
-    flw_lock_release(&pool->lock);
-    return is_only;
-}
-
 fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, uint64_t deadline_ns,
                                       size_t *out_released_bytes)
 {
@@ -74,14 +63,13 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
     bool has_timed_out = false;
     (void)flw_pool_drain(pool, NULL, NULL);
     do {
-        flw_pool_fence_all(pool); /* also what the last round settled */
         complete_what_is(pool);
+        flw_pool_fence_all(pool); /* also what has just been settled: the next round waits for it */
         released += flw_heap_release_idle(&pool->heap, keep_bytes);
     } while (deadline_ns != 0 && atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
              wait_for_one(pool, until, &has_timed_out));
-    /* A synchronisation would kill a capture that another thread has begun and not announced. */
     if (deadline_ns != 0 && atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
-        is_only_thread(pool) && flw_pool_sync_uncoverable(pool, true)) {
+        flw_pool_sync_uncoverable(pool)) {
         complete_what_is(pool);
         released += flw_heap_release_idle(&pool->heap, keep_bytes);
     }

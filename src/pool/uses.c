@@ -139,7 +139,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                                         .bytes = bytes,
                                         .domain = domain->index,
                                         .own_ticket = domain->ticket,
-                                        .needs_context_sync = note->overflowed};
+                                        .sweep_next = note->overflowed};
         domain->unfenced_bytes += bytes; /* a retire must fence it */
         for (uint32_t i = 0; i < note->stamp_count; i++) {
             struct flw_domain *user = heap->domains[note->domains[i]];
@@ -148,8 +148,9 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
             }
             pending->needs_context_sync |= user->is_lost;
             pending->stamps[pending->stamp_count++] = (struct flw_stamp){
-                .domain = user->index, .ticket = user->ticket - FLW_MUTANT(USE_STAMPED_EARLY)};
-            user->unfenced_bytes += bytes;
+                .domain = user->index,
+                .ticket = flw_domain_stamp(user) - FLW_MUTANT(USE_STAMPED_EARLY)};
+            flw_domain_want_fence(user, bytes);
         }
         heap->unfenced_use_bytes += bytes;
         heap->unfenced_use_count++;
@@ -247,6 +248,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     }
     if (domain->is_known) {
         domain->is_known = false;
+        domain->is_retired = true;
         atomic_fetch_sub(&heap->stream_count, 1);
     }
     flw_domain_free_place(heap, domain);

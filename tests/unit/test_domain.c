@@ -217,6 +217,144 @@ static void a_place_that_is_used_again_keeps_its_old_stamps_complete(void **stat
     bed_end(&bed);
 }
 
+/* A driver that begins a capture of the stream just before a record, as another thread might. */
+static struct flw_driver real_driver;
+static bool ends_at_once;
+
+static CUresult CUDAAPI record_inside_a_capture(CUevent event, CUstream stream)
+{
+    CUgraph graph = NULL;
+    CUresult result = real_driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    result = result == CUDA_SUCCESS ? real_driver.cuEventRecord(event, stream) : result;
+    if (result == CUDA_SUCCESS && ends_at_once) {
+        result = real_driver.cuStreamEndCapture(stream, &graph);
+        result = result == CUDA_SUCCESS ? real_driver.cuGraphDestroy(graph) : result;
+    }
+    return result;
+}
+
+static void check_captured_fence(bool seen_at_once)
+{
+    CUgraph graph = NULL;
+    bed_begin(&bed, BED_VMM, FLW_GIB / 2);
+    struct flw_domain *donor = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_domain *context = bed_domain(&bed, &flw_order_context, NULL);
+    struct flw_span *run = bed_obtain(&bed, donor, UNITS);
+    use_up(donor);
+    bed_put(&bed, donor, run);
+    struct flw_driver racing = real_driver = *bed.heap.driver;
+    racing.cuEventRecord = record_inside_a_capture;
+    ends_at_once = !seen_at_once;
+    const struct flw_driver *driver = bed.heap.driver;
+    bed.heap.driver = &racing;
+    assert_int_equal(flw_domain_fence(&bed.heap, donor),
+                     seen_at_once ? FALLOW_WOULD_WAIT : FALLOW_OK);
+    bed.heap.driver = driver;
+    if (seen_at_once) {
+        assert_int_equal(bed.sim.cu.cuStreamEndCapture(bed.stream, &graph), CUDA_SUCCESS);
+        assert_int_equal(bed.sim.cu.cuGraphDestroy(graph), CUDA_SUCCESS);
+    }
+    assert_false(flw_heap_poll(&bed.heap));
+    assert_null(donor->newest); /* found void */
+    assert_null(bed_take(&bed, context, UNITS));
+    /* The next fence covers it. */
+    assert_int_equal(flw_domain_wait(&bed.heap, donor, donor->ticket - 1, UINT64_MAX), FALLOW_OK);
+    assert_non_null(bed_take(&bed, context, UNITS));
+    assert_int_equal(atomic_load(&bed.heap.lost_error), 0);
+    bed_check(&bed);
+    bed_end(&bed);
+}
+
+static void a_fence_that_a_capture_took_covers_nothing(void **state)
+{
+    (void)state;
+    check_captured_fence(true);
+    check_captured_fence(false);
+}
+
+static void check_many_streams_on_a_slab(void)
+{
+    enum {
+        CLASS = 20,
+        STREAMS = FLW_STAMPS_MAX + 7 /* more than a slab and a pending keep stamps of */
+    };
+    struct flw_slot *slots[512];
+    struct flw_domain *domains[STREAMS];
+    CUstream handles[STREAMS];
+    for (unsigned i = 0; i < STREAMS; i++) {
+        assert_int_equal(bed.sim.cu.cuStreamCreate(&handles[i], CU_STREAM_NON_BLOCKING), 0);
+        domains[i] = bed_domain(&bed, &flw_order_stream, handles[i]);
+    }
+    struct flw_span *run = bed_obtain(&bed, domains[0], flw_class_slab_units(CLASS));
+    use_up(domains[0]);
+    flw_lock_acquire(&bed.heap.lock);
+    assert_true(flw_heap_adopt_slab(&bed.heap, domains[0], CLASS, run));
+    uint32_t count = flw_heap_take_slots(&bed.heap, domains[0], CLASS, 512, slots);
+    assert_true(count >= STREAMS);
+    for (uint32_t i = 0; i < count; i++) {
+        flw_heap_put_slots(&bed.heap, domains[i % STREAMS], CLASS, &slots[i], 1);
+    }
+    assert_true(flw_heap_reclaim_slabs(&bed.heap));
+    flw_lock_release(&bed.heap.lock);
+    assert_int_equal(bed.heap.pending_count, 1);
+    assert_null(bed_take(&bed, domains[0], 1));
+
+    /* All but the last stream may be done as often as they like. */
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i + 1 < STREAMS; i++) {
+            assert_int_equal(flw_domain_fence(&bed.heap, domains[i]), FALLOW_OK);
+        }
+        bed_finish_work(&bed);
+        (void)flw_heap_poll(&bed.heap);
+        assert_null(bed_take(&bed, domains[0], 1));
+    }
+    assert_int_equal(flw_domain_fence(&bed.heap, domains[STREAMS - 1]), FALLOW_OK);
+    bed_finish_work(&bed);
+    assert_true(flw_heap_poll(&bed.heap));
+    assert_int_equal(bed.heap.pending_count, 0);
+    assert_non_null(bed_take(&bed, domains[0], flw_class_slab_units(CLASS)));
+    for (unsigned i = 0; i < STREAMS; i++) {
+        assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handles[i]), CUDA_SUCCESS);
+    }
+}
+
+static void a_slab_of_more_streams_than_stamps_waits_for_all_of_them(void **state)
+{
+    (void)state;
+    each_source(check_many_streams_on_a_slab);
+}
+
+static void check_retired_stream(void)
+{
+    CUstream handle = NULL;
+    assert_int_equal(bed.sim.cu.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    struct flw_domain *retired = bed_domain(&bed, &flw_order_stream, handle);
+    struct flw_domain *other = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_span *early = bed_obtain(&bed, retired, UNITS);
+    struct flw_span *late = bed_obtain(&bed, retired, UNITS);
+    use_up(retired);
+    bed_put(&bed, retired, early);
+    assert_int_equal(flw_domain_fence(&bed.heap, retired), FALLOW_OK);
+    flw_lock_acquire(&bed.heap.lock);
+    retired->is_known = false;
+    retired->is_retired = true;
+    atomic_fetch_sub(&bed.heap.stream_count, 1);
+    flw_lock_release(&bed.heap.lock);
+    assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handle), CUDA_SUCCESS);
+    bed_put(&bed, retired, late); /* a released capture's, say: given before the last fence */
+    bed_finish_work(&bed);
+    assert_true(flw_heap_poll(&bed.heap));
+    assert_non_null(bed_take(&bed, other, UNITS));
+    assert_non_null(bed_take(&bed, other, UNITS));
+    assert_null(retired->ops); /* and its place is free */
+}
+
+static void what_reaches_a_retired_stream_late_is_covered_by_its_last_fence(void **state)
+{
+    (void)state;
+    each_source(check_retired_stream);
+}
+
 int main(void)
 {
     bed.seed = flw_test_seed("unit.domain");
@@ -229,6 +367,9 @@ int main(void)
         cmocka_unit_test(a_fence_covers_what_was_freed_before_it_and_nothing_later),
         cmocka_unit_test(a_stream_reuses_its_own_at_once_and_others_only_when_complete),
         cmocka_unit_test(memory_of_a_lost_stream_waits_for_the_whole_context),
+        cmocka_unit_test(a_fence_that_a_capture_took_covers_nothing),
+        cmocka_unit_test(a_slab_of_more_streams_than_stamps_waits_for_all_of_them),
+        cmocka_unit_test(what_reaches_a_retired_stream_late_is_covered_by_its_last_fence),
         cmocka_unit_test(a_place_that_is_used_again_keeps_its_old_stamps_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
