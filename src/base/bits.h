@@ -15,9 +15,11 @@
 /* Reads of counters that their owner writes without synchronisation: a sum over them is a snapshot
  * at quiescent points and a guess in between, by design. */
 #if defined(FLW_TSAN)
-#define FLW_SNAPSHOT __attribute__((no_sanitize("thread"), noinline))
+#define FLW_SNAPSHOT        __attribute__((no_sanitize("thread"), noinline))
+#define FLW_SNAPSHOT_INLINE static __attribute__((no_sanitize("thread"), noinline, unused))
 #else
 #define FLW_SNAPSHOT
+#define FLW_SNAPSHOT_INLINE static inline
 #endif
 #define FLW_NOINLINE __attribute__((noinline))
 #define FLW_COLD     __attribute__((noinline, cold))

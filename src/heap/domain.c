@@ -89,6 +89,17 @@ struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream)
     return NULL;
 }
 
+struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor)
+{
+    struct flw_domain *domain = NULL;
+    flw_lock_acquire(&heap->lock);
+    while (domain == NULL && ++*cursor < heap->domain_end) {
+        domain = heap->domains[*cursor]->ops != NULL ? heap->domains[*cursor] : NULL;
+    }
+    flw_lock_release(&heap->lock);
+    return domain;
+}
+
 /* ---- fences */
 
 static struct flw_fence *new_fence(struct flw_heap *heap, CUcontext context)
@@ -375,7 +386,7 @@ static void settle(struct flw_heap *heap, struct flw_pending *pending)
         flw_heap_put_run_stamped(heap, domain->index, flw_domain_stamp(domain), pending->run);
     } else {
         struct flw_span *span = flw_slot_span(&heap->map, pending->slot);
-        pending->slot->word &= ~FLW_SLOT_STATE_MASK;
+        flw_slot_set_word(pending->slot, flw_slot_address(pending->slot));
         if (span->kind == FLW_SPAN_RUN) {
             flw_heap_put_run(heap, domain, span);
         } else {

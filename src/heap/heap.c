@@ -2,7 +2,7 @@
  *
  * Owns: the making and unmaking of a heap, its small objects, and the frame around driver calls.
  */
-#include "heap/heap.h"
+#include "heap/tcache.h"
 
 #include <string.h>
 
@@ -174,7 +174,9 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
         }
     }
     uint64_t base = heap->map.base;
-    if (!flw_page_map_init(&heap->map, base, remaps ? heap->range_bytes : 1ull << ADDRESS_BITS) ||
+    (void)flw_bin_table(); /* gives bins their places */
+    if (!flw_page_map_init(&heap->map, base, remaps ? heap->range_bytes : 1ull << ADDRESS_BITS,
+                           flw_bin_offset(FLW_CLASS_COUNT)) ||
         !flw_meta_reserve(&heap->object_meta, OBJECT_ARENA_BYTES)) {
         goto fail;
     }

@@ -151,6 +151,10 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
 /* lock. The known stream domain of a handle (and id, where both are known); NULL. */
 struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream);
 
+/* takes the lock. The next domain in use from *cursor on (begin with 0, nobody is left out); NULL
+ * at the end. What it says of itself may have changed when the caller looks. */
+struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
+
 /* calls. Make an event cover every ticket so far. OK also when another thread is at it or nothing
  * was stamped since the last one. DRIVER: the stream is gone, the domain is now lost. */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);

@@ -43,9 +43,8 @@ void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_slot *slot = flw_span_slot(&heap->map, run, 0);
     run->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
-    run->bin = flw_bin_offset(FLW_CLASS_COUNT);
-    slot->word = heap->map.base + run->base;
     slot->requested_bytes = 0;
+    flw_slot_set_word(slot, heap->map.base + run->base);
 }
 
 static struct flw_run_index *index_of(const struct flw_heap *heap, const struct flw_span *run)
@@ -84,7 +83,7 @@ struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint
     rest->u.run.begin_unit += unit_count;
     rest->u.run.unit_count -= unit_count;
     run->u.run.unit_count = unit_count;
-    flw_span_slot(&heap->map, rest, 0)->word = 0;
+    flw_slot_set_word(flw_span_slot(&heap->map, rest, 0), 0);
     flw_run_set_map(heap, run);
     flw_run_set_map(heap, rest);
     return rest;
@@ -142,7 +141,7 @@ void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ti
     if (owner != FLW_NOBODY && ticket == domain->ticket) {
         domain->unfenced_bytes += flw_run_bytes(run); /* an open stamp: the next fence is wanted */
     }
-    flw_span_slot(&heap->map, run, 0)->word = 0;
+    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     run->u.run.state = FLW_RUN_FREE;
     run->u.run.owner = owner;
     run->u.run.ticket = owner == FLW_NOBODY ? 0 : ticket;

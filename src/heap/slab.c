@@ -105,7 +105,7 @@ static uint32_t carve(struct flw_heap *heap, struct flw_domain *domain, unsigned
     count_out(heap, slab, count);
     for (uint32_t i = 0; i < count; i++, part->carved_count++) {
         struct flw_slot *slot = flw_span_slot(&heap->map, slab, part->carved_count);
-        slot->word = heap->map.base + slab->base + part->carved_count * size;
+        flw_slot_set_word(slot, heap->map.base + slab->base + part->carved_count * size);
         slot->requested_bytes = 0;
         out[i] = slot;
     }
@@ -193,8 +193,8 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
     batch->ticket = stamp;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct flw_span *slab = flw_slot_span(&heap->map, batch->slots[i]);
-        slab->bin =
-            flw_bin_offset(batch->class_index); /* a released capture's slab is ordinary now */
+        /* A released capture's slab is ordinary now. Atomic: frees of its other slots read it. */
+        __atomic_store_n(&slab->bin, flw_bin_offset(batch->class_index), __ATOMIC_RELAXED);
         slab->u.slab.capture = 0;
         if (domain->index != FLW_NOBODY) {
             join_stamp(heap, &slab->u.slab, domain->index, stamp);
@@ -231,7 +231,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     part->stamps[0] = (struct flw_stamp){.domain = domain->index, .ticket = domain->ticket};
     part->stamp_count = 1;
     slab->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
-    flw_span_slot(&heap->map, run, 0)->word = 0;
+    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     run->u.run.slab = slab;
     for (uint32_t i = 0; i < run->u.run.unit_count; i++) {
         flw_page_map_set(&heap->map, (uint64_t)run->u.run.begin_unit + i, slab);
@@ -275,7 +275,7 @@ static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
     struct flw_slab_part *part = &slab->u.slab;
     struct flw_domain *maker = heap->domains[part->domain];
     for (uint32_t i = 0; i < part->slot_count; i++) {
-        flw_span_slot(&heap->map, slab, i)->word = 0;
+        flw_slot_set_word(flw_span_slot(&heap->map, slab, i), 0);
     }
     if (maker->current[part->class_index] == slab) {
         maker->current[part->class_index] = NULL;

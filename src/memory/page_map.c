@@ -28,19 +28,20 @@ static bool reserve_spans(struct flw_page_map *map)
     return false;
 }
 
-bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes)
+bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin)
 {
-    *map = (struct flw_page_map){.base = base, .mask = bytes - 1};
+    *map = (struct flw_page_map){.base = base, .mask = bytes - 1, .no_bin = no_bin};
     if (!flw_meta_reserve(&map->unit_meta, (bytes >> FLW_UNIT_LOG2) * sizeof(uint32_t)) ||
         !flw_meta_open(&map->unit_meta) || !reserve_spans(map) || !reserve_slots(map)) {
         goto fail;
     }
     map->units = (uint32_t *)(void *)map->unit_meta.base;
     /* Offset 0 of both arenas: the span that owns nothing and the slot whose word never matches. */
-    if (flw_meta_extend(&map->span_meta, sizeof(struct flw_span), 64) == NULL ||
-        flw_meta_extend(&map->slot_meta, sizeof(struct flw_slot), 16) == NULL) {
+    struct flw_span *nothing = flw_meta_extend(&map->span_meta, sizeof *nothing, 64);
+    if (nothing == NULL || flw_meta_extend(&map->slot_meta, sizeof(struct flw_slot), 16) == NULL) {
         goto fail;
     }
+    nothing->bin = no_bin;
     return true;
 fail:
     flw_page_map_finish(map);
@@ -66,6 +67,7 @@ static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
         map->span_meta.used_bytes = spans_used;
         return NULL;
     }
+    span->bin = map->no_bin;
     span->slots = (uint64_t)((unsigned char *)slots - map->slots);
     return span;
 }

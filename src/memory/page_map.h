@@ -13,6 +13,7 @@
 #ifndef FLW_MEMORY_PAGE_MAP_H
 #define FLW_MEMORY_PAGE_MAP_H
 
+#include "base/bits.h"
 #include "base/meta.h"
 #include "memory/span.h"
 
@@ -23,15 +24,16 @@ struct flw_page_map {
     unsigned char *spans;
     unsigned char *slots;
     uint64_t slots_mask; /* keeps a wild index inside the arena */
+    uint32_t no_bin;     /* bin of a span that no thread cache holds anything of */
 
     struct flw_meta unit_meta, span_meta, slot_meta;
     struct flw_span *unused_runs;
     struct flw_span *unused_slabs[FLW_CLASS_COUNT][FLW_SLAB_STEPS];
 };
 
-/* Tables for [base, base + bytes): both powers of two, or base 0 and bytes 2^47. False: host
- * memory. */
-bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes);
+/* Tables for [base, base + bytes): both powers of two, or base 0 and bytes 2^47. no_bin: what runs
+ * and units without a span have for a bin. False: host memory. */
+bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin);
 void flw_page_map_finish(struct flw_page_map *map);
 
 /* A run header with its slot; NULL: host memory. Its fields other than the pairing are undefined.
@@ -49,14 +51,18 @@ static inline uint64_t flw_page_map_offset(const struct flw_page_map *map, uint6
     return (address - map->base) & map->mask;
 }
 
-static inline struct flw_span *flw_page_map_span_at(const struct flw_page_map *map, uint64_t offset)
+/* Any pointer may be asked for, a wild one too, while another thread recycles the spans that it
+ * leads to. Nothing that is read on the way counts until a slot's word, read last and atomically,
+ * is the pointer itself and a live state. */
+FLW_SNAPSHOT_INLINE struct flw_span *flw_page_map_span_at(const struct flw_page_map *map,
+                                                          uint64_t offset)
 {
     return (struct flw_span *)(void *)(map->spans + map->units[offset >> FLW_UNIT_LOG2]);
 }
 
 /* The slot that would hold `offset` if it is one's address; always readable, never NULL. */
-static inline struct flw_slot *flw_page_map_slot_at(const struct flw_page_map *map,
-                                                    const struct flw_span *span, uint64_t offset)
+FLW_SNAPSHOT_INLINE struct flw_slot *
+flw_page_map_slot_at(const struct flw_page_map *map, const struct flw_span *span, uint64_t offset)
 {
     uint64_t index = (uint64_t)(((flw_u128)(offset - span->base) * span->magic) >> 64);
     uint64_t at = (span->slots + index * sizeof(struct flw_slot)) & map->slots_mask;
@@ -75,12 +81,22 @@ static inline void flw_page_map_set(struct flw_page_map *map, uint64_t unit,
     map->units[unit] = (uint32_t)((const unsigned char *)span - map->spans);
 }
 
+/* Atomic, since wild pointers may be compared with it at any time. */
+static inline uint64_t flw_slot_address(const struct flw_slot *slot)
+{
+    return __atomic_load_n(&slot->word, __ATOMIC_RELAXED) & ~FLW_SLOT_STATE_MASK;
+}
+
+static inline void flw_slot_set_word(struct flw_slot *slot, uint64_t word)
+{
+    __atomic_store_n(&slot->word, word, __ATOMIC_RELEASE);
+}
+
 /* The span of a live or free slot. */
 static inline struct flw_span *flw_slot_span(const struct flw_page_map *map,
                                              const struct flw_slot *slot)
 {
-    uint64_t address = slot->word & ~FLW_SLOT_STATE_MASK;
-    return flw_page_map_span_at(map, flw_page_map_offset(map, address));
+    return flw_page_map_span_at(map, flw_page_map_offset(map, flw_slot_address(slot)));
 }
 
 /* Host memory of the tables, in bytes: pages in use, not address space. */

@@ -292,9 +292,9 @@ static void wait_for_everything(struct flw_pool *pool)
     if (!flw_heap_enter_driver(heap, &section)) {
         return;
     }
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
-        struct flw_domain *domain = heap->domains[i];
-        if (domain->ops != NULL && domain->is_foreign && !domain->is_lost) {
+    uint32_t cursor = 0;
+    for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
+        if (domain->is_foreign && !domain->is_lost) {
             (void)flw_domain_wait(heap, domain, domain->ticket - (domain->unfenced_bytes == 0),
                                   UINT64_MAX);
         }

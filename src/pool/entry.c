@@ -67,8 +67,8 @@ fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream s
 }
 
 /* The slot of a pointer, whatever its value; *out_span where it looked. */
-static inline struct flw_slot *slot_of(const struct flw_tcache_hot *hot, const void *ptr,
-                                       struct flw_span **out_span)
+FLW_SNAPSHOT_INLINE struct flw_slot *slot_of(const struct flw_tcache_hot *hot, const void *ptr,
+                                             struct flw_span **out_span)
 {
     uint64_t offset = ((uint64_t)(uintptr_t)ptr - hot->base) & hot->mask;
     struct flw_span *span =
@@ -101,7 +101,8 @@ static inline bool claim(const struct flw_tcache_hot *hot, struct flw_slot *slot
 static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
                             struct flw_slot *slot, void *ptr)
 {
-    struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + span->bin);
+    uint32_t bin_offset = __atomic_load_n(&span->bin, __ATOMIC_RELAXED);
+    struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + bin_offset);
     uint64_t address = (uint64_t)(uintptr_t)ptr, count = bin->count;
     if (FLW_UNLIKELY(count >= bin->capacity) || FLW_UNLIKELY(!is_live(slot, address))) {
         return false;
@@ -146,7 +147,8 @@ fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
                    step < FLW_BIN_TABLE_COUNT)) {
         struct flw_span *span;
         struct flw_slot *slot = slot_of(hot, ptr, &span);
-        if (FLW_LIKELY(hot->bin_of_size[step] == span->bin || FLW_MUTANT(SIZE_NOT_VERIFIED)) &&
+        if (FLW_LIKELY(hot->bin_of_size[step] == __atomic_load_n(&span->bin, __ATOMIC_RELAXED) ||
+                       FLW_MUTANT(SIZE_NOT_VERIFIED)) &&
             FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;

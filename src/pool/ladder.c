@@ -327,8 +327,9 @@ static bool steal_from_any(struct climb *climb, bool may_record)
     bool is_forbidden = climb->pool->config.reuse_policy != FALLOW_REUSE_WAIT ||
                         need->domain->ops->wait == NULL ||
                         (need->flags & FALLOW_REQUEST_NO_WAIT) != 0;
-    for (uint32_t i = 1; i < heap->domain_end && !is_forbidden; i++) {
-        struct flw_domain *donor = heap->domains[i];
+    uint32_t cursor = 0;
+    for (struct flw_domain *donor;
+         !is_forbidden && (donor = flw_domain_next(heap, &cursor)) != NULL;) {
         flw_lock_acquire(&heap->lock);
         bool is_donor = donor->ops == &flw_order_stream && donor != need->domain &&
                         !donor->is_lost && !donor->is_foreign;
@@ -484,12 +485,17 @@ static bool has_uncoverable(const struct flw_heap *heap)
 /* Driver calls. A synchronisation of the context would kill a capture that is not announced yet. */
 static bool is_any_capturing(struct flw_heap *heap)
 {
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
+    uint32_t cursor = 0;
+    for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-        const struct flw_domain *domain = heap->domains[i];
-        if (domain->ops == &flw_order_stream && domain->is_known && !domain->own_thread_only) {
+        flw_lock_acquire(&heap->lock);
+        CUstream stream = domain->stream;
+        bool is_nameable = domain->ops == &flw_order_stream && domain->is_known;
+        is_nameable &= !domain->own_thread_only;
+        flw_lock_release(&heap->lock);
+        if (is_nameable) {
             flw_heap_count_call(heap);
-            if (heap->driver->cuStreamIsCapturing(domain->stream, &capturing) == CUDA_SUCCESS &&
+            if (heap->driver->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS &&
                 capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
                 return true;
             }
@@ -549,7 +555,9 @@ static void plan(struct climb *climb)
     climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
     if (need->class_index < FLW_CLASS_COUNT) {
         uint32_t smallest = flw_class_slab_units(need->class_index);
+        flw_lock_acquire(&climb->heap->lock);
         need->unit_count = smallest << flw_heap_slab_step(need->domain, need->class_index);
+        flw_lock_release(&climb->heap->lock);
         need->align_units = 1;
     }
     climb->need_bytes = flw_align_up((uint64_t)need->unit_count << FLW_UNIT_LOG2,

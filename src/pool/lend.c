@@ -37,7 +37,7 @@ static void widen(const struct flw_pool *pool, struct flw_tcache *cache, struct 
 static void lend_slot(struct flw_tcache *cache, struct flw_slot *slot, uint64_t size_bytes,
                       enum flw_slot_state state, void **out_ptr)
 {
-    uint64_t address = slot->word & ~FLW_SLOT_STATE_MASK;
+    uint64_t address = flw_slot_address(slot);
     slot->requested_bytes = size_bytes;
     __atomic_store_n(&slot->word, address + state, __ATOMIC_RELEASE);
     if (cache != NULL) {
@@ -121,7 +121,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
         return status;
     }
     struct flw_slot *slot = flw_span_slot(&pool->heap.map, need.run, 0);
-    need.run->u.run.tag = request->tag;
+    __atomic_store_n(&need.run->u.run.tag, request->tag, __ATOMIC_RELAXED);
     flw_lock_acquire(&cache->lock);
     cache->run_pops++;
     cache->run_live_bytes += flw_run_bytes(need.run);
@@ -450,10 +450,9 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
                                     enum flw_slot_state was)
 {
     struct flw_note note = {0};
-    bool has_note =
-        was != FLW_SLOT_LIVE && flw_note_take(pool, slot->word & ~FLW_SLOT_STATE_MASK, &note);
+    bool has_note = was != FLW_SLOT_LIVE && flw_note_take(pool, flw_slot_address(slot), &note);
     if (was == FLW_SLOT_LIVE_CAPTURED) {
-        slot->word &= ~FLW_SLOT_STATE_MASK;
+        flw_slot_set_word(slot, flw_slot_address(slot));
         return_captured(pool, cache, span, slot);
         return FALLOW_OK;
     }
@@ -475,7 +474,7 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
                    ? flw_uses_free(pool, cache->domain, slot, &note)
                    : flw_capture_park(pool, cache->domain, slot);
     }
-    __atomic_store_n(&slot->word, slot->word & ~FLW_SLOT_STATE_MASK, __ATOMIC_RELEASE);
+    flw_slot_set_word(slot, flw_slot_address(slot));
     if (span->kind == FLW_SPAN_SLAB) {
         return_slot(pool, cache, span, slot);
     } else {

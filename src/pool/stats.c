@@ -228,7 +228,7 @@ static void sum_owners(const struct flw_heap *heap, struct owner_sum *sum)
         struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
         struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
         if (run->u.run.state == FLW_RUN_LIVE) {
-            add_owner(sum, run->u.run.tag, flw_run_bytes(run));
+            add_owner(sum, __atomic_load_n(&run->u.run.tag, __ATOMIC_RELAXED), flw_run_bytes(run));
         }
         unit += run->u.run.unit_count;
     }

@@ -177,9 +177,10 @@ void flw_uses_fence(struct flw_pool *pool)
     heap->unfenced_use_bytes = 0;
     heap->unfenced_use_count = 0;
     flw_lock_release(&heap->lock);
-    for (uint32_t i = 1; any && i < heap->domain_end; i++) {
-        if (wanted[i]) {
-            (void)flw_domain_fence(heap, heap->domains[i]);
+    uint32_t cursor = 0;
+    for (struct flw_domain *user; any && (user = flw_domain_next(heap, &cursor)) != NULL;) {
+        if (wanted[cursor]) {
+            (void)flw_domain_fence(heap, user);
         }
     }
 }
@@ -187,11 +188,12 @@ void flw_uses_fence(struct flw_pool *pool)
 void flw_pool_fence_all(struct flw_pool *pool)
 {
     struct flw_driver_section section;
+    uint32_t cursor = 0;
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
         return;
     }
-    for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
-        (void)flw_domain_fence(&pool->heap, pool->heap.domains[i]);
+    for (struct flw_domain *domain; (domain = flw_domain_next(&pool->heap, &cursor)) != NULL;) {
+        (void)flw_domain_fence(&pool->heap, domain);
     }
     flw_heap_leave_driver(&pool->heap, &section);
 }
