@@ -48,8 +48,6 @@ struct flw_fence {
     bool is_unlinked;   /* complete or void: unused as soon as nobody holds it */
 };
 
-#define FLW_DOMAIN_COUNT 4096
-
 /* INVARIANTS
  *   1. completed < ticket; every fence's ticket is in (completed, ticket) unless complete; fences
  * ascend.

@@ -48,12 +48,13 @@ struct flw_slot {
     uint64_t requested_bytes;
 };
 
-/* A stamp: what was freed before `ticket` of an order domain was taken. Domain 0 = none. */
+/* A stamp: what was freed before `ticket` of an order domain was taken. Domain 0 = none. One word:
+ * a fence a microsecond for a century fits. */
 struct flw_stamp {
-    uint32_t domain;
-    uint32_t reserved;
-    uint64_t ticket;
+    uint64_t domain : 12;
+    uint64_t ticket : 52;
 };
+#define FLW_DOMAIN_COUNT 4096
 #define FLW_STAMPS_MAX 4
 
 enum flw_span_kind {
@@ -117,5 +118,6 @@ struct flw_span {
         struct flw_run_part run;
     } u;
 };
+_Static_assert(sizeof(struct flw_span) <= 128, "two lines a span");
 
 #endif
