@@ -55,7 +55,7 @@ struct flw_stamp {
     uint64_t ticket : 52;
 };
 #define FLW_DOMAIN_COUNT 4096
-#define FLW_STAMPS_MAX 4
+#define FLW_STAMPS_MAX   4
 
 enum flw_span_kind {
     FLW_SPAN_NONE,
