@@ -16,8 +16,8 @@
  *  - On a real driver the handle of a destroyed stream is undefined by CUDA; a free or an
  * allocation on one is undefined here too, unless `check_streams` is set and the driver still
  * answers.
- *  - Not async-signal-safe. After fork() only fallow_pool_abandon is allowed on a pool of the
- * parent.
+ *  - Not async-signal-safe. The child of a fork() has no pools: a handle of its parent's answers
+ *    INVALID_POOL.
  *  - A kernel launched with programmatic serialisation may touch lent memory only after its
  *    dependency wait.
  *  - A free of a pointer that has meanwhile been lent again is a valid free of the new block: no
@@ -53,8 +53,7 @@ typedef struct CUstream_st *fallow_stream;
 typedef struct fallow_pool fallow_pool;
 typedef struct fallow_capture fallow_capture;
 
-/* ------------------------------------------------------------------------------------- config ---
- */
+/* ---- config */
 
 typedef enum fallow_economy {
     FALLOW_BALANCED = 0, /**< grow a little rather than wait: a repeating step never waits */
@@ -137,8 +136,7 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
     fallow_pool_config_init_sized(config, sizeof *config);
 }
 
-/* --------------------------------------------------------------------------------------- pool ---
- */
+/* ---- pool */
 
 /**
  * Make a pool on a device.
@@ -148,9 +146,9 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  * Errors      INVALID_ARGUMENT (unknown bits, bad ordinal), VERSION (struct_size, old driver),
  *             NOT_FOUND (driver or device), NOT_SUPPORTED (a debug check on unbacked memory, handle
  *             types the device lacks), OUT_OF_HOST_MEMORY, DRIVER. The log callback gets one line
- * that names what failed. Nothing is left behind. Cost        driver calls, reserves address space,
- * takes no device memory. The first pool of a process registers for membarrier(2), 10 ms or more
- * when threads are running.
+ *             that names what failed. Nothing is left behind.
+ * Cost        driver calls; reserves address space, takes no device memory. The first pool of a
+ *             process registers for membarrier(2), 10 ms or more when threads are running.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_create(const fallow_pool_config *config,
                                                              fallow_pool **out_pool);
@@ -159,26 +157,27 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_create(const fallow_pool_c
  *  destroyed handle too. No other thread may be inside a call on this pool. */
 FALLOW_API void fallow_pool_destroy(fallow_pool *pool);
 
-/** Forget the pool: no driver call, nothing given back. For exit handlers, a forked child, a lost
- *  context. NULL is allowed. */
+/** Forget the pool: no driver call, nothing given back. For exit handlers and a lost context. The
+ *  child of a fork does it by itself. NULL is allowed. */
 FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
 
-/* -------------------------------------------------------------------------------- lend, return ---
- */
+/* ---- lend, return */
 
 /**
  * Lend device memory usable by work given to `stream` after this call returns.
  *
  * Contents    undefined; may hold bytes of an earlier owner of the same pool.
  * Units       size_bytes 0 gives FALLOW_OK and NULL. The block is aligned to 256 B, from 512 B on
- * to 512 B. Ordering    stream-ordered; the host may not touch the memory. Ownership   the caller
- * owns *out_ptr until fallow_free. Errors      OUT_OF_MEMORY after the whole ladder
- * (fallow_pool_get_oom_report explains), INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING
- * (captured and not announced), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, OUT_OF_HOST_MEMORY,
- * DRIVER. Cost        hit: O(1), no driver call. Miss: O(1) searches, may map memory; waits for the
- * device only in the last rungs of the ladder, at most `wait_ms`. Capture     on a stream announced
- * by fallow_capture_begin or _join the block belongs to the capture; it keeps its address until
- * fallow_capture_release.
+ *             to 512 B.
+ * Ordering    stream-ordered; the host may not touch the memory.
+ * Ownership   the caller owns *out_ptr until fallow_free.
+ * Errors      OUT_OF_MEMORY after the whole ladder (fallow_pool_get_oom_report explains),
+ *             INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING (captured and not announced),
+ *             INVALID_STREAM, INVALID_POOL, DEVICE_LOST, OUT_OF_HOST_MEMORY, DRIVER.
+ * Cost        hit: O(1), no driver call. Miss: O(1) searches, may map memory; waits for the device
+ *             only in the last rungs of the ladder, at most `wait_ms`.
+ * Capture     on a stream announced by fallow_capture_begin or _join the block belongs to the
+ *             capture; it keeps its address until fallow_capture_release.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes,
                                                        fallow_stream stream, void **out_ptr);
@@ -237,7 +236,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, 
  * Cost        hit: one uncontended compare-and-swap on the block's own word, no driver call. Miss:
  *             returns a batch; with several active streams at most one event per 16 MiB freed.
  * Capture     a captured block returns to its capture; an ordinary block freed on a captured stream
- * is held until the capture ends.
+ *             is held until the capture ends.
  */
 FALLOW_API fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream);
 
@@ -259,8 +258,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_use(fallow_pool *pool, v
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool,
                                                                fallow_stream stream);
 
-/* ------------------------------------------------------------------------------------- capture ---
- */
+/* ---- capture */
 
 /** Announce that `stream` is being captured (before or right after cuStreamBeginCapture): from now
  * on allocations on it, from any thread, come from memory of the capture's own, which keeps its

@@ -61,6 +61,11 @@ static struct {
 
 #define CHUNK_CACHES 16
 
+void flw_tcache_renew_lock(void)
+{
+    flw_lock_init(&memory.lock, FLW_RANK_META);
+}
+
 struct flw_tcache *flw_tcache_create(void)
 {
     flw_lock_acquire(&memory.lock);

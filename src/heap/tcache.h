@@ -105,6 +105,7 @@ static inline struct flw_bin *flw_tcache_bin(struct flw_tcache *cache, unsigned 
 /* Memory that is never unmapped, recycled as caches only. NULL: host memory. */
 struct flw_tcache *flw_tcache_create(void);
 void flw_tcache_drop(struct flw_tcache *cache);
+void flw_tcache_renew_lock(void); /* after a fork */
 
 /* Start serving. The caller holds no lock. */
 void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw_domain *domain);

@@ -7,6 +7,11 @@
 /* A thread's exit against a pool's end. Taken before a pool's own lock. */
 static struct flw_lock lifecycle = {.rank = FLW_RANK_POOL_TABLE};
 
+void flw_lifecycle_renew_lock(void)
+{
+    flw_lock_init(&lifecycle, FLW_RANK_POOL_TABLE);
+}
+
 /* ---- statistics */
 
 static void raise_to(_Atomic int64_t *peak, int64_t value)
@@ -225,12 +230,12 @@ void flw_pool_note_loss(struct flw_pool *pool)
     if (!flw_heap_is_lost(&pool->heap) || atomic_exchange(&pool->loss_noted, true)) {
         return;
     }
-    flw_pool_log(
-        pool, FALLOW_LOG_ERROR,
-        "the device is lost: %s answered %s; nothing more is lent, free and destroy do "
-        "nothing on the device",
-        atomic_load(&pool->heap.lost_call),
-        flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.lost_error)));
+    int error = atomic_load(&pool->heap.lost_error);
+    flw_pool_log(pool, error == CUDA_ERROR_DEINITIALIZED ? FALLOW_LOG_INFO : FALLOW_LOG_ERROR,
+                 "the device is lost: %s answered %s; nothing more is lent, free and destroy do "
+                 "nothing on the device",
+                 atomic_load(&pool->heap.lost_call),
+                 flw_driver_error_name(&pool->driver, (CUresult)error));
     flw_lock_acquire(&pool->lock);
     pool->divert_all = true;
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {

@@ -267,6 +267,11 @@ fallow_status fallow_capture_release(fallow_capture *capture)
     return FALLOW_OK;
 }
 
+void flw_captures_renew_lock(void)
+{
+    flw_lock_init(&table.lock, FLW_RANK_POOL_TABLE);
+}
+
 void flw_captures_forget(struct flw_pool *pool)
 {
     flw_lock_acquire(&table.lock);

@@ -332,18 +332,23 @@ void fallow_pool_destroy(fallow_pool *handle)
  * for. The chain keeps it in reach, so that leak checkers can tell it from a leak. */
 static _Atomic(struct flw_pool *) abandoned_pools;
 
+void flw_pool_orphan(struct flw_pool *pool)
+{
+    flw_heap_lose_device(&pool->heap, CUDA_ERROR_DEINITIALIZED, "fallow_pool_abandon");
+    atomic_store(&pool->helper_stops, true);
+    flw_pool_poison_all(pool);
+    pool->next_abandoned = atomic_load_explicit(&abandoned_pools, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&abandoned_pools, &pool->next_abandoned, pool,
+                                                  memory_order_release, memory_order_relaxed)) {
+    }
+}
+
 void fallow_pool_abandon(fallow_pool *handle)
 {
     struct flw_pool *pool = flw_pool_of(handle);
     if (pool != NULL) {
-        flw_heap_lose_device(&pool->heap, CUDA_ERROR_DEINITIALIZED, "fallow_pool_abandon");
-        atomic_store(&pool->helper_stops, true);
         flw_pool_table_leave(handle);
-        flw_pool_poison_all(pool);
-        pool->next_abandoned = atomic_load_explicit(&abandoned_pools, memory_order_relaxed);
-        while (!atomic_compare_exchange_weak_explicit(&abandoned_pools, &pool->next_abandoned, pool,
-                                                      memory_order_release, memory_order_relaxed)) {
-        }
+        flw_pool_orphan(pool);
     }
 }
 

@@ -145,8 +145,9 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
 void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
                            int64_t requested_bytes, int64_t live_bytes);
 void flw_pool_cache_exit(struct flw_tcache *cache);
-/* After a fork or at exit: no hit any more; no waiting, no lock. */
+/* At exit or after a fork: no hit any more; no waiting, no lock. */
 void flw_pool_poison_all(struct flw_pool *pool);
+void flw_lifecycle_renew_lock(void); /* after a fork */
 /* The device is lost: from now on every call takes the slow path, which answers for it. */
 void flw_pool_note_loss(struct flw_pool *pool);
 /* Detach every cache: the pool goes. */
@@ -203,6 +204,7 @@ struct flw_domain *flw_capture_domain_of(struct flw_pool *pool,
 fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot);
 void flw_captures_forget(struct flw_pool *pool);
+void flw_captures_renew_lock(void); /* after a fork */
 /* CAPTURING if the stream is being captured and was not announced. Driver call. */
 fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain);
 
@@ -216,6 +218,9 @@ void flw_pool_decay(struct flw_pool *pool, bool may_release);
 fallow_status flw_struct_accept(void *ours, size_t our_size, const void *theirs);
 /* Copy ours out, as much as the caller's struct_size has room for. */
 fallow_status flw_struct_answer(void *theirs, const void *ours, size_t our_size);
+
+/* Out of use without a driver call, a wait or a lock; it has left the table. */
+void flw_pool_orphan(struct flw_pool *pool);
 
 void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

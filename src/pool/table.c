@@ -4,6 +4,7 @@
  * generation. Places are reused oldest first, and each hands out FLW_GENERATIONS different handles
  * before one comes again.
  */
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include "pool/pool.h"
@@ -51,14 +52,40 @@ struct flw_pool *flw_pool_of(const void *handle)
     return atomic_load_explicit(&place->pool, memory_order_acquire);
 }
 
+/* In the child of a fork the driver is dead, other threads are gone, and whatever lock one of them
+ * held stays held. So the child has no pools: their handles are refused, their memory stays as it
+ * is, unseen, and the locks of the process are new. */
+static void forget_pools(void)
+{
+    flw_lock_init(&table.lock, FLW_RANK_POOL_TABLE);
+    flw_lifecycle_renew_lock();
+    flw_tcache_renew_lock();
+    flw_captures_renew_lock();
+    for (uint32_t i = 0; i < PLACES; i++) {
+        struct flw_pool *pool = atomic_exchange(&table.places[i].pool, NULL);
+        if (pool != NULL) {
+            flw_pool_orphan(pool);
+        }
+    }
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_pools);
+}
+
 fallow_pool *flw_pool_table_enter(struct flw_pool *pool)
 {
+    static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
     struct place *oldest = NULL;
     flw_lock_acquire(&table.lock);
     if (table.places == NULL) {
         void *memory = mmap(NULL, PLACES * sizeof(struct place), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         table.places = memory == MAP_FAILED ? NULL : memory;
+    }
+    if (table.places != NULL) {
+        pthread_once(&forks_once, watch_forks);
     }
     for (uint32_t i = 0; table.places != NULL && i < PLACES; i++) {
         struct place *place = &table.places[i];

@@ -5,6 +5,11 @@
  */
 #include "unit/test_api.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static void defaults_record_the_callers_size_and_zero_the_rest(void **state)
 {
     (void)state;
@@ -565,6 +570,63 @@ static void an_abandoned_pool_makes_no_driver_call(void **state)
     flw_sim_close(&api.sim);
 }
 
+struct noise {
+    struct api *api;
+    atomic_bool is_over;
+};
+
+/* Keeps the pool's locks taken much of the time. */
+static void *make_noise(void *argument)
+{
+    struct noise *noise = argument;
+    while (!atomic_load(&noise->is_over)) {
+        void *ptr = NULL;
+        (void)!fallow_alloc(noise->api->pool, 3 * MIB, noise->api->other, &ptr);
+        (void)!fallow_free(noise->api->pool, ptr, noise->api->other);
+        (void)!fallow_pool_poll(noise->api->pool);
+    }
+    return NULL;
+}
+
+static int use_in_child(struct api *api, void *live)
+{
+    void *ptr = api;
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    alarm(20); /* a lock that nobody releases ends the child, not the test */
+    bool good = fallow_alloc(api->pool, 5000, api->stream, &ptr) == FALLOW_INVALID_POOL;
+    good = good && ptr == NULL;
+    good = good && fallow_free(api->pool, live, api->stream) == FALLOW_INVALID_POOL;
+    good = good && fallow_pool_get_stats(api->pool, &stats) == FALLOW_INVALID_POOL;
+    fallow_pool_abandon(api->pool);
+    fallow_pool_destroy(api->pool);
+    return good ? 0 : 1;
+}
+
+static void the_child_of_a_fork_has_no_pools(void **state)
+{
+    (void)state;
+    struct api api;
+    struct noise noise = {.api = &api};
+    pthread_t thread;
+    api_begin_with_pool(&api);
+    void *live = api_alloc(&api, 5000, api.stream);
+    assert_int_equal(pthread_create(&thread, NULL, make_noise, &noise), 0);
+    for (int i = 0; i < 20; i++) {
+        int status = -1;
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(use_in_child(&api, live));
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    atomic_store(&noise.is_over, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(fallow_free(api.pool, live, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
 static void every_status_has_a_name_and_a_sentence(void **state)
 {
     (void)state;
@@ -602,6 +664,7 @@ int main(void)
         cmocka_unit_test(a_stream_destroyed_without_retire_is_noticed_under_check_streams),
         cmocka_unit_test(statistics_of_an_older_header_stay_in_its_bounds),
         cmocka_unit_test(an_abandoned_pool_makes_no_driver_call),
+        cmocka_unit_test(the_child_of_a_fork_has_no_pools),
         cmocka_unit_test(every_status_has_a_name_and_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
