@@ -11,7 +11,7 @@
 #define SMALL_LIMIT_BYTES   (1 * FLW_MIB) /* requests up to here come from the small pool */
 #define SMALL_SEGMENT_BYTES (2 * FLW_MIB)
 #define LARGE_SEGMENT_BYTES (20 * FLW_MIB)
-#define LARGE_LIMIT_BYTES                                                   \
+#define LARGE_LIMIT_BYTES \
     (10 * FLW_MIB) /* requests from here on get a segment of their own size \
                     */
 #define LARGE_ROUND_BYTES (2 * FLW_MIB)
