@@ -4,6 +4,7 @@
  * under the heap lock.
  */
 #include "base/mutant.h"
+#include "heap/run_index_inl.h"
 #include "heap/tcache.h"
 
 struct flw_span *flw_run_left(const struct flw_heap *heap, const struct flw_span *run)
@@ -74,11 +75,10 @@ void flw_run_index_by_state(struct flw_heap *heap, struct flw_span *run)
 
 struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint32_t unit_count)
 {
-    struct flw_span *rest = flw_page_map_new_run(&heap->map);
+    struct flw_span *rest = flw_page_map_copy_run(&heap->map, run);
     if (rest == NULL) {
         return NULL;
     }
-    rest->u.run = run->u.run;
     rest->u.run.is_segment_begin = 0;
     rest->u.run.begin_unit += unit_count;
     rest->u.run.unit_count -= unit_count;
@@ -130,44 +130,118 @@ struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
     return run;
 }
 
+static inline struct flw_span *run_at_unit(const struct flw_heap *heap, uint64_t unit)
+{
+    struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
+    return span->kind == FLW_SPAN_RUN ? span : NULL; /* a slab's run is not free */
+}
+
+static inline bool is_alike(const struct flw_run_part *run, const struct flw_run_part *other)
+{
+    return other->state == FLW_RUN_FREE && other->owner == run->owner &&
+           other->ticket == run->ticket;
+}
+
+/* A free run goes into its owner's index with its neighbours. One that has the same stamp keeps its
+ * place by age and only changes its size; anything else is the general join's. */
+static inline void index_joined(struct flw_heap *heap, struct flw_span *run)
+{
+    const struct flw_run_part *part = &run->u.run;
+    uint64_t begin = part->begin_unit, count = part->unit_count, end = begin + count;
+    struct flw_span *left = NULL, *right = NULL;
+    if (begin != 0 && !part->is_segment_begin) {
+        left = run_at_unit(heap, begin - 1);
+        if (left != NULL && !is_alike(part, &left->u.run)) {
+            if (may_join(heap, run, left)) {
+                goto general;
+            }
+            left = NULL;
+        }
+    }
+    if (end << FLW_UNIT_LOG2 <= heap->map.mask) {
+        right = run_at_unit(heap, end);
+        if (right != NULL && (right->u.run.begin_unit != end || right->u.run.is_segment_begin)) {
+            right = NULL;
+        }
+        if (right != NULL && !is_alike(part, &right->u.run)) {
+            if (may_join(heap, run, right)) {
+                goto general;
+            }
+            right = NULL;
+        }
+    }
+    struct flw_run_index *index = index_of(heap, run);
+    if (left != NULL) {
+        if (right != NULL) {
+            flw_run_index_take_out(index, right);
+            count += right->u.run.unit_count;
+            flw_page_map_drop_run(&heap->map, right);
+        }
+        flw_run_index_reshape(index, left, left->u.run.begin_unit,
+                              (uint32_t)(left->u.run.unit_count + count));
+        flw_page_map_set(&heap->map, begin + count - 1, left);
+        flw_page_map_drop_run(&heap->map, run);
+    } else if (right != NULL) {
+        right->u.run.is_segment_begin = part->is_segment_begin;
+        flw_run_index_reshape(index, right, (uint32_t)begin,
+                              (uint32_t)(right->u.run.unit_count + count));
+        flw_page_map_set(&heap->map, begin, right);
+        flw_page_map_drop_run(&heap->map, run);
+    } else {
+        flw_run_set_map(heap, run);
+        flw_run_index_insert(index, run);
+    }
+    return;
+general:
+    flw_run_index_by_state(heap, flw_run_join(heap, run));
+}
+
+static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
+                               struct flw_span *run)
+{
+    struct flw_run_part *part = &run->u.run;
+    FLW_ASSERT(part->state != FLW_RUN_FREE);
+    uint32_t owner = domain->index;
+    if (ticket <= domain->completed) { /* nobody's own too */
+        owner = FLW_NOBODY;
+        ticket = 0;
+    } else if (ticket == domain->ticket) { /* an open stamp: the next fence is wanted */
+        atomic_fetch_add_explicit(&domain->unfenced_bytes, flw_run_bytes(run),
+                                  memory_order_relaxed);
+    }
+    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
+    part->state = FLW_RUN_FREE;
+    part->owner = owner;
+    part->ticket = ticket;
+    part->tag = 0;
+    part->slab = NULL;
+    part->is_pinned = 0;
+    part->is_dedicated = 0;
+    index_joined(heap, run);
+}
+
 void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ticket,
                               struct flw_span *run)
 {
-    FLW_ASSERT(run->u.run.state != FLW_RUN_FREE);
-    struct flw_domain *domain = heap->domains[owner];
-    if (owner != FLW_NOBODY && ticket <= domain->completed) {
-        owner = FLW_NOBODY;
-    }
-    if (owner != FLW_NOBODY && ticket == domain->ticket) {
-        domain->unfenced_bytes += flw_run_bytes(run); /* an open stamp: the next fence is wanted */
-    }
-    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
-    run->u.run.state = FLW_RUN_FREE;
-    run->u.run.owner = owner;
-    run->u.run.ticket = owner == FLW_NOBODY ? 0 : ticket;
-    run->u.run.tag = 0;
-    run->u.run.slab = NULL;
-    run->u.run.is_pinned = 0;
-    run->u.run.is_dedicated = 0;
-    flw_run_index_by_state(heap, flw_run_join(heap, run));
+    put_stamped(heap, heap->domains[owner], ticket, run);
 }
 
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     heap->live_run_bytes -= flw_run_bytes(run);
-    flw_heap_put_run_stamped(heap, domain->index,
-                             flw_domain_stamp(domain) - FLW_MUTANT(STAMP_RUN_EARLY), run);
+    put_stamped(heap, domain, flw_domain_stamp(domain) - FLW_MUTANT(STAMP_RUN_EARLY), run);
 }
 
 void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
 {
     heap->live_run_bytes -= flw_run_bytes(run);
-    flw_heap_put_run_stamped(heap, domain->index, run->u.run.ticket, run);
+    put_stamped(heap, domain, run->u.run.ticket, run);
 }
 
 /* Exact fit of one's own, else the tighter of own and nobody's. */
-static struct flw_span *find_run(const struct flw_heap *heap, const struct flw_domain *domain,
-                                 uint32_t unit_count, uint32_t align_units)
+static inline struct flw_span *find_run(const struct flw_heap *heap,
+                                        const struct flw_domain *domain, uint32_t unit_count,
+                                        uint32_t align_units)
 {
     const struct flw_run_index *nobody = &heap->domains[FLW_NOBODY]->runs;
     struct flw_span *own = NULL;
@@ -177,6 +251,9 @@ static struct flw_span *find_run(const struct flw_heap *heap, const struct flw_d
             return own;
         }
     }
+    if (nobody->first_bits == 0) {
+        return own;
+    }
     struct flw_span *other = flw_run_index_find(nobody, unit_count, align_units, heap->base_unit);
     if (own == NULL || other == NULL) {
         return own != NULL ? own : other;
@@ -184,19 +261,20 @@ static struct flw_span *find_run(const struct flw_heap *heap, const struct flw_d
     return other->u.run.unit_count < own->u.run.unit_count ? other : own;
 }
 
-/* Cut [skip, skip + unit_count) out of an indexed run; what remains stays indexed, at its age. */
-static struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run, uint32_t skip,
-                                uint32_t unit_count)
+/* Cut [skip, skip + unit_count) out of an indexed run, LIVE; what remains stays indexed, at its
+ * age.
+ */
+static inline struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run, uint32_t skip,
+                                       uint32_t unit_count)
 {
     struct flw_run_index *index = index_of(heap, run);
     struct flw_run_part *part = &run->u.run;
     if (skip > 0) {
         /* Alignment: leave the front where it is and go on with the rest. */
-        struct flw_span *rest = flw_page_map_new_run(&heap->map);
+        struct flw_span *rest = flw_page_map_copy_run(&heap->map, run);
         if (rest == NULL) {
             return NULL;
         }
-        rest->u.run = *part;
         rest->u.run.is_segment_begin = 0;
         rest->u.run.begin_unit += skip;
         rest->u.run.unit_count -= skip;
@@ -208,19 +286,26 @@ static struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run, uin
         part = &run->u.run;
     }
     if (part->unit_count == unit_count) {
-        flw_run_index_remove(index, run);
+        flw_run_index_take_out(index, run);
+        part->owner = FLW_NOBODY;
+        part->state = FLW_RUN_LIVE;
         return run;
     }
-    struct flw_span *front = flw_page_map_new_run(&heap->map);
+    struct flw_span *front = flw_page_map_unused_run(&heap->map);
     if (front == NULL) {
         return NULL;
     }
-    front->u.run = *part;
-    front->u.run.unit_count = unit_count;
+    uint32_t begin = part->begin_unit;
+    front->u.run = (struct flw_run_part){.begin_unit = begin,
+                                         .unit_count = unit_count,
+                                         .owner = FLW_NOBODY,
+                                         .state = FLW_RUN_LIVE,
+                                         .is_segment_begin = part->is_segment_begin};
     part->is_segment_begin = 0;
-    flw_run_index_resize(index, run, part->begin_unit + unit_count, part->unit_count - unit_count);
-    flw_run_set_map(heap, front);
-    flw_run_set_map(heap, run);
+    flw_run_index_reshape(index, run, begin + unit_count, part->unit_count - unit_count);
+    flw_page_map_set(&heap->map, begin, front);
+    flw_page_map_set(&heap->map, (uint64_t)begin + unit_count - 1, front);
+    flw_page_map_set(&heap->map, (uint64_t)begin + unit_count, run);
     return front;
 }
 
@@ -231,14 +316,14 @@ struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *dom
     if (run == NULL) {
         return NULL;
     }
-    uint32_t skip =
-        FLW_MUTANT(ALIGNMENT_IGNORED) ? 0 : flw_run_align_gap(run, align_units, heap->base_unit);
+    uint32_t skip = 0;
+    if (align_units > 1 && !FLW_MUTANT(ALIGNMENT_IGNORED)) {
+        skip = flw_run_align_gap(run, align_units, heap->base_unit);
+    }
     run = cut_run(heap, run, skip, unit_count);
     if (run == NULL) {
         return NULL;
     }
-    run->u.run.state = FLW_RUN_LIVE;
-    run->u.run.owner = FLW_NOBODY;
     heap->live_run_bytes += flw_run_bytes(run);
     flw_run_arm_slot(heap, run);
     return run;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the index of free runs of one owner: two levels of bins by unit count (TLSF), each level
- * one bitmap word, and the runs in order of age. Does not: split, join or decide. Synchronization:
- * the heap lock.
+ * Owns: the index of free runs of one owner: bins by unit count, sixteen a doubling, under two
+ * levels of bitmaps (TLSF), and the runs in order of age. Does not: split, join or decide.
+ * Synchronization: the heap lock.
  *
  * A bin below 16 units holds one exact count; above, sixteen bins a doubling. A search looks into
  * the request's own bin for the best fit, over at most FLW_BIN_SCAN runs, before it takes from the
@@ -20,10 +20,13 @@
 #define FLW_INDEX_SECOND 16
 #define FLW_BIN_SCAN     32
 
+#define FLW_INDEX_BINS  (FLW_INDEX_FIRST * FLW_INDEX_SECOND)
+#define FLW_INDEX_WORDS ((FLW_INDEX_BINS + 63) / 64)
+
 struct flw_run_index {
-    uint32_t first_bits;
-    uint16_t second_bits[FLW_INDEX_FIRST];
-    struct flw_span *bins[FLW_INDEX_FIRST][FLW_INDEX_SECOND];
+    uint64_t first_bits;                   /* bit w: second_bits[w] is not 0 */
+    uint64_t second_bits[FLW_INDEX_WORDS]; /* bit b of word w: bin 64 w + b is not empty */
+    struct flw_span *bins[FLW_INDEX_BINS];
     struct flw_span *oldest, *newest;
     uint64_t unit_count_total;
     uint64_t run_count;

@@ -72,28 +72,28 @@ static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
     return span;
 }
 
-struct flw_span *flw_page_map_new_run(struct flw_page_map *map)
+struct flw_span *flw_page_map_extend_runs(struct flw_page_map *map)
 {
-    struct flw_span *run = map->unused_runs;
+    struct flw_span *run = new_span(map, 1);
     if (run != NULL) {
-        map->unused_runs = run->next_unused;
-    } else {
-        run = new_span(map, 1);
-        if (run == NULL) {
-            return NULL;
-        }
         run->kind = FLW_SPAN_RUN;
     }
-    run->u.run = (struct flw_run_part){0};
     return run;
 }
 
-void flw_page_map_drop_run(struct flw_page_map *map, struct flw_span *run)
+struct flw_span *flw_page_map_copy_run(struct flw_page_map *map, const struct flw_span *run)
 {
-    /* Units inside a run keep naming whoever was there: it must not look like a free neighbour. */
-    run->u.run = (struct flw_run_part){.state = FLW_RUN_BUSY};
-    run->next_unused = map->unused_runs;
-    map->unused_runs = run;
+    struct flw_span *copy = flw_page_map_unused_run(map);
+    if (copy != NULL) {
+        copy->u.run = run->u.run;
+    }
+    return copy;
+}
+
+struct flw_span *flw_page_map_new_run(struct flw_page_map *map)
+{
+    static const struct flw_span blank;
+    return flw_page_map_copy_run(map, &blank);
 }
 
 struct flw_span *flw_page_map_new_slab(struct flw_page_map *map, unsigned class_index,

@@ -36,10 +36,33 @@ struct flw_page_map {
 bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin);
 void flw_page_map_finish(struct flw_page_map *map);
 
-/* A run header with its slot; NULL: host memory. Its fields other than the pairing are undefined.
- */
+/* A run header with its slot, its run's part blank; NULL: host memory. */
 struct flw_span *flw_page_map_new_run(struct flw_page_map *map);
-void flw_page_map_drop_run(struct flw_page_map *map, struct flw_span *run);
+/* The same with the run's part of another. */
+struct flw_span *flw_page_map_copy_run(struct flw_page_map *map, const struct flw_span *run);
+struct flw_span *flw_page_map_extend_runs(struct flw_page_map *map);
+
+/* The same with what its run's part held last. */
+static inline struct flw_span *flw_page_map_unused_run(struct flw_page_map *map)
+{
+    struct flw_span *run = map->unused_runs;
+    if (FLW_UNLIKELY(run == NULL)) {
+        return flw_page_map_extend_runs(map);
+    }
+    map->unused_runs = run->next_unused;
+    return run;
+}
+
+static inline void flw_page_map_drop_run(struct flw_page_map *map, struct flw_span *run)
+{
+    /* Units inside a run keep naming whoever was there: it must not look like a free neighbour, nor
+     * like the run around them. */
+    run->u.run.state = FLW_RUN_BUSY;
+    run->u.run.begin_unit = 0;
+    run->u.run.unit_count = 0;
+    run->next_unused = map->unused_runs;
+    map->unused_runs = run;
+}
 
 /* A slab header for a class with its slots. bin: see flw_span. */
 struct flw_span *flw_page_map_new_slab(struct flw_page_map *map, unsigned class_index,

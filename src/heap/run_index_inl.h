@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the moves of the run index that every run takes on its way out and back. See run_index.h.
+ */
+#ifndef FLW_HEAP_RUN_INDEX_INL_H
+#define FLW_HEAP_RUN_INDEX_INL_H
+
+#include "heap/run_index.h"
+
+/* All bins in one row: below 16 units the count itself, above the four bits after the first. */
+static inline unsigned flw_run_bin(uint32_t unit_count)
+{
+    unsigned shift = flw_log2_floor(unit_count | FLW_INDEX_SECOND) - 4;
+    return (shift << 4) + (unit_count >> shift);
+}
+
+static inline void flw_run_bin_link(struct flw_run_index *index, struct flw_span *run, unsigned bin)
+{
+    struct flw_span *head = index->bins[bin];
+    run->u.run.index_prev = NULL;
+    run->u.run.index_next = head;
+    index->bins[bin] = run;
+    if (head != NULL) {
+        head->u.run.index_prev = run;
+    } else {
+        index->first_bits |= 1ull << (bin / 64);
+        index->second_bits[bin / 64] |= 1ull << (bin % 64);
+    }
+}
+
+static inline void flw_run_bin_unlink(struct flw_run_index *index, const struct flw_span *run,
+                                      unsigned bin)
+{
+    struct flw_span *next = run->u.run.index_next, *prev = run->u.run.index_prev;
+    if (next != NULL) {
+        next->u.run.index_prev = prev;
+    }
+    if (prev != NULL) {
+        prev->u.run.index_next = next;
+        return;
+    }
+    index->bins[bin] = next;
+    if (next == NULL) {
+        index->second_bits[bin / 64] &= ~(1ull << (bin % 64));
+        if (index->second_bits[bin / 64] == 0) {
+            index->first_bits &= ~(1ull << (bin / 64));
+        }
+    }
+}
+
+/* flw_run_index_remove */
+static inline void flw_run_index_take_out(struct flw_run_index *index, const struct flw_span *run)
+{
+    const struct flw_run_part *part = &run->u.run;
+    flw_run_bin_unlink(index, run, flw_run_bin(part->unit_count));
+    *(part->age_prev != NULL ? &part->age_prev->u.run.age_next : &index->oldest) = part->age_next;
+    *(part->age_next != NULL ? &part->age_next->u.run.age_prev : &index->newest) = part->age_prev;
+    index->unit_count_total -= part->unit_count;
+    index->run_count--;
+}
+
+/* flw_run_index_resize */
+static inline void flw_run_index_reshape(struct flw_run_index *index, struct flw_span *run,
+                                         uint32_t begin_unit, uint32_t unit_count)
+{
+    struct flw_run_part *part = &run->u.run;
+    unsigned from = flw_run_bin(part->unit_count), to = flw_run_bin(unit_count);
+    index->unit_count_total += (uint64_t)unit_count - part->unit_count;
+    part->begin_unit = begin_unit;
+    part->unit_count = unit_count;
+    if (from != to) {
+        flw_run_bin_unlink(index, run, from);
+        flw_run_bin_link(index, run, to);
+    }
+}
+
+#endif
