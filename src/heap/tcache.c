@@ -141,7 +141,7 @@ void flw_tcache_release(struct flw_tcache *cache)
 
 bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
 {
-    bool any = cache->occupied != 0;
+    bool any = cache->run_bytes != 0;
     for (; cache->occupied != 0; cache->occupied &= cache->occupied - 1) {
         struct flw_run_set *set = &cache->run_sets[flw_lowest_bit(cache->occupied)];
         while (set->count > 0) {
@@ -165,47 +165,4 @@ bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
         }
     }
     return any;
-}
-
-/* ---- runs of exact size, direct mapped */
-
-static uint32_t set_index(uint32_t unit_count)
-{
-    return (unit_count * 0x9E3779B1u) >> 26;
-}
-
-struct flw_span *flw_tcache_pop_run(struct flw_tcache *cache, uint32_t unit_count)
-{
-    uint32_t index = set_index(unit_count);
-    struct flw_run_set *set = &cache->run_sets[index];
-    if (set->unit_count != unit_count || set->count == 0) {
-        return NULL;
-    }
-    struct flw_span *run = set->runs[--set->count];
-    cache->run_bytes -= flw_run_bytes(run);
-    if (set->count == 0) {
-        cache->occupied &= ~(1ull << index);
-    }
-    return run;
-}
-
-bool flw_tcache_has_room(const struct flw_tcache *cache, const struct flw_span *run)
-{
-    const struct flw_run_set *set = &cache->run_sets[set_index(run->u.run.unit_count)];
-    return (set->count == 0 ||
-            (set->unit_count == run->u.run.unit_count && set->count < FLW_RUN_SET_SLOTS)) &&
-           cache->run_bytes + flw_run_bytes(run) <= cache->run_limit_bytes;
-}
-
-void flw_tcache_push_run(struct flw_tcache *cache, struct flw_span *run)
-{
-    uint32_t index = set_index(run->u.run.unit_count);
-    struct flw_run_set *set = &cache->run_sets[index];
-    FLW_ASSERT(flw_tcache_has_room(cache, run));
-    set->unit_count = run->u.run.unit_count;
-    run->u.run.ticket = atomic_load_explicit(&cache->domain->ticket, memory_order_relaxed) -
-                        FLW_MUTANT(STAMP_CACHED_RUN_EARLY);
-    set->runs[set->count++] = run;
-    cache->run_bytes += flw_run_bytes(run);
-    cache->occupied |= 1ull << index;
 }

@@ -22,6 +22,7 @@
 #define FLW_HEAP_TCACHE_H
 
 #include "base/asym.h"
+#include "base/mutant.h"
 #include "heap/heap.h"
 
 /* 4 KiB steps of the request size would not do: one entry each 256 B. */
@@ -59,10 +60,11 @@ struct flw_tcache_hot {
     uint64_t is_fast; /* FALLOW_CHECK_FAST */
 };
 
-#define FLW_RUN_SETS      64
-#define FLW_RUN_SET_SLOTS 6
+#define FLW_RUN_SETS_LOG2 6
+#define FLW_RUN_SETS      (1u << FLW_RUN_SETS_LOG2)
+#define FLW_RUN_SET_SLOTS 7
 
-/* Runs of one exact size. */
+/* Runs of one exact size: one line. */
 struct flw_run_set {
     uint32_t unit_count;
     uint32_t count;
@@ -87,8 +89,8 @@ struct flw_tcache {
     int64_t fence_left_bytes; /* frees of runs until a fence is worth recording (pool/lend.c) */
     uint64_t fence_grow_count, fence_credits;
     uint64_t bin_bytes; /* sum of capacity * size: the budget that bins have been given */
-    uint64_t occupied;  /* bit i: run_sets[i] holds something */
-    struct flw_run_set run_sets[FLW_RUN_SETS];
+    uint64_t occupied;  /* bit i clear: run_sets[i] is empty */
+    _Alignas(64) struct flw_run_set run_sets[FLW_RUN_SETS];
     /* bins follow, each of its own size; see flw_bin_offset */
 };
 
@@ -121,11 +123,68 @@ bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
 /* lock. Only the runs. */
 bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap);
 
-/* Owner, inside or under lock. */
-struct flw_span *flw_tcache_pop_run(struct flw_tcache *cache, uint32_t unit_count);
-/* True: flw_tcache_push_run of it will succeed. */
-bool flw_tcache_has_room(const struct flw_tcache *cache, const struct flw_span *run);
-void flw_tcache_push_run(struct flw_tcache *cache, struct flw_span *run);
+/* ---- runs of exact size: a size has its set and, where another size is in that, its second one.
+ * When one finds no room all of them go back (flw_tcache_flush_runs): runs that stay keep their
+ * neighbours from joining, and holding fewer of them for longer was measured to cost more memory.
+ * Owner, inside or under lock. */
+
+static inline uint32_t flw_run_set_index(uint32_t unit_count)
+{
+    return (unit_count * 0x9E3779B1u) >> (32 - FLW_RUN_SETS_LOG2);
+}
+
+static inline bool flw_run_set_has(const struct flw_run_set *set, uint32_t unit_count)
+{
+    return set->unit_count == unit_count && set->count != 0;
+}
+
+static inline bool flw_run_set_takes(const struct flw_run_set *set, uint32_t unit_count)
+{
+    return set->unit_count == unit_count ? set->count != FLW_RUN_SET_SLOTS : set->count == 0;
+}
+
+/* NULL: none. */
+static inline struct flw_span *flw_tcache_pop_run(struct flw_tcache *cache, uint32_t unit_count)
+{
+    uint32_t index = flw_run_set_index(unit_count);
+    struct flw_run_set *set = &cache->run_sets[index];
+    if (FLW_UNLIKELY(!flw_run_set_has(set, unit_count))) {
+        set = &cache->run_sets[index ^ 1];
+        if (!flw_run_set_has(set, unit_count)) {
+            return NULL;
+        }
+    }
+    uint32_t count = set->count - 1u;
+    set->count = count;
+    cache->run_bytes -= (uint64_t)unit_count * FLW_UNIT_BYTES;
+    return set->runs[count];
+}
+
+/* False: it has no room, nothing has changed. */
+static inline bool flw_tcache_push_run(struct flw_tcache *cache, struct flw_span *run)
+{
+    uint32_t unit_count = run->u.run.unit_count, index = flw_run_set_index(unit_count);
+    uint64_t run_bytes = cache->run_bytes + (uint64_t)unit_count * FLW_UNIT_BYTES;
+    if (FLW_UNLIKELY(run_bytes > cache->run_limit_bytes)) {
+        return false;
+    }
+    if (FLW_UNLIKELY(!flw_run_set_takes(&cache->run_sets[index], unit_count))) {
+        index ^= 1;
+        if (!flw_run_set_takes(&cache->run_sets[index], unit_count)) {
+            return false;
+        }
+    }
+    struct flw_run_set *set = &cache->run_sets[index];
+    uint32_t count = set->count;
+    run->u.run.ticket = atomic_load_explicit(&cache->domain->ticket, memory_order_relaxed) -
+                        FLW_MUTANT(STAMP_CACHED_RUN_EARLY);
+    set->runs[count] = run;
+    set->unit_count = unit_count;
+    set->count = count + 1;
+    cache->run_bytes = run_bytes;
+    cache->occupied |= 1ull << index;
+    return true;
+}
 
 /* The calling thread's caches. */
 struct flw_tcache *flw_thread_find(const void *handle, CUstream stream);

@@ -7,32 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/mutant.h"
-#include "pool/pool.h"
-
-#if defined(FLW_TSAN)
-#define LOAD(p)     __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
-#define STORE(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
-#else
-#define LOAD(p)     (p)
-#define STORE(p, v) ((p) = (v))
-#endif
-
-/* Relaxed stores: other threads read the account as it stands. */
-static inline void note_lent(struct flw_account *account, uint64_t size_bytes)
-{
-    int64_t requested = account->requested_bytes + (int64_t)size_bytes;
-    __atomic_store_n(&account->requested_bytes, requested, __ATOMIC_RELAXED);
-    if (requested > account->peak_requested_bytes) {
-        __atomic_store_n(&account->peak_requested_bytes, requested, __ATOMIC_RELAXED);
-    }
-}
-
-static inline void note_returned(struct flw_account *account, uint64_t size_bytes)
-{
-    __atomic_store_n(&account->requested_bytes, account->requested_bytes - (int64_t)size_bytes,
-                     __ATOMIC_RELAXED);
-}
+#include "pool/entry_inl.h"
 
 static FLW_NOINLINE fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes,
                                                fallow_stream stream, void **out_ptr);
@@ -44,19 +19,21 @@ fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream s
     struct flw_tcache_hot *hot = flw_tls_cache;
     flw_asym_enter(&hot->asym);
     uint64_t step = ((uint64_t)size_bytes - 1) >> FLW_BIN_TABLE_LOG2;
-    if (FLW_LIKELY(LOAD(hot->key) == (const void *)pool && hot->stream == stream &&
-                   step < FLW_BIN_TABLE_COUNT && out_ptr != NULL)) {
+    if (FLW_LIKELY(FLW_LOAD(hot->key) == (const void *)pool && hot->stream == stream)) {
+        if (FLW_UNLIKELY(step >= FLW_BIN_TABLE_COUNT)) {
+            return flw_entry_alloc_run(pool, size_bytes, stream, out_ptr, hot);
+        }
         struct flw_bin *bin =
             (struct flw_bin *)(void *)((unsigned char *)hot + hot->bin_of_size[step]);
         uint64_t count = bin->count;
-        if (FLW_LIKELY(count != 0)) {
+        if (FLW_LIKELY(count != 0 && out_ptr != NULL)) {
             struct flw_slot *slot = bin->slots[count - 1];
             uint64_t address = slot->word;
             bin->count = count - 1;
             bin->pops++;
             slot->requested_bytes = size_bytes;
-            STORE(slot->word, address + FLW_SLOT_LIVE);
-            note_lent(hot->account, size_bytes);
+            FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
+            flw_note_lent(hot->account, size_bytes);
             *out_ptr = (void *)(uintptr_t)address;
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;
@@ -66,36 +43,11 @@ fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream s
     return alloc_missed(pool, size_bytes, stream, out_ptr);
 }
 
-/* The slot of a pointer, whatever its value; *out_span where it looked. */
-FLW_SNAPSHOT_INLINE struct flw_slot *slot_of(const struct flw_tcache_hot *hot, const void *ptr,
-                                             struct flw_span **out_span)
-{
-    uint64_t offset = ((uint64_t)(uintptr_t)ptr - hot->base) & hot->mask;
-    struct flw_span *span =
-        (struct flw_span *)(void *)(hot->spans + hot->units[offset >> FLW_UNIT_LOG2]);
-    uint64_t index = (uint64_t)(((flw_u128)(offset - span->base) * span->magic) >> 64);
-    uint64_t at = (span->slots + index * sizeof(struct flw_slot)) & hot->slots_mask;
-    *out_span = span;
-    return (struct flw_slot *)(void *)(hot->slots + at);
-}
-
 static inline bool is_live(const struct flw_slot *slot, uint64_t address)
 {
-    uint64_t word = LOAD(slot->word);
+    uint64_t word = FLW_LOAD(slot->word);
     return word == address + FLW_SLOT_LIVE || FLW_MUTANT(INTERIOR_FREE_ACCEPTED) ||
            (FLW_MUTANT(DOUBLE_FREE_ACCEPTED) && word == address);
-}
-
-/* One of two threads that free one pointer wins. */
-static inline bool claim(const struct flw_tcache_hot *hot, struct flw_slot *slot, uint64_t live,
-                         uint64_t freed)
-{
-    if (FLW_UNLIKELY(hot->is_fast != 0)) {
-        slot->word = freed;
-        return true;
-    }
-    return __atomic_compare_exchange_n(&slot->word, &live, freed, false, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_RELAXED);
 }
 
 static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
@@ -108,11 +60,11 @@ static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
         return false;
     }
     uint64_t requested_bytes = slot->requested_bytes;
-    if (FLW_UNLIKELY(!claim(hot, slot, address + FLW_SLOT_LIVE, address)) &&
+    if (FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address)) &&
         !FLW_MUTANT(INTERIOR_FREE_ACCEPTED) && !FLW_MUTANT(DOUBLE_FREE_ACCEPTED)) {
         return false;
     }
-    note_returned(hot->account, requested_bytes);
+    flw_note_returned(hot->account, requested_bytes);
     bin->slots[count] = slot;
     bin->count = count + 1;
     return true;
@@ -122,12 +74,15 @@ fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     flw_asym_enter(&hot->asym);
-    if (FLW_LIKELY(LOAD(hot->key) == (const void *)pool && hot->stream == stream)) {
+    if (FLW_LIKELY(FLW_LOAD(hot->key) == (const void *)pool && hot->stream == stream)) {
         struct flw_span *span;
-        struct flw_slot *slot = slot_of(hot, ptr, &span);
+        struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
         if (FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;
+        }
+        if (span->kind == FLW_SPAN_RUN) {
+            return flw_entry_free_run(pool, ptr, stream, hot, span, slot);
         }
     }
     flw_asym_leave(&hot->asym);
@@ -143,10 +98,10 @@ fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
     struct flw_tcache_hot *hot = flw_tls_cache;
     flw_asym_enter(&hot->asym);
     uint64_t step = ((uint64_t)size_bytes - 1) >> FLW_BIN_TABLE_LOG2;
-    if (FLW_LIKELY(LOAD(hot->key) == (const void *)pool && hot->stream == stream &&
+    if (FLW_LIKELY(FLW_LOAD(hot->key) == (const void *)pool && hot->stream == stream &&
                    step < FLW_BIN_TABLE_COUNT)) {
         struct flw_span *span;
-        struct flw_slot *slot = slot_of(hot, ptr, &span);
+        struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
         if (FLW_LIKELY(hot->bin_of_size[step] == __atomic_load_n(&span->bin, __ATOMIC_RELAXED) ||
                        FLW_MUTANT(SIZE_NOT_VERIFIED)) &&
             FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
@@ -163,87 +118,21 @@ static FLW_NOINLINE fallow_status alloc_elsewhere(fallow_pool *pool, size_t size
 static FLW_NOINLINE fallow_status free_elsewhere(fallow_pool *pool, void *ptr,
                                                  fallow_stream stream);
 
-/* ---- next door: another of the thread's caches, a cached run */
+/* ---- next door: another of the thread's caches */
 
 /* The thread has a cache for this stream that may be used: make it the current one. */
 static inline struct flw_tcache_hot *switch_cache(const void *pool, fallow_stream stream)
 {
     struct flw_tcache *cache = flw_thread_find(pool, stream);
-    if (cache == NULL || LOAD(cache->hot.key) != pool) {
+    if (cache == NULL || FLW_LOAD(cache->hot.key) != pool) {
         return NULL;
     }
     flw_thread_select(cache);
     return &cache->hot;
 }
 
-static void lend(struct flw_tcache_hot *hot, struct flw_slot *slot, size_t size_bytes,
-                 void **out_ptr)
-{
-    uint64_t address = slot->word;
-    slot->requested_bytes = size_bytes;
-    STORE(slot->word, address + FLW_SLOT_LIVE);
-    note_lent(hot->account, size_bytes);
-    *out_ptr = (void *)(uintptr_t)address;
-}
-
-static inline struct flw_slot *run_slot(const struct flw_tcache_hot *hot,
-                                        const struct flw_span *run)
-{
-    return (struct flw_slot *)(void *)(hot->slots + run->slots);
-}
-
-static bool alloc_cached_run(struct flw_tcache_hot *hot, const void *pool, size_t size_bytes,
-                             fallow_stream stream, void **out_ptr)
-{
-    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
-    struct flw_span *run = NULL;
-    flw_asym_enter(&hot->asym);
-    if (LOAD(hot->key) == pool && hot->stream == stream && size_bytes <= FLW_REQUEST_MAX) {
-        run = flw_tcache_pop_run(cache,
-                                 (uint32_t)((size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2));
-    }
-    if (run != NULL) {
-        cache->run_pops++;
-        cache->run_live_bytes += flw_run_bytes(run);
-        lend(hot, run_slot(hot, run), size_bytes, out_ptr);
-    }
-    flw_asym_leave(&hot->asym);
-    return run != NULL;
-}
-
-static bool free_cached_run(struct flw_tcache_hot *hot, const void *pool, void *ptr,
-                            fallow_stream stream)
-{
-    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
-    uint64_t address = (uint64_t)(uintptr_t)ptr;
-    bool is_done = false, is_due = false;
-    flw_asym_enter(&hot->asym);
-    if (LOAD(hot->key) == pool && hot->stream == stream) {
-        struct flw_span *span;
-        struct flw_slot *slot = slot_of(hot, ptr, &span);
-        if (span->kind == FLW_SPAN_RUN && LOAD(slot->word) == address + FLW_SLOT_LIVE &&
-            flw_tcache_has_room(cache, span)) {
-            uint64_t requested_bytes = slot->requested_bytes;
-            is_done = claim(hot, slot, address + FLW_SLOT_LIVE, address);
-            if (is_done) {
-                flw_tcache_push_run(cache, span);
-                cache->run_pushes++;
-                cache->run_live_bytes -= flw_run_bytes(span);
-                cache->fence_left_bytes -= (int64_t)flw_run_bytes(span);
-                is_due = cache->fence_left_bytes < 0;
-                note_returned(hot->account, requested_bytes);
-            }
-        }
-    }
-    flw_asym_leave(&hot->asym);
-    if (FLW_UNLIKELY(is_due)) {
-        flw_pool_fence_after_growth(cache);
-    }
-    return is_done;
-}
-
-static fallow_status alloc_plain(const void *handle, size_t size_bytes, size_t align_bytes,
-                                 fallow_stream stream, void **out_ptr)
+fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t align_bytes,
+                              fallow_stream stream, void **out_ptr)
 {
     int saved = errno;
     struct flw_pool *pool = flw_pool_of(handle);
@@ -294,34 +183,44 @@ static fallow_status alloc_elsewhere(fallow_pool *pool, size_t size_bytes, fallo
                                      void **out_ptr)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
-    if (LOAD(hot->key) != (const void *)pool || hot->stream != stream) {
+    if (FLW_LOAD(hot->key) != (const void *)pool || hot->stream != stream) {
         hot = switch_cache(pool, stream);
-        if (hot != NULL && size_bytes - 1 < FLW_CLASS_MAX_BYTES && out_ptr != NULL &&
-            ((struct flw_bin *)(void *)((unsigned char *)hot +
-                                        hot->bin_of_size[(size_bytes - 1) >> FLW_BIN_TABLE_LOG2]))
-                    ->count != 0) {
+        bool is_run = size_bytes - 1 >= FLW_CLASS_MAX_BYTES;
+        if (hot != NULL && out_ptr != NULL &&
+            (is_run ||
+             ((struct flw_bin *)(void *)((unsigned char *)hot +
+                                         hot->bin_of_size[(size_bytes - 1) >> FLW_BIN_TABLE_LOG2]))
+                     ->count != 0)) {
             return fallow_alloc(pool, size_bytes, stream, out_ptr);
         }
     }
-    if (hot != NULL && size_bytes > FLW_CLASS_MAX_BYTES && out_ptr != NULL &&
-        alloc_cached_run(hot, pool, size_bytes, stream, out_ptr)) {
-        return FALLOW_OK;
-    }
-    return alloc_plain(pool, size_bytes, 0, stream, out_ptr);
+    return flw_entry_alloc(pool, size_bytes, 0, stream, out_ptr);
+}
+
+fallow_status flw_entry_free(fallow_pool *handle, void *ptr, fallow_stream stream)
+{
+    int saved = errno;
+    struct flw_pool *pool = flw_pool_of(handle);
+    fallow_status status = pool == NULL ? FALLOW_INVALID_POOL : flw_pool_free(pool, ptr, stream);
+    errno = saved;
+    return status;
 }
 
 static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_stream stream)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
-    if (LOAD(hot->key) != (const void *)handle || hot->stream != stream) {
+    if (FLW_LOAD(hot->key) != (const void *)handle || hot->stream != stream) {
         hot = switch_cache(handle, stream);
         if (hot != NULL) {
             struct flw_span *span;
             struct flw_slot *slot;
             bool is_done = false;
             flw_asym_enter(&hot->asym);
-            if (LOAD(hot->key) == (const void *)handle) {
-                slot = slot_of(hot, ptr, &span);
+            if (FLW_LOAD(hot->key) == (const void *)handle) {
+                slot = flw_slot_of(hot, ptr, &span);
+                if (span->kind == FLW_SPAN_RUN) {
+                    return flw_entry_free_run(handle, ptr, stream, hot, span, slot);
+                }
                 is_done = free_hit(hot, span, slot, ptr);
             }
             flw_asym_leave(&hot->asym);
@@ -330,14 +229,7 @@ static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_strea
             }
         }
     }
-    if (hot != NULL && free_cached_run(hot, handle, ptr, stream)) {
-        return FALLOW_OK;
-    }
-    int saved = errno;
-    struct flw_pool *pool = flw_pool_of(handle);
-    fallow_status status = pool == NULL ? FALLOW_INVALID_POOL : flw_pool_free(pool, ptr, stream);
-    errno = saved;
-    return status;
+    return flw_entry_free(handle, ptr, stream);
 }
 
 static fallow_status free_sized_missed(fallow_pool *handle, void *ptr, size_t size_bytes,
@@ -353,7 +245,7 @@ static fallow_status free_sized_missed(fallow_pool *handle, void *ptr, size_t si
     uint64_t offset = flw_page_map_offset(&pool->heap.map, (uint64_t)(uintptr_t)ptr);
     struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
     const struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, span, offset);
-    uint64_t word = LOAD(slot->word), state = word & FLW_SLOT_STATE_MASK;
+    uint64_t word = FLW_LOAD(slot->word), state = word & FLW_SLOT_STATE_MASK;
     if (word - state != (uint64_t)(uintptr_t)ptr || state == FLW_SLOT_FREE ||
         state == FLW_SLOT_HELD) {
         atomic_fetch_add(&pool->misuses, 1);
@@ -375,7 +267,7 @@ fallow_status fallow_alloc_aligned(fallow_pool *pool, size_t size_bytes, size_t 
     if (align_bytes <= 256 && (align_bytes & (align_bytes - 1)) == 0) {
         return fallow_alloc(pool, size_bytes, stream, out_ptr);
     }
-    return alloc_plain(pool, size_bytes, align_bytes, stream, out_ptr);
+    return flw_entry_alloc(pool, size_bytes, align_bytes, stream, out_ptr);
 }
 
 void fallow_request_init_sized(fallow_request *request, size_t struct_size)

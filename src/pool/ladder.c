@@ -576,6 +576,9 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         return status;
     }
     climb.status = FALLOW_OUT_OF_MEMORY;
+    if (need->cache != NULL) {
+        flw_pool_settle(pool, need->cache->hot.account); /* the plan is made from the peak */
+    }
     plan(&climb);
     for (unsigned i = FLW_RUNG_COMPLETE; i < FLW_RUNG_FAIL; i++) {
         uint64_t begin = flw_clock_fine_ns();

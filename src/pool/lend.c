@@ -94,7 +94,7 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
     return FALLOW_OK;
 }
 
-static uint64_t run_cache_limit(const struct flw_pool *pool)
+uint64_t flw_pool_run_limit(const struct flw_pool *pool)
 {
     uint64_t reserved = atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed);
     return flw_clamp(reserved / 2, 4 * FLW_MIB, 256 * FLW_MIB);
@@ -125,7 +125,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     flw_lock_acquire(&cache->lock);
     cache->run_pops++;
     cache->run_live_bytes += flw_run_bytes(need.run);
-    cache->run_limit_bytes = run_cache_limit(pool);
+    cache->run_limit_bytes = flw_pool_run_limit(pool);
     lend_slot(cache, slot, request->size_bytes, FLW_SLOT_LIVE, out_ptr);
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);
@@ -338,15 +338,12 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
     cache->run_pushes++;
     cache->run_live_bytes -= flw_run_bytes(run);
     cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
-    cache->run_limit_bytes = run_cache_limit(pool);
+    cache->run_limit_bytes = flw_pool_run_limit(pool);
     flw_lock_acquire(&pool->heap.lock);
-    if (cache->domain->ops->reuses_at_once && cache->is_open && !flw_tcache_has_room(cache, run)) {
-        (void)flw_tcache_flush_runs(cache, &pool->heap);
-    }
-    if (cache->domain->ops->reuses_at_once && cache->is_open && flw_tcache_has_room(cache, run)) {
-        flw_tcache_push_run(cache, run);
-    } else {
+    if (!cache->domain->ops->reuses_at_once || !cache->is_open ||
+        !flw_tcache_push_run(cache, run)) {
         flw_heap_put_run(&pool->heap, cache->domain, run);
+        (void)flw_tcache_flush_runs(cache, &pool->heap);
     }
     flw_lock_release(&pool->heap.lock);
     flw_lock_release(&cache->lock);
@@ -410,23 +407,24 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
  * repeats does not grow and so records none. */
 #define FENCES_MOST 16
 
-void flw_pool_fence_after_growth(struct flw_tcache *cache)
+bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
 {
-    struct flw_pool *pool = cache->pool;
-    struct flw_driver_section section;
-    if (pool == NULL) {
-        return;
-    }
-    uint64_t peak = (uint64_t)atomic_load(&pool->peak_requested_bytes);
-    uint64_t grows = atomic_load(&pool->heap.count.grows);
+    uint64_t peak =
+        (uint64_t)atomic_load_explicit(&pool->peak_requested_bytes, memory_order_relaxed);
+    uint64_t grows = atomic_load_explicit(&pool->heap.count.grows, memory_order_relaxed);
     uint64_t step = flw_max(peak / (2 * FENCES_MOST), 16 * FLW_MIB);
     cache->fence_left_bytes = (int64_t)step;
-    if (grows != cache->fence_grow_count) {
+    if (FLW_UNLIKELY(grows != cache->fence_grow_count)) {
         cache->fence_grow_count = grows;
         cache->fence_credits = flw_clamp(peak / 2 / step, 2, FENCES_MOST);
     }
-    if (cache->fence_credits == 0 || cache->domain->captured_by != 0 ||
-        !flw_heap_enter_driver(&pool->heap, &section)) {
+    return cache->fence_credits != 0;
+}
+
+static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    struct flw_driver_section section;
+    if (cache->domain->captured_by != 0 || !flw_heap_enter_driver(&pool->heap, &section)) {
         return;
     }
     cache->fence_credits--;
@@ -435,6 +433,15 @@ void flw_pool_fence_after_growth(struct flw_tcache *cache)
     flw_lock_release(&pool->heap.lock);
     (void)flw_domain_fence(&pool->heap, cache->domain);
     flw_heap_leave_driver(&pool->heap, &section);
+}
+
+void flw_pool_keep_up(struct flw_pool *pool, struct flw_tcache *cache, bool earns_fence)
+{
+    fence_if_due(pool, cache->domain);
+    if (earns_fence) {
+        fence_after_growth(pool, cache);
+    }
+    flw_pool_decay(pool, false);
     flw_pool_note_loss(pool);
 }
 
@@ -507,11 +514,6 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
         return misuse(pool);
     }
     status = return_claimed(pool, cache, span, slot, state);
-    fence_if_due(pool, cache->domain);
-    if (cache->fence_left_bytes < 0) {
-        flw_pool_fence_after_growth(cache);
-    }
-    flw_pool_decay(pool, false);
-    flw_pool_note_loss(pool);
+    flw_pool_keep_up(pool, cache, cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache));
     return status;
 }

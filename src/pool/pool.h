@@ -182,8 +182,24 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
                              fallow_stream stream, void **out_ptr);
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream);
 
-/* A cache has returned enough since the pool last grew: make it known when that is complete. */
-void flw_pool_fence_after_growth(struct flw_tcache *cache);
+/* What a cache may hold in runs. */
+uint64_t flw_pool_run_limit(const struct flw_pool *pool);
+/* Has enough been freed on the stream, or announced, for an event? */
+static inline bool flw_pool_is_fence_due(const struct flw_pool *pool,
+                                         const struct flw_domain *domain)
+{
+    uint64_t unfenced = atomic_load_explicit(&domain->unfenced_bytes, memory_order_relaxed);
+    return (unfenced >= 16 * FLW_MIB &&
+            atomic_load_explicit(&pool->heap.stream_count, memory_order_relaxed) > 1) ||
+           (pool->config.streams_may_die && unfenced > 0) ||
+           atomic_load_explicit(&pool->heap.unfenced_use_bytes, memory_order_relaxed) >=
+               16 * FLW_MIB ||
+           atomic_load_explicit(&pool->heap.unfenced_use_count, memory_order_relaxed) >= 256;
+}
+/* Owner, inside or alone: fence_left_bytes is used up; start anew. True: a fence is worth it. */
+bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache);
+/* After a free through the cache: the events that are due, decay, a loss. Driver calls. */
+void flw_pool_keep_up(struct flw_pool *pool, struct flw_tcache *cache, bool earns_fence);
 
 /* ---- uses.c */
 struct flw_note *flw_note_find(struct flw_pool *pool, uint64_t address); /* uses_lock */

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: lend and return of runs, what is larger than any class: the hit in the run cache and, where
+ * that has none or no room, the straight way to the stream's own free runs under the heap lock.
+ * Does not: climb the ladder, or serve anything but a plain call on an open cache.
+ *
+ * All of it inside the cache: a drainer waits for the owner before it takes the heap lock, so the
+ * owner may take that lock inside. Nothing slower happens there: settling takes the pool's lock,
+ * which a waiting drainer holds.
+ */
+#include <errno.h>
+
+#include "pool/entry_inl.h"
+
+/* An account may be this far from its last settlement before a call that takes a lock anyway
+ * settles it. (A request that raises the pool's peak settles at once.) */
+#define UNSETTLED_MOST ((int64_t)(64 * FLW_MIB))
+
+static inline bool has_moved_far(const struct flw_account *account)
+{
+    return account->requested_bytes > UNSETTLED_MOST || account->requested_bytes < -UNSETTLED_MOST;
+}
+
+static inline bool raises_peak(const struct flw_pool *pool, const struct flw_account *account)
+{
+    return atomic_load_explicit(&pool->requested_bytes, memory_order_relaxed) +
+               account->peak_requested_bytes >
+           atomic_load_explicit(&pool->peak_requested_bytes, memory_order_relaxed);
+}
+
+static inline void lend(struct flw_tcache *cache, struct flw_span *run, uint64_t size_bytes,
+                        void **out_ptr)
+{
+    struct flw_slot *slot = (struct flw_slot *)(void *)(cache->hot.slots + run->slots);
+    uint64_t address = slot->word;
+    cache->run_pops++;
+    cache->run_live_bytes += flw_run_bytes(run);
+    slot->requested_bytes = size_bytes;
+    FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
+    flw_note_lent(cache->hot.account, size_bytes);
+    *out_ptr = (void *)(uintptr_t)address;
+}
+
+/* The cache has none of this size. */
+static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
+                                       void **out_ptr, struct flw_tcache *cache)
+{
+    struct flw_pool *pool = cache->pool;
+    struct flw_heap *heap = &pool->heap;
+    flw_lock_acquire(&heap->lock);
+    struct flw_span *run = flw_heap_take_run(
+        heap, cache->domain, (uint32_t)((size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2), 1);
+    flw_lock_release(&heap->lock);
+    if (FLW_UNLIKELY(run == NULL)) {
+        flw_asym_leave(&cache->hot.asym);
+        return flw_entry_alloc(handle, size_bytes, 0, stream, out_ptr);
+    }
+    cache->misses++;
+    lend(cache, run, size_bytes, out_ptr);
+    struct flw_account *account = cache->hot.account;
+    flw_asym_leave(&cache->hot.asym);
+    atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN], 1, memory_order_relaxed);
+    if (FLW_UNLIKELY(has_moved_far(account) || raises_peak(pool, account))) {
+        flw_pool_settle(pool, account);
+    }
+    return FALLOW_OK;
+}
+
+fallow_status flw_entry_alloc_run(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
+                                  void **out_ptr, struct flw_tcache_hot *hot)
+{
+    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
+    if (FLW_UNLIKELY(size_bytes - 1 >= FLW_REQUEST_MAX || out_ptr == NULL)) {
+        flw_asym_leave(&hot->asym);
+        return flw_entry_alloc(handle, size_bytes, 0, stream, out_ptr);
+    }
+    struct flw_span *run =
+        flw_tcache_pop_run(cache, (uint32_t)((size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2));
+    if (FLW_UNLIKELY(run == NULL)) {
+        return take(handle, size_bytes, stream, out_ptr, cache);
+    }
+    lend(cache, run, size_bytes, out_ptr);
+    flw_asym_leave(&hot->asym);
+    return FALLOW_OK;
+}
+
+/* Not inside. */
+static FLW_NOINLINE fallow_status keep_up(struct flw_tcache *cache, bool earns_fence)
+{
+    int saved = errno;
+    struct flw_pool *pool = cache->pool;
+    if (pool != NULL) {
+        flw_pool_settle(pool, cache->hot.account);
+        flw_pool_keep_up(pool, cache, earns_fence);
+    }
+    errno = saved;
+    return FALLOW_OK;
+}
+
+/* The cache has no room. */
+static FLW_NOINLINE fallow_status put(struct flw_tcache *cache, struct flw_span *run)
+{
+    struct flw_pool *pool = cache->pool;
+    struct flw_heap *heap = &pool->heap;
+    flw_lock_acquire(&heap->lock);
+    flw_heap_put_run(heap, cache->domain, run);
+    (void)flw_tcache_flush_runs(cache, heap);
+    flw_lock_release(&heap->lock);
+    cache->run_limit_bytes = flw_pool_run_limit(pool);
+    bool earns_fence = cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache);
+    bool is_due = earns_fence || has_moved_far(cache->hot.account) ||
+                  flw_pool_is_fence_due(pool, cache->domain);
+    flw_asym_leave(&cache->hot.asym);
+    return FLW_UNLIKELY(is_due) ? keep_up(cache, earns_fence) : FALLOW_OK;
+}
+
+fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream stream,
+                                 struct flw_tcache_hot *hot, struct flw_span *run,
+                                 struct flw_slot *slot)
+{
+    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
+    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    if (FLW_UNLIKELY(FLW_LOAD(slot->word) != address + FLW_SLOT_LIVE)) {
+        flw_asym_leave(&hot->asym);
+        return flw_entry_free(handle, ptr, stream);
+    }
+    uint64_t requested_bytes = slot->requested_bytes;
+    if (FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address))) {
+        flw_asym_leave(&hot->asym);
+        return flw_entry_free(handle, ptr, stream); /* another thread won */
+    }
+    uint64_t run_bytes = flw_run_bytes(run);
+    cache->run_pushes++;
+    cache->run_live_bytes -= run_bytes;
+    cache->fence_left_bytes -= (int64_t)run_bytes;
+    flw_note_returned(hot->account, requested_bytes);
+    if (FLW_UNLIKELY(!flw_tcache_push_run(cache, run))) {
+        return put(cache, run);
+    }
+    bool earns_fence = cache->fence_left_bytes < 0 && flw_pool_earns_fence(cache->pool, cache);
+    flw_asym_leave(&hot->asym);
+    return FLW_UNLIKELY(earns_fence) ? keep_up(cache, true) : FALLOW_OK;
+}
