@@ -8,13 +8,13 @@
  * is never held over a driver call: a function either needs it held (`lock` in its comment) or
  * makes driver calls and takes it itself (`calls`).
  *
- * INVARIANTS (flw_heap_is_valid recomputes them)
+ * INVARIANTS (flw_heap_broken_invariant recomputes them)
  *   1. Runs partition the address space: each ends where the next begins; the page map names each
  * by its first and last unit (span.h).
  *   2. No two neighbours are free with the same owner, nor both unmapped, unless a segment begins
  *      between them.
- *   3. A page (granularity) has a handle <=> its run is not unmapped. mapped_bytes + idle_bytes +
- *      moving_bytes is the sum over handles = reserved_bytes.
+ *   3. A page (granularity) has a handle <=> its run is not unmapped. Mapped and idle handles add
+ *      up to reserved_bytes while no growth is under way.
  *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked.
  *   5. Of every slab: slots in batches + uncarved = free_count <= slot_count.
  */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # example.readme: the first C block of README.md is tests/example/quickstart.c below its opening
-# comment, and every file that the README points at exists.
+# comment, and every file that README.md and src/README.md point at exists.
 #
 #   readme.sh <source root>
 set -eu
@@ -16,4 +16,8 @@ missing=0
 while IFS= read -r path; do
     [ -e "$path" ] || { echo "README.md points at '$path', which does not exist" >&2; missing=1; }
 done < <(grep -oE '\]\([^)#:]+\)' README.md | sed -e 's/^](//' -e 's/)$//')
+while IFS= read -r path; do
+    [ -e "src/$path" ] ||
+        { echo "src/README.md points at '$path', which does not exist" >&2; missing=1; }
+done < <(grep -oE '\]\([^)#:]+\)' src/README.md | sed -e 's/^](//' -e 's/)$//')
 exit $missing
