@@ -330,6 +330,7 @@ static void every_shape_runs_on_the_empty_library(void **state)
         "threads --policy null --count 1000 --size small",
         "handoff --policy null --count 1000",
         "handoff --policy null --count 1000 --size mixed --streams 2",
+        "handoff --policy null --count 1000 --live 1 --warm 10 --lockstep",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         int status = run_command(lines[i]);
@@ -353,6 +354,7 @@ static void every_shape_runs_on_the_pools(void **state)
         "threads --count 1400 --threads 2 --size small",
         "handoff --count 500 --warm 100",
         "handoff --count 500 --streams 2 --size small --warm 100",
+        "handoff --count 500 --warm 100 --lockstep",
     };
     char line[128];
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {

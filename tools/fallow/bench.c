@@ -27,7 +27,7 @@ static const char help[] =
     "  streams   a pair per step, each on the next of --streams, or on a random one (--switch)\n"
     "  threads   --threads pinned threads, each on its own stream, beside libfallow-null.so in turn\n"
     "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
-    "            --live is the length of the queue between them\n"
+    "            --live is the length of the queue between them; --lockstep: by turns, for callgrind\n"
     "\n"
     "options\n"
     "  --size BYTES|small|mixed|log   512 B..32 KiB; 19 sizes 512 B..64 MiB; log-uniform (4096)\n"
@@ -132,15 +132,25 @@ static bool parse_part(struct flw_bench_options *options, const char *text)
 }
 
 static const struct option long_options[] = {
-    {"size", required_argument, NULL, 's'},    {"count", required_argument, NULL, 'c'},
-    {"warm", required_argument, NULL, 'w'},    {"live", required_argument, NULL, 'l'},
-    {"streams", required_argument, NULL, 'S'}, {"threads", required_argument, NULL, 't'},
-    {"policy", required_argument, NULL, 'p'},  {"device", required_argument, NULL, 'd'},
-    {"seed", required_argument, NULL, 'e'},    {"part", required_argument, NULL, 'P'},
-    {"pair", no_argument, NULL, 'a'},          {"switch", no_argument, NULL, 'r'},
-    {"sized", no_argument, NULL, 'z'},         {"percentiles", no_argument, NULL, 'q'},
-    {"memory-first", no_argument, NULL, 'm'},  {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+    {"size", required_argument, NULL, 's'},
+    {"count", required_argument, NULL, 'c'},
+    {"warm", required_argument, NULL, 'w'},
+    {"live", required_argument, NULL, 'l'},
+    {"streams", required_argument, NULL, 'S'},
+    {"threads", required_argument, NULL, 't'},
+    {"policy", required_argument, NULL, 'p'},
+    {"device", required_argument, NULL, 'd'},
+    {"seed", required_argument, NULL, 'e'},
+    {"part", required_argument, NULL, 'P'},
+    {"pair", no_argument, NULL, 'a'},
+    {"switch", no_argument, NULL, 'r'},
+    {"sized", no_argument, NULL, 'z'},
+    {"percentiles", no_argument, NULL, 'q'},
+    {"lockstep", no_argument, NULL, 'k'},
+    {"memory-first", no_argument, NULL, 'm'},
+    {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 static bool apply_number(struct flw_bench_options *options, int option, const char *text)
@@ -196,6 +206,8 @@ static bool apply(struct flw_bench_options *options, int option, const char *tex
         return options->has_percentiles = true;
     case 'm':
         return options->is_memory_first = true;
+    case 'k':
+        return options->is_lockstep = true;
     case 'j':
         return options->is_json = true;
     case '?':
@@ -235,6 +247,9 @@ static const char *find_conflict(const struct flw_bench_options *options)
     }
     if (options->has_percentiles && (strcmp(shape, "replace") != 0 || options->is_pair)) {
         return "--percentiles is for replace";
+    }
+    if (options->is_lockstep && strcmp(shape, "handoff") != 0) {
+        return "--lockstep is for handoff";
     }
     if (has_mixed_sizes && (strcmp(shape, "pair") == 0 || strcmp(shape, "streams") == 0)) {
         return "this shape takes one --size in bytes";

@@ -57,7 +57,8 @@ struct flw_bench_options {
     bool has_percentiles;
     bool is_json;
     bool is_memory_first;
-    int device; /* ordinal, or -1: simulated */
+    bool is_lockstep; /* handoff: the two threads by turns */
+    int device;       /* ordinal, or -1: simulated */
 };
 
 /* --------------------------------------------------------------------------------------- policy

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: one thread allocates, another frees. Between them lies a bounded queue of one producer and
- * one consumer, without a lock, so that what is measured is the allocator.
+ * one consumer, without a lock, that changes hands a stretch of blocks at a time, so that what is
+ * measured is the allocator. What the queue itself costs is measured by turns with it, on the same
+ * two threads, and subtracted: so is the loop from the pair that is compared with.
+ *
+ * --lockstep: the two never work at once; one fills the queue, sleeps, the other empties it. No
+ * loop that waits, so under callgrind the instructions of one block repeat: those with `loop`
+ * subtracted are what both halves of it cost.
  */
 #include "bench.h"
 
@@ -10,27 +16,50 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SPINS 256
+#define SPINS        256
+#define STRETCH_MOST 32
+#define ROUNDS       9
 
 /* INVARIANT  tail - head <= mask + 1; each index has one writer. */
 struct queue {
     void **slots;
     uint64_t mask;
+    uint64_t stretch; /* blocks that change hands at once */
+    bool is_lockstep;
+    sem_t filled, emptied;                                    /* lockstep: whose turn it is */
     _Alignas(FLW_BENCH_LINE_BYTES) atomic_uint_fast64_t tail; /* written by the producer */
     _Alignas(FLW_BENCH_LINE_BYTES) atomic_uint_fast64_t head; /* written by the consumer */
 };
 
+/* What the two threads do next: `count` blocks through the queue. */
+struct lap {
+    const struct flw_bench_policy *policy;
+    void *pool;
+    uint64_t count; /* 0: the end */
+};
+
 struct handoff {
     struct queue queue;
+    const struct flw_bench_options *options;
     struct flw_bench_loop loop; /* the producer's */
     fallow_stream free_stream;
-    uint64_t count;
+    sem_t start;
+    struct lap lap; /* written before `start` is posted */
+    struct flw_bench_report *report;
+    uint64_t alloc_failures;
     _Alignas(FLW_BENCH_LINE_BYTES) uint64_t free_failures;
 };
+
+static void await(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0) {
+    }
+}
 
 static void pause_a_little(unsigned *spins)
 {
@@ -39,110 +68,195 @@ static void pause_a_little(unsigned *spins)
     }
 }
 
-/* The oldest block, in order of allocation. */
-static void *queue_pop(struct queue *queue)
+/* Until the queue has no more than `most` blocks. */
+static void await_room(struct queue *queue, uint64_t tail, uint64_t most)
 {
     unsigned spins = 0;
-    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
-    while (atomic_load_explicit(&queue->tail, memory_order_acquire) == head) {
+    if (queue->is_lockstep) {
+        await(&queue->emptied);
+    }
+    while (tail - atomic_load_explicit(&queue->head, memory_order_acquire) > most) {
         pause_a_little(&spins);
     }
-    void *ptr = queue->slots[head & queue->mask];
-    atomic_store_explicit(&queue->head, head + 1, memory_order_release);
-    return ptr;
 }
 
-static void queue_push(struct queue *queue, void *ptr)
+static void await_blocks(struct queue *queue, uint64_t head, uint64_t least)
 {
     unsigned spins = 0;
-    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    while (tail - atomic_load_explicit(&queue->head, memory_order_acquire) > queue->mask) {
+    if (queue->is_lockstep) {
+        await(&queue->filled);
+    }
+    while (atomic_load_explicit(&queue->tail, memory_order_acquire) - head < least) {
         pause_a_little(&spins);
     }
-    queue->slots[tail & queue->mask] = ptr;
-    atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+}
+
+static uint64_t next_stretch(const struct queue *queue, uint64_t left)
+{
+    return left < queue->stretch ? left : queue->stretch;
+}
+
+/* Free, in the order of allocation. */
+static void run_consumer(struct handoff *handoff)
+{
+    struct queue *queue = &handoff->queue;
+    const struct lap lap = handoff->lap;
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed), failures = 0;
+    for (uint64_t left = lap.count; left > 0;) {
+        uint64_t count = next_stretch(queue, left);
+        await_blocks(queue, head, count);
+        for (uint64_t i = 0; i < count; i++) {
+            void *ptr = queue->slots[(head + i) & queue->mask];
+            failures += lap.policy->free(lap.pool, ptr, handoff->free_stream) != FALLOW_OK;
+        }
+        head += count;
+        left -= count;
+        atomic_store_explicit(&queue->head, head, memory_order_release);
+        if (queue->is_lockstep) {
+            sem_post(&queue->emptied);
+        }
+    }
+    handoff->free_failures += failures;
+}
+
+static void run_producer(struct handoff *handoff)
+{
+    struct queue *queue = &handoff->queue;
+    const struct lap lap = handoff->lap;
+    const struct flw_bench_steps *steps = handoff->loop.steps;
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed), failures = 0;
+    for (uint64_t left = lap.count; left > 0;) {
+        uint64_t count = next_stretch(queue, left);
+        await_room(queue, tail, queue->mask + 1 - count);
+        for (uint64_t i = 0; i < count; i++) {
+            void *ptr = NULL;
+            failures += lap.policy->alloc(lap.pool, steps->steps[tail & steps->mask].size_bytes,
+                                          handoff->loop.stream, &ptr) != FALLOW_OK;
+            queue->slots[tail++ & queue->mask] = ptr;
+        }
+        left -= count;
+        atomic_store_explicit(&queue->tail, tail, memory_order_release);
+        if (queue->is_lockstep) {
+            sem_post(&queue->filled);
+        }
+    }
+    handoff->alloc_failures += failures;
 }
 
 static void *consume(void *argument)
 {
     struct handoff *handoff = argument;
-    const struct flw_bench_loop *loop = &handoff->loop;
-    uint64_t failures = 0;
     flw_bench_host_pin(1);
-    for (uint64_t i = 0; i < handoff->count; i++) {
-        void *ptr = queue_pop(&handoff->queue);
-        failures += loop->policy->free(loop->pool, ptr, handoff->free_stream) != FALLOW_OK;
+    for (;;) {
+        await(&handoff->start);
+        if (handoff->lap.count == 0) {
+            return NULL;
+        }
+        run_consumer(handoff);
     }
-    handoff->free_failures = failures;
-    return NULL;
 }
 
-static uint64_t produce(struct handoff *handoff)
+/* Both threads, until the last block is freed: ns a block. */
+static double time_lap(struct handoff *handoff, const struct lap *lap)
 {
-    const struct flw_bench_loop *loop = &handoff->loop;
-    uint64_t failures = 0;
-    for (uint64_t i = 0; i < handoff->count; i++) {
-        void *ptr = NULL;
-        failures +=
-            loop->policy->alloc(loop->pool, loop->steps->steps[i & loop->steps->mask].size_bytes,
-                                loop->stream, &ptr) != FALLOW_OK;
-        queue_push(&handoff->queue, ptr);
+    struct queue *queue = &handoff->queue;
+    handoff->lap = *lap;
+    uint64_t begin = flw_clock_fine_ns();
+    sem_post(&handoff->start);
+    run_producer(handoff);
+    await_room(queue, atomic_load_explicit(&queue->tail, memory_order_relaxed), 0);
+    if (queue->is_lockstep) {
+        sem_post(&queue->emptied); /* the next lap's first turn */
     }
-    return failures;
+    return (double)(flw_clock_fine_ns() - begin) / (double)lap->count;
 }
 
-static void *produce_pinned(void *argument)
+/* The pair of one thread with the same sizes: ns. */
+static double time_pairs(struct handoff *handoff, const struct lap *lap)
+{
+    const struct flw_bench_steps *steps = handoff->loop.steps;
+    fallow_stream stream = handoff->loop.stream;
+    uint64_t failures = 0, begin = flw_clock_fine_ns();
+    for (uint64_t i = 0; i < lap->count; i++) {
+        void *ptr = NULL;
+        failures += lap->policy->alloc(lap->pool, steps->steps[i & steps->mask].size_bytes, stream,
+                                       &ptr) != FALLOW_OK;
+        failures += lap->policy->free(lap->pool, ptr, stream) != FALLOW_OK;
+    }
+    handoff->alloc_failures += failures;
+    return (double)(flw_clock_fine_ns() - begin) / (double)lap->count;
+}
+
+struct times {
+    double handoff[ROUNDS], queue[ROUNDS], pair[ROUNDS], loop[ROUNDS], ratio[ROUNDS];
+};
+
+static void add_times(struct flw_bench_report *report, struct times *times, size_t rounds)
+{
+    flw_bench_report_add(report, "ns_per_op", flw_bench_median(times->handoff, rounds));
+    flw_bench_report_add(report, "queue_ns_per_op", flw_bench_median(times->queue, rounds));
+    flw_bench_report_add(report, "same_thread_ns_per_op", flw_bench_median(times->pair, rounds));
+    flw_bench_report_add(report, "same_thread_loop_ns", flw_bench_median(times->loop, rounds));
+    flw_bench_report_add(report, "over_same_thread", flw_bench_median(times->ratio, rounds));
+}
+
+/* Each round times the blocks, the queue without them, the pair, the loop without it. */
+static void measure(struct handoff *handoff)
+{
+    const struct flw_bench_options *options = handoff->options;
+    const struct flw_bench_loop *loop = &handoff->loop;
+    struct lap blocks = {loop->policy, loop->pool, options->warm_count + 1};
+    struct lap nothing = {flw_bench_policy_find("loop"), loop->pool, options->warm_count + 1};
+    struct lap pairs = blocks;
+    struct times times;
+    size_t rounds = 0;
+    (void)time_lap(handoff, &blocks); /* warm */
+    (void)time_pairs(handoff, &pairs);
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        blocks.count = options->count * (i + 1) / ROUNDS - options->count * i / ROUNDS;
+        if (blocks.count == 0) {
+            continue;
+        }
+        times.handoff[rounds] = time_lap(handoff, &blocks);
+        times.queue[rounds] = time_lap(handoff, &nothing);
+        times.pair[rounds] = time_pairs(handoff, &pairs);
+        times.loop[rounds] = time_pairs(handoff, &nothing);
+        double pair = times.pair[rounds] - times.loop[rounds];
+        times.ratio[rounds] = pair > 0 ? (times.handoff[rounds] - times.queue[rounds]) / pair : NAN;
+        rounds++;
+    }
+    add_times(handoff->report, &times, rounds);
+}
+
+static void *produce(void *argument)
 {
     struct handoff *handoff = argument;
     flw_bench_host_pin(0);
-    uint64_t *failures = calloc(1, sizeof *failures);
-    uint64_t count = produce(handoff);
-    if (failures != NULL) {
-        *failures = count;
-    }
-    return failures;
+    measure(handoff);
+    handoff->lap.count = 0;
+    sem_post(&handoff->start);
+    return NULL;
 }
 
 /* Both ends in threads of their own: the caller's thread keeps its affinity. */
-static bool run_both(struct handoff *handoff, struct flw_bench_report *report, char *message)
+static bool run_both(struct handoff *handoff, char *message)
 {
     pthread_t producer, consumer;
-    uint64_t begin = flw_clock_fine_ns();
+    bool is_done = false;
     if (pthread_create(&consumer, NULL, consume, handoff) != 0) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host refused a thread");
         return false;
     }
-    if (pthread_create(&producer, NULL, produce_pinned, handoff) != 0) {
-        report->failure_count += produce(handoff); /* the consumer must be served to end */
-        pthread_join(consumer, NULL);
+    is_done = pthread_create(&producer, NULL, produce, handoff) == 0;
+    if (is_done) {
+        pthread_join(producer, NULL);
+    } else {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host refused a thread");
-        return false;
+        sem_post(&handoff->start); /* a lap of nothing is the end */
     }
-    void *failures = NULL;
-    pthread_join(producer, &failures);
     pthread_join(consumer, NULL);
-    flw_bench_report_add(report, "ns_per_op",
-                         (double)(flw_clock_fine_ns() - begin) / (double)handoff->count);
-    report->failure_count += handoff->free_failures;
-    report->failure_count += failures == NULL ? 1 : *(uint64_t *)failures;
-    free(failures);
-    return true;
-}
-
-/* The pair of one thread with the same sizes, to compare with: `count` is its own. */
-static double time_pairs(const struct handoff *handoff, uint64_t count,
-                         struct flw_bench_report *report)
-{
-    const struct flw_bench_loop *loop = &handoff->loop;
-    uint64_t begin = flw_clock_fine_ns();
-    for (uint64_t i = 0; i < count; i++) {
-        void *ptr = NULL;
-        report->failure_count +=
-            loop->policy->alloc(loop->pool, loop->steps->steps[i & loop->steps->mask].size_bytes,
-                                loop->stream, &ptr) != FALLOW_OK;
-        report->failure_count += loop->policy->free(loop->pool, ptr, loop->stream) != FALLOW_OK;
-    }
-    return (double)(flw_clock_fine_ns() - begin) / (double)count;
+    handoff->report->failure_count += handoff->alloc_failures + handoff->free_failures;
+    return is_done;
 }
 
 static void add_held(const struct flw_bench_bed *bed, struct flw_bench_report *report)
@@ -159,6 +273,19 @@ static void add_held(const struct flw_bench_bed *bed, struct flw_bench_report *r
                          live > 0 ? (over < 0 ? 0 : over) / live : NAN);
 }
 
+static void init_queue(struct queue *queue, const struct flw_bench_options *options,
+                       uint64_t places)
+{
+    uint64_t stretch = places < 4 ? 1 : places / 4;
+    queue->mask = places - 1;
+    queue->is_lockstep = options->is_lockstep;
+    queue->stretch = options->is_lockstep     ? places
+                     : stretch < STRETCH_MOST ? stretch
+                                              : STRETCH_MOST;
+    sem_init(&queue->filled, 0, 0);
+    sem_init(&queue->emptied, 0, 1);
+}
+
 bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                        struct flw_bench_report *report, char *message)
 {
@@ -173,26 +300,25 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
         return false;
     }
+    handoff->options = options;
+    handoff->report = report;
     handoff->loop = (struct flw_bench_loop){
         .policy = options->policy, .pool = bed->pool, .stream = bed->streams[0], .steps = &steps};
     handoff->free_stream = bed->streams[options->stream_count > 1 ? 1 : 0];
-    handoff->queue.mask = places - 1;
+    sem_init(&handoff->start, 0, 0);
+    init_queue(&handoff->queue, options, places);
     handoff->queue.slots = flw_bench_host_lines(places, sizeof(void *));
     if (handoff->queue.slots == NULL || !flw_bench_steps_init(&steps, options, 1, options->seed)) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
         goto done;
     }
-    handoff->count = options->count;
-    is_done = run_both(handoff, report, message);
+    is_done = run_both(handoff, message);
     add_held(bed, report);
-    if (is_done) {
-        double ns = report->values[0].value;
-        double pair = time_pairs(handoff, options->warm_count + 1, report);
-        flw_bench_report_add(report, "same_thread_ns_per_op", pair);
-        flw_bench_report_add(report, "over_same_thread", pair > 0 ? ns / pair : NAN);
-    }
 done:
     flw_bench_steps_finish(&steps);
+    sem_destroy(&handoff->queue.filled);
+    sem_destroy(&handoff->queue.emptied);
+    sem_destroy(&handoff->start);
     free(handoff->queue.slots);
     free(handoff);
     return is_done;
