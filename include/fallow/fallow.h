@@ -111,9 +111,10 @@ typedef struct fallow_pool_config {
                                  UINT32_MAX = never */
     fallow_reuse_policy reuse_policy;
     uint32_t checks;         /**< FALLOW_CHECK_ bits */
-    uint8_t check_streams;   /**< 1: ask the stream's identity on every call */
-    uint8_t streams_may_die; /**< 1: streams vanish without notice; fence inside each free batch and
-                                  never touch a stored handle */
+    uint8_t check_streams;   /**< 1: ask the stream's identity on every call; needs cuStreamGetId */
+    uint8_t streams_may_die; /**< 1: streams vanish without notice: as check_streams, and each batch
+                                  is fenced inside the free that completes it. What a stream had not
+                                  filled a batch with counts as lost when it is gone */
     uint8_t helper_thread;   /**< 1: a thread of the pool polls, so an idle process gives back */
     uint8_t reserved_0;      /**< 0 */
     uint32_t wait_ms;        /**< longest wait for the device before failing; 0 = 100;

@@ -418,7 +418,7 @@ struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
         flw_tcache_drop(cache);
         cache = NULL;
     }
-    if (cache != NULL && pool->config.check_streams) {
+    if (cache != NULL && (pool->config.check_streams || pool->config.streams_may_die)) {
         fallow_status answer;
         struct flw_domain *domain = flw_pool_domain(pool, stream, &answer);
         if (answer != FALLOW_OK) {

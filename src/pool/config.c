@@ -151,6 +151,31 @@ static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
     return FALLOW_OK;
 }
 
+/* Driver calls. Without identities a new stream under an old handle cannot be told from the old. */
+static fallow_status check_identities(struct flw_pool *pool)
+{
+    struct flw_driver_section section;
+    unsigned long long id = 0;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if ((!pool->config.check_streams && !pool->config.streams_may_die) ||
+        !flw_heap_enter_driver(&pool->heap, &section)) {
+        return FALLOW_OK;
+    }
+    if (pool->driver.cuStreamGetId != NULL) {
+        flw_heap_count_call(&pool->heap);
+        result = pool->driver.cuStreamGetId(NULL, &id);
+    }
+    flw_heap_leave_driver(&pool->heap, &section);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        flw_pool_log(
+            pool, FALLOW_LOG_ERROR,
+            "check_streams and streams_may_die need cuStreamGetId, which this driver lacks: "
+            "update it (12.0 or later), or retire streams and set neither");
+        return FALLOW_NOT_SUPPORTED;
+    }
+    return FALLOW_OK;
+}
+
 static void *helper_main(void *argument)
 {
     struct flw_pool *pool = argument;
@@ -237,10 +262,14 @@ fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **
     if (status != FALLOW_OK) {
         goto fail_context;
     }
+    status = check_identities(pool);
+    if (status != FALLOW_OK) {
+        goto fail_heap;
+    }
     flw_thread_on_exit = flw_pool_cache_exit;
     (void)flw_bin_table();
     pool->uses_membarrier = flw_asym_register();
-    pool->divert_all = !pool->uses_membarrier || config.check_streams;
+    pool->divert_all = !pool->uses_membarrier || config.check_streams || config.streams_may_die;
     fallow_pool *handle = flw_pool_table_enter(pool);
     if (handle == NULL) {
         status = FALLOW_OUT_OF_HOST_MEMORY;

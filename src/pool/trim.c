@@ -102,7 +102,8 @@ void flw_pool_decay(struct flw_pool *pool, bool may_release)
         return;
     }
     uint64_t now = flw_clock_coarse_ns();
-    int64_t live = atomic_load(&pool->requested_bytes);
+    /* A thread that hits only settles nothing: where memory may go, the sum is worth its lock. */
+    int64_t live = may_release ? flw_pool_requested(pool) : atomic_load(&pool->requested_bytes);
     uint64_t requested = live > 0 ? (uint64_t)live : 0;
     uint64_t most = atomic_load(&pool->peak_window_bytes);
     if (requested >= most || now - atomic_load(&pool->peak_window_ns) > WINDOW_NS) {
@@ -122,8 +123,9 @@ void flw_pool_decay(struct flw_pool *pool, bool may_release)
     atomic_store(&pool->decay_ns, now);
     uint64_t floor = most + most / 8;
     if (atomic_load(&pool->heap.reserved_bytes) > floor) {
-        flw_pool_fence_all(pool);
+        (void)flw_pool_drain(pool, NULL, NULL);
         complete_what_is(pool);
+        flw_pool_fence_all(pool); /* complete by the next time */
         (void)flw_heap_release_idle(&pool->heap, floor);
     }
 }

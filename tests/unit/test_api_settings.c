@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the settings of a pool at work, one by one; those of the economy and of reuse have the
+ * random programs, and checks their own file.
+ */
+#include <time.h>
+
+#include "unit/test_api.h"
+
+static void begin_with(struct api *api, const fallow_pool_config *config)
+{
+    assert_int_equal(fallow_pool_create(config, &api->pool), FALLOW_OK);
+}
+
+/* Lend 64 MiB, use it, give it back, let the device finish. */
+static void fill_and_empty(struct api *api)
+{
+    void *ptrs[8];
+    for (size_t i = 0; i < 8; i++) {
+        ptrs[i] = api_alloc(api, 8 * MIB, api->stream);
+        api_use(api, ptrs[i], 8 * MIB, api->stream);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        assert_int_equal(fallow_free(api->pool, ptrs[i], api->stream), FALLOW_OK);
+    }
+    assert_true(api_stats(api).reserved_bytes >= 64 * MIB);
+}
+
+/* What the last two seconds needed is kept, so this takes as long; ctest's timeout is the bound. */
+static void await_decay(struct api *api, bool polls)
+{
+    uint64_t reserved = UINT64_MAX;
+    while (reserved > 8 * MIB) {
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        api->sim.step(UINT64_MAX);
+        if (polls) {
+            assert_int_equal(fallow_pool_poll(api->pool), FALLOW_OK);
+        }
+        reserved = api_stats(api).reserved_bytes;
+    }
+    assert_true(flw_sim_read_ledger(&api->sim).given_bytes == reserved);
+}
+
+static void idle_memory_is_given_back_by_polls(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.decay_ms = 1;
+    begin_with(&api, &config);
+    fill_and_empty(&api);
+    await_decay(&api, true);
+    api_end(&api);
+}
+
+static void a_helper_thread_gives_back_what_an_idle_process_holds(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.decay_ms = 1;
+    config.helper_thread = 1;
+    begin_with(&api, &config);
+    fill_and_empty(&api);
+    await_decay(&api, false);
+    api_end(&api);
+}
+
+static void memory_that_is_never_to_decay_stays(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.decay_ms = UINT32_MAX;
+    begin_with(&api, &config);
+    fill_and_empty(&api);
+    api.sim.step(UINT64_MAX);
+    uint64_t reserved = api_stats(&api).reserved_bytes;
+    for (int i = 0; i < 10; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    }
+    assert_true(api_stats(&api).reserved_bytes == reserved);
+    api_end(&api);
+}
+
+static void streams_that_vanish_without_notice_leave_no_race(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.streams_may_die = 1;
+    config.limit_bytes = 256 * MIB;
+    begin_with(&api, &config);
+    CUstream first = api.stream;
+    for (int i = 0; i < 40; i++) {
+        void *small = api_alloc(&api, 5000, api.stream),
+             *large = api_alloc(&api, 20 * MIB, api.stream);
+        api_use(&api, small, 5000, api.stream);
+        api_use(&api, large, 20 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, large, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_free(api.pool, small, api.stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0); /* its work goes on */
+        assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
+        assert_ptr_equal(api.stream, first); /* another stream under the same handle */
+    }
+    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
+    api_end(&api);
+}
+
+static void stream_checks_without_identities_are_refused(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.without_ids = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    config.streams_may_die = 1;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
+    assert_null(api.pool);
+    assert_non_null(strstr(api.log, "cuStreamGetId"));
+    config.streams_may_die = 0;
+    config.check_streams = 1;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
+    config.check_streams = 0;
+    begin_with(&api, &config);
+    api_end(&api);
+}
+
+/* A stream of the second device writes memory of a pool on the first. How many rules that broke. */
+static uint64_t write_from_peer(struct api *api, const fallow_pool_config *config)
+{
+    CUdevice device;
+    CUcontext context, before;
+    CUstream stream;
+    begin_with(api, config);
+    void *ptr = api_alloc(api, 4 * MIB, api->stream);
+    flw_sim_range range = {(uint64_t)(uintptr_t)ptr, 4 * MIB, 1, 0};
+    assert_int_equal(api->sim.cu.cuDeviceGet(&device, 1), 0);
+    assert_int_equal(api->sim.cu.cuDevicePrimaryCtxRetain(&context, device), 0);
+    assert_int_equal(api->sim.cu.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(api->sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    (void)api->sim.touch(stream, &range, 1);
+    api->sim.step(UINT64_MAX);
+    uint64_t violations = flw_sim_read_ledger(&api->sim).violation_count;
+    assert_int_equal(api->sim.cu.cuCtxPopCurrent_v2(&before), 0);
+    assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
+    fallow_pool_destroy(api->pool);
+    return violations;
+}
+
+static void peers_of_the_config_and_no_others_reach_the_memory(void **state)
+{
+    (void)state;
+    static const int peers[] = {1};
+    for (size_t count = 0; count < 2; count++) {
+        struct api api;
+        flw_sim_config world = flw_sim_config_default(7);
+        world.schedule = FLW_SIM_HELD;
+        world.check = 1;
+        world.device_count = 2;
+        api_begin(&api, &world);
+        fallow_pool_config config = api_config(&api);
+        config.peer_devices = peers;
+        config.peer_device_count = count;
+        assert_true((write_from_peer(&api, &config) == 0) == (count == 1));
+        flw_sim_close(&api.sim);
+    }
+}
+
+static void caches_hold_no_more_than_they_may(void **state)
+{
+    (void)state;
+    enum {
+        BLOCKS = 2000
+    };
+    static void *ptrs[BLOCKS];
+    uint64_t cached[2];
+    struct api api;
+    api_begin(&api, NULL);
+    for (int small = 0; small < 2; small++) {
+        fallow_pool_config config = api_config(&api);
+        config.cache_bytes = small ? MIB : 64 * MIB;
+        begin_with(&api, &config);
+        for (size_t i = 0; i < BLOCKS; i++) {
+            ptrs[i] = api_alloc(&api, 4096 << (i % 6), api.stream);
+        }
+        for (size_t i = 0; i < BLOCKS; i++) {
+            assert_int_equal(fallow_free(api.pool, ptrs[i], api.stream), FALLOW_OK);
+        }
+        cached[small] = api_stats(&api).cached_bytes;
+        fallow_pool_destroy(api.pool);
+        api.pool = NULL;
+    }
+    /* A bin's first slots are free of charge: a few of each class are always kept. */
+    assert_true(cached[1] <= 2 * MIB && cached[0] > 2 * cached[1]);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idle_memory_is_given_back_by_polls),
+        cmocka_unit_test(a_helper_thread_gives_back_what_an_idle_process_holds),
+        cmocka_unit_test(memory_that_is_never_to_decay_stays),
+        cmocka_unit_test(streams_that_vanish_without_notice_leave_no_race),
+        cmocka_unit_test(stream_checks_without_identities_are_refused),
+        cmocka_unit_test(peers_of_the_config_and_no_others_reach_the_memory),
+        cmocka_unit_test(caches_hold_no_more_than_they_may),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
