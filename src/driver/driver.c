@@ -53,6 +53,22 @@ static void *open_object(const char *name)
     return object != NULL ? object : dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
+/* Right after the attempt: the loader keeps its reason. */
+static void say_why_not_loaded(char *message, const char *name, bool is_default)
+{
+    const char *reason = dlerror();
+    if (strcmp(name, "sim") == 0) {
+        say(message, "cannot load the simulated driver", SIM_LIBRARY,
+            "it lies beside libfallow.so where that was built or installed; put it there");
+    } else if (is_default) {
+        say(message, "cannot load the CUDA driver", name,
+            "install the NVIDIA driver, or use the simulated device (driver = \"sim\")");
+    } else {
+        say(message, "cannot load the CUDA driver", name,
+            reason != NULL ? reason : "name a driver's library");
+    }
+}
+
 /* NULL, or the name of the first required entry point that is missing. */
 static const char *fill_table(struct flw_driver *driver)
 {
@@ -73,7 +89,8 @@ static const char *fill_table(struct flw_driver *driver)
 fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char *message)
 {
     fallow_status status = FALLOW_VERSION;
-    if (name == NULL) {
+    bool is_default = name == NULL;
+    if (is_default) {
         name = "libcuda.so.1";
     }
     if (message != NULL) {
@@ -82,8 +99,7 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
     *driver = (struct flw_driver){0};
     driver->object = open_object(name);
     if (driver->object == NULL) {
-        say(message, "cannot load the CUDA driver", name,
-            "install the NVIDIA driver, or use the simulated device (driver = \"sim\")");
+        say_why_not_loaded(message, name, is_default);
         return FALLOW_NOT_FOUND;
     }
     const char *missing = fill_table(driver);
@@ -99,9 +115,15 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
         status = FALLOW_DRIVER;
         goto fail;
     }
-    if (driver->cuDriverGetVersion(&driver->version) != CUDA_SUCCESS ||
-        driver->version < OLDEST_VERSION) {
-        say(message, "the CUDA driver is too old", name, "install one of CUDA 11.4 or newer");
+    result = driver->cuDriverGetVersion(&driver->version);
+    if (result != CUDA_SUCCESS) {
+        say(message, "cuDriverGetVersion failed with", flw_driver_error_name(driver, result),
+            "check the driver's installation (nvidia-smi)");
+        status = FALLOW_DRIVER;
+        goto fail;
+    }
+    if (driver->version < OLDEST_VERSION) {
+        say(message, "a CUDA driver older than 11.4 is not served", name, "install a newer one");
         goto fail;
     }
     return FALLOW_OK;

@@ -92,16 +92,54 @@ static void set_defaults(fallow_pool_config *config)
     config->wait_ms = config->wait_ms == 0 ? 100 : config->wait_ms;
 }
 
+/* Every peer is another device of this driver that can reach the pool's. */
+static fallow_status check_peers(struct flw_pool *pool, int count)
+{
+    const struct flw_driver *driver = &pool->driver;
+    for (size_t i = 0; i < pool->config.peer_device_count; i++) {
+        int peer = pool->config.peer_devices[i], can_access = 1;
+        CUdevice device;
+        if (peer < 0 || peer >= count) {
+            flw_pool_log(pool, FALLOW_LOG_ERROR,
+                         "peer device %d does not exist: this driver has %d", peer, count);
+            return FALLOW_NOT_FOUND;
+        }
+        if (peer == pool->config.device) {
+            flw_pool_log(pool, FALLOW_LOG_ERROR,
+                         "peer device %d is the pool's own: leave it out of peer_devices", peer);
+            return FALLOW_INVALID_ARGUMENT;
+        }
+        if (driver->cuDeviceCanAccessPeer != NULL &&
+            (driver->cuDeviceGet(&device, peer) != CUDA_SUCCESS ||
+             driver->cuDeviceCanAccessPeer(&can_access, device, pool->device) != CUDA_SUCCESS ||
+             can_access == 0)) {
+            flw_pool_log(pool, FALLOW_LOG_ERROR, "peer device %d cannot access memory of device %d",
+                         peer, pool->config.device);
+            return FALLOW_NOT_SUPPORTED;
+        }
+    }
+    return FALLOW_OK;
+}
+
 static fallow_status find_device(struct flw_pool *pool, size_t *out_bytes)
 {
     struct flw_driver *driver = &pool->driver;
     int count = 0;
-    if (driver->cuDeviceGetCount(&count) != CUDA_SUCCESS || pool->config.device >= count) {
+    CUresult result = driver->cuDeviceGetCount(&count);
+    if (result == CUDA_SUCCESS && pool->config.device >= count) {
         flw_pool_log(pool, FALLOW_LOG_ERROR, "device %d does not exist: this driver has %d",
                      pool->config.device, count);
         return FALLOW_NOT_FOUND;
     }
-    CUresult result = driver->cuDeviceGet(&pool->device, pool->config.device);
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuDeviceGet(&pool->device, pool->config.device);
+    }
+    if (result == CUDA_SUCCESS) {
+        fallow_status status = check_peers(pool, count);
+        if (status != FALLOW_OK) {
+            return status;
+        }
+    }
     if (result == CUDA_SUCCESS) {
         result = driver->cuDeviceTotalMem_v2(out_bytes, pool->device);
     }
@@ -140,8 +178,12 @@ static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
     fallow_status status = flw_heap_init(&pool->heap, &config);
     (void)pool->driver.cuCtxPopCurrent_v2(&popped);
     if (status != FALLOW_OK) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s",
-                     fallow_status_message(status));
+        int error = atomic_load(&pool->heap.last_error);
+        const char *call = atomic_load(&pool->heap.last_call);
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s%s%s",
+                     error == 0 ? fallow_status_message(status) : call,
+                     error == 0 ? "" : " answered ",
+                     error == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)error));
         return status;
     }
     if (!flw_meta_reserve(&pool->note_meta, 1ull * FLW_GIB)) {

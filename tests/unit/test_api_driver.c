@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what creating a pool says of drivers and devices that cannot serve it.
+ */
+#include "unit/test_api.h"
+
+static void a_driver_that_is_too_old_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(1);
+    api_begin(&api, NULL);
+    world.driver_version = 11030;
+    flw_sim_begin(&api.sim, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_VERSION);
+    assert_null(api.pool);
+    assert_non_null(strstr(api.log, "11.4"));
+    world.driver_version = 11040;
+    flw_sim_begin(&api.sim, &world);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_library_that_is_no_driver_is_named(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.driver = "libm.so.6";
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_VERSION);
+    assert_non_null(strstr(api.log, "cuInit"));
+    config.driver = "/proc/self/status";
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_FOUND);
+    assert_non_null(strstr(api.log, "/proc/self/status"));
+    assert_null(strstr(api.log, "install the NVIDIA driver")); /* that would not help */
+    assert_null(api.pool);
+    api_end(&api);
+}
+
+/* One that a pool can do without may fail unnoticed; every other failure is a status, a line that
+ * says which call it was or what to do, and nothing left behind. */
+static void every_failing_call_of_create_is_explained_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    unsigned failed = 0, fired = 1;
+    for (unsigned n = 1; fired != 0; n++) {
+        uint64_t before = flw_sim_read_ledger(&api.sim).call_count;
+        api.log[0] = '\0';
+        assert_int_equal((api.sim.fail)(NULL, n, CUDA_ERROR_NOT_PERMITTED, 0), 1);
+        fallow_status status = fallow_pool_create(&config, &api.pool);
+        uint64_t calls = flw_sim_read_ledger(&api.sim).call_count - before;
+        fired = calls >= n;
+        assert_int_equal((api.sim.fail)(NULL, 0, 0, 0), 1);
+        if (status == FALLOW_OK) {
+            fallow_pool_destroy(api.pool);
+        } else {
+            failed++;
+            assert_null(api.pool);
+            assert_int_equal(status, FALLOW_DRIVER);
+            assert_true(strlen(api.log) > 0);
+            assert_null(strstr(api.log, "fallow_pool_last_driver_error")); /* of which pool? */
+            assert_null(strstr(api.log, "does not exist"));
+        }
+        flw_sim_ledger ledger = flw_sim_read_ledger(&api.sim);
+        assert_int_equal(ledger.given_bytes, 0);
+        assert_int_equal(ledger.reserved_address_bytes, 0);
+    }
+    assert_true(failed >= 5);
+    api.pool = NULL;
+    api_end(&api);
+}
+
+static void a_peer_that_cannot_be_one_is_refused(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(1);
+    static const struct {
+        int peer;
+        fallow_status status;
+    } cases[] = {{1, FALLOW_OK},
+                 {0, FALLOW_INVALID_ARGUMENT},
+                 {2, FALLOW_NOT_FOUND},
+                 {-1, FALLOW_NOT_FOUND}};
+    api_begin(&api, NULL);
+    world.device_count = 2;
+    flw_sim_begin(&api.sim, &world);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fallow_pool_config config = api_config(&api);
+        config.peer_devices = &cases[i].peer;
+        config.peer_device_count = 1;
+        api.log[0] = '\0';
+        assert_int_equal(fallow_pool_create(&config, &api.pool), cases[i].status);
+        if (cases[i].status == FALLOW_OK) {
+            void *ptr = api_alloc(&api, MIB, NULL);
+            assert_int_equal(fallow_free(api.pool, ptr, NULL), FALLOW_OK);
+            fallow_pool_destroy(api.pool);
+        } else {
+            assert_null(api.pool);
+            assert_non_null(strstr(api.log, "peer device"));
+        }
+    }
+    api.pool = NULL;
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_driver_that_is_too_old_is_refused_by_name),
+        cmocka_unit_test(a_library_that_is_no_driver_is_named),
+        cmocka_unit_test(every_failing_call_of_create_is_explained_and_leaves_nothing),
+        cmocka_unit_test(a_peer_that_cannot_be_one_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
