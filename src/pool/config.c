@@ -384,6 +384,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     stop_helper(pool);
     report_leaks(pool);
     flw_pool_table_leave(handle);
+    flw_pool_table_await(handle);
     flw_pool_detach_caches(pool);
     flw_captures_forget(pool);
     wait_for_everything(pool);

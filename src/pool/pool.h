@@ -112,7 +112,9 @@ struct flw_pool *flw_pool_of(const void *handle);
 /* A place and its handle for a new pool; NULL: the table is full. */
 fallow_pool *flw_pool_table_enter(struct flw_pool *pool);
 void flw_pool_table_leave(const void *handle);
-/* Call `visit` for every pool of the process, none locked. */
+/* Wait until no other pool's thread is in a visit to the pool that has left. */
+void flw_pool_table_await(const void *handle);
+/* Call `visit` for every pool of the process, none locked; none is freed during its visit. */
 void flw_pool_table_each(void (*visit)(struct flw_pool *pool, void *context), void *context);
 
 /* ---- cache.c */

@@ -5,6 +5,7 @@
  * before one comes again.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include "pool/pool.h"
@@ -15,6 +16,7 @@
 struct place {
     struct flw_pool *_Atomic pool; /* NULL: nobody's */
     _Atomic uint32_t generation;
+    _Atomic uint32_t visitors; /* threads that look at the pool on behalf of another one */
     uint64_t last_used;
     unsigned char handles[GENERATIONS]; /* only their addresses matter */
 };
@@ -63,6 +65,7 @@ static void forget_pools(void)
     flw_captures_renew_lock();
     for (uint32_t i = 0; i < PLACES; i++) {
         struct flw_pool *pool = atomic_exchange(&table.places[i].pool, NULL);
+        atomic_store(&table.places[i].visitors, 0);
         if (pool != NULL) {
             flw_pool_orphan(pool);
         }
@@ -114,12 +117,29 @@ void flw_pool_table_leave(const void *handle)
     flw_lock_release(&table.lock);
 }
 
+void flw_pool_table_await(const void *handle)
+{
+    uint32_t generation;
+    const struct place *place = place_of(handle, &generation);
+    while (atomic_load(&place->visitors) != 0) {
+        sched_yield();
+    }
+}
+
+/* A visitor announces itself before it looks, the end of a pool takes it out before it looks for
+ * visitors: one of the two sees the other. */
 void flw_pool_table_each(void (*visit)(struct flw_pool *pool, void *context), void *context)
 {
     for (uint32_t i = 0; table.places != NULL && i < PLACES; i++) {
-        struct flw_pool *pool = atomic_load(&table.places[i].pool);
+        struct place *place = &table.places[i];
+        if (atomic_load_explicit(&place->pool, memory_order_relaxed) == NULL) {
+            continue;
+        }
+        atomic_fetch_add(&place->visitors, 1);
+        struct flw_pool *pool = atomic_load(&place->pool);
         if (pool != NULL) {
             visit(pool, context);
         }
+        atomic_fetch_sub(&place->visitors, 1);
     }
 }

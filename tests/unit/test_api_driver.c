@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what creating a pool says of drivers and devices that cannot serve it.
+ * Owns: what creating a pool says of drivers and devices that cannot serve it, and pools that end
+ * while others ask them for memory.
  */
 #include "unit/test_api.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 static void a_driver_that_is_too_old_is_refused_by_name(void **state)
 {
@@ -109,6 +113,51 @@ static void a_peer_that_cannot_be_one_is_refused(void **state)
     api_end(&api);
 }
 
+struct neighbour {
+    atomic_bool stops;
+};
+
+/* A pool of the same device that comes and goes with idle memory in it. */
+static void *come_and_go(void *argument)
+{
+    struct neighbour *neighbour = argument;
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    while (!atomic_load(&neighbour->stops)) {
+        fallow_pool *pool = NULL;
+        void *ptr = NULL;
+        if (fallow_pool_create(&config, &pool) != FALLOW_OK ||
+            fallow_alloc(pool, 4 * MIB, NULL, &ptr) != FALLOW_OK ||
+            fallow_free(pool, ptr, NULL) != FALLOW_OK) {
+            return neighbour; /* a call failed */
+        }
+        fallow_pool_destroy(pool);
+    }
+    return NULL;
+}
+
+static void a_pool_may_end_while_another_asks_it_for_memory(void **state)
+{
+    (void)state;
+    struct api api;
+    struct neighbour neighbour = {.stops = false};
+    pthread_t thread;
+    void *problem = NULL, *ptr = NULL;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 32 * MIB;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(pthread_create(&thread, NULL, come_and_go, &neighbour), 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        assert_int_equal(fallow_alloc(api.pool, 64 * MIB, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
+    }
+    atomic_store(&neighbour.stops, true);
+    assert_int_equal(pthread_join(thread, &problem), 0);
+    assert_null(problem);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +165,7 @@ int main(void)
         cmocka_unit_test(a_library_that_is_no_driver_is_named),
         cmocka_unit_test(every_failing_call_of_create_is_explained_and_leaves_nothing),
         cmocka_unit_test(a_peer_that_cannot_be_one_is_refused),
+        cmocka_unit_test(a_pool_may_end_while_another_asks_it_for_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
