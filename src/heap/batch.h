@@ -9,13 +9,19 @@
 
 #include "memory/span.h"
 
-#define FLW_BATCH_SLOTS 60
+#define FLW_BATCH_SLOTS 64
 
+/* A batch changes hands as it is: a put or a take of one looks at none of its slots, whose words
+ * are in another core's cache. Slabs count the slots of a batch, and join its stamp, only when
+ * somebody looks for empty slabs; until then it is *uncounted* and in the heap's list of those. */
 struct flw_batch {
     struct flw_batch *next, *prev; /* head of a list: newest stamp */
-    uint64_t ticket;               /* of the owning domain; meaningless in nobody's lists */
+    struct flw_batch *uncounted_next, *uncounted_prev;
+    uint64_t ticket; /* of `domain` */
+    uint32_t domain; /* the owner, or in nobody's lists the last one: its stamp is complete */
     uint32_t count;
     uint32_t class_index;
+    bool is_counted;
     struct flw_slot *slots[FLW_BATCH_SLOTS];
 };
 

@@ -16,7 +16,8 @@
  *   3. A page (granularity) has a handle <=> its run is not unmapped. Mapped and idle handles add
  *      up to reserved_bytes while no growth is under way.
  *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked.
- *   5. Of every slab: slots in batches + uncarved = free_count <= slot_count.
+ *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its stamps
+ *      are the join of theirs.
  */
 #ifndef FLW_HEAP_HEAP_H
 #define FLW_HEAP_HEAP_H
@@ -77,6 +78,8 @@ struct flw_heap {
     uint64_t range_bytes;
     struct flw_meta object_meta; /* batches, fences, pendings, handles, domains */
     struct flw_batch *unused_batches;
+    struct flw_batch *oldest_uncounted,
+        *newest_uncounted; /* their slabs know nothing of them yet */
     struct flw_fence *unused_fences;
     struct flw_pending *unused_pendings;
     struct flw_handle *unused_handles;

@@ -48,29 +48,79 @@ static void count_in(struct flw_heap *heap, struct flw_span *slab)
 }
 
 /* The join: everything that ever left the slab must be complete before its memory is another's. */
-static void join_stamp(const struct flw_heap *heap, struct flw_slab_part *slab, uint32_t domain,
-                       uint64_t ticket)
+static void join_stamp(const struct flw_heap *heap, struct flw_slab_part *slab,
+                       struct flw_stamp stamp)
 {
-    uint32_t i = 0;
-    for (; i < slab->stamp_count && slab->stamps[i].domain != domain; i++) {
+    uint32_t at = slab->stamp_count;
+    for (uint32_t i = 0; i < slab->stamp_count; i++) {
+        if (slab->stamps[i].domain == stamp.domain) {
+            slab->stamps[i].ticket = flw_max(slab->stamps[i].ticket, stamp.ticket);
+            return;
+        }
         if (flw_stamp_is_complete(heap, &slab->stamps[i])) {
-            break; /* its place is free */
+            at = i; /* its place is free */
         }
     }
-    if (i == FLW_STAMPS_MAX) {
+    if (at == FLW_STAMPS_MAX) {
         slab->stamps_overflowed = !FLW_MUTANT(SLAB_FORGETS_OVERFLOW);
         return;
     }
-    if (i == slab->stamp_count) {
-        slab->stamp_count++;
+    slab->stamp_count += at == slab->stamp_count;
+    slab->stamps[at] = stamp;
+}
+
+/* ---- counting: what slabs know of batches */
+
+static void hide(struct flw_heap *heap, struct flw_batch *batch)
+{
+    struct flw_batch *newest = heap->newest_uncounted;
+    batch->is_counted = false;
+    batch->uncounted_next = NULL;
+    batch->uncounted_prev = newest;
+    *(newest != NULL ? &newest->uncounted_next : &heap->oldest_uncounted) = batch;
+    heap->newest_uncounted = batch;
+}
+
+static void unhide(struct flw_heap *heap, struct flw_batch *batch)
+{
+    struct flw_batch *next = batch->uncounted_next, *prev = batch->uncounted_prev;
+    *(prev != NULL ? &prev->uncounted_next : &heap->oldest_uncounted) = next;
+    *(next != NULL ? &next->uncounted_prev : &heap->newest_uncounted) = prev;
+    batch->is_counted = true;
+}
+
+static void join_batch(struct flw_heap *heap, const struct flw_batch *batch)
+{
+    struct flw_stamp stamp = {.domain = batch->domain, .ticket = batch->ticket};
+    if (batch->domain == FLW_NOBODY || flw_stamp_is_complete(heap, &stamp) ||
+        FLW_MUTANT(SLAB_FORGETS_JOIN)) {
+        return;
     }
-    slab->stamps[i] = (struct flw_stamp){.domain = domain, .ticket = ticket};
-    /* A later entry of the same domain is older: drop it. */
-    for (uint32_t j = i + 1; j < slab->stamp_count; j++) {
-        if (slab->stamps[j].domain == domain) {
-            slab->stamps[j] = slab->stamps[--slab->stamp_count];
+    for (uint32_t i = 0; i < batch->count; i++) {
+        join_stamp(heap, &flw_slot_span(&heap->map, batch->slots[i])->u.slab, stamp);
+    }
+}
+
+static void count_batches(struct flw_heap *heap)
+{
+    for (struct flw_batch *batch; (batch = heap->oldest_uncounted) != NULL;) {
+        unhide(heap, batch);
+        for (uint32_t i = 0; i < batch->count; i++) {
+            count_in(heap, flw_slot_span(&heap->map, batch->slots[i]));
         }
+        join_batch(heap, batch);
     }
+}
+
+/* ---- batches */
+
+static void drop_batch(struct flw_heap *heap, struct flw_batch_list *list, struct flw_batch *batch)
+{
+    flw_batch_remove(list, batch);
+    if (!batch->is_counted) {
+        unhide(heap, batch);
+    }
+    flw_heap_drop_batch(heap, batch);
 }
 
 static uint32_t take_from_list(struct flw_heap *heap, struct flw_batch_list *list, uint32_t want,
@@ -79,14 +129,16 @@ static uint32_t take_from_list(struct flw_heap *heap, struct flw_batch_list *lis
     uint32_t taken = 0;
     while (taken < want && list->head != NULL) {
         struct flw_batch *batch = list->head;
-        while (taken < want && batch->count > 0) {
-            struct flw_slot *slot = batch->slots[--batch->count];
-            count_out(heap, flw_slot_span(&heap->map, slot), 1);
-            out[taken++] = slot;
+        uint32_t count = (uint32_t)flw_min(want - taken, batch->count);
+        struct flw_slot **slots = &batch->slots[batch->count - count];
+        memcpy(out + taken, slots, count * sizeof *slots);
+        for (uint32_t i = 0; batch->is_counted && i < count; i++) {
+            count_out(heap, flw_slot_span(&heap->map, slots[i]), 1);
         }
+        taken += count;
+        batch->count -= count;
         if (batch->count == 0) {
-            flw_batch_remove(list, batch);
-            flw_heap_drop_batch(heap, batch);
+            drop_batch(heap, list, batch);
         }
     }
     return taken;
@@ -150,24 +202,24 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
     }
     struct flw_batch_list *list = &domain->batches[class_index];
     struct flw_batch *batch = list->head;
-    for (uint32_t i = 0; i < count; i++) {
-        if (batch == NULL || batch->count == FLW_BATCH_SLOTS || batch->ticket != stamp) {
+    for (uint32_t done = 0, part; done < count; done += part) {
+        if (batch == NULL || batch->is_counted || batch->count == FLW_BATCH_SLOTS ||
+            batch->ticket != stamp || batch->domain != domain->index) {
             batch = flw_heap_new_batch(heap);
             if (batch == NULL) {
                 return; /* the slots stay unused until the pool goes: memory is lost, nothing breaks
                          */
             }
             batch->ticket = stamp - FLW_MUTANT(STAMP_SLOTS_EARLY);
+            batch->domain = domain->index;
             batch->class_index = class_index;
             batch->count = 0;
+            hide(heap, batch);
             flw_batch_push(list, batch);
         }
-        batch->slots[batch->count++] = slots[i];
-        struct flw_span *slab = flw_slot_span(&heap->map, slots[i]);
-        count_in(heap, slab);
-        if (domain->index != FLW_NOBODY && !FLW_MUTANT(SLAB_FORGETS_JOIN)) {
-            join_stamp(heap, &slab->u.slab, domain->index, stamp);
-        }
+        part = (uint32_t)flw_min(count - done, FLW_BATCH_SLOTS - batch->count);
+        memcpy(&batch->slots[batch->count], slots + done, part * sizeof(struct flw_slot *));
+        batch->count += part;
     }
     flw_domain_want_fence(domain, count * flw_class_bytes(class_index));
 }
@@ -191,14 +243,15 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
         domain = heap->domains[FLW_NOBODY];
     }
     batch->ticket = stamp;
+    batch->domain = domain->index;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct flw_span *slab = flw_slot_span(&heap->map, batch->slots[i]);
         /* A released capture's slab is ordinary now. Atomic: frees of its other slots read it. */
         __atomic_store_n(&slab->bin, flw_bin_offset(batch->class_index), __ATOMIC_RELAXED);
         slab->u.slab.capture = 0;
-        if (domain->index != FLW_NOBODY) {
-            join_stamp(heap, &slab->u.slab, domain->index, stamp);
-        }
+    }
+    if (batch->is_counted) {
+        join_batch(heap, batch);
     }
     flw_domain_want_fence(domain, batch->count * flw_class_bytes(batch->class_index));
     flw_batch_push(&domain->batches[batch->class_index], batch);
@@ -264,8 +317,7 @@ static void filter_list(struct flw_heap *heap, struct flw_batch_list *list)
         }
         batch->count = kept;
         if (kept == 0) {
-            flw_batch_remove(list, batch);
-            flw_heap_drop_batch(heap, batch);
+            drop_batch(heap, list, batch);
         }
     }
 }
@@ -336,6 +388,7 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
 bool flw_heap_reclaim_slabs(struct flw_heap *heap)
 {
     bool any = false;
+    count_batches(heap);
     for (unsigned c = 0; c < FLW_CLASS_COUNT && heap->empty_slab_count > 0; c++) {
         if (heap->empty_slabs[c] == NULL) {
             continue;

@@ -2,6 +2,7 @@
 #include "heap/tcache.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -159,6 +160,9 @@ bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
         struct flw_bin *bin = flw_tcache_bin(cache, c);
         if (bin->count > 0) {
             flw_heap_put_slots(heap, cache->domain, c, bin->slots, (uint32_t)bin->count);
+            if (FLW_MUTANT(DRAIN_WITHOUT_POISON)) {
+                sched_yield(); /* long enough for its owner to come by */
+            }
             bin->moved_out += bin->count;
             bin->count = 0;
             any = true;

@@ -25,11 +25,25 @@ static const char *check_indexes(const struct flw_heap *heap)
     return flw_run_index_is_valid(&heap->unmapped) ? NULL : "the index of unmapped runs is broken";
 }
 
+static uint64_t counted_slots(const struct flw_heap *heap)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < heap->domain_end; i++) {
+        for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+            const struct flw_batch *batch = heap->domains[i]->batches[c].head;
+            for (; batch != NULL; batch = batch->next) {
+                count += batch->is_counted ? batch->count : 0;
+            }
+        }
+    }
+    return count;
+}
+
 /* Remapping sources: walk the address space run by run. */
 static const char *check_partition(const struct flw_heap *heap)
 {
     uint64_t unit = 0, end = heap->range_bytes >> FLW_UNIT_LOG2, live = 0;
-    uint64_t indexed = heap->unmapped.run_count, met = 0;
+    uint64_t indexed = heap->unmapped.run_count, met = 0, in_slabs = 0;
     const struct flw_span *previous = NULL;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         indexed += heap->domains[i]->runs.run_count;
@@ -45,6 +59,10 @@ static const char *check_partition(const struct flw_heap *heap)
         const struct flw_span *at_last = flw_page_map_span_at(&heap->map, last << FLW_UNIT_LOG2);
         if (at_last != span) {
             return "a run's last unit maps to another span";
+        }
+        if (span->kind == FLW_SPAN_SLAB) {
+            const struct flw_slab_part *slab = &span->u.slab;
+            in_slabs += slab->free_count - (slab->slot_count - slab->carved_count);
         }
         bool is_indexed = run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_UNMAPPED;
         met += is_indexed;
@@ -70,6 +88,9 @@ static const char *check_partition(const struct flw_heap *heap)
     }
     if (met != indexed) {
         return "a free run is in no index, or an index holds one that is not free";
+    }
+    if (in_slabs != counted_slots(heap)) {
+        return "the slabs' free slots are not those of the counted batches";
     }
     return live == heap->live_run_bytes ? NULL : "live_run_bytes is not the sum of the live runs";
 }

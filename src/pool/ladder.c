@@ -101,20 +101,18 @@ static bool rung_own_cache(struct climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     uintptr_t self = flw_thread_token();
-    bool any = false;
     flw_lock_acquire(&pool->lock);
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
         if (cache->thread == self) {
             flw_lock_acquire(&cache->lock);
             flw_lock_acquire(&climb->heap->lock);
-            any |= flw_tcache_flush(cache, climb->heap);
+            (void)flw_tcache_flush(cache, climb->heap);
             flw_lock_release(&climb->heap->lock);
             flw_lock_release(&cache->lock);
         }
     }
     flw_lock_release(&pool->lock);
-    any |= climb->heap->empty_slab_count > 0;
-    return any && reclaim_and_take(climb);
+    return reclaim_and_take(climb); /* also where nothing was cached: slabs may be empty by now */
 }
 
 static bool rung_caches(struct climb *climb)
