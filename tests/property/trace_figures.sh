@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# property.trace_figures: what the pool holds on the demo and on every recorded trace, at five lags,
+# against the bounds that the project promises. Reserved is the ledger's.
+#
+#   trace_figures.sh <fallow> <demo trace> <folder of recorded traces>
+#
+#   balanced      reserved <= 1.17 x requested + 16 MiB at every lag; on recorded traces at a lag of 200
+#                 events <= 1.05 x + 16 MiB without one wait
+#   memory first  reserved <= 1.05 x + 16 MiB at every lag, and never above what PyTorch really held
+#   both          no request fails, no rule is broken; at most three growths for each segment call of
+#                 PyTorch's policy, where both start cold
+#   repeated      in the fourth pass over a trace of one stream: no driver call, event or wait
+#
+# KNOWN lists the goals that are missed today, one line a trace and goal; they are printed, and nothing
+# else may join them. A trace whose goal of 1.05 is missed is still held to 1.17.
+# Prints the table; exit 1 if anything else is over its bound, 77 without recorded traces (the demo passed).
+set -u
+fallow=$1 demo=$2 folder=$3
+KNOWN='demo.ftext.xz|memory first over 1.05
+hta_df_index_resolver.txt.xz|repeated: driver calls'
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# figures POLICY: "requested reserved failures violations grows waits seeded", null as -1
+figures() {
+    awk -v name="\"name\": \"$1\"" 'index($0, name) {
+        split("peak_requested_bytes peak_reserved_bytes failures violations grow_operations waits seeded", key, " ")
+        for (i = 1; i <= 7; i++) {
+            value = "-1"
+            if (match($0, "\"" key[i] "\": [0-9a-z]+")) {
+                value = substr($0, RSTART + length(key[i]) + 4, RLENGTH - length(key[i]) - 4)
+            }
+            printf "%s ", value == "null" ? "-1" : value
+        }
+        print "" }' "$work/json"
+}
+
+# at_most VALUE FACTOR REQUESTED: VALUE <= FACTOR x REQUESTED + 16 MiB
+at_most() {
+    awk -v v="$1" -v f="$2" -v r="$3" 'BEGIN { exit !(v + 0 > 0 && v + 0 <= f * r + 16777216) }'
+}
+
+# miss TRACE LAG GOAL
+failed=0
+miss() {
+    if grep -qxF "$1|$3" <<<"$KNOWN"; then
+        echo "known: $1, lag $2: $3"
+    else
+        echo "over its bound: $1, lag $2: $3" >&2
+        failed=1
+    fi
+}
+
+held() {
+    local path=$1 lag=$2 is_recorded=$3 name factor=1.17 lag_words=()
+    local b_asked b_held b_failed b_broken b_grows b_waits m_asked m_held m_failed m_broken m_grows rest
+    local p_grows p_seeded recorded
+    name=$(basename "$path")
+    [ "$lag" = default ] || lag_words=(--lag "$lag")
+    if ! "$fallow" replay "$path" --policy fallow,fallow-memory-first,pytorch --no-times "${lag_words[@]}" \
+        --json - >"$work/json" 2>"$work/error"; then
+        cat "$work/error" >&2
+        miss "$name" "$lag" "replay failed"
+        return
+    fi
+    read -r b_asked b_held b_failed b_broken b_grows b_waits rest < <(figures fallow)
+    read -r m_asked m_held m_failed m_broken m_grows rest < <(figures fallow-memory-first)
+    read -r _ _ _ _ p_grows _ p_seeded < <(figures pytorch)
+    recorded=$(sed -n 's/.*"recorded_peak_reserved_bytes": \([0-9]*\).*/\1/p' "$work/json" | head -1)
+    awk -v n="$name" -v l="$lag" -v a="$b_asked" -v b="$b_held" -v m="$m_held" -v r="${recorded:-0}" 'BEGIN {
+        printf "%-38s lag %-7s balanced %.3f  memory first %.3f  recorded %s\n", n, l, b / a, m / a,
+            (r > 0 ? sprintf("%.3f", r / a) : "-") }'
+    if [ "$is_recorded" = yes ] && [ "$lag" = 200 ]; then
+        factor=1.05
+        [ "$b_waits" = 0 ] || miss "$name" "$lag" "balanced waits"
+    fi
+    at_most "$b_held" $factor "$b_asked" || miss "$name" "$lag" "balanced over $factor"
+    at_most "$m_held" 1.17 "$m_asked" || miss "$name" "$lag" "memory first over 1.17"
+    at_most "$m_held" 1.05 "$m_asked" || miss "$name" "$lag" "memory first over 1.05"
+    [ -z "$recorded" ] || [ "$m_held" -le "$recorded" ] || miss "$name" "$lag" "memory first above what was recorded"
+    [ "$b_failed$b_broken$m_failed$m_broken" = 0000 ] || miss "$name" "$lag" "failures or broken rules"
+    [ "$p_seeded" = true ] || { [ "$b_grows" -le $((3 * p_grows)) ] && [ "$m_grows" -le $((3 * p_grows)) ]; } ||
+        miss "$name" "$lag" "growths over three a segment call"
+}
+
+repeated() {
+    local path=$1 name key
+    name=$(basename "$path")
+    "$fallow" replay "$path" --policy fallow --no-times --repeat 4 --json - >"$work/json" 2>"$work/error" ||
+        { cat "$work/error" >&2; miss "$name" default "repeated: replay failed"; return; }
+    grep -q '"streams": 1,' "$work/json" || return
+    grep -q '"last_pass": {"number": 4,' "$work/json" || miss "$name" default "repeated: no fourth pass"
+    for key in driver_calls events_recorded steals waits remap_waits; do
+        grep -q "\"last_pass\": {[^}]*\"$key\": 0[,}]" "$work/json" ||
+            miss "$name" default "repeated: ${key//_/ }"
+    done
+}
+
+found=0
+for path in "$demo" "$folder"/*.pickle.xz "$folder"/*.txt.xz; do
+    [ -e "$path" ] || continue
+    is_recorded=no
+    [ "$path" = "$demo" ] || { is_recorded=yes; found=$((found + 1)); }
+    for lag in 0 200 2000 20000 default; do
+        held "$path" "$lag" $is_recorded
+    done
+    repeated "$path"
+done
+
+[ $failed = 0 ] || exit 1
+[ $found -gt 0 ] || { echo "no recorded trace in '$folder': only the demo was checked"; exit 77; }
+exit 0

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+# The promised bounds on memory, trace by trace.
+if(TARGET fallow AND TARGET fallow_shared)
+  add_test(NAME property.trace_figures COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/trace_figures.sh
+    $<TARGET_FILE:fallow> ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz ${FALLOW_TRACE_DIR})
+  set_tests_properties(property.trace_figures PROPERTIES LABELS property TIMEOUT 300 SKIP_RETURN_CODE 77)
+endif()
