@@ -292,15 +292,16 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
         options->size_name = "1024";
     }
     optind = 1;
-    for (int option; (option = getopt_long(argc - 1, argv + 1, "h", long_options, NULL)) != -1;) {
+    int at = 0;
+    for (int option; (option = getopt_long(argc - 1, argv + 1, "h", long_options, &at)) != -1;) {
         if (option == 'h') {
             fputs(help, stdout);
             return 1;
         }
         if (!apply(options, option, optarg)) {
             if (option != '?' && option != 'p') {
-                fprintf(stderr, "fallow bench: '%s' is no value for that option; see --help\n",
-                        optarg);
+                fprintf(stderr, "fallow bench: --%s '%s' is no value for it; see --help\n",
+                        long_options[at].name, optarg);
             }
             return 2;
         }
