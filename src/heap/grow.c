@@ -503,7 +503,7 @@ static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow
         flw_align_up((uint64_t)(request->unit_count + request->align_units - 1) << FLW_UNIT_LOG2,
                      heap->source.granularity_bytes);
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
-    if (request->unit_count >= FLW_MIB >> FLW_UNIT_LOG2) {
+    if (request->unit_count >= FLW_MIB >> FLW_UNIT_LOG2 || request->is_single_handle) {
         return need; /* its own allocation, so that base and size are what the driver says */
     }
     uint64_t wanted = flw_clamp(reserved / 16, 2 * FLW_MIB, 64 * FLW_MIB);
@@ -580,9 +580,13 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
                             struct flw_span **out_run)
 {
+    struct flw_grow_request whole = *request;
     *out_run = NULL;
-    return heap->source.ops->remaps ? grow_remapping(heap, request, out_run)
-                                    : grow_segment(heap, request, out_run);
+    if (whole.is_single_handle) { /* all of it: the rest would be lent to others */
+        whole.unit_count = (uint32_t)flw_align_up(whole.unit_count, heap->page_units);
+    }
+    return heap->source.ops->remaps ? grow_remapping(heap, &whole, out_run)
+                                    : grow_segment(heap, &whole, out_run);
 }
 
 /* ---- taking memory out again */

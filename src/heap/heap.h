@@ -272,7 +272,7 @@ struct flw_grow_request {
     uint64_t budget_bytes; /* reserved may reach this by new handles */
     uint64_t ahead_bytes;  /* preferred handle size; 0: exactly what is needed */
     uint32_t handle_types; /* exportable: one handle of its own */
-    bool is_single_handle;
+    bool is_single_handle; /* a handle or segment of its own, all of it */
     bool
         prefers_one_handle; /* a huge request as one handle: fewer calls, but it moves as a whole */
 };

@@ -191,6 +191,64 @@ static void the_limit_holds_without_vmm_too(void **state)
     assert_true(flw_sim_read_ledger(&sim).given_bytes == 0);
 }
 
+/* With handles: never the handle of another block. Without: a segment of its own. */
+static void dedicated_blocks_share_with_nobody(bool without_vmm)
+{
+    begin_world(without_vmm);
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    fallow_pool *pool = NULL;
+    assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_OK);
+    fallow_request request;
+    fallow_request_init(&request);
+    request.flags = FALLOW_REQUEST_DEDICATED;
+    void *own[8], *others[24];
+    for (unsigned i = 0; i < 8; i++) {
+        request.size_bytes = 1 + i * 700000;
+        assert_int_equal(fallow_alloc_request(pool, &request, NULL, &own[i]), FALLOW_OK);
+        for (unsigned j = 3 * i; j < 3 * i + 3; j++) {
+            assert_int_equal(fallow_alloc(pool, (j + 1) * 60000, NULL, &others[j]), FALLOW_OK);
+        }
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        CUdeviceptr base = 0;
+        size_t bytes = 0;
+        assert_int_equal(
+            sim.cu.cuMemGetAddressRange_v2(&base, &bytes, (CUdeviceptr)(uintptr_t)own[i]),
+            CUDA_SUCCESS);
+        for (unsigned j = 0; j < 24; j++) {
+            uint64_t at = (uint64_t)(uintptr_t)others[j];
+            assert_true(at + (j + 1) * 60000 <= base || at >= base + bytes);
+        }
+        for (unsigned j = 0; j < 8; j++) {
+            uint64_t at = (uint64_t)(uintptr_t)own[j];
+            assert_true(j == i || at < base || at >= base + bytes);
+        }
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(fallow_free_sized(pool, own[i], 1 + i * 700000, NULL), FALLOW_OK);
+    }
+    for (unsigned j = 0; j < 24; j++) {
+        assert_int_equal(fallow_free(pool, others[j], NULL), FALLOW_OK);
+    }
+    assert_int_equal(fallow_pool_validate(pool), FALLOW_OK);
+    fallow_pool_destroy(pool);
+    assert_true(flw_sim_read_ledger(&sim).given_bytes == 0);
+}
+
+static void a_dedicated_block_shares_its_handle_with_nobody(void **state)
+{
+    (void)state;
+    dedicated_blocks_share_with_nobody(false);
+}
+
+static void a_dedicated_block_shares_its_segment_with_nobody(void **state)
+{
+    (void)state;
+    dedicated_blocks_share_with_nobody(true);
+}
+
 int main(void)
 {
     seed = flw_test_seed("unit.source");
@@ -203,6 +261,8 @@ int main(void)
         cmocka_unit_test(a_segment_is_one_allocation),
         cmocka_unit_test(a_pool_without_vmm_lends_returns_trims_and_keeps_nothing),
         cmocka_unit_test(the_limit_holds_without_vmm_too),
+        cmocka_unit_test(a_dedicated_block_shares_its_handle_with_nobody),
+        cmocka_unit_test(a_dedicated_block_shares_its_segment_with_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
