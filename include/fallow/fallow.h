@@ -107,7 +107,8 @@ typedef struct fallow_pool_config {
     fallow_economy economy; /**< how much idle memory to hold */
     size_t cache_bytes;     /**< most that all thread caches may hold together; 0 = 1/32 of what the
                                  pool holds, run caches apart */
-    uint32_t decay_ms;      /**< idle memory older than this is given back; 0 = 10,000;
+    uint32_t decay_ms;      /**< how often fallow_pool_poll, or the helper thread, gives back what
+                                 lies above the last two seconds' need; 0 = 10,000;
                                  UINT32_MAX = never */
     fallow_reuse_policy reuse_policy;
     uint32_t checks;         /**< FALLOW_CHECK_ bits */
@@ -342,7 +343,7 @@ typedef struct fallow_stats {
     uint64_t live_count;        /**< blocks */
     uint32_t stream_count;      /**< streams known */
     uint8_t uses_vmm;           /**< 1: address space and physical memory are separate */
-    uint8_t uses_membarrier;    /**< 0: owners pay a fence instead */
+    uint8_t uses_membarrier;    /**< 0: no call is a hit, each takes its cache's lock */
     uint8_t reserved_0[2];
 } fallow_stats;
 
