@@ -680,7 +680,6 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
                  n < handle->unit_count / heap->page_units; n++) {
                 heap->page_handle[page + n] = NULL;
             }
-            handle->idle_since_ns = flw_clock_coarse_ns();
             link_idle(heap, handle);
             atomic_fetch_add(&heap->count.remaps, 1);
             done_bytes += flw_run_bytes(cut[i]);

@@ -33,7 +33,6 @@
 struct flw_handle {
     struct flw_handle *next, *prev; /* idle list, or unused */
     uint64_t id;                    /* CUmemGenericAllocationHandle */
-    uint64_t idle_since_ns;         /* coarse */
     uint32_t begin_unit;            /* where it is mapped */
     uint32_t unit_count;
     uint32_t types; /* FALLOW_HANDLE_ bits it can be exported as */
@@ -64,7 +63,7 @@ struct flw_segment {
 };
 
 struct flw_heap_counters {
-    _Atomic uint64_t driver_calls, events, steals, waits, remaps, remap_waits, grows, trims;
+    _Atomic uint64_t driver_calls, events, steals, waits, remaps, grows, trims;
     _Atomic uint64_t lost_streams, stream_waits;
 };
 
@@ -107,7 +106,6 @@ struct flw_heap {
     _Atomic uint64_t idle_bytes; /* in idle_handles */
     uint64_t live_run_bytes;     /* runs lent or cached, slabs included */
     uint64_t slab_bytes;         /* runs serving slabs */
-    uint64_t captured_bytes;     /* runs owned by captures */
     bool absorbs_nobody;         /* one stream only: its runs join nobody's neighbours */
 
     struct flw_heap_counters count;

@@ -215,8 +215,6 @@ static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain,
     part->ticket = ticket;
     part->tag = 0;
     part->slab = NULL;
-    part->is_pinned = 0;
-    part->is_dedicated = 0;
     index_joined(heap, run);
 }
 

@@ -100,8 +100,6 @@ struct flw_run_part {
     uint32_t tag;
     uint8_t state;            /* enum flw_run_state */
     uint8_t is_segment_begin; /* first of a driver allocation: never joins its left */
-    uint8_t is_pinned;        /* its handles never move (exported, captured) */
-    uint8_t is_dedicated;
 };
 
 struct flw_span {
