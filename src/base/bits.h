@@ -42,7 +42,7 @@ static inline bool flw_is_pow2(uint64_t x)
 /* floor(log2(x)); x > 0. */
 static inline unsigned flw_log2_floor(uint64_t x)
 {
-    return 63u - (unsigned)__builtin_clzll(x);
+    return 63u ^ (unsigned)__builtin_clzll(x);
 }
 
 /* Lowest set bit; x > 0. */

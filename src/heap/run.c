@@ -244,7 +244,9 @@ static inline struct flw_span *find_run(const struct flw_heap *heap,
     const struct flw_run_index *nobody = &heap->domains[FLW_NOBODY]->runs;
     struct flw_span *own = NULL;
     if (domain->ops->reuses_at_once) {
-        own = flw_run_index_find(&domain->runs, unit_count, align_units, heap->base_unit);
+        own = FLW_LIKELY(align_units == 1)
+                  ? flw_run_index_fit(&domain->runs, unit_count)
+                  : flw_run_index_find(&domain->runs, unit_count, align_units, heap->base_unit);
         if (own != NULL && own->u.run.unit_count == unit_count) {
             return own;
         }
@@ -259,30 +261,32 @@ static inline struct flw_span *find_run(const struct flw_heap *heap,
     return other->u.run.unit_count < own->u.run.unit_count ? other : own;
 }
 
-/* Cut [skip, skip + unit_count) out of an indexed run, LIVE; what remains stays indexed, at its
- * age.
- */
-static inline struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run, uint32_t skip,
+/* Leave the first `skip` units of an indexed run where they are; the rest, indexed at the same age.
+ * NULL: host memory. */
+static FLW_NOINLINE struct flw_span *skip_units(struct flw_heap *heap, struct flw_span *run,
+                                                uint32_t skip)
+{
+    struct flw_run_index *index = index_of(heap, run);
+    struct flw_span *rest = flw_page_map_copy_run(&heap->map, run);
+    if (rest == NULL) {
+        return NULL;
+    }
+    rest->u.run.is_segment_begin = 0;
+    rest->u.run.begin_unit += skip;
+    rest->u.run.unit_count -= skip;
+    flw_run_index_resize(index, run, run->u.run.begin_unit, skip);
+    flw_run_set_map(heap, run);
+    flw_run_index_insert(index, rest);
+    flw_run_set_map(heap, rest);
+    return rest;
+}
+
+/* Cut the first units out of an indexed run, LIVE; what remains stays indexed, at its age. */
+static inline struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run,
                                        uint32_t unit_count)
 {
     struct flw_run_index *index = index_of(heap, run);
     struct flw_run_part *part = &run->u.run;
-    if (skip > 0) {
-        /* Alignment: leave the front where it is and go on with the rest. */
-        struct flw_span *rest = flw_page_map_copy_run(&heap->map, run);
-        if (rest == NULL) {
-            return NULL;
-        }
-        rest->u.run.is_segment_begin = 0;
-        rest->u.run.begin_unit += skip;
-        rest->u.run.unit_count -= skip;
-        flw_run_index_resize(index, run, part->begin_unit, skip);
-        flw_run_set_map(heap, run);
-        flw_run_index_insert(index, rest);
-        flw_run_set_map(heap, rest);
-        run = rest;
-        part = &run->u.run;
-    }
     if (part->unit_count == unit_count) {
         flw_run_index_take_out(index, run);
         part->owner = FLW_NOBODY;
@@ -293,17 +297,20 @@ static inline struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *r
     if (front == NULL) {
         return NULL;
     }
-    uint32_t begin = part->begin_unit;
-    front->u.run = (struct flw_run_part){.begin_unit = begin,
-                                         .unit_count = unit_count,
-                                         .owner = FLW_NOBODY,
-                                         .state = FLW_RUN_LIVE,
-                                         .is_segment_begin = part->is_segment_begin};
+    uint32_t begin = part->begin_unit, *units = heap->map.units + begin;
+    uint32_t name = (uint32_t)((unsigned char *)front - heap->map.spans);
+    front->u.run.begin_unit = begin;
+    front->u.run.unit_count = unit_count;
+    front->u.run.owner = FLW_NOBODY;
+    front->u.run.tag = 0;
+    front->u.run.slab = NULL;
+    front->u.run.state = FLW_RUN_LIVE;
+    front->u.run.is_segment_begin = part->is_segment_begin;
     part->is_segment_begin = 0;
+    units[unit_count] = units[0] /* it named the whole */;
+    units[0] = name;
+    units[unit_count - 1] = name;
     flw_run_index_reshape(index, run, begin + unit_count, part->unit_count - unit_count);
-    flw_page_map_set(&heap->map, begin, front);
-    flw_page_map_set(&heap->map, (uint64_t)begin + unit_count - 1, front);
-    flw_page_map_set(&heap->map, (uint64_t)begin + unit_count, run);
     return front;
 }
 
@@ -314,11 +321,13 @@ struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *dom
     if (run == NULL) {
         return NULL;
     }
-    uint32_t skip = 0;
-    if (align_units > 1 && !FLW_MUTANT(ALIGNMENT_IGNORED)) {
-        skip = flw_run_align_gap(run, align_units, heap->base_unit);
+    if (FLW_UNLIKELY(align_units > 1)) {
+        uint32_t skip = FLW_MUTANT(ALIGNMENT_IGNORED)
+                            ? 0
+                            : flw_run_align_gap(run, align_units, heap->base_unit);
+        run = skip > 0 ? skip_units(heap, run, skip) : run;
     }
-    run = cut_run(heap, run, skip, unit_count);
+    run = run != NULL ? cut_run(heap, run, unit_count) : NULL;
     if (run == NULL) {
         return NULL;
     }

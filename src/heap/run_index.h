@@ -27,8 +27,8 @@ struct flw_run_index {
     uint64_t first_bits;                   /* bit w: second_bits[w] is not 0 */
     uint64_t second_bits[FLW_INDEX_WORDS]; /* bit b of word w: bin 64 w + b is not empty */
     struct flw_span *bins[FLW_INDEX_BINS];
-    struct flw_span *oldest, *newest;
     uint64_t unit_count_total;
+    struct flw_span *oldest, *newest;
     uint64_t run_count;
 };
 

@@ -17,6 +17,7 @@ static inline unsigned flw_run_bin(uint32_t unit_count)
 static inline void flw_run_bin_link(struct flw_run_index *index, struct flw_span *run, unsigned bin)
 {
     struct flw_span *head = index->bins[bin];
+    run->u.run.bin = (uint16_t)bin;
     run->u.run.index_prev = NULL;
     run->u.run.index_next = head;
     index->bins[bin] = run;
@@ -28,9 +29,9 @@ static inline void flw_run_bin_link(struct flw_run_index *index, struct flw_span
     }
 }
 
-static inline void flw_run_bin_unlink(struct flw_run_index *index, const struct flw_span *run,
-                                      unsigned bin)
+static inline void flw_run_bin_unlink(struct flw_run_index *index, const struct flw_span *run)
 {
+    unsigned bin = run->u.run.bin;
     struct flw_span *next = run->u.run.index_next, *prev = run->u.run.index_prev;
     if (next != NULL) {
         next->u.run.index_prev = prev;
@@ -48,11 +49,27 @@ static inline void flw_run_bin_unlink(struct flw_run_index *index, const struct 
     }
 }
 
+/* flw_run_index_find without alignment. */
+static inline struct flw_span *flw_run_index_fit(const struct flw_run_index *index,
+                                                 uint32_t unit_count)
+{
+    unsigned bin = flw_run_bin(unit_count);
+    uint64_t second = index->second_bits[bin / 64] & (~0ull << (bin % 64));
+    if (FLW_LIKELY(second != 0)) {
+        struct flw_span *head = index->bins[bin / 64 * 64 + flw_lowest_bit(second)];
+        uint32_t found = head->u.run.unit_count;
+        if (found == unit_count || (found > unit_count && head->u.run.index_next == NULL)) {
+            return head;
+        }
+    }
+    return flw_run_index_find(index, unit_count, 1, 0);
+}
+
 /* flw_run_index_remove */
 static inline void flw_run_index_take_out(struct flw_run_index *index, const struct flw_span *run)
 {
     const struct flw_run_part *part = &run->u.run;
-    flw_run_bin_unlink(index, run, flw_run_bin(part->unit_count));
+    flw_run_bin_unlink(index, run);
     *(part->age_prev != NULL ? &part->age_prev->u.run.age_next : &index->oldest) = part->age_next;
     *(part->age_next != NULL ? &part->age_next->u.run.age_prev : &index->newest) = part->age_prev;
     index->unit_count_total -= part->unit_count;
@@ -64,13 +81,13 @@ static inline void flw_run_index_reshape(struct flw_run_index *index, struct flw
                                          uint32_t begin_unit, uint32_t unit_count)
 {
     struct flw_run_part *part = &run->u.run;
-    unsigned from = flw_run_bin(part->unit_count), to = flw_run_bin(unit_count);
+    unsigned bin = flw_run_bin(unit_count);
     index->unit_count_total += (uint64_t)unit_count - part->unit_count;
     part->begin_unit = begin_unit;
     part->unit_count = unit_count;
-    if (from != to) {
-        flw_run_bin_unlink(index, run, from);
-        flw_run_bin_link(index, run, to);
+    if (part->bin != bin) {
+        flw_run_bin_unlink(index, run);
+        flw_run_bin_link(index, run, bin);
     }
 }
 

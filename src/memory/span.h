@@ -100,6 +100,7 @@ struct flw_run_part {
     uint32_t tag;
     uint8_t state;            /* enum flw_run_state */
     uint8_t is_segment_begin; /* first of a driver allocation: never joins its left */
+    uint16_t bin;             /* FREE, UNMAPPED: the bin of its index that it is in */
 };
 
 struct flw_span {
