@@ -145,10 +145,12 @@ bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
     bool any = cache->run_bytes != 0;
     for (; cache->occupied != 0; cache->occupied &= cache->occupied - 1) {
         struct flw_run_set *set = &cache->run_sets[flw_lowest_bit(cache->occupied)];
-        while (set->count > 0) {
-            flw_heap_put_run_at(heap, cache->domain, set->runs[--set->count]);
+        for (uint32_t count = flw_run_set_count(set); count > 0; count--) {
+            flw_heap_put_run_at(heap, cache->domain, set->runs[count - 1]);
         }
+        set->key = 0;
     }
+    cache->run_out_bytes -= cache->run_bytes;
     cache->run_bytes = 0;
     return any;
 }

@@ -11,7 +11,8 @@
  *   1. bin: count <= capacity <= slots there is room for. pushes = count + pops - moved_in +
  * moved_out.
  *   2. Every slot of a bin has state FREE and is counted as out of its slab.
- *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap.
+ *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap. run_out_bytes -
+ * run_bytes are lent.
  *   4. key is the pool's handle only while is_open and nobody has seized the cache.
  *
  * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
@@ -64,10 +65,10 @@ struct flw_tcache_hot {
 #define FLW_RUN_SETS      (1u << FLW_RUN_SETS_LOG2)
 #define FLW_RUN_SET_SLOTS 7
 
-/* Runs of one exact size: one line. */
+/* Runs of one exact size: one line. `key` is the size in units in the upper half, their count in the
+ * lower: a key less that of an empty set of a size is the place of the next run, or out of range. */
 struct flw_run_set {
-    uint32_t unit_count;
-    uint32_t count;
+    uint64_t key;
     struct flw_span *runs[FLW_RUN_SET_SLOTS];
 };
 
@@ -82,11 +83,13 @@ struct flw_tcache {
     struct flw_tcache *next, *prev; /* in the pool's list */
     uint64_t stream_id;
     uintptr_t thread;
-    bool is_open;                                  /* hits are allowed when nobody has seized it */
-    uint64_t misses;                               /* allocations that were no hit */
-    uint64_t run_pops, run_pushes, run_live_bytes; /* through this cache */
+    bool is_open;                  /* hits are allowed when nobody has seized it */
+    uint64_t misses;               /* allocations that were no hit */
+    uint64_t run_pops, run_pushes; /* lent and taken back through this cache */
+    uint64_t run_out_bytes;        /* taken from the heap less put back; those in it included */
     uint64_t run_bytes, run_limit_bytes;
-    int64_t fence_left_bytes; /* frees of runs until a fence is worth recording (pool/lend.c) */
+    /* frees of runs until a look whether a fence is worth recording, of how many (pool/lend.c) */
+    int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
     uint64_t bin_bytes; /* sum of capacity * size: the budget that bins have been given */
     uint64_t occupied;  /* bit i clear: run_sets[i] is empty */
@@ -133,31 +136,39 @@ static inline uint32_t flw_run_set_index(uint32_t unit_count)
     return (unit_count * 0x9E3779B1u) >> (32 - FLW_RUN_SETS_LOG2);
 }
 
-static inline bool flw_run_set_has(const struct flw_run_set *set, uint32_t unit_count)
+static inline uint32_t flw_run_set_count(const struct flw_run_set *set)
 {
-    return set->unit_count == unit_count && set->count != 0;
-}
-
-static inline bool flw_run_set_takes(const struct flw_run_set *set, uint32_t unit_count)
-{
-    return set->unit_count == unit_count ? set->count != FLW_RUN_SET_SLOTS : set->count == 0;
+    return (uint32_t)set->key;
 }
 
 /* NULL: none. */
 static inline struct flw_span *flw_tcache_pop_run(struct flw_tcache *cache, uint32_t unit_count)
 {
+    uint64_t empty = (uint64_t)unit_count << 32;
     uint32_t index = flw_run_set_index(unit_count);
     struct flw_run_set *set = &cache->run_sets[index];
-    if (FLW_UNLIKELY(!flw_run_set_has(set, unit_count))) {
+    uint64_t place = set->key - empty - 1;
+    if (FLW_UNLIKELY(place >= FLW_RUN_SET_SLOTS)) {
         set = &cache->run_sets[index ^ 1];
-        if (!flw_run_set_has(set, unit_count)) {
+        place = set->key - empty - 1;
+        if (place >= FLW_RUN_SET_SLOTS) {
             return NULL;
         }
     }
-    uint32_t count = set->count - 1u;
-    set->count = count;
+    set->key--;
     cache->run_bytes -= (uint64_t)unit_count * FLW_UNIT_BYTES;
-    return set->runs[count];
+    return set->runs[place];
+}
+
+/* Where the next run of a size goes in a set; out of range: full, or another size's. */
+static inline uint64_t flw_run_set_place(struct flw_run_set *set, uint64_t empty)
+{
+    uint64_t place = set->key - empty;
+    if (FLW_UNLIKELY(place >= FLW_RUN_SET_SLOTS) && flw_run_set_count(set) == 0) {
+        set->key = empty;
+        place = 0;
+    }
+    return place;
 }
 
 /* False: it has no room, nothing has changed. */
@@ -168,19 +179,21 @@ static inline bool flw_tcache_push_run(struct flw_tcache *cache, struct flw_span
     if (FLW_UNLIKELY(run_bytes > cache->run_limit_bytes)) {
         return false;
     }
-    if (FLW_UNLIKELY(!flw_run_set_takes(&cache->run_sets[index], unit_count))) {
+    uint64_t empty = (uint64_t)unit_count << 32;
+    struct flw_run_set *set = &cache->run_sets[index];
+    uint64_t place = flw_run_set_place(set, empty);
+    if (FLW_UNLIKELY(place >= FLW_RUN_SET_SLOTS)) {
         index ^= 1;
-        if (!flw_run_set_takes(&cache->run_sets[index], unit_count)) {
+        set = &cache->run_sets[index];
+        place = flw_run_set_place(set, empty);
+        if (place >= FLW_RUN_SET_SLOTS) {
             return false;
         }
     }
-    struct flw_run_set *set = &cache->run_sets[index];
-    uint32_t count = set->count;
     run->u.run.ticket = atomic_load_explicit(&cache->domain->ticket, memory_order_relaxed) -
                         FLW_MUTANT(STAMP_CACHED_RUN_EARLY);
-    set->runs[count] = run;
-    set->unit_count = unit_count;
-    set->count = count + 1;
+    set->runs[place] = run;
+    set->key++;
     cache->run_bytes = run_bytes;
     cache->occupied |= 1ull << index;
     return true;

@@ -66,7 +66,8 @@ static FLW_SNAPSHOT uint64_t read_word(const uint64_t *word)
 static FLW_SNAPSHOT void add_cache(struct flw_tcache *cache, struct flw_pool_totals *totals)
 {
     uint64_t pops = read_word(&cache->run_pops), pushes = read_word(&cache->run_pushes);
-    totals->live_bytes += (int64_t)read_word(&cache->run_live_bytes);
+    totals->live_bytes +=
+        (int64_t)(read_word(&cache->run_out_bytes) - read_word(&cache->run_bytes));
     totals->cached_bytes += read_word(&cache->run_bytes);
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         struct flw_bin *bin = flw_tcache_bin(cache, c);

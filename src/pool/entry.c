@@ -59,12 +59,11 @@ static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
     if (FLW_UNLIKELY(count >= bin->capacity) || FLW_UNLIKELY(!is_live(slot, address))) {
         return false;
     }
-    uint64_t requested_bytes = slot->requested_bytes;
     if (FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address)) &&
         !FLW_MUTANT(INTERIOR_FREE_ACCEPTED) && !FLW_MUTANT(DOUBLE_FREE_ACCEPTED)) {
         return false;
     }
-    flw_note_returned(hot->account, requested_bytes);
+    flw_note_returned(hot->account, slot->requested_bytes); /* nobody else's by now */
     bin->slots[count] = slot;
     bin->count = count + 1;
     return true;

@@ -124,7 +124,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     __atomic_store_n(&need.run->u.run.tag, request->tag, __ATOMIC_RELAXED);
     flw_lock_acquire(&cache->lock);
     cache->run_pops++;
-    cache->run_live_bytes += flw_run_bytes(need.run);
+    cache->run_out_bytes += flw_run_bytes(need.run);
     cache->run_limit_bytes = flw_pool_run_limit(pool);
     lend_slot(cache, slot, request->size_bytes, FLW_SLOT_LIVE, out_ptr);
     flw_lock_release(&cache->lock);
@@ -336,14 +336,18 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
     flw_lock_acquire(&cache->lock);
     flw_pool_account(cache->hot.account, -(int64_t)slot->requested_bytes);
     cache->run_pushes++;
-    cache->run_live_bytes -= flw_run_bytes(run);
     cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
     cache->run_limit_bytes = flw_pool_run_limit(pool);
     flw_lock_acquire(&pool->heap.lock);
-    if (!cache->domain->ops->reuses_at_once || !cache->is_open ||
-        !flw_tcache_push_run(cache, run)) {
-        flw_heap_put_run(&pool->heap, cache->domain, run);
+    bool may_cache = cache->domain->ops->reuses_at_once && cache->is_open;
+    bool is_cached = may_cache && flw_tcache_push_run(cache, run);
+    if (may_cache && !is_cached) {
         (void)flw_tcache_flush_runs(cache, &pool->heap);
+        is_cached = flw_tcache_push_run(cache, run);
+    }
+    if (!is_cached) {
+        cache->run_out_bytes -= flw_run_bytes(run);
+        flw_heap_put_run(&pool->heap, cache->domain, run);
     }
     flw_lock_release(&pool->heap.lock);
     flw_lock_release(&cache->lock);
@@ -413,6 +417,7 @@ bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
         (uint64_t)atomic_load_explicit(&pool->peak_requested_bytes, memory_order_relaxed);
     uint64_t grows = atomic_load_explicit(&pool->heap.count.grows, memory_order_relaxed);
     uint64_t step = flw_max(peak / (2 * FENCES_MOST), 16 * FLW_MIB);
+    cache->fence_step_bytes = (int64_t)step;
     cache->fence_left_bytes = (int64_t)step;
     if (FLW_UNLIKELY(grows != cache->fence_grow_count)) {
         cache->fence_grow_count = grows;
@@ -472,7 +477,7 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
             flw_tcache_bin(cache, span->u.slab.class_index)->moved_out++;
         } else {
             cache->run_pushes++;
-            cache->run_live_bytes -= usable;
+            cache->run_out_bytes -= usable;
         }
         flw_pool_account(cache->hot.account, -(int64_t)slot->requested_bytes);
         flw_lock_release(&cache->lock);

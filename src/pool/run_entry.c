@@ -34,17 +34,18 @@ static inline void lend(struct flw_tcache *cache, struct flw_span *run, uint64_t
     struct flw_slot *slot = (struct flw_slot *)(void *)(cache->hot.slots + run->slots);
     uint64_t address = slot->word;
     cache->run_pops++;
-    cache->run_live_bytes += flw_run_bytes(run);
     slot->requested_bytes = size_bytes;
     FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
     flw_note_lent(cache->hot.account, size_bytes);
     *out_ptr = (void *)(uintptr_t)address;
 }
 
-/* The cache has none of this size. */
+/* The cache has none of this size. (The arguments lie as the caller got them: no register moves.) */
 static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
                                        void **out_ptr, struct flw_tcache *cache)
 {
+    (void)handle;
+    (void)stream;
     struct flw_pool *pool = cache->pool;
     struct flw_heap *heap = &pool->heap;
     flw_lock_acquire(&heap->lock);
@@ -53,9 +54,11 @@ static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, f
     flw_lock_release(&heap->lock);
     if (FLW_UNLIKELY(run == NULL)) {
         flw_asym_leave(&cache->hot.asym);
-        return flw_entry_alloc(handle, size_bytes, 0, stream, out_ptr);
+        return flw_entry_alloc((fallow_pool *)(uintptr_t)cache->handle, size_bytes, 0,
+                               cache->hot.stream, out_ptr);
     }
     cache->misses++;
+    cache->run_out_bytes += flw_run_bytes(run);
     lend(cache, run, size_bytes, out_ptr);
     struct flw_account *account = cache->hot.account;
     flw_asym_leave(&cache->hot.asym);
@@ -97,16 +100,33 @@ static FLW_NOINLINE fallow_status keep_up(struct flw_tcache *cache, bool earns_f
     return FALLOW_OK;
 }
 
+/* Inside. So much has been returned that it is time to look whether the pool has grown. */
+static FLW_NOINLINE fallow_status look_for_growth(struct flw_tcache *cache)
+{
+    uint64_t grows = atomic_load_explicit(&cache->pool->heap.count.grows, memory_order_relaxed);
+    if (FLW_LIKELY(cache->fence_credits == 0 && grows == cache->fence_grow_count)) {
+        cache->fence_left_bytes = cache->fence_step_bytes;
+        flw_asym_leave(&cache->hot.asym);
+        return FALLOW_OK;
+    }
+    bool earns_fence = flw_pool_earns_fence(cache->pool, cache);
+    flw_asym_leave(&cache->hot.asym);
+    return FLW_UNLIKELY(earns_fence) ? keep_up(cache, true) : FALLOW_OK;
+}
+
 /* The cache has no room. */
 static FLW_NOINLINE fallow_status put(struct flw_tcache *cache, struct flw_span *run)
 {
     struct flw_pool *pool = cache->pool;
     struct flw_heap *heap = &pool->heap;
-    flw_lock_acquire(&heap->lock);
-    flw_heap_put_run(heap, cache->domain, run);
-    (void)flw_tcache_flush_runs(cache, heap);
-    flw_lock_release(&heap->lock);
     cache->run_limit_bytes = flw_pool_run_limit(pool);
+    flw_lock_acquire(&heap->lock);
+    (void)flw_tcache_flush_runs(cache, heap);
+    if (!flw_tcache_push_run(cache, run)) {
+        cache->run_out_bytes -= flw_run_bytes(run);
+        flw_heap_put_run(heap, cache->domain, run);
+    }
+    flw_lock_release(&heap->lock);
     bool earns_fence = cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache);
     bool is_due = earns_fence || has_moved_far(cache->hot.account) ||
                   flw_pool_is_fence_due(pool, cache->domain);
@@ -124,20 +144,19 @@ fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream s
         flw_asym_leave(&hot->asym);
         return flw_entry_free(handle, ptr, stream);
     }
-    uint64_t requested_bytes = slot->requested_bytes;
     if (FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address))) {
         flw_asym_leave(&hot->asym);
         return flw_entry_free(handle, ptr, stream); /* another thread won */
     }
-    uint64_t run_bytes = flw_run_bytes(run);
     cache->run_pushes++;
-    cache->run_live_bytes -= run_bytes;
-    cache->fence_left_bytes -= (int64_t)run_bytes;
-    flw_note_returned(hot->account, requested_bytes);
+    cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
+    flw_note_returned(hot->account, slot->requested_bytes);
     if (FLW_UNLIKELY(!flw_tcache_push_run(cache, run))) {
         return put(cache, run);
     }
-    bool earns_fence = cache->fence_left_bytes < 0 && flw_pool_earns_fence(cache->pool, cache);
+    if (FLW_UNLIKELY(cache->fence_left_bytes < 0)) {
+        return look_for_growth(cache);
+    }
     flw_asym_leave(&hot->asym);
-    return FLW_UNLIKELY(earns_fence) ? keep_up(cache, true) : FALLOW_OK;
+    return FALLOW_OK;
 }
