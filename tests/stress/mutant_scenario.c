@@ -2,9 +2,12 @@
  *
  * Owns: the fixed scenarios of the mutation suite: what random programs cannot know (is this free a
  * double one?) and what they meet too seldom (five streams in one slab, a stream that goes while
- * its blocks are held).
+ * its blocks are held, a cache emptied beside its owner).
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,7 +19,7 @@ int flw_mutant_scenarios(void);
 
 #define FOUND 3
 
-static bool is_wrong;
+static atomic_bool is_wrong;
 
 static void expect(bool holds, const char *sentence)
 {
@@ -240,6 +243,55 @@ static void check_release_after_retire(const struct flw_sim *sim)
     }
 }
 
+struct drainer {
+    fallow_pool *pool;
+    atomic_bool stops;
+};
+
+static void *drain_on(void *argument)
+{
+    struct drainer *drainer = argument;
+    while (!atomic_load(&drainer->stops)) {
+        expect(fallow_pool_trim_within(drainer->pool, SIZE_MAX, 0, NULL) == FALLOW_OK,
+               "a trim is refused");
+    }
+    return NULL;
+}
+
+#define HELD        8
+#define DRAIN_TURNS 30000
+
+/* One thread lends and returns out of its cache while another empties it: no block is lent twice.
+ */
+static void check_drain_beside_owner(const struct flw_sim *sim)
+{
+    struct bed bed;
+    plough(&bed, sim);
+    struct drainer drainer = {.pool = bed.pool};
+    CUstream stream = bed.stream[0];
+    void *held[HELD] = {NULL};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, drain_on, &drainer) != 0) {
+        abort();
+    }
+    for (unsigned turn = 0; turn < DRAIN_TURNS && !is_wrong; turn++) {
+        for (unsigned i = 0; i < HELD; i++) {
+            held[i] = lend(bed.pool, i % 4 == 3 ? RUN : 4096, stream);
+            for (unsigned k = 0; k < i; k++) {
+                expect(held[k] != held[i], "a block is lent twice");
+            }
+        }
+        for (unsigned i = 0; i < HELD; i++) {
+            expect(fallow_free(bed.pool, held[i], stream) == FALLOW_OK, "a free is refused");
+        }
+    }
+    atomic_store(&drainer.stops, true);
+    pthread_join(thread, NULL);
+    if (!is_wrong) {
+        fallow_pool_destroy(bed.pool);
+    }
+}
+
 int flw_mutant_scenarios(void)
 {
     struct flw_sim sim;
@@ -263,7 +315,8 @@ int flw_mutant_scenarios(void)
     }
     is_wrong |= flw_sim_print_violations(&sim) != 0;
     void (*const checks[])(const struct flw_sim *sim) = {
-        check_slab_of_many_streams, check_held_block_of_retired_stream, check_release_after_retire};
+        check_slab_of_many_streams, check_held_block_of_retired_stream, check_release_after_retire,
+        check_drain_beside_owner};
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !is_wrong; i++) {
         checks[i](&sim);
     }
