@@ -491,18 +491,28 @@ static struct flw_fence *hold_fence(struct flw_domain *domain, uint64_t ticket)
     return fence;
 }
 
+/* The same, recorded by this thread if need be; where another is at it, its fence is awaited: to
+ * record takes a driver call, to go on without the memory may take a growth. */
 static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *domain,
                                     uint64_t ticket, bool may_record, fallow_status *status)
 {
+    struct flw_fence *fence = NULL;
     *status = FALLOW_OK;
-    flw_lock_acquire(&heap->lock);
-    struct flw_fence *fence = hold_fence(domain, ticket);
-    flw_lock_release(&heap->lock);
-    if (fence == NULL && may_record) {
-        *status = flw_domain_fence(heap, domain);
+    for (unsigned tries = 0; fence == NULL && *status == FALLOW_OK;) {
         flw_lock_acquire(&heap->lock);
         fence = hold_fence(domain, ticket);
+        bool is_recording = domain->is_recording, is_done = ticket <= domain->completed;
         flw_lock_release(&heap->lock);
+        if (fence != NULL || is_done || !may_record) {
+            break;
+        }
+        if (is_recording) {
+            sched_yield();
+        } else if (tries++ < 2) {
+            *status = flw_domain_fence(heap, domain);
+        } else {
+            break;
+        }
     }
     if (fence == NULL && *status == FALLOW_OK) {
         *status = FALLOW_WOULD_WAIT;

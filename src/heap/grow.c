@@ -259,6 +259,7 @@ static struct flw_span *settle_place(struct flw_heap *heap, const struct placeme
     }
     run->u.run.state = FLW_RUN_LIVE;
     run->u.run.owner = FLW_NOBODY;
+    run->u.run.ticket = flw_max(front_ticket, back_ticket); /* of the taker, where not complete */
     heap->live_run_bytes += flw_run_bytes(run);
     flw_run_arm_slot(heap, run);
     return run;

@@ -301,6 +301,7 @@ static inline struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *r
     uint32_t name = (uint32_t)((unsigned char *)front - heap->map.spans);
     front->u.run.begin_unit = begin;
     front->u.run.unit_count = unit_count;
+    front->u.run.ticket = part->ticket;
     front->u.run.owner = FLW_NOBODY;
     front->u.run.tag = 0;
     front->u.run.slab = NULL;

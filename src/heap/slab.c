@@ -280,9 +280,9 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     part->run = run;
     part->capture = (uint16_t)domain->capture;
     part->domain = domain->index;
-    /* The run may come from the domain's own unfenced memory: its stamp joins from the start. */
-    part->stamps[0] = (struct flw_stamp){.domain = domain->index, .ticket = domain->ticket};
-    part->stamp_count = 1;
+    /* The run may come from the domain's own memory: then its stamp joins from the start. */
+    part->stamps[0] = (struct flw_stamp){.domain = domain->index, .ticket = run->u.run.ticket};
+    part->stamp_count = run->u.run.ticket > domain->completed;
     slab->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
     flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     run->u.run.slab = slab;

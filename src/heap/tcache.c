@@ -2,9 +2,9 @@
 #include "heap/tcache.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/mutant.h"
 #include "heap/thread.h"
@@ -163,7 +163,7 @@ bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
         if (bin->count > 0) {
             flw_heap_put_slots(heap, cache->domain, c, bin->slots, (uint32_t)bin->count);
             if (FLW_MUTANT(DRAIN_WITHOUT_POISON)) {
-                sched_yield(); /* long enough for its owner to come by */
+                nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* its owner comes by */
             }
             bin->moved_out += bin->count;
             bin->count = 0;

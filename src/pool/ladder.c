@@ -306,16 +306,19 @@ static bool steal(struct climb *climb, struct flw_domain *donor, uint64_t ticket
     fallow_status status = flw_domain_order_after(
         heap, climb->need->domain, donor, ticket - FLW_MUTANT(STEAL_WAITS_FOR_OLDER), may_record);
     flw_heap_leave_driver(heap, &section);
+    if (status == FALLOW_WOULD_WAIT && !is_early) {
+        return take(heap, climb->need); /* another thread has seen it complete: it is nobody's */
+    }
     if (status != FALLOW_OK || is_early) {
         return is_early;
     }
     flw_lock_acquire(&heap->lock);
-    bool is_taken = move_from(heap, donor, ticket, climb->need);
+    bool is_moved = move_from(heap, donor, ticket, climb->need);
     flw_lock_release(&heap->lock);
-    if (is_taken) {
+    if (is_moved) {
         atomic_fetch_add(&heap->count.steals, 1);
     }
-    return is_taken;
+    return is_moved;
 }
 
 static bool steal_from_any(struct climb *climb, bool may_record)
@@ -367,7 +370,8 @@ static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct
             *out_ticket = domain->oldest->ticket;
             return domain;
         }
-        bool has_memory = domain->unfenced_bytes > 0 && domain->runs.run_count > 0;
+        bool has_memory =
+            domain->unfenced_bytes > 0 && (domain->runs.run_count > 0 || heap->pending_count > 0);
         if (has_memory && (unfenced == NULL || domain == need->domain)) {
             unfenced = domain;
         }
@@ -386,7 +390,10 @@ static bool wait_and(struct climb *climb, uint64_t deadline_ns, bool (*then)(str
         flw_lock_acquire(&heap->lock);
         struct flw_domain *domain = next_to_wait(heap, climb->need, &ticket);
         flw_lock_release(&heap->lock);
-        if (domain == NULL || !flw_heap_enter_driver(heap, &section)) {
+        if (domain == NULL) { /* other threads may have waited, and freed, meanwhile */
+            return climb->pool->cache_count > 1 && then(climb);
+        }
+        if (!flw_heap_enter_driver(heap, &section)) {
             return false;
         }
         fallow_status status = flw_domain_wait(heap, domain, ticket, deadline_ns);

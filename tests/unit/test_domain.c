@@ -318,6 +318,43 @@ static void check_many_streams_on_a_slab(void)
     }
 }
 
+static void check_slab_handed_over(void)
+{
+    enum {
+        CLASS = 20
+    };
+    struct flw_slot *slots[512];
+    CUstream handles[2];
+    struct flw_domain *domains[2];
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(bed.sim.cu.cuStreamCreate(&handles[i], CU_STREAM_NON_BLOCKING), 0);
+        domains[i] = bed_domain(&bed, &flw_order_stream, handles[i]);
+    }
+    struct flw_span *run = bed_obtain(&bed, domains[0], flw_class_slab_units(CLASS));
+    use_up(domains[0]);
+    flw_lock_acquire(&bed.heap.lock);
+    assert_true(flw_heap_adopt_slab(&bed.heap, domains[0], CLASS, run));
+    uint32_t count = flw_heap_take_slots(&bed.heap, domains[0], CLASS, 512, slots);
+    flw_heap_put_slots(&bed.heap, domains[1], CLASS, slots, count);
+    assert_true(flw_heap_reclaim_slabs(&bed.heap));
+    flw_lock_release(&bed.heap.lock);
+    assert_int_equal(bed.heap.pending_count, 0); /* one stamp: the second stream's */
+    assert_null(bed_take(&bed, domains[0], 1));
+    assert_int_equal(flw_domain_fence(&bed.heap, domains[1]), FALLOW_OK);
+    bed_finish_work(&bed);
+    assert_true(flw_heap_poll(&bed.heap));
+    assert_non_null(bed_take(&bed, domains[0], flw_class_slab_units(CLASS)));
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(handles[i]), CUDA_SUCCESS);
+    }
+}
+
+static void a_slab_that_one_stream_lent_and_another_took_back_waits_for_the_latter(void **state)
+{
+    (void)state;
+    each_source(check_slab_handed_over);
+}
+
 static void a_slab_of_more_streams_than_stamps_waits_for_all_of_them(void **state)
 {
     (void)state;
@@ -368,6 +405,7 @@ int main(void)
         cmocka_unit_test(a_stream_reuses_its_own_at_once_and_others_only_when_complete),
         cmocka_unit_test(memory_of_a_lost_stream_waits_for_the_whole_context),
         cmocka_unit_test(a_fence_that_a_capture_took_covers_nothing),
+        cmocka_unit_test(a_slab_that_one_stream_lent_and_another_took_back_waits_for_the_latter),
         cmocka_unit_test(a_slab_of_more_streams_than_stamps_waits_for_all_of_them),
         cmocka_unit_test(what_reaches_a_retired_stream_late_is_covered_by_its_last_fence),
         cmocka_unit_test(a_place_that_is_used_again_keeps_its_old_stamps_complete),

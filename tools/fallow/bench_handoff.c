@@ -188,16 +188,21 @@ static double time_pairs(struct handoff *handoff, const struct lap *lap)
 }
 
 struct times {
-    double handoff[ROUNDS], queue[ROUNDS], pair[ROUNDS], loop[ROUNDS], ratio[ROUNDS];
+    double handoff[ROUNDS], queue[ROUNDS], pair[ROUNDS], loop[ROUNDS];
 };
 
 static void add_times(struct flw_bench_report *report, struct times *times, size_t rounds)
 {
-    flw_bench_report_add(report, "ns_per_op", flw_bench_median(times->handoff, rounds));
-    flw_bench_report_add(report, "queue_ns_per_op", flw_bench_median(times->queue, rounds));
-    flw_bench_report_add(report, "same_thread_ns_per_op", flw_bench_median(times->pair, rounds));
-    flw_bench_report_add(report, "same_thread_loop_ns", flw_bench_median(times->loop, rounds));
-    flw_bench_report_add(report, "over_same_thread", flw_bench_median(times->ratio, rounds));
+    double handoff = flw_bench_median(times->handoff, rounds);
+    double queue = flw_bench_median(times->queue, rounds);
+    double pair = flw_bench_median(times->pair, rounds);
+    double loop = flw_bench_median(times->loop, rounds);
+    flw_bench_report_add(report, "ns_per_op", handoff);
+    flw_bench_report_add(report, "queue_ns_per_op", queue);
+    flw_bench_report_add(report, "same_thread_ns_per_op", pair);
+    flw_bench_report_add(report, "same_thread_loop_ns", loop);
+    flw_bench_report_add(report, "over_same_thread",
+                         pair > loop ? (handoff - queue) / (pair - loop) : NAN);
 }
 
 /* Each round times the blocks, the queue without them, the pair, the loop without it. */
@@ -221,8 +226,6 @@ static void measure(struct handoff *handoff)
         times.queue[rounds] = time_lap(handoff, &nothing);
         times.pair[rounds] = time_pairs(handoff, &pairs);
         times.loop[rounds] = time_pairs(handoff, &nothing);
-        double pair = times.pair[rounds] - times.loop[rounds];
-        times.ratio[rounds] = pair > 0 ? (times.handoff[rounds] - times.queue[rounds]) / pair : NAN;
         rounds++;
     }
     add_times(handoff->report, &times, rounds);
