@@ -16,6 +16,8 @@
  *  - On a real driver the handle of a destroyed stream is undefined by CUDA; a free or an
  * allocation on one is undefined here too, unless `check_streams` is set and the driver still
  * answers.
+ *  - A pool serves at most some 4,000 streams at a time, captured ones counted twice; one more
+ *    answers OUT_OF_HOST_MEMORY. Retire those that are done.
  *  - Not async-signal-safe. The child of a fork() has no pools: a handle of its parent's answers
  *    INVALID_POOL.
  *  - A kernel launched with programmatic serialisation may touch lent memory only after its
