@@ -109,7 +109,8 @@ static bool parse_device(const char *text, int *out_device)
 static bool parse_number(const char *option, const char *text, uint64_t *out_value)
 {
     if (!flw_parse_count(text, out_value) || *out_value > UINT64_MAX / 4) {
-        flw_complain("%s '%s' is not a whole number from 0 up", option, text);
+        flw_complain("%s '%s' is not a whole number from 0 to %llu", option, text,
+                     UINT64_MAX / 4ull);
         return false;
     }
     return true;
