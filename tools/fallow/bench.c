@@ -251,11 +251,11 @@ static const char *find_conflict(const struct flw_bench_options *options)
     if (options->is_lockstep && strcmp(shape, "handoff") != 0) {
         return "--lockstep is for handoff";
     }
-    if (has_mixed_sizes && (strcmp(shape, "pair") == 0 || strcmp(shape, "streams") == 0)) {
+    if (has_mixed_sizes && strcmp(shape, "streams") == 0) {
         return "this shape takes one --size in bytes";
     }
-    if (has_mixed_sizes && options->is_pair) {
-        return "--pair takes one --size in bytes";
+    if (has_mixed_sizes && (options->is_pair || options->is_sized)) {
+        return "--pair and --sized take one --size in bytes";
     }
     return NULL;
 }

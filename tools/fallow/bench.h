@@ -209,6 +209,7 @@ struct flw_bench_loop {
 /* Each returns the number of failed calls. */
 typedef uint64_t (*flw_bench_run)(const struct flw_bench_loop *loop, struct flw_bench_range range);
 uint64_t flw_bench_run_pair(const struct flw_bench_loop *loop, struct flw_bench_range range);
+uint64_t flw_bench_run_pair_drawn(const struct flw_bench_loop *loop, struct flw_bench_range range);
 uint64_t flw_bench_run_pair_sized(const struct flw_bench_loop *loop, struct flw_bench_range range);
 uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_bench_range range);
 uint64_t flw_bench_run_streams(const struct flw_bench_loop *loop, struct flw_bench_range range);

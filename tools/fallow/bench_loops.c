@@ -22,6 +22,22 @@ uint64_t flw_bench_run_pair(const struct flw_bench_loop *loop, struct flw_bench_
     return failures;
 }
 
+uint64_t flw_bench_run_pair_drawn(const struct flw_bench_loop *loop, struct flw_bench_range range)
+{
+    flw_bench_alloc alloc = loop->policy->alloc;
+    flw_bench_free release = loop->policy->free;
+    void *pool = loop->pool, *ptr = NULL;
+    fallow_stream stream = loop->stream;
+    const struct flw_bench_steps *steps = loop->steps;
+    uint64_t failures = 0;
+    for (uint64_t i = range.begin; i < range.end; i++) {
+        failures +=
+            alloc(pool, steps->steps[i & steps->mask].size_bytes, stream, &ptr) != FALLOW_OK;
+        failures += release(pool, ptr, stream) != FALLOW_OK;
+    }
+    return failures;
+}
+
 uint64_t flw_bench_run_pair_sized(const struct flw_bench_loop *loop, struct flw_bench_range range)
 {
     flw_bench_alloc alloc = loop->policy->alloc;

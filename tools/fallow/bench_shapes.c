@@ -37,11 +37,20 @@ static flw_bench_run pair_of(const struct flw_bench_options *options)
 bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                     struct flw_bench_report *report, char *message)
 {
-    (void)message;
+    struct flw_bench_steps steps = {0};
     struct flw_bench_loop loop = make_loop(options, bed);
     flw_bench_run run = pair_of(options);
+    if (options->sizes != FLW_BENCH_SIZE_ONE) {
+        if (!flw_bench_steps_init(&steps, options, 1, options->seed)) {
+            snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
+            return false;
+        }
+        loop.steps = &steps;
+        run = flw_bench_run_pair_drawn;
+    }
     report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
     flw_bench_time(&loop, run, options->count, report, plain_keys);
+    flw_bench_steps_finish(&steps);
     return true;
 }
 
