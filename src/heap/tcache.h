@@ -33,6 +33,8 @@
 struct flw_bin {
     uint64_t count, capacity;
     uint64_t pops, moved_in, moved_out;
+    uint32_t seen_pushes; /* at its last refill: none since means that it only lends */
+    uint32_t seen_pops;   /* when it was last full: none since means that it only takes back */
     struct flw_slot *slots[];
 };
 

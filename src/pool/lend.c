@@ -47,7 +47,25 @@ static void lend_slot(struct flw_tcache *cache, struct flw_slot *slot, uint64_t 
     *out_ptr = (void *)(uintptr_t)address;
 }
 
-#define REFILL_MOST 64
+#define REFILL_MOST 128
+
+/* How many slots a bin that has none gets: half of what it holds, so that it has room for what
+ * comes back; all of it where nothing does because another thread frees. */
+static uint32_t refill_count(struct flw_bin *bin)
+{
+    uint32_t pushes = (uint32_t)(bin->pops - bin->moved_in + bin->moved_out);
+    uint64_t count = pushes == bin->seen_pushes ? bin->capacity : bin->capacity / 2;
+    bin->seen_pushes = pushes;
+    return (uint32_t)flw_clamp(count, 1, REFILL_MOST);
+}
+
+/* How many leave a full bin, by the same thought. */
+static uint64_t flush_count(struct flw_bin *bin)
+{
+    uint64_t count = (uint32_t)bin->pops == bin->seen_pops ? bin->count : (bin->count + 1) / 2;
+    bin->seen_pops = (uint32_t)bin->pops;
+    return count;
+}
 
 /* A slot for the caller, with a few more for its bin. */
 static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
@@ -63,7 +81,7 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
     } else {
         widen(pool, cache, bin, class_index);
     }
-    uint64_t capacity = bin->capacity;
+    uint32_t want = slot == NULL && cache->is_open ? refill_count(bin) : 1;
     flw_lock_release(&cache->lock);
     if (slot != NULL) {
         return FALLOW_OK;
@@ -73,11 +91,8 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
                             .class_index = class_index,
                             .size_bytes = request->size_bytes,
                             .flags = request->flags,
-                            .want = (uint32_t)flw_clamp(capacity / 2, 1, REFILL_MOST),
+                            .want = want,
                             .slots = slots};
-    if (!cache->is_open) {
-        need.want = 1;
-    }
     fallow_status status = flw_ladder_climb(pool, &need);
     if (status != FALLOW_OK) {
         return status;
@@ -291,7 +306,7 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
 
 /* ---- return */
 
-/* Room for one more: the older half of a full bin goes to the heap. */
+/* Room for one more: the older half of a full bin goes to the heap, or all. */
 static void make_room(struct flw_pool *pool, struct flw_tcache *cache, struct flw_bin *bin,
                       unsigned class_index)
 {
@@ -299,7 +314,7 @@ static void make_room(struct flw_pool *pool, struct flw_tcache *cache, struct fl
     if (bin->count < bin->capacity) {
         return;
     }
-    uint64_t out = (bin->count + 1) / 2;
+    uint64_t out = flush_count(bin);
     flw_lock_acquire(&pool->heap.lock);
     flw_heap_put_slots(&pool->heap, cache->domain, class_index, bin->slots, (uint32_t)out);
     flw_lock_release(&pool->heap.lock);
