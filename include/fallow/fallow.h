@@ -232,8 +232,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, 
  * Give a block back.
  *
  * Contract    every use of the block was given to the device before this call and is ordered before
- *             the present end of `stream`, or was announced by fallow_record_use. The block then
- *             belongs to `stream`, not to the one it was lent on.
+ *             the present end of `stream`, or was announced by fallow_record_use. So is the lending,
+ *             used or not: `stream` comes after what the lending stream had been given by then. The
+ *             block then belongs to `stream`, not to the one it was lent on.
  * Errors      INVALID_POINTER for an interior, foreign or already freed pointer, also when two
  *             threads free one pointer at the same moment (one wins): state unchanged. NULL is OK.
  *             DEVICE_LOST never: after a loss frees succeed and do nothing.

@@ -13,33 +13,39 @@
 
 #define CACHE_BYTES (56 * FLW_KIB)
 
-/* A megabyte of a class, at least 8 slots, at most 128. */
-uint32_t flw_bin_most(unsigned class_index)
-{
-    if (class_index >= FLW_CLASS_COUNT) {
-        return 0;
-    }
-    return (uint32_t)flw_clamp(FLW_MIB / flw_class_bytes(class_index), 8, 128);
-}
-
 static struct {
     uint16_t bin_of_size[FLW_BIN_TABLE_COUNT];
+    uint16_t most[FLW_CLASS_COUNT + 1];
     uint32_t offset[FLW_CLASS_COUNT + 1];
 } shape;
 static pthread_once_t shape_once = PTHREAD_ONCE_INIT;
+
+/* A megabyte of a class, at least 8 slots, at most 128. */
+static uint64_t bin_most(unsigned class_index)
+{
+    return class_index == FLW_CLASS_COUNT
+               ? 0
+               : flw_clamp(FLW_MIB / flw_class_bytes(class_index), 8, 128);
+}
 
 static void make_shape(void)
 {
     uint32_t at = (uint32_t)flw_align_up(sizeof(struct flw_tcache), 64);
     for (unsigned c = 0; c <= FLW_CLASS_COUNT; c++) {
         shape.offset[c] = at;
-        at += (uint32_t)(sizeof(struct flw_bin) + flw_bin_most(c) * sizeof(struct flw_slot *));
+        shape.most[c] = (uint16_t)bin_most(c);
+        at += (uint32_t)(sizeof(struct flw_bin) + shape.most[c] * sizeof(struct flw_slot *));
     }
     FLW_ASSERT(at <= CACHE_BYTES && CACHE_BYTES <= UINT16_MAX);
     for (uint32_t i = 0; i < FLW_BIN_TABLE_COUNT; i++) {
         shape.bin_of_size[i] = (uint16_t)shape.offset[flw_class_of(
             ((uint64_t)i + 1 - (FLW_MUTANT(CLASS_OFF_BY_ONE) && i > 0)) << FLW_BIN_TABLE_LOG2)];
     }
+}
+
+uint32_t flw_bin_most(unsigned class_index)
+{
+    return shape.most[class_index];
 }
 
 uint32_t flw_bin_offset(unsigned class_index)
