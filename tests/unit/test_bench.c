@@ -341,6 +341,52 @@ static void every_shape_runs_on_the_empty_library(void **state)
     }
 }
 
+/* Held less 16 MiB over live, after many more blocks than the queue between the two has room for. */
+static double handoff_holds(size_t stream_count)
+{
+    struct flw_bench_options options = {.shape = "handoff",
+                                        .policy = flw_bench_policy_find("fallow"),
+                                        .sizes = FLW_BENCH_SIZE_SMALL,
+                                        .size_name = "small",
+                                        .count = 600000,
+                                        .warm_count = 1000,
+                                        .live_count = 128,
+                                        .stream_count = stream_count,
+                                        .thread_count = 2,
+                                        .seed = 1,
+                                        .device = -1};
+    struct flw_bench_bed bed;
+    struct flw_bench_report report = {0};
+    char message[FLW_BENCH_MESSAGE_BYTES] = "";
+    double held = -1;
+    if (options.policy == NULL) {
+        skip();
+    }
+    if (!flw_bench_bed_open(&bed, &options, message) ||
+        !flw_bench_handoff(&options, &bed, &report, message)) {
+        fail_msg("%s", message);
+    }
+    for (size_t i = 0; i < report.value_count; i++) {
+        if (strcmp(report.values[i].key, "peak_held_less_16mib_over_live") == 0) {
+            held = report.values[i].value;
+        }
+    }
+    assert_int_equal(report.failure_count, 0);
+    flw_bench_bed_close(&bed);
+    return held;
+}
+
+static void what_one_thread_lends_and_another_takes_back_holds_at_most_twice_the_live(void **state)
+{
+    (void)state;
+    for (size_t streams = 1; streams <= 2; streams++) {
+        double held = handoff_holds(streams);
+        if (held < 0 || held > 2) {
+            fail_msg("%zu streams: less 16 MiB, %.2f times the live bytes are held", streams, held);
+        }
+    }
+}
+
 static void every_shape_runs_on_the_pools(void **state)
 {
     (void)state;
@@ -386,6 +432,7 @@ int main(void)
         cmocka_unit_test(a_report_that_overflows_fails),
         cmocka_unit_test(mistakes_on_the_command_line_are_refused),
         cmocka_unit_test(every_shape_runs_on_the_empty_library),
+        cmocka_unit_test(what_one_thread_lends_and_another_takes_back_holds_at_most_twice_the_live),
         cmocka_unit_test(every_shape_runs_on_the_pools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
