@@ -62,6 +62,25 @@ struct flw_segment {
     uint32_t begin_unit, unit_count;
 };
 
+#define FLW_RUN_SETS_LOG2 6
+#define FLW_RUN_SETS      (1u << FLW_RUN_SETS_LOG2)
+#define FLW_RUN_SET_SLOTS 7
+
+/* Runs of one exact size: one line. `key` is the size in units in the upper half, their count in the
+ * lower: a key less that of an empty set of a size is the place of the next run, or out of range. */
+struct flw_run_set {
+    uint64_t key;
+    struct flw_span *runs[FLW_RUN_SET_SLOTS];
+};
+
+/* Runs on their way from one thread's cache to another's, of one domain, as sets; LIVE to the heap.
+ * INVARIANT  at most what one cache may hold; empty, or its domain has a cache. */
+struct flw_run_depot {
+    struct flw_domain *domain; /* NULL: empty */
+    uint64_t occupied;         /* bit i clear: sets[i] is empty */
+    struct flw_run_set sets[FLW_RUN_SETS];
+};
+
 struct flw_heap_counters {
     _Atomic uint64_t driver_calls, events, steals, waits, remaps, grows, trims;
     _Atomic uint64_t lost_streams, stream_waits;
@@ -92,6 +111,8 @@ struct flw_heap {
     _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
     struct flw_span *empty_slabs[FLW_CLASS_COUNT];           /* slabs with every slot free */
     _Atomic uint64_t empty_slab_count;
+
+    struct flw_run_depot depot;
 
     struct flw_run_index unmapped; /* address space only (remapping sources) */
     struct flw_meta handle_meta;

@@ -146,19 +146,97 @@ void flw_tcache_release(struct flw_tcache *cache)
     flw_lock_release(&cache->lock);
 }
 
-bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
+/* heap lock. Everything in the sets becomes free memory, each run at its own ticket. */
+static void put_sets(struct flw_heap *heap, struct flw_domain *domain, struct flw_run_set *sets,
+                     uint64_t occupied)
 {
-    bool any = cache->run_bytes != 0;
-    for (; cache->occupied != 0; cache->occupied &= cache->occupied - 1) {
-        struct flw_run_set *set = &cache->run_sets[flw_lowest_bit(cache->occupied)];
+    for (; occupied != 0; occupied &= occupied - 1) {
+        struct flw_run_set *set = &sets[flw_lowest_bit(occupied)];
         for (uint32_t count = flw_run_set_count(set); count > 0; count--) {
-            flw_heap_put_run_at(heap, cache->domain, set->runs[count - 1]);
+            flw_heap_put_run_at(heap, domain, set->runs[count - 1]);
         }
         set->key = 0;
     }
+}
+
+static bool empty_depot(struct flw_heap *heap)
+{
+    struct flw_run_depot *depot = &heap->depot;
+    bool any = depot->domain != NULL;
+    if (any) {
+        put_sets(heap, depot->domain, depot->sets, depot->occupied);
+        depot->occupied = 0;
+        depot->domain = NULL;
+    }
+    return any;
+}
+
+bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap)
+{
+    bool any = cache->run_bytes != 0;
+    put_sets(heap, cache->domain, cache->run_sets, cache->occupied);
+    cache->occupied = 0;
     cache->run_out_bytes -= cache->run_bytes;
     cache->run_bytes = 0;
+    if (heap->depot.domain == cache->domain) {
+        any |= empty_depot(heap);
+    }
     return any;
+}
+
+void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap)
+{
+    struct flw_run_depot *depot = &heap->depot;
+    if (cache->domain->cache_count < 2 || cache->run_bytes == 0) {
+        (void)flw_tcache_flush_runs(cache, heap);
+        return;
+    }
+    (void)empty_depot(heap); /* what nobody has come for joins its neighbours */
+    depot->domain = cache->domain;
+    depot->occupied = cache->occupied;
+    for (uint64_t bits = cache->occupied; bits != 0; bits &= bits - 1) {
+        unsigned i = flw_lowest_bit(bits);
+        depot->sets[i] = cache->run_sets[i];
+        cache->run_sets[i].key = 0;
+    }
+    cache->occupied = 0;
+    cache->run_out_bytes -= cache->run_bytes;
+    cache->run_bytes = 0;
+}
+
+struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_heap *heap,
+                                         uint32_t unit_count)
+{
+    uint64_t empty = (uint64_t)unit_count << 32;
+    uint64_t bytes = (uint64_t)unit_count * FLW_UNIT_BYTES;
+    uint32_t index = flw_run_set_index(unit_count);
+    struct flw_run_set *from = &heap->depot.sets[index];
+    if (from->key - empty - 1 >= FLW_RUN_SET_SLOTS) {
+        from = &heap->depot.sets[index ^ 1];
+        if (from->key - empty - 1 >= FLW_RUN_SET_SLOTS) {
+            return NULL;
+        }
+    }
+    struct flw_run_set *to = &cache->run_sets[index];
+    if (flw_run_set_count(to) != 0) { /* another size's: this one was missed */
+        index ^= 1;
+        to = &cache->run_sets[index];
+    }
+    struct flw_span *run = from->runs[flw_run_set_count(from) - 1];
+    from->key--;
+    uint32_t count = 0, most = flw_run_set_count(to) == 0 ? flw_run_set_count(from) : 0;
+    while (count < most && cache->run_bytes + bytes <= cache->run_limit_bytes) {
+        to->runs[count] = from->runs[flw_run_set_count(from) - 1];
+        from->key--;
+        count++;
+        cache->run_bytes += bytes;
+        cache->run_out_bytes += bytes;
+    }
+    if (count > 0) {
+        to->key = empty + count;
+        cache->occupied |= 1ull << index;
+    }
+    return run;
 }
 
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)

@@ -63,17 +63,6 @@ struct flw_tcache_hot {
     uint64_t is_fast; /* FALLOW_CHECK_FAST */
 };
 
-#define FLW_RUN_SETS_LOG2 6
-#define FLW_RUN_SETS      (1u << FLW_RUN_SETS_LOG2)
-#define FLW_RUN_SET_SLOTS 7
-
-/* Runs of one exact size: one line. `key` is the size in units in the upper half, their count in the
- * lower: a key less that of an empty set of a size is the place of the next run, or out of range. */
-struct flw_run_set {
-    uint64_t key;
-    struct flw_span *runs[FLW_RUN_SET_SLOTS];
-};
-
 struct flw_pool;
 
 struct flw_tcache {
@@ -125,11 +114,19 @@ void flw_tcache_release(struct flw_tcache *cache);
 
 /* lock. Everything in it goes to its domain, stamped. True if there was anything. */
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
-/* lock. Only the runs. */
+/* lock. Only the runs; those in the depot, if they are of its domain, as well. */
 bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap);
 
+/* Owner, inside or under lock; heap lock. No run is in it afterwards: where other threads share the
+ * domain they go into the depot, for the one that lends what this one takes back; else to the heap.
+ */
+void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap);
+/* The same. A run of the size out of the depot, NULL: none; more of them into the cache. */
+struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_heap *heap,
+                                         uint32_t unit_count);
+
 /* ---- runs of exact size: a size has its set and, where another size is in that, its second one.
- * When one finds no room all of them go back (flw_tcache_flush_runs): runs that stay keep their
+ * When one finds no room all of them go (flw_tcache_clear_runs): runs that stay keep their
  * neighbours from joining, and holding fewer of them for longer was measured to cost more memory.
  * Owner, inside or under lock. */
 

@@ -357,7 +357,7 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
     bool may_cache = cache->domain->ops->reuses_at_once && cache->is_open;
     bool is_cached = may_cache && flw_tcache_push_run(cache, run);
     if (may_cache && !is_cached) {
-        (void)flw_tcache_flush_runs(cache, &pool->heap);
+        flw_tcache_clear_runs(cache, &pool->heap);
         is_cached = flw_tcache_push_run(cache, run);
     }
     if (!is_cached) {

@@ -48,9 +48,15 @@ static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, f
     (void)stream;
     struct flw_pool *pool = cache->pool;
     struct flw_heap *heap = &pool->heap;
+    struct flw_span *run = NULL;
+    uint32_t unit_count = (uint32_t)((size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2);
     flw_lock_acquire(&heap->lock);
-    struct flw_span *run = flw_heap_take_run(
-        heap, cache->domain, (uint32_t)((size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2), 1);
+    if (FLW_UNLIKELY(heap->depot.domain == cache->domain)) {
+        run = flw_tcache_withdraw_run(cache, heap, unit_count);
+    }
+    if (FLW_LIKELY(run == NULL)) {
+        run = flw_heap_take_run(heap, cache->domain, unit_count, 1);
+    }
     flw_lock_release(&heap->lock);
     if (FLW_UNLIKELY(run == NULL)) {
         flw_asym_leave(&cache->hot.asym);
@@ -121,7 +127,7 @@ static FLW_NOINLINE fallow_status put(struct flw_tcache *cache, struct flw_span 
     struct flw_heap *heap = &pool->heap;
     cache->run_limit_bytes = flw_pool_run_limit(pool);
     flw_lock_acquire(&heap->lock);
-    (void)flw_tcache_flush_runs(cache, heap);
+    flw_tcache_clear_runs(cache, heap);
     if (!flw_tcache_push_run(cache, run)) {
         cache->run_out_bytes -= flw_run_bytes(run);
         flw_heap_put_run(heap, cache->domain, run);

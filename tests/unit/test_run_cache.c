@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the proof that a cache of runs finds every run it holds, and only by its exact size, and
- * that it refuses what it has no room for without a change. No heap: spans that nobody else knows.
+ * Owns: the proof that a cache of runs finds every run it holds, and only by its exact size, that it
+ * refuses what it has no room for without a change, and that what it clears reaches another cache of
+ * its domain through the depot, or the heap. The first without a heap: spans that nobody else knows.
  */
 #include "support/test.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-#include "heap/tcache.h"
+#include "test_heap_bed.h"
 
 #define SPANS      64
 #define SIZES      12
@@ -139,6 +140,118 @@ static void random_programs_agree_with_a_list(void **state)
     }
 }
 
+/* Two caches of one domain, and runs that were lent by the first and freed into it. */
+struct two {
+    struct heap_bed bed;
+    struct flw_domain *domain;
+    struct flw_tcache *giver, *taker;
+};
+
+static void two_begin(struct two *two)
+{
+    memset(two, 0, sizeof *two);
+    assert_true(flw_sim_open(&two->bed.sim));
+    bed_begin(&two->bed, BED_VMM, FLW_GIB);
+    two->domain = bed_domain(&two->bed, &flw_order_stream, two->bed.stream);
+    two->domain->cache_count = 2;
+    two->giver = flw_tcache_create();
+    two->taker = flw_tcache_create();
+    assert_true(two->giver != NULL && two->taker != NULL);
+    two->giver->domain = two->taker->domain = two->domain;
+    two->giver->run_limit_bytes = two->taker->run_limit_bytes = 256 * FLW_MIB;
+}
+
+static void two_end(struct two *two)
+{
+    flw_lock_acquire(&two->bed.heap.lock);
+    (void)flw_tcache_flush(two->giver, &two->bed.heap);
+    (void)flw_tcache_flush(two->taker, &two->bed.heap);
+    flw_lock_release(&two->bed.heap.lock);
+    assert_true(two->bed.heap.live_run_bytes == 0 && two->bed.heap.depot.domain == NULL);
+    assert_true(two->giver->run_out_bytes == 0 && two->taker->run_out_bytes == 0);
+    bed_check(&two->bed);
+    flw_tcache_drop(two->giver);
+    flw_tcache_drop(two->taker);
+    bed_end(&two->bed);
+    flw_sim_close(&two->bed.sim);
+}
+
+static void give(struct two *two, uint32_t unit_count)
+{
+    struct flw_span *run = bed_take(&two->bed, two->domain, unit_count);
+    if (run == NULL) {
+        assert_int_equal(bed_grow(&two->bed, two->domain, unit_count, &run), FALLOW_OK);
+    }
+    two->giver->run_out_bytes += flw_run_bytes(run);
+    assert_true(flw_tcache_push_run(two->giver, run));
+}
+
+static void clear(struct two *two)
+{
+    flw_lock_acquire(&two->bed.heap.lock);
+    flw_tcache_clear_runs(two->giver, &two->bed.heap);
+    flw_lock_release(&two->bed.heap.lock);
+    assert_true(two->giver->run_bytes == 0 && two->giver->run_out_bytes == 0);
+}
+
+static struct flw_span *withdraw(struct two *two, uint32_t unit_count)
+{
+    flw_lock_acquire(&two->bed.heap.lock);
+    struct flw_span *run = flw_tcache_withdraw_run(two->taker, &two->bed.heap, unit_count);
+    flw_lock_release(&two->bed.heap.lock);
+    return run;
+}
+
+static void what_one_cache_clears_another_of_its_domain_finds(void **state)
+{
+    (void)state;
+    struct two two;
+    two_begin(&two);
+    for (unsigned i = 0; i < 5; i++) {
+        give(&two, 40);
+    }
+    give(&two, 50);
+    clear(&two);
+    assert_ptr_equal(two.bed.heap.depot.domain, two.domain);
+    assert_null(withdraw(&two, 41));
+    struct flw_span *run = withdraw(&two, 40);
+    assert_true(run != NULL && run->u.run.unit_count == 40 && run->u.run.state == FLW_RUN_LIVE);
+    bed_put(&two.bed, two.domain, run);
+    assert_true(two.taker->run_bytes == 160 * FLW_UNIT_BYTES); /* the other four came along */
+    assert_true(two.taker->run_out_bytes == two.taker->run_bytes);
+    assert_null(withdraw(&two, 40));
+    for (unsigned i = 0; i < 4; i++) {
+        run = flw_tcache_pop_run(two.taker, 40);
+        assert_non_null(run);
+        bed_put(&two.bed, two.domain, run);
+        two.taker->run_out_bytes -= 40 * FLW_UNIT_BYTES;
+    }
+    assert_null(flw_tcache_pop_run(two.taker, 40));
+    for (unsigned i = 0; i < 3; i++) {
+        give(&two, 60);
+    }
+    clear(&two);
+    assert_null(withdraw(&two, 50)); /* nobody came for it: free memory by now */
+    two.taker->run_limit_bytes = 0;
+    run = withdraw(&two, 60);
+    assert_true(run != NULL && two.taker->run_bytes == 0); /* no more than its limit allows */
+    bed_put(&two.bed, two.domain, run);
+    bed_check(&two.bed);
+    two_end(&two);
+}
+
+static void a_cache_alone_on_its_domain_clears_into_the_heap(void **state)
+{
+    (void)state;
+    struct two two;
+    two_begin(&two);
+    two.domain->cache_count = 1;
+    give(&two, 40);
+    clear(&two);
+    assert_true(two.bed.heap.depot.domain == NULL && two.bed.heap.live_run_bytes == 0);
+    two_end(&two);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -147,6 +260,8 @@ int main(void)
         TEST(the_limit_and_a_full_set_refuse_and_change_nothing),
         TEST(three_sizes_of_one_set_have_two_places),
         TEST(random_programs_agree_with_a_list),
+        cmocka_unit_test(what_one_cache_clears_another_of_its_domain_finds),
+        cmocka_unit_test(a_cache_alone_on_its_domain_clears_into_the_heap),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);
