@@ -71,13 +71,24 @@ typedef enum fallow_reuse_policy {
 
 /** Bits of `checks`. 0 = FALLOW_CHECK_MISUSE: everything that costs no device work. */
 enum {
-    FALLOW_CHECK_FAST = 1u << 0,   /**< drop the compare-and-swap of a free: a race of two threads
+    FALLOW_CHECK_FAST = 1u << 0, /**< drop the compare-and-swap of a free: a race of two threads
                                         freeing one pointer is no longer caught */
-    FALLOW_CHECK_POISON = 1u << 1, /**< fill at lend and at return with alternating patterns */
-    FALLOW_CHECK_RED_ZONES = 1u << 2, /**< guard bytes on both sides, compared after a free */
+    /* The debug checks. With any of them every call takes the slow path, a few driver calls more for
+     * each; inside a capture nothing is done, which unchecked_count counts. POISON, RED_ZONES and
+     * QUARANTINE need memory with contents: create answers NOT_SUPPORTED on a simulated device of
+     * addresses only. Red zones count as requested bytes. */
+    FALLOW_CHECK_POISON = 1u << 1,    /**< fill each block at lend with a pattern or, every other
+                                            time, its complement: what was read unwritten shows */
+    FALLOW_CHECK_RED_ZONES = 1u << 2, /**< 512 B on both sides, copied to the host at the free and
+                                            compared by a later call: each damage goes to the log at
+                                            level error, with block, tag, stream and offset */
     FALLOW_CHECK_QUARANTINE =
-        1u << 3,                 /**< hold freed blocks back, so that stale frees are caught */
-    FALLOW_CHECK_LEAKS = 1u << 4 /**< report every live block at destroy */
+        1u << 3,                 /**< a freed block is filled and held back until 1,024 more or
+                                            a sixteenth of the limit (at most 256 MiB) are: a stale
+                                            free is refused, a write after the free goes to the log
+                                            (first and last 512 B). Blocks with announced uses pass
+                                            by. Emptied before an allocation fails, and by trim */
+    FALLOW_CHECK_LEAKS = 1u << 4 /**< list the 16 largest live blocks at destroy */
 };
 
 /** Bits of `handle_types`: how memory can be shared with other processes. */
@@ -295,7 +306,8 @@ typedef struct fallow_block {
     void *base; /**< what the allocation returned */
     size_t requested_bytes;
     size_t usable_bytes; /**< the class or run */
-    uint64_t stream_id;  /**< cuStreamGetId of the stream it was lent on, where known; else 0 */
+    uint64_t stream_id; /**< cuStreamGetId of the stream it was lent on; 0 = not kept: a lend writes
+                              no more than it must, only pools with a debug check keep it */
     uint32_t tag;
     fallow_block_state state;
     uint64_t handle;      /**< CUmemGenericAllocationHandle behind the first byte; 0 without VMM */
@@ -348,6 +360,8 @@ typedef struct fallow_stats {
     uint8_t uses_vmm;           /**< 1: address space and physical memory are separate */
     uint8_t uses_membarrier;    /**< 0: no call is a hit, each takes its cache's lock */
     uint8_t reserved_0[2];
+    uint64_t damage_count;    /**< debug checks: red zones and freed blocks found written */
+    uint64_t unchecked_count; /**< debug checks left out: inside captures, or too many under way */
 } fallow_stats;
 
 FALLOW_API void fallow_stats_init_sized(fallow_stats *stats, size_t struct_size);

@@ -65,7 +65,6 @@ void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const cha
 #define KNOWN_CHECKS                                                                              \
     (FALLOW_CHECK_FAST | FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE | \
      FALLOW_CHECK_LEAKS)
-#define DEBUG_CHECKS (FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE)
 
 static fallow_status check_config(const fallow_pool_config *config, const char **out_what)
 {
@@ -283,12 +282,6 @@ fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **
         flw_pool_log(pool, FALLOW_LOG_ERROR, "invalid setting: %s", what);
         goto fail_pool;
     }
-    if ((config.checks & DEBUG_CHECKS) != 0) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     "poison, red zones and quarantine are not in this version");
-        status = FALLOW_NOT_SUPPORTED;
-        goto fail_pool;
-    }
     set_defaults(&pool->config);
     status = flw_driver_open(&pool->driver, config.driver, message);
     if (status != FALLOW_OK) {
@@ -308,10 +301,15 @@ fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **
     if (status != FALLOW_OK) {
         goto fail_heap;
     }
+    status = flw_debug_create(pool);
+    if (status != FALLOW_OK) {
+        goto fail_heap;
+    }
     flw_thread_on_exit = flw_pool_cache_exit;
     (void)flw_bin_table();
     pool->uses_membarrier = flw_asym_register();
-    pool->divert_all = !pool->uses_membarrier || config.check_streams || config.streams_may_die;
+    pool->divert_all = !pool->uses_membarrier || config.check_streams || config.streams_may_die ||
+                       pool->debug != NULL;
     fallow_pool *handle = flw_pool_table_enter(pool);
     if (handle == NULL) {
         status = FALLOW_OUT_OF_HOST_MEMORY;
@@ -324,6 +322,7 @@ fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **
     return FALLOW_OK;
 
 fail_heap:
+    flw_debug_finish(pool, false);
     flw_heap_finish(&pool->heap, false);
     flw_meta_release(&pool->note_meta);
 fail_context:
@@ -382,6 +381,9 @@ void fallow_pool_destroy(fallow_pool *handle)
         return;
     }
     stop_helper(pool);
+    if (pool->debug != NULL && !flw_heap_is_lost(&pool->heap)) {
+        flw_debug_release(pool, NULL, true);
+    }
     report_leaks(pool);
     flw_pool_table_leave(handle);
     flw_pool_table_await(handle);
@@ -389,6 +391,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     flw_captures_forget(pool);
     wait_for_everything(pool);
     bool is_lost = !flw_heap_enter_driver(&pool->heap, &section);
+    flw_debug_finish(pool, is_lost);
     if (!is_lost) {
         flw_heap_give_back(&pool->heap);
         flw_heap_leave_driver(&pool->heap, &section);

@@ -238,6 +238,9 @@ static fallow_status free_sized_missed(fallow_pool *handle, void *ptr, size_t si
     if (pool == NULL) {
         return FALLOW_INVALID_POOL;
     }
+    if (pool->debug != NULL) {
+        return flw_debug_free_sized(pool, ptr, size_bytes, stream);
+    }
     if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
         return FALLOW_OK;
     }

@@ -276,6 +276,13 @@ static fallow_status lend_block(struct flw_pool *pool, const fallow_request *req
 fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
                              fallow_stream stream, void **out_ptr)
 {
+    return pool->debug != NULL ? flw_debug_alloc(pool, request, stream, out_ptr)
+                               : flw_pool_alloc_plain(pool, request, stream, out_ptr);
+}
+
+fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *request,
+                                   fallow_stream stream, void **out_ptr)
+{
     *out_ptr = NULL;
     fallow_status status = check_request(pool, request);
     if (status != FALLOW_OK) {
@@ -297,7 +304,7 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
         status = zero_fill(pool, *out_ptr, request->size_bytes, stream);
     }
     if (status != FALLOW_OK && *out_ptr != NULL) {
-        (void)flw_pool_free(pool, *out_ptr, stream);
+        (void)flw_pool_free_plain(pool, *out_ptr, stream);
         *out_ptr = NULL;
     }
     flw_pool_note_loss(pool);
@@ -511,6 +518,12 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
 }
 
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream)
+{
+    return pool->debug != NULL ? flw_debug_free(pool, ptr, stream)
+                               : flw_pool_free_plain(pool, ptr, stream);
+}
+
+fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream)
 {
     uint64_t address = (uint64_t)(uintptr_t)ptr;
     if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {

@@ -14,6 +14,7 @@
 #include "fallow/fallow.h"
 #include "heap/tcache.h"
 #include "heap/thread.h"
+#include "pool/debug.h"
 
 /* A block's side notes: announced uses and a tag. Most blocks have none. */
 struct flw_note {
@@ -99,6 +100,7 @@ struct flw_pool {
 
     _Atomic uint64_t peak_window_bytes; /* decay: largest need lately */
     _Atomic uint64_t peak_window_ns, decay_ns;
+    struct flw_debug *debug; /* NULL: no debug checks */
     pthread_t helper;
     bool has_helper;
     atomic_bool helper_stops;
@@ -183,6 +185,10 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need);
 fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
                              fallow_stream stream, void **out_ptr);
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream);
+/* The same without debug checks: raw blocks. */
+fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *request,
+                                   fallow_stream stream, void **out_ptr);
+fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream);
 
 /* What a cache may hold in runs. */
 uint64_t flw_pool_run_limit(const struct flw_pool *pool);
@@ -211,6 +217,10 @@ bool flw_note_take(struct flw_pool *pool, uint64_t address,
 /* Free a block that has announced uses: pending until they are complete. */
 fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
                             const struct flw_note *note);
+/* Announce a use of a live (raw) block on a domain's stream. INVALID_POINTER: it is not live. */
+fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_t domain);
+/* Were uses of a live block announced? */
+bool flw_uses_has(struct flw_pool *pool, uint64_t address);
 /* Fence every stream with announced uses that nothing covers yet. Driver calls. */
 void flw_uses_fence(struct flw_pool *pool);
 

@@ -76,6 +76,9 @@ fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats
     stats.lost_streams = atomic_load(&heap->count.lost_streams);
     stats.misuse_count = atomic_load(&pool->misuses);
     stats.oom_count = atomic_load(&pool->ooms);
+    struct flw_debug_counts debug = flw_debug_count(pool);
+    stats.damage_count = debug.damaged;
+    stats.unchecked_count = debug.left_out;
     stats.stream_count = atomic_load(&heap->stream_count);
     stats.uses_vmm = heap->source.ops->remaps;
     stats.uses_membarrier = pool->uses_membarrier;
@@ -137,6 +140,22 @@ static struct flw_span *run_containing(const struct flw_heap *heap, uint64_t off
     return NULL;
 }
 
+/* What the caller of a debug pool holds of a raw block, zones not included; false: a zone, or freed. */
+static bool describe_user(struct flw_pool *pool, uint64_t address, fallow_block *block)
+{
+    struct flw_debug_block user;
+    if (!flw_debug_describe(pool, (uint64_t)(uintptr_t)block->base, &user) ||
+        address - user.user >= user.size_bytes) {
+        return false;
+    }
+    block->handle_offset += user.user - (uint64_t)(uintptr_t)block->base;
+    block->usable_bytes = user.size_bytes;
+    block->requested_bytes = user.size_bytes;
+    block->stream_id = user.stream_id;
+    block->base = (void *)(uintptr_t)user.user;
+    return true;
+}
+
 fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_block *out_block)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -182,6 +201,9 @@ fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_blo
         }
     }
     flw_lock_release(&heap->lock);
+    if (is_known && pool->debug != NULL) {
+        is_known = describe_user(pool, address, &block);
+    }
     if (!is_known) {
         return FALLOW_INVALID_POINTER;
     }

@@ -61,6 +61,9 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
     uint64_t now = flw_clock_fine_ns(), released = 0;
     uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
     bool has_timed_out = false;
+    if (pool->debug != NULL) {
+        flw_debug_release(pool, NULL, true);
+    }
     (void)flw_pool_drain(pool, NULL, NULL);
     do {
         complete_what_is(pool);
@@ -138,6 +141,9 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
     }
     if (flw_heap_is_lost(&pool->heap)) {
         return FALLOW_DEVICE_LOST;
+    }
+    if (pool->debug != NULL) {
+        flw_debug_poll(pool);
     }
     complete_what_is(pool);
     flw_pool_decay(pool, true);

@@ -80,6 +80,45 @@ static bool add_use(struct flw_note *note, uint32_t domain)
     return true;
 }
 
+static struct flw_slot *slot_of(struct flw_pool *pool, uint64_t address)
+{
+    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
+    const struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
+    return flw_page_map_slot_at(&pool->heap.map, span, offset);
+}
+
+fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_t domain)
+{
+    struct flw_slot *slot = slot_of(pool, address);
+    fallow_status status = FALLOW_OK;
+    flw_lock_acquire(&pool->uses_lock);
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    uint64_t state = word & FLW_SLOT_STATE_MASK;
+    if (word - state != address || state == FLW_SLOT_FREE || state == FLW_SLOT_HELD) {
+        status = FALLOW_INVALID_POINTER;
+    } else {
+        struct flw_note *note = flw_note_make(pool, address);
+        if (note == NULL || !add_use(note, domain)) {
+            status = FALLOW_OUT_OF_HOST_MEMORY;
+        } else if (state == FLW_SLOT_LIVE &&
+                   !__atomic_compare_exchange_n(&slot->word, &word, address + FLW_SLOT_LIVE_USED,
+                                                false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+            status = FALLOW_INVALID_POINTER; /* freed by another thread meanwhile */
+        }
+    }
+    flw_lock_release(&pool->uses_lock);
+    return status;
+}
+
+bool flw_uses_has(struct flw_pool *pool, uint64_t address)
+{
+    flw_lock_acquire(&pool->uses_lock);
+    const struct flw_note *note = flw_note_find(pool, address);
+    bool has_uses = note != NULL && (note->stamp_count > 0 || note->overflowed);
+    flw_lock_release(&pool->uses_lock);
+    return has_uses;
+}
+
 fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream stream)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -93,32 +132,15 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
         flw_pool_note_loss(pool);
         return FALLOW_DEVICE_LOST;
     }
-    uint64_t address = (uint64_t)(uintptr_t)ptr;
-    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
-    struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
-    struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, span, offset);
     fallow_status status;
-    struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
+    const struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
     if (domain == NULL) {
         flw_pool_note_loss(pool);
         return status;
     }
-    flw_lock_acquire(&pool->uses_lock);
-    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
-    uint64_t state = word & FLW_SLOT_STATE_MASK;
-    if (word - state != address || state == FLW_SLOT_FREE || state == FLW_SLOT_HELD) {
-        status = FALLOW_INVALID_POINTER;
-    } else {
-        struct flw_note *note = flw_note_make(pool, address);
-        if (note == NULL || !add_use(note, domain->index)) {
-            status = FALLOW_OUT_OF_HOST_MEMORY;
-        } else if (state == FLW_SLOT_LIVE &&
-                   !__atomic_compare_exchange_n(&slot->word, &word, address + FLW_SLOT_LIVE_USED,
-                                                false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-            status = FALLOW_INVALID_POINTER; /* freed by another thread meanwhile */
-        }
-    }
-    flw_lock_release(&pool->uses_lock);
+    const void *raw = pool->debug != NULL ? flw_debug_raw(pool, ptr) : ptr;
+    status = raw == NULL ? FALLOW_INVALID_POINTER
+                         : flw_uses_announce(pool, (uint64_t)(uintptr_t)raw, domain->index);
     if (status == FALLOW_INVALID_POINTER) {
         atomic_fetch_add(&pool->misuses, 1);
     }
@@ -216,6 +238,9 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     }
     if (flw_capture_domain_of(pool, domain) != NULL) {
         return FALLOW_BUSY;
+    }
+    if (pool->debug != NULL) {
+        flw_debug_release(pool, stream, false); /* its handle is good for no free afterwards */
     }
     if (!FLW_MUTANT(RETIRE_KEEPS_CACHES)) {
         flw_pool_close_caches(pool, domain);

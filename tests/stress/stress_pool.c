@@ -414,6 +414,7 @@ static void start(struct run *run, struct worker *workers)
                             .schedule = settings->schedule,
                             .lag_ns = settings->lag_ns,
                             .check = settings->check,
+                            .backed = (settings->checks & ~(uint64_t)FALLOW_CHECK_FAST) != 0,
                             .without_vmm = settings->without_vmm};
     run->sim.reset(&world);
     flw_client_enter_device(&run->sim);
@@ -469,6 +470,7 @@ static void finish(struct run *run, struct worker *workers)
     }
     if (!atomic_load(&run->failed)) {
         first->client.count = 0;
+        (void)!run->put.ops->trim(run->put.pool, 0); /* ends quarantine */
         compare_ledger(first);
     }
     if (!atomic_load(&run->failed) && run->put.ops->validate != NULL) {
@@ -481,6 +483,9 @@ static void finish(struct run *run, struct worker *workers)
         return; /* the pool is not to be trusted any more */
     }
     (void)!run->put.ops->get_stats(run->put.pool, &run->stats);
+    if (run->stats.damage_count != 0) {
+        fail(first, "a debug check (damage where none was done)", FALLOW_OK);
+    }
     run->put.ops->destroy(run->put.pool);
     for (uint64_t i = 0; i < run->settings.threads; i++) {
         flw_client_finish(&workers[i].client, SHARED_STREAMS);

@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/debug_ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/pool.h"
+
+#define LENT_PATTERN    0xA5A5A5A5u /* and its complement, on alternate lends */
+#define QUARANTINE_MOST 1024u
+#define LEAKS_LISTED    16u
+
+/* ---- guards (lock) */
+
+static struct flw_guard **bucket_of(struct flw_debug *debug, uint64_t user)
+{
+    return &debug->live[((user >> 8) * 0x9E3779B97F4A7C15ull) >> 52];
+}
+
+static struct flw_guard *find_live(struct flw_debug *debug, uint64_t user)
+{
+    struct flw_guard *guard = *bucket_of(debug, user);
+    while (guard != NULL && guard->user != user) {
+        guard = guard->next;
+    }
+    return guard;
+}
+
+static void insert_live(struct flw_debug *debug, struct flw_guard *guard)
+{
+    struct flw_guard **bucket = bucket_of(debug, guard->user);
+    guard->next = *bucket;
+    *bucket = guard;
+}
+
+/* Taken out of the live ones: of two threads that free one pointer, one gets it. */
+static struct flw_guard *take_live(struct flw_debug *debug, uint64_t user)
+{
+    struct flw_guard **link = bucket_of(debug, user);
+    while (*link != NULL && (*link)->user != user) {
+        link = &(*link)->next;
+    }
+    struct flw_guard *guard = *link;
+    if (guard != NULL) {
+        *link = guard->next;
+    }
+    return guard;
+}
+
+static struct flw_guard *new_guard(struct flw_debug *debug)
+{
+    flw_lock_acquire(&debug->lock);
+    struct flw_guard *guard = debug->unused;
+    if (guard != NULL) {
+        debug->unused = guard->next;
+    }
+    flw_lock_release(&debug->lock);
+    return guard != NULL ? guard : malloc(sizeof *guard);
+}
+
+static void drop_guard(struct flw_debug *debug, struct flw_guard *guard)
+{
+    flw_lock_acquire(&debug->lock);
+    guard->next = debug->unused;
+    debug->unused = guard;
+    flw_lock_release(&debug->lock);
+}
+
+static void leave_out(struct flw_debug *debug)
+{
+    flw_lock_acquire(&debug->lock);
+    debug->count.left_out++;
+    flw_lock_release(&debug->lock);
+}
+
+void *flw_debug_raw(struct flw_pool *pool, void *ptr)
+{
+    struct flw_debug *debug = pool->debug;
+    flw_lock_acquire(&debug->lock);
+    const struct flw_guard *guard = find_live(debug, (uint64_t)(uintptr_t)ptr);
+    void *raw = guard != NULL ? (void *)(uintptr_t)guard->raw : NULL;
+    flw_lock_release(&debug->lock);
+    return raw;
+}
+
+bool flw_debug_describe(struct flw_pool *pool, uint64_t raw, struct flw_debug_block *out_block)
+{
+    struct flw_debug *debug = pool->debug;
+    bool is_found = false;
+    flw_lock_acquire(&debug->lock);
+    for (unsigned i = 0; i < FLW_DEBUG_BUCKETS && !is_found; i++) {
+        for (const struct flw_guard *guard = debug->live[i]; guard != NULL; guard = guard->next) {
+            if (guard->raw == raw) {
+                *out_block =
+                    (struct flw_debug_block){guard->user, guard->size_bytes, guard->stream_id};
+                is_found = true;
+                break;
+            }
+        }
+    }
+    flw_lock_release(&debug->lock);
+    return is_found;
+}
+
+struct flw_debug_counts flw_debug_count(struct flw_pool *pool)
+{
+    struct flw_debug *debug = pool->debug;
+    struct flw_debug_counts count = {0};
+    if (debug != NULL) {
+        flw_lock_acquire(&debug->lock);
+        count = debug->count;
+        flw_lock_release(&debug->lock);
+    }
+    return count;
+}
+
+/* ---- writing (driver calls inside a section) */
+
+static CUresult fill32(struct flw_pool *pool, uint64_t address, uint64_t bytes, uint32_t pattern,
+                       fallow_stream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t tail = bytes % 4;
+    if (bytes >= 4) {
+        flw_heap_count_call(&pool->heap);
+        result = pool->driver.cuMemsetD32Async(address, pattern, bytes / 4, stream);
+    }
+    if (result == CUDA_SUCCESS && tail > 0) {
+        flw_heap_count_call(&pool->heap);
+        result = pool->driver.cuMemsetD8Async(address + bytes - tail, (unsigned char)pattern, tail,
+                                              stream);
+    }
+    return result;
+}
+
+static CUresult fill_zones(struct flw_pool *pool, const struct flw_guard *guard,
+                           fallow_stream stream)
+{
+    flw_heap_count_call(&pool->heap);
+    CUresult result = pool->driver.cuMemsetD8Async(guard->user - FLW_ZONE_BYTES, FLW_ZONE_BYTE,
+                                                   FLW_ZONE_BYTES, stream);
+    if (result == CUDA_SUCCESS) {
+        flw_heap_count_call(&pool->heap);
+        result = pool->driver.cuMemsetD8Async(guard->user + guard->size_bytes, FLW_ZONE_BYTE,
+                                              FLW_ZONE_BYTES, stream);
+    }
+    return result;
+}
+
+/* What a new block begins with. */
+static CUresult fill_new(struct flw_pool *pool, struct flw_guard *guard, uint32_t flags,
+                         fallow_stream stream)
+{
+    struct flw_debug *debug = pool->debug;
+    CUresult result = CUDA_SUCCESS;
+    if ((debug->checks & FALLOW_CHECK_RED_ZONES) != 0 && !guard->is_captured) {
+        result = fill_zones(pool, guard, stream);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if ((flags & FALLOW_REQUEST_ZERO) != 0) {
+        return fill32(pool, guard->user, guard->size_bytes, 0, stream);
+    }
+    if ((debug->checks & FALLOW_CHECK_POISON) == 0 || guard->is_captured) {
+        return CUDA_SUCCESS;
+    }
+    flw_lock_acquire(&debug->lock);
+    bool is_odd = (++debug->lend_count & 1) != 0;
+    flw_lock_release(&debug->lock);
+    return fill32(pool, guard->user, guard->size_bytes, is_odd ? LENT_PATTERN : ~LENT_PATTERN,
+                  stream);
+}
+
+/* ---- quarantine */
+
+/* lock. The next that has to leave: the oldest while there are too many, or what fits the caller's
+ * wish; NULL. */
+static struct flw_guard *next_to_leave(struct flw_debug *debug, fallow_stream stream,
+                                       bool wants_stream, bool wants_all)
+{
+    struct flw_guard **link = &debug->quarantine;
+    bool is_over = debug->quarantine_count > QUARANTINE_MOST ||
+                   debug->quarantine_bytes > debug->quarantine_most_bytes;
+    while (*link != NULL && !wants_all && !is_over &&
+           !(wants_stream && (*link)->freed_on == stream)) {
+        link = &(*link)->next;
+    }
+    struct flw_guard *guard = *link;
+    if (guard != NULL) {
+        *link = guard->next;
+        if (debug->quarantine_end == &guard->next) {
+            debug->quarantine_end = link;
+        }
+        debug->quarantine_count--;
+        debug->quarantine_bytes -= guard->size_bytes;
+    }
+    return guard;
+}
+
+static bool is_capturing(struct flw_pool *pool, fallow_stream stream)
+{
+    fallow_status status;
+    const struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
+    return cache == NULL || flw_capture_domain_of(pool, cache->domain) != NULL;
+}
+
+static void leave_quarantine(struct flw_pool *pool, struct flw_guard *guard)
+{
+    struct flw_driver_section section;
+    if (is_capturing(pool, guard->freed_on)) {
+        leave_out(pool->debug);
+    } else if (guard->size_bytes >= 4 && flw_heap_enter_driver(&pool->heap, &section)) {
+        flw_debug_give_check(pool, guard, true, guard->freed_on);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    fallow_status status =
+        flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, guard->freed_on);
+    if (status != FALLOW_OK) {
+        flw_pool_log(pool, FALLOW_LOG_WARNING,
+                     "block %#llx stays out of use: the stream that it was freed on was destroyed "
+                     "without fallow_stream_retire (%s)",
+                     (unsigned long long)guard->user, fallow_status_name(status));
+    }
+    drop_guard(pool->debug, guard);
+}
+
+static void drain_quarantine(struct flw_pool *pool, fallow_stream stream, bool wants_stream,
+                             bool wants_all)
+{
+    struct flw_debug *debug = pool->debug;
+    for (struct flw_guard *guard;;) {
+        flw_lock_acquire(&debug->lock);
+        guard = next_to_leave(debug, stream, wants_stream, wants_all);
+        flw_lock_release(&debug->lock);
+        if (guard == NULL) {
+            return;
+        }
+        leave_quarantine(pool, guard);
+    }
+}
+
+void flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams)
+{
+    drain_quarantine(pool, stream, !all_streams, all_streams);
+}
+
+static void enter_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream)
+{
+    struct flw_debug *debug = pool->debug;
+    guard->freed_on = stream;
+    guard->next = NULL;
+    flw_lock_acquire(&debug->lock);
+    *debug->quarantine_end = guard;
+    debug->quarantine_end = &guard->next;
+    debug->quarantine_count++;
+    debug->quarantine_bytes += guard->size_bytes;
+    flw_lock_release(&debug->lock);
+    drain_quarantine(pool, stream, false, false);
+}
+
+/* ---- lend */
+
+static fallow_status lend_raw(struct flw_pool *pool, const fallow_request *request,
+                              fallow_stream stream, struct flw_guard *guard)
+{
+    struct flw_debug *debug = pool->debug;
+    fallow_request raw = *request;
+    uint64_t front = 0;
+    void *ptr = NULL;
+    raw.flags &= ~(uint32_t)FALLOW_REQUEST_ZERO; /* zones first */
+    if ((debug->checks & FALLOW_CHECK_RED_ZONES) != 0) {
+        front = flw_max(FLW_ZONE_BYTES, request->align_bytes);
+        raw.size_bytes += front + FLW_ZONE_BYTES;
+    }
+    fallow_status status = flw_pool_alloc_plain(pool, &raw, stream, &ptr);
+    if (status == FALLOW_OUT_OF_MEMORY || status == FALLOW_WOULD_WAIT) {
+        flw_debug_release(pool, NULL, true);
+        status = flw_pool_alloc_plain(pool, &raw, stream, &ptr);
+    }
+    *guard = (struct flw_guard){.raw = (uint64_t)(uintptr_t)ptr,
+                                .user = (uint64_t)(uintptr_t)ptr + front,
+                                .size_bytes = request->size_bytes,
+                                .tag = request->tag};
+    return status;
+}
+
+fallow_status flw_debug_alloc(struct flw_pool *pool, const fallow_request *request,
+                              fallow_stream stream, void **out_ptr)
+{
+    struct flw_debug *debug = pool->debug;
+    struct flw_driver_section section;
+    *out_ptr = NULL;
+    flw_debug_poll(pool);
+    if (request->size_bytes == 0 || request->size_bytes > FLW_REQUEST_MAX - 4 * FLW_MIB ||
+        request->align_bytes > 2 * FLW_MIB) {
+        return flw_pool_alloc_plain(pool, request, stream, out_ptr); /* NULL, or refused */
+    }
+    struct flw_guard *guard = new_guard(debug);
+    if (guard == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    fallow_status status = lend_raw(pool, request, stream, guard);
+    if (status != FALLOW_OK) {
+        drop_guard(debug, guard);
+        return status;
+    }
+    const struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    if (cache != NULL && flw_heap_enter_driver(&pool->heap, &section)) {
+        guard->domain = cache->domain->index;
+        guard->stream_id = cache->domain->id;
+        guard->is_captured = flw_capture_domain_of(pool, cache->domain) != NULL;
+        guard->is_filled = !guard->is_captured && debug->ring != NULL;
+        result = fill_new(pool, guard, request->flags, stream);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    if (result != CUDA_SUCCESS) {
+        (void)flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, stream);
+        drop_guard(debug, guard);
+        return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;
+    }
+    flw_lock_acquire(&debug->lock);
+    debug->count.left_out += guard->is_captured && debug->ring != NULL;
+    *out_ptr = (void *)(uintptr_t)guard->user;
+    insert_live(debug, guard);
+    flw_lock_release(&debug->lock);
+    return FALLOW_OK;
+}
+
+/* ---- take back */
+
+/* What was filled at the lend comes before `stream` goes on: the caller need not have ordered the
+ * two, if it never used the block. False: the other stream cannot be asked any more; then the fill
+ * is announced as a use, so that the block waits for it. Driver calls. */
+static bool order_after_fill(struct flw_pool *pool, const struct flw_guard *guard,
+                             struct flw_domain *taker)
+{
+    struct flw_heap *heap = &pool->heap;
+    if (guard->domain == taker->index) {
+        return true;
+    }
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *lender = heap->domains[guard->domain];
+    bool is_there = lender->ops == &flw_order_stream && lender->id == guard->stream_id;
+    bool can_record = is_there && lender->is_known && !lender->is_retired;
+    uint64_t ticket = flw_domain_stamp(lender);
+    if (can_record) {
+        flw_domain_want_fence(lender, 1);
+    }
+    flw_lock_release(&heap->lock);
+    if (!is_there) {
+        return true; /* gone, and complete */
+    }
+    if (can_record && flw_domain_order_after(heap, taker, lender, ticket, true) == FALLOW_OK) {
+        return true;
+    }
+    flw_uses_announce(pool, guard->raw, lender->index);
+    return false;
+}
+
+static fallow_status take_back(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream,
+                               struct flw_domain *domain)
+{
+    struct flw_debug *debug = pool->debug;
+    struct flw_driver_section section;
+    bool is_captured = guard->is_captured || flw_capture_domain_of(pool, domain) != NULL;
+    bool is_quarantined = false;
+    if (guard->is_filled && is_captured) {
+        leave_out(debug);
+    } else if (guard->is_filled && flw_heap_enter_driver(&pool->heap, &section)) {
+        bool has_uses = flw_uses_has(pool, guard->raw);
+        bool is_ordered = order_after_fill(pool, guard, domain);
+        if (is_ordered && (debug->checks & FALLOW_CHECK_RED_ZONES) != 0) {
+            flw_debug_give_check(pool, guard, false, stream);
+        }
+        if (is_ordered && !has_uses && (debug->checks & FALLOW_CHECK_QUARANTINE) != 0) {
+            is_quarantined = fill32(pool, guard->user, guard->size_bytes, FLW_FREED_PATTERN,
+                                    stream) == CUDA_SUCCESS;
+        }
+        if (!is_ordered) {
+            leave_out(debug);
+        }
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    if (is_quarantined) {
+        enter_quarantine(pool, guard, stream);
+        return FALLOW_OK;
+    }
+    fallow_status status = flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, stream);
+    drop_guard(debug, guard);
+    return status;
+}
+
+fallow_status flw_debug_free(struct flw_pool *pool, void *ptr, fallow_stream stream)
+{
+    struct flw_debug *debug = pool->debug;
+    fallow_status status;
+    if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_OK;
+    }
+    flw_debug_poll(pool);
+    const struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
+    if (cache == NULL) {
+        return status == FALLOW_DEVICE_LOST ? FALLOW_OK : status;
+    }
+    struct flw_domain *domain = cache->domain;
+    flw_lock_acquire(&debug->lock);
+    struct flw_guard *guard = take_live(debug, (uint64_t)(uintptr_t)ptr);
+    flw_lock_release(&debug->lock);
+    if (guard == NULL) {
+        atomic_fetch_add(&pool->misuses, 1);
+        return FALLOW_INVALID_POINTER;
+    }
+    return take_back(pool, guard, stream, domain);
+}
+
+fallow_status flw_debug_free_sized(struct flw_pool *pool, void *ptr, size_t size_bytes,
+                                   fallow_stream stream)
+{
+    struct flw_debug *debug = pool->debug;
+    if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_OK;
+    }
+    flw_lock_acquire(&debug->lock);
+    const struct flw_guard *guard = find_live(debug, (uint64_t)(uintptr_t)ptr);
+    bool fits = guard != NULL && size_bytes != 0 && size_bytes <= FLW_REQUEST_MAX &&
+                flw_request_usable_bytes(size_bytes) == flw_request_usable_bytes(guard->size_bytes);
+    flw_lock_release(&debug->lock);
+    return guard != NULL && !fits ? FALLOW_INVALID_ARGUMENT : flw_debug_free(pool, ptr, stream);
+}
+
+/* ---- making, ending */
+
+/* Does memory keep what is written? The simulated device's may be addresses only. */
+static bool has_contents(struct flw_pool *pool)
+{
+    const struct flw_driver *driver = &pool->driver;
+    unsigned char back[64] = {0};
+    CUdeviceptr probe = 0;
+    bool good = driver->cuMemAlloc_v2(&probe, sizeof back) == CUDA_SUCCESS;
+    good = good && driver->cuMemsetD8_v2(probe, FLW_ZONE_BYTE, sizeof back) == CUDA_SUCCESS;
+    good = good && driver->cuMemcpyDtoH_v2(back, probe, sizeof back) == CUDA_SUCCESS;
+    for (size_t i = 0; i < sizeof back; i++) {
+        good = good && back[i] == FLW_ZONE_BYTE;
+    }
+    if (probe != 0) {
+        (void)driver->cuMemFree_v2(probe);
+    }
+    return good;
+}
+
+fallow_status flw_debug_create(struct flw_pool *pool)
+{
+    const uint32_t with_contents =
+        FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE;
+    struct flw_driver_section section;
+    uint32_t checks = pool->config.checks & (with_contents | FALLOW_CHECK_LEAKS);
+    if (checks == 0) {
+        return FALLOW_OK;
+    }
+    struct flw_debug *debug = calloc(1, sizeof *debug);
+    if (debug == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    flw_lock_init(&debug->lock, FLW_RANK_USES);
+    debug->checks = checks;
+    debug->quarantine_end = &debug->quarantine;
+    debug->quarantine_most_bytes = flw_min(256 * FLW_MIB, pool->heap.limit_bytes / 16);
+    fallow_status status = FALLOW_OK;
+    if ((checks & with_contents) != 0) {
+        status = FALLOW_DEVICE_LOST;
+        if (flw_heap_enter_driver(&pool->heap, &section)) {
+            status = has_contents(pool) ? flw_debug_make_ring(pool, debug) : FALLOW_NOT_SUPPORTED;
+            if (status != FALLOW_OK) {
+                flw_debug_drop_ring(pool, debug, false);
+            }
+            flw_heap_leave_driver(&pool->heap, &section);
+        }
+    }
+    if (status == FALLOW_NOT_SUPPORTED) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "poison, red zones and quarantine need memory with contents: this simulated "
+                     "device has addresses only (set `backed` in its config)");
+    }
+    if (status != FALLOW_OK) {
+        free(debug);
+        return status;
+    }
+    pool->debug = debug;
+    return FALLOW_OK;
+}
+
+static void list_leaks(struct flw_pool *pool, struct flw_debug *debug)
+{
+    const struct flw_guard *largest[LEAKS_LISTED] = {0};
+    for (unsigned b = 0; b < FLW_DEBUG_BUCKETS; b++) {
+        for (const struct flw_guard *guard = debug->live[b]; guard != NULL; guard = guard->next) {
+            const struct flw_guard *moving = guard;
+            for (unsigned i = 0; i < LEAKS_LISTED && moving != NULL; i++) {
+                if (largest[i] == NULL || largest[i]->size_bytes < moving->size_bytes) {
+                    const struct flw_guard *smaller = largest[i];
+                    largest[i] = moving;
+                    moving = smaller;
+                }
+            }
+        }
+    }
+    for (unsigned i = 0; i < LEAKS_LISTED && largest[i] != NULL; i++) {
+        flw_pool_log(pool, FALLOW_LOG_WARNING,
+                     "never freed: block %#llx of %llu bytes (tag %u, lent on stream id %llu)",
+                     (unsigned long long)largest[i]->user,
+                     (unsigned long long)largest[i]->size_bytes, largest[i]->tag,
+                     (unsigned long long)largest[i]->stream_id);
+    }
+}
+
+static void free_list(struct flw_guard *guard)
+{
+    for (struct flw_guard *next; guard != NULL; guard = next) {
+        next = guard->next;
+        free(guard);
+    }
+}
+
+void flw_debug_finish(struct flw_pool *pool, bool is_lost)
+{
+    struct flw_debug *debug = pool->debug;
+    if (debug == NULL) {
+        return;
+    }
+    if (!is_lost) {
+        flw_debug_poll(pool);
+    }
+    if ((debug->checks & FALLOW_CHECK_LEAKS) != 0) {
+        list_leaks(pool, debug);
+    }
+    for (unsigned b = 0; b < FLW_DEBUG_BUCKETS; b++) {
+        free_list(debug->live[b]);
+    }
+    free_list(debug->unused);
+    free_list(debug->quarantine);
+    flw_debug_drop_ring(pool, debug, is_lost);
+    free(debug);
+    pool->debug = NULL;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the debug checks keep: a guard a block, and the ring of copies on their way to be
+ * compared. debug.c has the blocks, debug_ring.c the ring.
+ */
+#ifndef FLW_POOL_DEBUG_RING_H
+#define FLW_POOL_DEBUG_RING_H
+
+#include "base/lock.h"
+#include "driver/driver.h"
+#include "pool/debug.h"
+
+/* One alignment unit: what is written and compared on either side. */
+#define FLW_ZONE_BYTES    512u
+#define FLW_ZONE_BYTE     0xFAu
+#define FLW_FREED_PATTERN 0xDEADDEADu
+#define FLW_DEBUG_BUCKETS 4096u
+
+/* A live block, or one in quarantine. */
+struct flw_guard {
+    struct flw_guard *next;
+    uint64_t user, raw, size_bytes;
+    uint64_t stream_id;
+    uint32_t domain; /* lent on */
+    uint32_t tag;
+    fallow_stream freed_on; /* in quarantine */
+    bool is_filled;         /* zones and poison are in place */
+    bool is_captured;
+};
+
+/* A copy on its way. Front and back half hold FLW_ZONE_BYTES each. */
+struct flw_check {
+    CUevent event;
+    struct flw_guard guard;
+    bool is_freed_poison; /* else zones */
+    bool is_given;        /* the event is recorded */
+};
+
+/* Synchronization: `lock`, but ring entries between being taken and being given: their taker. */
+struct flw_debug {
+    struct flw_lock lock; /* FLW_RANK_USES */
+    uint32_t checks;
+    struct flw_guard *live[FLW_DEBUG_BUCKETS];
+    struct flw_guard *unused;
+    struct flw_guard *quarantine, **quarantine_end;
+    uint64_t quarantine_count, quarantine_bytes, quarantine_most_bytes;
+    struct flw_check *ring; /* NULL: leaks only */
+    unsigned char *ring_bytes;
+    uint64_t ring_head, ring_tail;
+    bool is_polling;
+    uint64_t lend_count;
+    struct flw_debug_counts count;
+};
+
+/* Copy both ends of a block (its zones, or of a freed one its first and last bytes) on the stream
+ * and let an event tell when they have arrived. Ring full, or refused: left out and counted. Driver
+ * calls, inside a section. */
+void flw_debug_give_check(struct flw_pool *pool, const struct flw_guard *guard,
+                          bool is_freed_poison, fallow_stream stream);
+
+/* Driver calls, inside a section. What was made before a failure flw_debug_drop_ring gives back. */
+fallow_status flw_debug_make_ring(struct flw_pool *pool, struct flw_debug *debug);
+void flw_debug_drop_ring(struct flw_pool *pool, struct flw_debug *debug, bool is_lost);
+
+#endif
