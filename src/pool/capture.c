@@ -177,6 +177,28 @@ fallow_status fallow_capture_join(fallow_capture *capture, fallow_stream stream)
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : join(pool, capture, stream);
 }
 
+struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain *domain,
+                                       const struct flw_domain *freeing, bool has_uses)
+{
+    struct fallow_capture *capture = &table.places[domain->capture - 1];
+    const struct flw_domain *first = capture->stream_domains[0];
+    struct flw_domain *home = flw_capture_domain_of(pool, freeing);
+    if (__atomic_load_n(&first->captured_by, __ATOMIC_ACQUIRE) != capture->index) {
+        return domain; /* over: nobody is lent from it any more */
+    }
+    if (!has_uses && home != NULL && home->capture == domain->capture) {
+        return home;
+    }
+    if (capture->kept == NULL) {
+        capture->kept = flw_domain_create(&pool->heap, &flw_order_capture, domain->stream,
+                                          domain->context, domain->id);
+        if (capture->kept != NULL) {
+            capture->kept->capture = capture->index;
+        }
+    }
+    return capture->kept;
+}
+
 fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot)
 {
@@ -227,6 +249,26 @@ fallow_status fallow_capture_end(fallow_capture *capture)
     return FALLOW_OK;
 }
 
+/* heap lock. */
+static void release_domain(struct flw_heap *heap, struct flw_domain *from, struct flw_domain *to)
+{
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        flw_heap_carve_rest(heap, from, c);
+    }
+    flw_heap_move_slots(heap, from, to);
+    for (struct flw_span *run; (run = from->runs.oldest) != NULL;) {
+        flw_run_unindex(heap, run);
+        run->u.run.state = FLW_RUN_BUSY;
+        flw_heap_put_run_stamped(heap, to->index, flw_domain_stamp(to), run);
+    }
+    flw_domain_want_fence(to, 1);
+    from->capture = 0;
+    from->ops = from->captured_live > 0 ? &flw_order_released : NULL;
+    /* What bears its stamps bears the new owner's too. An open stamp would let memory back into
+     * a place that is given to another domain when the last captured block returns. */
+    from->completed = from->ticket++;
+}
+
 fallow_status fallow_capture_release(fallow_capture *capture)
 {
     struct flw_pool *pool = pool_of(capture);
@@ -243,22 +285,10 @@ fallow_status fallow_capture_release(fallow_capture *capture)
         to = heap->domains[FLW_NOBODY]; /* the stream was retired, its last fence is complete */
     }
     for (uint32_t i = 0; i < capture->stream_count; i++) {
-        struct flw_domain *from = capture->domains[i];
-        for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
-            flw_heap_carve_rest(heap, from, c);
-        }
-        flw_heap_move_slots(heap, from, to);
-        for (struct flw_span *run; (run = from->runs.oldest) != NULL;) {
-            flw_run_unindex(heap, run);
-            run->u.run.state = FLW_RUN_BUSY;
-            flw_heap_put_run_stamped(heap, to->index, flw_domain_stamp(to), run);
-        }
-        flw_domain_want_fence(to, 1);
-        from->capture = 0;
-        from->ops = from->captured_live > 0 ? &flw_order_released : NULL;
-        /* What bears its stamps bears the new owner's too. An open stamp would let memory back into
-         * a place that is given to another domain when the last captured block returns. */
-        from->completed = from->ticket++;
+        release_domain(heap, capture->domains[i], to);
+    }
+    if (capture->kept != NULL) {
+        release_domain(heap, capture->kept, to);
     }
     flw_lock_release(&heap->lock);
     flw_lock_acquire(&table.lock);

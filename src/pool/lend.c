@@ -174,7 +174,9 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *ca
     lend_slot(NULL, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
     flw_pool_note_special(pool, cache->hot.account, (int64_t)request->size_bytes, (int64_t)usable);
     flw_lock_acquire(&pool->heap.lock);
-    domain->captured_live++;
+    const struct flw_span *span = flw_slot_span(&pool->heap.map, slot);
+    /* A slot's maker counts it, whichever stream of the capture lends it next. */
+    pool->heap.domains[need.run != NULL ? domain->index : span->u.slab.domain]->captured_live++;
     domain->captured_bytes += need.run != NULL ? usable : 0;
     flw_lock_release(&pool->heap.lock);
     return FALLOW_OK;
@@ -378,7 +380,7 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
 
 /* A captured block: to its capture's heap; to the stream's once the capture is released. */
 static void return_captured(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
-                            struct flw_slot *slot)
+                            struct flw_slot *slot, bool has_uses)
 {
     struct flw_heap *heap = &pool->heap;
     bool is_slab = span->kind == FLW_SPAN_SLAB;
@@ -396,8 +398,11 @@ static void return_captured(struct flw_pool *pool, struct flw_tcache *cache, str
             domain->completed = domain->ticket++;
         }
         domain = cache->domain;
+    } else {
+        domain = flw_capture_home_of(pool, domain, cache->domain, has_uses);
     }
-    if (is_slab) {
+    if (domain == NULL) { /* host memory: lost until the pool goes, nothing breaks */
+    } else if (is_slab) {
         flw_heap_put_slots(heap, domain, span->u.slab.class_index, &slot, 1);
     } else {
         flw_heap_put_run(heap, domain, span);
@@ -487,7 +492,8 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
     bool has_note = was != FLW_SLOT_LIVE && flw_note_take(pool, flw_slot_address(slot), &note);
     if (was == FLW_SLOT_LIVE_CAPTURED) {
         flw_slot_set_word(slot, flw_slot_address(slot));
-        return_captured(pool, cache, span, slot);
+        return_captured(pool, cache, span, slot,
+                        has_note && (note.stamp_count > 0 || note.overflowed));
         return FALLOW_OK;
     }
     if ((has_note && (note.stamp_count > 0 || note.overflowed)) ||

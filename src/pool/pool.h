@@ -38,6 +38,8 @@ struct fallow_capture {
     uint32_t stream_count;
     struct flw_domain *stream_domains[FLW_CAPTURE_STREAMS]; /* the streams' own domains */
     struct flw_domain *domains[FLW_CAPTURE_STREAMS];        /* the capture's, one for each */
+    struct flw_domain *kept; /* a domain that nobody is lent from: captured blocks whose next use no
+                                stream of the capture orders; NULL: none yet */
     struct flw_pending *parked; /* ordinary blocks freed on its streams, until its end */
 };
 #define FLW_CAPTURE_COUNT 4096
@@ -228,6 +230,11 @@ void flw_uses_fence(struct flw_pool *pool);
 /* The capture domain of a stream that is being captured, or NULL. */
 struct flw_domain *flw_capture_domain_of(struct flw_pool *pool,
                                          const struct flw_domain *stream_domain);
+/* heap lock. Who gets a captured block of `domain` that is freed on another stream's: the domain of
+ * that stream in the same capture, whose order the free is in, or one that lends nothing before
+ * release. NULL: host memory. */
+struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain *domain,
+                                       const struct flw_domain *freeing, bool has_uses);
 /* Park an ordinary block freed on a captured stream. */
 fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot);

@@ -171,6 +171,70 @@ static void a_pool_may_be_destroyed_with_a_capture_open(void **state)
     api_end(&api);
 }
 
+/* A block crosses from one stream of a capture to another, which frees it, or uses it while the
+ * first one does. The checker sees to it that nobody gets it whom nothing orders after that. */
+static void cross_streams(size_t bytes, bool announces)
+{
+    struct api api;
+    fallow_capture *capture = NULL;
+    CUevent forth, back;
+    void *blocks[3];
+    api_begin_with_pool(&api);
+    assert_int_equal(api.sim.cu.cuEventCreate(&forth, CU_EVENT_DISABLE_TIMING), 0);
+    assert_int_equal(api.sim.cu.cuEventCreate(&back, CU_EVENT_DISABLE_TIMING), 0);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    begin_capturing(&api, api.stream);
+    void *first = api_alloc(&api, bytes, api.stream);
+    api_use(&api, first, bytes, api.stream);
+    assert_int_equal(api.sim.cu.cuEventRecord(forth, api.stream), 0);
+    assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.other, forth, 0), 0);
+    assert_int_equal(fallow_capture_join(capture, api.other), FALLOW_OK);
+    api_use(&api, first, bytes, api.other);
+    if (announces) {
+        assert_int_equal(fallow_record_use(api.pool, first, api.other), FALLOW_OK);
+    }
+    assert_int_equal(fallow_free(api.pool, first, announces ? api.stream : api.other), FALLOW_OK);
+    for (size_t i = 0; i < 3; i++) {
+        CUstream stream = i == 1 ? api.other : api.stream;
+        blocks[i] = api_alloc(&api, bytes, stream);
+        api_use(&api, blocks[i], bytes, stream);
+    }
+    assert_ptr_not_equal(blocks[0], first);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(fallow_free(api.pool, blocks[i], i == 2 ? api.other : api.stream),
+                         FALLOW_OK);
+    }
+    assert_int_equal(api.sim.cu.cuEventRecord(back, api.other), 0);
+    assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.stream, back, 0), 0);
+    CUgraph graph = end_capturing(&api, api.stream);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&api).captured_bytes, 0);
+    assert_int_equal(api.sim.cu.cuEventDestroy_v2(forth), 0);
+    assert_int_equal(api.sim.cu.cuEventDestroy_v2(back), 0);
+    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK); /* fences */
+    assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
+    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+    assert_int_equal(api_stats(&api).reserved_bytes, 0);
+    api_end(&api);
+}
+
+static void a_captured_block_freed_on_another_stream_is_that_streams(void **state)
+{
+    (void)state;
+    cross_streams(5000, false);
+    cross_streams(3 * MIB, false);
+}
+
+static void a_captured_block_with_announced_uses_waits_for_release(void **state)
+{
+    (void)state;
+    cross_streams(5000, true);
+    cross_streams(3 * MIB, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +244,8 @@ int main(void)
         cmocka_unit_test(a_joined_stream_is_served_from_the_capture),
         cmocka_unit_test(a_capture_that_is_over_is_refused),
         cmocka_unit_test(a_pool_may_be_destroyed_with_a_capture_open),
+        cmocka_unit_test(a_captured_block_freed_on_another_stream_is_that_streams),
+        cmocka_unit_test(a_captured_block_with_announced_uses_waits_for_release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
