@@ -127,11 +127,16 @@ typedef struct fallow_pool_config {
     uint32_t checks;         /**< FALLOW_CHECK_ bits */
     uint8_t check_streams;   /**< 1: ask the stream's identity on every call; needs cuStreamGetId */
     uint8_t streams_may_die; /**< 1: streams vanish without notice: as check_streams, and each batch
-                                  is fenced inside the free that completes it. What a stream had not
-                                  filled a batch with counts as lost when it is gone */
+                                  is fenced inside the free that completes it, a use inside its
+                                  fallow_record_use, which then has to come after the use. What a
+                                  stream had not filled a batch with counts as lost when it is
+                                  gone */
     uint8_t helper_thread;   /**< 1: a thread of the pool polls, so an idle process gives back */
     uint8_t reserved_0;      /**< 0 */
-    uint32_t wait_ms;        /**< longest wait for the device before failing; 0 = 100;
+    uint32_t wait_ms; /**< longest wait for the device before failing; 0 = 100. Before more is
+                                  taken than the economy wants to hold, an allocation waits for work
+                                  already given, however long it takes, unless this is UINT32_MAX or
+                                  the request says NO_WAIT;
                                   UINT32_MAX = never wait */
     const int *peer_devices; /**< ordinals that may access the memory too; read during create */
     size_t peer_device_count;
@@ -205,7 +210,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_aligned(fallow_pool *pool
 
 /** Bits of fallow_request.flags. */
 enum {
-    FALLOW_REQUEST_EXPORT_FD = 1u << 0,     /**< one physical handle, exportable as a descriptor */
+    FALLOW_REQUEST_EXPORT_FD = 1u << 0, /**< one physical handle, exportable as a descriptor; close
+                                                 what was imported before the block is freed */
     FALLOW_REQUEST_EXPORT_FABRIC = 1u << 1, /**< one physical handle, exportable over the fabric */
     FALLOW_REQUEST_NO_WAIT = 1u << 2,       /**< neither host nor device waits: else WOULD_WAIT */
     FALLOW_REQUEST_NO_GROW = 1u << 3,       /**< only memory that the pool already holds */

@@ -62,7 +62,7 @@ static void say_why_not_loaded(char *message, const char *name, bool is_default)
             "it lies beside libfallow.so where that was built or installed; put it there");
     } else if (is_default) {
         say(message, "cannot load the CUDA driver", name,
-            "install the NVIDIA driver, or use the simulated device (driver = \"sim\")");
+            "install the NVIDIA driver, or use the simulated device (driver = \"sim\"; on the command line --device sim)");
     } else {
         say(message, "cannot load the CUDA driver", name,
             reason != NULL ? reason : "name a driver's library");

@@ -184,7 +184,7 @@ static bool is_capture_refusal(CUresult result)
            result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
+static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain, bool is_own)
 {
     fallow_status status = FALLOW_OK;
     flw_lock_acquire(&heap->lock);
@@ -195,6 +195,7 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
         domain->is_known || domain->ops != &flw_order_stream || FLW_MUTANT(RETIRED_IS_RECORDED_ON);
     bool is_possible = !is_covered && domain->ops->record != NULL && !domain->is_lost &&
                        domain->captured_by == 0 && is_nameable &&
+                       (is_own || !heap->streams_may_die) &&
                        (!domain->own_thread_only || domain->thread == flw_thread_token());
     struct flw_fence *fence = NULL;
     uint64_t ticket = 0, unfenced_bytes = domain->unfenced_bytes;
@@ -249,6 +250,16 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
         status = FALLOW_DEVICE_LOST;
     }
     return status;
+}
+
+fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
+{
+    return take_fence(heap, domain, false);
+}
+
+fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain)
+{
+    return take_fence(heap, domain, true);
 }
 
 /* ---- completion */

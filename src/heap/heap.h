@@ -127,6 +127,7 @@ struct flw_heap {
     _Atomic uint64_t idle_bytes; /* in idle_handles */
     uint64_t live_run_bytes;     /* runs lent or cached, slabs included */
     uint64_t slab_bytes;         /* runs serving slabs */
+    bool streams_may_die;        /* a stored handle is never recorded on */
     bool absorbs_nobody;         /* one stream only: its runs join nobody's neighbours */
 
     struct flw_heap_counters count;
@@ -180,6 +181,9 @@ struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
 /* calls. Make an event cover every ticket so far. OK also when another thread is at it or nothing
  * was stamped since the last one. DRIVER: the stream is gone, the domain is now lost. */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
+/* The same inside a call on the domain's own stream: where streams may die without notice, only then
+ * is its handle good for a record. */
+fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain);
 
 /* calls. Ask the newest fences of every domain; hand what is complete to nobody. At most one query
  * a domain that has a fence. True if anything completed. */

@@ -297,6 +297,7 @@ fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **
     if (status != FALLOW_OK) {
         goto fail_context;
     }
+    pool->heap.streams_may_die = config.streams_may_die != 0;
     status = check_identities(pool);
     if (status != FALLOW_OK) {
         goto fail_heap;
@@ -318,6 +319,11 @@ fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **
     pool->handle = handle;
     pool->has_helper =
         config.helper_thread && pthread_create(&pool->helper, NULL, helper_main, pool) == 0;
+    if (config.helper_thread && !pool->has_helper) {
+        flw_pool_log(pool, FALLOW_LOG_WARNING,
+                     "the helper thread cannot be started: call fallow_pool_poll now and then, or "
+                     "idle memory stays");
+    }
     *out_pool = handle;
     return FALLOW_OK;
 

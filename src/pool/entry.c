@@ -306,10 +306,12 @@ fallow_status fallow_alloc_request(fallow_pool *handle, const fallow_request *re
 fallow_status fallow_alloc_batch(fallow_pool *pool, const size_t *sizes, size_t count,
                                  fallow_stream stream, void **out_ptrs)
 {
-    if ((sizes == NULL || out_ptrs == NULL) && count != 0) {
-        return FALLOW_INVALID_ARGUMENT;
+    if (out_ptrs == NULL) {
+        return count == 0 ? FALLOW_OK : FALLOW_INVALID_ARGUMENT;
     }
-    fallow_status status = flw_pool_of(pool) != NULL ? FALLOW_OK : FALLOW_INVALID_POOL;
+    fallow_status status = flw_pool_of(pool) == NULL     ? FALLOW_INVALID_POOL
+                           : sizes == NULL && count != 0 ? FALLOW_INVALID_ARGUMENT
+                                                         : FALLOW_OK;
     size_t done = 0;
     while (status == FALLOW_OK && done < count) {
         status = fallow_alloc(pool, sizes[done], stream, &out_ptrs[done]);

@@ -221,7 +221,7 @@ static void fence_own(struct climb *climb)
 {
     struct flw_driver_section section;
     if (climb->need->domain->ops->record != NULL && flw_heap_enter_driver(climb->heap, &section)) {
-        (void)flw_domain_fence(climb->heap, climb->need->domain);
+        (void)flw_domain_fence_own(climb->heap, climb->need->domain);
         flw_heap_leave_driver(climb->heap, &section);
     }
 }
@@ -355,10 +355,10 @@ static bool rung_fence(struct climb *climb)
 
 /* ---- waiting for the device */
 
-/* heap lock. Any domain with a fence: its oldest fence's ticket. Else any with unfenced free
- * memory. */
+/* heap lock. Any domain with a fence: its oldest fence's ticket, or, where that has gone on for
+ * long, its newest's. Else any with unfenced free memory. */
 static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct flw_need *need,
-                                       uint64_t *out_ticket)
+                                       bool is_patient, uint64_t *out_ticket)
 {
     struct flw_domain *unfenced = NULL;
     for (uint32_t i = 1; i < heap->domain_end; i++) {
@@ -367,7 +367,7 @@ static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct
             continue;
         }
         if (domain->oldest != NULL) {
-            *out_ticket = domain->oldest->ticket;
+            *out_ticket = is_patient ? domain->oldest->ticket : domain->newest->ticket;
             return domain;
         }
         bool has_memory =
@@ -380,15 +380,20 @@ static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct
     return unfenced;
 }
 
-/* Wait for the oldest fence until what it frees is enough to take or to move. */
+/* Wait for the oldest fence until what it frees is enough to take or to move. A request that these
+ * do not serve soon is large: then it waits for all that there is, a domain at a time. */
+#define PATIENT_ROUNDS 64
+#define MOST_ROUNDS    (PATIENT_ROUNDS + 2 * FLW_DOMAIN_COUNT)
+
 static bool wait_and(struct climb *climb, uint64_t deadline_ns, bool (*then)(struct climb *climb))
 {
     struct flw_heap *heap = climb->heap;
-    for (unsigned rounds = 0; rounds < 256 && !flw_heap_is_lost(heap); rounds++) {
+    for (unsigned rounds = 0; rounds < MOST_ROUNDS && !flw_heap_is_lost(heap); rounds++) {
         struct flw_driver_section section;
         uint64_t ticket = 0;
         flw_lock_acquire(&heap->lock);
-        struct flw_domain *domain = next_to_wait(heap, climb->need, &ticket);
+        struct flw_domain *domain =
+            next_to_wait(heap, climb->need, rounds < PATIENT_ROUNDS, &ticket);
         flw_lock_release(&heap->lock);
         if (domain == NULL) { /* other threads may have waited, and freed, meanwhile */
             return climb->pool->cache_count > 1 && then(climb);

@@ -419,7 +419,7 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
     if ((is_due || (pool->config.streams_may_die && unfenced > 0)) &&
         flw_capture_domain_of(pool, domain) == NULL &&
         flw_heap_enter_driver(&pool->heap, &section)) {
-        (void)flw_domain_fence(&pool->heap, domain);
+        (void)flw_domain_fence_own(&pool->heap, domain);
         flw_heap_leave_driver(&pool->heap, &section);
     }
     if (pool->heap.unfenced_use_bytes >= 16 * FLW_MIB || pool->heap.unfenced_use_count >= 256) {
@@ -463,7 +463,7 @@ static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
     flw_lock_acquire(&pool->heap.lock);
     cache->domain->unfenced_bytes++; /* cached runs carry the present ticket too */
     flw_lock_release(&pool->heap.lock);
-    (void)flw_domain_fence(&pool->heap, cache->domain);
+    (void)flw_domain_fence_own(&pool->heap, cache->domain);
     flw_heap_leave_driver(&pool->heap, &section);
 }
 

@@ -119,6 +119,19 @@ bool flw_uses_has(struct flw_pool *pool, uint64_t address)
     return has_uses;
 }
 
+/* Now or never: the stream may be gone at the free. */
+static void fence_use(struct flw_pool *pool, struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    flw_lock_acquire(&pool->heap.lock);
+    flw_domain_want_fence(domain, 1);
+    flw_lock_release(&pool->heap.lock);
+    if (flw_heap_enter_driver(&pool->heap, &section)) {
+        (void)flw_domain_fence_own(&pool->heap, domain);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+}
+
 fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream stream)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -133,7 +146,7 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
         return FALLOW_DEVICE_LOST;
     }
     fallow_status status;
-    const struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
+    struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
     if (domain == NULL) {
         flw_pool_note_loss(pool);
         return status;
@@ -143,6 +156,8 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
                          : flw_uses_announce(pool, (uint64_t)(uintptr_t)raw, domain->index);
     if (status == FALLOW_INVALID_POINTER) {
         atomic_fetch_add(&pool->misuses, 1);
+    } else if (status == FALLOW_OK && pool->config.streams_may_die) {
+        fence_use(pool, domain);
     }
     return status;
 }
@@ -168,11 +183,14 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
             if (user->ops == NULL || user == domain) {
                 continue; /* gone and complete, or ordered by the free itself */
             }
-            pending->needs_context_sync |= user->is_lost;
+            bool is_fenced = heap->streams_may_die && user->unfenced_bytes == 0;
+            pending->needs_context_sync |= user->is_lost && !is_fenced;
             pending->stamps[pending->stamp_count++] = (struct flw_stamp){
                 .domain = user->index,
-                .ticket = flw_domain_stamp(user) - FLW_MUTANT(USE_STAMPED_EARLY)};
-            flw_domain_want_fence(user, bytes);
+                .ticket = flw_domain_stamp(user) - is_fenced - FLW_MUTANT(USE_STAMPED_EARLY)};
+            if (!is_fenced) {
+                flw_domain_want_fence(user, bytes);
+            }
         }
         heap->unfenced_use_bytes += bytes;
         heap->unfenced_use_count++;
@@ -256,7 +274,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
          * handle is good for no record once the caller has it back. */
         bool is_open = true;
         while (is_open && status == FALLOW_OK) {
-            status = flw_domain_fence(heap, domain);
+            status = flw_domain_fence_own(heap, domain);
             flw_lock_acquire(&heap->lock);
             is_open = domain->is_recording || domain->unfenced_bytes > 0;
             flw_lock_release(&heap->lock);

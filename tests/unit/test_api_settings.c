@@ -112,6 +112,39 @@ static void streams_that_vanish_without_notice_leave_no_race(void **state)
     api_end(&api);
 }
 
+/* A use is announced on a stream that is gone by the time of the free, with nothing to tell. */
+static void a_use_on_a_stream_that_vanished_is_waited_for(void **state)
+{
+    (void)state;
+    struct api api;
+    CUstream user;
+    CUevent lent;
+    api_begin(&api, NULL);
+    assert_int_equal(api.sim.cu.cuEventCreate(&lent, CU_EVENT_DISABLE_TIMING), 0);
+    fallow_pool_config config = api_config(&api);
+    config.streams_may_die = 1;
+    begin_with(&api, &config);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(api.sim.cu.cuStreamCreate(&user, CU_STREAM_NON_BLOCKING), 0);
+        void *ptr = api_alloc(&api, 3 * MIB, api.stream);
+        assert_int_equal(api.sim.cu.cuEventRecord(lent, api.stream), 0);
+        assert_int_equal(api.sim.cu.cuStreamWaitEvent(user, lent, 0), 0);
+        api_use(&api, ptr, 3 * MIB, user);
+        assert_int_equal(fallow_record_use(api.pool, ptr, user), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(user), 0);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        void *next = api_alloc(&api, 3 * MIB, api.stream);
+        api_use(&api, next, 3 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, next, api.stream), FALLOW_OK);
+    }
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&api).pending_bytes, 0);
+    assert_int_equal(api.sim.cu.cuEventDestroy_v2(lent), 0);
+    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
+    api_end(&api);
+}
+
 static void stream_checks_without_identities_are_refused(void **state)
 {
     (void)state;
@@ -209,6 +242,7 @@ int main(void)
         cmocka_unit_test(a_helper_thread_gives_back_what_an_idle_process_holds),
         cmocka_unit_test(memory_that_is_never_to_decay_stays),
         cmocka_unit_test(streams_that_vanish_without_notice_leave_no_race),
+        cmocka_unit_test(a_use_on_a_stream_that_vanished_is_waited_for),
         cmocka_unit_test(stream_checks_without_identities_are_refused),
         cmocka_unit_test(peers_of_the_config_and_no_others_reach_the_memory),
         cmocka_unit_test(caches_hold_no_more_than_they_may),
