@@ -55,9 +55,11 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
         return NULL;
     }
     struct flw_domain *domain = heap->domains[index];
+    struct flw_pending *waiting = NULL;
     uint64_t ticket = 1;
     if (domain != NULL) {
         ticket = domain->ticket; /* stamps of the place's last owner stay complete */
+        waiting = domain->waiting;
     } else {
         domain = flw_meta_extend(&heap->object_meta, sizeof *domain, FLW_LINE_PAIR);
         if (domain == NULL) {
@@ -70,7 +72,12 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
                                   .context = context,
                                   .id = id,
                                   .ticket = ticket,
-                                  .completed = ticket - 1};
+                                  .completed = ticket - 1,
+                                  .waiting = waiting};
+    while (waiting != NULL) {
+        domain->waiting_last = waiting;
+        waiting = waiting->next;
+    }
     heap->domains[index] = domain;
     heap->domain_end = index == heap->domain_end ? index + 1 : heap->domain_end;
     return domain;
@@ -199,12 +206,15 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
                        (!domain->own_thread_only || domain->thread == flw_thread_token());
     struct flw_fence *fence = NULL;
     uint64_t ticket = 0, unfenced_bytes = domain->unfenced_bytes;
+    bool has_open_use = false;
     if (!is_covered && is_possible) {
         fence = new_fence(heap, domain->context);
     }
     if (fence != NULL) {
         ticket = FLW_MUTANT(TICKET_STANDS_STILL) ? domain->ticket : domain->ticket++;
         domain->unfenced_bytes = 0;
+        has_open_use = domain->has_open_use;
+        domain->has_open_use = false;
         domain->is_recording = true;
     }
     flw_lock_release(&heap->lock);
@@ -236,6 +246,7 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
         domain->newest = fence;
     } else {
         domain->unfenced_bytes += unfenced_bytes;
+        domain->has_open_use |= has_open_use;
         drop_fence(heap, fence);
         if (is_gone(result)) {
             flw_domain_lose(heap, domain);
@@ -324,105 +335,6 @@ void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint6
     flw_domain_free_place(heap, domain);
 }
 
-/* Stamps of the next few domains. Those of now are later than those that had no room: safe, and
- * enough, since they are all met in the end. */
-static void sweep(struct flw_heap *heap, struct flw_pending *pending)
-{
-    uint32_t room = sizeof pending->stamps / sizeof *pending->stamps;
-    while (pending->stamp_count < room && pending->sweep_next < heap->domain_end) {
-        struct flw_domain *domain = heap->domains[pending->sweep_next++];
-        if (domain->ops == NULL || domain->ops->record == NULL) {
-            continue;
-        }
-        if (domain->is_lost) {
-            pending->needs_context_sync = true;
-        } else {
-            pending->stamps[pending->stamp_count++] =
-                (struct flw_stamp){.domain = domain->index, .ticket = flw_domain_stamp(domain)};
-            flw_domain_want_fence(domain, 1);
-        }
-    }
-    if (pending->sweep_next >= heap->domain_end) {
-        pending->sweep_next = 0;
-    }
-}
-
-void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending)
-{
-    if (pending->sweep_next != 0) {
-        sweep(heap, pending);
-    }
-    pending->next = heap->pendings;
-    heap->pendings = pending;
-    heap->pending_bytes += pending->bytes;
-    heap->pending_count++;
-}
-
-static void drop_complete_stamps(const struct flw_heap *heap, struct flw_pending *pending)
-{
-    while (pending->stamp_count > 0 &&
-           flw_stamp_is_complete(heap, &pending->stamps[pending->stamp_count - 1])) {
-        pending->stamp_count--;
-    }
-}
-
-static bool pending_is_complete(struct flw_heap *heap, struct flw_pending *pending)
-{
-    drop_complete_stamps(heap, pending);
-    while (pending->stamp_count == 0 && pending->sweep_next != 0) {
-        sweep(heap, pending);
-        drop_complete_stamps(heap, pending);
-    }
-    if (pending->needs_context_sync) {
-        return false;
-    }
-    /* Its own stream orders the rest, unless that is gone: then what the stream had been given by
-     * the time of the free must be complete too. */
-    const struct flw_domain *domain = heap->domains[pending->domain];
-    bool is_ordered = pending->domain == FLW_NOBODY || domain->is_known;
-    return pending->stamp_count == 0 && (is_ordered || FLW_MUTANT(HELD_BLOCK_FORGETS_STREAM) ||
-                                         pending->own_ticket <= domain->completed);
-}
-
-static void settle(struct flw_heap *heap, struct flw_pending *pending)
-{
-    struct flw_domain *domain = heap->domains[pending->domain];
-    bool is_complete = pending->own_ticket != 0 && pending->own_ticket <= domain->completed;
-    if (!domain->is_known || is_complete) {
-        domain = heap->domains[FLW_NOBODY];
-    }
-    heap->pending_bytes -= pending->bytes;
-    heap->pending_count--;
-    if (pending->run != NULL) {
-        flw_heap_put_run_stamped(heap, domain->index, flw_domain_stamp(domain), pending->run);
-    } else {
-        struct flw_span *span = flw_slot_span(&heap->map, pending->slot);
-        flw_slot_set_word(pending->slot, flw_slot_address(pending->slot));
-        if (span->kind == FLW_SPAN_RUN) {
-            flw_heap_put_run(heap, domain, span);
-        } else {
-            flw_heap_put_slots(heap, domain, span->u.slab.class_index, &pending->slot, 1);
-        }
-    }
-    flw_heap_drop_pending(heap, pending);
-}
-
-bool flw_heap_settle_pendings(struct flw_heap *heap)
-{
-    bool any = false;
-    for (struct flw_pending **link = &heap->pendings; *link != NULL;) {
-        struct flw_pending *pending = *link;
-        if (pending_is_complete(heap, pending)) {
-            *link = pending->next;
-            settle(heap, pending);
-            any = true;
-        } else {
-            link = &pending->next;
-        }
-    }
-    return any;
-}
-
 /* lock. A capture took the event: it covers nothing. A later fence covers what it should have. */
 static void void_fence(struct flw_domain *domain, struct flw_fence *fence)
 {
@@ -435,6 +347,7 @@ static void void_fence(struct flw_domain *domain, struct flw_fence *fence)
         domain->newest = domain->newest == fence ? before : domain->newest;
         fence->is_unlinked = true;
         domain->unfenced_bytes++;
+        domain->has_open_use = true;
     }
 }
 
@@ -637,9 +550,7 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
         domain->sync_ticket = is_covered ? domain->ticket++ : 0;
         domain->unfenced_bytes = is_covered ? 0 : domain->unfenced_bytes;
     }
-    for (struct flw_pending *pending = heap->pendings; pending != NULL; pending = pending->next) {
-        pending->is_in_sync = pending->needs_context_sync;
-    }
+    flw_heap_begin_sync_of_pendings(heap);
     flw_lock_release(&heap->lock);
     flw_heap_count_call(heap);
     atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
@@ -658,9 +569,7 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
             flw_domain_complete(heap, domain, domain->sync_ticket);
         }
     }
-    for (struct flw_pending *pending = heap->pendings; pending != NULL; pending = pending->next) {
-        pending->needs_context_sync &= !pending->is_in_sync;
-    }
+    flw_heap_end_sync_of_pendings(heap);
     flw_heap_settle_pendings(heap);
     flw_lock_release(&heap->lock);
     return FALLOW_OK;

@@ -42,10 +42,11 @@ struct flw_handle {
 /* Free memory whose stamps are of several domains, or a block held back for announced uses. */
 struct flw_pending {
     struct flw_pending *next;
-    struct flw_span *run;  /* a whole run, or NULL */
-    struct flw_slot *slot; /* else a slot */
-    uint32_t domain;       /* who gets it; FLW_NOBODY: nobody */
-    uint64_t own_ticket;   /* of that domain when the block was freed */
+    struct flw_span *run;    /* a whole run, or NULL */
+    struct flw_slot *slot;   /* else a slot */
+    struct flw_stamp awaits; /* whose queue it is in, and until when */
+    uint32_t domain;         /* who gets it; FLW_NOBODY: nobody */
+    uint64_t own_ticket;     /* of that domain when the block was freed */
     uint32_t stamp_count;
     uint32_t sweep_next;     /* the next domain to get a stamp of, where too many came for all to be
                                 kept; 0: none */
@@ -106,7 +107,6 @@ struct flw_heap {
     uint32_t domain_end;                          /* one past the highest ever used */
     atomic_uint stream_count;                     /* domains that are known streams */
 
-    struct flw_pending *pendings; /* in no order */
     uint64_t pending_bytes, pending_count;
     _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
     struct flw_span *empty_slabs[FLW_CLASS_COUNT];           /* slabs with every slot free */
@@ -213,10 +213,19 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
 /* calls. cuCtxSynchronize: completes everything of this context, the unfenced included. */
 fallow_status flw_heap_sync_context(struct flw_heap *heap);
 
-/* lock. */
-void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending);
+/* ---- pendings (pending.c); lock */
 
-/* lock. Pendings whose stamps are complete go to their owners. True if any did. */
+void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending);
+/* The same for one that is counted already. */
+void flw_heap_queue_pending(struct flw_heap *heap, struct flw_pending *pending);
+/* Is there one that only a synchronisation of the context completes? */
+bool flw_heap_has_lost_pending(const struct flw_heap *heap);
+/* Those that are there when a synchronisation begins are done when it ends. */
+void flw_heap_begin_sync_of_pendings(struct flw_heap *heap);
+void flw_heap_end_sync_of_pendings(struct flw_heap *heap);
+
+/* Pendings whose stamps are complete go to their owners. True if any did. Cost: one look a domain,
+ * and those that may be done. */
 bool flw_heap_settle_pendings(struct flw_heap *heap);
 
 static inline bool flw_stamp_is_complete(const struct flw_heap *heap, const struct flw_stamp *stamp)

@@ -21,6 +21,7 @@
 
 struct flw_domain;
 struct flw_heap;
+struct flw_pending;
 
 struct flw_order_ops {
     const char *name;
@@ -84,6 +85,9 @@ struct flw_domain {
                                         is open, that is, equal to ticket */
     bool is_recording;               /* a fence has been taken and is not published yet */
     struct flw_fence *oldest, *newest;
+
+    struct flw_pending *waiting, *waiting_last; /* for a ticket of it, ascending; last: if any */
+    bool has_open_use; /* one of them waits for a fence that nobody has recorded */
 
     struct flw_batch_list batches[FLW_CLASS_COUNT];
     struct flw_span *current[FLW_CLASS_COUNT]; /* slab with uncarved slots, or NULL */

@@ -347,7 +347,10 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
     for (uint32_t i = 0; i < part->stamp_count; i++) {
         if (!flw_stamp_is_complete(heap, &part->stamps[i])) {
             struct flw_domain *domain = heap->domains[part->stamps[i].domain];
-            domain->unfenced_bytes += part->stamps[i].ticket == domain->ticket; /* an open stamp */
+            if (part->stamps[i].ticket == domain->ticket) { /* open */
+                domain->unfenced_bytes++;
+                domain->has_open_use = true;
+            }
             part->stamps[live++] = part->stamps[i];
         }
     }

@@ -237,8 +237,7 @@ fallow_status fallow_capture_end(fallow_capture *capture)
         struct flw_pending *parked = capture->parked;
         capture->parked = parked->next;
         parked->own_ticket = pool->heap.domains[parked->domain]->ticket;
-        parked->next = pool->heap.pendings;
-        pool->heap.pendings = parked;
+        flw_heap_queue_pending(&pool->heap, parked);
     }
     (void)flw_heap_settle_pendings(&pool->heap);
     flw_lock_release(&pool->heap.lock);

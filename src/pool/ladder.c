@@ -480,11 +480,7 @@ static bool rung_callback(struct climb *climb)
  * is worth it: a capture that another thread has begun and not announced would not survive. */
 static bool has_uncoverable(const struct flw_heap *heap)
 {
-    bool has_memory = false;
-    for (const struct flw_pending *pending = heap->pendings; pending != NULL;
-         pending = pending->next) {
-        has_memory |= pending->needs_context_sync;
-    }
+    bool has_memory = flw_heap_has_lost_pending(heap);
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
         has_memory |= domain->ops != NULL && domain->is_lost && domain->unfenced_bytes > 0;

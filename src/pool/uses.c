@@ -190,6 +190,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                 .ticket = flw_domain_stamp(user) - is_fenced - FLW_MUTANT(USE_STAMPED_EARLY)};
             if (!is_fenced) {
                 flw_domain_want_fence(user, bytes);
+                user->has_open_use = true;
             }
         }
         heap->unfenced_use_bytes += bytes;
@@ -203,23 +204,14 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
 void flw_uses_fence(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
-    bool wanted[FLW_DOMAIN_COUNT] = {0};
-    bool any = false;
-    flw_lock_acquire(&heap->lock);
-    for (struct flw_pending *pending = heap->pendings; pending != NULL; pending = pending->next) {
-        for (uint32_t i = 0; i < pending->stamp_count; i++) {
-            const struct flw_domain *user = heap->domains[pending->stamps[i].domain];
-            bool is_open = pending->stamps[i].ticket == user->ticket;
-            wanted[user->index] |= is_open;
-            any |= is_open;
-        }
-    }
+    uint32_t cursor = 0;
     heap->unfenced_use_bytes = 0;
     heap->unfenced_use_count = 0;
-    flw_lock_release(&heap->lock);
-    uint32_t cursor = 0;
-    for (struct flw_domain *user; any && (user = flw_domain_next(heap, &cursor)) != NULL;) {
-        if (wanted[cursor]) {
+    for (struct flw_domain *user; (user = flw_domain_next(heap, &cursor)) != NULL;) {
+        flw_lock_acquire(&heap->lock);
+        bool is_wanted = user->has_open_use;
+        flw_lock_release(&heap->lock);
+        if (is_wanted) {
             (void)flw_domain_fence(heap, user);
         }
     }
