@@ -498,6 +498,32 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
                                             : FALLOW_DEVICE_LOST;
 }
 
+bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain *donor,
+                         uint64_t ticket)
+{
+    for (uint32_t i = 0; i < FLW_STAMPS_MAX; i++) {
+        if (taker->after[i].domain == donor->index && taker->after[i].ticket >= ticket) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* lock. A place of the donor's, else the oldest. */
+static void note_after(struct flw_domain *taker, const struct flw_domain *donor, uint64_t ticket)
+{
+    uint32_t i = 0;
+    while (i < FLW_STAMPS_MAX && taker->after[i].domain != donor->index) {
+        i++;
+    }
+    if (i == FLW_STAMPS_MAX) {
+        i = taker->after_next++ % FLW_STAMPS_MAX;
+    } else if (taker->after[i].ticket >= ticket) {
+        return;
+    }
+    taker->after[i] = (struct flw_stamp){.domain = donor->index, .ticket = ticket};
+}
+
 fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
                                      struct flw_domain *donor, uint64_t ticket, bool may_record)
 {
@@ -509,6 +535,9 @@ fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *t
     CUresult result =
         FLW_MUTANT(STEAL_WITHOUT_WAIT) ? CUDA_SUCCESS : taker->ops->wait(heap, taker, fence->event);
     flw_lock_acquire(&heap->lock);
+    if (result == CUDA_SUCCESS) {
+        note_after(taker, donor, fence->ticket);
+    }
     release_fence(heap, fence);
     flw_lock_release(&heap->lock);
     if (result != CUDA_SUCCESS) {

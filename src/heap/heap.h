@@ -197,6 +197,10 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
 fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
                                      struct flw_domain *donor, uint64_t ticket, bool may_record);
 
+/* lock. Has the taker been ordered after that ticket of the donor's already? */
+bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain *donor,
+                         uint64_t ticket);
+
 /* lock. The domain has done everything up to ticket: its old memory becomes nobody's. */
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket);
 

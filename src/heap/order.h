@@ -86,6 +86,9 @@ struct flw_domain {
     bool is_recording;               /* a fence has been taken and is not published yet */
     struct flw_fence *oldest, *newest;
 
+    struct flw_stamp after[FLW_STAMPS_MAX]; /* others that it has been made to wait for, and their
+                                               tickets: all up to these comes before its next work */
+    uint32_t after_next;                    /* whose place the next one gets */
     struct flw_pending *waiting, *waiting_last; /* for a ticket of it, ascending; last: if any */
     bool has_open_use; /* one of them waits for a fence that nobody has recorded */
 

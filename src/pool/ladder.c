@@ -294,26 +294,26 @@ static bool steal(struct climb *climb, struct flw_domain *donor, uint64_t ticket
 {
     struct flw_heap *heap = climb->heap;
     struct flw_driver_section section;
-    if (!flw_heap_enter_driver(heap, &section)) {
-        return false;
-    }
-    bool is_early = false;
-    if (FLW_MUTANT(STEAL_VISIBLE_EARLY)) {
-        flw_lock_acquire(&heap->lock);
-        is_early = move_from(heap, donor, ticket, climb->need);
-        flw_lock_release(&heap->lock);
+    flw_lock_acquire(&heap->lock);
+    /* One wait covers all that the donor had freed by then. */
+    bool is_after = flw_domain_is_after(climb->need->domain, donor, ticket);
+    bool is_moved = (is_after || FLW_MUTANT(STEAL_VISIBLE_EARLY)) &&
+                    move_from(heap, donor, ticket, climb->need);
+    flw_lock_release(&heap->lock);
+    if ((is_after && is_moved) || !flw_heap_enter_driver(heap, &section)) {
+        return is_moved;
     }
     fallow_status status = flw_domain_order_after(
         heap, climb->need->domain, donor, ticket - FLW_MUTANT(STEAL_WAITS_FOR_OLDER), may_record);
     flw_heap_leave_driver(heap, &section);
-    if (status == FALLOW_WOULD_WAIT && !is_early) {
+    if (status == FALLOW_WOULD_WAIT && !is_moved) {
         return take(heap, climb->need); /* another thread has seen it complete: it is nobody's */
     }
-    if (status != FALLOW_OK || is_early) {
-        return is_early;
+    if (status != FALLOW_OK || is_moved) {
+        return is_moved;
     }
     flw_lock_acquire(&heap->lock);
-    bool is_moved = move_from(heap, donor, ticket, climb->need);
+    is_moved = move_from(heap, donor, ticket, climb->need);
     flw_lock_release(&heap->lock);
     if (is_moved) {
         atomic_fetch_add(&heap->count.steals, 1);
