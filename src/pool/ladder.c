@@ -69,17 +69,23 @@ static bool rung_own(struct climb *climb)
     return take(climb->heap, climb->need);
 }
 
+/* Is there anything that a look at the device may show complete? */
+static bool has_fences(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    bool has_any = heap->pending_count > 0;
+    for (uint32_t i = 1; i < heap->domain_end && !has_any; i++) {
+        has_any = heap->domains[i]->newest != NULL;
+    }
+    flw_lock_release(&heap->lock);
+    return has_any;
+}
+
 static bool rung_complete(struct climb *climb)
 {
     struct flw_driver_section section;
     struct flw_heap *heap = climb->heap;
-    flw_lock_acquire(&heap->lock);
-    bool has_fences = heap->pending_count > 0;
-    for (uint32_t i = 1; i < heap->domain_end && !has_fences; i++) {
-        has_fences = heap->domains[i]->newest != NULL;
-    }
-    flw_lock_release(&heap->lock);
-    if (!has_fences || !flw_heap_enter_driver(heap, &section)) {
+    if (!has_fences(heap) || !flw_heap_enter_driver(heap, &section)) {
         return false;
     }
     flw_uses_fence(climb->pool);
@@ -135,6 +141,14 @@ static uint64_t loose_budget(const struct climb *climb)
     return climb->peak_bytes + climb->peak_bytes * 15 / 100 + 16 * FLW_MIB;
 }
 
+/* A limit that somebody set is to be used up: then no handle is larger than this. */
+#define LIMITED_HANDLE_BYTES (8 * FLW_MIB)
+
+static bool is_limited(const struct climb *climb)
+{
+    return climb->heap->limit_bytes < climb->pool->device_bytes;
+}
+
 /* Handles grow with the pool, so that calls do not; small again in the last tenth of a limit. */
 static uint64_t handle_size(const struct climb *climb)
 {
@@ -148,6 +162,7 @@ static uint64_t handle_size(const struct climb *climb)
     wanted = wanted == 0 ? 1 : 1ull << flw_log2_floor(wanted);
     wanted = flw_clamp(wanted, is_tight ? 8 * FLW_MIB : 16 * FLW_MIB,
                        is_tight ? 32 * FLW_MIB : 64 * FLW_MIB);
+    wanted = is_limited(climb) ? flw_min(wanted, LIMITED_HANDLE_BYTES) : wanted;
     return flw_max(wanted, granularity);
 }
 
@@ -179,7 +194,7 @@ static bool grow_within(struct climb *climb, uint64_t budget_bytes)
         .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
         .ahead_bytes = handle_size(climb),
         .handle_types = need->handle_types,
-        .prefers_one_handle = climb->pool->config.economy == FALLOW_BALANCED,
+        .prefers_one_handle = climb->pool->config.economy == FALLOW_BALANCED && !is_limited(climb),
         .is_single_handle =
             need->handle_types != 0 || (need->flags & FALLOW_REQUEST_DEDICATED) != 0};
     if ((need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
@@ -575,6 +590,11 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     struct climb climb = {.pool = pool, .heap = &pool->heap, .need = need};
     if (rung_own(&climb)) {
         atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN], 1, memory_order_relaxed);
+        return FALLOW_OK;
+    }
+    /* With nothing to complete the thread's own caches come before the first driver call. */
+    if (!has_fences(&pool->heap) && rung_own_cache(&climb)) {
+        atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN_CACHE], 1, memory_order_relaxed);
         return FALLOW_OK;
     }
     fallow_status status = flw_capture_check(pool, need->domain);
