@@ -14,26 +14,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#if FLW_HAS_LZMA
-#include <lzma.h>
-#endif
-
+#include "trace/codec.h"
 #include "trace/trace.h"
 
-#define WINDOW_BYTES      (1u << 18)
-#define PACKED_BYTES      (1u << 16)
-#define DECODER_BYTES_MAX (UINT64_C(256) << 20) /* what the archive's own dictionary may take */
-#define NAME_CHARACTERS   96                    /* of a path in a message: its tail */
+#define WINDOW_BYTES    (1u << 18)
+#define PACKED_BYTES    (1u << 16)
+#define NAME_CHARACTERS 96 /* of a path in a message: its tail */
 
-#if FLW_HAS_LZMA
 struct flw_unpacker {
-    lzma_stream stream;
+    struct flw_codec *codec;
+    struct flw_codec_buffers buffers;
     unsigned char *packed; /* NULL where the packed bytes are the caller's memory */
-    bool packed_ended;
+    uint64_t packed_bytes; /* handed to the codec or about to be */
+    uint64_t unpacked_bytes;
+    bool has_ended;
 };
-#endif
-
-static const unsigned char xz_magic[6] = {0xFD, '7', 'z', 'X', 'Z', 0};
 
 static void append_name(char *out, size_t room, const char *name)
 {
@@ -104,75 +99,65 @@ static size_t read_some(struct flw_input *input, unsigned char *out, size_t room
     return (size_t)got;
 }
 
-#if FLW_HAS_LZMA
-static const char *unpack_problem(lzma_ret code)
-{
-    switch (code) {
-    case LZMA_MEM_ERROR:
-        return "no memory to unpack it";
-    case LZMA_MEMLIMIT_ERROR:
-        return "its dictionary is larger than 256 MiB; pack it with `xz -9` or less";
-    case LZMA_FORMAT_ERROR:
-    case LZMA_DATA_ERROR:
-        return "the .xz data is corrupt";
-    case LZMA_OPTIONS_ERROR:
-        return "this .xz variant is not supported";
-    case LZMA_BUF_ERROR:
-        return "the .xz data ends early: it is truncated";
-    default:
-        return "the .xz data cannot be unpacked";
-    }
-}
-
 static bool unpacked_too_far(const struct flw_unpacker *unpacker)
 {
-    uint64_t packed = unpacker->stream.total_in;
-    return unpacker->stream.total_out > FLW_INPUT_ALLOWANCE_BYTES + packed * FLW_INPUT_EXPANSION;
+    return unpacker->unpacked_bytes >
+           FLW_INPUT_ALLOWANCE_BYTES + unpacker->packed_bytes * FLW_INPUT_EXPANSION;
+}
+
+/* More packed bytes for the codec, which has none. */
+static bool feed(struct flw_input *input)
+{
+    struct flw_unpacker *unpacker = input->unpacker;
+    size_t got = read_some(input, unpacker->packed, PACKED_BYTES);
+    unpacker->buffers.in = unpacker->packed;
+    unpacker->buffers.in_count = got;
+    unpacker->buffers.in_is_last = got == 0;
+    unpacker->packed_bytes += got;
+    return !input->failed;
 }
 
 /* As read_some, through the unpacker. */
 static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t room)
 {
     struct flw_unpacker *unpacker = input->unpacker;
-    lzma_stream *stream = &unpacker->stream;
-    stream->next_out = out;
-    stream->avail_out = room;
-    lzma_ret code = LZMA_OK;
-    while (stream->avail_out == room && code == LZMA_OK) {
-        if (stream->avail_in == 0 && !unpacker->packed_ended) {
-            stream->next_in = unpacker->packed;
-            stream->avail_in = read_some(input, unpacker->packed, PACKED_BYTES);
-            unpacker->packed_ended = stream->avail_in == 0;
-            if (input->failed) {
-                return 0;
-            }
+    struct flw_codec_buffers *buffers = &unpacker->buffers;
+    const char *problem = NULL;
+    buffers->out = out;
+    buffers->out_room = room;
+    while (buffers->out_room == room && !unpacker->has_ended) {
+        if (buffers->in_count == 0 && !buffers->in_is_last && !feed(input)) {
+            return 0;
         }
-        code = lzma_code(stream, unpacker->packed_ended ? LZMA_FINISH : LZMA_RUN);
+        enum flw_codec_step step = flw_codec_unpack(unpacker->codec, buffers, &problem);
+        if (step == FLW_CODEC_FAILED) {
+            input->failed = true;
+            flw_input_message(input->message, input->name, "packed byte %llu: %s",
+                              (unsigned long long)(unpacker->packed_bytes - buffers->in_count),
+                              problem);
+            return 0;
+        }
+        unpacker->has_ended = step == FLW_CODEC_ENDED;
     }
-    if (code != LZMA_OK && code != LZMA_STREAM_END) {
-        input->failed = true;
-        flw_input_message(input->message, input->name, "packed byte %llu: %s",
-                          (unsigned long long)stream->total_in, unpack_problem(code));
-        return 0;
-    }
+    unpacker->unpacked_bytes += room - buffers->out_room;
     if (unpacked_too_far(unpacker)) {
-        flw_input_fail(input, stream->total_out, "unpacks to more than %d times its size: refused",
-                       FLW_INPUT_EXPANSION);
+        flw_input_fail(input, unpacker->unpacked_bytes,
+                       "unpacks to more than %d times its size: refused", FLW_INPUT_EXPANSION);
         return 0;
     }
-    return room - stream->avail_out;
+    return room - buffers->out_room;
 }
 
-/* `packed` NULL: the unpacker reads the file by itself, the first `count` bytes excepted. */
+/* `bytes` are all there is, or the first of what the file holds. */
 static bool start_unpacking(struct flw_input *input, const unsigned char *bytes, size_t count,
                             bool from_file)
 {
+    const char *problem = "no memory to unpack it";
     struct flw_unpacker *unpacker = calloc(1, sizeof(*unpacker));
+    input->unpacker = unpacker;
     if (unpacker == NULL) {
         goto fail;
     }
-    input->unpacker = unpacker;
-    unpacker->stream = (lzma_stream)LZMA_STREAM_INIT;
     if (from_file) {
         unpacker->packed = malloc(PACKED_BYTES);
         if (unpacker->packed == NULL) {
@@ -181,12 +166,14 @@ static bool start_unpacking(struct flw_input *input, const unsigned char *bytes,
         memcpy(unpacker->packed, bytes, count);
         bytes = unpacker->packed;
     }
-    unpacker->packed_ended = !from_file;
-    if (lzma_stream_decoder(&unpacker->stream, DECODER_BYTES_MAX, LZMA_CONCATENATED) != LZMA_OK) {
+    unpacker->codec = flw_codec_create(flw_codec_tell(bytes, count), &problem);
+    if (unpacker->codec == NULL) {
         goto fail;
     }
-    unpacker->stream.next_in = bytes;
-    unpacker->stream.avail_in = count;
+    unpacker->buffers.in = bytes;
+    unpacker->buffers.in_count = count;
+    unpacker->buffers.in_is_last = !from_file;
+    unpacker->packed_bytes = count;
     input->ended = false;
     input->begin = input->buffer;
     input->at = input->buffer;
@@ -194,41 +181,16 @@ static bool start_unpacking(struct flw_input *input, const unsigned char *bytes,
     return true;
 
 fail:
-    flw_input_message(input->message, input->name, "no memory to unpack it");
+    flw_input_message(input->message, input->name, "%s", problem);
     return false;
 }
 
 static void end_unpacking(struct flw_unpacker *unpacker)
 {
-    lzma_end(&unpacker->stream);
+    flw_codec_destroy(unpacker->codec);
     free(unpacker->packed);
     free(unpacker);
 }
-#else
-static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t room)
-{
-    (void)input;
-    (void)out;
-    (void)room;
-    return 0;
-}
-
-static bool start_unpacking(struct flw_input *input, const unsigned char *bytes, size_t count,
-                            bool from_file)
-{
-    (void)bytes;
-    (void)count;
-    (void)from_file;
-    flw_input_message(input->message, input->name,
-                      "this build cannot unpack .xz (no liblzma): run `unxz -k` on it first");
-    return false;
-}
-
-static void end_unpacking(struct flw_unpacker *unpacker)
-{
-    (void)unpacker;
-}
-#endif
 
 bool flw_input_fill(struct flw_input *input, size_t count)
 {
@@ -283,11 +245,6 @@ bool flw_input_drain(struct flw_input *input)
     return !input->failed;
 }
 
-static bool is_xz(const unsigned char *bytes, size_t count)
-{
-    return count >= sizeof(xz_magic) && memcmp(bytes, xz_magic, sizeof(xz_magic)) == 0;
-}
-
 static bool open_file(struct flw_input *input, const char *path)
 {
     struct stat status;
@@ -306,7 +263,7 @@ static bool open_file(struct flw_input *input, const char *path)
         return false;
     }
     size_t got = 0;
-    while (got < sizeof(xz_magic)) {
+    while (got < FLW_CODEC_MAGIC_BYTES) {
         size_t more = read_some(input, input->buffer + got, PACKED_BYTES - got);
         if (input->failed) {
             return false;
@@ -316,7 +273,7 @@ static bool open_file(struct flw_input *input, const char *path)
         }
         got += more;
     }
-    if (is_xz(input->buffer, got)) {
+    if (flw_codec_tell(input->buffer, got) != FLW_CODEC_PLAIN) {
         return start_unpacking(input, input->buffer, got, true);
     }
     input->begin = input->buffer;
@@ -343,7 +300,7 @@ bool flw_input_open_bytes(struct flw_input *input, const void *bytes, size_t cou
     const unsigned char *first = count > 0 ? bytes : none;
     *input = (struct flw_input){.fd = -1, .name = name, .message = message};
     message[0] = '\0';
-    if (is_xz(first, count)) {
+    if (flw_codec_tell(first, count) != FLW_CODEC_PLAIN) {
         input->buffer = malloc(WINDOW_BYTES);
         if (input->buffer == NULL) {
             flw_input_message(message, name, "no memory to unpack it");

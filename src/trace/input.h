@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the bytes of one trace file, plain or .xz, as a window that moves forward.
+ * Owns: the bytes of one trace file, plain or packed (.xz, .gz, .zst), as a window that moves forward.
  * Does not: know what the bytes mean.
  *
  * A reader looks at [at, end) directly and calls flw_input_fill when it needs more. Offsets are

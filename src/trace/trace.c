@@ -61,9 +61,6 @@ static bool read_any(struct flw_input *input, int device, struct flw_trace **out
     if (begins_with(input, FLW_GTRACE_MAGIC)) {
         return flw_gtrace_read(input, out_trace) && is_of_device(input, device, out_trace);
     }
-    if (begins_with(input, "\x1f\x8b") || begins_with(input, "\x28\xb5\x2f\xfd")) {
-        return flw_input_fail(input, 0, "packed with gzip or zstd; unpack it, or use xz");
-    }
     return flw_input_fail(input, 0, "neither a pickled PyTorch snapshot nor a fallow text trace");
 }
 

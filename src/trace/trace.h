@@ -92,7 +92,8 @@ struct flw_trace {
 
 #define FLW_TRACE_MESSAGE_BYTES 256
 
-/* Read a trace file, whatever its format (told by content, never by name; .xz is unpacked).
+/* Read a trace file, whatever its format (told by content, never by name; .xz, .gz and .zst are
+ * unpacked).
  *
  * device   ordinal to read; -1 = the one with the most events
  * message  one line that names the file, the place in it and what is wrong; empty on success

@@ -19,7 +19,7 @@ diff <(echo "$declared") <(echo "$exported") ||
     { echo "above: < declared in include/fallow, > exported by $library" >&2; exit 1; }
 
 needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
-if echo "$needed" | grep -E 'cuda|jemalloc|stdc\+\+|lzma'; then
+if echo "$needed" | grep -E 'cuda|jemalloc|stdc\+\+|lzma|libz|zstd'; then
     echo "$library must not need these" >&2
     exit 1
 fi

@@ -203,15 +203,15 @@ static void what_cannot_be_read_is_an_error_that_names_it(void **state)
     (void)state;
     assert_int_equal(mkdir("sub", 0700), 0);
     write_file("empty", "", 0);
-    write_file("gzip", "\x1f\x8b\x08", 3);
+    write_file("text", "hello", 5);
     expect_refused("sub", "is a directory");
     expect_refused("empty", "the file is empty");
-    expect_refused("gzip", "packed with gzip");
+    expect_refused("text", "neither");
     expect_refused("absent", "No such file");
     assert_int_equal(rmdir("sub"), 0);
     if (geteuid() != 0) {
-        assert_int_equal(chmod("gzip", 0), 0);
-        expect_refused("gzip", "Permission denied");
+        assert_int_equal(chmod("text", 0), 0);
+        expect_refused("text", "Permission denied");
     }
 }
 

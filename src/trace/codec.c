@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the three libraries behind one step, and what each of their failures means to a user.
+ */
+#include "trace/codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if FLW_HAS_LZMA
+#include <lzma.h>
+#endif
+#if FLW_HAS_ZLIB
+#include <zlib.h>
+#endif
+#if FLW_HAS_ZSTD
+#include <zstd.h>
+#include <zstd_errors.h>
+#endif
+
+#define DICTIONARY_BYTES_MAX (UINT64_C(256) << 20) /* what an archive's own window may take */
+#define DICTIONARY_LOG2_MAX  28
+
+struct flw_codec {
+    enum flw_codec_kind kind;
+    bool is_between; /* gzip, zstd: the last archive is complete, the next has not begun */
+#if FLW_HAS_LZMA
+    lzma_stream xz;
+#endif
+#if FLW_HAS_ZLIB
+    z_stream gzip;
+#endif
+#if FLW_HAS_ZSTD
+    ZSTD_DCtx *zstd;
+#endif
+};
+
+static enum flw_codec_step fail(const char **out_problem, const char *problem)
+{
+    *out_problem = problem;
+    return FLW_CODEC_FAILED;
+}
+
+enum flw_codec_kind flw_codec_tell(const unsigned char *bytes, size_t count)
+{
+    static const unsigned char xz[] = {0xFD, '7', 'z', 'X', 'Z', 0};
+    static const unsigned char gzip[] = {0x1F, 0x8B};
+    static const unsigned char zstd[] = {0x28, 0xB5, 0x2F, 0xFD};
+    if (count >= sizeof(xz) && memcmp(bytes, xz, sizeof(xz)) == 0) {
+        return FLW_CODEC_XZ;
+    }
+    if (count >= sizeof(gzip) && memcmp(bytes, gzip, sizeof(gzip)) == 0) {
+        return FLW_CODEC_GZIP;
+    }
+    if (count >= sizeof(zstd) && memcmp(bytes, zstd, sizeof(zstd)) == 0) {
+        return FLW_CODEC_ZSTD;
+    }
+    return FLW_CODEC_PLAIN;
+}
+
+/* ---- xz ---------------------------------------------------------------------------------------
+ */
+
+#if FLW_HAS_LZMA
+static const char *start_xz(struct flw_codec *codec)
+{
+    codec->xz = (lzma_stream)LZMA_STREAM_INIT;
+    return lzma_stream_decoder(&codec->xz, DICTIONARY_BYTES_MAX, LZMA_CONCATENATED) == LZMA_OK
+               ? NULL
+               : "no memory to unpack it";
+}
+
+static const char *xz_problem(lzma_ret code)
+{
+    switch (code) {
+    case LZMA_MEM_ERROR:
+        return "no memory to unpack it";
+    case LZMA_MEMLIMIT_ERROR:
+        return "its dictionary is larger than 256 MiB; pack it with `xz -9` or less";
+    case LZMA_FORMAT_ERROR:
+    case LZMA_DATA_ERROR:
+        return "the .xz data is corrupt";
+    case LZMA_OPTIONS_ERROR:
+        return "this .xz variant is not supported";
+    case LZMA_BUF_ERROR:
+        return "the .xz data ends early: it is truncated";
+    default:
+        return "the .xz data cannot be unpacked";
+    }
+}
+
+static enum flw_codec_step unpack_xz(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                     const char **out_problem)
+{
+    lzma_stream *stream = &codec->xz;
+    stream->next_in = buffers->in;
+    stream->avail_in = buffers->in_count;
+    stream->next_out = buffers->out;
+    stream->avail_out = buffers->out_room;
+    lzma_ret code = lzma_code(stream, buffers->in_is_last ? LZMA_FINISH : LZMA_RUN);
+    bool has_moved = stream->avail_in < buffers->in_count || stream->avail_out < buffers->out_room;
+    buffers->in = stream->next_in;
+    buffers->in_count = stream->avail_in;
+    buffers->out = stream->next_out;
+    buffers->out_room = stream->avail_out;
+    if (code == LZMA_STREAM_END) {
+        return FLW_CODEC_ENDED;
+    }
+    if (code == LZMA_OK || (code == LZMA_BUF_ERROR && (has_moved || !buffers->in_is_last))) {
+        return FLW_CODEC_MORE;
+    }
+    return fail(out_problem, xz_problem(code));
+}
+#endif
+
+/* ---- gzip -------------------------------------------------------------------------------------
+ */
+
+#if FLW_HAS_ZLIB
+#define GZIP_WINDOW (15 + 16) /* the largest window; gzip's own header, not zlib's */
+
+static const char *start_gzip(struct flw_codec *codec)
+{
+    return inflateInit2(&codec->gzip, GZIP_WINDOW) == Z_OK ? NULL : "no memory to unpack it";
+}
+
+static const char *gzip_problem(int code)
+{
+    return code == Z_MEM_ERROR ? "no memory to unpack it" : "the .gz data is corrupt";
+}
+
+/* Padding of zero bytes may follow an archive, as tapes leave it. */
+static bool skip_padding(struct flw_codec_buffers *buffers)
+{
+    while (buffers->in_count > 0 && *buffers->in == 0) {
+        buffers->in++;
+        buffers->in_count--;
+    }
+    return buffers->in_count > 0;
+}
+
+static enum flw_codec_step unpack_gzip(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                       const char **out_problem)
+{
+    z_stream *stream = &codec->gzip;
+    if (codec->is_between) {
+        if (!skip_padding(buffers)) {
+            return buffers->in_is_last ? FLW_CODEC_ENDED : FLW_CODEC_MORE;
+        }
+        if (inflateReset2(stream, GZIP_WINDOW) != Z_OK) {
+            return fail(out_problem, "no memory to unpack it");
+        }
+        codec->is_between = false;
+    }
+    stream->next_in = (unsigned char *)(uintptr_t)buffers->in; /* not written to */
+    stream->avail_in = (uInt)buffers->in_count;
+    stream->next_out = buffers->out;
+    stream->avail_out = (uInt)buffers->out_room;
+    int code = inflate(stream, Z_NO_FLUSH);
+    bool has_moved = stream->avail_in < buffers->in_count || stream->avail_out < buffers->out_room;
+    buffers->in = stream->next_in;
+    buffers->in_count = stream->avail_in;
+    buffers->out = stream->next_out;
+    buffers->out_room = stream->avail_out;
+    if (code == Z_STREAM_END) {
+        codec->is_between = true;
+        return FLW_CODEC_MORE;
+    }
+    if (code != Z_OK && code != Z_BUF_ERROR) {
+        return fail(out_problem, gzip_problem(code));
+    }
+    if (!has_moved && buffers->in_is_last) {
+        return fail(out_problem, "the .gz data ends early: it is truncated");
+    }
+    return FLW_CODEC_MORE;
+}
+#endif
+
+/* ---- zstd -------------------------------------------------------------------------------------
+ */
+
+#if FLW_HAS_ZSTD
+static const char *start_zstd(struct flw_codec *codec)
+{
+    codec->is_between = true;
+    codec->zstd = ZSTD_createDCtx();
+    if (codec->zstd == NULL || ZSTD_isError(ZSTD_DCtx_setParameter(codec->zstd, ZSTD_d_windowLogMax,
+                                                                   DICTIONARY_LOG2_MAX))) {
+        return "no memory to unpack it";
+    }
+    return NULL;
+}
+
+static const char *zstd_problem(size_t code)
+{
+    switch (ZSTD_getErrorCode(code)) {
+    case ZSTD_error_memory_allocation:
+        return "no memory to unpack it";
+    case ZSTD_error_frameParameter_windowTooLarge:
+        return "its window is larger than 256 MiB; pack it with `zstd --long=28` or less";
+    case ZSTD_error_version_unsupported:
+    case ZSTD_error_frameParameter_unsupported:
+        return "this .zst variant is not supported";
+    case ZSTD_error_dictionary_wrong:
+        return "the .zst data needs a dictionary; pack it without";
+    default:
+        return "the .zst data is corrupt";
+    }
+}
+
+static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                       const char **out_problem)
+{
+    if (codec->is_between && buffers->in_count == 0) {
+        return buffers->in_is_last ? FLW_CODEC_ENDED : FLW_CODEC_MORE;
+    }
+    ZSTD_inBuffer in = {buffers->in, buffers->in_count, 0};
+    ZSTD_outBuffer out = {buffers->out, buffers->out_room, 0};
+    size_t left = ZSTD_decompressStream(codec->zstd, &out, &in);
+    if (ZSTD_isError(left)) {
+        return fail(out_problem, zstd_problem(left));
+    }
+    buffers->in += in.pos;
+    buffers->in_count -= in.pos;
+    buffers->out += out.pos;
+    buffers->out_room -= out.pos;
+    codec->is_between = left == 0;
+    if (in.pos == 0 && out.pos == 0 && buffers->in_is_last && !codec->is_between) {
+        return fail(out_problem, "the .zst data ends early: it is truncated");
+    }
+    return FLW_CODEC_MORE;
+}
+#endif
+
+/* ---- any --------------------------------------------------------------------------------------
+ */
+
+static const char *start(struct flw_codec *codec)
+{
+    switch (codec->kind) {
+    case FLW_CODEC_XZ:
+#if FLW_HAS_LZMA
+        return start_xz(codec);
+#else
+        return "packed as .xz and this build has no liblzma: run `unxz -k` on it first, or install "
+               "liblzma-dev and build again";
+#endif
+    case FLW_CODEC_GZIP:
+#if FLW_HAS_ZLIB
+        return start_gzip(codec);
+#else
+        return "packed as .gz and this build has no zlib: run `gunzip -k` on it first, or install "
+               "zlib1g-dev and build again";
+#endif
+    case FLW_CODEC_ZSTD:
+#if FLW_HAS_ZSTD
+        return start_zstd(codec);
+#else
+        return "packed as .zst and this build has no libzstd: run `unzstd` on it first, or install "
+               "libzstd-dev and build again";
+#endif
+    default:
+        return "not packed";
+    }
+}
+
+struct flw_codec *flw_codec_create(enum flw_codec_kind kind, const char **out_problem)
+{
+    struct flw_codec *codec = calloc(1, sizeof(*codec));
+    *out_problem = "no memory to unpack it";
+    if (codec == NULL) {
+        return NULL;
+    }
+    codec->kind = kind;
+    *out_problem = start(codec);
+    if (*out_problem != NULL) {
+        flw_codec_destroy(codec);
+        return NULL;
+    }
+    return codec;
+}
+
+void flw_codec_destroy(struct flw_codec *codec)
+{
+    if (codec == NULL) {
+        return;
+    }
+#if FLW_HAS_LZMA
+    if (codec->kind == FLW_CODEC_XZ) {
+        lzma_end(&codec->xz);
+    }
+#endif
+#if FLW_HAS_ZLIB
+    if (codec->kind == FLW_CODEC_GZIP) {
+        inflateEnd(&codec->gzip);
+    }
+#endif
+#if FLW_HAS_ZSTD
+    if (codec->kind == FLW_CODEC_ZSTD) {
+        ZSTD_freeDCtx(codec->zstd);
+    }
+#endif
+    free(codec);
+}
+
+enum flw_codec_step flw_codec_unpack(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                     const char **out_problem)
+{
+    switch (codec->kind) {
+#if FLW_HAS_LZMA
+    case FLW_CODEC_XZ:
+        return unpack_xz(codec, buffers, out_problem);
+#endif
+#if FLW_HAS_ZLIB
+    case FLW_CODEC_GZIP:
+        return unpack_gzip(codec, buffers, out_problem);
+#endif
+#if FLW_HAS_ZSTD
+    case FLW_CODEC_ZSTD:
+        return unpack_zstd(codec, buffers, out_problem);
+#endif
+    default:
+        (void)buffers;
+        return fail(out_problem, "not packed");
+    }
+}
