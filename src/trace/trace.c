@@ -10,6 +10,7 @@
 
 #include "trace/gtrace.h"
 #include "trace/input.h"
+#include "trace/kineto.h"
 #include "trace/pytorch.h"
 #include "trace/text.h"
 
@@ -33,6 +34,17 @@ static bool begins_with(struct flw_input *input, const char *prefix)
 {
     size_t count = strlen(prefix);
     return flw_input_fill(input, count) && memcmp(input->at, prefix, count) == 0;
+}
+
+/* JSON, perhaps after some space. */
+static bool begins_with_bracket(struct flw_input *input)
+{
+    flw_input_fill(input, FLW_INPUT_FILL_BYTES);
+    const unsigned char *at = input->at;
+    while (at < input->end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r')) {
+        at++;
+    }
+    return at < input->end && (*at == '{' || *at == '[');
 }
 
 /* The line forms hold one device; a trace of another one than asked for is given up. */
@@ -60,6 +72,9 @@ static bool read_any(struct flw_input *input, int device, struct flw_trace **out
     }
     if (begins_with(input, FLW_GTRACE_MAGIC)) {
         return flw_gtrace_read(input, out_trace) && is_of_device(input, device, out_trace);
+    }
+    if (begins_with_bracket(input)) {
+        return flw_kineto_read(input, device, out_trace);
     }
     return flw_input_fail(input, 0, "neither a pickled PyTorch snapshot nor a fallow text trace");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the fuzz target of the pickle reader and of .xz input.
+ * Owns: the fuzz target of every reader that imports, and of packed input; the corpus leads the way.
  */
 #include "fuzz_text_twin.h"
 
