@@ -11,7 +11,10 @@
 #include "trace/gtrace.h"
 #include "trace/input.h"
 #include "trace/kineto.h"
+#include "trace/minimalloc.h"
 #include "trace/pytorch.h"
+#include "trace/rmm.h"
+#include "trace/stalloc.h"
 #include "trace/text.h"
 
 _Static_assert(sizeof(struct flw_trace_event) == 32, "two events a line");
@@ -76,7 +79,19 @@ static bool read_any(struct flw_input *input, int device, struct flw_trace **out
     if (begins_with_bracket(input)) {
         return flw_kineto_read(input, device, out_trace);
     }
-    return flw_input_fail(input, 0, "neither a pickled PyTorch snapshot nor a fallow text trace");
+    if (begins_with(input, FLW_RMM_MAGIC)) {
+        return flw_rmm_read(input, out_trace) && is_of_device(input, device, out_trace);
+    }
+    if (flw_minimalloc_is_next(input)) {
+        return flw_minimalloc_read(input, out_trace) && is_of_device(input, device, out_trace);
+    }
+    if (flw_stalloc_is_next(input)) {
+        return flw_stalloc_read(input, out_trace) && is_of_device(input, device, out_trace);
+    }
+    return flw_input_fail(
+        input, 0,
+        "neither a pickled PyTorch snapshot nor a fallow text trace, a profiler's "
+        "JSON, an RMM log, STAlloc lines or a MiniMalloc problem");
 }
 
 bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, char *message)

@@ -65,7 +65,7 @@ struct flw_trace_segment {
 
 struct flw_trace {
     char *source; /* file name as given */
-    char *format; /* "pytorch pickle", "text", "gtrace text", "generated" */
+    char *format; /* "pytorch pickle", "text", "kineto json", "rmm csv", ... */
     int device;   /* ordinal in the recording */
     struct flw_trace_event *events;
     size_t event_count;
@@ -112,5 +112,12 @@ bool flw_trace_is_valid(const struct flw_trace *trace);
 /* Write the text form; false and a message on a failing or full disk, and then no file. "-" =
  * stdout. */
 bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char *message);
+
+/* Each of these as flw_trace_write_text, in another program's form; what that form has no word for
+ * is left out, as the file that writes it says.
+ *
+ * RMM's CSV log: allocations (blocks of the start first), frees and failures; times in microseconds.
+ */
+bool flw_trace_write_rmm(const struct flw_trace *trace, const char *path, char *message);
 
 #endif

@@ -5,9 +5,11 @@
 option(FALLOW_FUZZER "Link the fuzz targets with libFuzzer (clang) instead of the regression main" OFF)
 set(mutations_pickle 600)
 set(mutations_text 4000)
-set(mutations_json 2000)
+foreach(reader json rmm stalloc minimalloc)
+  set(mutations_${reader} 2000)
+endforeach()
 set(source_text fuzz_text.c) # the importers have one source and a corpus each
-foreach(reader pickle text json)
+foreach(reader pickle text json rmm stalloc minimalloc)
   if(NOT source_${reader})
     set(source_${reader} fuzz_import.c)
   endif()
