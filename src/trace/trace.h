@@ -120,4 +120,11 @@ bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char 
  */
 bool flw_trace_write_rmm(const struct flw_trace *trace, const char *path, char *message);
 
+/* Chrome's JSON: counters of requested, allocated and reserved bytes, instants for the rest, and the
+ * [memory] events of PyTorch profiles. */
+bool flw_trace_write_chrome(const struct flw_trace *trace, const char *path, char *message);
+
+/* PyTorch's memory snapshot, a pickle of protocol 4. Not of a device above 1023. */
+bool flw_trace_write_pytorch(const struct flw_trace *trace, const char *path, char *message);
+
 #endif

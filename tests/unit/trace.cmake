@@ -8,6 +8,37 @@ flw_add_test(unit trace_kineto_shared PLAIN SOURCES test_trace_kineto_shared.c L
   ARGUMENTS ${FALLOW_TRACE_DIR})
 flw_add_test(unit trace_minimalloc_shared PLAIN SOURCES test_trace_minimalloc_shared.c LIBRARIES flw_trace
   ARGUMENTS ${FALLOW_TRACE_DIR})
+set(exported)
+foreach(name attention_naive_bench cs336_attention_train cs336_large_train cs336_medium_infer_ctx1024
+    cs336_medium_train_ctx1024 decomfl_opt_zo_finetune snap_diffusion_attention_a)
+  list(APPEND exported ${FALLOW_TRACE_DIR}/${name}.pickle.xz)
+endforeach()
+foreach(name cold_2 cold_4 gaps_4 multi_4 old_list_4 state_4 torch20_4 two_streams.xz warm_4 warm_5)
+  list(APPEND exported ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/pickle/${name})
+endforeach()
+flw_add_test(unit trace_export PLAIN SOURCES test_trace_export.c LIBRARIES flw_trace
+  ARGUMENTS ${exported} ${FALLOW_TRACE_DIR}/hta_df_index_resolver.json.gz
+  ${FALLOW_TRACE_DIR}/minimalloc/A.1048576.csv ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz)
+find_program(FALLOW_PYTHON python3)
+if(FALLOW_PYTHON)
+  foreach(sample demo.ftext.xz:15000 warm_4:3 two_streams.xz:3 attention_naive_bench.pickle.xz:60
+      decomfl_opt_zo_finetune.pickle.xz:15000)
+    string(REGEX MATCH "^[^:]+" name ${sample})
+    string(REGEX MATCH "[0-9]+$" events ${sample})
+    set(file ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/pickle/${name})
+    if(name MATCHES "^demo")
+      set(file ${PROJECT_SOURCE_DIR}/tools/fallow/${name})
+    elseif(name MATCHES "pickle")
+      set(file ${FALLOW_TRACE_DIR}/${name})
+    endif()
+    add_test(NAME unit.trace_snapshot_${name} COMMAND sh -c
+      "\"$1\" --write snapshot_${name} \"$2\" && \"$3\" \"$4\" snapshot_${name} ${events}" -
+      $<TARGET_FILE:test_unit_trace_export> ${file} ${FALLOW_PYTHON}
+      ${CMAKE_CURRENT_SOURCE_DIR}/snapshot_shape.py)
+    set_tests_properties(unit.trace_snapshot_${name} PROPERTIES LABELS unit TIMEOUT 60
+      SKIP_RETURN_CODE 77)
+  endforeach()
+endif()
 set(modules pickle trace_addressmap trace_codec trace_foreign trace_kineto trace_pytorch trace_text)
 if(LIBLZMA_INCLUDE_DIR)
   list(APPEND modules trace_input) # it packs archives of its own

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: writing a trace as Chrome's JSON, which Perfetto and chrome://tracing open, and whose
+ * [memory] events the readers of PyTorch profiles take, ours among them.
+ * Does not: keep which stream lent a block, nor blocks of the start one by one: the first totals
+ * hold them.
+ *
+ *   counters   "requested": lent and not freed by the user; "allocated": with what is freed and
+ *              still in use; "reserved": segments, where the trace has them
+ *   instants   "[memory]" at every allocation and free; segments, out of memory, marks
+ * Bytes are those asked for: what an allocator would round them to is for a replay to say.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "trace/output.h"
+#include "trace/trace.h"
+
+struct writer {
+    const struct flw_trace *trace;
+    FILE *file;
+    uint64_t requested_bytes; /* until the user's free */
+    uint64_t allocated_bytes; /* until the block may be reused */
+    uint64_t reserved_bytes;
+    bool has_done; /* the trace tells the two apart */
+    bool has_event;
+};
+
+static const char *const instants[] = {
+    [FLW_TRACE_SEGMENT_ALLOC] = "segment_alloc",
+    [FLW_TRACE_SEGMENT_FREE] = "segment_free",
+    [FLW_TRACE_SEGMENT_MAP] = "segment_map",
+    [FLW_TRACE_SEGMENT_UNMAP] = "segment_unmap",
+    [FLW_TRACE_USE] = "stream_use",
+    [FLW_TRACE_OOM] = "oom",
+    [FLW_TRACE_MARK] = "mark",
+};
+
+static void print_string(const char *text, FILE *file)
+{
+    putc('"', file);
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c >= 0x7F) {
+            fprintf(file, "\\u%04x", c); /* a file's name may be in any encoding */
+        } else if (c == '"' || c == '\\') {
+            fprintf(file, "\\%c", c);
+        } else {
+            putc(c, file);
+        }
+    }
+    putc('"', file);
+}
+
+/* Up to the arguments, whose bracket is left open. */
+static void begin_event(struct writer *w, const char *phase, const char *name, uint64_t time_ns)
+{
+    fprintf(w->file,
+            "%s\n{\"ph\":\"%s\",\"name\":\"%s\",\"pid\":0,\"tid\":0,\"ts\":%" PRIu64 ".%03" PRIu64
+            ",\"args\":{",
+            w->has_event ? "," : "", phase, name, time_ns / 1000, time_ns % 1000);
+    w->has_event = true;
+}
+
+static void end_event(struct writer *w)
+{
+    fputs("}}", w->file);
+}
+
+static void print_counter(struct writer *w, const char *name, uint64_t time_ns, uint64_t bytes)
+{
+    begin_event(w, "C", name, time_ns);
+    fprintf(w->file, "\"bytes\":%" PRIu64, bytes);
+    end_event(w);
+}
+
+static void print_memory(struct writer *w, const struct flw_trace_event *event)
+{
+    const struct flw_trace *trace = w->trace;
+    bool has_address = trace->has_addresses && event->address != 0;
+    begin_event(w, "i\",\"s\":\"t", "[memory]", event->time_ns);
+    fprintf(w->file, "\"Device Type\":1,\"Device Id\":%d,\"Addr\":%" PRIu64 ",\"Bytes\":%s%" PRIu64,
+            trace->device, has_address ? event->address : (uint64_t)event->block + 1,
+            event->op == FLW_TRACE_FREE ? "-" : "", event->size_bytes);
+    fprintf(w->file, ",\"Total Allocated\":%" PRIu64, w->requested_bytes);
+    if (trace->has_segments) {
+        fprintf(w->file, ",\"Total Reserved\":%" PRIu64, w->reserved_bytes);
+    }
+    end_event(w);
+}
+
+static void print_instant(struct writer *w, const struct flw_trace_event *event)
+{
+    begin_event(w, "i\",\"s\":\"t", instants[event->op], event->time_ns);
+    if (event->op != FLW_TRACE_MARK) {
+        fprintf(w->file, "\"bytes\":%" PRIu64 ",\"stream\":%" PRIu64, event->size_bytes,
+                w->trace->streams[event->stream]);
+    }
+    if (event->op != FLW_TRACE_MARK && event->address != 0) {
+        fprintf(w->file, ",\"address\":\"0x%" PRIx64 "\"", event->address);
+    }
+    end_event(w);
+}
+
+static void print_live(struct writer *w, uint64_t time_ns)
+{
+    print_counter(w, "requested", time_ns, w->requested_bytes);
+    if (w->has_done) {
+        print_counter(w, "allocated", time_ns, w->allocated_bytes);
+    } else {
+        print_counter(w, "allocated", time_ns, w->requested_bytes);
+    }
+}
+
+static void print_reserved(struct writer *w, uint64_t time_ns)
+{
+    if (w->trace->has_segments) {
+        print_counter(w, "reserved", time_ns, w->reserved_bytes);
+    }
+}
+
+static void print_event(struct writer *w, const struct flw_trace_event *event)
+{
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        w->requested_bytes += event->size_bytes;
+        w->allocated_bytes += event->size_bytes;
+        print_memory(w, event);
+        print_live(w, event->time_ns);
+        break;
+    case FLW_TRACE_FREE:
+        w->requested_bytes -= event->size_bytes;
+        print_memory(w, event);
+        print_live(w, event->time_ns);
+        break;
+    case FLW_TRACE_FREE_DONE:
+        w->allocated_bytes -= event->size_bytes;
+        print_live(w, event->time_ns);
+        break;
+    case FLW_TRACE_SEGMENT_ALLOC:
+    case FLW_TRACE_SEGMENT_MAP:
+        w->reserved_bytes += event->size_bytes;
+        print_instant(w, event);
+        print_reserved(w, event->time_ns);
+        break;
+    case FLW_TRACE_SEGMENT_FREE:
+    case FLW_TRACE_SEGMENT_UNMAP:
+        /* A recording whose beginning is lost may give back more than it took. */
+        w->reserved_bytes -=
+            event->size_bytes < w->reserved_bytes ? event->size_bytes : w->reserved_bytes;
+        print_instant(w, event);
+        print_reserved(w, event->time_ns);
+        break;
+    default:
+        print_instant(w, event);
+        break;
+    }
+}
+
+static void begin_totals(struct writer *w)
+{
+    const struct flw_trace *trace = w->trace;
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        w->requested_bytes += trace->blocks[i].size_bytes;
+    }
+    w->allocated_bytes = w->requested_bytes;
+    w->reserved_bytes = trace->recorded_initial_reserved_bytes;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        w->has_done |= trace->events[i].op == FLW_TRACE_FREE_DONE;
+    }
+}
+
+static void print_trace(const struct flw_trace *trace, FILE *file)
+{
+    struct writer w = {.trace = trace, .file = file};
+    begin_totals(&w);
+    fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"source\":", file);
+    print_string(trace->source, file);
+    fputs(",\"format\":", file);
+    print_string(trace->format, file);
+    fprintf(file, ",\"device\":%d},\"traceEvents\":[", trace->device);
+    print_live(&w, 0);
+    print_reserved(&w, 0);
+    for (size_t i = 0; i < trace->event_count; i++) {
+        print_event(&w, &trace->events[i]);
+    }
+    fputs("\n]}\n", file);
+}
+
+bool flw_trace_write_chrome(const struct flw_trace *trace, const char *path, char *message)
+{
+    struct flw_output output;
+    if (!flw_output_begin(&output, path, message)) {
+        return false;
+    }
+    print_trace(trace, output.file);
+    return flw_output_commit(&output, message);
+}

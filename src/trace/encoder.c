@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the bytes of each opcode.
+ */
+#include "trace/encoder.h"
+
+#include <string.h>
+
+enum opcode {
+    OPCODE_PROTO = 0x80,
+    OPCODE_STOP = '.',
+    OPCODE_MARK = '(',
+    OPCODE_EMPTY_DICT = '}',
+    OPCODE_SETITEMS = 'u',
+    OPCODE_EMPTY_LIST = ']',
+    OPCODE_APPENDS = 'e',
+    OPCODE_SHORT_BINUNICODE = 0x8C,
+    OPCODE_MEMOIZE = 0x94,
+    OPCODE_BINGET = 'h',
+    OPCODE_BININT = 'J',
+    OPCODE_BININT1 = 'K',
+    OPCODE_BININT2 = 'M',
+    OPCODE_LONG1 = 0x8A,
+    OPCODE_NEWTRUE = 0x88,
+    OPCODE_NEWFALSE = 0x89,
+    OPCODE_TUPLE2 = 0x86
+};
+
+static void put(struct flw_encoder *encoder, int byte)
+{
+    putc(byte, encoder->file);
+}
+
+static void put_little_endian(struct flw_encoder *encoder, uint64_t value, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        put(encoder, (int)(value >> (8 * i) & 0xFF));
+    }
+}
+
+void flw_encoder_begin(struct flw_encoder *encoder, FILE *file, const char *const *words)
+{
+    *encoder = (struct flw_encoder){.file = file, .words = words};
+    put(encoder, OPCODE_PROTO);
+    put(encoder, 4);
+}
+
+void flw_encoder_end(struct flw_encoder *encoder)
+{
+    put(encoder, OPCODE_STOP);
+}
+
+void flw_encoder_put_word(struct flw_encoder *encoder, unsigned word)
+{
+    if (encoder->places[word] != 0) {
+        put(encoder, OPCODE_BINGET);
+        put(encoder, encoder->places[word] - 1);
+        return;
+    }
+    size_t bytes = strlen(encoder->words[word]);
+    put(encoder, OPCODE_SHORT_BINUNICODE);
+    put(encoder, (int)bytes);
+    fwrite(encoder->words[word], 1, bytes, encoder->file);
+    put(encoder, OPCODE_MEMOIZE);
+    encoder->places[word] = ++encoder->memo_count;
+}
+
+/* The sign is the last byte's highest bit, so a number may need a zero byte more. */
+static void put_long(struct flw_encoder *encoder, uint64_t number)
+{
+    unsigned bytes = 1;
+    while (bytes < 9 && (bytes == 8 ? number >> 63 : number >> (8 * bytes - 1)) != 0) {
+        bytes++;
+    }
+    put(encoder, OPCODE_LONG1);
+    put(encoder, (int)bytes);
+    put_little_endian(encoder, number, bytes < 8 ? bytes : 8);
+    if (bytes == 9) {
+        put(encoder, 0);
+    }
+}
+
+void flw_encoder_put_number(struct flw_encoder *encoder, uint64_t number)
+{
+    if (number <= UINT8_MAX) {
+        put(encoder, OPCODE_BININT1);
+        put(encoder, (int)number);
+    } else if (number <= UINT16_MAX) {
+        put(encoder, OPCODE_BININT2);
+        put_little_endian(encoder, number, 2);
+    } else if (number <= INT32_MAX) {
+        put(encoder, OPCODE_BININT);
+        put_little_endian(encoder, number, 4);
+    } else {
+        put_long(encoder, number);
+    }
+}
+
+void flw_encoder_put_bool(struct flw_encoder *encoder, bool is_true)
+{
+    put(encoder, is_true ? OPCODE_NEWTRUE : OPCODE_NEWFALSE);
+}
+
+void flw_encoder_put_empty_list(struct flw_encoder *encoder)
+{
+    put(encoder, OPCODE_EMPTY_LIST);
+}
+
+void flw_encoder_open_dict(struct flw_encoder *encoder)
+{
+    put(encoder, OPCODE_EMPTY_DICT);
+    put(encoder, OPCODE_MARK);
+}
+
+void flw_encoder_close_dict(struct flw_encoder *encoder)
+{
+    put(encoder, OPCODE_SETITEMS);
+}
+
+void flw_encoder_open_list(struct flw_encoder *encoder)
+{
+    put(encoder, OPCODE_EMPTY_LIST);
+    put(encoder, OPCODE_MARK);
+}
+
+void flw_encoder_next_item(struct flw_encoder *encoder, uint64_t number)
+{
+    if (number > 0 && number % FLW_ENCODER_BATCH == 0) {
+        put(encoder, OPCODE_APPENDS);
+        put(encoder, OPCODE_MARK);
+    }
+}
+
+void flw_encoder_close_list(struct flw_encoder *encoder)
+{
+    put(encoder, OPCODE_APPENDS);
+}
+
+void flw_encoder_put_pair(struct flw_encoder *encoder, uint64_t first, uint64_t second)
+{
+    flw_encoder_put_number(encoder, first);
+    flw_encoder_put_number(encoder, second);
+    put(encoder, OPCODE_TUPLE2);
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: writing a trace as PyTorch's memory snapshot, which its memory_viz opens and our reader
+ * reads back as the same events.
+ * Does not: keep uses of blocks by other streams, which a snapshot has no word for; nor segment
+ * events where they do not hold the blocks (then each block of the end is a segment of its own).
+ *
+ * Times are microseconds. A free that the trace does not tell apart from its completion is written as
+ * both. The end's blocks are rounded up as PyTorch rounds them, into the room there is.
+ */
+#include <stdlib.h>
+
+#include "trace/encoder.h"
+#include "trace/input.h"
+#include "trace/output.h"
+#include "trace/remains.h"
+
+#define DEVICES_MAX 1024
+
+enum word {
+    /* actions, in the order of enum flw_trace_op */
+    WORD_ALLOC,
+    WORD_FREE_REQUESTED,
+    WORD_FREE_COMPLETED,
+    WORD_SEGMENT_ALLOC,
+    WORD_SEGMENT_FREE,
+    WORD_SEGMENT_MAP,
+    WORD_SEGMENT_UNMAP,
+    WORD_OOM,
+    WORD_SNAPSHOT,
+    /* the rest */
+    WORD_ACTION,
+    WORD_ADDR,
+    WORD_SIZE,
+    WORD_STREAM,
+    WORD_TIME_US,
+    WORD_FRAMES,
+    WORD_DEVICE_FREE,
+    WORD_SEGMENTS,
+    WORD_DEVICE_TRACES,
+    WORD_DEVICE,
+    WORD_ADDRESS,
+    WORD_TOTAL_SIZE,
+    WORD_ALLOCATED_SIZE,
+    WORD_ACTIVE_SIZE,
+    WORD_REQUESTED_SIZE,
+    WORD_SEGMENT_TYPE,
+    WORD_LARGE,
+    WORD_SMALL,
+    WORD_SEGMENT_POOL_ID,
+    WORD_IS_EXPANDABLE,
+    WORD_BLOCKS,
+    WORD_STATE,
+    WORD_ACTIVE_ALLOCATED,
+    WORD_ACTIVE_PENDING_FREE,
+    WORD_INACTIVE,
+    WORD_COUNT
+};
+
+static const char *const words[] = {
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+    "action",
+    "addr",
+    "size",
+    "stream",
+    "time_us",
+    "frames",
+    "device_free",
+    "segments",
+    "device_traces",
+    "device",
+    "address",
+    "total_size",
+    "allocated_size",
+    "active_size",
+    "requested_size",
+    "segment_type",
+    "large",
+    "small",
+    "segment_pool_id",
+    "is_expandable",
+    "blocks",
+    "state",
+    "active_allocated",
+    "active_pending_free",
+    "inactive",
+};
+_Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
+_Static_assert(WORD_COUNT <= FLW_ENCODER_WORDS_MAX, "the vocabulary fits");
+
+static const uint8_t actions[] = {
+    [FLW_TRACE_ALLOC] = WORD_ALLOC,
+    [FLW_TRACE_FREE] = WORD_FREE_REQUESTED,
+    [FLW_TRACE_FREE_DONE] = WORD_FREE_COMPLETED,
+    [FLW_TRACE_SEGMENT_ALLOC] = WORD_SEGMENT_ALLOC,
+    [FLW_TRACE_SEGMENT_FREE] = WORD_SEGMENT_FREE,
+    [FLW_TRACE_SEGMENT_MAP] = WORD_SEGMENT_MAP,
+    [FLW_TRACE_SEGMENT_UNMAP] = WORD_SEGMENT_UNMAP,
+    [FLW_TRACE_OOM] = WORD_OOM,
+    [FLW_TRACE_MARK] = WORD_SNAPSHOT,
+};
+
+struct writer {
+    const struct flw_trace *trace;
+    struct flw_remains remains;
+    struct flw_encoder encoder;
+};
+
+static void put_pair(struct writer *w, enum word key, uint64_t number)
+{
+    flw_encoder_put_word(&w->encoder, key);
+    flw_encoder_put_number(&w->encoder, number);
+}
+
+static void put_word_pair(struct writer *w, enum word key, enum word value)
+{
+    flw_encoder_put_word(&w->encoder, key);
+    flw_encoder_put_word(&w->encoder, value);
+}
+
+static void put_no_frames(struct writer *w)
+{
+    flw_encoder_put_word(&w->encoder, WORD_FRAMES);
+    flw_encoder_put_empty_list(&w->encoder);
+}
+
+/* ---- events -----------------------------------------------------------------------------------
+ */
+
+static bool is_written(const struct writer *w, uint8_t op)
+{
+    bool is_segment = op >= FLW_TRACE_SEGMENT_ALLOC && op <= FLW_TRACE_SEGMENT_UNMAP;
+    return op != FLW_TRACE_USE && (!is_segment || w->remains.has_recorded_segments);
+}
+
+static void put_event(struct writer *w, const struct flw_trace_event *event, uint8_t op,
+                      uint64_t number)
+{
+    bool has_block = event->block != UINT32_MAX;
+    uint64_t handle = op == FLW_TRACE_MARK ? 0 : w->trace->streams[event->stream];
+    flw_encoder_next_item(&w->encoder, number);
+    flw_encoder_open_dict(&w->encoder);
+    put_word_pair(w, WORD_ACTION, (enum word)actions[op]);
+    if (op == FLW_TRACE_OOM) {
+        put_pair(w, WORD_DEVICE_FREE, 0);
+    } else {
+        put_pair(w, WORD_ADDR, has_block ? w->remains.addresses[event->block] : event->address);
+    }
+    put_pair(w, WORD_SIZE, event->size_bytes);
+    put_pair(w, WORD_STREAM, handle);
+    if (w->trace->has_times) {
+        put_pair(w, WORD_TIME_US, event->time_ns / 1000);
+    }
+    put_no_frames(w);
+    flw_encoder_close_dict(&w->encoder);
+}
+
+static void put_events(struct writer *w)
+{
+    uint64_t number = 0;
+    flw_encoder_open_list(&w->encoder);
+    for (size_t i = 0; i < w->trace->event_count; i++) {
+        const struct flw_trace_event *event = &w->trace->events[i];
+        if (!is_written(w, event->op)) {
+            continue;
+        }
+        put_event(w, event, event->op, number++);
+        if (event->op == FLW_TRACE_FREE && !w->remains.has_done) {
+            put_event(w, event, FLW_TRACE_FREE_DONE, number++);
+        }
+    }
+    flw_encoder_close_list(&w->encoder);
+}
+
+/* A list for each device up to this one. */
+static void put_device_traces(struct writer *w)
+{
+    flw_encoder_put_word(&w->encoder, WORD_DEVICE_TRACES);
+    flw_encoder_open_list(&w->encoder);
+    for (int device = 0; device < w->trace->device; device++) {
+        flw_encoder_next_item(&w->encoder, (uint64_t)device);
+        flw_encoder_put_empty_list(&w->encoder);
+    }
+    flw_encoder_next_item(&w->encoder, (uint64_t)w->trace->device);
+    put_events(w);
+    flw_encoder_close_list(&w->encoder);
+}
+
+/* ---- the heap at the end ----------------------------------------------------------------------
+ */
+
+struct extent {
+    uint64_t address, bytes, requested_bytes;
+    enum word state;
+};
+
+/* The block number `at`, with what room there is for rounding it up. */
+static struct extent extent_of(const struct writer *w, size_t at, uint64_t segment_end)
+{
+    const struct flw_remains *remains = &w->remains;
+    const struct flw_trace_block *block = &w->trace->blocks[remains->blocks[at].block];
+    uint64_t address = remains->blocks[at].address;
+    uint64_t next = at + 1 < remains->block_count ? remains->blocks[at + 1].address : segment_end;
+    uint64_t room = (next < segment_end ? next : segment_end) - address;
+    uint64_t bytes = flw_remains_round(block->size_bytes);
+    return (struct extent){
+        .address = address,
+        .bytes = bytes < room ? bytes : room,
+        .requested_bytes = block->size_bytes,
+        .state = block->freed ? WORD_ACTIVE_PENDING_FREE : WORD_ACTIVE_ALLOCATED,
+    };
+}
+
+static void put_extent(struct writer *w, const struct extent *extent, uint64_t number)
+{
+    flw_encoder_next_item(&w->encoder, number);
+    flw_encoder_open_dict(&w->encoder);
+    put_pair(w, WORD_ADDRESS, extent->address);
+    put_pair(w, WORD_SIZE, extent->bytes);
+    put_pair(w, WORD_REQUESTED_SIZE, extent->requested_bytes);
+    put_word_pair(w, WORD_STATE, extent->state);
+    put_no_frames(w);
+    flw_encoder_close_dict(&w->encoder);
+}
+
+static uint64_t put_hole(struct writer *w, uint64_t begin, uint64_t end, uint64_t number)
+{
+    struct extent hole = {.address = begin, .bytes = end - begin, .state = WORD_INACTIVE};
+    if (begin >= end) {
+        return number;
+    }
+    put_extent(w, &hole, number);
+    return number + 1;
+}
+
+static void put_blocks(struct writer *w, const struct flw_trace_segment *segment)
+{
+    uint64_t end = segment->address + segment->size_bytes;
+    uint64_t begin = segment->address;
+    uint64_t number = 0;
+    flw_encoder_put_word(&w->encoder, WORD_BLOCKS);
+    flw_encoder_open_list(&w->encoder);
+    for (size_t at = flw_remains_find(&w->remains, begin);
+         at < w->remains.block_count && w->remains.blocks[at].address < end; at++) {
+        struct extent extent = extent_of(w, at, end);
+        number = put_hole(w, begin, extent.address, number);
+        put_extent(w, &extent, number++);
+        begin = extent.address + extent.bytes;
+    }
+    put_hole(w, begin, end, number);
+    flw_encoder_close_list(&w->encoder);
+}
+
+static void put_sums(struct writer *w, const struct flw_trace_segment *segment)
+{
+    uint64_t end = segment->address + segment->size_bytes;
+    uint64_t allocated = 0, active = 0, requested = 0;
+    for (size_t at = flw_remains_find(&w->remains, segment->address);
+         at < w->remains.block_count && w->remains.blocks[at].address < end; at++) {
+        struct extent extent = extent_of(w, at, end);
+        bool is_lent = extent.state == WORD_ACTIVE_ALLOCATED;
+        allocated += is_lent ? extent.bytes : 0;
+        requested += is_lent ? extent.requested_bytes : 0;
+        active += extent.bytes;
+    }
+    put_pair(w, WORD_TOTAL_SIZE, segment->size_bytes);
+    put_pair(w, WORD_ALLOCATED_SIZE, allocated);
+    put_pair(w, WORD_ACTIVE_SIZE, active);
+    put_pair(w, WORD_REQUESTED_SIZE, requested);
+}
+
+static void put_segment(struct writer *w, const struct flw_trace_segment *segment, uint64_t number)
+{
+    flw_encoder_next_item(&w->encoder, number);
+    flw_encoder_open_dict(&w->encoder);
+    put_pair(w, WORD_DEVICE, (uint64_t)w->trace->device);
+    put_pair(w, WORD_ADDRESS, segment->address);
+    put_sums(w, segment);
+    put_pair(w, WORD_STREAM, w->trace->streams[segment->stream]);
+    put_word_pair(w, WORD_SEGMENT_TYPE, segment->is_large ? WORD_LARGE : WORD_SMALL);
+    flw_encoder_put_word(&w->encoder, WORD_SEGMENT_POOL_ID);
+    flw_encoder_put_pair(&w->encoder, 0, 0);
+    flw_encoder_put_word(&w->encoder, WORD_IS_EXPANDABLE);
+    flw_encoder_put_bool(&w->encoder, segment->is_expandable);
+    put_no_frames(w);
+    put_blocks(w, segment);
+    flw_encoder_close_dict(&w->encoder);
+}
+
+static void put_snapshot(struct writer *w, FILE *file)
+{
+    flw_encoder_begin(&w->encoder, file, words);
+    flw_encoder_open_dict(&w->encoder);
+    flw_encoder_put_word(&w->encoder, WORD_SEGMENTS);
+    flw_encoder_open_list(&w->encoder);
+    for (size_t i = 0; i < w->remains.segment_count; i++) {
+        put_segment(w, &w->remains.segments[i], i);
+    }
+    flw_encoder_close_list(&w->encoder);
+    put_device_traces(w);
+    flw_encoder_close_dict(&w->encoder);
+    flw_encoder_end(&w->encoder);
+}
+
+bool flw_trace_write_pytorch(const struct flw_trace *trace, const char *path, char *message)
+{
+    struct writer w = {.trace = trace};
+    struct flw_output output;
+    if (trace->device >= DEVICES_MAX) {
+        flw_input_message(message, path, "device %d: a snapshot holds devices 0 to %d",
+                          trace->device, DEVICES_MAX - 1);
+        return false;
+    }
+    if (!flw_remains_init(&w.remains, trace)) {
+        flw_input_message(message, path, "no memory, or no 64-bit addresses for all its blocks");
+        return false;
+    }
+    bool is_begun = flw_output_begin(&output, path, message);
+    if (is_begun) {
+        put_snapshot(&w, output.file);
+    }
+    flw_remains_finish(&w.remains);
+    return is_begun && flw_output_commit(&output, message);
+}
