@@ -11,6 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         struct flw_trace *trace;
         if (flw_trace_read_bytes(bytes, count, "fuzz", device, &trace, message)) {
             fuzz_check_trace(trace, NULL, 0);
+            fuzz_check_exports(trace);
             flw_trace_destroy(trace);
         } else {
             fuzz_check_refusal(trace, message);

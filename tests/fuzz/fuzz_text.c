@@ -14,6 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     }
     bool is_plain = strcmp(trace->format, "text") == 0 && bytes[0] == '#'; /* else .xz */
     fuzz_check_trace(trace, is_plain ? bytes : NULL, count);
+    fuzz_check_exports(trace);
     flw_trace_destroy(trace);
     return 0;
 }

@@ -62,6 +62,16 @@ static inline void fuzz_check_trace(const struct flw_trace *trace, const void *i
     flw_trace_destroy(again);
 }
 
+/* Whatever was read can be written in every form, or the writer says why not. */
+static inline void fuzz_check_exports(const struct flw_trace *trace)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    fuzz_require(flw_trace_write_chrome(trace, "/dev/null", message), "not written as Chrome JSON");
+    fuzz_require(flw_trace_write_rmm(trace, "/dev/null", message), "not written as RMM's log");
+    fuzz_require(flw_trace_write_pytorch(trace, "/dev/null", message) || message[0] != '\0',
+                 "not written as a snapshot, without a reason");
+}
+
 /* A refusal is one line that names the input and holds nothing. */
 static inline void fuzz_check_refusal(const struct flw_trace *trace, const char *message)
 {
