@@ -61,7 +61,8 @@ static char *read_whole(const char *path, char *message)
 static bool scan_event(const char *at, struct row *row, int *out_type)
 {
     char slice[512] = ""; /* sscanf would measure all that follows */
-    strncat(slice, at, sizeof(slice) - 1);
+    size_t count = strnlen(at, sizeof(slice) - 1);
+    memcpy(slice, at, count);
     const char *time = strstr(slice, "\"ts\": ");
     const char *kind = strstr(slice, "\"Device Type\": ");
     return time != NULL && kind != NULL && sscanf(time, "\"ts\": %" SCNu64, &row->time_us) == 1 &&
@@ -72,12 +73,20 @@ static bool scan_event(const char *at, struct row *row, int *out_type)
                   out_type, &row->address, &row->bytes, &row->allocated, &row->reserved) >= 1;
 }
 
+/* Line by line: a sanitizer looks at all that a string function may. */
 static void scan(const char *text)
 {
     static const char name[] = "\"name\": \"[memory]\"";
-    for (const char *at = strstr(text, name); at != NULL; at = strstr(at + 1, name)) {
+    const char *end = text + strlen(text);
+    for (const char *next, *line = text; line < end; line = next) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        next = newline != NULL ? newline + 1 : end;
+        const char *at = memmem(line, (size_t)(next - line), name, strlen(name));
         struct row row = {.order = row_count};
         int type = -1;
+        if (at == NULL) {
+            continue;
+        }
         if (!scan_event(at, &row, &type)) {
             printf("the file is laid out differently\n");
             exit(1);
