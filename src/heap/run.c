@@ -213,7 +213,6 @@ static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain,
     part->state = FLW_RUN_FREE;
     part->owner = owner;
     part->ticket = ticket;
-    part->tag = 0;
     part->slab = NULL;
     index_joined(heap, run);
 }
@@ -303,7 +302,6 @@ static inline struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *r
     front->u.run.unit_count = unit_count;
     front->u.run.ticket = part->ticket;
     front->u.run.owner = FLW_NOBODY;
-    front->u.run.tag = 0;
     front->u.run.slab = NULL;
     front->u.run.state = FLW_RUN_LIVE;
     front->u.run.is_segment_begin = part->is_segment_begin;

@@ -96,8 +96,7 @@ struct flw_run_part {
     struct flw_span *slab;                /* the slab it serves, or NULL */
     uint64_t ticket; /* FREE of a domain: covered by its fence of this number */
     uint32_t begin_unit, unit_count;
-    uint32_t owner; /* FREE: domain or FLW_NOBODY; LIVE in a capture: its domain */
-    uint32_t tag;
+    uint32_t owner;           /* FREE: domain or FLW_NOBODY; LIVE in a capture: its domain */
     uint8_t state;            /* enum flw_run_state */
     uint8_t is_segment_begin; /* first of a driver allocation: never joins its left */
     uint16_t bin;             /* FREE, UNMAPPED: the bin of its index that it is in */

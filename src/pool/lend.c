@@ -136,7 +136,6 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
         return status;
     }
     struct flw_slot *slot = flw_span_slot(&pool->heap.map, need.run, 0);
-    __atomic_store_n(&need.run->u.run.tag, request->tag, __ATOMIC_RELAXED);
     flw_lock_acquire(&cache->lock);
     cache->run_pops++;
     cache->run_out_bytes += flw_run_bytes(need.run);

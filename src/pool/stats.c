@@ -216,25 +216,26 @@ fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_blo
 
 /* ---- why did it fail */
 
+/* By tag, largest first. More tags than this: the rest counts for none. */
 struct owner_sum {
-    fallow_oom_owner owners[FALLOW_OOM_OWNERS + 1];
+    fallow_oom_owner owners[256];
     uint32_t count;
 };
 
-static void add_owner(struct owner_sum *sum, uint32_t tag, uint64_t bytes)
+static void add_owner(struct owner_sum *sum, uint32_t tag, uint64_t bytes, uint64_t count)
 {
-    uint32_t i = 0;
+    uint32_t i = 0, most = sizeof sum->owners / sizeof *sum->owners;
     while (i < sum->count && sum->owners[i].tag != tag) {
         i++;
     }
-    if (i == FALLOW_OOM_OWNERS) {
+    if (i == most) {
         return;
     }
     if (i == sum->count) {
         sum->owners[sum->count++] = (fallow_oom_owner){.tag = tag};
     }
     sum->owners[i].bytes += bytes;
-    sum->owners[i].count++;
+    sum->owners[i].count += (uint32_t)count;
     for (; i > 0 && sum->owners[i].bytes > sum->owners[i - 1].bytes; i--) {
         fallow_oom_owner moved = sum->owners[i];
         sum->owners[i] = sum->owners[i - 1];
@@ -242,17 +243,29 @@ static void add_owner(struct owner_sum *sum, uint32_t tag, uint64_t bytes)
     }
 }
 
-/* Walk the live runs and slabs in address order: who holds the most, by tag. */
-static void sum_owners(const struct flw_heap *heap, struct owner_sum *sum)
+/* Every block with a tag has a note; what is live without one is tag 0's. */
+static void sum_owners(struct flw_pool *pool, struct owner_sum *sum)
 {
-    uint64_t end = heap->mapped_page_end * heap->page_units;
-    for (uint64_t unit = 0; heap->source.ops->remaps && unit < end;) {
-        struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
-        struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
-        if (run->u.run.state == FLW_RUN_LIVE) {
-            add_owner(sum, __atomic_load_n(&run->u.run.tag, __ATOMIC_RELAXED), flw_run_bytes(run));
+    struct flw_pool_totals totals;
+    uint64_t live_bytes = flw_pool_live(pool, &totals), tagged_bytes = 0, tagged_count = 0;
+    flw_lock_acquire(&pool->uses_lock);
+    for (unsigned bucket = 0; bucket < FLW_NOTE_BUCKETS; bucket++) {
+        for (const struct flw_note *note = pool->notes[bucket]; note != NULL; note = note->next) {
+            uint64_t offset = flw_page_map_offset(&pool->heap.map, note->address);
+            const struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
+            uint64_t bytes = span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
+                                                         : flw_run_bytes(span);
+            if (note->tag != 0) {
+                add_owner(sum, note->tag, bytes, 1);
+                tagged_bytes += bytes;
+                tagged_count++;
+            }
         }
-        unit += run->u.run.unit_count;
+    }
+    flw_lock_release(&pool->uses_lock);
+    uint64_t live_count = totals.allocs > totals.frees ? totals.allocs - totals.frees : 0;
+    if (live_bytes > tagged_bytes && live_count > tagged_count) {
+        add_owner(sum, 0, live_bytes - tagged_bytes, live_count - tagged_count);
     }
 }
 
@@ -273,6 +286,7 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     report.limit_bytes = heap->limit_bytes;
     report.requested_bytes = not_negative(flw_pool_requested(pool));
     report.device_free_bytes = device_free;
+    sum_owners(pool, &sum);
     flw_lock_acquire(&heap->lock);
     report.reserved_bytes = atomic_load(&heap->reserved_bytes);
     uint64_t own = flw_run_index_largest(&need->domain->runs);
@@ -284,12 +298,11 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     }
     report.pending_bytes = heap->pending_bytes;
     report.captured_bytes = captured_bytes(pool);
-    sum_owners(heap, &sum);
     flw_lock_release(&heap->lock);
     report.fragmentation = report.free_bytes == 0 ? 0
                                                   : 1.0 - (double)report.largest_free_bytes /
                                                               (double)report.free_bytes;
-    report.owner_count = sum.count;
+    report.owner_count = (uint32_t)flw_min(sum.count, FALLOW_OOM_OWNERS);
     memcpy(report.owners, sum.owners, sizeof report.owners);
     for (unsigned i = 0; i < FLW_RUNG_COUNT; i++) {
         report.rung_count[i] = atomic_load(&pool->rung_count[i]);

@@ -570,6 +570,44 @@ static void an_abandoned_pool_makes_no_driver_call(void **state)
     flw_sim_close(&api.sim);
 }
 
+static void the_report_names_the_largest_owners_small_blocks_and_large(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_oom_report report;
+    void *ptr = NULL;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 64 * MIB;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *plain = api_alloc(&api, 3 * MIB, api.stream);
+    void *tagged[120];
+    for (uint32_t i = 0; i < 120; i++) { /* twelve tags, ten blocks each: tag t has t * 10,240 B */
+        fallow_request request = {.struct_size = sizeof request};
+        request.tag = 1 + i % 12;
+        request.size_bytes = (size_t)1024 * request.tag;
+        assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &tagged[i]),
+                         FALLOW_OK);
+    }
+    assert_int_equal(fallow_alloc(api.pool, 100 * MIB, api.stream, &ptr), FALLOW_OUT_OF_MEMORY);
+    fallow_oom_report_init(&report);
+    assert_int_equal(fallow_pool_get_oom_report(api.pool, &report), FALLOW_OK);
+    assert_int_equal(report.owner_count, FALLOW_OOM_OWNERS);
+    assert_int_equal(report.owners[0].tag, 0);
+    assert_int_equal(report.owners[0].count, 1);
+    assert_true(report.owners[0].bytes >= 3 * MIB);
+    for (uint32_t i = 1; i < FALLOW_OOM_OWNERS; i++) {
+        assert_int_equal(report.owners[i].tag, 13 - i);
+        assert_int_equal(report.owners[i].count, 10);
+        assert_true(report.owners[i].bytes >= (uint64_t)10240 * (13 - i));
+    }
+    for (uint32_t i = 0; i < 120; i++) {
+        assert_int_equal(fallow_free(api.pool, tagged[i], api.stream), FALLOW_OK);
+    }
+    assert_int_equal(fallow_free(api.pool, plain, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
 struct noise {
     struct api *api;
     atomic_bool is_over;
@@ -664,6 +702,7 @@ int main(void)
         cmocka_unit_test(a_stream_destroyed_without_retire_is_noticed_under_check_streams),
         cmocka_unit_test(statistics_of_an_older_header_stay_in_its_bounds),
         cmocka_unit_test(an_abandoned_pool_makes_no_driver_call),
+        cmocka_unit_test(the_report_names_the_largest_owners_small_blocks_and_large),
         cmocka_unit_test(the_child_of_a_fork_has_no_pools),
         cmocka_unit_test(every_status_has_a_name_and_a_sentence),
     };
