@@ -256,6 +256,31 @@ static bool rung_grow(struct climb *climb)
 
 /* ---- taking from other streams */
 
+/* heap lock. The donor's run to take: the tightest; memory first, the tightest of those that the
+ * taker is ordered after already, if the oldest have one: fewer waits for looser fits, which moves
+ * of handles make good there. NULL: none. */
+#define OLDEST_SCAN 256
+
+static struct flw_span *donor_run(const struct flw_heap *heap, const struct flw_domain *donor,
+                                  const struct flw_need *need)
+{
+    struct flw_span *best = NULL, *run = donor->runs.oldest;
+    for (unsigned i = 0; need->spares_waits && run != NULL && i < OLDEST_SCAN;
+         i++, run = run->u.run.age_next) {
+        uint64_t gap = flw_run_align_gap(run, need->align_units, heap->base_unit);
+        if (!flw_domain_is_after(need->domain, donor, run->u.run.ticket)) {
+            break; /* and none of the younger ones */
+        }
+        if (run->u.run.unit_count >= need->unit_count + gap &&
+            (best == NULL || run->u.run.unit_count < best->u.run.unit_count)) {
+            best = run;
+        }
+    }
+    return best != NULL ? best
+                        : flw_run_index_find(&donor->runs, need->unit_count, need->align_units,
+                                             heap->base_unit);
+}
+
 /* heap lock. The donor's memory that fits: its ticket, or 0. */
 static uint64_t donor_ticket(const struct flw_heap *heap, const struct flw_domain *donor,
                              const struct flw_need *need)
@@ -267,7 +292,7 @@ static uint64_t donor_ticket(const struct flw_heap *heap, const struct flw_domai
             return batch->ticket;
         }
     }
-    run = flw_run_index_find(&donor->runs, need->unit_count, need->align_units, heap->base_unit);
+    run = donor_run(heap, donor, need);
     return run != NULL ? run->u.run.ticket : 0;
 }
 
@@ -286,8 +311,7 @@ static bool move_from(struct flw_heap *heap, struct flw_domain *donor, uint64_t 
             return need->count > 0;
         }
     }
-    struct flw_span *run =
-        flw_run_index_find(&donor->runs, need->unit_count, need->align_units, heap->base_unit);
+    struct flw_span *run = donor_run(heap, donor, need);
     if (run == NULL || run->u.run.ticket > ticket) {
         return false;
     }
@@ -573,6 +597,7 @@ static void plan(struct climb *climb)
     int64_t live = flw_pool_requested(climb->pool);
     uint64_t requested = live > 0 ? (uint64_t)live : 0;
     uint64_t peak = (uint64_t)atomic_load(&climb->pool->peak_requested_bytes);
+    need->spares_waits = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
     climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
     if (need->class_index < FLW_CLASS_COUNT) {
         uint32_t smallest = flw_class_slab_units(need->class_index);

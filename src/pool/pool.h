@@ -169,6 +169,7 @@ struct flw_need {
     uint32_t unit_count, align_units;
     uint64_t size_bytes; /* as asked, for the peak and the report */
     uint32_t flags, handle_types;
+    bool spares_waits;       /* a looser fit rather than another wait between streams */
     uint32_t want;           /* slots */
     struct flw_slot **slots; /* out */
     uint32_t count;          /* out */
