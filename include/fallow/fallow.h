@@ -87,7 +87,9 @@ enum {
                                             a sixteenth of the limit (at most 256 MiB) are: a stale
                                             free is refused, a write after the free goes to the log
                                             (first and last 512 B). Blocks with announced uses pass
-                                            by. Emptied before an allocation fails, and by trim */
+                                            by, and what is freed on CU_STREAM_PER_THREAD or under
+                                            streams_may_die: its handle may name another stream
+                                            later. Emptied before an allocation fails, by trim */
     FALLOW_CHECK_LEAKS = 1u << 4 /**< list the 16 largest live blocks at destroy */
 };
 

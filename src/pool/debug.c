@@ -359,6 +359,13 @@ static bool order_after_fill(struct flw_pool *pool, const struct flw_guard *guar
     return false;
 }
 
+/* A quarantined block leaves by its handle, from any thread, later: a handle that may name another
+ * stream by then would give it back in the wrong order. */
+static bool may_be_held(const struct flw_pool *pool, const struct flw_domain *domain)
+{
+    return !pool->config.streams_may_die && !domain->own_thread_only;
+}
+
 static fallow_status take_back(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream,
                                struct flw_domain *domain)
 {
@@ -374,7 +381,8 @@ static fallow_status take_back(struct flw_pool *pool, struct flw_guard *guard, f
         if (is_ordered && (debug->checks & FALLOW_CHECK_RED_ZONES) != 0) {
             flw_debug_give_check(pool, guard, false, stream);
         }
-        if (is_ordered && !has_uses && (debug->checks & FALLOW_CHECK_QUARANTINE) != 0) {
+        if (is_ordered && !has_uses && may_be_held(pool, domain) &&
+            (debug->checks & FALLOW_CHECK_QUARANTINE) != 0) {
             is_quarantined = fill32(pool, guard->user, guard->size_bytes, FLW_FREED_PATTERN,
                                     stream) == CUDA_SUCCESS;
         }

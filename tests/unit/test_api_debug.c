@@ -5,6 +5,10 @@
  */
 #include "unit/test_api.h"
 
+#include <pthread.h>
+
+#include "fallow/extend.h"
+
 #define ALL_CHECKS \
     (FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE | FALLOW_CHECK_LEAKS)
 
@@ -215,6 +219,67 @@ static void quarantine_gives_way_before_an_allocation_fails(void **state)
     api_end(&api);
 }
 
+static void *trim_and_take(void *argument)
+{
+    struct api *api = argument;
+    fallow_stream mine = (fallow_stream)CU_STREAM_PER_THREAD; /* another than the test's */
+    void *ptr = NULL;
+    if (api->sim.cu.cuCtxPushCurrent_v2(fallow_pool_context(api->pool)) != CUDA_SUCCESS ||
+        fallow_pool_trim_within(api->pool, SIZE_MAX, 0, NULL) == FALLOW_INVALID_POOL ||
+        fallow_alloc(api->pool, 3 * MIB, mine, &ptr) != FALLOW_OK) {
+        return NULL;
+    }
+    flw_sim_range range = {(uint64_t)(uintptr_t)ptr, 3 * MIB, 1, 0};
+    bool good = api->sim.touch(mine, &range, 1) == 0;
+    good = fallow_free(api->pool, ptr, mine) == FALLOW_OK && good;
+    return good ? api : NULL;
+}
+
+/* The handle means the calling thread's stream: later, in another thread, it names another. */
+static void what_a_thread_freed_on_its_default_stream_stays_in_its_order(void **state)
+{
+    (void)state;
+    struct api api;
+    pthread_t thread;
+    void *good = NULL;
+    fallow_stream mine = (fallow_stream)CU_STREAM_PER_THREAD;
+    begin_with_checks(&api, FALLOW_CHECK_QUARANTINE);
+    void *ptr = api_alloc(&api, 3 * MIB, mine);
+    api_use(&api, ptr, 3 * MIB, mine);
+    assert_int_equal(fallow_free(api.pool, ptr, mine), FALLOW_OK);
+    assert_int_equal(pthread_create(&thread, NULL, trim_and_take, &api), 0);
+    assert_int_equal(pthread_join(thread, &good), 0);
+    assert_ptr_equal(good, &api);
+    assert_int_equal(damages(&api), 0);
+    api_end(&api);
+}
+
+static void a_stream_that_may_die_takes_nothing_out_of_quarantine(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.backed = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    config.checks = FALLOW_CHECK_QUARANTINE;
+    config.streams_may_die = 1;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *ptr = api_alloc(&api, 3 * MIB, api.other);
+    api_use(&api, ptr, 3 * MIB, api.other);
+    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.other), 0);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&api.other, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(fallow_pool_trim_within(api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
+    ptr = api_alloc(&api, 3 * MIB, api.other);
+    api_use(&api, ptr, 3 * MIB, api.other);
+    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(damages(&api), 0);
+    api_end(&api);
+}
+
 static void wild_interior_and_double_frees_are_refused(void **state)
 {
     (void)state;
@@ -352,6 +417,8 @@ int main(void)
         cmocka_unit_test(a_write_after_the_free_is_found_when_quarantine_ends),
         cmocka_unit_test(a_stale_free_is_refused_while_the_block_is_in_quarantine),
         cmocka_unit_test(quarantine_gives_way_before_an_allocation_fails),
+        cmocka_unit_test(what_a_thread_freed_on_its_default_stream_stays_in_its_order),
+        cmocka_unit_test(a_stream_that_may_die_takes_nothing_out_of_quarantine),
         cmocka_unit_test(wild_interior_and_double_frees_are_refused),
         cmocka_unit_test(a_block_is_described_without_its_zones),
         cmocka_unit_test(inside_a_capture_nothing_is_done_and_that_is_counted),
