@@ -369,7 +369,8 @@ typedef struct fallow_stats {
     uint8_t uses_membarrier;    /**< 0: no call is a hit, each takes its cache's lock */
     uint8_t reserved_0[2];
     uint64_t damage_count;    /**< debug checks: red zones and freed blocks found written */
-    uint64_t unchecked_count; /**< debug checks left out: inside captures, or too many under way */
+    uint64_t unchecked_count; /**< debug checks left out: inside captures, too many under way, or
+                                   refused by the driver */
 } fallow_stats;
 
 FALLOW_API void fallow_stats_init_sized(fallow_stats *stats, size_t struct_size);

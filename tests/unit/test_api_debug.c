@@ -111,6 +111,36 @@ static void a_byte_outside_a_block_is_found_after_its_free(void **state)
     expect_damage(1000, 0, NULL);
 }
 
+static void damage_before_and_behind_a_block_is_reported_twice(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_with_checks(&api, FALLOW_CHECK_RED_ZONES);
+    unsigned char *ptr = api_alloc(&api, 1000, api.stream);
+    write_byte(&api, ptr - 1, api.stream);
+    write_byte(&api, ptr + 1000, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(damages(&api), 2);
+    assert_non_null(strstr(api.log, "at offset 1000: look for what writes past")); /* the last */
+    api_end(&api);
+}
+
+static void a_check_that_the_driver_refuses_to_answer_for_is_counted(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_with_checks(&api, FALLOW_CHECK_RED_ZONES);
+    for (uint64_t i = 1; i <= 3; i++) {
+        unsigned char *ptr = api_alloc(&api, 1000, api.stream);
+        write_byte(&api, ptr - 1, api.stream);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        (api.sim.fail)("cuEventQuery", 1, CUDA_ERROR_INVALID_VALUE, 0);
+        assert_int_equal(damages(&api), 0);
+        assert_int_equal(api_stats(&api).unchecked_count, i);
+    }
+    api_end(&api);
+}
+
 static void zones_keep_alignment_and_every_size_of_block(void **state)
 {
     (void)state;
@@ -198,6 +228,20 @@ static void a_stale_free_is_refused_while_the_block_is_in_quarantine(void **stat
         assert_int_equal(fallow_free(api.pool, stale, api.stream), FALLOW_INVALID_POINTER);
     }
     assert_int_equal(damages(&api), 0);
+    api_end(&api);
+}
+
+static void a_freed_block_written_at_both_ends_counts_once(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_with_checks(&api, FALLOW_CHECK_QUARANTINE);
+    unsigned char *ptr = api_alloc(&api, 5000, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    write_byte(&api, ptr, api.stream);
+    write_byte(&api, ptr + 4999, api.stream);
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+    assert_int_equal(damages(&api), 1);
     api_end(&api);
 }
 
@@ -411,11 +455,14 @@ int main(void)
         cmocka_unit_test(a_new_block_is_poisoned_with_a_pattern_and_its_complement),
         cmocka_unit_test(a_zeroed_block_is_zero_all_the_same),
         cmocka_unit_test(a_byte_outside_a_block_is_found_after_its_free),
+        cmocka_unit_test(damage_before_and_behind_a_block_is_reported_twice),
+        cmocka_unit_test(a_check_that_the_driver_refuses_to_answer_for_is_counted),
         cmocka_unit_test(zones_keep_alignment_and_every_size_of_block),
         cmocka_unit_test(a_free_on_another_stream_is_checked_too),
         cmocka_unit_test(the_lending_stream_may_be_gone_at_the_free),
         cmocka_unit_test(a_write_after_the_free_is_found_when_quarantine_ends),
         cmocka_unit_test(a_stale_free_is_refused_while_the_block_is_in_quarantine),
+        cmocka_unit_test(a_freed_block_written_at_both_ends_counts_once),
         cmocka_unit_test(quarantine_gives_way_before_an_allocation_fails),
         cmocka_unit_test(what_a_thread_freed_on_its_default_stream_stays_in_its_order),
         cmocka_unit_test(a_stream_that_may_die_takes_nothing_out_of_quarantine),
