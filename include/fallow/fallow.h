@@ -167,8 +167,9 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  *             afterwards: every call answers INVALID_POOL.
  * Errors      INVALID_ARGUMENT (unknown bits, bad ordinal), VERSION (struct_size, old driver),
  *             NOT_FOUND (driver or device), NOT_SUPPORTED (a debug check on unbacked memory, handle
- *             types the device lacks), OUT_OF_HOST_MEMORY, DRIVER. The log callback gets one line
- *             that names what failed. Nothing is left behind.
+ *             types the device lacks), OUT_OF_MEMORY (no device memory to try a debug check on),
+ *             OUT_OF_HOST_MEMORY, DRIVER. The log callback gets one line that names what failed.
+ *             Nothing is left behind.
  * Cost        driver calls; reserves address space, takes no device memory. The first pool of a
  *             process registers for membarrier(2), 10 ms or more when threads are running.
  */

@@ -440,22 +440,48 @@ fallow_status flw_debug_free_sized(struct flw_pool *pool, void *ptr, size_t size
 
 /* ---- making, ending */
 
-/* Does memory keep what is written? The simulated device's may be addresses only. */
-static bool has_contents(struct flw_pool *pool)
+static fallow_status probe_failed(struct flw_pool *pool, const char *call, CUresult result)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        flw_pool_log(
+            pool, FALLOW_LOG_ERROR,
+            "poison, red zones and quarantine: no device memory is free for the first look "
+            "at it: make the pool while some is, or without these checks");
+        return FALLOW_OUT_OF_MEMORY;
+    }
+    flw_pool_log(pool, FALLOW_LOG_ERROR,
+                 "poison, red zones and quarantine: %s failed with error %d on the first look at "
+                 "device memory",
+                 call, (int)result);
+    return FALLOW_DRIVER;
+}
+
+/* Does memory keep what is written? The simulated device's may be addresses only: NOT_SUPPORTED. */
+static fallow_status probe_contents(struct flw_pool *pool)
 {
     const struct flw_driver *driver = &pool->driver;
     unsigned char back[64] = {0};
     CUdeviceptr probe = 0;
-    bool good = driver->cuMemAlloc_v2(&probe, sizeof back) == CUDA_SUCCESS;
-    good = good && driver->cuMemsetD8_v2(probe, FLW_ZONE_BYTE, sizeof back) == CUDA_SUCCESS;
-    good = good && driver->cuMemcpyDtoH_v2(back, probe, sizeof back) == CUDA_SUCCESS;
+    const char *call = "cuMemAlloc";
+    CUresult result = driver->cuMemAlloc_v2(&probe, sizeof back);
+    if (result != CUDA_SUCCESS) {
+        return probe_failed(pool, call, result);
+    }
+    call = "cuMemsetD8";
+    result = driver->cuMemsetD8_v2(probe, FLW_ZONE_BYTE, sizeof back);
+    if (result == CUDA_SUCCESS) {
+        call = "cuMemcpyDtoH";
+        result = driver->cuMemcpyDtoH_v2(back, probe, sizeof back);
+    }
+    (void)driver->cuMemFree_v2(probe);
+    if (result != CUDA_SUCCESS) {
+        return probe_failed(pool, call, result);
+    }
+    bool keeps = true;
     for (size_t i = 0; i < sizeof back; i++) {
-        good = good && back[i] == FLW_ZONE_BYTE;
+        keeps = keeps && back[i] == FLW_ZONE_BYTE;
     }
-    if (probe != 0) {
-        (void)driver->cuMemFree_v2(probe);
-    }
-    return good;
+    return keeps ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
 }
 
 fallow_status flw_debug_create(struct flw_pool *pool)
@@ -479,7 +505,10 @@ fallow_status flw_debug_create(struct flw_pool *pool)
     if ((checks & with_contents) != 0) {
         status = FALLOW_DEVICE_LOST;
         if (flw_heap_enter_driver(&pool->heap, &section)) {
-            status = has_contents(pool) ? flw_debug_make_ring(pool, debug) : FALLOW_NOT_SUPPORTED;
+            status = probe_contents(pool);
+            if (status == FALLOW_OK) {
+                status = flw_debug_make_ring(pool, debug);
+            }
             if (status != FALLOW_OK) {
                 flw_debug_drop_ring(pool, debug, false);
             }

@@ -405,6 +405,28 @@ static void checks_that_need_contents_are_refused_where_there_are_none(void **st
     api_end(&api);
 }
 
+static void a_device_that_is_full_at_create_is_told_apart(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.backed = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    config.checks = FALLOW_CHECK_POISON;
+    (api.sim.fail)("cuMemAlloc_v2", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OUT_OF_MEMORY);
+    assert_null(api.pool);
+    assert_non_null(strstr(api.log, "no device memory is free"));
+    (api.sim.fail)("cuMemcpyDtoH_v2", 1, CUDA_ERROR_INVALID_VALUE, 0);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_DRIVER);
+    assert_null(api.pool);
+    assert_non_null(strstr(api.log, "cuMemcpyDtoH failed with error 1"));
+    assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, 0);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
 static unsigned leak_lines;
 
 static void count_leaks(void *context, fallow_log_level level, const char *message)
@@ -470,6 +492,7 @@ int main(void)
         cmocka_unit_test(a_block_is_described_without_its_zones),
         cmocka_unit_test(inside_a_capture_nothing_is_done_and_that_is_counted),
         cmocka_unit_test(checks_that_need_contents_are_refused_where_there_are_none),
+        cmocka_unit_test(a_device_that_is_full_at_create_is_told_apart),
         cmocka_unit_test(leaks_are_listed_the_largest_first),
         cmocka_unit_test(a_lost_device_ends_the_checks_quietly),
     };
