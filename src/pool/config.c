@@ -388,7 +388,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     }
     stop_helper(pool);
     if (pool->debug != NULL && !flw_heap_is_lost(&pool->heap)) {
-        flw_debug_release(pool, NULL, true);
+        (void)flw_debug_release(pool, NULL, true);
     }
     report_leaks(pool);
     flw_pool_table_leave(handle);

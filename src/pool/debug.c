@@ -225,24 +225,25 @@ static void leave_quarantine(struct flw_pool *pool, struct flw_guard *guard)
     drop_guard(pool->debug, guard);
 }
 
-static void drain_quarantine(struct flw_pool *pool, fallow_stream stream, bool wants_stream,
+static bool drain_quarantine(struct flw_pool *pool, fallow_stream stream, bool wants_stream,
                              bool wants_all)
 {
     struct flw_debug *debug = pool->debug;
-    for (struct flw_guard *guard;;) {
+    bool any = false;
+    for (struct flw_guard *guard;; any = true) {
         flw_lock_acquire(&debug->lock);
         guard = next_to_leave(debug, stream, wants_stream, wants_all);
         flw_lock_release(&debug->lock);
         if (guard == NULL) {
-            return;
+            return any;
         }
         leave_quarantine(pool, guard);
     }
 }
 
-void flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams)
+bool flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams)
 {
-    drain_quarantine(pool, stream, !all_streams, all_streams);
+    return drain_quarantine(pool, stream, !all_streams, all_streams);
 }
 
 static void enter_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream)
@@ -256,7 +257,7 @@ static void enter_quarantine(struct flw_pool *pool, struct flw_guard *guard, fal
     debug->quarantine_count++;
     debug->quarantine_bytes += guard->size_bytes;
     flw_lock_release(&debug->lock);
-    drain_quarantine(pool, stream, false, false);
+    (void)drain_quarantine(pool, stream, false, false);
 }
 
 /* ---- lend */
@@ -274,10 +275,6 @@ static fallow_status lend_raw(struct flw_pool *pool, const fallow_request *reque
         raw.size_bytes += front + FLW_ZONE_BYTES;
     }
     fallow_status status = flw_pool_alloc_plain(pool, &raw, stream, &ptr);
-    if (status == FALLOW_OUT_OF_MEMORY || status == FALLOW_WOULD_WAIT) {
-        flw_debug_release(pool, NULL, true);
-        status = flw_pool_alloc_plain(pool, &raw, stream, &ptr);
-    }
     *guard = (struct flw_guard){.raw = (uint64_t)(uintptr_t)ptr,
                                 .user = (uint64_t)(uintptr_t)ptr + front,
                                 .size_bytes = request->size_bytes,

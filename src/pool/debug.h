@@ -44,8 +44,8 @@ bool flw_debug_describe(struct flw_pool *pool, uint64_t raw, struct flw_debug_bl
 
 /* Compare the copies that have arrived. Never waits. Driver calls. */
 void flw_debug_poll(struct flw_pool *pool);
-/* Out of quarantine: all, or what was freed on one stream. Driver calls. */
-void flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams);
+/* Out of quarantine: all, or what was freed on one stream. True if there was any. Driver calls. */
+bool flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams);
 
 struct flw_debug_counts {
     uint64_t damaged, left_out;

@@ -62,7 +62,7 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
     uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
     bool has_timed_out = false;
     if (pool->debug != NULL) {
-        flw_debug_release(pool, NULL, true);
+        (void)flw_debug_release(pool, NULL, true);
     }
     (void)flw_pool_drain(pool, NULL, NULL);
     do {

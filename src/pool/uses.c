@@ -250,7 +250,8 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
         return FALLOW_BUSY;
     }
     if (pool->debug != NULL) {
-        flw_debug_release(pool, stream, false); /* its handle is good for no free afterwards */
+        (void)flw_debug_release(pool, stream,
+                                false); /* its handle is good for no free afterwards */
     }
     if (!FLW_MUTANT(RETIRE_KEEPS_CACHES)) {
         flw_pool_close_caches(pool, domain);

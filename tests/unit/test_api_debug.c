@@ -245,20 +245,40 @@ static void a_freed_block_written_at_both_ends_counts_once(void **state)
     api_end(&api);
 }
 
+static int count_calls(void *context, size_t size, fallow_stream stream)
+{
+    unsigned *calls = context;
+    (void)size;
+    (void)stream;
+    ++*calls;
+    return 0;
+}
+
 static void quarantine_gives_way_before_an_allocation_fails(void **state)
 {
     (void)state;
     struct api api;
+    unsigned calls = 0;
+    void *none = &api;
     flw_sim_config world = flw_sim_config_default(7);
     world.backed = 1;
     api_begin(&api, &world);
     fallow_pool_config config = api_config(&api);
     config.checks = FALLOW_CHECK_QUARANTINE;
     config.limit_bytes = 256 * MIB; /* 16 of them in quarantine */
+    config.on_oom = count_calls;
+    config.oom_context = &calls;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
     void *small = api_alloc(&api, 15 * MIB, api.stream);
     assert_int_equal(fallow_free(api.pool, small, api.stream), FALLOW_OK);
     void *large = api_alloc(&api, 250 * MIB, api.stream);
+    /* It did not fail: nothing counts it, says so, or asks the caller for memory. */
+    assert_int_equal(calls, 0);
+    assert_int_equal(api_stats(&api).oom_count, 0);
+    assert_string_equal(api.log, "");
+    assert_int_equal(fallow_alloc(api.pool, 15 * MIB, api.stream, &none), FALLOW_OUT_OF_MEMORY);
+    assert_int_equal(calls, 1);
+    assert_int_equal(api_stats(&api).oom_count, 1);
     assert_int_equal(fallow_free(api.pool, large, api.stream), FALLOW_OK);
     api_end(&api);
 }
