@@ -141,7 +141,13 @@ static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_
          i++) {
         heap->source.access_devices[heap->source.access_count++] = config->peers[i];
     }
-    bool can_remap = flw_source_vmm_probe(&heap->source);
+    bool can_remap;
+    CUresult result = flw_source_vmm_probe(&heap->source, &can_remap);
+    if (result != CUDA_SUCCESS) {
+        atomic_store(&heap->last_error, (int)result);
+        atomic_store(&heap->last_call, "a question for virtual memory management");
+        return FALLOW_DRIVER;
+    }
     heap->source.ops = config->source != NULL ? config->source
                        : can_remap            ? &flw_source_vmm
                                               : &flw_source_slab;

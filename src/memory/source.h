@@ -52,7 +52,8 @@ struct flw_source {
 extern const struct flw_source_ops flw_source_vmm;  /* cuMemCreate and friends */
 extern const struct flw_source_ops flw_source_slab; /* cuMemAlloc */
 
-/* True when the driver and device can remap; fills granularity_bytes. */
-bool flw_source_vmm_probe(struct flw_source *source);
+/* *out_can: the driver and device can remap; fills granularity_bytes then. An answer that says
+ * neither yes nor no (a broken context, say) is returned. */
+CUresult flw_source_vmm_probe(struct flw_source *source, bool *out_can);
 
 #endif

@@ -28,29 +28,36 @@ static CUmemAllocationProp properties_of(const struct flw_source *source, uint32
     return properties;
 }
 
-bool flw_source_vmm_probe(struct flw_source *source)
+/* An answer that a driver or a device without the feature gives, and a healthy one never. */
+static bool says_no(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult flw_source_vmm_probe(struct flw_source *source, bool *out_can)
 {
     const struct flw_driver *driver = source->driver;
     CUmemAllocationProp properties = properties_of(source, source->handle_types);
     int supported = 0;
     size_t granularity = 0;
+    *out_can = false;
     if (driver->cuMemCreate == NULL || driver->cuMemMap == NULL || driver->cuMemUnmap == NULL ||
         driver->cuMemSetAccess == NULL || driver->cuMemRelease == NULL ||
         driver->cuMemAddressReserve == NULL || driver->cuMemAddressFree == NULL ||
         driver->cuMemGetAllocationGranularity == NULL) {
-        return false;
+        return CUDA_SUCCESS;
     }
-    if (driver->cuDeviceGetAttribute(&supported,
-                                     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                                     source->device) != CUDA_SUCCESS ||
-        supported == 0 ||
-        driver->cuMemGetAllocationGranularity(
-            &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) != CUDA_SUCCESS ||
-        !flw_is_pow2(granularity)) {
-        return false;
+    CUresult result = driver->cuDeviceGetAttribute(
+        &supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, source->device);
+    if (result == CUDA_SUCCESS && supported != 0) {
+        result = driver->cuMemGetAllocationGranularity(&granularity, &properties,
+                                                       CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     }
-    source->granularity_bytes = flw_max(granularity, FLW_UNIT_BYTES);
-    return true;
+    if (result == CUDA_SUCCESS && flw_is_pow2(granularity)) {
+        source->granularity_bytes = flw_max(granularity, FLW_UNIT_BYTES);
+        *out_can = true;
+    }
+    return says_no(result) ? CUDA_SUCCESS : result;
 }
 
 static CUresult vmm_reserve(struct flw_source *source, uint64_t bytes, uint64_t *out_base)

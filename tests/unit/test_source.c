@@ -29,12 +29,26 @@ static void a_device_that_can_remap_is_recognised_and_one_that_cannot_is_not(voi
 {
     (void)state;
     struct flw_source source = {.driver = &sim.cu};
+    bool can = false;
     begin_world(false);
-    assert_true(flw_source_vmm_probe(&source));
+    assert_int_equal(flw_source_vmm_probe(&source, &can), CUDA_SUCCESS);
+    assert_true(can);
     assert_true(source.granularity_bytes >= FLW_UNIT_BYTES);
     assert_true(flw_is_pow2(source.granularity_bytes));
     begin_world(true);
-    assert_false(flw_source_vmm_probe(&source));
+    assert_int_equal(flw_source_vmm_probe(&source, &can), CUDA_SUCCESS);
+    assert_false(can);
+}
+
+static void a_broken_answer_is_not_taken_for_a_device_that_cannot_remap(void **state)
+{
+    (void)state;
+    struct flw_source source = {.driver = &sim.cu};
+    bool can = true;
+    begin_world(false);
+    (void)(sim.fail)("cuMemGetAllocationGranularity", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 0);
+    assert_int_equal(flw_source_vmm_probe(&source, &can), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_false(can);
 }
 
 static void the_remapping_source_counts_its_calls_and_undoes_them(void **state)
@@ -44,7 +58,8 @@ static void the_remapping_source_counts_its_calls_and_undoes_them(void **state)
     struct flw_source source = {
         .ops = &flw_source_vmm, .driver = &sim.cu, .access_count = 1, .call_count = &calls};
     begin_world(false);
-    assert_true(flw_source_vmm_probe(&source));
+    bool can = false;
+    assert_int_equal(flw_source_vmm_probe(&source, &can), CUDA_SUCCESS);
     uint64_t base = 0, handle = 0, bytes = 4 * source.granularity_bytes;
     uint64_t before = flw_sim_read_ledger(&sim).call_count;
     assert_int_equal(source.ops->reserve(&source, 4 * bytes, &base), CUDA_SUCCESS);
@@ -257,6 +272,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_that_can_remap_is_recognised_and_one_that_cannot_is_not),
+        cmocka_unit_test(a_broken_answer_is_not_taken_for_a_device_that_cannot_remap),
         cmocka_unit_test(the_remapping_source_counts_its_calls_and_undoes_them),
         cmocka_unit_test(a_segment_is_one_allocation),
         cmocka_unit_test(a_pool_without_vmm_lends_returns_trims_and_keeps_nothing),
