@@ -266,7 +266,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, 
 FALLOW_API fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream);
 
 /** As fallow_free, and checks the size: INVALID_ARGUMENT, nothing freed, if no request of
- * size_bytes could have been given this block. */
+ * size_bytes could have been given this block. Cheapest with the size that was asked for. */
 FALLOW_API fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
                                            fallow_stream stream);
 
@@ -315,8 +315,8 @@ typedef struct fallow_block {
     void *base; /**< what the allocation returned */
     size_t requested_bytes;
     size_t usable_bytes; /**< the class or run */
-    uint64_t stream_id; /**< cuStreamGetId of the stream it was lent on; 0 = not kept: a lend writes
-                              no more than it must, only pools with a debug check keep it */
+    uint64_t stream_id;  /**< cuStreamGetId of the stream it was lent on, also when that is gone; 0
+                              where the driver does not tell. A pool tells 65,535 streams apart. */
     uint32_t tag;
     fallow_block_state state;
     uint64_t handle;      /**< CUmemGenericAllocationHandle behind the first byte; 0 without VMM */
@@ -336,7 +336,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_block_info(fallow_pool *pool, c
                                                             fallow_block *out_block);
 
 /** Counters are exact at quiescent points. peak_reserved_bytes is always exact. The other peaks are
- *  exact with one thread; with several they are upper bounds, off by at most 1 MiB a thread. */
+ *  exact with one thread; with several they are off by at most what the threads' caches hold. */
 typedef struct fallow_stats {
     size_t struct_size;
     uint64_t requested_bytes; /**< live blocks, as asked */
@@ -387,7 +387,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_stats(fallow_pool *poo
 
 /** One of the largest owners of memory at the time of the failure. */
 typedef struct fallow_oom_owner {
-    uint64_t stream_id; /**< 0 = unknown */
+    uint64_t stream_id; /**< that lent it, as in fallow_block; 0 = unknown */
     uint32_t tag;
     uint32_t count; /**< live blocks */
     uint64_t bytes;

@@ -183,7 +183,8 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
     (void)flw_bin_table(); /* gives bins their places */
     if (!flw_page_map_init(&heap->map, base, remaps ? heap->range_bytes : 1ull << ADDRESS_BITS,
                            flw_bin_offset(FLW_CLASS_COUNT)) ||
-        !flw_meta_reserve(&heap->object_meta, OBJECT_ARENA_BYTES)) {
+        !flw_meta_reserve(&heap->object_meta, OBJECT_ARENA_BYTES) ||
+        !flw_lenders_init(&heap->lenders)) {
         goto fail;
     }
     heap->base_unit = base >> FLW_UNIT_LOG2;
@@ -251,5 +252,6 @@ void flw_heap_finish(struct flw_heap *heap, bool is_lost)
     }
     flw_page_map_finish(&heap->map);
     flw_meta_release(&heap->object_meta);
+    flw_lenders_finish(&heap->lenders);
     flw_meta_release(&heap->handle_meta);
 }

@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "heap/lender.h"
 #include "heap/order.h"
 #include "memory/page_map.h"
 
@@ -113,6 +114,7 @@ struct flw_heap {
     _Atomic uint64_t empty_slab_count;
 
     struct flw_run_depot depot;
+    struct flw_lenders lenders;
 
     struct flw_run_index unmapped; /* address space only (remapping sources) */
     struct flw_meta handle_meta;

@@ -62,6 +62,7 @@ struct flw_domain {
     CUstream stream;
     CUcontext context;
     uint64_t id;             /* cuStreamGetId; 0 unknown */
+    uint64_t lender;         /* its number, as in a loan (lender.h); a capture's: its stream's */
     bool is_known;           /* the handle finds it (false once retired or lost) */
     bool is_lost;            /* destroyed without retire: cannot be fenced */
     bool is_retired;         /* its last fence is recorded and covers all it will ever own */

@@ -158,7 +158,7 @@ static uint32_t carve(struct flw_heap *heap, struct flw_domain *domain, unsigned
     for (uint32_t i = 0; i < count; i++, part->carved_count++) {
         struct flw_slot *slot = flw_span_slot(&heap->map, slab, part->carved_count);
         flw_slot_set_word(slot, heap->map.base + slab->base + part->carved_count * size);
-        slot->requested_bytes = 0;
+        slot->loan = 0;
         out[i] = slot;
     }
     if (part->carved_count == part->slot_count) {

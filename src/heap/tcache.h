@@ -60,6 +60,7 @@ struct flw_tcache_hot {
     uint64_t slots_mask;
     const uint16_t *bin_of_size; /* (size - 1) >> 8 -> byte offset of the class's bin */
     struct flw_account *account;
+    uint64_t lender;  /* of the domain, as in a loan */
     uint64_t is_fast; /* FALLOW_CHECK_FAST */
 };
 
@@ -72,7 +73,6 @@ struct flw_tcache {
     const void *handle;    /* the pool's, as callers pass it */
     struct flw_domain *domain;
     struct flw_tcache *next, *prev; /* in the pool's list */
-    uint64_t stream_id;
     uintptr_t thread;
     bool is_open;                  /* hits are allowed when nobody has seized it */
     uint64_t misses;               /* allocations that were no hit */

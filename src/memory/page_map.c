@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "memory/page_map.h"
 
-#define SPAN_ARENA_BYTES (4 * FLW_GIB)  /* what a 32-bit offset reaches */
+#define SPAN_ARENA_BYTES (4 * FLW_GIB) /* what a 32-bit offset reaches */
+#define SPAN_ALIGN       64
 #define SLOT_ARENA_BYTES (64 * FLW_GIB) /* a power of two: indices are masked into it */
 
 static bool reserve_slots(struct flw_page_map *map)
@@ -37,7 +38,7 @@ bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, 
     }
     map->units = (uint32_t *)(void *)map->unit_meta.base;
     /* Offset 0 of both arenas: the span that owns nothing and the slot whose word never matches. */
-    struct flw_span *nothing = flw_meta_extend(&map->span_meta, sizeof *nothing, 64);
+    struct flw_span *nothing = flw_meta_extend(&map->span_meta, sizeof *nothing, SPAN_ALIGN);
     if (nothing == NULL || flw_meta_extend(&map->slot_meta, sizeof(struct flw_slot), 16) == NULL) {
         goto fail;
     }
@@ -55,10 +56,17 @@ void flw_page_map_finish(struct flw_page_map *map)
     flw_meta_release(&map->slot_meta);
 }
 
+struct flw_span *flw_page_map_next_span(const struct flw_page_map *map, const struct flw_span *span)
+{
+    uint64_t at = span == NULL ? 0 : (uint64_t)((const unsigned char *)span - map->spans);
+    uint64_t next = flw_align_up(at + sizeof *span, SPAN_ALIGN); /* the first owns nothing */
+    return next < map->span_meta.used_bytes ? (struct flw_span *)(void *)(map->spans + next) : NULL;
+}
+
 static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
 {
     uint64_t spans_used = map->span_meta.used_bytes;
-    struct flw_span *span = flw_meta_extend(&map->span_meta, sizeof *span, 64);
+    struct flw_span *span = flw_meta_extend(&map->span_meta, sizeof *span, SPAN_ALIGN);
     /* One slot more than used: what an index into the slab's tail reads. */
     struct flw_slot *slots =
         span == NULL ? NULL

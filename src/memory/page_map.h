@@ -122,6 +122,11 @@ static inline struct flw_span *flw_slot_span(const struct flw_page_map *map,
     return flw_page_map_span_at(map, flw_page_map_offset(map, flw_slot_address(slot)));
 }
 
+/* Every span that was ever made, in no order, those in no use included (their slots are free);
+ * NULL begins and ends. Under the heap lock. */
+struct flw_span *flw_page_map_next_span(const struct flw_page_map *map,
+                                        const struct flw_span *span);
+
 /* Host memory of the tables, in bytes: pages in use, not address space. */
 uint64_t flw_page_map_host_bytes(const struct flw_page_map *map);
 

@@ -42,11 +42,20 @@ enum flw_slot_state {
 #define FLW_SLOT_STATE_MASK 0xffull
 
 /* Synchronization: word by compare-and-swap from live states, plain from free ones (its holder
- * alone); requested_bytes by the holder. */
+ * alone); loan by the holder. */
 struct flw_slot {
     uint64_t word;
-    uint64_t requested_bytes;
+    uint64_t loan; /* requested bytes | number of the stream that lent it (heap/lender.h) << 48 */
 };
+
+/* FLW_REQUEST_MAX fits below. */
+#define FLW_LENDER_SHIFT 48
+#define FLW_LENDER_COUNT (1u << (64 - FLW_LENDER_SHIFT))
+
+static inline uint64_t flw_loan_bytes(uint64_t loan)
+{
+    return loan & ((1ull << FLW_LENDER_SHIFT) - 1);
+}
 
 /* A stamp: what was freed before `ticket` of an order domain was taken. Domain 0 = none. One word:
  * a fence a microsecond for a century fits. */

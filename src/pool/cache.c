@@ -335,6 +335,7 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
         domain = flw_domain_create(heap, &flw_order_stream, stream, identity.context, identity.id);
         if (domain != NULL) {
             domain->is_known = true;
+            domain->lender = flw_lenders_name(&heap->lenders, identity.id);
             domain->is_foreign = identity.context != heap->context;
             domain->own_thread_only = (uintptr_t)stream == 2;
             domain->thread = flw_thread_token();
@@ -381,7 +382,6 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     }
     cache->pool = pool;
     cache->handle = pool->handle;
-    cache->stream_id = domain->id;
     cache->run_limit_bytes = 16 * FLW_MIB;
     cache->hot.stream = stream;
     cache->hot.is_fast = (pool->config.checks & FALLOW_CHECK_FAST) != 0;

@@ -124,6 +124,7 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
         flw_domain_create(heap, &flw_order_capture, domain->stream, domain->context, domain->id);
     if (own != NULL) {
         own->capture = capture->index;
+        own->lender = domain->lender;
         capture->stream_domains[capture->stream_count] = domain;
         capture->domains[capture->stream_count++] = own;
         __atomic_store_n(&domain->captured_by, capture->index, __ATOMIC_RELEASE);
@@ -194,6 +195,7 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
                                           domain->context, domain->id);
         if (capture->kept != NULL) {
             capture->kept->capture = capture->index;
+            capture->kept->lender = domain->lender;
         }
     }
     return capture->kept;

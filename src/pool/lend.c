@@ -34,17 +34,21 @@ static void widen(const struct flw_pool *pool, struct flw_tcache *cache, struct 
 
 /* ---- lend */
 
-static void lend_slot(struct flw_tcache *cache, struct flw_slot *slot, uint64_t size_bytes,
+static void lend_slot(const struct flw_domain *domain, struct flw_slot *slot, uint64_t size_bytes,
                       enum flw_slot_state state, void **out_ptr)
 {
     uint64_t address = flw_slot_address(slot);
-    slot->requested_bytes = size_bytes;
+    __atomic_store_n(&slot->loan, domain->lender + size_bytes, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->word, address + state, __ATOMIC_RELEASE);
-    if (cache != NULL) {
-        cache->misses++;
-        flw_pool_account(cache->hot.account, (int64_t)size_bytes);
-    }
     *out_ptr = (void *)(uintptr_t)address;
+}
+
+static void lend_missed(struct flw_tcache *cache, struct flw_slot *slot, uint64_t size_bytes,
+                        void **out_ptr)
+{
+    lend_slot(cache->domain, slot, size_bytes, FLW_SLOT_LIVE, out_ptr);
+    cache->misses++;
+    flw_pool_account(cache->hot.account, (int64_t)size_bytes);
 }
 
 #define REFILL_MOST 128
@@ -77,7 +81,7 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
     if (bin->count > 0) {
         slot = bin->slots[--bin->count];
         bin->pops++;
-        lend_slot(cache, slot, request->size_bytes, FLW_SLOT_LIVE, out_ptr);
+        lend_missed(cache, slot, request->size_bytes, out_ptr);
     } else {
         widen(pool, cache, bin, class_index);
     }
@@ -103,7 +107,7 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
     for (uint32_t i = 0; i + 1 < need.count; i++) {
         bin->slots[bin->count++] = slots[need.count - 2 - i];
     }
-    lend_slot(cache, slots[need.count - 1], request->size_bytes, FLW_SLOT_LIVE, out_ptr);
+    lend_missed(cache, slots[need.count - 1], request->size_bytes, out_ptr);
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);
     return FALLOW_OK;
@@ -140,7 +144,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     cache->run_pops++;
     cache->run_out_bytes += flw_run_bytes(need.run);
     cache->run_limit_bytes = flw_pool_run_limit(pool);
-    lend_slot(cache, slot, request->size_bytes, FLW_SLOT_LIVE, out_ptr);
+    lend_missed(cache, slot, request->size_bytes, out_ptr);
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);
     return FALLOW_OK;
@@ -170,7 +174,7 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *ca
         need.run->u.run.owner = domain->index;
     }
     uint64_t usable = need.run != NULL ? flw_run_bytes(need.run) : flw_class_bytes(class_index);
-    lend_slot(NULL, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
+    lend_slot(domain, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
     flw_pool_note_special(pool, cache->hot.account, (int64_t)request->size_bytes, (int64_t)usable);
     flw_lock_acquire(&pool->heap.lock);
     const struct flw_span *span = flw_slot_span(&pool->heap.map, slot);
@@ -340,7 +344,7 @@ static void return_slot(struct flw_pool *pool, struct flw_tcache *cache, struct 
     if (cache->domain->ops->reuses_at_once && bin->count >= bin->capacity) {
         make_room(pool, cache, bin, class_index);
     }
-    flw_pool_account(cache->hot.account, -(int64_t)slot->requested_bytes);
+    flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
     if (cache->domain->ops->reuses_at_once) {
         bin->slots[bin->count++] = slot;
     } else {
@@ -357,7 +361,7 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
                        const struct flw_slot *slot)
 {
     flw_lock_acquire(&cache->lock);
-    flw_pool_account(cache->hot.account, -(int64_t)slot->requested_bytes);
+    flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
     cache->run_pushes++;
     cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
     cache->run_limit_bytes = flw_pool_run_limit(pool);
@@ -384,7 +388,7 @@ static void return_captured(struct flw_pool *pool, struct flw_tcache *cache, str
     struct flw_heap *heap = &pool->heap;
     bool is_slab = span->kind == FLW_SPAN_SLAB;
     uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
-    flw_pool_note_special(pool, cache->hot.account, -(int64_t)slot->requested_bytes,
+    flw_pool_note_special(pool, cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan),
                           -(int64_t)usable);
     flw_lock_acquire(&heap->lock);
     uint32_t owner = is_slab ? span->u.slab.domain : span->u.run.owner;
@@ -506,7 +510,7 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
             cache->run_pushes++;
             cache->run_out_bytes -= usable;
         }
-        flw_pool_account(cache->hot.account, -(int64_t)slot->requested_bytes);
+        flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
         flw_lock_release(&cache->lock);
         flw_pool_settle(pool, cache->hot.account);
         return has_note && (note.stamp_count > 0 || note.overflowed)

@@ -183,6 +183,13 @@ bool flw_pool_sync_uncoverable(struct flw_pool *pool);
 void flw_pool_fence_all(struct flw_pool *pool);
 /* stats.c: remember why this need failed. */
 void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need);
+/* heap lock. What captures own, lent or not. */
+uint64_t flw_pool_captured_bytes(const struct flw_pool *pool);
+
+static inline uint64_t flw_not_negative(int64_t value)
+{
+    return value > 0 ? (uint64_t)value : 0;
+}
 
 /* ---- entry.c's slow halves and friends */
 fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,

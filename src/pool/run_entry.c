@@ -34,7 +34,7 @@ static inline void lend(struct flw_tcache *cache, struct flw_span *run, uint64_t
     struct flw_slot *slot = (struct flw_slot *)(void *)(cache->hot.slots + run->slots);
     uint64_t address = slot->word;
     cache->run_pops++;
-    slot->requested_bytes = size_bytes;
+    FLW_STORE(slot->loan, cache->hot.lender + size_bytes);
     FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
     flw_note_lent(cache->hot.account, size_bytes);
     *out_ptr = (void *)(uintptr_t)address;
@@ -156,7 +156,7 @@ fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream s
     }
     cache->run_pushes++;
     cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
-    flw_note_returned(hot->account, slot->requested_bytes);
+    flw_note_returned(hot->account, flw_loan_bytes(slot->loan));
     if (FLW_UNLIKELY(!flw_tcache_push_run(cache, run))) {
         return put(cache, run);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the pool says of itself: statistics, block information, the out-of-memory report,
- * validation.
+ * Owns: what the pool says of itself: statistics, block information, validation. The out-of-memory
+ * report is oom.c's.
  */
 #include <string.h>
 
@@ -15,15 +15,9 @@
     }
 DEFINE_INIT_SIZED(fallow_stats)
 DEFINE_INIT_SIZED(fallow_block)
-DEFINE_INIT_SIZED(fallow_oom_report)
 #undef DEFINE_INIT_SIZED
 
-static uint64_t not_negative(int64_t value)
-{
-    return value > 0 ? (uint64_t)value : 0;
-}
-
-static uint64_t captured_bytes(const struct flw_pool *pool)
+uint64_t flw_pool_captured_bytes(const struct flw_pool *pool)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
@@ -48,10 +42,10 @@ fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats
     struct flw_pool_totals totals;
     fallow_stats stats = {0};
     stats.live_bytes = flw_pool_live(pool, &totals);
-    stats.requested_bytes = not_negative(totals.requested_bytes);
-    stats.peak_requested_bytes = not_negative(atomic_load(&pool->peak_requested_bytes));
+    stats.requested_bytes = flw_not_negative(totals.requested_bytes);
+    stats.peak_requested_bytes = flw_not_negative(atomic_load(&pool->peak_requested_bytes));
     int64_t unsettled = atomic_load(&pool->requested_bytes) + totals.unsettled_peak_bytes;
-    stats.peak_requested_bytes = flw_max(stats.peak_requested_bytes, not_negative(unsettled));
+    stats.peak_requested_bytes = flw_max(stats.peak_requested_bytes, flw_not_negative(unsettled));
     uint64_t most = atomic_load(&pool->peak_live_bytes);
     while (stats.live_bytes > most &&
            !atomic_compare_exchange_weak(&pool->peak_live_bytes, &most, stats.live_bytes)) {
@@ -84,7 +78,7 @@ fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats
     stats.uses_membarrier = pool->uses_membarrier;
     flw_lock_acquire(&heap->lock);
     stats.pending_bytes = heap->pending_bytes;
-    stats.captured_bytes = captured_bytes(pool);
+    stats.captured_bytes = flw_pool_captured_bytes(pool);
     stats.host_bytes = flw_page_map_host_bytes(&heap->map) + heap->object_meta.used_bytes +
                        flw_div_up(heap->mapped_page_end * heap->page_units, 1024) * 4096;
     flw_lock_release(&heap->lock);
@@ -191,7 +185,9 @@ fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_blo
     if (is_known) {
         const struct flw_handle *physical = flw_heap_handle_at(heap, base - heap->map.base);
         block.base = (void *)(uintptr_t)base;
-        block.requested_bytes = slot->requested_bytes;
+        uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_RELAXED);
+        block.requested_bytes = flw_loan_bytes(loan);
+        block.stream_id = flw_lenders_id(&heap->lenders, loan);
         block.state = state_of(word);
         if (physical != NULL) {
             block.handle = physical->id;
@@ -212,127 +208,6 @@ fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_blo
     block.tag = note != NULL ? note->tag : 0;
     flw_lock_release(&pool->uses_lock);
     return flw_struct_answer(out_block, &block, sizeof block);
-}
-
-/* ---- why did it fail */
-
-/* By tag, largest first. More tags than this: the rest counts for none. */
-struct owner_sum {
-    fallow_oom_owner owners[256];
-    uint32_t count;
-};
-
-static void add_owner(struct owner_sum *sum, uint32_t tag, uint64_t bytes, uint64_t count)
-{
-    uint32_t i = 0, most = sizeof sum->owners / sizeof *sum->owners;
-    while (i < sum->count && sum->owners[i].tag != tag) {
-        i++;
-    }
-    if (i == most) {
-        return;
-    }
-    if (i == sum->count) {
-        sum->owners[sum->count++] = (fallow_oom_owner){.tag = tag};
-    }
-    sum->owners[i].bytes += bytes;
-    sum->owners[i].count += (uint32_t)count;
-    for (; i > 0 && sum->owners[i].bytes > sum->owners[i - 1].bytes; i--) {
-        fallow_oom_owner moved = sum->owners[i];
-        sum->owners[i] = sum->owners[i - 1];
-        sum->owners[i - 1] = moved;
-    }
-}
-
-/* Every block with a tag has a note; what is live without one is tag 0's. */
-static void sum_owners(struct flw_pool *pool, struct owner_sum *sum)
-{
-    struct flw_pool_totals totals;
-    uint64_t live_bytes = flw_pool_live(pool, &totals), tagged_bytes = 0, tagged_count = 0;
-    flw_lock_acquire(&pool->uses_lock);
-    for (unsigned bucket = 0; bucket < FLW_NOTE_BUCKETS; bucket++) {
-        for (const struct flw_note *note = pool->notes[bucket]; note != NULL; note = note->next) {
-            uint64_t offset = flw_page_map_offset(&pool->heap.map, note->address);
-            const struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
-            uint64_t bytes = span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
-                                                         : flw_run_bytes(span);
-            if (note->tag != 0) {
-                add_owner(sum, note->tag, bytes, 1);
-                tagged_bytes += bytes;
-                tagged_count++;
-            }
-        }
-    }
-    flw_lock_release(&pool->uses_lock);
-    uint64_t live_count = totals.allocs > totals.frees ? totals.allocs - totals.frees : 0;
-    if (live_bytes > tagged_bytes && live_count > tagged_count) {
-        add_owner(sum, 0, live_bytes - tagged_bytes, live_count - tagged_count);
-    }
-}
-
-void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
-{
-    struct flw_heap *heap = &pool->heap;
-    struct flw_driver_section section;
-    struct owner_sum sum = {.count = 0};
-    fallow_oom_report report = {0};
-    size_t device_free = 0, device_total = 0;
-    atomic_fetch_add(&pool->ooms, 1);
-    if (flw_heap_enter_driver(heap, &section)) {
-        flw_heap_count_call(heap);
-        (void)pool->driver.cuMemGetInfo_v2(&device_free, &device_total);
-        flw_heap_leave_driver(heap, &section);
-    }
-    report.size_bytes = need->size_bytes;
-    report.limit_bytes = heap->limit_bytes;
-    report.requested_bytes = not_negative(flw_pool_requested(pool));
-    report.device_free_bytes = device_free;
-    sum_owners(pool, &sum);
-    flw_lock_acquire(&heap->lock);
-    report.reserved_bytes = atomic_load(&heap->reserved_bytes);
-    uint64_t own = flw_run_index_largest(&need->domain->runs);
-    uint64_t nobody = flw_run_index_largest(&heap->domains[FLW_NOBODY]->runs);
-    report.largest_free_bytes = flw_max(own, nobody) << FLW_UNIT_LOG2;
-    report.free_bytes = heap->idle_bytes;
-    for (uint32_t i = 0; i < heap->domain_end; i++) {
-        report.free_bytes += heap->domains[i]->runs.unit_count_total << FLW_UNIT_LOG2;
-    }
-    report.pending_bytes = heap->pending_bytes;
-    report.captured_bytes = captured_bytes(pool);
-    flw_lock_release(&heap->lock);
-    report.fragmentation = report.free_bytes == 0 ? 0
-                                                  : 1.0 - (double)report.largest_free_bytes /
-                                                              (double)report.free_bytes;
-    report.owner_count = (uint32_t)flw_min(sum.count, FALLOW_OOM_OWNERS);
-    memcpy(report.owners, sum.owners, sizeof report.owners);
-    for (unsigned i = 0; i < FLW_RUNG_COUNT; i++) {
-        report.rung_count[i] = atomic_load(&pool->rung_count[i]);
-        report.rung_ns[i] = atomic_load(&pool->rung_ns[i]);
-    }
-    flw_lock_acquire(&pool->report_lock);
-    pool->report = report;
-    flw_lock_release(&pool->report_lock);
-    flw_pool_log(pool, FALLOW_LOG_WARNING,
-                 "out of memory: %llu bytes asked, %llu of %llu reserved, largest hole %llu, "
-                 "%llu waiting for fences",
-                 (unsigned long long)report.size_bytes, (unsigned long long)report.reserved_bytes,
-                 (unsigned long long)report.limit_bytes,
-                 (unsigned long long)report.largest_free_bytes,
-                 (unsigned long long)report.pending_bytes);
-}
-
-fallow_status fallow_pool_get_oom_report(fallow_pool *handle, fallow_oom_report *out_report)
-{
-    struct flw_pool *pool = flw_pool_of(handle);
-    if (pool == NULL) {
-        return FALLOW_INVALID_POOL;
-    }
-    if (out_report == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
-    }
-    flw_lock_acquire(&pool->report_lock);
-    fallow_oom_report report = pool->report;
-    flw_lock_release(&pool->report_lock);
-    return flw_struct_answer(out_report, &report, sizeof report);
 }
 
 int fallow_pool_last_driver_error(fallow_pool *handle, const char **out_call)

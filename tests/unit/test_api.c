@@ -457,7 +457,7 @@ static void a_request_carries_its_tag_and_wishes(void **state)
     assert_int_equal(info.state, FALLOW_BLOCK_LIVE);
     unsigned long long id = 0;
     assert_int_equal(api.sim.cu.cuStreamGetId(api.stream, &id), 0);
-    assert_true(info.stream_id == id || info.stream_id == 0); /* where known */
+    assert_int_equal(info.stream_id, id);
     assert_true(info.handle != 0 && info.handle_bytes != 0);
     assert_true(info.handle_offset < info.handle_bytes);
     request.flags = FALLOW_REQUEST_EXPORT_FD; /* the pool was not made for it */
@@ -568,6 +568,48 @@ static void an_abandoned_pool_makes_no_driver_call(void **state)
     assert_int_equal(fallow_alloc(api.pool, 100, api.stream, &ptr), FALLOW_INVALID_POOL);
     assert_null(ptr);
     flw_sim_close(&api.sim);
+}
+
+static void a_block_names_the_stream_that_lent_it_and_so_does_the_report(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_block info = {.struct_size = sizeof info};
+    fallow_oom_report report;
+    unsigned long long first = 0, other = 0;
+    void *none = NULL;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 64 * MIB;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    CUstream short_lived = NULL;
+    assert_int_equal(api.sim.cu.cuStreamCreate(&short_lived, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(api.sim.cu.cuStreamGetId(api.stream, &first), 0);
+    assert_int_equal(api.sim.cu.cuStreamGetId(short_lived, &other), 0);
+    void *run = api_alloc(&api, 3 * MIB, short_lived);
+    assert_int_equal(fallow_free(api.pool, run, short_lived), FALLOW_OK);
+    run = api_alloc(&api, 3 * MIB, short_lived); /* a hit as well */
+    void *small = api_alloc(&api, 5000, api.stream);
+    assert_int_equal(fallow_block_info(api.pool, (char *)run + 2 * MIB, &info), FALLOW_OK);
+    assert_int_equal(info.stream_id, other);
+    assert_int_equal(info.requested_bytes, 3 * MIB);
+    assert_int_equal(fallow_stream_retire(api.pool, short_lived), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(short_lived), 0);
+    assert_int_equal(fallow_block_info(api.pool, run, &info), FALLOW_OK);
+    assert_int_equal(info.stream_id, other);
+    assert_int_equal(fallow_block_info(api.pool, small, &info), FALLOW_OK);
+    assert_int_equal(info.stream_id, first);
+    assert_int_equal(fallow_alloc(api.pool, 100 * MIB, api.stream, &none), FALLOW_OUT_OF_MEMORY);
+    fallow_oom_report_init(&report);
+    assert_int_equal(fallow_pool_get_oom_report(api.pool, &report), FALLOW_OK);
+    assert_int_equal(report.owner_count, 2);
+    assert_int_equal(report.owners[0].stream_id, other);
+    assert_int_equal(report.owners[0].bytes, 3 * MIB);
+    assert_int_equal(report.owners[1].stream_id, first);
+    assert_int_equal(report.owners[1].count, 1);
+    assert_int_equal(fallow_free(api.pool, run, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free_sized(api.pool, small, 5000, api.stream), FALLOW_OK);
+    api_end(&api);
 }
 
 static void the_report_names_the_largest_owners_small_blocks_and_large(void **state)
@@ -702,6 +744,7 @@ int main(void)
         cmocka_unit_test(a_stream_destroyed_without_retire_is_noticed_under_check_streams),
         cmocka_unit_test(statistics_of_an_older_header_stay_in_its_bounds),
         cmocka_unit_test(an_abandoned_pool_makes_no_driver_call),
+        cmocka_unit_test(a_block_names_the_stream_that_lent_it_and_so_does_the_report),
         cmocka_unit_test(the_report_names_the_largest_owners_small_blocks_and_large),
         cmocka_unit_test(the_child_of_a_fork_has_no_pools),
         cmocka_unit_test(every_status_has_a_name_and_a_sentence),

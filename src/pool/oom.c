@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the out-of-memory report: why an allocation failed and who holds the memory.
+ */
+#include <string.h>
+
+#include "pool/pool.h"
+
+void fallow_oom_report_init_sized(fallow_oom_report *report, size_t struct_size)
+{
+    memset(report, 0, struct_size);
+    report->struct_size = struct_size;
+}
+
+/* By tag and stream, largest first. More of them than this: the rest counts for none. */
+struct owner_sum {
+    fallow_oom_owner owners[256];
+    uint32_t count, last; /* last: whose the block before was */
+};
+
+static bool is_owner(const fallow_oom_owner *owner, uint32_t tag, uint64_t stream_id)
+{
+    return owner->tag == tag && owner->stream_id == stream_id;
+}
+
+static void add_block(struct owner_sum *sum, uint32_t tag, uint64_t stream_id, uint64_t bytes)
+{
+    uint32_t i = sum->last;
+    if (i >= sum->count || !is_owner(&sum->owners[i], tag, stream_id)) {
+        for (i = 0; i < sum->count && !is_owner(&sum->owners[i], tag, stream_id);) {
+            i++;
+        }
+        if (i == sizeof sum->owners / sizeof *sum->owners) {
+            return;
+        }
+    }
+    if (i == sum->count) {
+        sum->owners[sum->count++] = (fallow_oom_owner){.tag = tag, .stream_id = stream_id};
+    }
+    sum->owners[i].bytes += bytes;
+    sum->owners[i].count++;
+    sum->last = i;
+}
+
+static void sort_owners(struct owner_sum *sum)
+{
+    for (uint32_t i = 1; i < sum->count; i++) {
+        fallow_oom_owner moved = sum->owners[i];
+        uint32_t at = i;
+        for (; at > 0 && moved.bytes > sum->owners[at - 1].bytes; at--) {
+            sum->owners[at] = sum->owners[at - 1];
+        }
+        sum->owners[at] = moved;
+    }
+}
+
+/* Both locks. Only a block that carries a tag, or may, has a note to look for. */
+static void add_slot(struct flw_pool *pool, struct owner_sum *sum, const struct flw_slot *slot,
+                     uint64_t usable_bytes)
+{
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    uint64_t state = word & FLW_SLOT_STATE_MASK;
+    if (state == FLW_SLOT_FREE || state == FLW_SLOT_HELD) {
+        return;
+    }
+    const struct flw_note *note =
+        state == FLW_SLOT_LIVE ? NULL : flw_note_find(pool, word & ~FLW_SLOT_STATE_MASK);
+    uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_RELAXED);
+    add_block(sum, note != NULL ? note->tag : 0, flw_lenders_id(&pool->heap.lenders, loan),
+              usable_bytes);
+}
+
+/* Every slot of every span: about 5 ns a block, on a way that ends in a failure. */
+static void sum_owners(struct flw_pool *pool, struct owner_sum *sum)
+{
+    struct flw_heap *heap = &pool->heap;
+    flw_lock_acquire(&pool->uses_lock);
+    flw_lock_acquire(&heap->lock);
+    struct flw_span *span = flw_page_map_next_span(&heap->map, NULL);
+    for (; span != NULL; span = flw_page_map_next_span(&heap->map, span)) {
+        bool is_slab = span->kind == FLW_SPAN_SLAB;
+        uint32_t count = is_slab ? span->u.slab.carved_count : 1;
+        uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
+        for (uint32_t i = 0; i < count; i++) {
+            add_slot(pool, sum, flw_span_slot(&heap->map, span, i), usable);
+        }
+    }
+    flw_lock_release(&heap->lock);
+    flw_lock_release(&pool->uses_lock);
+    sort_owners(sum);
+}
+
+void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    struct owner_sum sum = {.count = 0};
+    fallow_oom_report report = {0};
+    size_t device_free = 0, device_total = 0;
+    atomic_fetch_add(&pool->ooms, 1);
+    if (flw_heap_enter_driver(heap, &section)) {
+        flw_heap_count_call(heap);
+        (void)pool->driver.cuMemGetInfo_v2(&device_free, &device_total);
+        flw_heap_leave_driver(heap, &section);
+    }
+    report.size_bytes = need->size_bytes;
+    report.limit_bytes = heap->limit_bytes;
+    report.requested_bytes = flw_not_negative(flw_pool_requested(pool));
+    report.device_free_bytes = device_free;
+    sum_owners(pool, &sum);
+    flw_lock_acquire(&heap->lock);
+    report.reserved_bytes = atomic_load(&heap->reserved_bytes);
+    uint64_t own = flw_run_index_largest(&need->domain->runs);
+    uint64_t nobody = flw_run_index_largest(&heap->domains[FLW_NOBODY]->runs);
+    report.largest_free_bytes = flw_max(own, nobody) << FLW_UNIT_LOG2;
+    report.free_bytes = heap->idle_bytes;
+    for (uint32_t i = 0; i < heap->domain_end; i++) {
+        report.free_bytes += heap->domains[i]->runs.unit_count_total << FLW_UNIT_LOG2;
+    }
+    report.pending_bytes = heap->pending_bytes;
+    report.captured_bytes = flw_pool_captured_bytes(pool);
+    flw_lock_release(&heap->lock);
+    report.fragmentation = report.free_bytes == 0 ? 0
+                                                  : 1.0 - (double)report.largest_free_bytes /
+                                                              (double)report.free_bytes;
+    report.owner_count = (uint32_t)flw_min(sum.count, FALLOW_OOM_OWNERS);
+    memcpy(report.owners, sum.owners, sizeof report.owners);
+    for (unsigned i = 0; i < FLW_RUNG_COUNT; i++) {
+        report.rung_count[i] = atomic_load(&pool->rung_count[i]);
+        report.rung_ns[i] = atomic_load(&pool->rung_ns[i]);
+    }
+    flw_lock_acquire(&pool->report_lock);
+    pool->report = report;
+    flw_lock_release(&pool->report_lock);
+    flw_pool_log(pool, FALLOW_LOG_WARNING,
+                 "out of memory: %llu bytes asked, %llu of %llu reserved, largest hole %llu, "
+                 "%llu waiting for fences",
+                 (unsigned long long)report.size_bytes, (unsigned long long)report.reserved_bytes,
+                 (unsigned long long)report.limit_bytes,
+                 (unsigned long long)report.largest_free_bytes,
+                 (unsigned long long)report.pending_bytes);
+}
+
+fallow_status fallow_pool_get_oom_report(fallow_pool *handle, fallow_oom_report *out_report)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (out_report == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    flw_lock_acquire(&pool->report_lock);
+    fallow_oom_report report = pool->report;
+    flw_lock_release(&pool->report_lock);
+    return flw_struct_answer(out_report, &report, sizeof report);
+}
