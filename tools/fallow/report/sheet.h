@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the sheet: everything that a report says of one trace, measured and ready to be drawn or
+ * printed. One place fills it (collect.c); the terminal, JSON, CSV and the page only read it.
+ * Does not: format numbers, or know of files.
+ *
+ * An *op* is one step of the replayed program (a number below op_count), blocks of the start
+ * included. Columns cut the ops into at most FLW_SHEET_COLUMNS stretches, the same for every policy,
+ * so that pictures of different policies lie over each other.
+ *
+ * INVARIANTS (flw_sheet_is_valid recomputes them)
+ *   1. columns.first_op ascends from 0 to op_count; where has_times, columns.time_ns never falls.
+ *   2. In every column low <= high; requested.high <= block.high <= reserved.high where all three
+ *      are known.
+ *   3. The maximum over a series is the peak that its result names.
+ *   4. Rectangles name blocks that exist, begin before they end, and are sorted by block.
+ */
+#ifndef FLW_TOOL_REPORT_SHEET_H
+#define FLW_TOOL_REPORT_SHEET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "run.h"
+
+#define FLW_SHEET_COLUMNS      2000
+#define FLW_SHEET_HOLE_COLUMNS 256
+#define FLW_SHEET_RECTANGLES   20000
+#define FLW_SHEET_CATEGORIES   13 /* the largest twelve, and the rest */
+#define FLW_SHEET_SIZE_BINS    48 /* bin i: sizes in (2^(i-1), 2^i] bytes */
+#define FLW_SHEET_LIFE_BINS    32 /* bin i: lifetimes in [2^i, 2^(i+1)) ops */
+#define FLW_SHEET_LATENCIES    256
+#define FLW_SHEET_NAME_BYTES   64
+#define FLW_UNKNOWN            UINT64_MAX
+
+struct flw_sheet_range { /* within one column */
+    uint64_t low, high;
+};
+
+struct flw_sheet_columns {
+    size_t count;
+    uint64_t *first_op; /* count + 1 */
+    uint64_t *time_ns;  /* count + 1, at first_op; NULL where the trace has no times */
+};
+
+/* A stretch of addresses that the policy had from the driver. */
+struct flw_sheet_segment {
+    uint64_t address, bytes;
+    uint16_t stream; /* UINT16_MAX: nobody's in particular */
+};
+
+struct flw_sheet_block {
+    uint64_t address, requested_bytes, block_bytes;
+    uint32_t block; /* number in the trace */
+    uint16_t stream;
+    bool is_pending; /* freed, not yet reusable */
+};
+
+/* The heap at one moment. */
+struct flw_sheet_frame {
+    char name
+        [FLW_SHEET_NAME_BYTES]; /* "peak reserved", "peak requested", "first failure", "end", "1/8" */
+    uint64_t op, time_ns;
+    uint64_t requested_bytes, block_bytes, reserved_bytes, largest_hole_bytes, hole_count;
+    struct flw_sheet_segment *segments; /* by address */
+    size_t segment_count;
+    struct flw_sheet_block *blocks; /* by address; at most FLW_SHEET_RECTANGLES, the largest */
+    size_t block_count, left_out_count;
+};
+
+/* A block's life in address space (pictures of address over time). */
+struct flw_sheet_rectangle {
+    uint64_t address, bytes;
+    uint64_t begin_op, end_op; /* end_op = op_count: never freed */
+    uint32_t block;
+    uint16_t stream;
+};
+
+struct flw_sheet_policy {
+    const struct flw_run_result *result;
+    char label[FLW_SHEET_NAME_BYTES]; /* as tables show it: "async (model)" */
+    bool has_series;
+    struct flw_sheet_range *requested, *block,
+        *reserved; /* columns.count; NULL unknown (block: where the
+                                                         policy does not say how it rounds) */
+    uint64_t end_reserved_bytes, reserved_at_peak_requested_bytes, block_at_peak_bytes;
+    uint64_t peak_reserved_op, peak_requested_op;
+    double mean_ratio;            /* reserved over requested, over time; 0 unknown */
+    double fragmentation;         /* at peak reserved: 1 - largest hole / free; 0 nothing free */
+    double pytorch_fragmentation; /* at peak reserved: sum(hole^2) / reserved^2 */
+    uint64_t first_failure_op, first_failure_largest_hole_bytes; /* FLW_UNKNOWN: none failed */
+    double malloc_mean_ns, free_mean_ns;                         /* 0: not timed */
+    uint32_t latency_count; /* quantiles of one operation, ascending; 0: not timed */
+    float latency_ns[FLW_SHEET_LATENCIES];
+
+    size_t hole_column_count; /* at most FLW_SHEET_HOLE_COLUMNS; 0: no addresses */
+    uint64_t (
+        *hole_bytes)[FLW_SHEET_SIZE_BINS]; /* by hole column, then size: bytes in such holes */
+    uint64_t *hole_largest;                /* by hole column */
+    uint64_t *hole_request;                /* by hole column: the largest request made in it */
+
+    struct flw_sheet_frame *frames;
+    size_t frame_count;
+    struct flw_sheet_rectangle
+        *rectangles; /* at most FLW_SHEET_RECTANGLES: largest size * lifetime */
+    size_t rectangle_count, left_out_count;
+    uint64_t low_address, high_address; /* of all segments ever seen */
+};
+
+/* Live requested bytes by kind of owner: top twelve at the peak, and "other". */
+struct flw_sheet_category {
+    char name[FLW_SHEET_NAME_BYTES];
+    uint64_t at_peak_bytes, at_peak_count;
+    uint64_t *high_bytes; /* columns.count: the maximum in the column */
+};
+
+enum flw_sheet_kind {
+    FLW_SHEET_BY_STREAM,
+    FLW_SHEET_BY_SIZE,
+    FLW_SHEET_BY_TAG, /* no categories where the trace has no tags */
+    FLW_SHEET_KIND_COUNT
+};
+
+struct flw_sheet_mark { /* a phase of the recording */
+    char name[FLW_SHEET_NAME_BYTES];
+    uint64_t begin_op, end_op; /* equal: a moment */
+};
+
+struct flw_sheet {
+    const struct flw_trace *trace;
+    const struct flw_program *program;
+    char title[FLW_SHEET_NAME_BYTES]; /* the file's name without its folder */
+    char device_name[FLW_SHEET_NAME_BYTES];
+    bool is_sim;
+    uint64_t lag_units, limit_bytes;
+    bool is_by_time; /* the lag's unit is ns; else ops */
+    uint64_t op_count;
+    bool has_times;
+
+    struct flw_sheet_columns columns;
+    struct flw_sheet_policy *policies;
+    size_t policy_count;
+
+    struct flw_sheet_category categories[FLW_SHEET_KIND_COUNT][FLW_SHEET_CATEGORIES];
+    size_t category_count[FLW_SHEET_KIND_COUNT];
+
+    uint64_t size_count[FLW_SHEET_SIZE_BINS], size_bytes[FLW_SHEET_SIZE_BINS]; /* as requested */
+    uint64_t life_count[FLW_SHEET_LIFE_BINS];
+    uint32_t size_life[FLW_SHEET_SIZE_BINS][FLW_SHEET_LIFE_BINS]; /* blocks */
+    uint64_t temporary_count; /* blocks freed by the very next op */
+    uint64_t distinct_size_count;
+
+    struct flw_sheet_mark *marks;
+    size_t mark_count;
+    char verdict[256]; /* one sentence */
+};
+
+/* collect.c. Runs every policy and measures. False: message is one line; nothing is held. */
+struct flw_sheet_setup {
+    const struct flw_run_setup *run; /* device, trace, program, lag, limit */
+    const struct flw_policy *const *policies;
+    size_t policy_count;
+    /* May be NULL: called now and then, 0 to 1. */
+    void (*on_progress)(void *context, double share);
+    void *context;
+};
+bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
+                       char *message);
+void flw_sheet_finish(struct flw_sheet *sheet);
+bool flw_sheet_is_valid(const struct flw_sheet *sheet);
+
+#endif
