@@ -90,6 +90,85 @@ bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *ou
     return true;
 }
 
+static uint64_t hash_name(const char *name, size_t bytes)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (size_t i = 0; i < bytes; i++) {
+        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(0x100000001B3);
+    }
+    return hash;
+}
+
+bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes, uint32_t *out_name)
+{
+    struct flw_trace *trace = build->trace;
+    uint64_t hash = hash_name(name, bytes);
+    uint32_t known;
+    while ((known = flw_addressmap_find(&build->names, hash)) != FLW_ADDRESSMAP_ABSENT) {
+        if (strlen(trace->names[known]) == bytes && memcmp(trace->names[known], name, bytes) == 0) {
+            *out_name = known;
+            return true;
+        }
+        hash++; /* two names of one hash */
+    }
+    char **names =
+        flw_array_reserve(trace->names, trace->name_count, &build->name_room, sizeof(*names));
+    if (names == NULL) {
+        return false;
+    }
+    trace->names = names;
+    char *copy = strndup(name, bytes);
+    if (copy == NULL || trace->name_count >= FLW_TRACE_NO_NAME - 1 ||
+        !flw_addressmap_put(&build->names, hash, (uint32_t)trace->name_count)) {
+        free(copy);
+        return false;
+    }
+    *out_name = (uint32_t)trace->name_count;
+    names[trace->name_count++] = copy;
+    return true;
+}
+
+struct flw_trace_detail flw_build_no_detail(void)
+{
+    return (struct flw_trace_detail){.free_bytes = FLW_TRACE_UNKNOWN,
+                                     .largest_bytes = FLW_TRACE_UNKNOWN,
+                                     .name = FLW_TRACE_NO_NAME};
+}
+
+bool flw_build_add_detail(struct flw_build *build, struct flw_trace_detail detail)
+{
+    struct flw_trace *trace = build->trace;
+    struct flw_trace_detail *details = flw_array_reserve(trace->details, trace->detail_count,
+                                                         &build->detail_room, sizeof(*details));
+    if (details == NULL) {
+        return false;
+    }
+    detail.event = trace->event_count - 1;
+    trace->details = details;
+    details[trace->detail_count++] = detail;
+    return true;
+}
+
+bool flw_build_add_context(struct flw_build *build, const struct flw_trace_context *context)
+{
+    static const struct flw_trace_context none = {0};
+    struct flw_trace *trace = build->trace;
+    size_t count = trace->context_count;
+    const struct flw_trace_context *last = count == 0 ? &none : &trace->contexts[count - 1];
+    if (last->thread == context->thread && last->tag == context->tag &&
+        last->pool == context->pool) {
+        return true;
+    }
+    struct flw_trace_context *contexts =
+        flw_array_reserve(trace->contexts, count, &build->context_room, sizeof(*contexts));
+    if (contexts == NULL) {
+        return false;
+    }
+    trace->contexts = contexts;
+    contexts[trace->context_count++] = *context;
+    return true;
+}
+
 struct flw_trace *flw_build_take(struct flw_build *build)
 {
     struct flw_trace *trace = build->trace;
@@ -102,5 +181,6 @@ void flw_build_finish(struct flw_build *build)
 {
     flw_trace_destroy(build->trace);
     flw_addressmap_finish(&build->streams);
+    flw_addressmap_finish(&build->names);
     *build = (struct flw_build){0};
 }

@@ -17,7 +17,11 @@ struct flw_build {
     size_t block_room;
     size_t segment_room;
     size_t stream_room;
+    size_t name_room;
+    size_t detail_room;
+    size_t context_room;
     struct flw_addressmap streams; /* recorded handle -> index */
+    struct flw_addressmap names;   /* hash -> index */
 };
 
 /* Each returns false when there is no memory; the build stays as it was. */
@@ -29,6 +33,17 @@ bool flw_build_add_segment(struct flw_build *build, const struct flw_trace_segme
 /* The index of a recorded handle, a new one where it is seen first. Also false beyond
  * FLW_BUILD_STREAMS_MAX. */
 bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *out_stream);
+
+/* The index of a name, a new one where it is seen first. */
+bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes,
+                        uint32_t *out_name);
+
+/* Of the event added last; flw_build_no_detail says nothing. */
+bool flw_build_add_detail(struct flw_build *build, struct flw_trace_detail detail);
+struct flw_trace_detail flw_build_no_detail(void);
+
+/* Of context->record and what follows it; call for records in order, before or after adding them. */
+bool flw_build_add_context(struct flw_build *build, const struct flw_trace_context *context);
 
 /* The trace, which the caller owns; the rest is released. */
 struct flw_trace *flw_build_take(struct flw_build *build);

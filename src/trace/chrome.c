@@ -7,7 +7,9 @@
  *
  *   counters   "requested": lent and not freed by the user; "allocated": with what is freed and
  *              still in use; "reserved": segments, where the trace has them
- *   instants   "[memory]" at every allocation and free; segments, out of memory, marks
+ *   instants   "[memory]" at every allocation and free; segments, out of memory, marks, waits of the
+ *              host, captures, settings, missing events
+ *   phases     as durations
  * Bytes are those asked for: what an allocator would round them to is for a replay to say.
  */
 #include <inttypes.h>
@@ -34,7 +36,19 @@ static const char *const instants[] = {
     [FLW_TRACE_USE] = "stream_use",
     [FLW_TRACE_OOM] = "oom",
     [FLW_TRACE_MARK] = "mark",
+    [FLW_TRACE_PHASE_BEGIN] = "phase",
+    [FLW_TRACE_PHASE_END] = "phase",
+    [FLW_TRACE_SYNC_DEVICE] = "sync_device",
+    [FLW_TRACE_SYNC_STREAM] = "sync_stream",
+    [FLW_TRACE_SYNC_EVENT] = "sync_event",
+    [FLW_TRACE_SYNC_WAIT] = "stream_wait",
+    [FLW_TRACE_POOL_BEGIN] = "pool_begin",
+    [FLW_TRACE_POOL_END] = "pool_end",
+    [FLW_TRACE_EMPTY_CACHE] = "empty_cache",
+    [FLW_TRACE_CONFIG] = "config",
+    [FLW_TRACE_DROP] = "missing_events",
 };
+_Static_assert(sizeof(instants) / sizeof(instants[0]) == FLW_TRACE_OP_COUNT, "a word each");
 
 static void print_string(const char *text, FILE *file)
 {
@@ -55,10 +69,10 @@ static void print_string(const char *text, FILE *file)
 /* Up to the arguments, whose bracket is left open. */
 static void begin_event(struct writer *w, const char *phase, const char *name, uint64_t time_ns)
 {
-    fprintf(w->file,
-            "%s\n{\"ph\":\"%s\",\"name\":\"%s\",\"pid\":0,\"tid\":0,\"ts\":%" PRIu64 ".%03" PRIu64
-            ",\"args\":{",
-            w->has_event ? "," : "", phase, name, time_ns / 1000, time_ns % 1000);
+    fprintf(w->file, "%s\n{\"ph\":\"%s\",\"name\":", w->has_event ? "," : "", phase);
+    print_string(name, w->file);
+    fprintf(w->file, ",\"pid\":0,\"tid\":0,\"ts\":%" PRIu64 ".%03" PRIu64 ",\"args\":{",
+            time_ns / 1000, time_ns % 1000);
     w->has_event = true;
 }
 
@@ -92,12 +106,27 @@ static void print_memory(struct writer *w, const struct flw_trace_event *event)
 static void print_instant(struct writer *w, const struct flw_trace_event *event)
 {
     begin_event(w, "i\",\"s\":\"t", instants[event->op], event->time_ns);
-    if (event->op != FLW_TRACE_MARK) {
-        fprintf(w->file, "\"bytes\":%" PRIu64 ",\"stream\":%" PRIu64, event->size_bytes,
-                w->trace->streams[event->stream]);
-    }
-    if (event->op != FLW_TRACE_MARK && event->address != 0) {
+    fprintf(w->file, "\"bytes\":%" PRIu64 ",\"stream\":%" PRIu64, event->size_bytes,
+            w->trace->streams[event->stream]);
+    if (event->address != 0) {
         fprintf(w->file, ",\"address\":\"0x%" PRIx64 "\"", event->address);
+    }
+    end_event(w);
+}
+
+static void print_named(struct writer *w, const struct flw_trace_event *event,
+                        const struct flw_trace_detail *detail)
+{
+    const char *name = flw_trace_name(w->trace, detail);
+    bool is_phase = event->op == FLW_TRACE_PHASE_BEGIN || event->op == FLW_TRACE_PHASE_END;
+    const char *phase = event->op == FLW_TRACE_PHASE_BEGIN ? "B" : is_phase ? "E" : "i\",\"s\":\"t";
+    begin_event(w, phase, is_phase ? name : instants[event->op], event->time_ns);
+    if (name != NULL && !is_phase) {
+        fputs("\"name\":", w->file);
+        print_string(name, w->file);
+    }
+    if (event->op == FLW_TRACE_DROP) {
+        fprintf(w->file, "\"events\":%" PRIu64, detail->lost_count);
     }
     end_event(w);
 }
@@ -119,7 +148,8 @@ static void print_reserved(struct writer *w, uint64_t time_ns)
     }
 }
 
-static void print_event(struct writer *w, const struct flw_trace_event *event)
+static void print_event(struct writer *w, const struct flw_trace_event *event,
+                        const struct flw_trace_detail *detail)
 {
     switch (event->op) {
     case FLW_TRACE_ALLOC:
@@ -152,7 +182,11 @@ static void print_event(struct writer *w, const struct flw_trace_event *event)
         print_reserved(w, event->time_ns);
         break;
     default:
-        print_instant(w, event);
+        if (flw_trace_op_has_stream(event->op)) {
+            print_instant(w, event);
+        } else {
+            print_named(w, event, detail);
+        }
         break;
     }
 }
@@ -173,6 +207,7 @@ static void begin_totals(struct writer *w)
 static void print_trace(const struct flw_trace *trace, FILE *file)
 {
     struct writer w = {.trace = trace, .file = file};
+    struct flw_trace_walk walk = {0};
     begin_totals(&w);
     fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"source\":", file);
     print_string(trace->source, file);
@@ -182,7 +217,7 @@ static void print_trace(const struct flw_trace *trace, FILE *file)
     print_live(&w, 0);
     print_reserved(&w, 0);
     for (size_t i = 0; i < trace->event_count; i++) {
-        print_event(&w, &trace->events[i]);
+        print_event(&w, &trace->events[i], flw_trace_walk_detail(trace, &walk, i));
     }
     fputs("\n]}\n", file);
 }

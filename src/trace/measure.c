@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/sidetable.h"
+
 /* Where a block is in its life; has_done says whether a FREE_DONE is to come. */
 enum stage {
     STAGE_UNBORN,
@@ -27,23 +29,24 @@ struct totals {
     uint64_t alloc_count, segment_calls;
 };
 
-static bool concerns_block(uint8_t op)
-{
-    return op <= FLW_TRACE_FREE_DONE || op == FLW_TRACE_USE;
-}
-
 static const char *check_event(const struct flw_trace *trace, const struct flw_trace_event *event)
 {
     if (event->op >= FLW_TRACE_OP_COUNT) {
         return "an event has an unknown kind";
     }
-    if (event->op == FLW_TRACE_MARK ? event->stream != 0 : event->stream >= trace->stream_count) {
+    if (!flw_trace_op_has_stream(event->op)) {
+        return event->stream == 0 && event->size_bytes == 0 && event->address == 0 &&
+                       event->block == UINT32_MAX
+                   ? NULL
+                   : "an event has a stream, a size, an address or a block that it cannot have";
+    }
+    if (event->stream >= trace->stream_count) {
         return "an event names a stream that is not in the list";
     }
     if (!trace->has_addresses && event->address != 0) {
         return "an event has an address in a trace without";
     }
-    if (!concerns_block(event->op)) {
+    if (!flw_trace_op_has_block(event->op)) {
         return event->block == UINT32_MAX ? NULL : "an event names a block that it cannot concern";
     }
     if (event->block >= trace->block_count) {
@@ -91,7 +94,7 @@ static const char *check_order(const struct flw_trace *trace, struct life *lives
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct flw_trace_event *event = &trace->events[i];
         const char *wrong = check_event(trace, event);
-        if (wrong == NULL && concerns_block(event->op)) {
+        if (wrong == NULL && flw_trace_op_has_block(event->op)) {
             wrong = step_life(&lives[event->block], event);
         }
         if (wrong != NULL) {
@@ -218,6 +221,9 @@ static const char *compute(const struct flw_trace *trace, struct life **out_live
     }
     if (wrong == NULL) {
         wrong = check_order(trace, lives);
+    }
+    if (wrong == NULL) {
+        wrong = flw_sidetable_check(trace);
     }
     if (wrong == NULL) {
         wrong = add_up(trace, lives, totals);

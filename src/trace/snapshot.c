@@ -2,7 +2,8 @@
  *
  * Owns: writing a trace as PyTorch's memory snapshot, which its memory_viz opens and our reader
  * reads back as the same events.
- * Does not: keep uses of blocks by other streams, which a snapshot has no word for; nor segment
+ * Does not: keep what a snapshot has no word for: uses of blocks by other streams, waits, phases,
+ * captures, settings, missing events, names, who asked; nor segment
  * events where they do not hold the blocks (then each block of the end is a segment of its own).
  *
  * Times are microseconds. A free that the trace does not tell apart from its completion is written as
@@ -138,7 +139,8 @@ static void put_no_frames(struct writer *w)
 static bool is_written(const struct writer *w, uint8_t op)
 {
     bool is_segment = op >= FLW_TRACE_SEGMENT_ALLOC && op <= FLW_TRACE_SEGMENT_UNMAP;
-    return op != FLW_TRACE_USE && (!is_segment || w->remains.has_recorded_segments);
+    return op <= FLW_TRACE_MARK && op != FLW_TRACE_USE &&
+           (!is_segment || w->remains.has_recorded_segments);
 }
 
 static void put_event(struct writer *w, const struct flw_trace_event *event, uint8_t op,

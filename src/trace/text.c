@@ -1,29 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the text form of a trace. Each trace has exactly one text and a text that differs from it
- * in one byte is refused or another trace, so text to trace to text is byte-identical.
- *
- *   text     = magic device stream* fields [gaps] note* segment* initial* event*
- *   magic    = "#fallow-trace 1"
- *   device   = "device" N                    ordinal in the recording
- *   stream   = "stream" HANDLE               numbered from 0 in the order of these lines
- *   fields   = "fields none" | "fields" ["times"] ["addresses"] ["segments"]
- *   gaps     = "gaps" UNKNOWN LOST           frees skipped and put in; only where one is not 0
- *   note     = KEY VALUE | "# " TEXT         kept as it is; KEY of a-z, 0-9, _; not a key above
- *   segment  = "S" 0 SIZE STREAM ("large" | "small") ["expandable"] [ADDRESS]
- *   initial  = "P" 0 ID SIZE STREAM [ADDRESS]
- *   event    = "A" TIME ID SIZE STREAM [ADDRESS]                      allocated
- *            | "F" TIME ID STREAM                                     freed by the user
- *            | "C" TIME ID STREAM                                     that free is complete
- *            | "U" TIME ID STREAM                                     the stream uses the block
- *            | ("S+" | "S-" | "M+" | "M-") TIME SIZE STREAM [ADDRESS] segment alloc, free, map,
- * unmap | "O" TIME SIZE STREAM                                   out of memory | "N" TIME mark
- *
- * One line each; one space between columns; the last line ends in a newline too. Numbers are
- * decimal without leading zeros: TIME in ns, never falling, 0 without "times"; SIZE in bytes;
- * STREAM a number of a stream line; ID the block's, counted from 0 in the order of P and A lines;
- * ADDRESS is "@" and a decimal number, there exactly where "addresses" is. P lines are in address
- * order.
+ * Owns: reading the text form of a trace; text.h specifies it.
  */
 #include "trace/text.h"
 
@@ -35,7 +12,8 @@
 #include "trace/build.h"
 #include "trace/line.h"
 #include "trace/measure.h"
-#include "trace/output.h"
+#include "trace/notes.h"
+#include "trace/sidetable.h"
 
 enum stage {
     STAGE_LENT,
@@ -48,8 +26,7 @@ struct reader {
     struct flw_build build;
     uint8_t *stages; /* of each block */
     size_t stage_room;
-    char *notes;
-    size_t notes_bytes, notes_room;
+    struct flw_notes notes;
     uint64_t time_ns;
 };
 
@@ -142,57 +119,9 @@ static bool read_gaps(struct reader *r)
     return flw_line_take_end(&r->line);
 }
 
-static bool is_reserved_key(const char *key, size_t bytes)
-{
-    static const char *const reserved[] = {"device", "stream", "fields", "gaps"};
-    for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
-        if (strlen(reserved[i]) == bytes && memcmp(reserved[i], key, bytes) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* "# text", or "key value" of printable characters. */
-static bool is_note(const struct flw_line *line)
-{
-    const char *c = line->begin;
-    if (*c == '#') {
-        c++;
-    } else {
-        while (c < line->end &&
-               ((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_')) {
-            c++;
-        }
-        if (c == line->begin || is_reserved_key(line->begin, (size_t)(c - line->begin))) {
-            return false;
-        }
-    }
-    if (c >= line->end || *c != ' ') {
-        return false;
-    }
-    for (; c < line->end; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7F) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool add_note(struct reader *r)
 {
-    size_t bytes = (size_t)(r->line.end - r->line.begin) + 1;
-    while (r->notes_bytes + bytes >= r->notes_room) {
-        char *notes = flw_array_reserve(r->notes, r->notes_room, &r->notes_room, 1);
-        if (notes == NULL) {
-            return fail_memory(r);
-        }
-        r->notes = notes;
-    }
-    memcpy(r->notes + r->notes_bytes, r->line.begin, bytes);
-    r->notes_bytes += bytes;
-    r->notes[r->notes_bytes] = '\0';
-    return true;
+    return flw_notes_add(&r->notes, r->line.begin, r->line.end) || fail_memory(r);
 }
 
 /* ---- records ----------------------------------------------------------------------------------
@@ -211,7 +140,41 @@ static bool take_stream(struct reader *r, uint16_t *out)
     return true;
 }
 
-/* The last column of a record that can have an address. */
+/* " KEY=N", N above 0; 0 where it is not there. */
+static bool take_keyed(struct reader *r, const char *key, uint32_t *out)
+{
+    uint64_t number = 0;
+    *out = 0;
+    if (!flw_line_accept(&r->line, key)) {
+        return true;
+    }
+    if (!flw_line_take_number(&r->line, &number)) {
+        return false;
+    }
+    *out = (uint32_t)number;
+    return (number > 0 && number <= UINT32_MAX) ||
+           flw_line_fail(&r->line, "%s is from 1 to 4294967295, or left out", key + 1);
+}
+
+/* What follows the columns of the next record. */
+static bool take_context(struct reader *r, size_t record)
+{
+    struct flw_trace_context context = {.record = record};
+    return take_keyed(r, " thread=", &context.thread) && take_keyed(r, " tag=", &context.tag) &&
+           take_keyed(r, " pool=", &context.pool) &&
+           (flw_build_add_context(&r->build, &context) || fail_memory(r));
+}
+
+static size_t next_record(const struct reader *r)
+{
+    return r->build.trace->initial_count + r->build.trace->event_count;
+}
+
+static bool take_context_and_end(struct reader *r)
+{
+    return take_context(r, next_record(r)) && flw_line_take_end(&r->line);
+}
+
 static bool take_address(struct reader *r, uint64_t *out)
 {
     *out = 0;
@@ -226,7 +189,7 @@ static bool take_address(struct reader *r, uint64_t *out)
             return false;
         }
     }
-    return flw_line_take_end(&r->line);
+    return true;
 }
 
 static bool take_zero_time(struct reader *r)
@@ -268,7 +231,7 @@ static bool take_block(struct reader *r, struct flw_trace_block *block)
         return flw_line_fail(&r->line, "the next block's number is %zu", number);
     }
     if (!flw_line_take_column(&r->line, &block->size_bytes) || !take_stream(r, &block->stream) ||
-        !take_address(r, &block->address)) {
+        !take_address(r, &block->address) || !take_context_and_end(r)) {
         return false;
     }
     uint8_t *stages = flw_array_reserve(r->stages, number, &r->stage_room, sizeof(*stages));
@@ -301,7 +264,8 @@ static bool read_initial_segment(struct reader *r)
         return flw_line_fail(&r->line, "large or small expected");
     }
     segment.is_expandable = flw_line_accept(&r->line, " expandable");
-    return take_address(r, &segment.address) &&
+    return take_address(r, &segment.address) && take_keyed(r, " pool=", &segment.pool) &&
+           flw_line_take_end(&r->line) &&
            (flw_build_add_segment(&r->build, &segment) || fail_memory(r));
 }
 
@@ -356,7 +320,7 @@ static bool read_block_event(struct reader *r, uint8_t op)
     uint64_t id;
     struct flw_trace_event event = {.op = op};
     if (!take_time(r, &event.time_ns) || !flw_line_take_column(&r->line, &id) ||
-        !take_stream(r, &event.stream) || !flw_line_take_end(&r->line)) {
+        !take_stream(r, &event.stream) || !take_context_and_end(r)) {
         return false;
     }
     if (id >= r->build.trace->block_count) {
@@ -375,21 +339,128 @@ static bool read_segment_event(struct reader *r, uint8_t op)
 {
     struct flw_trace_event event = {.op = op, .block = UINT32_MAX};
     return take_time(r, &event.time_ns) && flw_line_take_column(&r->line, &event.size_bytes) &&
-           take_stream(r, &event.stream) && take_address(r, &event.address) && add_event(r, &event);
+           take_stream(r, &event.stream) && take_address(r, &event.address) &&
+           take_context_and_end(r) && add_event(r, &event);
+}
+
+/* ---- records with a detail --------------------------------------------------------------------
+ */
+
+static bool add_detail(struct reader *r, const struct flw_trace_detail *detail)
+{
+    return flw_build_add_detail(&r->build, *detail) || fail_memory(r);
+}
+
+/* " KEY=N"; FLW_TRACE_UNKNOWN where it is not there. */
+static bool take_known(struct reader *r, const char *key, uint64_t *out)
+{
+    *out = FLW_TRACE_UNKNOWN;
+    if (!flw_line_accept(&r->line, key)) {
+        return true;
+    }
+    return flw_line_take_number(&r->line, out) &&
+           (*out != FLW_TRACE_UNKNOWN || flw_line_fail(&r->line, "more bytes than there are"));
 }
 
 static bool read_oom(struct reader *r)
 {
     struct flw_trace_event event = {.op = FLW_TRACE_OOM, .block = UINT32_MAX};
-    return take_time(r, &event.time_ns) && flw_line_take_column(&r->line, &event.size_bytes) &&
-           take_stream(r, &event.stream) && flw_line_take_end(&r->line) && add_event(r, &event);
+    struct flw_trace_detail detail = flw_build_no_detail();
+    if (!take_time(r, &event.time_ns) || !flw_line_take_column(&r->line, &event.size_bytes) ||
+        !take_stream(r, &event.stream) || !take_known(r, " free=", &detail.free_bytes) ||
+        !take_known(r, " largest=", &detail.largest_bytes) || !take_context_and_end(r) ||
+        !add_event(r, &event)) {
+        return false;
+    }
+    bool is_known =
+        detail.free_bytes != FLW_TRACE_UNKNOWN || detail.largest_bytes != FLW_TRACE_UNKNOWN;
+    return !is_known || add_detail(r, &detail);
 }
 
-static bool read_mark(struct reader *r)
+/* A quoted name up to the end of the line. */
+static bool take_name(struct reader *r, uint32_t *out)
 {
-    struct flw_trace_event event = {.op = FLW_TRACE_MARK, .block = UINT32_MAX};
-    return take_time(r, &event.time_ns) && flw_line_take_end(&r->line) && add_event(r, &event);
+    if (!flw_line_accept(&r->line, " \"")) {
+        return flw_line_fail(&r->line, "a name in quotes expected at the end");
+    }
+    const char *name = r->line.at;
+    size_t bytes = (size_t)(r->line.end - name);
+    if (bytes < 2 || name[bytes - 1] != '"' || !flw_sidetable_is_name(name, bytes - 1)) {
+        return flw_line_fail(&r->line, "a name is 1 to %d printable bytes in quotes",
+                             FLW_TRACE_NAME_BYTES);
+    }
+    return flw_build_add_name(&r->build, name, bytes - 1, out) || fail_memory(r);
 }
+
+static bool read_named(struct reader *r, uint8_t op)
+{
+    struct flw_trace_event event = {.op = op, .block = UINT32_MAX};
+    struct flw_trace_detail detail = flw_build_no_detail();
+    if (!take_time(r, &event.time_ns) || !take_context(r, next_record(r))) {
+        return false;
+    }
+    if (r->line.at == r->line.end && !flw_sidetable_needs_name(op)) {
+        return add_event(r, &event);
+    }
+    return take_name(r, &detail.name) && add_event(r, &event) && add_detail(r, &detail);
+}
+
+static bool read_drop(struct reader *r)
+{
+    struct flw_trace_event event = {.op = FLW_TRACE_DROP, .block = UINT32_MAX};
+    struct flw_trace_detail detail = flw_build_no_detail();
+    if (!take_time(r, &event.time_ns) || !flw_line_take_column(&r->line, &detail.lost_count) ||
+        !take_context_and_end(r)) {
+        return false;
+    }
+    if (detail.lost_count == 0) {
+        return flw_line_fail(&r->line, "no event is missing");
+    }
+    return add_event(r, &event) && add_detail(r, &detail);
+}
+
+static bool read_sync(struct reader *r)
+{
+    struct flw_trace_event event = {.block = UINT32_MAX};
+    struct flw_trace_detail detail = flw_build_no_detail();
+    if (!take_time(r, &event.time_ns)) {
+        return false;
+    }
+    if (flw_line_accept(&r->line, " device")) {
+        event.op = FLW_TRACE_SYNC_DEVICE;
+        return take_context_and_end(r) && add_event(r, &event);
+    }
+    event.op = flw_line_accept(&r->line, " stream")  ? FLW_TRACE_SYNC_STREAM
+               : flw_line_accept(&r->line, " event") ? FLW_TRACE_SYNC_EVENT
+               : flw_line_accept(&r->line, " wait")  ? FLW_TRACE_SYNC_WAIT
+                                                     : FLW_TRACE_OP_COUNT;
+    if (event.op == FLW_TRACE_OP_COUNT) {
+        return flw_line_fail(&r->line, "device, stream, event or wait expected");
+    }
+    bool is_wait = event.op == FLW_TRACE_SYNC_WAIT;
+    return take_stream(r, &event.stream) && (!is_wait || take_stream(r, &detail.other_stream)) &&
+           take_context_and_end(r) && add_event(r, &event) && (!is_wait || add_detail(r, &detail));
+}
+
+static bool read_pool(struct reader *r)
+{
+    struct flw_trace_event event = {.block = UINT32_MAX};
+    event.op = flw_line_accept(&r->line, "+") ? FLW_TRACE_POOL_BEGIN : FLW_TRACE_POOL_END;
+    if (event.op == FLW_TRACE_POOL_END && !flw_line_accept(&r->line, "-")) {
+        return flw_line_fail(&r->line, "not a record");
+    }
+    return take_time(r, &event.time_ns) && take_stream(r, &event.stream) &&
+           take_context_and_end(r) && add_event(r, &event);
+}
+
+static bool read_empty_cache(struct reader *r)
+{
+    struct flw_trace_event event = {.op = FLW_TRACE_EMPTY_CACHE, .block = UINT32_MAX};
+    return take_time(r, &event.time_ns) && take_context_and_end(r) && add_event(r, &event);
+}
+
+/* ---- which record -----------------------------------------------------------------------------
+ */
 
 static const char *const segment_records[] = {
     [FLW_TRACE_SEGMENT_ALLOC] = "S+",
@@ -414,6 +485,32 @@ static bool read_segment_record(struct reader *r)
     return flw_line_fail(&r->line, "not a record");
 }
 
+static bool read_rare_record(struct reader *r, char op)
+{
+    switch (op) {
+    case 'O':
+        return read_oom(r);
+    case 'N':
+        return read_named(r, FLW_TRACE_MARK);
+    case 'B':
+        return read_named(r, FLW_TRACE_PHASE_BEGIN);
+    case 'E':
+        return read_named(r, FLW_TRACE_PHASE_END);
+    case 'K':
+        return read_named(r, FLW_TRACE_CONFIG);
+    case 'Y':
+        return read_sync(r);
+    case 'G':
+        return read_pool(r);
+    case 'X':
+        return read_empty_cache(r);
+    case 'D':
+        return read_drop(r);
+    default:
+        return flw_line_fail(&r->line, "neither a record nor a \"key value\" line");
+    }
+}
+
 static bool read_record(struct reader *r)
 {
     char op = r->line.at < r->line.end ? *r->line.at : '\0';
@@ -432,12 +529,8 @@ static bool read_record(struct reader *r)
         return read_block_event(r, FLW_TRACE_FREE_DONE);
     case 'U':
         return read_block_event(r, FLW_TRACE_USE);
-    case 'O':
-        return read_oom(r);
-    case 'N':
-        return read_mark(r);
     default:
-        return flw_line_fail(&r->line, "neither a record nor a \"key value\" line");
+        return read_rare_record(r, op);
     }
 }
 
@@ -448,7 +541,7 @@ static bool read_lines(struct reader *r)
     while (flw_line_next(&r->line)) {
         bool is_gaps = is_first && flw_line_accept(&r->line, "gaps ");
         is_first = false;
-        is_header = is_header && (is_gaps || is_note(&r->line));
+        is_header = is_header && (is_gaps || flw_notes_is_line(r->line.begin, r->line.end));
         bool is_read = is_gaps ? read_gaps(r) : is_header ? add_note(r) : read_record(r);
         if (!is_read) {
             return false;
@@ -463,8 +556,7 @@ static bool read_all(struct reader *r)
     if (!read_magic(r) || !read_device(r) || !read_fields(r) || !read_lines(r)) {
         return false;
     }
-    trace->notes = r->notes;
-    r->notes = NULL;
+    trace->notes = flw_notes_take(&r->notes);
     const char *wrong = flw_measure_trace(trace);
     return wrong == NULL || flw_input_fail(r->line.input, 0, "%s", wrong);
 }
@@ -479,102 +571,6 @@ bool flw_text_read(struct flw_input *input, struct flw_trace **out_trace)
     }
     flw_build_finish(&r.build);
     free(r.stages);
-    free(r.notes);
+    flw_notes_finish(&r.notes);
     return is_read;
-}
-
-/* ---- writing ----------------------------------------------------------------------------------
- */
-
-static void print_address(const struct flw_trace *trace, uint64_t address, FILE *file)
-{
-    if (trace->has_addresses) {
-        fprintf(file, " @%" PRIu64, address);
-    }
-    putc('\n', file);
-}
-
-static void print_header(const struct flw_trace *trace, FILE *file)
-{
-    fprintf(file, FLW_TEXT_MAGIC "1\ndevice %d\n", trace->device);
-    for (size_t i = 0; i < trace->stream_count; i++) {
-        fprintf(file, "stream %" PRIu64 "\n", trace->streams[i]);
-    }
-    bool has_any = trace->has_times || trace->has_addresses || trace->has_segments;
-    fprintf(file, "fields%s%s%s%s\n", trace->has_times ? " times" : "",
-            trace->has_addresses ? " addresses" : "", trace->has_segments ? " segments" : "",
-            has_any ? "" : " none");
-    if (trace->unknown_free_count > 0 || trace->lost_free_count > 0) {
-        fprintf(file, "gaps %" PRIu64 " %" PRIu64 "\n", trace->unknown_free_count,
-                trace->lost_free_count);
-    }
-    if (trace->notes != NULL) {
-        fputs(trace->notes, file);
-    }
-}
-
-static void print_initial(const struct flw_trace *trace, FILE *file)
-{
-    for (size_t i = 0; i < trace->segment_count; i++) {
-        const struct flw_trace_segment *segment = &trace->segments[i];
-        fprintf(file, "S 0 %" PRIu64 " %u %s%s", segment->size_bytes, segment->stream,
-                segment->is_large ? "large" : "small", segment->is_expandable ? " expandable" : "");
-        print_address(trace, segment->address, file);
-    }
-    for (size_t i = 0; i < trace->initial_count; i++) {
-        const struct flw_trace_block *block = &trace->blocks[i];
-        fprintf(file, "P 0 %zu %" PRIu64 " %u", i, block->size_bytes, block->stream);
-        print_address(trace, block->address, file);
-    }
-}
-
-static void print_event(const struct flw_trace *trace, const struct flw_trace_event *event,
-                        FILE *file)
-{
-    static const char block_records[] = {
-        [FLW_TRACE_FREE] = 'F', [FLW_TRACE_FREE_DONE] = 'C', [FLW_TRACE_USE] = 'U'};
-    switch (event->op) {
-    case FLW_TRACE_ALLOC:
-        fprintf(file, "A %" PRIu64 " %u %" PRIu64 " %u", event->time_ns, event->block,
-                event->size_bytes, event->stream);
-        print_address(trace, event->address, file);
-        break;
-    case FLW_TRACE_FREE:
-    case FLW_TRACE_FREE_DONE:
-    case FLW_TRACE_USE:
-        fprintf(file, "%c %" PRIu64 " %u %u\n", block_records[event->op], event->time_ns,
-                event->block, event->stream);
-        break;
-    case FLW_TRACE_OOM:
-        fprintf(file, "O %" PRIu64 " %" PRIu64 " %u\n", event->time_ns, event->size_bytes,
-                event->stream);
-        break;
-    case FLW_TRACE_MARK:
-        fprintf(file, "N %" PRIu64 "\n", event->time_ns);
-        break;
-    default:
-        fprintf(file, "%s %" PRIu64 " %" PRIu64 " %u", segment_records[event->op], event->time_ns,
-                event->size_bytes, event->stream);
-        print_address(trace, event->address, file);
-        break;
-    }
-}
-
-void flw_text_print(const struct flw_trace *trace, FILE *file)
-{
-    print_header(trace, file);
-    print_initial(trace, file);
-    for (size_t i = 0; i < trace->event_count; i++) {
-        print_event(trace, &trace->events[i], file);
-    }
-}
-
-bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char *message)
-{
-    struct flw_output output;
-    if (!flw_output_begin(&output, path, message)) {
-        return false;
-    }
-    flw_text_print(trace, output.file);
-    return flw_output_commit(&output, message);
 }

@@ -1,6 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the text form of a trace, both ways.
+ * Owns: the text form of a trace, both ways. Each trace has exactly one text and a text that differs
+ * from it in one byte is refused or another trace, so text to trace to text is byte-identical.
+ *
+ *   text     = magic device stream* fields [gaps] note* segment* initial* event*
+ *   magic    = "#fallow-trace 1"
+ *   device   = "device" N                    ordinal in the recording
+ *   stream   = "stream" HANDLE               numbered from 0 in the order of these lines
+ *   fields   = "fields none" | "fields" ["times"] ["addresses"] ["segments"]
+ *   gaps     = "gaps" UNKNOWN LOST           frees skipped and put in; only where one is not 0
+ *   note     = KEY VALUE | "# " TEXT         kept as it is; KEY of a-z, 0-9, _; not a key above
+ *   segment  = "S" 0 SIZE STREAM ("large" | "small") ["expandable"] [ADDRESS] ["pool=" N]
+ *   initial  = "P" 0 ID SIZE STREAM [ADDRESS] CONTEXT
+ *   context  = ["thread=" N] ["tag=" N] ["pool=" N]      those that are not 0
+ *   event    = one of these, and its context before the NAME, which ends the line
+ *     "A" TIME ID SIZE STREAM [ADDRESS]        allocated
+ *     "F" TIME ID STREAM                       freed by the user
+ *     "C" TIME ID STREAM                       that free is complete
+ *     "U" TIME ID STREAM                       the stream uses the block
+ *     "S+" TIME SIZE STREAM [ADDRESS]          a segment is taken; "S-" given back, "M+" mapped,
+ *                                              "M-" unmapped
+ *     "O" TIME SIZE STREAM ["free=" N] ["largest=" N]      out of memory, what was free
+ *     "N" TIME [NAME]                          mark
+ *     "B" TIME NAME, "E" TIME NAME             a phase begins, ends
+ *     "Y" TIME "device"                        the host waited for the device
+ *     "Y" TIME "stream" STREAM                 ... for a stream; "event": for an event of it
+ *     "Y" TIME "wait" STREAM OTHER             the stream waits for the other one
+ *     "G+" TIME STREAM, "G-" TIME STREAM       capture into the context's pool begins, ends
+ *     "X" TIME                                 the cache is emptied
+ *     "K" TIME NAME                            a setting
+ *     "D" TIME COUNT                           so many events are missing
+ *
+ * One line each; one space between columns; the last line ends in a newline too. Numbers are
+ * decimal without leading zeros: TIME in ns, never falling, 0 without "times"; SIZE in bytes;
+ * STREAM a number of a stream line; ID the block's, counted from 0 in the order of P and A lines;
+ * ADDRESS is "@" and a decimal number, there exactly where "addresses" is. NAME is printable and in
+ * quotes; a quote inside needs nothing. P lines are in address order.
  */
 #ifndef FLW_TRACE_TEXT_H
 #define FLW_TRACE_TEXT_H

@@ -29,8 +29,42 @@ void flw_trace_destroy(struct flw_trace *trace)
         free(trace->segments);
         free(trace->streams);
         free(trace->notes);
+        for (size_t i = 0; i < trace->name_count; i++) {
+            free(trace->names[i]);
+        }
+        free(trace->names);
+        free(trace->details);
+        free(trace->contexts);
         free(trace);
     }
+}
+
+const struct flw_trace_detail *flw_trace_walk_detail(const struct flw_trace *trace,
+                                                     struct flw_trace_walk *walk, size_t event)
+{
+    while (walk->next_detail < trace->detail_count &&
+           trace->details[walk->next_detail].event < event) {
+        walk->next_detail++;
+    }
+    return walk->next_detail < trace->detail_count &&
+                   trace->details[walk->next_detail].event == event
+               ? &trace->details[walk->next_detail]
+               : NULL;
+}
+
+const struct flw_trace_context *flw_trace_walk_context(const struct flw_trace *trace,
+                                                       struct flw_trace_walk *walk, size_t record)
+{
+    while (walk->next_context < trace->context_count &&
+           trace->contexts[walk->next_context].record <= record) {
+        walk->context = trace->contexts[walk->next_context++];
+    }
+    return &walk->context;
+}
+
+const char *flw_trace_name(const struct flw_trace *trace, const struct flw_trace_detail *detail)
+{
+    return detail == NULL || detail->name == FLW_TRACE_NO_NAME ? NULL : trace->names[detail->name];
 }
 
 static bool begins_with(struct flw_input *input, const char *prefix)

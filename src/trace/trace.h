@@ -14,6 +14,10 @@
  *   4. Times never fall; times and addresses are 0 where has_times and has_addresses are false.
  *   5. peak_requested_bytes is the maximum over events of the live requested bytes, initial ones
  *      included; a block is live until its FREE_DONE, or its FREE where there is no FREE_DONE.
+ *   6. Details ascend by event; each says something, and only what its event's op has. PHASE_BEGIN,
+ *      PHASE_END, CONFIG, SYNC_WAIT and DROP have one.
+ *   7. Contexts ascend by record, and each differs from the one before it (the first: from zeros).
+ *   8. Names are printable, 1 to FLW_TRACE_NAME_BYTES bytes.
  */
 #ifndef FLW_TRACE_TRACE_H
 #define FLW_TRACE_TRACE_H
@@ -32,9 +36,32 @@ enum flw_trace_op {
     FLW_TRACE_SEGMENT_UNMAP,
     FLW_TRACE_USE, /* stream uses block */
     FLW_TRACE_OOM,
-    FLW_TRACE_MARK, /* snapshot, phase */
+    FLW_TRACE_MARK, /* a moment: a snapshot was taken, or what its name says */
+    FLW_TRACE_PHASE_BEGIN,
+    FLW_TRACE_PHASE_END,   /* of the innermost phase of that name */
+    FLW_TRACE_SYNC_DEVICE, /* the host waited for all that the device had been given */
+    FLW_TRACE_SYNC_STREAM, /* ... for all that the stream had been given */
+    FLW_TRACE_SYNC_EVENT,  /* ... for an event of the stream */
+    FLW_TRACE_SYNC_WAIT,   /* the stream waits for what another had been given */
+    FLW_TRACE_POOL_BEGIN,  /* the stream is captured; blocks come from the context's pool */
+    FLW_TRACE_POOL_END,
+    FLW_TRACE_EMPTY_CACHE, /* the user asked for idle memory to be given back */
+    FLW_TRACE_CONFIG,      /* a setting was made: the name says which */
+    FLW_TRACE_DROP,        /* here events are missing */
     FLW_TRACE_OP_COUNT
 };
+
+/* ALLOC, FREE, FREE_DONE and USE name a block. */
+static inline bool flw_trace_op_has_block(uint8_t op)
+{
+    return op <= FLW_TRACE_FREE_DONE || op == FLW_TRACE_USE;
+}
+
+/* Of the others stream, size and address are 0. */
+static inline bool flw_trace_op_has_stream(uint8_t op)
+{
+    return op <= FLW_TRACE_OOM || (op >= FLW_TRACE_SYNC_STREAM && op <= FLW_TRACE_POOL_END);
+}
 
 /* 32 bytes. */
 struct flw_trace_event {
@@ -61,6 +88,30 @@ struct flw_trace_segment {
     uint16_t stream;
     bool is_large; /* PyTorch's large pool */
     bool is_expandable;
+    uint32_t pool; /* as a context's */
+};
+
+#define FLW_TRACE_NAME_BYTES 1000
+#define FLW_TRACE_NO_NAME    UINT32_MAX
+#define FLW_TRACE_UNKNOWN    UINT64_MAX
+
+/* What an event says beside its fields. Few events have one. */
+struct flw_trace_detail {
+    size_t event;           /* index into events[] */
+    uint64_t free_bytes;    /* OOM: what the device had; FLW_TRACE_UNKNOWN */
+    uint64_t largest_bytes; /* OOM: the largest hole; FLW_TRACE_UNKNOWN */
+    uint64_t lost_count;    /* DROP: missing events, at least 1; else 0 */
+    uint32_t name;          /* index into names[]; FLW_TRACE_NO_NAME */
+    uint16_t other_stream;  /* SYNC_WAIT: whose work is waited for; else 0 */
+};
+
+/* Who asked, from one record to the next context's. Records are the initial blocks, then the events.
+ */
+struct flw_trace_context {
+    size_t record;
+    uint32_t thread; /* of the recording, counted from 0 */
+    uint32_t tag;    /* the caller's; 0 = none */
+    uint32_t pool;   /* a private pool, such as a graph's; 0 = the common one */
 };
 
 struct flw_trace {
@@ -76,6 +127,12 @@ struct flw_trace {
     size_t segment_count; /* before the first event */
     uint64_t *streams;    /* recorded handles */
     size_t stream_count;
+    char **names; /* in the order in which events first use them */
+    size_t name_count;
+    struct flw_trace_detail *details;
+    size_t detail_count;
+    struct flw_trace_context *contexts;
+    size_t context_count;
     bool has_times;
     bool has_addresses;
     bool
@@ -108,6 +165,23 @@ bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int
 void flw_trace_destroy(struct flw_trace *trace);
 
 bool flw_trace_is_valid(const struct flw_trace *trace);
+
+/* A walk over details or contexts beside one over the events: O(1) each step. All zero begins it. */
+struct flw_trace_walk {
+    size_t next_detail, next_context;
+    struct flw_trace_context context; /* of the record asked for last */
+};
+
+/* The detail of an event, NULL where it has none. Events are asked for in ascending order. */
+const struct flw_trace_detail *flw_trace_walk_detail(const struct flw_trace *trace,
+                                                     struct flw_trace_walk *walk, size_t event);
+
+/* The context of a record; the same. */
+const struct flw_trace_context *flw_trace_walk_context(const struct flw_trace *trace,
+                                                       struct flw_trace_walk *walk, size_t record);
+
+/* The name of an event's detail; NULL where there is none. */
+const char *flw_trace_name(const struct flw_trace *trace, const struct flw_trace_detail *detail);
 
 /* Write the text form; false and a message on a failing or full disk, and then no file. "-" =
  * stdout. */

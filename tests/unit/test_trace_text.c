@@ -36,6 +36,34 @@ static const char everything[] = "#fallow-trace 1\n"
                                  "N 15\n"
                                  "F 16 0 0\n";
 
+/* What few traces have. */
+static const char rare[] = "#fallow-trace 1\n"
+                           "device 0\n"
+                           "stream 0\n"
+                           "stream 9\n"
+                           "fields times addresses segments\n"
+                           "S 0 2097152 1 small @4096 pool=3\n"
+                           "P 0 0 512 0 @4096 thread=1 pool=3\n"
+                           "P 0 1 512 0 @8192 thread=1 pool=3\n"
+                           "K 0 \"expandable_segments \"on\"\"\n"
+                           "B 1 \"step\"\n"
+                           "B 1 tag=7 \"forward thread=2\"\n"
+                           "A 2 2 64 1 @9000 tag=7\n"
+                           "Y 3 wait 0 1 tag=7\n"
+                           "E 4 tag=7 \"forward thread=2\"\n"
+                           "Y 4 event 1\n"
+                           "Y 4 stream 1 thread=2\n"
+                           "G+ 5 1 thread=2 pool=4294967295\n"
+                           "G- 6 1 thread=2 pool=4294967295\n"
+                           "Y 7 device\n"
+                           "X 7\n"
+                           "D 7 18446744073709551615\n"
+                           "N 8 \"step\"\n"
+                           "N 8\n"
+                           "O 9 100 0 free=5 largest=0\n"
+                           "O 9 100 0 largest=4 thread=9\n"
+                           "E 9 \"step\"\n";
+
 static struct flw_trace *read_text(const char *text)
 {
     struct flw_trace *trace;
@@ -79,11 +107,37 @@ static void every_record_is_read(void **state)
     flw_trace_destroy(trace);
 }
 
+static void details_and_contexts_stand_beside_the_events(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_text(rare);
+    struct flw_trace_walk walk = {0};
+    assert_non_null(trace);
+    assert_true(flw_trace_is_valid(trace));
+    assert_int_equal(trace->event_count, 18);
+    assert_int_equal(trace->name_count, 3);
+    assert_string_equal(trace->names[0], "expandable_segments \"on\"");
+    assert_int_equal(trace->segments[0].pool, 3);
+    assert_int_equal(flw_trace_walk_context(trace, &walk, 1)->thread, 1);
+    assert_null(flw_trace_walk_detail(trace, &walk, 3));
+    assert_int_equal(flw_trace_walk_context(trace, &walk, 2 + 3)->tag, 7);
+    assert_int_equal(flw_trace_walk_context(trace, &walk, 2 + 3)->thread, 0);
+    assert_int_equal(flw_trace_walk_detail(trace, &walk, 4)->other_stream, 1);
+    assert_true(flw_trace_walk_context(trace, &walk, 2 + 8)->pool == UINT32_MAX);
+    assert_true(flw_trace_walk_detail(trace, &walk, 12)->lost_count == UINT64_MAX);
+    assert_string_equal(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 13)), "step");
+    assert_null(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 14)));
+    assert_true(flw_trace_walk_detail(trace, &walk, 16)->free_bytes == FLW_TRACE_UNKNOWN);
+    assert_int_equal(flw_trace_walk_detail(trace, &walk, 16)->largest_bytes, 4);
+    flw_trace_destroy(trace);
+}
+
 static void text_read_and_printed_is_the_same_text(void **state)
 {
     (void)state;
     static const char *const texts[] = {
         everything,
+        rare,
         "#fallow-trace 1\ndevice 0\nfields none\n",
         "#fallow-trace 1\ndevice 0\nstream 5\nfields none\nP 0 0 0 0\nA 0 1 4 0\nF 0 0 0\n",
         "#fallow-trace 1\ndevice 0\nstream 5\nfields segments\nS 0 7 0 large\nS- 0 7 0\n",
@@ -99,14 +153,14 @@ static void text_read_and_printed_is_the_same_text(void **state)
 }
 
 /* Any text that differs in one byte is refused or prints as itself. */
-static void no_two_texts_are_one_trace(void **state)
+static void check_every_change(const char *whole, size_t bytes)
 {
-    (void)state;
-    char changed[sizeof(everything)];
+    char changed[1024];
     size_t accepted = 0;
-    for (size_t i = 0; i + 1 < sizeof(everything); i++) {
+    assert_true(bytes <= sizeof(changed));
+    for (size_t i = 0; i + 1 < bytes; i++) {
         for (int byte = 1; byte < 128; byte++) {
-            memcpy(changed, everything, sizeof(changed));
+            memcpy(changed, whole, bytes);
             changed[i] = (char)byte;
             struct flw_trace *trace = read_text(changed);
             if (trace != NULL) {
@@ -119,6 +173,13 @@ static void no_two_texts_are_one_trace(void **state)
         }
     }
     assert_true(accepted > 1000);
+}
+
+static void no_two_texts_are_one_trace(void **state)
+{
+    (void)state;
+    check_every_change(everything, sizeof(everything));
+    check_every_change(rare, sizeof(rare));
 }
 
 static void a_truncated_text_is_refused_or_a_shorter_trace(void **state)
@@ -179,6 +240,18 @@ static void a_wrong_line_is_named_with_its_place(void **state)
         {"#fallow-trace 1\ndevice 0\nstream 0\nfields addresses\nA 0 0 8 0\n", "a space expected"},
         {"#fallow-trace 1\ndevice 0\nstream 0\nfields addresses\nP 0 0 8 0 @9\nP 0 1 8 0 @8\n",
          "P lines are in address order"},
+        {HEAD "N 0 \"\"\n", "line 5: a name is 1 to 1000 printable bytes"},
+        {HEAD "N 0 \"a\n", "a name is 1 to 1000 printable bytes"},
+        {HEAD "N 0 a\n", "a name in quotes expected"},
+        {HEAD "B 0\n", "a name in quotes expected"},
+        {HEAD "D 0 0\n", "no event is missing"},
+        {HEAD "Y 0 host\n", "device, stream, event or wait expected"},
+        {HEAD "Y 0 wait 0 1\n", "stream 1 is not in the header"},
+        {HEAD "X 0 thread=0\n", "thread= is from 1 to 4294967295"},
+        {HEAD "X 0 pool=4294967296\n", "pool= is from 1 to 4294967295"},
+        {HEAD "X 0 pool=1 tag=1\n", "the end of the line expected"},
+        {HEAD "G 0 0\n", "not a record"},
+        {HEAD "O 0 1 0 free=18446744073709551615\n", "more bytes than there are"},
         {"", "the file is empty"},
         {"hello\n", "neither a pickled PyTorch snapshot nor"},
         {"# gtrace-text 0\nA 0 1 5 0\n", "the next block's number is 0"},
@@ -233,16 +306,49 @@ static void is_valid_sees_what_was_tampered_with(void **state)
     assert_false(flw_trace_is_valid(NULL));
 }
 
+static void is_valid_sees_tampered_details_and_contexts(void **state)
+{
+    (void)state;
+    struct flw_trace *trace = read_text(rare);
+    assert_non_null(trace);
+    assert_true(flw_trace_is_valid(trace));
+    trace->details[0].name = 3;
+    assert_false(flw_trace_is_valid(trace));
+    trace->details[0].name = FLW_TRACE_NO_NAME;
+    assert_false(flw_trace_is_valid(trace));
+    trace->details[0].name = 0;
+    trace->details[0].lost_count = 1;
+    assert_false(flw_trace_is_valid(trace));
+    trace->details[0].lost_count = 0;
+    trace->details[0].event = 1;
+    assert_false(flw_trace_is_valid(trace));
+    trace->details[0].event = 0;
+    trace->contexts[0].pool = 0;
+    trace->contexts[0].thread = 0;
+    assert_false(flw_trace_is_valid(trace));
+    trace->contexts[0].pool = 3;
+    trace->contexts[0].record = 99;
+    assert_false(flw_trace_is_valid(trace));
+    trace->contexts[0].record = 0;
+    trace->names[1][0] = '\n';
+    assert_false(flw_trace_is_valid(trace));
+    trace->names[1][0] = 's';
+    assert_true(flw_trace_is_valid(trace));
+    flw_trace_destroy(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_record_is_read),
+        cmocka_unit_test(details_and_contexts_stand_beside_the_events),
         cmocka_unit_test(text_read_and_printed_is_the_same_text),
         cmocka_unit_test(no_two_texts_are_one_trace),
         cmocka_unit_test(a_truncated_text_is_refused_or_a_shorter_trace),
         cmocka_unit_test(a_wrong_line_is_named_with_its_place),
         cmocka_unit_test(another_device_than_the_recorded_is_refused),
         cmocka_unit_test(is_valid_sees_what_was_tampered_with),
+        cmocka_unit_test(is_valid_sees_tampered_details_and_contexts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

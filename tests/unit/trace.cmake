@@ -18,7 +18,8 @@ foreach(name cold_2 cold_4 gaps_4 multi_4 old_list_4 state_4 torch20_4 two_strea
 endforeach()
 flw_add_test(unit trace_export PLAIN SOURCES test_trace_export.c LIBRARIES flw_trace
   ARGUMENTS ${exported} ${FALLOW_TRACE_DIR}/hta_df_index_resolver.json.gz
-  ${FALLOW_TRACE_DIR}/minimalloc/A.1048576.csv ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz)
+  ${FALLOW_TRACE_DIR}/minimalloc/A.1048576.csv ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz
+  ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/text/rare.ftext)
 find_program(FALLOW_PYTHON python3)
 if(FALLOW_PYTHON)
   foreach(sample demo.ftext.xz:15000 warm_4:3 two_streams.xz:3 attention_naive_bench.pickle.xz:60

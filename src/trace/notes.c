@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: telling a note from a record, and the growth of their text.
+ */
+#include "trace/notes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/array.h"
+
+static bool is_reserved_key(const char *key, size_t bytes)
+{
+    static const char *const reserved[] = {"device", "stream", "fields", "gaps"};
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
+        if (strlen(reserved[i]) == bytes && memcmp(reserved[i], key, bytes) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool flw_notes_is_line(const char *begin, const char *end)
+{
+    const char *c = begin;
+    if (c < end && *c == '#') {
+        c++;
+    } else {
+        while (c < end && ((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_')) {
+            c++;
+        }
+        if (c == begin || is_reserved_key(begin, (size_t)(c - begin))) {
+            return false;
+        }
+    }
+    if (c >= end || *c != ' ') {
+        return false;
+    }
+    for (; c < end; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool flw_notes_add(struct flw_notes *notes, const char *begin, const char *end)
+{
+    size_t bytes = (size_t)(end - begin);
+    while (notes->bytes + bytes + 1 >= notes->room) {
+        char *text = flw_array_reserve(notes->text, notes->room, &notes->room, 1);
+        if (text == NULL) {
+            return false;
+        }
+        notes->text = text;
+    }
+    memcpy(notes->text + notes->bytes, begin, bytes);
+    notes->bytes += bytes;
+    notes->text[notes->bytes++] = '\n';
+    notes->text[notes->bytes] = '\0';
+    return true;
+}
+
+char *flw_notes_take(struct flw_notes *notes)
+{
+    char *text = notes->text;
+    *notes = (struct flw_notes){0};
+    return text;
+}
+
+void flw_notes_finish(struct flw_notes *notes)
+{
+    free(notes->text);
+    *notes = (struct flw_notes){0};
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the header lines of a trace that no field holds: which lines may be one, and their text.
+ * Does not: know what they say.
+ */
+#ifndef FLW_TRACE_NOTES_H
+#define FLW_TRACE_NOTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* All zero is none. */
+struct flw_notes {
+    char *text; /* lines, each with its newline; NULL = none */
+    size_t bytes, room;
+};
+
+/* "# text", or "key value" of printable characters, the key not one of the text form's own. */
+bool flw_notes_is_line(const char *begin, const char *end);
+
+/* Add a line without its newline. False: no memory, nothing has changed. */
+bool flw_notes_add(struct flw_notes *notes, const char *begin, const char *end);
+
+/* The text, which the caller frees; NULL = none. */
+char *flw_notes_take(struct flw_notes *notes);
+void flw_notes_finish(struct flw_notes *notes);
+
+#endif
