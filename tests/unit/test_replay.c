@@ -193,8 +193,8 @@ static void expect_json(const char *text)
 static void json_has_every_promised_key(void **state)
 {
     static const char *const keys[] = {
-        "\"trace\": {\"events\": 7, \"allocs\": 3, \"peak_requested_bytes\": 8388608, "
-        "\"recorded_peak_reserved_bytes\": null",
+        ("\"trace\": {\"events\": 7, \"allocs\": 3, \"peak_requested_bytes\": 8388608, "
+         "\"recorded_peak_reserved_bytes\": null"),
         "\"device\": \"simulated device\"",
         "\"lag\": 17",
         "\"policies\": [",
