@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# The generators of traces, and `fallow gen` from outside.
+if(COMMAND flw_add_test)
+  flw_add_test(unit gen SOURCES test_gen.c test_gen_bed.c LIBRARIES flw_trace)
+endif()
+if(TARGET fallow AND COMMAND flw_add_test)
+  flw_add_test(unit gen_command SOURCES test_gen_command.c TIMEOUT 120)
+  if(TARGET test_unit_gen_command)
+    add_dependencies(test_unit_gen_command fallow)
+    set_property(TEST unit.gen_command APPEND PROPERTY ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
+    if(TARGET fallow-simcuda AND TARGET fallow_shared)
+      add_dependencies(test_unit_gen_command fallow-simcuda)
+      set_property(TEST unit.gen_command APPEND PROPERTY ENVIRONMENT "FALLOW_REPLAYS=1")
+    endif()
+  endif()
+endif()

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `fallow gen` from outside: what it writes, that its traces replay, and what it says to wrong command
+ * lines. FALLOW_COMMAND names the program.
+ */
+#include "support/test.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEXT_BYTES 65536
+
+static char folder[] = "/tmp/fallow_gen_XXXXXX";
+static char out_text[TEXT_BYTES], error_text[TEXT_BYTES];
+
+static void read_file(const char *name, char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t length = fread(text, 1, TEXT_BYTES - 1, file);
+    text[length] = '\0';
+    fclose(file);
+}
+
+/* Runs a shell line in the folder, the command's path as $F; its exit code. */
+static int run(const char *line)
+{
+    char whole[2048];
+    snprintf(whole, sizeof whole, "cd '%s' && F='%s' && { %s ; } >out 2>err", folder,
+             getenv("FALLOW_COMMAND"), line);
+    int status = system(whole);
+    assert_true(WIFEXITED(status));
+    read_file("out", out_text);
+    read_file("err", error_text);
+    return WEXITSTATUS(status);
+}
+
+static void expect_error(const char *line, int code, const char *what)
+{
+    assert_int_equal(run(line), code);
+    if (strstr(error_text, what) == NULL) {
+        fail_msg("'%s' is not in the error of '%s': %s", what, line, error_text);
+    }
+    char *newline = strchr(error_text, '\n');
+    assert_non_null(newline);
+    assert_int_equal(newline[1], '\0'); /* one line */
+    assert_string_equal(out_text, "");
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+static int remove_folder(void **state)
+{
+    char line[256];
+    (void)state;
+    snprintf(line, sizeof line, "rm -rf '%s'", folder);
+    return system(line);
+}
+
+static void help_has_an_example_of_each_generator_that_works(void **state)
+{
+    (void)state;
+    assert_int_equal(run("\"$F\" gen --help"), 0);
+    assert_int_equal(run("for g in $(\"$F\" gen --help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
+                         "  e=$(\"$F\" gen $g --help | sed -n 's/^example: fallow //p');"
+                         "  [ -n \"$e\" ] && \"$F\" $e 2>>log && echo $g; done"),
+                     0);
+    assert_non_null(strstr(out_text, "random\n"));
+    assert_non_null(strstr(out_text, "adversarial\n"));
+    assert_string_equal(error_text, "");
+}
+
+static void the_list_has_every_scenario(void **state)
+{
+    (void)state;
+    assert_int_equal(run("\"$F\" gen adversarial --list"), 0);
+    assert_string_equal(out_text, "sawtooth\npin-small-between-large\ncomb-free\n"
+                                  "alternating-streams\nhalf-max\nbatch-size-change\n");
+}
+
+static void a_bare_word_names_the_scenario(void **state)
+{
+    (void)state;
+    assert_int_equal(run("\"$F\" gen adversarial comb-free --cycles 2 --size 256M -o a && "
+                         "\"$F\" gen adversarial --size 268435456 --scenario comb-free --cycles 2 "
+                         ">b && cmp a b"),
+                     0);
+}
+
+static void the_command_in_the_header_makes_the_same_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run("\"$F\" gen random multi-stream --count 90 --seed 12 -o a && "
+            "\"$F\" $(sed -n 's/^command fallow //p' a) -o b && cmp a b && "
+            "\"$F\" gen random multi-stream --count 90 --seed 13 -o b && ! cmp -s a b"),
+        0);
+}
+
+static void wrong_options_are_named_in_one_line(void **state)
+{
+    (void)state;
+    expect_error("\"$F\" gen nix", 2, "no generator 'nix'; fallow gen --help");
+    expect_error("\"$F\" gen random --foo 3", 2, "no option '--foo'; see fallow gen random --help");
+    expect_error("\"$F\" gen random --seed", 2, "--seed needs a value");
+    expect_error("\"$F\" gen random --seed -1", 2, "--seed '-1' is not a number from 0 to");
+    expect_error("\"$F\" gen random --count 0", 2, "--count '0' is not a number from 1 to");
+    expect_error("\"$F\" gen random --max 3Q", 2,
+                 "--max '3Q' is not a number of bytes, such as 64M");
+    expect_error("\"$F\" gen adversarial nix", 2,
+                 "--scenario has no 'nix'; fallow gen adversarial");
+    expect_error("\"$F\" gen adversarial half-max comb-free", 2, "cannot use 'comb-free'");
+    expect_error("\"$F\" gen random -o /nowhere/at/all", 1, "/nowhere/at/all");
+    expect_error("\"$F\" gen random >/dev/full", 1, "cannot write");
+}
+
+static void a_failure_leaves_no_file(void **state)
+{
+    (void)state;
+    assert_int_equal(run("mkdir d && \"$F\" gen random --count 0 -o d/x; ls d"), 0);
+    assert_string_equal(out_text, "");
+}
+
+/* FALLOW_REPLAYS is set where the simulated driver is built. */
+static void replayed(const char *arguments)
+{
+    char line[512];
+    snprintf(line, sizeof line,
+             "\"$F\" gen %s -o t && \"$F\" replay t --policy fallow,pytorch --no-times --json -",
+             arguments);
+    if (run(line) != 0) {
+        fail_msg("gen %s: %s", arguments, error_text);
+    }
+    size_t policies = 0;
+    for (const char *at = out_text; (at = strstr(at, "\"failures\": ")) != NULL; at++) {
+        assert_memory_equal(at, "\"failures\": 0,", 14);
+        policies++;
+    }
+    assert_int_equal(policies, 2);
+}
+
+static void every_generated_trace_replays(void **state)
+{
+    static const char *const arguments[] = {
+        "random rmm --count 300",           "random multi-stream --count 300",
+        "random kernels --count 300",       "random query --count 20",
+        "adversarial sawtooth --cycles 10", "adversarial pin-small-between-large --cycles 10",
+        "adversarial comb-free --cycles 4", "adversarial alternating-streams --cycles 4",
+        "adversarial half-max --cycles 4",  "adversarial batch-size-change --cycles 9",
+    };
+    (void)state;
+    if (getenv("FALLOW_REPLAYS") == NULL) {
+        skip();
+    }
+    for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {
+        replayed(arguments[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_has_an_example_of_each_generator_that_works),
+        cmocka_unit_test(the_list_has_every_scenario),
+        cmocka_unit_test(a_bare_word_names_the_scenario),
+        cmocka_unit_test(the_command_in_the_header_makes_the_same_bytes),
+        cmocka_unit_test(wrong_options_are_named_in_one_line),
+        cmocka_unit_test(a_failure_leaves_no_file),
+        cmocka_unit_test(every_generated_trace_replays),
+    };
+    if (getenv("FALLOW_COMMAND") == NULL) {
+        fprintf(stderr, "FALLOW_COMMAND names no fallow command\n");
+        return FLW_TEST_SKIPPED;
+    }
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
