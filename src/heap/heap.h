@@ -256,8 +256,16 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
 /* A batch that another domain owned, now ordered before the domain's next work. */
 void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain,
                           struct flw_batch *batch);
-/* Units of the next slab of a class: the smallest at first, to FLW_SLAB_MAX_UNITS with demand. */
-unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index);
+/* The next slab of a class is its smallest times 2^step: step 0 at first, to FLW_SLAB_MAX_UNITS with
+ * demand. Where that would be few slots and the class holds 256 times as much, to
+ * FLW_SLAB_MANY_SLOTS, so that the headers are little beside the slots; at most `most_units` then.
+ */
+unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index,
+                            uint64_t most_units);
+/* A free mapped run for the next slab of a class, LIVE: of the largest step that there is one for.
+ * NULL: none. */
+struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain *domain,
+                                        unsigned class_index);
 /* Make the uncarved slots of its current slab a batch, so that they can change hands. */
 void flw_heap_carve_rest(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index);
 /* Turn slabs with no slot out into free runs. True if any was. */

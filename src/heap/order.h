@@ -96,6 +96,7 @@ struct flw_domain {
     struct flw_batch_list batches[FLW_CLASS_COUNT];
     struct flw_span *current[FLW_CLASS_COUNT]; /* slab with uncarved slots, or NULL */
     uint32_t slab_count[FLW_CLASS_COUNT];      /* slabs made for it: slabs grow with demand */
+    uint32_t slab_units[FLW_CLASS_COUNT];      /* and what they take */
     struct flw_run_index runs;
 };
 

@@ -224,7 +224,8 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
     flw_domain_want_fence(domain, count * flw_class_bytes(class_index));
 }
 
-unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index)
+unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index,
+                            uint64_t most_units)
 {
     uint32_t units = flw_class_slab_units(class_index);
     uint32_t wanted = domain->slab_count[class_index] / 4; /* a quarter of what it has already */
@@ -233,7 +234,31 @@ unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_inde
            (units << (step + 1)) <= FLW_SLAB_MAX_UNITS) {
         step++;
     }
+    uint64_t many_units = FLW_SLAB_MANY_SLOTS * flw_class_bytes(class_index) / FLW_UNIT_BYTES;
+    most_units = flw_min(flw_min(most_units, many_units), domain->slab_units[class_index] / 256);
+    while (step + 1 < FLW_SLAB_STEPS && units << (step + 1) <= most_units) {
+        step++;
+    }
     return step;
+}
+
+struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain *domain,
+                                        unsigned class_index)
+{
+    uint32_t smallest = flw_class_slab_units(class_index);
+    unsigned usual = flw_heap_slab_step(domain, class_index, 0);
+    struct flw_span *run = NULL;
+    for (unsigned step = flw_heap_slab_step(domain, class_index, UINT64_MAX);
+         run == NULL && step > usual; step--) {
+        run = flw_heap_take_run(heap, domain, smallest << step, 1);
+    }
+    if (run == NULL) {
+        run = flw_heap_take_run(heap, domain, smallest << usual, 1);
+    }
+    if (run == NULL && usual > 0) {
+        run = flw_heap_take_run(heap, domain, smallest, 1);
+    }
+    return run;
 }
 
 void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, struct flw_batch *batch)
@@ -293,6 +318,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     slab_list_push(&heap->empty_slabs[class_index], slab);
     heap->empty_slab_count++;
     domain->slab_count[class_index]++;
+    domain->slab_units[class_index] += run->u.run.unit_count;
     domain->captured_bytes += domain->capture != 0 ? flw_run_bytes(run) : 0;
     FLW_ASSERT(domain->current[class_index] == NULL);
     domain->current[class_index] = slab;
@@ -333,6 +359,8 @@ static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
         maker->current[part->class_index] = NULL;
     }
     maker->slab_count[part->class_index] -= maker->slab_count[part->class_index] > 0;
+    maker->slab_units[part->class_index] -=
+        (uint32_t)flw_min(maker->slab_units[part->class_index], part->run->u.run.unit_count);
     slab_list_remove(&heap->empty_slabs[part->class_index], slab);
     heap->empty_slab_count--;
 }

@@ -22,8 +22,9 @@
 #define FLW_UNIT_LOG2       16
 #define FLW_CLASS_COUNT     73
 #define FLW_CLASS_MAX_BYTES FLW_MIB
-#define FLW_SLAB_MAX_UNITS  64 /* 4 MiB */
-#define FLW_SLAB_STEPS      7  /* a slab is its smallest size times 2^0 .. 2^6 */
+#define FLW_SLAB_STEPS      9  /* a slab is its smallest size times 2^0 .. 2^8 */
+#define FLW_SLAB_MAX_UNITS  64 /* 4 MiB: the largest slab, but where a class holds very much */
+#define FLW_SLAB_MANY_SLOTS 256
 
 /* Smallest class that holds size_bytes; 1 <= size_bytes <= FLW_CLASS_MAX_BYTES. */
 static inline unsigned flw_class_of(uint64_t size_bytes)

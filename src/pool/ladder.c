@@ -32,12 +32,7 @@ static bool take_slots(struct flw_heap *heap, struct flw_need *need)
     if (need->count > 0) {
         return true;
     }
-    uint32_t smallest = flw_class_slab_units(need->class_index);
-    unsigned step = flw_heap_slab_step(domain, need->class_index);
-    struct flw_span *run = flw_heap_take_run(heap, domain, smallest << step, 1);
-    if (run == NULL && step > 0) {
-        run = flw_heap_take_run(heap, domain, smallest, 1);
-    }
+    struct flw_span *run = flw_heap_take_slab_run(heap, domain, need->class_index);
     if (run == NULL) {
         return false;
     }
@@ -610,9 +605,13 @@ static void plan(struct climb *climb)
     need->spares_waits = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
     climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
     if (need->class_index < FLW_CLASS_COUNT) {
+        uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+        uint64_t budget = flw_min(tight_budget(climb), climb->heap->limit_bytes);
+        uint64_t most_units = budget > reserved ? (budget - reserved) >> FLW_UNIT_LOG2 : 0;
         uint32_t smallest = flw_class_slab_units(need->class_index);
         flw_lock_acquire(&climb->heap->lock);
-        need->unit_count = smallest << flw_heap_slab_step(need->domain, need->class_index);
+        need->unit_count = smallest
+                           << flw_heap_slab_step(need->domain, need->class_index, most_units);
         flw_lock_release(&climb->heap->lock);
         need->align_units = 1;
     }

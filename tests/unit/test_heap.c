@@ -218,6 +218,32 @@ static void a_driver_that_refuses_leaves_the_heap_as_it_was(void **state)
     }
 }
 
+static void a_slab_grows_with_what_its_class_holds(void **state)
+{
+    (void)state;
+    static struct flw_domain domain;
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        uint32_t smallest = flw_class_slab_units(c);
+        for (uint64_t held = 1; held <= 1u << 24; held *= 2) {
+            domain.slab_count[c] = UINT32_MAX;
+            domain.slab_units[c] = (uint32_t)held;
+            uint64_t usual = (uint64_t)smallest << flw_heap_slab_step(&domain, c, 0);
+            uint64_t most = (uint64_t)smallest << flw_heap_slab_step(&domain, c, UINT64_MAX);
+            uint64_t slots = (most * FLW_UNIT_BYTES) / flw_class_bytes(c);
+            assert_true(usual <= FLW_SLAB_MAX_UNITS);
+            assert_true(most == usual || most <= held / 256);
+            assert_true(most == usual || slots <= FLW_SLAB_MANY_SLOTS);
+            assert_true(held < 1u << 22 || slots > FLW_SLAB_MANY_SLOTS / 2 ||
+                        most == (uint64_t)smallest << (FLW_SLAB_STEPS - 1));
+            uint64_t bounded = (uint64_t)smallest << flw_heap_slab_step(&domain, c, 100);
+            assert_true(bounded <= 100);
+        }
+        domain.slab_count[c] = 0;
+        domain.slab_units[c] = 0;
+        assert_int_equal(flw_heap_slab_step(&domain, c, UINT64_MAX), 0);
+    }
+}
+
 int main(void)
 {
     bed.seed = flw_test_seed("unit.heap");
@@ -226,6 +252,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_domain_works_over_every_source),
+        cmocka_unit_test(a_slab_grows_with_what_its_class_holds),
         cmocka_unit_test(a_limit_bounds_what_the_driver_gives),
         cmocka_unit_test(a_driver_that_refuses_leaves_the_heap_as_it_was),
     };
