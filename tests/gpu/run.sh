@@ -114,7 +114,7 @@ fi
 step doctor - fallow doctor --device "$device" --json
 step stress - gpu_stress --device "$device"
 step capture - gpu_stress --device "$device" --capture
-for shape in pair replace grow holes streams threads handoff; do
+for shape in pair replace grow holes deferred streams threads handoff; do
     step "bench_$shape" - fallow bench "$shape" --device "$device" --json
 done
 

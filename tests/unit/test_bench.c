@@ -18,6 +18,8 @@ struct tally {
     uint64_t fail_alloc, fail_free; /* this call fails; 0 = none */
     size_t sized_bytes;
     uint64_t stream_sum;
+    uint64_t uses[4]; /* announced for the first stream, the second, ... */
+    uint64_t polls;
 };
 
 static fallow_status tally_alloc(void *pool, size_t size_bytes, fallow_stream stream,
@@ -51,6 +53,21 @@ static fallow_status tally_free_sized(void *pool, void *ptr, size_t size_bytes,
     return FALLOW_OK;
 }
 
+static fallow_status tally_record_use(void *pool, void *ptr, fallow_stream stream)
+{
+    struct tally *tally = pool;
+    (void)ptr;
+    tally->uses[(uintptr_t)stream - 1]++;
+    return FALLOW_OK;
+}
+
+static fallow_status tally_poll(void *pool)
+{
+    struct tally *tally = pool;
+    tally->polls++;
+    return FALLOW_OK;
+}
+
 static void tally_get_usage(void *pool, struct flw_bench_usage *out)
 {
     (void)pool;
@@ -61,6 +78,8 @@ static const struct flw_bench_policy tally_policy = {.name = "tally",
                                                      .alloc = tally_alloc,
                                                      .free = tally_free,
                                                      .free_sized = tally_free_sized,
+                                                     .record_use = tally_record_use,
+                                                     .poll = tally_poll,
                                                      .get_usage = tally_get_usage};
 
 static struct flw_bench_options make_options(uint64_t count)
@@ -122,6 +141,21 @@ static void two_counts_differ_by_exactly_that_many_operations(void **state)
     expect_exact_counts(flw_bench_grow, options);
     options.part = FLW_BENCH_LARGER;
     expect_exact_counts(flw_bench_holes, options);
+    expect_exact_counts(flw_bench_deferred, options);
+}
+
+static void what_stays_deferred_and_what_is_timed_are_used_by_streams_of_their_own(void **state)
+{
+    (void)state;
+    struct flw_bench_report report = {0};
+    struct flw_bench_options options = make_options(640);
+    options.warm_count = 64;
+    struct tally tally = run_shape(flw_bench_deferred, &options, &report, (struct tally){0});
+    assert_int_equal(tally.uses[0], 0);
+    assert_int_equal(tally.uses[1], 5);
+    assert_int_equal(tally.uses[2], 640 + 64);
+    assert_int_equal(tally.polls, (640 + 64) / FLW_BENCH_POLL_EVERY + 2); /* before, after */
+    assert_int_equal(report.failure_count, 0);
 }
 
 static void a_sized_pair_frees_with_the_size_that_was_asked_for(void **state)
@@ -301,6 +335,9 @@ static void mistakes_on_the_command_line_are_refused(void **state)
         "replace --sized",
         "grow --pair --size mixed",
         "holes --part middle",
+        "deferred --streams 2",
+        "deferred --size mixed",
+        "deferred --live 1M --size 1M",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         int status = run_command(lines[i]);
@@ -326,6 +363,7 @@ static void every_shape_runs_on_the_empty_library(void **state)
         "grow --policy null --count 100 --live 1000 --pair --sized",
         "holes --policy null --count 100 --live 100",
         "holes --policy null --count 100 --live 0 --part hole",
+        "deferred --policy null --count 100 --live 0",
         "streams --policy null --count 100 --streams 16 --switch",
         "threads --policy null --count 1000 --threads 3",
         "threads --policy null --count 1000 --size small",
@@ -397,6 +435,7 @@ static void every_shape_runs_on_the_pools(void **state)
         "replace --count 500 --size mixed --warm 100 --json",
         "grow --count 500 --live 300 --warm 100",
         "holes --count 200 --live 50 --warm 100",
+        "deferred --count 500 --live 600 --warm 100",
         "streams --count 200 --streams 4 --switch --warm 100",
         "threads --count 1400 --threads 2 --size small",
         "handoff --count 500 --warm 100",
@@ -422,6 +461,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_counts_differ_by_exactly_that_many_operations),
+        cmocka_unit_test(what_stays_deferred_and_what_is_timed_are_used_by_streams_of_their_own),
         cmocka_unit_test(a_sized_pair_frees_with_the_size_that_was_asked_for),
         cmocka_unit_test(every_failed_call_is_counted),
         cmocka_unit_test(replacing_loops_follow_the_steps),

@@ -24,6 +24,8 @@ static const char help[] =
     "  grow      the same with many small ones (--live 100 to 1000000; --pair: a pair beside them)\n"
     "  holes     --live free holes of 4 to 64 KiB between live blocks: a pair that fits one, and a\n"
     "            pair larger than each (--part hole|larger for one of the two)\n"
+    "  deferred  --live freed blocks that a stream still uses, as announced: beside them a block is\n"
+    "            allocated, announced for another stream and freed; every 64th time a poll\n"
     "  streams   a pair per step, each on the next of --streams, or on a random one (--switch)\n"
     "  threads   --threads pinned threads, each on its own stream, beside libfallow-null.so in turn\n"
     "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
@@ -32,7 +34,7 @@ static const char help[] =
     "options\n"
     "  --size BYTES|small|mixed|log   512 B..32 KiB; 19 sizes 512 B..64 MiB; log-uniform (4096)\n"
     "  --count N        timed operations (1000000)     --warm N     untimed before them (20000)\n"
-    "  --live N         live blocks, holes, queue (64; grow and holes: 10000)\n"
+    "  --live N         live or deferred blocks, holes, queue (64; grow, holes, deferred: 10000)\n"
     "  --streams N      (1; streams: 4)                --threads N  (2)\n"
     "  --policy NAME    fallow, naive, null (an empty shared library), loop (the loop alone)\n"
     "  --sized          pair, grow: free_sized         --percentiles  replace: latency of each\n"
@@ -50,9 +52,13 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {"pair", flw_bench_pair, 0, 1, 1},        {"replace", flw_bench_replace, 64, 1, 1},
-    {"grow", flw_bench_grow, 10000, 1, 1},    {"holes", flw_bench_holes, 10000, 1, 1},
-    {"streams", flw_bench_streams, 0, 4, 1},  {"threads", flw_bench_threads, 64, 1, 2},
+    {"pair", flw_bench_pair, 0, 1, 1},
+    {"replace", flw_bench_replace, 64, 1, 1},
+    {"grow", flw_bench_grow, 10000, 1, 1},
+    {"holes", flw_bench_holes, 10000, 1, 1},
+    {"deferred", flw_bench_deferred, 10000, 3, 1},
+    {"streams", flw_bench_streams, 0, 4, 1},
+    {"threads", flw_bench_threads, 64, 1, 2},
     {"handoff", flw_bench_handoff, 64, 1, 2},
 };
 
@@ -225,11 +231,13 @@ static const struct shape *find_shape(const char *name)
         }
     }
     fprintf(stderr,
-            "fallow bench: no shape '%s': use pair, replace, grow, holes, streams, threads or "
-            "handoff\n",
+            "fallow bench: no shape '%s': use pair, replace, grow, holes, deferred, streams, "
+            "threads or handoff\n",
             name);
     return NULL;
 }
+
+#define DEFERRED_BYTES_MAX ((uint64_t)4 << 30)
 
 /* Combinations that would be ignored in silence are refused. NULL: fine. */
 static const char *find_conflict(const struct flw_bench_options *options)
@@ -238,6 +246,7 @@ static const char *find_conflict(const struct flw_bench_options *options)
     bool is_replacing = strcmp(shape, "replace") == 0 || strcmp(shape, "grow") == 0 ||
                         strcmp(shape, "threads") == 0;
     bool has_mixed_sizes = options->sizes != FLW_BENCH_SIZE_ONE;
+    bool is_deferred = strcmp(shape, "deferred") == 0;
     if (is_replacing && options->live_count == 0) {
         return "--live must be at least 1";
     }
@@ -251,7 +260,13 @@ static const char *find_conflict(const struct flw_bench_options *options)
     if (options->is_lockstep && strcmp(shape, "handoff") != 0) {
         return "--lockstep is for handoff";
     }
-    if (has_mixed_sizes && strcmp(shape, "streams") == 0) {
+    if (is_deferred && options->stream_count != 3) {
+        return "this shape has three streams: the owner's, one held back, one that is not";
+    }
+    if (is_deferred && options->live_count > DEFERRED_BYTES_MAX / options->size_bytes) {
+        return "--live times --size is more than 4 GiB, and none of it can be used again";
+    }
+    if (has_mixed_sizes && (is_deferred || strcmp(shape, "streams") == 0)) {
         return "this shape takes one --size in bytes";
     }
     if (has_mixed_sizes && (options->is_pair || options->is_sized)) {

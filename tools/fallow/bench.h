@@ -69,6 +69,8 @@ typedef fallow_status (*flw_bench_alloc)(void *pool, size_t size_bytes, fallow_s
 typedef fallow_status (*flw_bench_free)(void *pool, void *ptr, fallow_stream stream);
 typedef fallow_status (*flw_bench_free_sized)(void *pool, void *ptr, size_t size_bytes,
                                               fallow_stream stream);
+typedef fallow_status (*flw_bench_record_use)(void *pool, void *ptr, fallow_stream stream);
+typedef fallow_status (*flw_bench_poll)(void *pool);
 
 /* What the policy says of itself; UINT64_MAX = it does not know. */
 struct flw_bench_usage {
@@ -92,6 +94,8 @@ struct flw_bench_policy {
     flw_bench_alloc alloc;
     flw_bench_free free;
     flw_bench_free_sized free_sized;
+    flw_bench_record_use record_use;
+    flw_bench_poll poll;
     /* NULL: message says what failed. */
     void *(*create)(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                     char *message);
@@ -201,6 +205,7 @@ struct flw_bench_loop {
     void *pool;
     fallow_stream stream;
     const fallow_stream *streams; /* streams only */
+    fallow_stream user;           /* deferred only: uses on it are announced */
     const struct flw_bench_steps *steps;
     void **slots;
     size_t size_bytes;
@@ -213,6 +218,10 @@ uint64_t flw_bench_run_pair_drawn(const struct flw_bench_loop *loop, struct flw_
 uint64_t flw_bench_run_pair_sized(const struct flw_bench_loop *loop, struct flw_bench_range range);
 uint64_t flw_bench_run_replace(const struct flw_bench_loop *loop, struct flw_bench_range range);
 uint64_t flw_bench_run_streams(const struct flw_bench_loop *loop, struct flw_bench_range range);
+uint64_t flw_bench_run_deferred(const struct flw_bench_loop *loop, struct flw_bench_range range);
+
+/* flw_bench_run_deferred polls after so many operations. */
+#define FLW_BENCH_POLL_EVERY 64
 
 /* Fill slots[0..count) with blocks of the steps' or the one size; return what they took back. */
 uint64_t flw_bench_fill(const struct flw_bench_loop *loop, uint64_t count,
@@ -241,6 +250,8 @@ bool flw_bench_grow(const struct flw_bench_options *options, struct flw_bench_be
                     struct flw_bench_report *report, char *message);
 bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                      struct flw_bench_report *report, char *message);
+bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                        struct flw_bench_report *report, char *message);
 bool flw_bench_streams(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                        struct flw_bench_report *report, char *message);
 bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench_bed *bed,

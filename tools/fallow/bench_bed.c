@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Work completes at once: a bench measures the host, and the pool must find its fences complete. */
+/* A bench measures the host, and the pool must find its fences complete: nothing is given to the
+ * device but what `deferred` holds a stream back with, which is done once it is waited for. */
 static bool reset_sim(struct flw_driver *driver, char *message)
 {
     flw_sim_reset_function reset = NULL;
@@ -24,6 +25,7 @@ static bool reset_sim(struct flw_driver *driver, char *message)
     flw_sim_config config = {.struct_size = sizeof config,
                              .seed = 1,
                              .schedule = FLW_SIM_CLOCK,
+                             .lag_ns = 1,
                              .mild = FLW_SIM_MILD_QUEUE_DEPTH | FLW_SIM_MILD_GARBAGE};
     reset(&config);
     return true;

@@ -87,6 +87,26 @@ uint64_t flw_bench_run_streams(const struct flw_bench_loop *loop, struct flw_ben
     return failures;
 }
 
+uint64_t flw_bench_run_deferred(const struct flw_bench_loop *loop, struct flw_bench_range range)
+{
+    flw_bench_alloc alloc = loop->policy->alloc;
+    flw_bench_free release = loop->policy->free;
+    flw_bench_record_use record_use = loop->policy->record_use;
+    void *pool = loop->pool, *ptr = NULL;
+    fallow_stream stream = loop->stream, user = loop->user;
+    size_t size_bytes = loop->size_bytes;
+    uint64_t failures = 0;
+    for (uint64_t i = range.begin; i < range.end; i++) {
+        failures += alloc(pool, size_bytes, stream, &ptr) != FALLOW_OK;
+        failures += record_use(pool, ptr, user) != FALLOW_OK;
+        failures += release(pool, ptr, stream) != FALLOW_OK;
+        if (i % FLW_BENCH_POLL_EVERY == FLW_BENCH_POLL_EVERY - 1) {
+            failures += loop->policy->poll(pool) != FALLOW_OK;
+        }
+    }
+    return failures;
+}
+
 uint64_t flw_bench_fill(const struct flw_bench_loop *loop, uint64_t count,
                         const struct flw_bench_options *options)
 {

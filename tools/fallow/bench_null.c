@@ -27,3 +27,17 @@ fallow_status fallow_null_free_sized(fallow_pool *pool, void *ptr, size_t size_b
     (void)stream;
     return FALLOW_OK;
 }
+
+fallow_status fallow_null_record_use(fallow_pool *pool, void *ptr, fallow_stream stream)
+{
+    (void)pool;
+    (void)ptr;
+    (void)stream;
+    return FALLOW_OK;
+}
+
+fallow_status fallow_null_poll(fallow_pool *pool)
+{
+    (void)pool;
+    return FALLOW_OK;
+}

@@ -76,11 +76,24 @@ static fallow_status loop_free_sized(void *pool, void *ptr, size_t size_bytes, f
     return loop_free(pool, ptr, stream);
 }
 
+static fallow_status loop_record_use(void *pool, void *ptr, fallow_stream stream)
+{
+    return loop_free(pool, ptr, stream);
+}
+
+static fallow_status no_poll(void *pool)
+{
+    (void)pool;
+    return FALLOW_OK;
+}
+
 static const struct flw_bench_policy loop_policy = {
     .name = "loop",
     .alloc = loop_alloc,
     .free = loop_free,
     .free_sized = loop_free_sized,
+    .record_use = loop_record_use,
+    .poll = no_poll,
     .create = create_nothing,
     .destroy = destroy_nothing,
     .get_usage = get_no_usage,
@@ -104,11 +117,23 @@ static fallow_status null_free_sized(void *pool, void *ptr, size_t size_bytes, f
     return fallow_null_free_sized(pool, ptr, size_bytes, stream);
 }
 
+static fallow_status null_record_use(void *pool, void *ptr, fallow_stream stream)
+{
+    return fallow_null_record_use(pool, ptr, stream);
+}
+
+static fallow_status null_poll(void *pool)
+{
+    return fallow_null_poll(pool);
+}
+
 static const struct flw_bench_policy null_policy = {
     .name = "null",
     .alloc = null_alloc,
     .free = null_free,
     .free_sized = null_free_sized,
+    .record_use = null_record_use,
+    .poll = null_poll,
     .create = create_nothing,
     .destroy = destroy_nothing,
     .get_usage = get_no_usage,
@@ -131,6 +156,16 @@ static fallow_status pool_free(void *pool, void *ptr, fallow_stream stream)
 static fallow_status pool_free_sized(void *pool, void *ptr, size_t size_bytes, fallow_stream stream)
 {
     return fallow_free_sized(pool, ptr, size_bytes, stream);
+}
+
+static fallow_status pool_record_use(void *pool, void *ptr, fallow_stream stream)
+{
+    return fallow_record_use(pool, ptr, stream);
+}
+
+static fallow_status pool_poll(void *pool)
+{
+    return fallow_pool_poll(pool);
 }
 
 /* The last line that the library logged; a pool may log long after it was made. */
@@ -184,6 +219,8 @@ static const struct flw_bench_policy fallow_policy = {
     .alloc = pool_alloc,
     .free = pool_free,
     .free_sized = pool_free_sized,
+    .record_use = pool_record_use,
+    .poll = pool_poll,
     .create = pool_create,
     .destroy = pool_destroy,
     .get_usage = pool_get_usage,
@@ -208,6 +245,11 @@ static fallow_status naive_free_sized(void *pool, void *ptr, size_t size_bytes,
                                       fallow_stream stream)
 {
     return flw_naive_free_sized(pool, ptr, size_bytes, stream);
+}
+
+static fallow_status naive_record_use(void *pool, void *ptr, fallow_stream stream)
+{
+    return flw_naive_record_use(pool, ptr, stream);
 }
 
 static void *naive_create(const struct flw_bench_options *options, struct flw_bench_bed *bed,
@@ -241,6 +283,8 @@ static const struct flw_bench_policy naive_policy = {
     .alloc = naive_alloc,
     .free = naive_free,
     .free_sized = naive_free_sized,
+    .record_use = naive_record_use,
+    .poll = no_poll, /* it looks at its events as it allocates */
     .create = naive_create,
     .destroy = naive_destroy,
     .get_usage = naive_get_usage,
