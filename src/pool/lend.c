@@ -71,6 +71,24 @@ static uint64_t flush_count(struct flw_bin *bin)
     return count;
 }
 
+/* cache lock. Into the bin, the first on top. A callback of the ladder may have filled it meanwhile:
+ * what finds no room goes back to the heap. */
+static void refill(struct flw_pool *pool, struct flw_tcache *cache, unsigned class_index,
+                   struct flw_slot *const *slots, uint32_t count)
+{
+    struct flw_bin *bin = flw_tcache_bin(cache, class_index);
+    uint32_t kept = (uint32_t)flw_min(count, bin->capacity - bin->count);
+    for (uint32_t i = count; i-- > count - kept;) {
+        bin->slots[bin->count++] = slots[i];
+    }
+    bin->moved_in += kept;
+    if (kept < count) {
+        flw_lock_acquire(&pool->heap.lock);
+        flw_heap_put_slots(&pool->heap, cache->domain, class_index, slots, count - kept);
+        flw_lock_release(&pool->heap.lock);
+    }
+}
+
 /* A slot for the caller, with a few more for its bin. */
 static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
                                 unsigned class_index, const fallow_request *request, void **out_ptr)
@@ -102,11 +120,9 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
         return status;
     }
     flw_lock_acquire(&cache->lock);
-    bin->moved_in += need.count;
+    bin->moved_in++;
     bin->pops++;
-    for (uint32_t i = 0; i + 1 < need.count; i++) {
-        bin->slots[bin->count++] = slots[need.count - 2 - i];
-    }
+    refill(pool, cache, class_index, slots, need.count - 1);
     lend_missed(cache, slots[need.count - 1], request->size_bytes, out_ptr);
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);

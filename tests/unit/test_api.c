@@ -371,49 +371,6 @@ static void a_failure_for_room_is_explained(void **state)
     api_end(&api);
 }
 
-struct hoard {
-    struct api *api;
-    void *ptr;
-    unsigned calls;
-};
-
-static int return_the_hoard(void *context, size_t size, fallow_stream stream)
-{
-    struct hoard *hoard = context;
-    void *small = NULL;
-    (void)size;
-    hoard->calls++;
-    /* Inside the callback the pool may be called. */
-    assert_int_equal(fallow_alloc(hoard->api->pool, 100, stream, &small), FALLOW_OK);
-    assert_int_equal(fallow_free(hoard->api->pool, small, stream), FALLOW_OK);
-    if (hoard->ptr == NULL) {
-        return 0;
-    }
-    assert_int_equal(fallow_free(hoard->api->pool, hoard->ptr, stream), FALLOW_OK);
-    hoard->ptr = NULL;
-    return 1;
-}
-
-static void the_callback_can_make_room(void **state)
-{
-    (void)state;
-    struct api api;
-    struct hoard hoard = {.api = &api};
-    void *ptr = NULL;
-    api_begin(&api, NULL);
-    fallow_pool_config config = api_config(&api);
-    config.limit_bytes = 64 * MIB;
-    config.on_oom = return_the_hoard;
-    config.oom_context = &hoard;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    hoard.ptr = api_alloc(&api, 40 * MIB, api.stream);
-    ptr = api_alloc(&api, 50 * MIB, api.stream);
-    assert_true(hoard.calls >= 1);
-    assert_null(hoard.ptr);
-    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
-    api_end(&api);
-}
-
 static void trim_of_an_idle_pool_leaves_nothing(void **state)
 {
     (void)state;
@@ -736,7 +693,6 @@ int main(void)
         cmocka_unit_test(memory_of_another_stream_is_taken_with_a_wait_on_the_device),
         cmocka_unit_test(reuse_policies_forbid_what_they_name),
         cmocka_unit_test(a_failure_for_room_is_explained),
-        cmocka_unit_test(the_callback_can_make_room),
         cmocka_unit_test(trim_of_an_idle_pool_leaves_nothing),
         cmocka_unit_test(a_request_carries_its_tag_and_wishes),
         cmocka_unit_test(an_exportable_block_lies_in_one_handle),

@@ -235,6 +235,102 @@ static void caches_hold_no_more_than_they_may(void **state)
     api_end(&api);
 }
 
+struct hoard {
+    struct api *api;
+    void *ptr;
+    unsigned calls;
+};
+
+static int return_the_hoard(void *context, size_t size, fallow_stream stream)
+{
+    struct hoard *hoard = context;
+    void *small = NULL;
+    (void)size;
+    hoard->calls++;
+    /* Inside the callback the pool may be called. */
+    assert_int_equal(fallow_alloc(hoard->api->pool, 100, stream, &small), FALLOW_OK);
+    assert_int_equal(fallow_free(hoard->api->pool, small, stream), FALLOW_OK);
+    if (hoard->ptr == NULL) {
+        return 0;
+    }
+    assert_int_equal(fallow_free(hoard->api->pool, hoard->ptr, stream), FALLOW_OK);
+    hoard->ptr = NULL;
+    return 1;
+}
+
+static void the_callback_can_make_room(void **state)
+{
+    (void)state;
+    struct api api;
+    struct hoard hoard = {.api = &api};
+    void *ptr = NULL;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 64 * MIB;
+    config.on_oom = return_the_hoard;
+    config.oom_context = &hoard;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    hoard.ptr = api_alloc(&api, 40 * MIB, api.stream);
+    ptr = api_alloc(&api, 50 * MIB, api.stream);
+    assert_true(hoard.calls >= 1);
+    assert_null(hoard.ptr);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+#define SMALL_BLOCKS 20000
+
+struct crowd {
+    struct api *api;
+    void *ptrs[SMALL_BLOCKS];
+    unsigned count;
+};
+
+/* Frees blocks of the very class that is asked for, and owns up to none. */
+static int return_in_silence(void *context, size_t size, fallow_stream stream)
+{
+    struct crowd *crowd = context;
+    (void)size;
+    for (unsigned i = 0; i < 230 && crowd->count > 0; i++) {
+        assert_int_equal(fallow_free(crowd->api->pool, crowd->ptrs[--crowd->count], stream),
+                         FALLOW_OK);
+    }
+    return 0;
+}
+
+static void what_the_callback_frees_leaves_the_cache_its_room(void **state)
+{
+    (void)state;
+    static struct crowd crowd;
+    struct api api;
+    void *ptr = NULL, *next = NULL;
+    crowd = (struct crowd){.api = &api};
+    flw_sim_config world = flw_sim_config_default(7); /* random: a wait ends */
+    world.check = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 64 * MIB;
+    config.on_oom = return_in_silence;
+    config.oom_context = &crowd;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    for (unsigned before = 0; before <= crowd.count; before++) { /* until the callback was asked */
+        assert_int_equal(fallow_alloc(api.pool, 4096, api.stream, &ptr), FALLOW_OK);
+        assert_in_range(crowd.count, 0, SMALL_BLOCKS - 1);
+        crowd.ptrs[crowd.count++] = ptr;
+    }
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    /* The class beside it is as it was. */
+    if (fallow_alloc(api.pool, 4608, api.stream, &next) == FALLOW_OK) {
+        assert_int_equal(fallow_free(api.pool, next, api.stream), FALLOW_OK);
+    }
+    while (crowd.count > 0) {
+        ptr = crowd.ptrs[--crowd.count];
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    }
+    assert_int_equal(api_stats(&api).live_bytes, 0);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +342,8 @@ int main(void)
         cmocka_unit_test(stream_checks_without_identities_are_refused),
         cmocka_unit_test(peers_of_the_config_and_no_others_reach_the_memory),
         cmocka_unit_test(caches_hold_no_more_than_they_may),
+        cmocka_unit_test(the_callback_can_make_room),
+        cmocka_unit_test(what_the_callback_frees_leaves_the_cache_its_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
