@@ -81,6 +81,8 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
         push(builder, op);
         break;
     case FLW_TRACE_SEGMENT_FREE:
+    case FLW_TRACE_SEGMENT_UNMAP:
+    case FLW_TRACE_EMPTY_CACHE:
         op.kind = FLW_OP_SEGMENT_FREE;
         push(builder, op);
         break;

@@ -22,7 +22,7 @@ enum flw_op_kind {
     FLW_OP_FREE_ELSEWHERE, /* a free on another stream than the block was lent on */
     FLW_OP_USE,            /* `stream` uses the block */
     FLW_OP_SEGMENT, /* the recorded allocator took a segment: size_bytes, address in `position` */
-    FLW_OP_SEGMENT_FREE, /* the recorded allocator gave segments back */
+    FLW_OP_SEGMENT_FREE, /* the recorded allocator gave memory back, or was asked to */
     FLW_OP_PASS          /* the end: nothing but clock */
 };
 

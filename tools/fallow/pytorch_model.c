@@ -290,9 +290,6 @@ static struct flw_pytorch_block *take_new_segment(struct flw_pytorch_model *mode
     uint64_t bytes = segment_bytes_for(rounded_bytes);
     struct flw_pytorch_segment *segment = add_segment(model, bytes, stream, is_large);
     if (segment == NULL) {
-        if (model->source.drain != NULL) {
-            model->source.drain(model->source.context);
-        }
         flw_pytorch_release_cached(model);
         segment = add_segment(model, bytes, stream, is_large);
     }
@@ -344,6 +341,9 @@ void flw_pytorch_free(struct flw_pytorch_model *model, struct flw_pytorch_block 
 
 void flw_pytorch_release_cached(struct flw_pytorch_model *model)
 {
+    if (model->source.drain != NULL) {
+        model->source.drain(model->source.context);
+    }
     for (size_t pool = 2; pool-- > 0;) { /* the large pool first */
         struct free_list *list = &model->lists[pool];
         size_t kept = 0;

@@ -46,7 +46,7 @@ struct flw_pytorch_place {
 struct flw_pytorch_source {
     bool (*alloc)(void *context, uint64_t size_bytes, struct flw_pytorch_place *out_place);
     void (*free)(void *context, uint64_t device_address, uint64_t size_bytes);
-    /* The device is full: finish what is pending, so that blocks come back. May be NULL. */
+    /* Before cached segments go back: finish what is pending, so that blocks return. May be NULL. */
     void (*drain)(void *context);
     void *context;
 };
