@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the page of a sheet: it is whole, it is safe, it is bounded. The sheet here is made up and
+ * as full as a sheet can be.
+ */
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/page.h"
+#include "report/svg.h"
+#include "trace/trace.h"
+
+#define POLICIES 12
+#define FRAMES   12
+
+struct made {
+    struct flw_trace trace;
+    struct flw_sheet sheet;
+    struct flw_sheet_policy policies[POLICIES];
+    struct flw_run_result results[POLICIES];
+    struct flw_policy policy;
+    struct flw_sheet_frame frames[FRAMES];
+    uint64_t first_op[FLW_SHEET_COLUMNS + 1], time_ns[FLW_SHEET_COLUMNS + 1];
+    struct flw_sheet_range requested[FLW_SHEET_COLUMNS], block[FLW_SHEET_COLUMNS];
+    struct flw_sheet_range reserved[FLW_SHEET_COLUMNS];
+    uint64_t high[FLW_SHEET_CATEGORIES][FLW_SHEET_COLUMNS];
+    uint64_t holes[FLW_SHEET_HOLE_COLUMNS][FLW_SHEET_SIZE_BINS];
+    uint64_t largest[FLW_SHEET_HOLE_COLUMNS], request[FLW_SHEET_HOLE_COLUMNS];
+    struct flw_sheet_segment segments[64];
+    struct flw_sheet_block blocks[FLW_SHEET_RECTANGLES];
+    struct flw_sheet_rectangle rectangles[FLW_SHEET_RECTANGLES];
+    struct flw_sheet_mark marks[40];
+};
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return *state >> 33;
+}
+
+#define MIB (1024ull * 1024)
+static const char evil[] = "</style><script>alert('x')</script>&\"\xff\x01\xc3\xa9";
+
+static void make_series(struct made *made, uint64_t *random)
+{
+    for (size_t i = 0; i <= FLW_SHEET_COLUMNS; i++) {
+        made->first_op[i] = i * 5000;
+        made->time_ns[i] = i * i * 1000;
+    }
+    for (size_t i = 0; i < FLW_SHEET_COLUMNS; i++) {
+        uint64_t high = (1000 + next_random(random) % 60000) * MIB;
+        made->requested[i] = (struct flw_sheet_range){high / 2, high};
+        made->block[i] = (struct flw_sheet_range){high / 2, high + high / 16};
+        made->reserved[i] = (struct flw_sheet_range){high, high + high / 8};
+        for (size_t c = 0; c < FLW_SHEET_CATEGORIES; c++) {
+            made->high[c][i] = next_random(random) % (9000 * MIB);
+        }
+    }
+    for (size_t c = 0; c < FLW_SHEET_HOLE_COLUMNS; c++) {
+        for (size_t bin = 9; bin < 40; bin++) {
+            made->holes[c][bin] = next_random(random) % (100 * MIB);
+        }
+        made->request[c] = next_random(random) % (900 * MIB);
+    }
+}
+
+static void make_blocks(struct made *made, uint64_t *random)
+{
+    for (size_t i = 0; i < 64; i++) {
+        made->segments[i] =
+            (struct flw_sheet_segment){.address = (i + 1) << 32, .bytes = 900 * MIB};
+    }
+    for (size_t i = 0; i < FLW_SHEET_RECTANGLES; i++) {
+        uint64_t address = ((i * 64 / FLW_SHEET_RECTANGLES + 1) << 32) + (i % 312) * 2 * MIB;
+        uint64_t bytes = 1 + next_random(random) % (2 * MIB);
+        uint64_t begin = next_random(random) % 9000000;
+        made->blocks[i] = (struct flw_sheet_block){.address = address,
+                                                   .requested_bytes = bytes,
+                                                   .block_bytes = bytes + bytes / 8,
+                                                   .block = (uint32_t)i,
+                                                   .is_pending = i % 50 == 0};
+        made->rectangles[i] =
+            (struct flw_sheet_rectangle){.address = address,
+                                         .bytes = bytes << (i % 9),
+                                         .begin_op = begin,
+                                         .end_op = begin + 1 + next_random(random) % 900000,
+                                         .block = (uint32_t)i};
+    }
+}
+
+static void make_policies(struct made *made)
+{
+    for (size_t i = 0; i < FRAMES; i++) {
+        made->frames[i] = (struct flw_sheet_frame){.op = i,
+                                                   .requested_bytes = 1 << 30,
+                                                   .reserved_bytes = 2u << 30,
+                                                   .hole_count = 7,
+                                                   .segments = made->segments,
+                                                   .segment_count = 64,
+                                                   .blocks = made->blocks,
+                                                   .block_count = FLW_SHEET_RECTANGLES};
+        snprintf(made->frames[i].name, FLW_SHEET_NAME_BYTES, "%zu/8", i);
+    }
+    for (size_t i = 0; i < POLICIES; i++) {
+        made->results[i] = (struct flw_run_result){.policy = &made->policy,
+                                                   .has_run = true,
+                                                   .has_times = true,
+                                                   .p50_ns = 40 + (double)i,
+                                                   .peak_requested_bytes = 60000 * MIB,
+                                                   .peak_reserved_bytes = 67000 * MIB,
+                                                   .first_failure_bytes = 77 * MIB,
+                                                   .failure_count = 3};
+        struct flw_sheet_policy *policy = &made->policies[i];
+        *policy = (struct flw_sheet_policy){.result = &made->results[i],
+                                            .has_series = true,
+                                            .requested = made->requested,
+                                            .block = made->block,
+                                            .reserved = made->reserved,
+                                            .block_at_peak_bytes = 62000 * MIB,
+                                            .first_failure_op = 5,
+                                            .latency_count = FLW_SHEET_LATENCIES,
+                                            .hole_column_count = FLW_SHEET_HOLE_COLUMNS,
+                                            .hole_bytes = made->holes,
+                                            .hole_largest = made->largest,
+                                            .hole_request = made->request,
+                                            .frames = made->frames,
+                                            .frame_count = FRAMES,
+                                            .rectangles = made->rectangles,
+                                            .rectangle_count = FLW_SHEET_RECTANGLES};
+        snprintf(policy->label, sizeof policy->label, "policy %zu %.30s", i, evil);
+        for (uint32_t q = 0; q < FLW_SHEET_LATENCIES; q++) {
+            policy->latency_ns[q] = (float)(20 + q * q);
+        }
+    }
+}
+
+static struct made *make_full(void)
+{
+    struct made *made = calloc(1, sizeof *made);
+    uint64_t random = 1;
+    assert_non_null(made);
+    made->trace = (struct flw_trace){.format = (char *)(uintptr_t)evil,
+                                     .event_count = 10000000,
+                                     .stream_count = 2,
+                                     .peak_requested_bytes = 60000 * MIB};
+    make_series(made, &random);
+    make_blocks(made, &random);
+    make_policies(made);
+    struct flw_sheet *sheet = &made->sheet;
+    *sheet = (struct flw_sheet){.trace = &made->trace,
+                                .is_sim = true,
+                                .lag_units = 5000000,
+                                .is_by_time = true,
+                                .op_count = 10000000,
+                                .has_times = true,
+                                .columns = {.count = FLW_SHEET_COLUMNS,
+                                            .first_op = made->first_op,
+                                            .time_ns = made->time_ns},
+                                .policies = made->policies,
+                                .policy_count = POLICIES,
+                                .marks = made->marks,
+                                .mark_count = 40};
+    snprintf(sheet->title, sizeof sheet->title, "%s", evil);
+    snprintf(sheet->device_name, sizeof sheet->device_name, "%s", evil);
+    snprintf(sheet->verdict, sizeof sheet->verdict, "%s", evil);
+    for (size_t i = 0; i < 40; i++) {
+        made->marks[i].begin_op = i * 250000;
+        made->marks[i].end_op = i * 250000 + 200000;
+        snprintf(made->marks[i].name, FLW_SHEET_NAME_BYTES, "%s", evil);
+    }
+    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+        sheet->category_count[kind] = FLW_SHEET_CATEGORIES;
+        for (size_t c = 0; c < FLW_SHEET_CATEGORIES; c++) {
+            sheet->categories[kind][c].high_bytes = made->high[c];
+            snprintf(sheet->categories[kind][c].name, FLW_SHEET_NAME_BYTES, "%s", evil);
+        }
+    }
+    for (size_t s = 0; s < FLW_SHEET_SIZE_BINS; s++) {
+        sheet->size_count[s] = s;
+        sheet->size_bytes[s] = s << s % 30;
+        for (size_t l = 0; l < FLW_SHEET_LIFE_BINS; l++) {
+            sheet->life_count[l] = l + 1;
+            sheet->size_life[s][l] = (uint32_t)(s * l);
+        }
+    }
+    return made;
+}
+
+static char *write_page(const struct flw_sheet *sheet, size_t *out_length)
+{
+    char *text = NULL;
+    FILE *file = open_memstream(&text, out_length);
+    assert_non_null(file);
+    assert_true(flw_page_write(sheet, file));
+    assert_int_equal(fclose(file), 0);
+    return text;
+}
+
+static size_t count_of(const char *text, const char *what)
+{
+    size_t count = 0;
+    for (const char *at = strstr(text, what); at != NULL; at = strstr(at + 1, what)) {
+        count++;
+    }
+    return count;
+}
+
+static void assert_safe(const char *text)
+{
+    assert_int_equal(count_of(text, "<script"), 0);
+    assert_int_equal(count_of(text, "alert('"), 0);
+    assert_int_equal(count_of(text, "http://") + count_of(text, "https://"), 0);
+    assert_int_equal(count_of(text, "</style>"), 1);
+    assert_int_equal(count_of(text, "nan") - count_of(text, "nanosec"), 0);
+    assert_int_equal(count_of(text, "inf "), 0);
+    assert_int_equal(count_of(text, "\xff"), 0);
+    static const char *const tags[] = {"svg",   "div",     "section", "main", "p",  "h2", "title",
+                                       "table", "details", "tr",      "td",   "th", "g",  "text"};
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        char open[16], open_more[16], close[16];
+        snprintf(open, sizeof open, "<%s>", tags[i]);
+        snprintf(open_more, sizeof open_more, "<%s ", tags[i]);
+        snprintf(close, sizeof close, "</%s>", tags[i]);
+        assert_int_equal(count_of(text, open) + count_of(text, open_more), count_of(text, close));
+    }
+}
+
+static void the_fullest_page_is_whole_safe_and_below_two_megabytes(void **state)
+{
+    (void)state;
+    struct made *made = make_full();
+    size_t length = 0;
+    char *text = write_page(&made->sheet, &length);
+    assert_safe(text);
+    assert_int_equal(count_of(text, "class=none"), 0); /* every picture had something to show */
+    assert_true(count_of(text, "<svg") >= 2 * POLICIES + 20);
+    assert_true(count_of(text, "&lt;script&gt;alert(&#39;x&#39;)") >= 10);
+    assert_true(count_of(text, "\xc3\xa9") >= 10);
+    print_message("the fullest page has %zu bytes\n", length);
+    assert_true(length < 2000000);
+    free(text);
+    free(made);
+}
+
+static void the_same_sheet_makes_the_same_page(void **state)
+{
+    (void)state;
+    struct made *made = make_full();
+    size_t first_length = 0, second_length = 0;
+    char *first = write_page(&made->sheet, &first_length);
+    char *second = write_page(&made->sheet, &second_length);
+    assert_int_equal(first_length, second_length);
+    assert_memory_equal(first, second, first_length);
+    free(first);
+    free(second);
+    free(made);
+}
+
+static void an_empty_sheet_says_what_is_missing(void **state)
+{
+    (void)state;
+    struct flw_trace trace = {0};
+    struct flw_sheet sheet = {.trace = &trace};
+    size_t length = 0;
+    char *text = write_page(&sheet, &length);
+    assert_safe(text);
+    assert_true(count_of(text, "class=none") >= 5);
+    free(text);
+}
+
+static void a_policy_that_did_not_run_says_why(void **state)
+{
+    (void)state;
+    struct flw_trace trace = {0};
+    struct flw_policy none = {.name = "none"};
+    struct flw_run_result result = {.policy = &none, .message = "policy none: <no> & never"};
+    struct flw_sheet_policy policy = {
+        .result = &result, .label = "none", .first_failure_op = FLW_UNKNOWN};
+    struct flw_sheet sheet = {.trace = &trace, .policies = &policy, .policy_count = 1};
+    size_t length = 0;
+    char *text = write_page(&sheet, &length);
+    assert_safe(text);
+    assert_int_equal(count_of(text, "policy none: &lt;no&gt; &amp; never"), 1);
+    free(text);
+}
+
+static void a_disk_that_is_full_is_noticed(void **state)
+{
+    (void)state;
+    struct made *made = make_full();
+    FILE *full = fopen("/dev/full", "w");
+    assert_non_null(full);
+    assert_false(flw_page_write(&made->sheet, full));
+    assert_false(flw_page_write_landing(&made->sheet, 1, NULL, full));
+    (void)fclose(full);
+    free(made);
+}
+
+static void the_landing_page_links_to_each_trace(void **state)
+{
+    (void)state;
+    struct made *made = make_full();
+    const char *links[] = {"a b\".html"};
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+    assert_true(flw_page_write_landing(&made->sheet, 1, links, file));
+    assert_int_equal(fclose(file), 0);
+    assert_safe(text);
+    assert_int_equal(count_of(text, "href=\"a b&quot;.html\""), 1);
+    assert_int_equal(count_of(text, "<td>1.117</td>"), POLICIES);
+    free(text);
+    free(made);
+}
+
+static void numbers_have_three_figures_and_a_unit(void **state)
+{
+    (void)state;
+    char out[FLW_SVG_NUMBER_BYTES];
+    assert_string_equal(flw_svg_format(out, FLW_SVG_BYTES, 0), "0 B");
+    assert_string_equal(flw_svg_format(out, FLW_SVG_BYTES, 1536), "1.50 KiB");
+    assert_string_equal(flw_svg_format(out, FLW_SVG_BYTES, 23.25 * 1024 * 1024 * 1024), "23.2 GiB");
+    assert_string_equal(flw_svg_format(out, FLW_SVG_COUNT, 1234567), "1,234,567");
+    assert_string_equal(flw_svg_format(out, FLW_SVG_NS, 1300), "1.30 us");
+    assert_string_equal(flw_svg_format(out, FLW_SVG_RATIO, 1.1144), "1.114");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fullest_page_is_whole_safe_and_below_two_megabytes),
+        cmocka_unit_test(the_same_sheet_makes_the_same_page),
+        cmocka_unit_test(an_empty_sheet_says_what_is_missing),
+        cmocka_unit_test(a_policy_that_did_not_run_says_why),
+        cmocka_unit_test(a_disk_that_is_full_is_noticed),
+        cmocka_unit_test(the_landing_page_links_to_each_trace),
+        cmocka_unit_test(numbers_have_three_figures_and_a_unit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the page's order: what it says first, which picture stands where, and the words that explain
+ * it. A picture is picture.h's, a table page_table.c's.
+ */
+#include "report/page.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "report/page_style.h"
+#include "report/page_table.h"
+#include "report/picture.h"
+#include "trace/trace.h"
+
+#define HEAP_POLICIES 2 /* whose heaps are drawn: each costs a quarter of a megabyte */
+#define FRAMES        8
+
+static void begin_page(FILE *out, const char *title)
+{
+    fputs("<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
+          "<meta name=viewport content=\"width=device-width,initial-scale=1\">\n"
+          "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src "
+          "'unsafe-inline'; img-src data:\">\n"
+          "<link rel=icon href=\"data:,\">\n<title>",
+          out);
+    flw_svg_escape(out, title);
+    fputs(" - fallow report</title>\n<style>\n", out);
+    (void)fwrite(flw_page_style, 1, sizeof flw_page_style, out);
+    fputs("</style></head><body>\n", out);
+}
+
+static bool end_page(FILE *out)
+{
+    fputs("</main></body></html>\n", out);
+    return fflush(out) == 0 && ferror(out) == 0;
+}
+
+static void write_header(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_trace *trace = sheet->trace;
+    char number[FLW_SVG_NUMBER_BYTES];
+    fputs("<header><h1>", out);
+    flw_svg_escape(out, sheet->title);
+    fputs("</h1><p class=lead>", out);
+    flw_svg_escape(out, trace->format == NULL ? "trace" : trace->format);
+    fprintf(out, ", %s events, ",
+            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->event_count));
+    fprintf(out, "%s allocations, %zu stream%s, ",
+            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->alloc_count), trace->stream_count,
+            trace->stream_count == 1 ? "" : "s");
+    fprintf(out, "%s alive at the start. Replayed on ",
+            flw_svg_format(number, FLW_SVG_COUNT, (double)trace->initial_count));
+    flw_svg_escape(out, sheet->device_name);
+    if (sheet->lag_units == 0) {
+        fputs(", without device work", out);
+    } else {
+        flw_svg_format(number, sheet->is_by_time ? FLW_SVG_NS : FLW_SVG_COUNT,
+                       (double)sheet->lag_units);
+        fprintf(out, ", work done %s%s later", number, sheet->is_by_time ? "" : " events");
+    }
+    fputs(".</p><p class=verdict>", out);
+    flw_svg_escape(out, sheet->verdict);
+    fputs("</p></header>\n", out);
+}
+
+/* The radio buttons stand before <main>, whose parts they show: no script is needed. */
+static void write_axis_choice(const struct flw_sheet *sheet, FILE *out)
+{
+    fputs("<input type=radio name=axis id=axis-ops checked> <label class=choice for=axis-ops>over "
+          "operations</label>\n",
+          out);
+    if (sheet->has_times) {
+        fputs("<input type=radio name=axis id=axis-time> <label class=choice for=axis-time>over "
+              "time</label>\n",
+              out);
+    }
+    fputs("<main>\n", out);
+}
+
+static void write_overlay(const struct flw_sheet *sheet, FILE *out)
+{
+    fputs("<section><h2 id=policies>What each policy would have held</h2>\n<div class=by-ops>",
+          out);
+    flw_picture_overlay(sheet, FLW_PICTURE_BY_OPS, out);
+    fputs("</div>", out);
+    if (sheet->has_times) {
+        fputs("<div class=by-time>", out);
+        flw_picture_overlay(sheet, FLW_PICTURE_BY_TIME, out);
+        fputs("</div>", out);
+    }
+    flw_page_table_policies(sheet, out);
+    fputs("<h3>Where it goes at the peak</h3>\n", out);
+    flw_picture_waste(sheet, out);
+    fputs("<h3>Memory against time</h3>\n", out);
+    flw_picture_trade(sheet, out);
+    fputs("<h3>Time of one operation</h3>\n", out);
+    flw_picture_latency(sheet, out);
+    fputs("</section>\n", out);
+}
+
+static void write_failures(const struct flw_sheet *sheet, FILE *out)
+{
+    char size[FLW_SVG_NUMBER_BYTES], hole[FLW_SVG_NUMBER_BYTES], op[FLW_SVG_NUMBER_BYTES];
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        if (policy->first_failure_op == FLW_UNKNOWN) {
+            continue;
+        }
+        fputs("<p class=card><b>", out);
+        flw_svg_escape(out, policy->label);
+        fprintf(out, "</b> ran out of memory first at operation %s: %s were asked",
+                flw_svg_format(op, FLW_SVG_COUNT, (double)policy->first_failure_op),
+                flw_svg_format(size, FLW_SVG_BYTES, (double)policy->result->first_failure_bytes));
+        if (policy->first_failure_largest_hole_bytes != FLW_UNKNOWN) {
+            fprintf(out, ", the largest hole was %s",
+                    flw_svg_format(hole, FLW_SVG_BYTES,
+                                   (double)policy->first_failure_largest_hole_bytes));
+        }
+        fprintf(out, "; %" PRIu64 " requests failed in all.</p>\n", policy->result->failure_count);
+    }
+}
+
+static void write_timelines(const struct flw_sheet *sheet, FILE *out)
+{
+    fputs(
+        "<section><h2 id=timelines>Policy by policy</h2><p class=hint>The area is what the program "
+        "had requested (darker: the least within a column), the line what the policy had "
+        "reserved.</p>\n",
+        out);
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        if (policy->requested == NULL && policy->reserved == NULL) {
+            continue;
+        }
+        fputs("<h3>", out);
+        flw_svg_escape(out, policy->label);
+        fputs("</h3><div class=by-ops>", out);
+        flw_picture_timeline(sheet, policy, FLW_PICTURE_BY_OPS, out);
+        fputs("</div>", out);
+        if (sheet->has_times) {
+            fputs("<div class=by-time>", out);
+            flw_picture_timeline(sheet, policy, FLW_PICTURE_BY_TIME, out);
+            fputs("</div>", out);
+        }
+    }
+    fputs("</section>\n", out);
+}
+
+/* A row of radio buttons; what they choose follows as so many <div class=option>. */
+static void write_pick(FILE *out, const char *group, size_t i, const char *name)
+{
+    fprintf(out,
+            "<input type=radio class=pick name=\"%s\" id=\"%s-%zu\"%s> <label class=choice "
+            "for=\"%s-%zu\">",
+            group, group, i, i == 0 ? " checked" : "", group, i);
+    flw_svg_escape(out, name);
+    fputs("</label>\n", out);
+}
+
+static void write_owners(const struct flw_sheet *sheet, FILE *out)
+{
+    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by stream", "by size", "by tag"};
+    fputs("<section><h2 id=owners>Who holds it</h2>\n", out);
+    size_t shown[FLW_SHEET_KIND_COUNT], count = 0;
+    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+        if (sheet->category_count[kind] != 0) {
+            write_pick(out, "owner", count, kinds[kind]);
+            shown[count++] = kind;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        enum flw_sheet_kind kind = (enum flw_sheet_kind)shown[i];
+        fputs("<div class=option><div class=by-ops>", out);
+        flw_picture_categories(sheet, kind, FLW_PICTURE_BY_OPS, out);
+        fputs("</div>", out);
+        if (sheet->has_times) {
+            fputs("<div class=by-time>", out);
+            flw_picture_categories(sheet, kind, FLW_PICTURE_BY_TIME, out);
+            fputs("</div>", out);
+        }
+        flw_page_table_owners(sheet, kind, out);
+        fputs("</div>\n", out);
+    }
+    fputs("</section>\n", out);
+}
+
+static void write_frames(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                         size_t place, FILE *out)
+{
+    char group[32];
+    size_t count = flw_min(policy->frame_count, FRAMES);
+    snprintf(group, sizeof group, "frame-%zu", place);
+    fputs("<h4>The heap at one moment</h4><div>\n", out);
+    for (size_t i = 0; i < count; i++) {
+        write_pick(out, group, i, policy->frames[i].name);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct flw_sheet_frame *frame = &policy->frames[i];
+        char op[FLW_SVG_NUMBER_BYTES], a[FLW_SVG_NUMBER_BYTES], b[FLW_SVG_NUMBER_BYTES];
+        char hole[FLW_SVG_NUMBER_BYTES];
+        fprintf(out,
+                "<div class=option><p class=hint>Operation %s: %s requested, %s reserved, "
+                "%" PRIu64 " holes, the largest %s.</p>",
+                flw_svg_format(op, FLW_SVG_COUNT, (double)frame->op),
+                flw_svg_format(a, FLW_SVG_BYTES, (double)frame->requested_bytes),
+                flw_svg_format(b, FLW_SVG_BYTES, (double)frame->reserved_bytes), frame->hole_count,
+                flw_svg_format(hole, FLW_SVG_BYTES, (double)frame->largest_hole_bytes));
+        flw_picture_frame(sheet, frame, out);
+        fputs("</div>\n", out);
+    }
+    fputs(count == 0 ? "<p class=none>This policy's heap is not known.</p></div>\n" : "</div>\n",
+          out);
+}
+
+static void write_heaps(const struct flw_sheet *sheet, FILE *out)
+{
+    size_t shown[HEAP_POLICIES], count = 0;
+    for (size_t i = 0; i < sheet->policy_count && count < HEAP_POLICIES; i++) {
+        if (sheet->policies[i].frame_count != 0 || sheet->policies[i].rectangle_count != 0) {
+            shown[count++] = i;
+        }
+    }
+    fputs("<section><h2 id=heap>Inside the heap</h2>\n", out);
+    if (count == 0) {
+        fputs("<p class=none>No policy's addresses are known.</p>\n", out);
+    }
+    for (size_t i = 0; i < count; i++) {
+        write_pick(out, "heap", i, sheet->policies[shown[i]].label);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[shown[i]];
+        fputs("<div class=option><h3>", out);
+        flw_svg_escape(out, policy->label);
+        fputs("</h3>", out);
+        write_frames(sheet, policy, i, out);
+        fputs("<h4>Addresses over time</h4>", out);
+        flw_picture_strip(sheet, policy, out);
+        fputs("<h4>Holes over time</h4>", out);
+        flw_picture_holes(sheet, policy, out);
+        fputs("</div>\n", out);
+    }
+    fputs("</section>\n", out);
+}
+
+static void write_requests(const struct flw_sheet *sheet, FILE *out)
+{
+    char number[FLW_SVG_NUMBER_BYTES];
+    const struct flw_sheet_policy *policy = NULL;
+    for (size_t i = 0; i < sheet->policy_count && policy == NULL; i++) {
+        policy = sheet->policies[i].rectangle_count != 0 ? &sheet->policies[i] : NULL;
+    }
+    fputs("<section><h2 id=requests>What the program asks for</h2>\n", out);
+    fprintf(out, "<p>%s distinct sizes; ",
+            flw_svg_format(number, FLW_SVG_COUNT, (double)sheet->distinct_size_count));
+    fprintf(out, "%s blocks are freed by the very next operation.</p>\n",
+            flw_svg_format(number, FLW_SVG_COUNT, (double)sheet->temporary_count));
+    if (policy != NULL) {
+        fputs("<h3>The heaviest blocks</h3>", out);
+        flw_picture_active(sheet, policy, out);
+    }
+    fputs("<h3>Sizes</h3>", out);
+    flw_picture_sizes(sheet, out);
+    fputs("<h3>Lifetimes</h3>", out);
+    flw_picture_lifetimes(sheet, out);
+    fputs("</section>\n", out);
+}
+
+static void write_words(FILE *out)
+{
+    static const char *const words[][2] = {
+        {"requested", "what the program asked for and has not freed yet"},
+        {"rounding", "what a policy gives beyond the request, because sizes are rounded up"},
+        {"reserved",
+         "what the policy had taken from the driver: what nvidia-smi sees of it, less the "
+         "context and other libraries"},
+        {"free", "reserved and not lent: it can be lent again without the driver"},
+        {"hole",
+         "a stretch of free memory between two blocks; a request that fits no hole needs new "
+         "memory, however much is free in all"},
+        {"fragmentation", "1 - largest hole / all free memory, at the peak"},
+        {"steal",
+         "memory freed on one stream and given to another, which then waits on the device"},
+        {"recorded", "what the recording says really happened"},
+        {"(model)", "a policy written from its documentation, not the original"}};
+    fputs("<section><h2 id=words>Words</h2><dl>\n", out);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        fprintf(out, "<dt>%s</dt><dd>%s</dd>\n", words[i][0], words[i][1]);
+    }
+    fputs("</dl></section>\n", out);
+}
+
+bool flw_page_write(const struct flw_sheet *sheet, FILE *out)
+{
+    begin_page(out, sheet->title);
+    write_header(sheet, out);
+    write_axis_choice(sheet, out);
+    write_failures(sheet, out);
+    write_overlay(sheet, out);
+    write_timelines(sheet, out);
+    write_owners(sheet, out);
+    write_heaps(sheet, out);
+    write_requests(sheet, out);
+    write_words(out);
+    return end_page(out);
+}
+
+bool flw_page_write_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
+                            FILE *out)
+{
+    begin_page(out, "traces");
+    fputs("<h1>Traces</h1><main>\n<p class=lead>Peak reserved over peak requested memory, a row a "
+          "trace, a column a policy.</p>\n",
+          out);
+    flw_page_table_landing(sheets, count, links, out);
+    write_words(out);
+    return end_page(out);
+}

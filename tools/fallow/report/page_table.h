@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the tables of the page.
+ */
+#ifndef FLW_TOOL_REPORT_PAGE_TABLE_H
+#define FLW_TOOL_REPORT_PAGE_TABLE_H
+
+#include <stdio.h>
+
+#include "report/sheet.h"
+
+void flw_page_table_policies(const struct flw_sheet *sheet, FILE *out);
+void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind kind, FILE *out);
+void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
+                            FILE *out);
+
+#endif

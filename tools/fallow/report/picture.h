@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the pictures of the page. Each draws what its sheet knows; where that is nothing it writes a
+ * sentence that says what is missing instead. Does not: lay out the page.
+ */
+#ifndef FLW_TOOL_REPORT_PICTURE_H
+#define FLW_TOOL_REPORT_PICTURE_H
+
+#include "report/sheet.h"
+#include "report/svg.h"
+
+/* Which axis time runs along; the page holds both and shows one. */
+enum flw_picture_time {
+    FLW_PICTURE_BY_OPS,
+    FLW_PICTURE_BY_TIME
+};
+
+/* Everything over time, columns merged to one a pixel and a bit. */
+void flw_picture_timeline(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                          enum flw_picture_time time, FILE *out);
+void flw_picture_overlay(const struct flw_sheet *sheet, enum flw_picture_time time, FILE *out);
+void flw_picture_categories(const struct flw_sheet *sheet, enum flw_sheet_kind kind,
+                            enum flw_picture_time time, FILE *out);
+
+/* The heap and its blocks. */
+void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                        FILE *out);
+void flw_picture_frame(const struct flw_sheet *sheet, const struct flw_sheet_frame *frame,
+                       FILE *out);
+void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                       FILE *out);
+void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                       FILE *out);
+
+/* What was asked for. */
+void flw_picture_sizes(const struct flw_sheet *sheet, FILE *out);
+void flw_picture_lifetimes(const struct flw_sheet *sheet, FILE *out);
+
+/* Policies side by side. */
+void flw_picture_latency(const struct flw_sheet *sheet, FILE *out);
+void flw_picture_waste(const struct flw_sheet *sheet, FILE *out);
+void flw_picture_trade(const struct flw_sheet *sheet, FILE *out);
+
+/* The colour class of the i-th of several things: "c0" to "c7", again from the start. */
+const char *flw_picture_colour(size_t i);
+
+#endif

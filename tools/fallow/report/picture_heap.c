@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the pictures of the heap: blocks stacked over time, the heap at one moment, addresses over
+ * time, holes over time.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "report/picture.h"
+#include "trace/trace.h"
+
+#include "tool_host.h"
+
+static struct flw_svg_axis op_axis(const struct flw_sheet *sheet)
+{
+    return (struct flw_svg_axis){
+        .high = (double)flw_max(1, sheet->op_count), .unit = FLW_SVG_COUNT, .name = "operations"};
+}
+
+/* One colour for one power of two, so that a size keeps its colour over all pictures. */
+static const char *size_colour(uint64_t bytes)
+{
+    return flw_picture_colour(bytes < 2 ? 0 : 63 - (unsigned)__builtin_clzll(bytes));
+}
+
+/* ---- blocks stacked over time */
+
+#define POLYGONS 90
+
+struct step {
+    double op, below_bytes;
+};
+
+struct polygon {
+    const struct flw_sheet_rectangle *rectangle;
+    struct step *steps; /* POLYGONS * 2 at most: each other one comes and goes once */
+    size_t step_count;
+};
+
+static int compare_weight(const void *a, const void *b)
+{
+    const struct flw_sheet_rectangle *x = *(const struct flw_sheet_rectangle *const *)a;
+    const struct flw_sheet_rectangle *y = *(const struct flw_sheet_rectangle *const *)b;
+    double wx = (double)x->bytes * (double)(x->end_op - x->begin_op);
+    double wy = (double)y->bytes * (double)(y->end_op - y->begin_op);
+    return wx != wy ? (wx < wy) - (wx > wy) : (x->block > y->block) - (x->block < y->block);
+}
+
+static int compare_begin(const void *a, const void *b)
+{
+    const struct polygon *x = a, *y = b;
+    uint64_t bx = x->rectangle->begin_op, by = y->rectangle->begin_op;
+    return bx != by ? (bx > by) - (bx < by)
+                    : (x->rectangle->block > y->rectangle->block) -
+                          (x->rectangle->block < y->rectangle->block);
+}
+
+/* The heaviest by size and lifetime, in order of their beginning. 0: none, or no host memory. */
+static size_t choose_polygons(const struct flw_sheet_policy *policy, struct polygon *polygons)
+{
+    size_t count = policy->rectangle_count;
+    const struct flw_sheet_rectangle **order = flw_host_alloc(count, sizeof(void *));
+    if (count == 0 || order == NULL) {
+        flw_host_free(order, count, sizeof(void *));
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        order[i] = &policy->rectangles[i];
+    }
+    qsort(order, count, sizeof(void *), compare_weight);
+    size_t chosen = flw_min(count, POLYGONS);
+    for (size_t i = 0; i < chosen; i++) {
+        polygons[i].rectangle = order[i];
+        polygons[i].step_count = 0;
+    }
+    flw_host_free(order, count, sizeof(void *));
+    qsort(polygons, chosen, sizeof *polygons, compare_begin);
+    return chosen;
+}
+
+static void add_step(struct polygon *polygon, uint64_t op, double below)
+{
+    polygon->steps[polygon->step_count++] = (struct step){(double)op, below};
+}
+
+/* A new block lies on top; what lies above one that ends comes down. */
+static double stack_polygons(struct polygon *polygons, size_t count)
+{
+    struct polygon *stack[POLYGONS];
+    size_t height = 0;
+    double top = 0, highest = 0;
+    for (size_t next = 0; next < count || height > 0;) {
+        size_t first = 0;
+        for (size_t i = 1; i < height; i++) {
+            first = stack[i]->rectangle->end_op < stack[first]->rectangle->end_op ? i : first;
+        }
+        bool ends = height > 0 && (next == count || stack[first]->rectangle->end_op <=
+                                                        polygons[next].rectangle->begin_op);
+        if (!ends) {
+            add_step(&polygons[next], polygons[next].rectangle->begin_op, top);
+            top += (double)polygons[next].rectangle->bytes;
+            highest = top > highest ? top : highest;
+            stack[height++] = &polygons[next++];
+            continue;
+        }
+        uint64_t op = stack[first]->rectangle->end_op;
+        double bytes = (double)stack[first]->rectangle->bytes;
+        for (size_t i = first + 1; i < height; i++) {
+            struct polygon *above = stack[i];
+            add_step(above, op, above->steps[above->step_count - 1].below_bytes - bytes);
+            stack[i - 1] = above;
+        }
+        height--;
+        top -= bytes;
+    }
+    return highest;
+}
+
+static void draw_polygon(const struct flw_svg *svg, const struct polygon *polygon)
+{
+    const struct flw_sheet_rectangle *block = polygon->rectangle;
+    char number[FLW_SVG_NUMBER_BYTES], tip[128];
+    fprintf(svg->out, "<path class=\"area %s\" d=\"", size_colour(block->bytes));
+    for (size_t i = 0; i < polygon->step_count; i++) {
+        double x = flw_svg_x(svg, polygon->steps[i].op);
+        double y = flw_svg_y(svg, polygon->steps[i].below_bytes + (double)block->bytes);
+        fprintf(svg->out, i == 0 ? "M%.1f %.1f" : "H%.1fV%.1f", x, y);
+    }
+    fprintf(svg->out, "H%.1f", flw_svg_x(svg, (double)block->end_op));
+    for (size_t i = polygon->step_count; i-- > 0;) {
+        fprintf(svg->out, "V%.1fH%.1f", flw_svg_y(svg, polygon->steps[i].below_bytes),
+                flw_svg_x(svg, polygon->steps[i].op));
+    }
+    snprintf(tip, sizeof tip, "block %u: %s, operations %llu to %llu", block->block,
+             flw_svg_format(number, FLW_SVG_BYTES, (double)block->bytes),
+             (unsigned long long)block->begin_op, (unsigned long long)block->end_op);
+    fprintf(svg->out, "z\"><title>%s</title></path>", tip);
+}
+
+void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                        FILE *out)
+{
+    struct flw_svg svg = {.out = out, .height = 280, .x = op_axis(sheet)};
+    struct polygon polygons[POLYGONS];
+    struct step *steps = flw_host_alloc((size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
+    size_t count = steps == NULL ? 0 : choose_polygons(policy, polygons);
+    if (count == 0) {
+        fputs("<p class=none>No blocks to show.</p>\n", out);
+        flw_host_free(steps, (size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        polygons[i].steps = steps + i * 2 * POLYGONS;
+    }
+    double highest = stack_polygons(polygons, count);
+    svg.y = (struct flw_svg_axis){.high = 1.05 * highest, .unit = FLW_SVG_BYTES};
+    flw_svg_begin(&svg, "The blocks that weigh most, stacked while they live",
+                  "Each shape is one block: as high as its size, as long as its life.");
+    flw_svg_draw_axes(&svg);
+    for (size_t i = 0; i < count; i++) {
+        draw_polygon(&svg, &polygons[i]);
+    }
+    flw_svg_end(&svg);
+    fprintf(out, "<p class=hint>%zu of %zu blocks, the heaviest by size times lifetime.</p>\n",
+            count, policy->rectangle_count + policy->left_out_count);
+    flw_host_free(steps, (size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
+}
+
+/* ---- the heap at one moment: addresses as text, line after line */
+
+#define FRAME_ROWS       40
+#define FRAME_ROW_HEIGHT 9.0
+#define FRAME_MARKS      500 /* shapes a frame */
+
+struct paper {
+    const struct flw_svg *svg;
+    double row_bytes;
+    uint64_t mark_count;
+};
+
+/* A stretch of the heap, counted from its first byte, over as many rows as it takes. */
+static void draw_stretch(struct paper *paper, const char *style, double begin, double bytes)
+{
+    const struct flw_svg *svg = paper->svg;
+    double unit = svg->width / paper->row_bytes;
+    bool is_open = false;
+    while (bytes > 0) {
+        double row = (double)(uint64_t)(begin / paper->row_bytes);
+        double at = begin - row * paper->row_bytes;
+        double here = at + bytes > paper->row_bytes ? paper->row_bytes - at : bytes;
+        if (here * unit >= 0.2) {
+            if (!is_open) {
+                fprintf(svg->out, "<path class=\"%s\" d=\"", style);
+                is_open = true;
+            }
+            fprintf(svg->out, "M%.1f %.1fh%.1fv%.1fh%.1fz", svg->left + at * unit,
+                    svg->top + row * FRAME_ROW_HEIGHT, here * unit, FRAME_ROW_HEIGHT - 2,
+                    -here * unit);
+        }
+        begin += here;
+        bytes -= here;
+        if (here <= 0) {
+            break;
+        }
+    }
+    if (is_open) {
+        fputs("\"/>", svg->out);
+        paper->mark_count++;
+    }
+}
+
+static double total_bytes(const struct flw_sheet_frame *frame)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < frame->segment_count; i++) {
+        bytes += (double)frame->segments[i].bytes;
+    }
+    return bytes;
+}
+
+/* Blocks of one segment; neighbours of one colour too thin to be seen apart are drawn as one. */
+static size_t draw_blocks(struct paper *paper, const struct flw_sheet_frame *frame, size_t first,
+                          const struct flw_sheet_segment *segment, double begin)
+{
+    double thin = paper->row_bytes / paper->svg->width * 0.8;
+    double run_begin = 0, run_end = -1;
+    const char *run_style = NULL;
+    size_t i = first;
+    for (; i < frame->block_count && paper->mark_count < FRAME_MARKS; i++) {
+        const struct flw_sheet_block *block = &frame->blocks[i];
+        if (block->address >= segment->address + segment->bytes) {
+            break;
+        }
+        if (block->address < segment->address) {
+            continue;
+        }
+        double at = begin + (double)(block->address - segment->address);
+        double bytes = (double)flw_max(block->block_bytes, block->requested_bytes);
+        const char *style = block->is_pending ? "pending" : size_colour(block->requested_bytes);
+        bool joins = run_style != NULL && at - run_end < thin && strcmp(style, run_style) == 0 &&
+                     bytes < 4 * thin;
+        if (!joins && run_style != NULL) {
+            draw_stretch(paper, run_style, run_begin, run_end - run_begin);
+        }
+        run_begin = joins ? run_begin : at;
+        run_end = at + bytes;
+        run_style = style;
+        if (block->block_bytes > block->requested_bytes &&
+            (double)(block->block_bytes - block->requested_bytes) > thin) {
+            draw_stretch(paper, style, run_begin, at + (double)block->requested_bytes - run_begin);
+            draw_stretch(paper, "loss", at + (double)block->requested_bytes,
+                         (double)(block->block_bytes - block->requested_bytes));
+            run_style = NULL;
+        }
+    }
+    if (run_style != NULL) {
+        draw_stretch(paper, run_style, run_begin, run_end - run_begin);
+    }
+    return i;
+}
+
+void flw_picture_frame(const struct flw_sheet *sheet, const struct flw_sheet_frame *frame,
+                       FILE *out)
+{
+    (void)sheet;
+    double total = total_bytes(frame), begin = 0;
+    char number[FLW_SVG_NUMBER_BYTES], sentence[160];
+    if (total == 0) {
+        fputs("<p class=none>Nothing was reserved at this moment.</p>\n", out);
+        return;
+    }
+    struct flw_svg svg = {.out = out};
+    struct paper paper = {.svg = &svg, .row_bytes = 65536};
+    while (paper.row_bytes * FRAME_ROWS < total) {
+        paper.row_bytes *= 2;
+    }
+    double rows = (double)(uint64_t)((total - 1) / paper.row_bytes) + 1;
+    svg.height = rows * FRAME_ROW_HEIGHT;
+    svg.x.high = svg.y.high = 1;
+    snprintf(sentence, sizeof sentence,
+             "Reserved memory in address order, a line is %s. Coloured: lent, by size. Pale: free.",
+             flw_svg_format(number, FLW_SVG_BYTES, paper.row_bytes));
+    flw_svg_begin(&svg, frame->name, sentence);
+    size_t next_block = 0;
+    for (size_t i = 0; i < frame->segment_count; i++) {
+        const struct flw_sheet_segment *segment = &frame->segments[i];
+        draw_stretch(&paper, i % 2 == 0 ? "free" : "free odd", begin, (double)segment->bytes);
+        next_block = draw_blocks(&paper, frame, next_block, segment, begin);
+        begin += (double)segment->bytes;
+    }
+    for (double row = 0; row < rows; row += 8) {
+        flw_svg_format(number, FLW_SVG_BYTES, row * paper.row_bytes);
+        fprintf(out, "<text class=\"tick end\" x=%.1f y=%.1f>%s</text>", svg.left - 6,
+                svg.top + row * FRAME_ROW_HEIGHT + 8, number);
+    }
+    flw_svg_end(&svg);
+    fprintf(out, "<p class=hint>%s", sentence);
+    if (frame->left_out_count != 0 || paper.mark_count >= FRAME_MARKS) {
+        fputs(" The smallest blocks are left out.", out);
+    }
+    fputs("</p>\n", out);
+}
+
+/* ---- addresses over time */
+
+#define STRIP_RECTANGLES 4000
+#define ISLAND_GAP_BYTES (64 * FLW_MIB) /* empty address space wider than this is cut out */
+#define ISLANDS          256
+
+struct island {
+    uint64_t begin, end;
+    double offset; /* bytes of the islands before it */
+};
+
+static int compare_address(const void *a, const void *b)
+{
+    const struct flw_sheet_rectangle *x = *(const struct flw_sheet_rectangle *const *)a;
+    const struct flw_sheet_rectangle *y = *(const struct flw_sheet_rectangle *const *)b;
+    return x->address != y->address ? (x->address > y->address) - (x->address < y->address)
+                                    : (x->block > y->block) - (x->block < y->block);
+}
+
+/* Addresses that were used, less the wide gaps between them. */
+static size_t find_islands(const struct flw_sheet_rectangle *const *order, size_t count,
+                           struct island *islands)
+{
+    size_t island_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t begin = order[i]->address, end = begin + order[i]->bytes;
+        struct island *last = island_count == 0 ? NULL : &islands[island_count - 1];
+        if (last != NULL && (begin <= last->end + ISLAND_GAP_BYTES || island_count == ISLANDS)) {
+            last->end = flw_max(last->end, end);
+        } else {
+            double offset = last == NULL ? 0 : last->offset + (double)(last->end - last->begin);
+            islands[island_count++] = (struct island){begin, end, offset};
+        }
+    }
+    return island_count;
+}
+
+static double island_place(const struct island *islands, size_t count, uint64_t address)
+{
+    size_t i = 0;
+    while (i + 1 < count && address >= islands[i + 1].begin) {
+        i++;
+    }
+    return islands[i].offset + (double)(address - islands[i].begin);
+}
+
+void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                       FILE *out)
+{
+    struct flw_svg svg = {.out = out, .height = 320, .x = op_axis(sheet)};
+    struct island islands[ISLANDS];
+    size_t count = policy->rectangle_count;
+    const struct flw_sheet_rectangle **order = flw_host_alloc(count, sizeof(void *));
+    if (count == 0 || order == NULL) {
+        fputs("<p class=none>This policy's addresses are not known.</p>\n", out);
+        flw_host_free(order, count, sizeof(void *));
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        order[i] = &policy->rectangles[i];
+    }
+    qsort(order, count, sizeof(void *), compare_weight);
+    size_t shown = flw_min(count, STRIP_RECTANGLES);
+    qsort(order, shown, sizeof(void *), compare_address);
+    size_t island_count = find_islands(order, shown, islands);
+    const struct island *last = &islands[island_count - 1];
+    svg.y = (struct flw_svg_axis){.high = last->offset + (double)(last->end - last->begin),
+                                  .unit = FLW_SVG_BYTES,
+                                  .name = "address"};
+    flw_svg_begin(&svg, "Addresses over time",
+                  "Each rectangle is a block: across its life, up its addresses. White is free.");
+    flw_svg_draw_axes(&svg);
+    for (size_t colour = 0; colour < 8; colour++) {
+        bool is_open = false;
+        for (size_t i = 0; i < shown; i++) {
+            const struct flw_sheet_rectangle *block = order[i];
+            if (size_colour(block->bytes) != flw_picture_colour(colour)) {
+                continue;
+            }
+            double at = island_place(islands, island_count, block->address);
+            double x = flw_svg_x(&svg, (double)block->begin_op);
+            double y = flw_svg_y(&svg, at + (double)block->bytes);
+            double width = flw_svg_x(&svg, (double)block->end_op) - x;
+            double height = flw_svg_y(&svg, at) - y;
+            if (!is_open) {
+                fprintf(out, "<path class=\"area %s\" d=\"", flw_picture_colour(colour));
+                is_open = true;
+            }
+            width = width < 0.3 ? 0.3 : width;
+            fprintf(out, "M%.1f %.1fh%.1fv%.1fh%.1fz", x, y, width, height < 0.3 ? 0.3 : height,
+                    -width);
+        }
+        if (is_open) {
+            fputs("\"/>", out);
+        }
+    }
+    flw_svg_end(&svg);
+    fprintf(out,
+            "<p class=hint>%zu of %zu blocks; empty stretches of more than 64 MiB of address space "
+            "are cut out.</p>\n",
+            shown, policy->rectangle_count + policy->left_out_count);
+    flw_host_free(order, count, sizeof(void *));
+}
+
+/* ---- holes over time */
+
+#define HOLE_COLUMNS 128
+
+/* 1 to 5 */
+static unsigned shade_of(double share)
+{
+    return share >= 0.5 ? 5 : share >= 0.2 ? 4 : share >= 0.05 ? 3 : share >= 0.01 ? 2 : 1;
+}
+
+void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                       FILE *out)
+{
+    struct flw_svg svg = {.out = out, .height = 260, .x = op_axis(sheet)};
+    size_t columns = policy->hole_column_count;
+    uint64_t most = 0;
+    unsigned low = FLW_SHEET_SIZE_BINS, high = 0;
+    for (size_t c = 0; c < columns; c++) {
+        for (unsigned bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
+            uint64_t bytes = policy->hole_bytes[c][bin];
+            most = flw_max(most, bytes);
+            low = bytes != 0 && bin < low ? bin : low;
+            high = bytes != 0 && bin > high ? bin : high;
+        }
+        unsigned largest = flw_min(FLW_SHEET_SIZE_BINS - 1,
+                                   64 - (unsigned)__builtin_clzll(policy->hole_request[c] | 1));
+        high = flw_max(high, largest);
+    }
+    if (columns == 0 || most == 0) {
+        fputs("<p class=none>There were no holes, or this policy's addresses are not known.</p>\n",
+              out);
+        return;
+    }
+    low = low == 0 ? 1 : low;
+    svg.y = (struct flw_svg_axis){.low = (double)(1ull << (low - 1)),
+                                  .high = (double)(1ull << high),
+                                  .is_log = true,
+                                  .unit = FLW_SVG_BYTES,
+                                  .name = "size of a hole"};
+    flw_svg_begin(&svg, "Holes over time",
+                  "The darker, the more free memory lies in holes of that size. The line is the "
+                  "largest request: above the darkness it has to grow.");
+    flw_svg_draw_axes(&svg);
+    size_t shown = flw_min(columns, HOLE_COLUMNS);
+    double width = svg.width / (double)shown;
+    double height = svg.height / (double)(high - low + 1);
+    for (unsigned shade = 1; shade <= 5; shade++) {
+        fprintf(out, "<path class=s%u d=\"", shade);
+        for (size_t c = 0; c < shown; c++) {
+            for (unsigned bin = low; bin <= high; bin++) {
+                uint64_t bytes = policy->hole_bytes[c * columns / shown][bin];
+                if (bytes != 0 && shade_of((double)bytes / (double)most) == shade) {
+                    fprintf(out, "M%.1f %.1fh%.1fv%.1fh-%.1fz", svg.left + (double)c * width,
+                            svg.top + (double)(high - bin) * height, width, height, width);
+                }
+            }
+        }
+        fputs("\"/>", out);
+    }
+    fputs("<path class=\"line request\" d=\"", out);
+    for (size_t c = 0; c < shown; c++) {
+        uint64_t request = 1;
+        for (size_t i = c * columns / shown; i < (c + 1) * columns / shown; i++) {
+            request = flw_max(request, policy->hole_request[i]);
+        }
+        double y = flw_svg_y(&svg, (double)request);
+        fprintf(out, c == 0 ? "M%.1f %.1f" : "H%.1fV%.1f", svg.left + (double)c * width, y);
+    }
+    fprintf(out, "H%.1f\"/>", svg.left + svg.width);
+    flw_svg_end(&svg);
+}

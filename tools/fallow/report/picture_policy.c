@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the pictures that set policies side by side: latency, waste at the peak, memory against
+ * time.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "report/picture.h"
+
+static double at_least(double value, double least)
+{
+    return value < least ? least : value;
+}
+
+static void draw_legend(const struct flw_sheet *sheet, const bool *is_shown, FILE *out)
+{
+    fputs("<p class=legend>", out);
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        if (is_shown[i % 64]) {
+            fprintf(out, "<span class=\"key %s\"></span>", flw_picture_colour(i));
+            flw_svg_escape(out, sheet->policies[i].label);
+            fputs(" &nbsp; ", out);
+        }
+    }
+    fputs("</p>\n", out);
+}
+
+void flw_picture_latency(const struct flw_sheet *sheet, FILE *out)
+{
+    struct flw_svg svg = {.out = out, .height = 240};
+    bool is_shown[64] = {false};
+    double low = INFINITY, high = 0;
+    for (size_t i = 0; i < flw_min(sheet->policy_count, 64); i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        is_shown[i] = policy->latency_count > 1;
+        if (is_shown[i]) {
+            low = fmin(low, at_least(policy->latency_ns[0], 1));
+            high = fmax(high, policy->latency_ns[policy->latency_count - 1]);
+        }
+    }
+    if (high == 0) {
+        fputs("<p class=none>Operations were not timed.</p>\n", out);
+        return;
+    }
+    svg.x = (struct flw_svg_axis){.low = low,
+                                  .high = at_least(high, 2 * low),
+                                  .is_log = true,
+                                  .unit = FLW_SVG_NS,
+                                  .name = "one operation takes at most"};
+    svg.y = (struct flw_svg_axis){.high = 1, .unit = FLW_SVG_RATIO, .name = "share of operations"};
+    flw_svg_begin(&svg, "Time of one operation on the host",
+                  "One line a policy: which share of its operations is done in that time.");
+    flw_svg_draw_axes(&svg);
+    for (size_t i = 0; i < flw_min(sheet->policy_count, 64); i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        for (uint32_t j = 0; is_shown[i] && j < policy->latency_count; j++) {
+            double x = flw_svg_x(&svg, at_least(policy->latency_ns[j], 1));
+            double y = flw_svg_y(&svg, (double)j / (double)(policy->latency_count - 1));
+            if (j == 0) {
+                fprintf(out, "<path class=\"line %s\" d=\"M%.1f %.1f", flw_picture_colour(i), x, y);
+            } else {
+                fprintf(out, "L%.1f %.1f", x, y);
+            }
+        }
+        fputs(is_shown[i] ? "\"/>" : "", out);
+    }
+    flw_svg_end(&svg);
+    draw_legend(sheet, is_shown, out);
+}
+
+#define WASTE_ROW 26.0
+
+struct waste {
+    double requested, rounding, idle; /* at the moment of peak reserved */
+};
+
+static bool waste_of(const struct flw_sheet_policy *policy, struct waste *out)
+{
+    const struct flw_run_result *result = policy->result;
+    if (!result->has_run || result->peak_reserved_bytes == FLW_NOT_APPLICABLE ||
+        result->peak_reserved_bytes == 0) {
+        return false;
+    }
+    double reserved = (double)result->peak_reserved_bytes;
+    double requested = fmin((double)result->peak_requested_bytes, reserved);
+    double block = policy->block == NULL
+                       ? requested
+                       : fmin(reserved, fmax(requested, (double)policy->block_at_peak_bytes));
+    *out = (struct waste){requested, block - requested, reserved - block};
+    return true;
+}
+
+void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
+{
+    struct flw_svg svg = {.out = out};
+    struct waste waste;
+    size_t rows = 0;
+    double high = 0;
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        if (waste_of(&sheet->policies[i], &waste)) {
+            rows++;
+            high = fmax(high, waste.requested + waste.rounding + waste.idle);
+        }
+    }
+    if (rows == 0) {
+        fputs("<p class=none>No policy says what it reserved.</p>\n", out);
+        return;
+    }
+    svg.height = WASTE_ROW * (double)rows;
+    svg.x = (struct flw_svg_axis){.high = 1.2 * high, .unit = FLW_SVG_BYTES};
+    svg.y = (struct flw_svg_axis){.high = 1, .is_bare = true};
+    flw_svg_begin(&svg, "Where the memory goes at the peak",
+                  "A bar a policy: requested, lost to rounding, free inside what is reserved.");
+    flw_svg_draw_axes(&svg);
+    double y = svg.top;
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        char number[FLW_SVG_NUMBER_BYTES], text[2 * FLW_SHEET_NAME_BYTES];
+        if (!waste_of(policy, &waste)) {
+            continue;
+        }
+        double x = svg.left, unit = svg.width / svg.x.high;
+        const struct {
+            double bytes;
+            const char *style, *name;
+        } parts[] = {{waste.requested, "requested", "requested"},
+                     {waste.rounding, "loss", "rounding"},
+                     {waste.idle, "free", "free"}};
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+            snprintf(text, sizeof text, "%s: %s", parts[p].name,
+                     flw_svg_format(number, FLW_SVG_BYTES, parts[p].bytes));
+            flw_svg_rectangle(&svg, parts[p].style, x, y + 3, parts[p].bytes * unit, WASTE_ROW - 6,
+                              text);
+            x += parts[p].bytes * unit;
+        }
+        snprintf(
+            text, sizeof text, "%s %s", policy->label,
+            flw_svg_format(number, FLW_SVG_BYTES, (double)policy->result->peak_reserved_bytes));
+        flw_svg_text(&svg, "note", x + 6, y + WASTE_ROW / 2 + 4, false, text);
+        y += WASTE_ROW;
+    }
+    flw_svg_end(&svg);
+    fputs(
+        "<p class=legend><span class=\"key requested\"></span>requested &nbsp; <span class=\"key "
+        "loss\"></span>rounding (where the policy says) &nbsp; <span class=\"key free\"></span>free "
+        "inside what is reserved</p>\n",
+        out);
+}
+
+void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
+{
+    struct flw_svg svg = {.out = out, .height = 240};
+    double low_x = INFINITY, high_x = 0, low_y = INFINITY, high_y = 0;
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_run_result *result = sheet->policies[i].result;
+        if (result->has_run && result->has_times &&
+            result->peak_reserved_bytes != FLW_NOT_APPLICABLE) {
+            low_x = fmin(low_x, at_least(result->p50_ns, 1));
+            high_x = fmax(high_x, at_least(result->p50_ns, 1));
+            low_y = fmin(low_y, (double)result->peak_reserved_bytes);
+            high_y = fmax(high_y, (double)result->peak_reserved_bytes);
+        }
+    }
+    if (high_x == 0) {
+        fputs("<p class=none>Operations were not timed.</p>\n", out);
+        return;
+    }
+    svg.x = (struct flw_svg_axis){.low = low_x / 2,
+                                  .high = 4 * high_x,
+                                  .is_log = true,
+                                  .unit = FLW_SVG_NS,
+                                  .name = "median time of one operation"};
+    svg.y = (struct flw_svg_axis){.low = 0.9 * low_y,
+                                  .high = 1.05 * at_least(high_y, 1),
+                                  .unit = FLW_SVG_BYTES,
+                                  .name = "peak reserved"};
+    flw_svg_begin(&svg, "Memory against time",
+                  "One dot a policy; further down is less memory, further left is faster.");
+    flw_svg_draw_axes(&svg);
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_run_result *result = sheet->policies[i].result;
+        if (result->has_run && result->has_times &&
+            result->peak_reserved_bytes != FLW_NOT_APPLICABLE) {
+            double x = flw_svg_x(&svg, at_least(result->p50_ns, 1));
+            double y = flw_svg_y(&svg, (double)result->peak_reserved_bytes);
+            fprintf(out, "<circle class=\"dot %s\" cx=%.1f cy=%.1f r=\"6\"/>",
+                    flw_picture_colour(i), x, y);
+            flw_svg_text(&svg, "note", x + 10, y + 4, false, sheet->policies[i].label);
+        }
+    }
+    flw_svg_end(&svg);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/svg.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TOP 18.0
+
+/* Bytes of the UTF-8 character that begins here; 0: none does. */
+static int character_length(const unsigned char *c)
+{
+    int length = *c < 0x80 ? 1 : *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : 2;
+    if (*c < 0x20 || *c == 0x7f || (*c >= 0x80 && *c < 0xc2) || *c > 0xf4) {
+        return 0;
+    }
+    for (int i = 1; i < length; i++) {
+        if ((c[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    return length;
+}
+
+void flw_svg_escape(FILE *out, const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    while (*c != '\0') {
+        int length = character_length(c);
+        switch (*c) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        case '\'':
+            fputs("&#39;", out);
+            break;
+        default:
+            if (length == 0) {
+                fputc('?', out); /* any bytes may be in a trace */
+            } else {
+                (void)fwrite(c, 1, (size_t)length, out);
+            }
+        }
+        c += length == 0 ? 1 : length;
+    }
+}
+
+/* "12,345" */
+static void group_digits(char *out, double value)
+{
+    char digits[FLW_SVG_NUMBER_BYTES];
+    int length = snprintf(digits, sizeof digits, "%.0f", fmin(fabs(value), 1e15));
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0) {
+            *out++ = ',';
+        }
+        *out++ = digits[i];
+    }
+    *out = '\0';
+}
+
+/* Three figures that matter, and the unit. */
+static void format_scaled(char *out, double value, double step, const char *const *units, int count)
+{
+    int i = 0;
+    while (i + 1 < count && value >= step) {
+        value /= step;
+        i++;
+    }
+    int decimals = value >= 100 || value == floor(value) ? 0 : value >= 10 ? 1 : 2;
+    snprintf(out, FLW_SVG_NUMBER_BYTES, "%.*f %s", decimals, value, units[i]);
+}
+
+const char *flw_svg_format(char out[FLW_SVG_NUMBER_BYTES], enum flw_svg_unit unit, double value)
+{
+    static const char *const bytes[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    static const char *const times[] = {"ns", "us", "ms", "s"};
+    switch (unit) {
+    case FLW_SVG_BYTES:
+        format_scaled(out, value, 1024, bytes, 5);
+        break;
+    case FLW_SVG_NS:
+        format_scaled(out, value, 1000, times, 4);
+        break;
+    case FLW_SVG_RATIO:
+        snprintf(out, FLW_SVG_NUMBER_BYTES, "%.3f", value);
+        break;
+    default:
+        group_digits(out, value);
+    }
+    return out;
+}
+
+void flw_svg_begin(struct flw_svg *svg, const char *title, const char *description)
+{
+    svg->left = FLW_SVG_LEFT;
+    svg->top = TOP;
+    svg->width = FLW_SVG_WIDTH - FLW_SVG_LEFT - 16;
+    fprintf(svg->out, "<div class=scroll tabindex=0><svg role=img viewBox=\"0 0 %.0f %.0f\">",
+            FLW_SVG_WIDTH, svg->height + TOP + FLW_SVG_BOTTOM);
+    fputs("<title>", svg->out);
+    flw_svg_escape(svg->out, title);
+    fputs("</title><desc>", svg->out);
+    flw_svg_escape(svg->out, description);
+    fputs("</desc>", svg->out);
+}
+
+void flw_svg_end(const struct flw_svg *svg)
+{
+    fputs("</svg></div>\n", svg->out);
+}
+
+static double place(const struct flw_svg_axis *axis, double value)
+{
+    double low = axis->low, high = axis->high;
+    if (axis->is_log) {
+        value = log(fmax(value, low));
+        low = log(low);
+        high = log(high);
+    }
+    return fmin(1, fmax(0, (value - low) / (high - low)));
+}
+
+double flw_svg_x(const struct flw_svg *svg, double value)
+{
+    return svg->left + svg->width * place(&svg->x, value);
+}
+
+double flw_svg_y(const struct flw_svg *svg, double value)
+{
+    return svg->top + svg->height * (1 - place(&svg->y, value));
+}
+
+/* A round step that cuts the axis into about `count`: 1, 2 or 5 of a power of ten; bytes in powers of
+ * two. */
+static double round_step(const struct flw_svg_axis *axis, double count)
+{
+    double step = (axis->high - axis->low) / count;
+    if (axis->unit == FLW_SVG_BYTES) {
+        return exp2(ceil(log2(step)));
+    }
+    double power = pow(10, floor(log10(step)));
+    double times = step / power;
+    return power * (times <= 1 ? 1 : times <= 2 ? 2 : times <= 5 ? 5 : 10);
+}
+
+static void draw_tick(const struct flw_svg *svg, bool is_x, double value)
+{
+    char number[FLW_SVG_NUMBER_BYTES];
+    const struct flw_svg_axis *axis = is_x ? &svg->x : &svg->y;
+    flw_svg_format(number, axis->unit, value);
+    if (is_x) {
+        double x = flw_svg_x(svg, value);
+        fprintf(svg->out, "<path class=grid d=\"M%.1f %.1fv%.1f\"/>", x, svg->top, svg->height);
+        flw_svg_text(svg, "tick", x, svg->top + svg->height + 14, true, number);
+    } else {
+        double y = flw_svg_y(svg, value);
+        fprintf(svg->out,
+                "<path class=grid d=\"M%.1f %.1fh%.1f\"/><text class=\"tick end\" x=%.1f "
+                "y=%.1f>%s</text>",
+                svg->left, y, svg->width, svg->left - 6, y + 4, number);
+    }
+}
+
+static void draw_ticks(const struct flw_svg *svg, bool is_x)
+{
+    const struct flw_svg_axis *axis = is_x ? &svg->x : &svg->y;
+    if (axis->is_bare) {
+        return;
+    }
+    if (axis->is_log) {
+        double base = axis->unit == FLW_SVG_BYTES ? 32 : 10;
+        for (double value = pow(base, ceil(log(axis->low) / log(base))); value <= axis->high;
+             value *= base) {
+            draw_tick(svg, is_x, value);
+        }
+        return;
+    }
+    double step = round_step(axis, is_x ? 7 : fmax(2, svg->height / 45));
+    for (double i = ceil(axis->low / step); i * step <= axis->high; i++) {
+        draw_tick(svg, is_x, i * step);
+    }
+}
+
+void flw_svg_draw_axes(const struct flw_svg *svg)
+{
+    draw_ticks(svg, true);
+    draw_ticks(svg, false);
+    if (svg->y.name != NULL) {
+        flw_svg_text(svg, "axis", 4, 12, false, svg->y.name);
+    }
+    if (svg->x.name != NULL) {
+        fprintf(svg->out, "<text class=\"axis end\" x=%.1f y=%.1f>", svg->left + svg->width,
+                svg->top + svg->height + 29);
+        flw_svg_escape(svg->out, svg->x.name);
+        fputs("</text>", svg->out);
+    }
+}
+
+void flw_svg_rectangle(const struct flw_svg *svg, const char *style, double x, double y,
+                       double width, double height, const char *tip)
+{
+    fprintf(svg->out, "<rect class=\"%s\" x=%.1f y=%.1f width=%.1f height=\"%.1f\"", style, x, y,
+            width, height);
+    if (tip == NULL) {
+        fputs("/>", svg->out);
+        return;
+    }
+    fputs("><title>", svg->out);
+    flw_svg_escape(svg->out, tip);
+    fputs("</title></rect>", svg->out);
+}
+
+void flw_svg_text(const struct flw_svg *svg, const char *style, double x, double y, bool middle,
+                  const char *text)
+{
+    fprintf(svg->out, "<text class=\"%s%s\" x=%.1f y=%.1f>", style, middle ? " middle" : "", x, y);
+    flw_svg_escape(svg->out, text);
+    fputs("</text>", svg->out);
+}
