@@ -272,12 +272,9 @@ static CUresult begin(struct flw_call *call, struct flw_stream *stream, CUstream
 CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamBeginCapture_v2, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
-    if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    return flw_call_leave(stream != NULL ? begin(&call, stream, mode) : result);
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuStreamBeginCapture_v2, FLW_CALL_CONTEXT, handle);
+    return flw_call_leave(result == CUDA_SUCCESS ? begin(&call, call.stream, mode) : result);
 }
 
 /* Is all captured work behind the origin's tips? */
@@ -338,12 +335,9 @@ static CUresult end(struct flw_call *call, struct flw_stream *stream, CUgraph *g
 CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph *graph)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamEndCapture, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
-    if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    return flw_call_leave(stream != NULL ? end(&call, stream, graph) : result);
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuStreamEndCapture, FLW_CALL_CONTEXT, handle);
+    return flw_call_leave(result == CUDA_SUCCESS ? end(&call, call.stream, graph) : result);
 }
 
 static CUresult status_of(const struct flw_stream *stream, CUstreamCaptureStatus *status)
@@ -367,15 +361,12 @@ static CUresult status_of(const struct flw_stream *stream, CUstreamCaptureStatus
 CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamIsCapturing, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuStreamIsCapturing, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS && status == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    return flw_call_leave(stream != NULL ? status_of(stream, status) : result);
+    return flw_call_leave(result == CUDA_SUCCESS ? status_of(call.stream, status) : result);
 }
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status,
@@ -384,19 +375,16 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatu
                                            size_t *dependency_count)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamGetCaptureInfo_v2, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuStreamGetCaptureInfo_v2, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS && status == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL) {
-        result = status_of(stream, status);
+        result = status_of(call.stream, status);
     }
     if (result == CUDA_SUCCESS && *status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
-        struct flw_capture *capture = stream->capture;
+        struct flw_capture *capture = call.stream->capture;
         if (id != NULL) {
             *id = capture->id;
         }
@@ -410,7 +398,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatu
             *dependencies = NULL; /* nodes have no handles here; their number is true */
         }
         if (dependency_count != NULL) {
-            *dependency_count = dependencies != NULL ? 0 : stream->capture_tip_count;
+            *dependency_count = dependencies != NULL ? 0 : call.stream->capture_tip_count;
         }
     }
     return flw_call_leave(result);

@@ -96,20 +96,17 @@ static void push(struct flw_thread *thread, struct flw_context *context)
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxRetain, FLW_CALL_PLAIN);
-    struct flw_device *found = flw_device_find(device);
+    CUresult result =
+        flw_device_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxRetain, FLW_CALL_PLAIN, device);
     if (result == CUDA_SUCCESS && context == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && found == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
-    }
     if (result == CUDA_SUCCESS) {
-        if (found->primary == NULL) {
-            found->primary = make_context(found, true, found->primary_flags);
+        if (call.device->primary == NULL) {
+            call.device->primary = make_context(call.device, true, call.device->primary_flags);
         }
-        found->primary_retain_count++;
-        *context = found->primary->handle;
+        call.device->primary_retain_count++;
+        *context = call.device->primary->handle;
     }
     return flw_call_leave(result);
 }
@@ -126,19 +123,16 @@ static void reset_primary(struct flw_thread *thread, struct flw_device *device)
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxRelease_v2, FLW_CALL_PLAIN);
-    struct flw_device *found = flw_device_find(device);
-    if (result == CUDA_SUCCESS && found == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
-    }
+    CUresult result =
+        flw_device_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxRelease_v2, FLW_CALL_PLAIN, device);
     /* "Releasing a primary context that has not been previously retained will fail with
      * CUDA_ERROR_INVALID_CONTEXT." */
-    if (result == CUDA_SUCCESS && found->primary_retain_count == 0) {
+    if (result == CUDA_SUCCESS && call.device->primary_retain_count == 0) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     }
     /* "The context is automatically reset once the last reference to it is released." */
-    if (result == CUDA_SUCCESS && --found->primary_retain_count == 0) {
-        reset_primary(call.thread, found);
+    if (result == CUDA_SUCCESS && --call.device->primary_retain_count == 0) {
+        reset_primary(call.thread, call.device);
     }
     return flw_call_leave(result);
 }
@@ -146,17 +140,14 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxGetState, FLW_CALL_PLAIN);
-    struct flw_device *found = flw_device_find(device);
+    CUresult result =
+        flw_device_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxGetState, FLW_CALL_PLAIN, device);
     if (result == CUDA_SUCCESS && (flags == NULL || active == NULL)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && found == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
-    }
     if (result == CUDA_SUCCESS) {
-        *flags = found->primary_flags;
-        *active = found->primary != NULL;
+        *flags = call.device->primary_flags;
+        *active = call.device->primary != NULL;
     }
     return flw_call_leave(result);
 }
@@ -164,14 +155,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, in
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxReset_v2, FLW_CALL_PLAIN);
-    struct flw_device *found = flw_device_find(device);
-    if (result == CUDA_SUCCESS && found == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
-    }
+    CUresult result =
+        flw_device_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxReset_v2, FLW_CALL_PLAIN, device);
     if (result == CUDA_SUCCESS) {
         /* "Resetting the primary context does not release it": the count stays. */
-        reset_primary(call.thread, found);
+        reset_primary(call.thread, call.device);
     }
     return flw_call_leave(result);
 }
@@ -179,16 +167,12 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxCreate_v2, FLW_CALL_PLAIN);
-    struct flw_device *found = flw_device_find(device);
+    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuCtxCreate_v2, FLW_CALL_PLAIN, device);
     if (result == CUDA_SUCCESS && context == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && found == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
-    }
     if (result == CUDA_SUCCESS) {
-        struct flw_context *made = make_context(found, false, flags);
+        struct flw_context *made = make_context(call.device, false, flags);
         push(call.thread, made); /* "and associates it with the calling thread" */
         *context = made->handle;
     }

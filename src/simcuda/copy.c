@@ -83,14 +83,10 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_
                                  CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemsetD8Async, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuMemsetD8Async, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL) {
         struct flw_work work = {.to = pointer, .bytes = count, .value = value, .value_bytes = 1};
-        result = fill(&call, stream, work);
+        result = fill(&call, call.stream, work);
     }
     return flw_call_leave(result);
 }
@@ -99,18 +95,14 @@ CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t co
                                   CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemsetD32Async, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuMemsetD32Async, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS && count > SIZE_MAX / 4) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL) {
         struct flw_work work = {
             .to = pointer, .bytes = count * 4, .value = value, .value_bytes = 4};
-        result = fill(&call, stream, work);
+        result = fill(&call, call.stream, work);
     }
     return flw_call_leave(result);
 }
@@ -188,39 +180,31 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t b
                                       CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyHtoDAsync_v2, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
-    if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    return flw_call_leave(stream != NULL ? copy_in(&call, stream, to, from, bytes, false) : result);
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyHtoDAsync_v2, FLW_CALL_CONTEXT, handle);
+    return flw_call_leave(
+        result == CUDA_SUCCESS ? copy_in(&call, call.stream, to, from, bytes, false) : result);
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyDtoHAsync_v2, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
-    if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    return flw_call_leave(stream != NULL ? copy_out(&call, stream, to, from, bytes, false)
-                                         : result);
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyDtoHAsync_v2, FLW_CALL_CONTEXT, handle);
+    return flw_call_leave(
+        result == CUDA_SUCCESS ? copy_out(&call, call.stream, to, from, bytes, false) : result);
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                                       CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS && bytes > 0 && (!is_known(to) || !is_known(from))) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL && bytes > 0) {
+    if (result == CUDA_SUCCESS && bytes > 0) {
         struct flw_sim_range range[2] = {{.address = to, .bytes = bytes, .is_write = 1},
                                          {.address = from, .bytes = bytes}};
         struct flw_work work = {.kind = FLW_WORK_COPY,
@@ -230,7 +214,7 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t b
                                 .to = to,
                                 .from = from,
                                 .bytes = bytes};
-        result = flw_order_submit(stream, &work, NULL);
+        result = flw_order_submit(call.stream, &work, NULL);
     }
     return flw_call_leave(result);
 }

@@ -16,6 +16,14 @@ struct flw_device *flw_device_find(CUdevice device)
     return &flw_world.device[device];
 }
 
+CUresult flw_device_enter(struct flw_call *call, enum flw_entry entry, unsigned needs,
+                          CUdevice device)
+{
+    CUresult result = flw_call_enter(call, entry, needs);
+    call->device = flw_device_find(device);
+    return result == CUDA_SUCCESS && call->device == NULL ? CUDA_ERROR_INVALID_DEVICE : result;
+}
+
 CUresult CUDAAPI cuInit(unsigned flags)
 {
     struct flw_call call;
@@ -59,12 +67,9 @@ CUresult CUDAAPI cuDeviceGetCount(int *count)
 CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGet, FLW_CALL_PLAIN);
+    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuDeviceGet, FLW_CALL_PLAIN, ordinal);
     if (result == CUDA_SUCCESS && device == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS && flw_device_find(ordinal) == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
     }
     if (result == CUDA_SUCCESS) {
         *device = ordinal;
@@ -75,12 +80,9 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetName, FLW_CALL_PLAIN);
+    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuDeviceGetName, FLW_CALL_PLAIN, device);
     if (result == CUDA_SUCCESS && (name == NULL || length <= 0)) {
         result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS && flw_device_find(device) == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
     }
     if (result == CUDA_SUCCESS) {
         snprintf(name, (size_t)length, "simulated device %d", device);
@@ -91,12 +93,10 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device)
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceTotalMem_v2, FLW_CALL_PLAIN);
+    CUresult result =
+        flw_device_enter(&call, FLW_ENTRY_cuDeviceTotalMem_v2, FLW_CALL_PLAIN, device);
     if (result == CUDA_SUCCESS && bytes == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS && flw_device_find(device) == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
     }
     if (result == CUDA_SUCCESS) {
         *bytes = flw_world.config.device_bytes;
@@ -144,13 +144,11 @@ static int attribute_value(CUdevice_attribute attribute)
 CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetAttribute, FLW_CALL_PLAIN);
+    CUresult result =
+        flw_device_enter(&call, FLW_ENTRY_cuDeviceGetAttribute, FLW_CALL_PLAIN, device);
     if (result == CUDA_SUCCESS &&
         (value == NULL || attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)) {
         result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS && flw_device_find(device) == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
     }
     if (result == CUDA_SUCCESS) {
         *value = attribute_value(attribute);

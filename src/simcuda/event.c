@@ -138,14 +138,11 @@ static CUresult record(struct flw_stream *stream, struct flw_event *event)
 CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventRecord, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuEventRecord, FLW_CALL_CONTEXT, stream_handle);
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, stream_handle, &result);
-    }
-    if (stream != NULL) {
         struct flw_event *event = flw_event_find(handle);
-        result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : record(stream, event);
+        result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : record(call.stream, event);
     }
     return flw_call_leave(result);
 }
@@ -222,23 +219,20 @@ static CUresult wait_on_stream(struct flw_stream *stream, struct flw_event *even
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamWaitEvent, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuStreamWaitEvent, FLW_CALL_CONTEXT, stream_handle);
     if (result == CUDA_SUCCESS && flags > CU_EVENT_WAIT_EXTERNAL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, stream_handle, &result);
-    }
-    if (stream != NULL) {
         struct flw_event *event = flw_event_find(handle);
         if (event == NULL) {
             result = CUDA_ERROR_INVALID_HANDLE;
-        } else if (flags == CU_EVENT_WAIT_EXTERNAL && stream->capture == NULL) {
+        } else if (flags == CU_EVENT_WAIT_EXTERNAL && call.stream->capture == NULL) {
             result =
                 CUDA_ERROR_INVALID_VALUE; /* "This flag is invalid outside of stream capture." */
         } else {
-            result = wait_on_stream(stream, event);
+            result = wait_on_stream(call.stream, event);
         }
     }
     return flw_call_leave(result);

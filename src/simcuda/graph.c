@@ -323,16 +323,13 @@ static CUresult launch(struct executable *executable, struct flw_stream *stream)
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGraphLaunch, FLW_CALL_CONTEXT);
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuGraphLaunch, FLW_CALL_CONTEXT, stream_handle);
     struct executable *executable = flw_table_find(&flw_world.executable_table, (uintptr_t)handle);
-    struct flw_stream *stream = NULL;
     if (result == CUDA_SUCCESS && executable == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, stream_handle, &result);
-    }
-    return flw_call_leave(stream != NULL ? launch(executable, stream) : result);
+    return flw_call_leave(result == CUDA_SUCCESS ? launch(executable, call.stream) : result);
 }
 
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)

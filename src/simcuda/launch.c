@@ -339,9 +339,9 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gri
                                 void **parameters, void **extra)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuLaunchKernel, FLW_CALL_CONTEXT);
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuLaunchKernel, FLW_CALL_CONTEXT, stream_handle);
     struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
-    struct flw_stream *stream = NULL;
     uint64_t threads = (uint64_t)block_x * block_y * block_z;
     if (result == CUDA_SUCCESS && function == NULL) {
         result = CUDA_ERROR_INVALID_HANDLE;
@@ -356,16 +356,13 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gri
         result = CUDA_ERROR_NOT_SUPPORTED; /* parameters in a packed buffer */
     }
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, stream_handle, &result);
-    }
-    if (stream != NULL) {
         struct flw_work work = {
             .kind = FLW_WORK_LAUNCH,
             .name = function->kernel->name,
             .kernel = function->kernel,
             .parameters = parameters,
             .dimensions = {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes}};
-        result = give_launch(&call, stream, function->kernel, &work);
+        result = give_launch(&call, call.stream, function->kernel, &work);
     }
     return flw_call_leave(result);
 }

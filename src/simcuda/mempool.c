@@ -473,14 +473,11 @@ void flw_pool_drop_blocks(struct flw_memory_pool *pool)
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemAllocAsync, FLW_CALL_POOLS);
-    struct flw_stream *stream = NULL;
+    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuMemAllocAsync, FLW_CALL_POOLS, handle);
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL) {
         /* "The allocation comes from the memory pool current to the stream's device." */
-        result = allocate(flw_pool_current(stream->context->device), stream, pointer, bytes);
+        result =
+            allocate(flw_pool_current(call.stream->context->device), call.stream, pointer, bytes);
     }
     return flw_call_leave(result);
 }
@@ -489,25 +486,19 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes,
                                          CUmemoryPool pool_handle, CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemAllocFromPoolAsync, FLW_CALL_POOLS);
-    struct flw_stream *stream = NULL;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuMemAllocFromPoolAsync, FLW_CALL_POOLS, handle);
     struct flw_memory_pool *pool = flw_pool_find(pool_handle);
     if (result == CUDA_SUCCESS && pool == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    return flw_call_leave(stream != NULL ? allocate(pool, stream, pointer, bytes) : result);
+    return flw_call_leave(result == CUDA_SUCCESS ? allocate(pool, call.stream, pointer, bytes)
+                                                 : result);
 }
 
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemFreeAsync, FLW_CALL_POOLS);
-    struct flw_stream *stream = NULL;
-    if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    return flw_call_leave(stream != NULL ? give_back(stream, pointer) : result);
+    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuMemFreeAsync, FLW_CALL_POOLS, handle);
+    return flw_call_leave(result == CUDA_SUCCESS ? give_back(call.stream, pointer) : result);
 }

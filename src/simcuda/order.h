@@ -120,6 +120,9 @@ void flw_stream_end(struct flw_stream *stream);
 void flw_stream_free(struct flw_stream *stream);
 /* The stream that a handle means in this thread now; NULL with the error to answer. */
 struct flw_stream *flw_stream_find(struct flw_thread *thread, CUstream handle, CUresult *error);
+/* flw_call_enter for a call on one stream: it is call->stream where the answer is CUDA_SUCCESS. */
+CUresult flw_stream_enter(struct flw_call *call, enum flw_entry entry, unsigned needs,
+                          CUstream handle);
 static inline bool flw_stream_is_blocking(const struct flw_stream *stream)
 {
     return stream->kind == FLW_STREAM_BLOCKING || stream->kind == FLW_STREAM_PER_THREAD;

@@ -77,13 +77,13 @@ struct flw_memory_pool *flw_pool_current(struct flw_device *device)
 CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetDefaultMemPool, FLW_CALL_POOLS);
-    struct flw_device *found = flw_device_find(device);
-    if (result == CUDA_SUCCESS && (pool == NULL || found == NULL)) {
-        result = pool == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    CUresult result =
+        flw_device_enter(&call, FLW_ENTRY_cuDeviceGetDefaultMemPool, FLW_CALL_POOLS, device);
+    if (result == CUDA_SUCCESS && pool == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        *pool = default_pool(found)->handle;
+        *pool = default_pool(call.device)->handle;
     }
     return flw_call_leave(result);
 }
@@ -91,13 +91,12 @@ CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetMemPool, FLW_CALL_POOLS);
-    struct flw_device *found = flw_device_find(device);
-    if (result == CUDA_SUCCESS && (pool == NULL || found == NULL)) {
-        result = pool == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuDeviceGetMemPool, FLW_CALL_POOLS, device);
+    if (result == CUDA_SUCCESS && pool == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        *pool = flw_pool_current(found)->handle;
+        *pool = flw_pool_current(call.device)->handle;
     }
     return flw_call_leave(result);
 }
@@ -105,18 +104,14 @@ CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceSetMemPool, FLW_CALL_POOLS);
-    struct flw_device *found = flw_device_find(device);
+    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuDeviceSetMemPool, FLW_CALL_POOLS, device);
     struct flw_memory_pool *pool = flw_pool_find(handle);
-    if (result == CUDA_SUCCESS && found == NULL) {
-        result = CUDA_ERROR_INVALID_DEVICE;
-    }
     /* "The memory pool must be local to the specified device." */
-    if (result == CUDA_SUCCESS && (pool == NULL || pool->device != found)) {
+    if (result == CUDA_SUCCESS && (pool == NULL || pool->device != call.device)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        found->current_pool = pool;
+        call.device->current_pool = pool;
     }
     return flw_call_leave(result);
 }

@@ -142,6 +142,16 @@ struct flw_stream *flw_stream_find(struct flw_thread *thread, CUstream handle, C
     return stream;
 }
 
+CUresult flw_stream_enter(struct flw_call *call, enum flw_entry entry, unsigned needs,
+                          CUstream handle)
+{
+    CUresult result = flw_call_enter(call, entry, needs);
+    if (result == CUDA_SUCCESS) {
+        call->stream = flw_stream_find(call->thread, handle, &result);
+    }
+    return result;
+}
+
 static CUresult create(struct flw_call *call, CUstream *out, unsigned flags, int priority)
 {
     if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0) {
@@ -200,23 +210,19 @@ static CUresult refuse_capturing(struct flw_stream *stream)
 CUresult CUDAAPI cuStreamQuery(CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamQuery, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuStreamQuery, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL) {
-        result = refuse_capturing(stream);
+        result = refuse_capturing(call.stream);
     }
     if (result == CUDA_SUCCESS) {
-        struct flw_position last = flw_order_last(stream);
-        struct flw_context *context = stream->context;
+        struct flw_position last = flw_order_last(call.stream);
+        struct flw_context *context = call.stream->context;
         if (!flw_order_is_done(&last)) {
             flw_order_drift(call.thread, true);
             result = CUDA_ERROR_NOT_READY;
         } else {
             if (flw_check_is_on()) {
-                flw_clock_host_saw(&stream->clock);
+                flw_clock_host_saw(&call.stream->clock);
             }
             result = context->sticky;
         }
@@ -227,20 +233,17 @@ CUresult CUDAAPI cuStreamQuery(CUstream handle)
 CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamSynchronize, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuStreamSynchronize, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL) {
-        result = refuse_capturing(stream);
+        result = refuse_capturing(call.stream);
     }
     if (result == CUDA_SUCCESS) {
-        struct flw_position last = flw_order_last(stream);
-        struct flw_context *context = stream->context;
+        struct flw_position last = flw_order_last(call.stream);
+        struct flw_context *context = call.stream->context;
         struct flw_order_clock clock = {0};
         if (flw_check_is_on()) {
-            flw_clock_copy(&clock, &stream->clock);
+            flw_clock_copy(&clock, &call.stream->clock);
         }
         flw_order_wait(call.thread, &last);
         flw_clock_host_saw(&clock);
@@ -254,16 +257,12 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
 CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long *id)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamGetId, FLW_CALL_IDS);
-    struct flw_stream *stream = NULL;
+    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuStreamGetId, FLW_CALL_IDS, handle);
     if (result == CUDA_SUCCESS && id == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL) {
-        *id = stream->id;
+        *id = call.stream->id;
     }
     return flw_call_leave(result);
 }
@@ -271,16 +270,12 @@ CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long *id)
 CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamGetCtx, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuStreamGetCtx, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS && context == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL) {
-        *context = stream->context->handle;
+        *context = call.stream->context->handle;
     }
     return flw_call_leave(result);
 }
@@ -288,20 +283,16 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
 CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void *argument)
 {
     struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuLaunchHostFunc, FLW_CALL_CONTEXT);
-    struct flw_stream *stream = NULL;
+    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuLaunchHostFunc, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS && function == NULL) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        stream = flw_stream_find(call.thread, handle, &result);
-    }
-    if (stream != NULL) {
         struct flw_work work = {.kind = FLW_WORK_HOST,
                                 .name = "host function",
                                 .function = function,
                                 .argument = argument};
-        result = flw_order_submit(stream, &work, NULL);
+        result = flw_order_submit(call.stream, &work, NULL);
     }
     return flw_call_leave(result);
 }

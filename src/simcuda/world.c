@@ -245,8 +245,7 @@ static CUresult refuse_absent(unsigned needs)
 CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned needs)
 {
     struct flw_world *w = &flw_world;
-    call->thread = this_thread;
-    call->context = NULL;
+    *call = (struct flw_call){.thread = this_thread};
     if (this_thread != NULL && this_thread->is_in_twin) {
         return CUDA_ERROR_NOT_PERMITTED; /* from inside a kernel: the lock is this thread's */
     }

@@ -173,6 +173,8 @@ enum {
 struct flw_call {
     struct flw_thread *thread;
     struct flw_context *context; /* with FLW_CALL_CONTEXT */
+    struct flw_stream *stream;   /* with flw_stream_enter */
+    struct flw_device *device;   /* with flw_device_enter */
 };
 
 /* Takes the lock, always. Anything but CUDA_SUCCESS: pass it to leave. */
@@ -201,7 +203,12 @@ struct flw_context *flw_context_primary(struct flw_device *device);
 void flw_context_finish_all(void);
 /* A device error: it sticks to the context unless the rule is off. */
 void flw_context_break(struct flw_context *context, CUresult error);
+
+/* device.c */
 struct flw_device *flw_device_find(CUdevice device);
+/* flw_call_enter for a call on one device: it is call->device where the answer is CUDA_SUCCESS. */
+CUresult flw_device_enter(struct flw_call *call, enum flw_entry entry, unsigned needs,
+                          CUdevice device);
 
 /* fault.c */
 /* The error that the call must answer, or CUDA_SUCCESS. */
