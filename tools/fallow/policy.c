@@ -26,3 +26,15 @@ const struct flw_policy *flw_policy_find(const char *name, size_t length)
     }
     return NULL;
 }
+
+void flw_policy_take_stats(struct flw_policy_statistics *out, const fallow_stats *stats)
+{
+    out->peak_requested_bytes = stats->peak_requested_bytes;
+    out->peak_reserved_bytes = stats->peak_reserved_bytes;
+    out->grow_count = stats->grow_count;
+    out->driver_call_count = stats->driver_call_count;
+    out->event_count = stats->event_count;
+    out->steal_count = stats->steal_count;
+    out->wait_count = stats->wait_count;
+    out->hit_count = stats->hit_count;
+}

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fallow/fallow.h"
+
 #include "program.h"
 
 struct flw_device;
@@ -49,6 +51,9 @@ struct flw_policy_statistics {
     bool has_same_segments; /* sizes and order equal to the recorded ones */
     bool is_seeded;         /* started from the recorded initial segments */
 };
+
+/* What a pool counts in the library's words, remaps left alone: not every pool has them. */
+void flw_policy_take_stats(struct flw_policy_statistics *out, const fallow_stats *stats);
 
 struct flw_policy {
     const char *name;

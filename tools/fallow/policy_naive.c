@@ -64,14 +64,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     fallow_stats stats;
     stats.struct_size = sizeof stats;
     flw_naive_get_stats(afternoon->pool, &stats);
-    out->peak_requested_bytes = stats.peak_requested_bytes;
-    out->peak_reserved_bytes = stats.peak_reserved_bytes;
-    out->grow_count = stats.grow_count;
-    out->driver_call_count = stats.driver_call_count;
-    out->event_count = stats.event_count;
-    out->steal_count = stats.steal_count;
-    out->wait_count = stats.wait_count;
-    out->hit_count = stats.hit_count;
+    flw_policy_take_stats(out, &stats);
 }
 
 static void finish(void *self)
