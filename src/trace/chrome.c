@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "trace/jsontext.h"
 #include "trace/output.h"
 #include "trace/trace.h"
 
@@ -50,27 +51,11 @@ static const char *const instants[] = {
 };
 _Static_assert(sizeof(instants) / sizeof(instants[0]) == FLW_TRACE_OP_COUNT, "a word each");
 
-static void print_string(const char *text, FILE *file)
-{
-    putc('"', file);
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c >= 0x7F) {
-            fprintf(file, "\\u%04x", c); /* a file's name may be in any encoding */
-        } else if (c == '"' || c == '\\') {
-            fprintf(file, "\\%c", c);
-        } else {
-            putc(c, file);
-        }
-    }
-    putc('"', file);
-}
-
 /* Up to the arguments, whose bracket is left open. */
 static void begin_event(struct writer *w, const char *phase, const char *name, uint64_t time_ns)
 {
     fprintf(w->file, "%s\n{\"ph\":\"%s\",\"name\":", w->has_event ? "," : "", phase);
-    print_string(name, w->file);
+    flw_json_print_text(w->file, name);
     fprintf(w->file, ",\"pid\":0,\"tid\":0,\"ts\":%" PRIu64 ".%03" PRIu64 ",\"args\":{",
             time_ns / 1000, time_ns % 1000);
     w->has_event = true;
@@ -123,7 +108,7 @@ static void print_named(struct writer *w, const struct flw_trace_event *event,
     begin_event(w, phase, is_phase ? name : instants[event->op], event->time_ns);
     if (name != NULL && !is_phase) {
         fputs("\"name\":", w->file);
-        print_string(name, w->file);
+        flw_json_print_text(w->file, name);
     }
     if (event->op == FLW_TRACE_DROP) {
         fprintf(w->file, "\"events\":%" PRIu64, detail->lost_count);
@@ -210,9 +195,9 @@ static void print_trace(const struct flw_trace *trace, FILE *file)
     struct flw_trace_walk walk = {0};
     begin_totals(&w);
     fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"source\":", file);
-    print_string(trace->source, file);
+    flw_json_print_text(file, trace->source);
     fputs(",\"format\":", file);
-    print_string(trace->format, file);
+    flw_json_print_text(file, trace->format);
     fprintf(file, ",\"device\":%d},\"traceEvents\":[", trace->device);
     print_live(&w, 0);
     print_reserved(&w, 0);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/jsontext.h"
+
 void flw_bench_report_add(struct flw_bench_report *report, const char *key, double value)
 {
     if (report->value_count < FLW_BENCH_VALUES) {
@@ -32,17 +34,8 @@ double flw_bench_median(double *values, size_t count)
 
 static void print_json_text(const char *key, const char *text)
 {
-    printf("\"%s\":\"", key);
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
-            printf("\\%c", *c);
-        } else if (*c < 0x20) {
-            printf("\\u%04x", *c);
-        } else {
-            putchar(*c);
-        }
-    }
-    putchar('"');
+    printf("\"%s\":", key);
+    flw_json_print_text(stdout, text);
 }
 
 static void print_json(const struct flw_bench_report *report,

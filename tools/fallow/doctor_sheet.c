@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "trace/jsontext.h"
+
 void flw_doctor_begin(struct flw_doctor_sheet *sheet, const char *section)
 {
     snprintf(sheet->section, sizeof sheet->section, "%s", section);
@@ -118,21 +120,6 @@ static void print_text(const struct flw_doctor_sheet *sheet)
 /* ----------------------------------------------------------------------------------------- JSON
  * --- */
 
-static void print_string(const char *text)
-{
-    putchar('"');
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
-            printf("\\%c", *c);
-        } else if (*c < 0x20) {
-            printf("\\u%04x", *c);
-        } else {
-            putchar(*c);
-        }
-    }
-    putchar('"');
-}
-
 static void print_json(const struct flw_doctor_sheet *sheet)
 {
     const char *section = "";
@@ -142,15 +129,15 @@ static void print_json(const struct flw_doctor_sheet *sheet)
         if (strcmp(section, entry->section) != 0) {
             fputs(i == 0 ? "" : "},\n", stdout);
             section = entry->section;
-            print_string(section);
+            flw_json_print_text(stdout, section);
             fputs(":{", stdout);
         } else {
             putchar(',');
         }
-        print_string(entry->key);
+        flw_json_print_text(stdout, entry->key);
         putchar(':');
         if (entry->kind == FLW_DOCTOR_TEXT) {
-            print_string(entry->text);
+            flw_json_print_text(stdout, entry->text);
         } else if (entry->kind == FLW_DOCTOR_BOOL) {
             fputs(entry->number != 0 ? "true" : "false", stdout);
         } else {
@@ -160,7 +147,7 @@ static void print_json(const struct flw_doctor_sheet *sheet)
     fputs(sheet->entry_count != 0 ? "},\n\"advice\":[" : "\"advice\":[", stdout);
     for (size_t i = 0; i < sheet->advice_count; i++) {
         fputs(i == 0 ? "" : ",", stdout);
-        print_string(sheet->advice[i]);
+        flw_json_print_text(stdout, sheet->advice[i]);
     }
     printf("]}\n");
 }

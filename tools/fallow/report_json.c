@@ -3,23 +3,8 @@
 
 #include <inttypes.h>
 
+#include "trace/jsontext.h"
 #include "trace/trace.h"
-
-static void print_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
-            fprintf(out, "\\%c", *c);
-        } else if (*c < 0x20 || *c >= 0x7f) {
-            fprintf(out, "\\u%04x",
-                    *c); /* file names may be any bytes: each becomes one character */
-        } else {
-            fputc(*c, out);
-        }
-    }
-    fputc('"', out);
-}
 
 static void print_count(FILE *out, const char *key, uint64_t value)
 {
@@ -50,9 +35,9 @@ static void print_trace(const struct flw_report *report, FILE *out)
     print_count(out, "zero_size_requests", report->program->zero_count);
     print_count(out, "unknown_frees", trace->unknown_free_count);
     fprintf(out, ", \"source\": ");
-    print_text(out, trace->source == NULL ? "" : trace->source);
+    flw_json_print_text(out, trace->source == NULL ? "" : trace->source);
     fprintf(out, ", \"format\": ");
-    print_text(out, trace->format == NULL ? "" : trace->format);
+    flw_json_print_text(out, trace->format == NULL ? "" : trace->format);
     fputc('}', out);
 }
 
@@ -114,7 +99,7 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
                          FILE *out)
 {
     fprintf(out, "{\"name\": ");
-    print_text(out, result->policy->name);
+    flw_json_print_text(out, result->policy->name);
     print_count(out, "peak_requested_bytes", result->peak_requested_bytes);
     print_count(out, "peak_reserved_bytes", result->peak_reserved_bytes);
     print_count(out, "failures", result->failure_count);
@@ -133,7 +118,7 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
     print_count(out, "smallest_limit_bytes", result->smallest_limit_bytes);
     print_times(result, out);
     fprintf(out, ", \"label\": ");
-    print_text(out, flw_report_label(report, result->policy));
+    flw_json_print_text(out, flw_report_label(report, result->policy));
     print_bool(out, "reserved_from_ledger", result->policy->lends, result->is_reserved_from_ledger);
     print_count(out, "first_failure_bytes",
                 result->first_failure_bytes == 0 ? FLW_NOT_APPLICABLE
@@ -154,14 +139,14 @@ void flw_report_print_json(const struct flw_report *report, FILE *out)
     fprintf(out, "{\"trace\": ");
     print_trace(report, out);
     fprintf(out, ",\n \"device\": ");
-    print_text(out, report->device_name);
+    flw_json_print_text(out, report->device_name);
     print_bool(out, "simulated", true, report->is_sim);
     print_count(out, "device_bytes", report->device_bytes);
     print_count(out, "limit_bytes",
                 report->limit_bytes == 0 ? FLW_NOT_APPLICABLE : report->limit_bytes);
     print_count(out, "lag", report->is_sim ? report->lag_units : FLW_NOT_APPLICABLE);
     fprintf(out, ", \"lag_unit\": ");
-    print_text(out, report->is_by_time ? "ns of trace time" : "events");
+    flw_json_print_text(out, report->is_by_time ? "ns of trace time" : "events");
     print_bool(out, "device_work", true, report->lag_units != 0);
     print_bool(out, "checks", true, report->checks);
     fprintf(out, ",\n \"policies\": [");

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: how a text becomes a JSON string. Does not: read JSON (json.h), or know the text's encoding.
+ */
+#ifndef FLW_TRACE_JSONTEXT_H
+#define FLW_TRACE_JSONTEXT_H
+
+#include <stdio.h>
+
+/* In quotes. The names of files may be any bytes: each beyond ASCII becomes one character. */
+static inline void flw_json_print_text(FILE *file, const char *text)
+{
+    putc('"', file);
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\') {
+            fprintf(file, "\\%c", *c);
+        } else if (*c < 0x20 || *c >= 0x7f) {
+            fprintf(file, "\\u%04x", *c);
+        } else {
+            putc(*c, file);
+        }
+    }
+    putc('"', file);
+}
+
+#endif
