@@ -232,9 +232,12 @@ static bool check_record(struct import *import, const struct record *record)
 
 static bool add_sample(struct import *import, const struct record *record)
 {
+    if (import->sample_count >= UINT32_MAX) {
+        return fail_memory(import);
+    }
     struct sample *samples = flw_array_reserve(import->samples, import->sample_count,
                                                &import->sample_room, sizeof(*samples));
-    if (samples == NULL || import->sample_count >= UINT32_MAX) {
+    if (samples == NULL) {
         return fail_memory(import);
     }
     import->samples = samples;
