@@ -392,6 +392,15 @@ static bool seed_fits(const struct flw_pytorch_seed *seed)
     return seed->size_bytes != 0;
 }
 
+static bool add_hole(struct flw_pytorch_model *model, struct flw_pytorch_block *hole)
+{
+    if (!ensure_room(list_of(model, hole))) {
+        return false;
+    }
+    list_insert(model, hole);
+    return true;
+}
+
 bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_seed *seed,
                       struct flw_pytorch_block **out_blocks)
 {
@@ -405,26 +414,27 @@ bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_
     }
     segment->address = seed->address;
     segment->first->address = seed->address;
-    struct flw_pytorch_block *rest = segment->first;
-    for (size_t i = 0; i <= seed->block_count; i++) {
-        bool is_last = i == seed->block_count;
-        uint64_t end = seed->address + seed->size_bytes;
-        uint64_t begin = is_last ? end : seed->block_addresses[i];
-        if (rest != NULL && rest->address < begin) {
-            struct flw_pytorch_block *hole = rest;
-            rest = begin < end ? cut(model, hole, begin - hole->address) : NULL;
-            if ((begin < end && rest == NULL) || !ensure_room(list_of(model, hole))) {
+    struct flw_pytorch_block *rest = segment->first; /* behind the last block; NULL: nothing is */
+    for (size_t i = 0; i < seed->block_count; i++) {
+        struct flw_pytorch_block *block = rest;
+        if (block != NULL && block->address < seed->block_addresses[i]) {
+            block = cut(model, rest, seed->block_addresses[i] - rest->address);
+            if (block == NULL || !add_hole(model, rest)) {
                 return false;
             }
-            list_insert(model, hole);
         }
-        if (!is_last) {
-            uint64_t bytes = seed_block_bytes(seed, i);
-            out_blocks[i] = rest;
-            rest = rest->size_bytes > bytes ? cut(model, rest, bytes) : NULL;
+        if (block == NULL) {
+            return false;
+        }
+        uint64_t bytes = seed_block_bytes(seed, i);
+        bool is_exact = block->size_bytes <= bytes;
+        out_blocks[i] = block;
+        rest = is_exact ? NULL : cut(model, block, bytes);
+        if (rest == NULL && !is_exact) {
+            return false;
         }
     }
-    return true;
+    return rest == NULL || add_hole(model, rest);
 }
 
 /* --- life ---------------------------------------------------------------------------------------
