@@ -60,8 +60,10 @@ static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
         return false;
     }
     if (FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address)) &&
-        !FLW_MUTANT(INTERIOR_FREE_ACCEPTED) && !FLW_MUTANT(DOUBLE_FREE_ACCEPTED)) {
-        return false;
+        !FLW_MUTANT(INTERIOR_FREE_ACCEPTED)) {
+        if (!FLW_MUTANT(DOUBLE_FREE_ACCEPTED)) {
+            return false;
+        }
     }
     flw_note_returned(hot->account, flw_loan_bytes(slot->loan)); /* nobody else's by now */
     bin->slots[count] = slot;

@@ -36,9 +36,10 @@ static bool begin_beside(struct flw_output *output, const char *path, bool exist
 {
     static const char suffix[] = ".XXXXXX";
     output->path = exists ? realpath(path, NULL) : strdup(path);
-    if (output->path != NULL) {
-        output->temporary = calloc(1, strlen(output->path) + sizeof(suffix));
+    if (output->path == NULL) {
+        return fail(output, message, "cannot write", errno);
     }
+    output->temporary = calloc(1, strlen(output->path) + sizeof(suffix));
     if (output->temporary == NULL) {
         return fail(output, message, "cannot write", errno);
     }

@@ -37,6 +37,7 @@ struct machine {
     uint64_t frame_end;
     uint64_t opcode_offset;
     const char *opcode_name;
+    struct flw_pickle_value root; /* once stopped */
     bool stopped;
 };
 
@@ -193,6 +194,7 @@ static bool run_stop(struct machine *m)
     if (!need(m, 1)) {
         return false;
     }
+    m->root = m->stack[m->depth - 1];
     m->stopped = true;
     return true;
 }
@@ -643,7 +645,7 @@ bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary
     }
     m.kept = flw_harvest_create();
     bool is_read = m.kept != NULL ? run(&m) : fail_memory(&m);
-    *out_root = is_read ? m.stack[m.depth - 1] : absent;
+    *out_root = is_read ? m.root : absent;
     free(m.stack);
     free(m.memo);
     if (!is_read) {

@@ -99,8 +99,8 @@ static bool take_number(struct reader *r, unsigned base, const char *problem, ui
 
 static bool take_row(struct reader *r, struct flw_trace_event *event)
 {
-    uint64_t thread;
-    uint64_t stream;
+    uint64_t thread = 0;
+    uint64_t stream = 0;
     struct flw_column none;
     if (!take_number(r, 10, "the thread is not a number", &thread) ||
         !take_time(r, &event->time_ns) || !take_action(r, &event->op) ||

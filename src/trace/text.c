@@ -474,9 +474,9 @@ static bool read_segment_record(struct reader *r)
     if (!r->build.trace->has_segments) {
         return flw_line_fail(&r->line, "a segment, but the header says there are none");
     }
-    for (uint8_t op = FLW_TRACE_SEGMENT_ALLOC; op <= FLW_TRACE_SEGMENT_UNMAP; op++) {
+    for (int op = FLW_TRACE_SEGMENT_ALLOC; op <= FLW_TRACE_SEGMENT_UNMAP; op++) {
         if (flw_line_accept(&r->line, segment_records[op])) {
-            return read_segment_event(r, op);
+            return read_segment_event(r, (uint8_t)op);
         }
     }
     if (flw_line_accept(&r->line, "S")) {

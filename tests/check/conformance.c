@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "trace/jsontext.h"
+
 #define CASE_SECONDS 60
 
 static const struct conformance_table *const shared_tables[] = {
@@ -47,23 +49,11 @@ static char running[160];
 static void say_and_die(int number)
 {
     static const char text[] = ": ended by a signal or took too long\n";
-    ssize_t ignored = write(2, running, strlen(running));
-    ignored = write(2, text, sizeof text - 1);
-    (void)ignored;
+    if (write(2, running, strlen(running)) < 0 || write(2, text, sizeof text - 1) < 0) {
+        _exit(1); /* nobody reads on */
+    }
     signal(number, SIG_DFL);
     raise(number);
-}
-
-static void write_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (; text != NULL && *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') {
-            fputc('\\', out);
-        }
-        fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
-    }
-    fputc('"', out);
 }
 
 static void write_row(struct tally *tally, const struct conformance_table *table,
@@ -77,13 +67,13 @@ static void write_row(struct tally *tally, const struct conformance_table *table
     tally->has_rows = true;
     fputc('"', out);
     fprintf(out, "%s.%s\",\"result\":\"%s\",\"known\":", table->module, c->name, result);
-    write_text(out, c->seen != NULL    ? c->seen
-                    : c->quote != NULL ? "from the header"
-                                       : "simulated only");
+    flw_json_print_text(out, c->seen != NULL    ? c->seen
+                             : c->quote != NULL ? "from the header"
+                                                : "simulated only");
     fputs(",\"quote\":", out);
-    write_text(out, c->quote);
+    flw_json_print_text(out, c->quote != NULL ? c->quote : "");
     fputs(",\"why\":", out);
-    write_text(out, why);
+    flw_json_print_text(out, why != NULL ? why : "");
     fputc('}', out);
 }
 
@@ -248,7 +238,7 @@ static bool parse(int argc, char **argv, struct options *options)
         } else if (strcmp(argv[i], "--quotes") == 0 && has_value) {
             options->quotes = argv[++i];
         } else if (strcmp(argv[i], "--import") == 0 && has_value) {
-            options->import_file = atoi(argv[++i]);
+            options->import_file = (int)strtol(argv[++i], NULL, 10); /* from this program */
         } else if (argv[i][0] != '-' && options->driver == NULL) {
             options->driver = argv[i];
         } else {
@@ -275,7 +265,7 @@ static void write_head(struct tally *tally, const struct bed *b)
     if (tally->json != NULL) {
         fprintf(tally->json, "{\"simulated\":%s,\"driver_version\":%d,\"date\":\"%s\",\"device\":",
                 b->is_sim ? "true" : "false", b->cu->version, date);
-        write_text(tally->json, name);
+        flw_json_print_text(tally->json, name);
         fputs(",\"cases\":[", tally->json);
     }
 }

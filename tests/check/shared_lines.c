@@ -216,9 +216,13 @@ static void touch(struct lines *lines, uint64_t number, size_t thread, unsigned 
 static void take_access(struct lines *lines, const char *text, size_t *thread)
 {
     char kind = text[0] == ' ' ? text[1] : 'I';
-    unsigned long long address = 0, bytes = 0;
-    if ((kind != 'S' && kind != 'L' && kind != 'M') ||
-        sscanf(text + 2, " %llx,%llu", &address, &bytes) != 2 || bytes == 0) {
+    char *comma = NULL;
+    if (kind != 'S' && kind != 'L' && kind != 'M') {
+        return;
+    }
+    uint64_t address = strtoull(text + 2, &comma, 16);
+    uint64_t bytes = *comma == ',' ? strtoull(comma + 1, NULL, 10) : 0;
+    if (bytes == 0) {
         return;
     }
     if (address >= MARKS && address < MARKS + 4096) {

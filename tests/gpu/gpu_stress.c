@@ -287,8 +287,10 @@ static bool begin(struct run *run, const char *device)
         (void)flw_sim_begin(&run->sim, &world);
         config.driver = "sim";
     } else {
-        config.device = atoi(device);
-        if (run->cu->cuDeviceGet(&ordinal, config.device) != CUDA_SUCCESS) {
+        char *end = NULL;
+        config.device = (int)strtol(device, &end, 10);
+        if (end == device || *end != '\0' ||
+            run->cu->cuDeviceGet(&ordinal, config.device) != CUDA_SUCCESS) {
             return false;
         }
         MUST(cuDevicePrimaryCtxRetain(&context, ordinal));

@@ -17,14 +17,19 @@
 
 static uint64_t resident_bytes(void)
 {
-    unsigned long total = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL || fscanf(file, "%lu %lu", &total, &resident) != 2) {
+    char text[128] = "";
+    char *total_end = text, *end = text;
+    FILE *file = fopen("/proc/self/statm", "r"); /* pages: in all, resident, ... */
+    if (file != NULL && fgets(text, sizeof text, file) != NULL) {
+        (void)strtoull(text, &total_end, 10);
+    }
+    uint64_t resident_pages = strtoull(total_end, &end, 10);
+    if (total_end == text || end == total_end) {
         fprintf(stderr, "host_bytes: /proc/self/statm cannot be read\n");
         exit(1);
     }
     fclose(file);
-    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    return resident_pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static bool run(const struct flw_sim *sim, size_t size, void **ptrs)

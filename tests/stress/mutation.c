@@ -184,7 +184,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--only") == 0) {
             only = argv[i + 1];
         } else if (strcmp(argv[i], "--rounds") == 0) {
-            rounds = (unsigned)atoi(argv[i + 1]);
+            rounds = (unsigned)strtoul(argv[i + 1], NULL, 10);
         } else {
             fprintf(stderr, "usage: mutation [--only NAME] [--rounds N]\n");
             return 2;

@@ -136,9 +136,11 @@ static void a_device_without_virtual_memory_is_told_of_slabs(void **state)
     assert_non_null(find("modelled cost of a call", "cuMemAlloc 2 MiB"));
     assert_true(flw_doctor_see_pool(&sheet, &patient));
     const struct flw_doctor_entry *source = find("pool", "page_source");
-    if (source != NULL) {
+    const struct flw_doctor_entry *because = find("pool", "because");
+    assert_int_equal(source != NULL, because != NULL);
+    if (source != NULL && because != NULL) {
         assert_non_null(strstr(source->text, "slabs"));
-        assert_non_null(strstr(find("pool", "because")->text, "no virtual memory"));
+        assert_non_null(strstr(because->text, "no virtual memory"));
     }
     dismiss(&patient);
 }

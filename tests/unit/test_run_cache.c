@@ -156,7 +156,8 @@ static void two_begin(struct two *two)
     two->domain->cache_count = 2;
     two->giver = flw_tcache_create();
     two->taker = flw_tcache_create();
-    assert_true(two->giver != NULL && two->taker != NULL);
+    assert_non_null(two->giver);
+    assert_non_null(two->taker);
     two->giver->domain = two->taker->domain = two->domain;
     two->giver->run_limit_bytes = two->taker->run_limit_bytes = 256 * FLW_MIB;
 }

@@ -28,7 +28,7 @@ static struct flw_trace *read_device(const char *text, int device)
     bool is_read = flw_trace_read_bytes(exact, count, "name", device, &trace, message);
     free(exact);
     assert_int_equal(is_read, trace != NULL);
-    if (is_read) {
+    if (trace != NULL) {
         assert_true(flw_trace_is_valid(trace));
         assert_string_equal(trace->format, "kineto json");
     }

@@ -13,11 +13,11 @@
 #include "trace/input.h"
 #include "trace/trace.h"
 
-#define EVENT_COUNT 26770
+#define EVENT_COUNT     26770
+#define DEVICE_TYPE_GPU 1
 
 struct row {
     uint64_t time_us, address, allocated, reserved;
-    int64_t bytes;
     size_t order;
 };
 
@@ -57,20 +57,33 @@ static char *read_whole(const char *path, char *message)
     return text;
 }
 
-/* One event from its name on. False: it is laid out differently. */
-static bool scan_event(const char *at, struct row *row, int *out_type)
+/* The number behind a key, two's complement where it is negative. False: there is none. */
+static bool take_number(const char *text, const char *key, uint64_t *out)
 {
-    char slice[512] = ""; /* sscanf would measure all that follows */
+    const char *at = strstr(text, key);
+    char *end = NULL;
+    if (at == NULL) {
+        return false;
+    }
+    at += strlen(key);
+    *out = strtoull(at, &end, 10);
+    return end != at;
+}
+
+/* One event from its name on. False: it is laid out differently. */
+static bool scan_event(const char *at, struct row *row, uint64_t *out_type)
+{
+    char slice[512] = ""; /* strstr would look through all that follows */
     size_t count = strnlen(at, sizeof(slice) - 1);
     memcpy(slice, at, count);
-    const char *time = strstr(slice, "\"ts\": ");
-    const char *kind = strstr(slice, "\"Device Type\": ");
-    return time != NULL && kind != NULL && sscanf(time, "\"ts\": %" SCNu64, &row->time_us) == 1 &&
-           sscanf(kind,
-                  "\"Device Type\": %d, \"Device Id\": %*d, \"Addr\": %" SCNu64
-                  ", \"Bytes\": %" SCNd64 ", \"Total Allocated\": %" SCNu64
-                  ", \"Total Reserved\": %" SCNu64,
-                  out_type, &row->address, &row->bytes, &row->allocated, &row->reserved) >= 1;
+    if (!take_number(slice, "\"ts\": ", &row->time_us) ||
+        !take_number(slice, "\"Device Type\": ", out_type)) {
+        return false;
+    }
+    return *out_type != DEVICE_TYPE_GPU ||
+           (take_number(slice, "\"Addr\": ", &row->address) &&
+            take_number(slice, "\"Total Allocated\": ", &row->allocated) &&
+            take_number(slice, "\"Total Reserved\": ", &row->reserved));
 }
 
 /* Line by line: a sanitizer looks at all that a string function may. */
@@ -83,7 +96,7 @@ static void scan(const char *text)
         next = newline != NULL ? newline + 1 : end;
         const char *at = memmem(line, (size_t)(next - line), name, strlen(name));
         struct row row = {.order = row_count};
-        int type = -1;
+        uint64_t type = 0;
         if (at == NULL) {
             continue;
         }
@@ -91,7 +104,7 @@ static void scan(const char *text)
             printf("the file is laid out differently\n");
             exit(1);
         }
-        if (type == 1 && row_count <= EVENT_COUNT) {
+        if (type == DEVICE_TYPE_GPU && row_count <= EVENT_COUNT) {
             rows[row_count++] = row;
         }
     }
@@ -152,6 +165,7 @@ int main(int argc, char **argv)
     char *text = read_whole(path, message);
     if (text == NULL || !flw_trace_read(path, -1, &trace, message)) {
         printf("%s\n", message);
+        free(text);
         return 1;
     }
     scan(text);

@@ -125,7 +125,7 @@ void flw_bench_bed_close(struct flw_bench_bed *bed)
         bed->driver->cuStreamDestroy_v2(bed->streams[i]);
     }
     free(bed->streams);
-    if (bed->context != NULL) {
+    if (bed->context != NULL && bed->driver != NULL) {
         CUdevice device = 0;
         if (bed->driver->cuCtxGetDevice(&device) == CUDA_SUCCESS) {
             bed->driver->cuCtxSetCurrent(NULL);

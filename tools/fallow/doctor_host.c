@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -56,19 +57,20 @@ static void see_address_space(struct flw_doctor_sheet *sheet)
 
 static void see_overcommit(struct flw_doctor_sheet *sheet)
 {
-    int mode = -1;
+    char text[32] = "", *end = text;
+    uint64_t mode = 0;
     FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");
     if (file != NULL) {
-        if (fscanf(file, "%d", &mode) != 1) {
-            mode = -1;
+        if (fgets(text, sizeof text, file) != NULL) {
+            mode = strtoull(text, &end, 10);
         }
         fclose(file);
     }
-    if (mode < 0) {
+    if (end == text) {
         flw_doctor_text(sheet, "overcommit_memory", "unknown");
         return;
     }
-    flw_doctor_number(sheet, "overcommit_memory", FLW_DOCTOR_COUNT, (uint64_t)mode);
+    flw_doctor_number(sheet, "overcommit_memory", FLW_DOCTOR_COUNT, mode);
     if (mode == 2) {
         flw_doctor_advise(sheet,
                           "vm.overcommit_memory is 2: large reservations of addresses may be "

@@ -248,19 +248,28 @@ static struct block **find_cached(struct flw_naive *pool, size_t bytes, CUstream
     return pool->lost ? NULL : waiting;
 }
 
+/* The stream waits for all that the block waits for. */
+static fallow_status order_after(struct flw_naive *pool, const struct block *block, CUstream stream)
+{
+    const struct mark *mark = block->marks; /* a block has one at least */
+    fallow_status status = FALLOW_OK;
+    do {
+        if (mark->stream != stream || IS_PER_THREAD(stream)) {
+            status = judge(pool, pool->cu->cuStreamWaitEvent(stream, mark->event, 0));
+        }
+        mark = mark->next;
+    } while (status == FALLOW_OK && mark != NULL);
+    return status;
+}
+
 static fallow_status reuse(struct flw_naive *pool, struct block **at, CUstream stream,
                            struct block **out_block)
 {
     struct block *block = *at;
     bool waits = pending_marks(pool, block, stream) > 0;
-    for (struct mark *mark = block->marks; waits && mark != NULL; mark = mark->next) {
-        if (mark->stream != stream || IS_PER_THREAD(stream)) {
-            CUresult result = pool->cu->cuStreamWaitEvent(stream, mark->event, 0);
-            fallow_status status = judge(pool, result);
-            if (status != FALLOW_OK) {
-                return status;
-            }
-        }
+    fallow_status status = waits ? order_after(pool, block, stream) : FALLOW_OK;
+    if (status != FALLOW_OK) {
+        return status;
     }
     *at = block->next;
     while (block->marks->next != NULL) { /* the announced uses are ordered now */

@@ -288,16 +288,21 @@ static bool start_from_record(struct torch *torch)
 /* --- the policy
  * ------------------------------------------------------------------------------------ */
 
-static void finish(void *self)
+/* No block may wait for an event any more. */
+static void release(struct torch *torch)
 {
-    struct torch *torch = self;
-    drain(torch);
     flw_pytorch_destroy(torch->model);
     flw_host_free(torch->blocks, torch->block_count, sizeof *torch->blocks);
     flw_host_free(torch->event_counts, torch->uses.count, sizeof *torch->event_counts);
     flw_host_free(torch->queues, torch->stream_count, sizeof *torch->queues);
     flw_uses_finish(&torch->uses);
     flw_host_free(torch, 1, sizeof *torch);
+}
+
+static void finish(void *self)
+{
+    drain(self);
+    release(self);
 }
 
 static void *create(const struct flw_policy_setup *setup, char *message)
@@ -330,7 +335,7 @@ static void *create(const struct flw_policy_setup *setup, char *message)
 fail:
     snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy pytorch: out of host memory");
     if (torch != NULL) {
-        finish(torch);
+        release(torch);
     }
     return NULL;
 }

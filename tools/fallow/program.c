@@ -39,42 +39,50 @@ static void push_alloc(struct builder *builder, uint32_t block, const struct flw
                                   .kind = FLW_OP_ALLOC});
 }
 
+static void push_free(struct builder *builder, struct flw_op op,
+                      const struct flw_trace_block *block)
+{
+    op.size_bytes = block->size_bytes;
+    op.kind = op.stream == block->stream ? FLW_OP_FREE : FLW_OP_FREE_ELSEWHERE;
+    builder->program->crosses_streams |= op.kind == FLW_OP_FREE_ELSEWHERE;
+    op.use_count = builder->use_counts[op.block];
+    builder->live_bytes -= block->size_bytes;
+    if (op.size_bytes != 0) {
+        push(builder, op);
+    }
+}
+
+static void push_use(struct builder *builder, struct flw_op op, const struct flw_trace_block *block)
+{
+    op.size_bytes = block->size_bytes;
+    op.kind = FLW_OP_USE;
+    builder->program->has_uses = true;
+    builder->program->crosses_streams = true;
+    if (builder->use_counts[op.block] < UINT8_MAX) {
+        builder->use_counts[op.block]++;
+    }
+    if (op.size_bytes != 0) {
+        push(builder, op);
+    }
+}
+
 static void push_event(struct builder *builder, const struct flw_trace *trace,
                        const struct flw_trace_event *event)
 {
-    struct flw_program *program = builder->program;
     struct flw_op op = {.size_bytes = event->size_bytes,
                         .address = event->address,
                         .block = event->block,
                         .stream = event->stream};
-    const struct flw_trace_block *block =
-        event->block < trace->block_count ? &trace->blocks[event->block] : NULL;
     switch (event->op) {
     case FLW_TRACE_ALLOC:
-        program->alloc_count++;
-        push_alloc(builder, event->block, block);
+        builder->program->alloc_count++;
+        push_alloc(builder, event->block, &trace->blocks[event->block]);
         break;
     case FLW_TRACE_FREE:
-        op.size_bytes = block->size_bytes;
-        op.kind = event->stream == block->stream ? FLW_OP_FREE : FLW_OP_FREE_ELSEWHERE;
-        program->crosses_streams |= op.kind == FLW_OP_FREE_ELSEWHERE;
-        op.use_count = builder->use_counts[event->block];
-        builder->live_bytes -= block->size_bytes;
-        if (op.size_bytes != 0) {
-            push(builder, op);
-        }
+        push_free(builder, op, &trace->blocks[event->block]);
         break;
     case FLW_TRACE_USE:
-        op.size_bytes = block->size_bytes;
-        op.kind = FLW_OP_USE;
-        program->has_uses = true;
-        program->crosses_streams = true;
-        if (builder->use_counts[event->block] < UINT8_MAX) {
-            builder->use_counts[event->block]++;
-        }
-        if (op.size_bytes != 0) {
-            push(builder, op);
-        }
+        push_use(builder, op, &trace->blocks[event->block]);
         break;
     case FLW_TRACE_SEGMENT_ALLOC:
         op.kind = FLW_OP_SEGMENT;

@@ -351,10 +351,10 @@ static void print_verdict(const struct flw_report *report, FILE *out)
                                       unit, out);
     const struct flw_run_result *model = find(report, "pytorch");
     if (model != NULL && model != subject) {
-        has_other |= print_comparison(subject,
-                                      has_other ? ", the model of PyTorch's policy"
-                                                : " where the model of PyTorch's policy holds",
-                                      model->peak_reserved_bytes, unit, out);
+        print_comparison(subject,
+                         has_other ? ", the model of PyTorch's policy"
+                                   : " where the model of PyTorch's policy holds",
+                         model->peak_reserved_bytes, unit, out);
     }
     for (size_t i = 0; !report->is_sim && i < report->result_count; i++) {
         const struct flw_run_result *other = &report->results[i];
