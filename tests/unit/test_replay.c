@@ -303,6 +303,25 @@ static void the_demo_breaks_no_rule_at_any_lag(void **state)
     }
 }
 
+/* Idle memory goes only when the host waits. */
+static void a_release_threshold_gives_back_what_is_idle(void **state)
+{
+    static const char *const names[] = {"async", "async:release_threshold=0,sync_every=50",
+                                        "async:release_threshold=max,sync_every=50"};
+    char arguments[512];
+    (void)state;
+    snprintf(arguments, sizeof arguments, "replay '%s' --json - --policy %s,%s,%s,bound",
+             getenv("FALLOW_DEMO"), names[0], names[1], names[2]);
+    assert_int_equal(run(arguments), 0);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(get_count(names[i], "violations"), 0);
+        assert_true(get_count(names[i], "peak_reserved_bytes") >=
+                    get_count("bound", "peak_reserved_bytes"));
+    }
+    assert_true(get_count(names[1], "peak_reserved_bytes") <
+                get_count(names[2], "peak_reserved_bytes"));
+}
+
 static void lag_zero_is_labelled(void **state)
 {
     (void)state;
@@ -367,6 +386,10 @@ static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
     expect_error("replay tiny.ftext again.ftext", 2, "'again.ftext'");
     expect_error("replay tiny.ftext --policy bound,nobody", 2, "'nobody'");
     expect_error("replay tiny.ftext --policy ''", 2, "no policy ''");
+    expect_error("replay tiny.ftext --policy bound:size=1", 2, "bound has no setting 'size'");
+    expect_error("replay tiny.ftext --policy async:", 2, "leave the colon out");
+    expect_error("replay tiny.ftext --policy bound,async:release_threshold=low", 2,
+                 "release_threshold=low is not a number of bytes");
     expect_error("replay tiny.ftext --policy", 2, "--policy needs a value");
     expect_error("replay tiny.ftext --device gpu", 2, "'gpu'");
     expect_error("replay tiny.ftext --lag soon", 2, "'soon'");
@@ -434,6 +457,7 @@ int main(void)
     const struct CMUnitTest simulated[] = {
         cmocka_unit_test(every_policy_serves_the_tiny_trace_within_its_own_figures),
         cmocka_unit_test(the_demo_breaks_no_rule_at_any_lag),
+        cmocka_unit_test(a_release_threshold_gives_back_what_is_idle),
         cmocka_unit_test(lag_zero_is_labelled),
         cmocka_unit_test(threads_serve_the_demo_without_breaking_a_rule),
         cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),

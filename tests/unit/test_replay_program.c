@@ -28,6 +28,7 @@ static const char text[] = "#fallow-trace 1\n"
                            "F 1300 0 0\n"
                            "N 1400\n"
                            "X 1500\n"
+                           "Y 1600 stream 1\n"
                            "N 2000\n";
 
 static struct flw_program *decode(bool by_time, struct flw_trace **out_trace)
@@ -57,7 +58,8 @@ static const struct expected ops[] = {
     {FLW_OP_FREE_ELSEWHERE, 3, 1, 1000, 700, 2},
     {FLW_OP_FREE, 0, 0, 4096, 300, 3},
     {FLW_OP_SEGMENT_FREE, UINT32_MAX, 0, 0, 200, 2},
-    {FLW_OP_PASS, 0, 0, 0, 500, 1},
+    {FLW_OP_SYNC, UINT32_MAX, 1, 0, 100, 1},
+    {FLW_OP_PASS, 0, 0, 0, 400, 1},
 };
 
 #define OP_COUNT (sizeof ops / sizeof *ops)

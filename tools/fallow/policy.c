@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct flw_policy *const policies[] = {
@@ -37,4 +38,27 @@ void flw_policy_take_stats(struct flw_policy_statistics *out, const fallow_stats
     out->steal_count = stats->steal_count;
     out->wait_count = stats->wait_count;
     out->hit_count = stats->hit_count;
+}
+
+bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice *out,
+                       char *message)
+{
+    const char *colon = memchr(text, ':', length);
+    size_t name_length = colon == NULL ? length : (size_t)(colon - text);
+    const struct flw_policy *base = flw_policy_find(text, name_length);
+    if (base == NULL) {
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES,
+                 "there is no policy '%.*s'; fallow replay --help lists them",
+                 (int)(name_length < 64 ? name_length : 64), text);
+        return false;
+    }
+    if (colon == NULL) {
+        return flw_policy_set(base, "", 0, out, message);
+    }
+    if (name_length + 1 == length) {
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES,
+                 "policy %s: no setting follows the colon; leave the colon out", base->name);
+        return false;
+    }
+    return flw_policy_set(base, colon + 1, length - name_length - 1, out, message);
 }

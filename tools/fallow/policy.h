@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what a policy is to a replay: an allocator behind seven calls. Each policy is one small
- * file. Does not: run anything.
+ * Owns: what a policy is to a replay: an allocator behind seven calls, with settings of its own.
+ * Each policy is one small file. Does not: run anything.
  *
- * To add one: write policy_<name>.c, declare it below, list it in policy.c.
+ * To add one: write policy_<name>.c, declare it below, list it in policy.c. Its settings are a table
+ * of names and kinds; policy_setting.c reads them.
  */
 #ifndef FLW_TOOL_POLICY_H
 #define FLW_TOOL_POLICY_H
@@ -20,12 +21,34 @@ struct flw_device;
 struct flw_trace;
 
 #define FLW_POLICY_MESSAGE_BYTES 256
+#define FLW_POLICY_NAME_BYTES    192 /* settings included */
+#define FLW_POLICY_SETTINGS      4   /* most that a policy has */
 
 /* A number that does not apply to a policy: null in JSON, "-" in the table. */
 #define FLW_NOT_APPLICABLE UINT64_MAX
 
+/* What a setting's value may be. */
+enum flw_setting_kind {
+    FLW_SETTING_COUNT, /* a whole number, least to most */
+    FLW_SETTING_POWER, /* a power of two, least to most */
+    FLW_SETTING_BYTES, /* bytes, or "max" = UINT64_MAX */
+    FLW_SETTING_SHARE, /* above 0 and below 1; kept in millionths */
+    FLW_SETTING_FLAG   /* 0 or 1 */
+};
+
+#define FLW_SETTING_ONE 1000000ull /* 1, as a share */
+
+/* "name=value" behind a policy's name and a colon. */
+struct flw_policy_setting {
+    const char *name;
+    uint64_t least, most; /* COUNT and POWER */
+    uint64_t standard;    /* the value where none is given */
+    enum flw_setting_kind kind;
+};
+
 struct flw_policy_setup {
-    struct flw_device *device; /* NULL for policies that need none */
+    const struct flw_policy *policy; /* the one that is made: with its values */
+    struct flw_device *device;       /* NULL for policies that need none */
     const struct flw_trace *trace;
     const struct flw_program *program;
     uint64_t limit_bytes; /* 0 = what the device has */
@@ -56,7 +79,7 @@ struct flw_policy_statistics {
 void flw_policy_take_stats(struct flw_policy_statistics *out, const fallow_stats *stats);
 
 struct flw_policy {
-    const char *name;
+    const char *name;      /* with the settings as given */
     const char *sim_label; /* shown on the simulated device; NULL = name */
     bool lends;            /* false: says numbers of the trace, runs nothing */
     bool is_thread_safe;   /* alloc, free and use from several threads */
@@ -71,12 +94,23 @@ struct flw_policy {
     bool (*free)(void *self, const struct flw_op *op, uint64_t address);
     /* op->stream uses the block. NULL: nothing to announce. */
     bool (*use)(void *self, const struct flw_op *op, uint64_t address);
-    /* A segment event of the recorded allocator passed, or the trace's end (FLW_OP_PASS). NULL: not
-     * interested. */
+    /* What is no request passed: a segment event of the recorded allocator, a wait of the recorded
+     * host, the trace's end (FLW_OP_PASS). NULL: not interested. */
     void (*advance)(void *self, const struct flw_op *op);
     void (*get_statistics)(void *self, struct flw_policy_statistics *out);
     /* Give everything back. */
     void (*finish)(void *self);
+    const struct flw_policy_setting *settings;
+    size_t setting_count;
+    uint64_t values[FLW_POLICY_SETTINGS]; /* read them with flw_policy_value */
+    unsigned value_mask;                  /* which of them were given */
+};
+
+/* A policy with the settings that somebody asked for. Points into itself: not to be copied. */
+struct flw_policy_choice {
+    struct flw_policy policy;
+    char name[FLW_POLICY_NAME_BYTES];
+    char sim_label[FLW_POLICY_NAME_BYTES + 16];
 };
 
 extern const struct flw_policy flw_policy_fallow, flw_policy_fallow_memory_first, flw_policy_naive,
@@ -87,5 +121,25 @@ const struct flw_policy *flw_policy_get(size_t i);
 
 /* By name (`length` characters); NULL if there is none. */
 const struct flw_policy *flw_policy_find(const char *name, size_t length);
+
+/* "NAME" or "NAME:SETTING=VALUE,SETTING=VALUE" (`length` characters). False: message is one line
+ * that names what is wrong and what is allowed. */
+bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice *out,
+                       char *message);
+
+/* --- policy_setting.c --- */
+
+/* How many characters the first policy of a comma-separated list takes, its settings included. */
+size_t flw_policy_length(const char *list);
+
+/* `base` with the settings of `text`, which is what follows the colon. As flw_policy_choose. */
+bool flw_policy_set(const struct flw_policy *base, const char *text, size_t length,
+                    struct flw_policy_choice *out, char *message);
+
+static inline uint64_t flw_policy_value(const struct flw_policy *policy, size_t setting)
+{
+    return (policy->value_mask >> setting & 1) != 0 ? policy->values[setting]
+                                                    : policy->settings[setting].standard;
+}
 
 #endif

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the policy `async`: the driver's own stream-ordered pool (cuMemAllocAsync, cuMemFreeAsync),
- * told to keep what it has. On the simulated device that pool is a model, and is called so.
+ * Owns: the policy `async`: the driver's own stream-ordered pool (cuMemAllocAsync, cuMemFreeAsync).
+ * On the simulated device that pool is a model, and is called so.
+ *   release_threshold=BYTES  keep so much; max, the policy's standard, keeps everything, 0 is the
+ *                            driver's own. What is above and idle goes when the host waits for a
+ *                            stream, an event or the device.
+ *   sync_every=N             the host waits for the stream of every N-th request; 0: only where the
+ *                            trace says that it did. Recordings of PyTorch do not say.
  */
 #include "policy.h"
 
@@ -16,7 +21,20 @@ struct async {
     CUmemoryPool pool;
     CUevent event;
     struct flw_uses uses;
-    uint64_t call_count, event_count;
+    uint64_t threshold_bytes, sync_every;
+    uint64_t op_count, call_count, event_count;
+};
+
+enum {
+    RELEASE_THRESHOLD,
+    SYNC_EVERY
+};
+
+static const struct flw_policy_setting settings[] = {
+    [RELEASE_THRESHOLD] = {.name = "release_threshold",
+                           .kind = FLW_SETTING_BYTES,
+                           .standard = UINT64_MAX},
+    [SYNC_EVERY] = {.name = "sync_every", .kind = FLW_SETTING_COUNT, .most = 1000000000},
 };
 
 static void finish(void *self)
@@ -50,7 +68,7 @@ static bool prepare(struct async *async, char *message)
 {
     const struct flw_driver *driver = &async->device->driver;
     CUdevice device = 0;
-    cuuint64_t threshold = UINT64_MAX;
+    cuuint64_t threshold = async->threshold_bytes;
     const char *call = "cuCtxGetDevice";
     CUresult result = driver->cuCtxGetDevice(&device);
     if (result == CUDA_SUCCESS) {
@@ -82,6 +100,8 @@ static void *create(const struct flw_policy_setup *setup, char *message)
         return NULL;
     }
     async->device = setup->device;
+    async->threshold_bytes = flw_policy_value(setup->policy, RELEASE_THRESHOLD);
+    async->sync_every = flw_policy_value(setup->policy, SYNC_EVERY);
     if (!flw_uses_init(&async->uses, setup->program)) {
         snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy async: out of host memory");
         finish(async);
@@ -94,6 +114,31 @@ static void *create(const struct flw_policy_setup *setup, char *message)
     return async;
 }
 
+/* What gives idle memory above the threshold back. */
+static bool synchronise(struct async *async, uint16_t stream)
+{
+    const struct flw_device *device = async->device;
+    async->call_count++;
+    return (stream == FLW_OP_EVERY_STREAM
+                ? device->driver.cuCtxSynchronize()
+                : device->driver.cuStreamSynchronize(device->streams[stream])) == CUDA_SUCCESS;
+}
+
+static bool synchronise_at_times(struct async *async, const struct flw_op *op)
+{
+    if (async->sync_every == 0 || ++async->op_count % async->sync_every != 0) {
+        return true;
+    }
+    return synchronise(async, op->stream);
+}
+
+static void async_advance(void *self, const struct flw_op *op)
+{
+    if (op->kind == FLW_OP_SYNC) {
+        (void)synchronise(self, op->stream);
+    }
+}
+
 static bool async_alloc(void *self, const struct flw_op *op, uint64_t *out_address)
 {
     struct async *async = self;
@@ -104,36 +149,21 @@ static bool async_alloc(void *self, const struct flw_op *op, uint64_t *out_addre
         return false;
     }
     *out_address = pointer;
-    return true;
-}
-
-/* The freeing stream waits for the other streams that used the block. */
-static bool wait_for_users(struct async *async, const struct flw_op *op)
-{
-    const struct flw_device *device = async->device;
-    uint64_t mask = flw_uses_get(&async->uses, op->block, op->stream);
-    for (uint16_t i = 0; mask != 0 && i < device->stream_count; i++) {
-        if ((mask >> (i % 64) & 1) == 0 || i == op->stream) {
-            continue;
-        }
-        async->call_count += 2;
-        async->event_count++;
-        if (device->driver.cuEventRecord(async->event, device->streams[i]) != CUDA_SUCCESS ||
-            device->driver.cuStreamWaitEvent(device->streams[op->stream], async->event, 0) !=
-                CUDA_SUCCESS) {
-            return false;
-        }
-    }
-    return true;
+    return synchronise_at_times(async, op);
 }
 
 static bool async_free(void *self, const struct flw_op *op, uint64_t address)
 {
     struct async *async = self;
-    async->call_count++;
-    return wait_for_users(async, op) &&
-           async->device->driver.cuMemFreeAsync((CUdeviceptr)address,
-                                                async->device->streams[op->stream]) == CUDA_SUCCESS;
+    uint64_t event_count = 0;
+    bool is_ordered =
+        flw_uses_wait(&async->uses, async->device, async->event, op, op->stream, &event_count);
+    async->event_count += event_count;
+    async->call_count += 2 * event_count + 1;
+    return is_ordered &&
+           async->device->driver.cuMemFreeAsync(
+               (CUdeviceptr)address, async->device->streams[op->stream]) == CUDA_SUCCESS &&
+           synchronise_at_times(async, op);
 }
 
 static bool async_use(void *self, const struct flw_op *op, uint64_t address)
@@ -166,6 +196,9 @@ const struct flw_policy flw_policy_async = {
     .alloc = async_alloc,
     .free = async_free,
     .use = async_use,
+    .advance = async_advance,
     .get_statistics = get_statistics,
     .finish = finish,
+    .settings = settings,
+    .setting_count = sizeof settings / sizeof *settings,
 };

@@ -119,7 +119,7 @@ static void torch_advance(void *self, const struct flw_op *op)
     if (op->kind == FLW_OP_PASS) {
         torch->compares = false;
     }
-    if (!torch->compares) {
+    if (op->kind != FLW_OP_SEGMENT || !torch->compares) {
         return;
     }
     torch->recorded_segment_count++;

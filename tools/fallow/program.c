@@ -94,6 +94,16 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
         op.kind = FLW_OP_SEGMENT_FREE;
         push(builder, op);
         break;
+    case FLW_TRACE_SYNC_DEVICE:
+        op.stream = FLW_OP_EVERY_STREAM;
+        op.kind = FLW_OP_SYNC;
+        push(builder, op);
+        break;
+    case FLW_TRACE_SYNC_STREAM:
+    case FLW_TRACE_SYNC_EVENT:
+        op.kind = FLW_OP_SYNC;
+        push(builder, op);
+        break;
     default: /* reusable-now, mapped granules, marks: clock only */
         break;
     }

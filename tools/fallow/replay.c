@@ -29,6 +29,7 @@ struct options {
     const char *trace_path;
     const char *json_path;
     const struct flw_policy *policies[MAX_POLICIES];
+    struct flw_policy_choice choices[MAX_POLICIES]; /* of --policy */
     size_t policy_count;
     int device;       /* FLW_DEVICE_SIM or a GPU's ordinal */
     int trace_device; /* -1 = the one with the most events */
@@ -45,7 +46,8 @@ static void print_help(void)
         "usage: fallow replay TRACE [OPTIONS]\n\n"
         "Replays an allocation trace (a PyTorch memory snapshot, plain or .xz, or the line text form)\n"
         "through policies, and compares what they hold.\n\n"
-        "  --policy A,B        which policies; default all:\n                     ");
+        "  --policy A,B        which policies, each alone or as NAME:SETTING=VALUE,SETTING=VALUE;\n"
+        "                      default all:\n                     ");
     for (size_t i = 0; flw_policy_get(i) != NULL; i++) {
         printf(" %s", flw_policy_get(i)->name);
     }
@@ -72,18 +74,18 @@ static bool parse_policies(struct options *options, const char *list)
     options->policy_count = 0;
     options->has_policies = true;
     for (const char *name = list;; name++) {
-        size_t length = strcspn(name, ",");
-        const struct flw_policy *policy = flw_policy_find(name, length);
-        if (policy == NULL) {
-            flw_complain("there is no policy '%.*s'; fallow replay --help lists them", (int)length,
-                         name);
-            return false;
-        }
+        size_t length = flw_policy_length(name);
         if (options->policy_count == MAX_POLICIES) {
             flw_complain("more than %d policies; replay them in turn", MAX_POLICIES);
             return false;
         }
-        options->policies[options->policy_count++] = policy;
+        char message[FLW_POLICY_MESSAGE_BYTES];
+        struct flw_policy_choice *choice = &options->choices[options->policy_count];
+        if (!flw_policy_choose(name, length, choice, message)) {
+            flw_complain("%s", message);
+            return false;
+        }
+        options->policies[options->policy_count++] = &choice->policy;
         name += length;
         if (*name == '\0') {
             return true;

@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#define CELL_BYTES 32
+#define CELL_BYTES 96
 
 enum column {
     NAME,

@@ -321,7 +321,8 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
         .crosses_streams = setup->program->crosses_streams,
         .checks = setup->checks,
     };
-    struct flw_policy_setup policy_setup = {.device = setup->device,
+    struct flw_policy_setup policy_setup = {.policy = policy,
+                                            .device = setup->device,
                                             .trace = setup->trace,
                                             .program = setup->program,
                                             .limit_bytes = setup->limit_bytes};
@@ -362,7 +363,8 @@ done:
 static bool ask_the_trace(const struct flw_run_setup *setup, const struct flw_policy *policy,
                           struct flw_run_result *result)
 {
-    struct flw_policy_setup policy_setup = {.trace = setup->trace, .program = setup->program};
+    struct flw_policy_setup policy_setup = {
+        .policy = policy, .trace = setup->trace, .program = setup->program};
     void *self = policy->create(&policy_setup, result->message);
     if (self == NULL) {
         return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: which streams have used each block besides the one it was lent on: a bit a stream, for
- * policies that have no such call of their own. Does not: know more than 64 streams; a trace with
+ * policies that have no such call of their own; and what a program does about them before a free. Does not: know more than 64 streams; a trace with
  * more shares bits, which only waits more.
  */
 #ifndef FLW_TOOL_USES_H
@@ -11,8 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "driver/driver.h"
+
 #include "program.h"
 #include "tool_host.h"
+
+struct flw_device;
 
 struct flw_uses {
     uint64_t *masks; /* NULL: the program uses no block on another stream */
@@ -46,5 +50,10 @@ static inline uint64_t flw_uses_get(const struct flw_uses *uses, uint32_t block,
 {
     return uses->masks == NULL ? 0 : uses->masks[block] & ~(1ull << (stream % 64));
 }
+
+/* Before a free that knows one stream only: `waiter` waits for every other stream that used the
+ * block, and for the freeing one. Each takes a record and a wait, and is added to *event_count. */
+bool flw_uses_wait(const struct flw_uses *uses, const struct flw_device *device, CUevent event,
+                   const struct flw_op *op, uint16_t waiter, uint64_t *event_count);
 
 #endif

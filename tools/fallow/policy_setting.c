@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: reading the settings of a policy from its name on the command line. Does not: know any
+ * policy; what there is to set is the policy's own table.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+
+#include "command.h"
+#include "policy.h"
+
+#define VALUE_BYTES   32
+#define ALLOWED_BYTES 96
+
+/* A piece of a list, not ended by a zero. */
+struct piece {
+    const char *text;
+    size_t length;
+};
+
+/* A piece with '=' and without ':' goes on with the settings of the policy before it. */
+static bool is_setting(const char *text)
+{
+    size_t length = strcspn(text, ",");
+    return memchr(text, '=', length) != NULL && memchr(text, ':', length) == NULL;
+}
+
+size_t flw_policy_length(const char *list)
+{
+    size_t length = strcspn(list, ",");
+    bool has_settings = memchr(list, ':', length) != NULL;
+    while (has_settings && list[length] == ',' && is_setting(list + length + 1)) {
+        length += 1 + strcspn(list + length + 1, ",");
+    }
+    return length;
+}
+
+/* What a setting's value may be, in words. */
+static void say_allowed(const struct flw_policy_setting *setting, char *out)
+{
+    unsigned long long least = setting->least;
+    unsigned long long most = setting->most;
+    switch (setting->kind) {
+    case FLW_SETTING_COUNT:
+        snprintf(out, ALLOWED_BYTES, "a whole number from %llu to %llu", least, most);
+        break;
+    case FLW_SETTING_POWER:
+        snprintf(out, ALLOWED_BYTES, "a power of two from %llu to %llu", least, most);
+        break;
+    case FLW_SETTING_BYTES:
+        snprintf(out, ALLOWED_BYTES, "a number of bytes, such as 0 or 512M, or max");
+        break;
+    case FLW_SETTING_SHARE:
+        snprintf(out, ALLOWED_BYTES, "a share above 0 and below 1, such as 0.8");
+        break;
+    case FLW_SETTING_FLAG:
+        snprintf(out, ALLOWED_BYTES, "0 or 1");
+        break;
+    }
+}
+
+/* "0.8" and ".8", at most six digits, in millionths. */
+static bool parse_share(const char *text, uint64_t *out_value)
+{
+    uint64_t value = 0;
+    uint64_t scale = FLW_SETTING_ONE;
+    text += *text == '0';
+    if (*text++ != '.') {
+        return false;
+    }
+    for (; *text >= '0' && *text <= '9' && scale > 1; text++) {
+        scale /= 10;
+        value += scale * (uint64_t)(*text - '0');
+    }
+    *out_value = value;
+    return *text == '\0' && value > 0;
+}
+
+static bool parse_flag(const char *text, uint64_t *out_value)
+{
+    bool is_on = strcmp(text, "1") == 0 || strcmp(text, "True") == 0;
+    *out_value = is_on;
+    return is_on || strcmp(text, "0") == 0 || strcmp(text, "False") == 0;
+}
+
+static bool parse_value(const struct flw_policy_setting *setting, const char *text,
+                        uint64_t *out_value)
+{
+    switch (setting->kind) {
+    case FLW_SETTING_BYTES:
+        *out_value = UINT64_MAX;
+        return strcmp(text, "max") == 0 || flw_parse_bytes(text, out_value);
+    case FLW_SETTING_SHARE:
+        return parse_share(text, out_value);
+    case FLW_SETTING_FLAG:
+        return parse_flag(text, out_value);
+    default:
+        return flw_parse_count(text, out_value) && *out_value >= setting->least &&
+               *out_value <= setting->most &&
+               (setting->kind == FLW_SETTING_COUNT || flw_is_pow2(*out_value));
+    }
+}
+
+static void say_settings(const struct flw_policy *base, struct piece name, char *message)
+{
+    size_t length = (size_t)snprintf(message, FLW_POLICY_MESSAGE_BYTES,
+                                     "policy %s has no setting '%.*s'; it has ", base->name,
+                                     (int)flw_min(name.length, VALUE_BYTES), name.text);
+    for (size_t i = 0; i < base->setting_count && length < FLW_POLICY_MESSAGE_BYTES; i++) {
+        length += (size_t)snprintf(message + length, FLW_POLICY_MESSAGE_BYTES - length, "%s%s",
+                                   i == 0 ? "" : ", ", base->settings[i].name);
+    }
+    if (base->setting_count == 0) {
+        snprintf(message + length, FLW_POLICY_MESSAGE_BYTES - length, "none");
+    }
+}
+
+static bool set_one(struct flw_policy *policy, struct piece piece, char *message)
+{
+    const char *equals = memchr(piece.text, '=', piece.length);
+    struct piece name = {piece.text, equals == NULL ? piece.length : (size_t)(equals - piece.text)};
+    const char *value_text = equals == NULL ? "" : equals + 1;
+    size_t value_length = equals == NULL ? 0 : piece.length - name.length - 1;
+    size_t i = 0;
+    while (i < policy->setting_count &&
+           (strlen(policy->settings[i].name) != name.length ||
+            memcmp(policy->settings[i].name, name.text, name.length))) {
+        i++;
+    }
+    if (i == policy->setting_count) {
+        say_settings(policy, name, message);
+        return false;
+    }
+    const struct flw_policy_setting *setting = &policy->settings[i];
+    char value[VALUE_BYTES];
+    snprintf(value, sizeof value, "%.*s", (int)flw_min(value_length, sizeof value), value_text);
+    if (value_length >= sizeof value || !parse_value(setting, value, &policy->values[i])) {
+        char allowed[ALLOWED_BYTES];
+        say_allowed(setting, allowed);
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: %s=%s is not %s", policy->name,
+                 setting->name, value, allowed);
+        return false;
+    }
+    if ((policy->value_mask >> i & 1) != 0) {
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: %s is given twice", policy->name,
+                 setting->name);
+        return false;
+    }
+    policy->value_mask |= 1u << i;
+    return true;
+}
+
+bool flw_policy_set(const struct flw_policy *base, const char *text, size_t length,
+                    struct flw_policy_choice *out, char *message)
+{
+    *out = (struct flw_policy_choice){.policy = *base};
+    message[0] = '\0';
+    if (length == 0) {
+        return true;
+    }
+    if (strlen(base->name) + 1 + length >= sizeof out->name) {
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES,
+                 "policy %s: more than %d characters of settings", base->name,
+                 FLW_POLICY_NAME_BYTES);
+        return false;
+    }
+    for (size_t at = 0; at <= length;) {
+        const char *comma = memchr(text + at, ',', length - at);
+        size_t end = comma == NULL ? length : (size_t)(comma - text);
+        if (!set_one(&out->policy, (struct piece){text + at, end - at}, message)) {
+            return false;
+        }
+        at = end + 1;
+    }
+    snprintf(out->name, sizeof out->name, "%s:%.*s", base->name, (int)length, text);
+    out->policy.name = out->name;
+    if (base->sim_label != NULL) { /* "async (model)" */
+        snprintf(out->sim_label, sizeof out->sim_label, "%s%s", out->name,
+                 base->sim_label + strlen(base->name));
+        out->policy.sim_label = out->sim_label;
+    }
+    return true;
+}
