@@ -15,7 +15,8 @@
 #define LAUNCH_NS    2000
 #define BYTES_PER_NS 2048 /* a kernel that writes a block takes this long for it */
 
-static const struct flw_gen_kind *const kinds[] = {&flw_gen_random_kind, &flw_gen_adversarial};
+static const struct flw_gen_kind *const kinds[] = {&flw_gen_train_kind, &flw_gen_random_kind,
+                                                   &flw_gen_adversarial};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 

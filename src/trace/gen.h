@@ -121,5 +121,6 @@ void flw_gen_pass(struct flw_gen *gen, uint64_t time_ns);
 
 extern const struct flw_gen_kind flw_gen_adversarial;
 extern const struct flw_gen_kind flw_gen_random_kind;
+extern const struct flw_gen_kind flw_gen_train_kind;
 
 #endif

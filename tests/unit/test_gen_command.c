@@ -73,6 +73,7 @@ static void help_has_an_example_of_each_generator_that_works(void **state)
                          "  e=$(\"$F\" gen $g --help | sed -n 's/^example: fallow //p');"
                          "  [ -n \"$e\" ] && \"$F\" $e 2>>log && echo $g; done"),
                      0);
+    assert_non_null(strstr(out_text, "train\n"));
     assert_non_null(strstr(out_text, "random\n"));
     assert_non_null(strstr(out_text, "adversarial\n"));
     assert_string_equal(error_text, "");
@@ -150,11 +151,19 @@ static void replayed(const char *arguments)
 static void every_generated_trace_replays(void **state)
 {
     static const char *const arguments[] = {
-        "random rmm --count 300",           "random multi-stream --count 300",
-        "random kernels --count 300",       "random query --count 20",
-        "adversarial sawtooth --cycles 10", "adversarial pin-small-between-large --cycles 10",
-        "adversarial comb-free --cycles 4", "adversarial alternating-streams --cycles 4",
-        "adversarial half-max --cycles 4",  "adversarial batch-size-change --cycles 9",
+        "random rmm --count 300",
+        "random multi-stream --count 300",
+        "random kernels --count 300",
+        "random query --count 20",
+        "adversarial sawtooth --cycles 10",
+        "adversarial pin-small-between-large --cycles 10",
+        "adversarial comb-free --cycles 4",
+        "adversarial alternating-streams --cycles 4",
+        "adversarial half-max --cycles 4",
+        "adversarial batch-size-change --cycles 9",
+        "train --layers 2 --steps 2",
+        "train --layers 4 --zero3 4 --prefetch 2 --vary conversation --attention flash --steps 2",
+        "train --layers 4 --stages 2 --rank 0 --recompute full --steps 2",
     };
     (void)state;
     if (getenv("FALLOW_REPLAYS") == NULL) {

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# Generated traces against recorded ones.
+if(COMMAND flw_add_test)
+  flw_add_test(property gen_recorded SOURCES test_gen_recorded.c LIBRARIES flw_trace)
+  if(TARGET test_property_gen_recorded)
+    set_property(TEST property.gen_recorded APPEND PROPERTY
+      ENVIRONMENT "FALLOW_TRACE_DIR=${FALLOW_TRACE_DIR}")
+  endif()
+endif()
