@@ -178,6 +178,13 @@ static bool adopt_run(struct climb *climb, struct flw_span *run)
     return need->count > 0;
 }
 
+static void want_units(struct climb *climb, uint32_t unit_count)
+{
+    climb->need->unit_count = unit_count;
+    climb->need_bytes =
+        flw_align_up((uint64_t)unit_count << FLW_UNIT_LOG2, climb->heap->source.granularity_bytes);
+}
+
 /* Without handles to move: those at hand, then new ones while reserved stays within budget. */
 static bool grow_within(struct climb *climb, uint64_t budget_bytes)
 {
@@ -476,8 +483,19 @@ static bool rung_remap_wait(struct climb *climb)
     return true;
 }
 
+/* A slab that does not fit the limit any more is made as small as it can be. */
 static bool rung_limit(struct climb *climb)
 {
+    struct flw_need *need = climb->need;
+    if (grow_or_move(climb, climb->heap->limit_bytes)) {
+        return true;
+    }
+    uint32_t smallest =
+        need->class_index < FLW_CLASS_COUNT ? flw_class_slab_units(need->class_index) : UINT32_MAX;
+    if (need->unit_count <= smallest) {
+        return false;
+    }
+    want_units(climb, smallest);
     return grow_or_move(climb, climb->heap->limit_bytes);
 }
 
@@ -604,19 +622,18 @@ static void plan(struct climb *climb)
     uint64_t peak = (uint64_t)atomic_load(&climb->pool->peak_requested_bytes);
     need->spares_waits = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
     climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
+    uint32_t unit_count = need->unit_count;
     if (need->class_index < FLW_CLASS_COUNT) {
         uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
         uint64_t budget = flw_min(tight_budget(climb), climb->heap->limit_bytes);
         uint64_t most_units = budget > reserved ? (budget - reserved) >> FLW_UNIT_LOG2 : 0;
         uint32_t smallest = flw_class_slab_units(need->class_index);
         flw_lock_acquire(&climb->heap->lock);
-        need->unit_count = smallest
-                           << flw_heap_slab_step(need->domain, need->class_index, most_units);
+        unit_count = smallest << flw_heap_slab_step(need->domain, need->class_index, most_units);
         flw_lock_release(&climb->heap->lock);
         need->align_units = 1;
     }
-    climb->need_bytes = flw_align_up((uint64_t)need->unit_count << FLW_UNIT_LOG2,
-                                     climb->heap->source.granularity_bytes);
+    want_units(climb, unit_count);
 }
 
 fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)

@@ -331,6 +331,29 @@ static void what_the_callback_frees_leaves_the_cache_its_room(void **state)
     api_end(&api);
 }
 
+static void small_blocks_use_a_limit_up(void **state)
+{
+    (void)state;
+    static void *ptrs[512 * 256 + 1];
+    for (size_t limit = 6 * MIB; limit <= 512 * MIB;
+         limit += limit / 16 / (2 * MIB) * (2 * MIB) + 2 * MIB) {
+        struct api api;
+        size_t count = 0;
+        api_begin(&api, NULL);
+        fallow_pool_config config = api_config(&api);
+        config.limit_bytes = limit;
+        begin_with(&api, &config);
+        while (fallow_alloc(api.pool, 4096, api.stream, &ptrs[count]) == FALLOW_OK) {
+            count++;
+        }
+        assert_int_equal(count, limit / 4096);
+        while (count > 0) {
+            assert_int_equal(fallow_free(api.pool, ptrs[--count], api.stream), FALLOW_OK);
+        }
+        api_end(&api);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +367,7 @@ int main(void)
         cmocka_unit_test(caches_hold_no_more_than_they_may),
         cmocka_unit_test(the_callback_can_make_room),
         cmocka_unit_test(what_the_callback_frees_leaves_the_cache_its_room),
+        cmocka_unit_test(small_blocks_use_a_limit_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
