@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/ftrace.h"
 #include "trace/gtrace.h"
 #include "trace/input.h"
 #include "trace/kineto.h"
@@ -29,6 +30,7 @@ void flw_trace_destroy(struct flw_trace *trace)
         free(trace->segments);
         free(trace->streams);
         free(trace->notes);
+        free(trace->truncation);
         for (size_t i = 0; i < trace->name_count; i++) {
             free(trace->names[i]);
         }
@@ -96,13 +98,17 @@ static bool is_of_device(struct flw_input *input, int device, struct flw_trace *
     return flw_input_fail(input, 0, "has no device %d, only %d", device, recorded);
 }
 
-static bool read_any(struct flw_input *input, int device, struct flw_trace **out_trace)
+static bool read_any(struct flw_input *input, int device, bool goes_on,
+                     struct flw_trace **out_trace)
 {
     if (!flw_input_fill(input, 1)) {
         return flw_input_fail(input, 0, "the file is empty");
     }
     if (begins_with(input, "\x80")) {
         return flw_pytorch_read(input, device, out_trace);
+    }
+    if (begins_with(input, FLW_FTRACE_MAGIC)) {
+        return flw_ftrace_read(input, goes_on, out_trace) && is_of_device(input, device, out_trace);
     }
     if (begins_with(input, FLW_TEXT_MAGIC)) {
         return flw_text_read(input, out_trace) && is_of_device(input, device, out_trace);
@@ -124,20 +130,32 @@ static bool read_any(struct flw_input *input, int device, struct flw_trace **out
     }
     return flw_input_fail(
         input, 0,
-        "neither a pickled PyTorch snapshot nor a fallow text trace, a profiler's "
+        "neither a pickled PyTorch snapshot nor a fallow trace or its text, a profiler's "
         "JSON, an RMM log, STAlloc lines or a MiniMalloc problem");
 }
 
-bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, char *message)
+static bool read_file(const char *path, int device, bool goes_on, struct flw_trace **out_trace,
+                      char *message)
 {
     struct flw_input input;
     *out_trace = NULL;
     if (!flw_input_open(&input, path, message)) {
         return false;
     }
-    bool is_read = read_any(&input, device, out_trace);
+    bool is_read = read_any(&input, device, goes_on, out_trace);
     flw_input_close(&input);
     return is_read;
+}
+
+bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, char *message)
+{
+    return read_file(path, device, false, out_trace, message);
+}
+
+bool flw_trace_read_damaged(const char *path, int device, struct flw_trace **out_trace,
+                            char *message)
+{
+    return read_file(path, device, true, out_trace, message);
 }
 
 bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int device,
@@ -148,7 +166,7 @@ bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int
     if (!flw_input_open_bytes(&input, bytes, count, name, message)) {
         return false;
     }
-    bool is_read = read_any(&input, device, out_trace);
+    bool is_read = read_any(&input, device, false, out_trace);
     flw_input_close(&input);
     return is_read;
 }

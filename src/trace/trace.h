@@ -145,6 +145,7 @@ struct flw_trace {
     uint64_t unknown_free_count;     /* frees of blocks the trace never showed: skipped, reported */
     uint64_t lost_free_count; /* blocks lent again without a free on record: a FREE was put in */
     char *notes; /* header lines of the text form that no field holds, as written; NULL = none */
+    char *truncation; /* where and why the file could not be read further; NULL = all was read */
 };
 
 #define FLW_TRACE_MESSAGE_BYTES 256
@@ -154,6 +155,7 @@ struct flw_trace {
  *
  * device   ordinal to read; -1 = the one with the most events
  * message  one line that names the file, the place in it and what is wrong; empty on success
+ * True     all was read, or (our own trace files) what could be: then (*out_trace)->truncation says so.
  * False    nothing is held. The file is data: nothing in it is ever executed.
  * Cost     O(file) time; memory in the order of the decoded events. */
 bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, char *message);
@@ -161,6 +163,11 @@ bool flw_trace_read(const char *path, int device, struct flw_trace **out_trace, 
 /* The same from memory (tests and fuzzers). `name` is for messages. */
 bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int device,
                           struct flw_trace **out_trace, char *message);
+
+/* As flw_trace_read, but what follows damage in a trace file of our own is read too, from the next
+ * whole chunk on; a DROP event stands where events are lost. Other forms: no difference. */
+bool flw_trace_read_damaged(const char *path, int device, struct flw_trace **out_trace,
+                            char *message);
 
 void flw_trace_destroy(struct flw_trace *trace);
 
@@ -186,6 +193,9 @@ const char *flw_trace_name(const struct flw_trace *trace, const struct flw_trace
 /* Write the text form; false and a message on a failing or full disk, and then no file. "-" =
  * stdout. */
 bool flw_trace_write_text(const struct flw_trace *trace, const char *path, char *message);
+
+/* The same as a trace file of our own (ftrace.h). */
+bool flw_trace_write_ftrace(const struct flw_trace *trace, const char *path, char *message);
 
 /* Each of these as flw_trace_write_text, in another program's form; what that form has no word for
  * is left out, as the file that writes it says.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what must hold of every trace that any reader accepts: it is valid, and its text reads back
- * as the same trace and prints as the same text. Aborts where not, so that a fuzzer sees it.
+ * Owns: what must hold of every trace that any reader accepts: it is valid, its text reads back
+ * as the same trace and prints as the same text, and so does its trace file. Aborts where not, so that a fuzzer sees it.
  */
 #ifndef FLW_TESTS_FUZZ_TEXT_TWIN_H
 #define FLW_TESTS_FUZZ_TEXT_TWIN_H
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/ftrace.h"
 #include "trace/text.h"
 #include "trace/trace.h"
 
@@ -62,10 +63,36 @@ static inline void fuzz_check_trace(const struct flw_trace *trace, const void *i
     flw_trace_destroy(again);
 }
 
+/* Through a trace file and back: the same text. */
+static inline void fuzz_check_file(const struct flw_trace *trace, enum flw_record_codec codec)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    struct flw_trace *again;
+    char *bytes = NULL;
+    size_t count, text_bytes, again_bytes;
+    FILE *file = open_memstream(&bytes, &count);
+    fuzz_require(file != NULL, "no memory for a file");
+    fuzz_require(flw_ftrace_print(trace, codec, file) && fclose(file) == 0,
+                 "an accepted trace is not written");
+    bool is_read = flw_trace_read_bytes(bytes, count, "file", -1, &again, message);
+    fuzz_require(is_read, is_read ? "" : message);
+    fuzz_require(again->truncation == NULL, again->truncation == NULL ? "" : again->truncation);
+    char *text = fuzz_print(trace, &text_bytes);
+    char *again_text = fuzz_print(again, &again_bytes);
+    fuzz_require(again_bytes == text_bytes && memcmp(text, again_text, text_bytes) == 0,
+                 "a trace and its file differ");
+    free(bytes);
+    free(text);
+    free(again_text);
+    flw_trace_destroy(again);
+}
+
 /* Whatever was read can be written in every form, or the writer says why not. */
 static inline void fuzz_check_exports(const struct flw_trace *trace)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
+    fuzz_check_file(trace, FLW_RECORD_RAW);
+    fuzz_check_file(trace, FLW_RECORD_PACKED);
     fuzz_require(flw_trace_write_chrome(trace, "/dev/null", message), "not written as Chrome JSON");
     fuzz_require(flw_trace_write_rmm(trace, "/dev/null", message), "not written as RMM's log");
     fuzz_require(flw_trace_write_pytorch(trace, "/dev/null", message) || message[0] != '\0',

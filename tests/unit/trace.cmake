@@ -16,10 +16,13 @@ endforeach()
 foreach(name cold_2 cold_4 gaps_4 multi_4 old_list_4 state_4 torch20_4 two_streams.xz warm_4 warm_5)
   list(APPEND exported ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/pickle/${name})
 endforeach()
-flw_add_test(unit trace_export PLAIN SOURCES test_trace_export.c LIBRARIES flw_trace
-  ARGUMENTS ${exported} ${FALLOW_TRACE_DIR}/hta_df_index_resolver.json.gz
+list(APPEND exported ${FALLOW_TRACE_DIR}/hta_df_index_resolver.json.gz
   ${FALLOW_TRACE_DIR}/minimalloc/A.1048576.csv ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz
   ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/text/rare.ftext)
+flw_add_test(unit trace_export PLAIN SOURCES test_trace_export.c LIBRARIES flw_trace
+  ARGUMENTS ${exported})
+flw_add_test(unit trace_roundtrip PLAIN SOURCES test_trace_roundtrip.c LIBRARIES flw_trace
+  ARGUMENTS ${exported})
 find_program(FALLOW_PYTHON python3)
 if(FALLOW_PYTHON)
   foreach(sample demo.ftext.xz:15000 warm_4:3 two_streams.xz:3 attention_naive_bench.pickle.xz:60
@@ -40,7 +43,7 @@ if(FALLOW_PYTHON)
       SKIP_RETURN_CODE 77)
   endforeach()
 endif()
-set(modules pickle trace_addressmap trace_codec trace_foreign trace_kineto trace_pytorch trace_text)
+set(modules pickle trace_addressmap trace_codec trace_foreign trace_ftrace trace_kineto trace_pytorch trace_text)
 if(LIBLZMA_INCLUDE_DIR)
   list(APPEND modules trace_input) # it packs archives of its own
 endif()

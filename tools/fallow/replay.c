@@ -419,6 +419,9 @@ int flw_command_replay(int argc, char **argv)
         flw_complain("%s", message);
         return FLW_EXIT_FAILED;
     }
+    if (trace->truncation != NULL) {
+        flw_complain("%s: %s; what was read is replayed", options.trace_path, trace->truncation);
+    }
     int code = FLW_EXIT_FAILED;
     bool has_device = needs_device(&options);
     if (has_device && !flw_device_open(&device, options.device, message)) {

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: CRC-32C (Castagnoli; polynomial 0x1EDC6F41, reflected, as iSCSI and ext4 use it).
+ */
+#ifndef FLW_TRACE_CRC32C_H
+#define FLW_TRACE_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a byte, followed by 0 to 7 zero bytes, does to a checksum of 0. */
+struct flw_crc32c {
+    uint32_t tables[8][256];
+};
+
+void flw_crc32c_init(struct flw_crc32c *crc);
+
+/* The checksum of some bytes; `before`: that of the bytes before them, 0 where there are none. */
+uint32_t flw_crc32c_add(const struct flw_crc32c *crc, uint32_t before, const void *bytes,
+                        size_t count);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the reader of trace files knows while it reads: the chunk at hand, the trace so far, what
+ * was lost.
+ *
+ * ftracereader.c finds chunks; ftracetaker.c takes what is in them into the trace.
+ *
+ * INVARIANTS
+ *   1. event_count and block_count are numbers within the file: what the next chunk begins with.
+ *   2. block_count less the blocks in holes is the trace's block_count; stages[] has as many.
+ */
+#ifndef FLW_TRACE_FTRACEREADER_H
+#define FLW_TRACE_FTRACEREADER_H
+
+#include "trace/build.h"
+#include "trace/frame.h"
+#include "trace/ftrace.h"
+#include "trace/notes.h"
+
+/* Blocks of the file that were lost with a chunk. */
+struct flw_ftracereader_hole {
+    uint64_t begin, end;
+    uint64_t lost_before; /* blocks lost in holes before this one */
+};
+
+struct flw_ftracereader {
+    struct flw_input *input;
+    struct flw_crc32c crc;
+    struct flw_build build;
+    struct flw_record_state state;
+    struct flw_frame_file file;
+    struct flw_frame_chunk frame; /* of the chunk being read */
+    unsigned char *bytes;         /* a chunk, its header first */
+    size_t room;
+    size_t at, count; /* of `bytes`, what is not taken yet */
+    uint64_t offset;  /* in the file, of the chunk being read */
+    struct flw_notes notes;
+    uint8_t *stages; /* of each block */
+    size_t stage_room;
+    uint32_t *names; /* number in the file -> number in the trace */
+    size_t name_count, name_room;
+    struct flw_ftracereader_hole *holes;
+    size_t hole_count, hole_room;
+    struct flw_trace_context context;
+    uint64_t event_count, block_count, chunk_count; /* of the file */
+    uint64_t time_ns;
+    uint32_t whole_crc; /* of all bytes before the chunk being read */
+    bool goes_on;
+    bool has_events, has_ended;
+    char problem[FLW_TRACE_MESSAGE_BYTES]; /* the first damage; empty: none */
+    uint64_t problem_event;
+};
+
+/* Note the first damage, as of the chunk at hand; always false. */
+bool flw_ftracereader_stop(struct flw_ftracereader *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Always false. */
+bool flw_ftracereader_fail_memory(struct flw_ftracereader *r);
+
+/* Each takes what a chunk's payload says. False: it has stopped or failed. */
+bool flw_ftracereader_take_notes(struct flw_ftracereader *r, const char *at, const char *end);
+bool flw_ftracereader_take_dictionary(struct flw_ftracereader *r, struct flw_wire_in in);
+bool flw_ftracereader_take_record(struct flw_ftracereader *r, const struct flw_record *record);
+bool flw_ftracereader_take_drop(struct flw_ftracereader *r, uint64_t lost_count);
+
+/* Damage has taken chunks away: what they held is missing from here on. */
+bool flw_ftracereader_step_over_loss(struct flw_ftracereader *r);
+
+#endif

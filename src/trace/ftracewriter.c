@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: writing trace files: filling chunks and closing them.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/frame.h"
+#include "trace/ftrace.h"
+#include "trace/output.h"
+
+#define NS_PER_SECOND  UINT64_C(1000000000)
+#define END_BYTES      40
+#define DICT_KIND      1 /* bytes of an entry's kind */
+#define ENTRY_OVERHEAD (DICT_KIND + 2 * FLW_WIRE_VARINT_BYTES)
+
+/* The chunk that is being filled; type 0: none. */
+struct chunk {
+    struct flw_frame_chunk frame;
+    struct flw_wire_out out;
+    struct flw_trace_context context;
+    uint64_t last_ns;
+    unsigned char payload[FLW_FTRACE_CHUNK_BYTES];
+};
+
+struct flw_ftrace_writer {
+    FILE *file;
+    struct flw_ftrace_settings settings;
+    struct flw_crc32c crc;
+    struct flw_record_state state;
+    uint64_t event_count, block_count, segment_count, chunk_count;
+    uint64_t stream_count, name_count;
+    uint32_t whole_crc;
+    bool has_failed;
+    struct chunk chunk;
+};
+
+static bool write_bytes(struct flw_ftrace_writer *w, const void *bytes, size_t count)
+{
+    w->whole_crc = flw_crc32c_add(&w->crc, w->whole_crc, bytes, count);
+    if (fwrite(bytes, 1, count, w->file) != count) {
+        w->has_failed = true;
+    }
+    return !w->has_failed;
+}
+
+/* ---- chunks -----------------------------------------------------------------------------------
+ */
+
+static bool close_chunk(struct flw_ftrace_writer *w)
+{
+    struct chunk *chunk = &w->chunk;
+    unsigned char header[FLW_FRAME_BYTES];
+    if (chunk->frame.type == 0) {
+        return !w->has_failed;
+    }
+    chunk->frame.payload_bytes = (uint32_t)(chunk->out.at - chunk->payload);
+    chunk->frame.unpacked_bytes = chunk->frame.payload_bytes;
+    chunk->frame.payload_crc =
+        flw_crc32c_add(&w->crc, 0, chunk->payload, chunk->frame.payload_bytes);
+    flw_frame_put_chunk(&w->crc, &chunk->frame, header);
+    bool is_written = write_bytes(w, header, sizeof(header)) &&
+                      write_bytes(w, chunk->payload, chunk->frame.payload_bytes);
+    w->chunk_count++;
+    chunk->frame.type = 0;
+    return is_written;
+}
+
+static bool open_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, uint32_t thread,
+                       uint64_t base_ns)
+{
+    struct chunk *chunk = &w->chunk;
+    bool has_records = type == FLW_FTRACE_SNAPSHOT || type == FLW_FTRACE_EVENTS;
+    if (!close_chunk(w)) {
+        return false;
+    }
+    chunk->frame = (struct flw_frame_chunk){
+        .type = (uint8_t)type,
+        .codec = has_records ? (uint8_t)w->settings.codec : 0,
+        .thread = thread,
+        .first_event = w->event_count,
+        .first_block = w->block_count,
+        .base_ns = base_ns,
+        .time_scale = w->settings.step_ns,
+    };
+    chunk->out.at = chunk->payload;
+    chunk->context = (struct flw_trace_context){.thread = thread};
+    chunk->last_ns = base_ns;
+    if (has_records) {
+        flw_record_begin(&w->state, w->settings.codec, w->settings.has_addresses, w->block_count);
+    }
+    return true;
+}
+
+/* A chunk of that type with room for so many bytes. */
+static bool take_chunk(struct flw_ftrace_writer *w, enum flw_ftrace_type type, size_t bytes,
+                       uint32_t thread, uint64_t base_ns)
+{
+    struct chunk *chunk = &w->chunk;
+    size_t used = (size_t)(chunk->out.at - chunk->payload);
+    if (w->has_failed) {
+        return false;
+    }
+    return (chunk->frame.type == type && sizeof(chunk->payload) - used >= bytes) ||
+           open_chunk(w, type, thread, base_ns);
+}
+
+static bool put_record(struct flw_ftrace_writer *w, const struct flw_record *record)
+{
+    if (!flw_record_put(&w->state, record, &w->chunk.out)) {
+        w->has_failed = true;
+        return false;
+    }
+    w->chunk.frame.record_count += record->op != FLW_RECORD_CONTEXT;
+    return true;
+}
+
+/* A chunk with room for a record and the change of context before it, and that change. */
+static bool begin_record(struct flw_ftrace_writer *w, enum flw_ftrace_type type,
+                         const struct flw_trace_context *context, uint64_t time_ns)
+{
+    if (!take_chunk(w, type, 2 * FLW_RECORD_BYTES_MAX, context->thread, time_ns)) {
+        return false;
+    }
+    struct flw_trace_context *now = &w->chunk.context;
+    if (now->thread == context->thread && now->tag == context->tag && now->pool == context->pool) {
+        return true;
+    }
+    struct flw_record record = {.op = FLW_RECORD_CONTEXT,
+                                .time = w->state.time,
+                                .thread = context->thread,
+                                .tag = context->tag,
+                                .pool = context->pool};
+    *now = *context;
+    return put_record(w, &record);
+}
+
+/* ---- the public calls -------------------------------------------------------------------------
+ */
+
+static void write_header(struct flw_ftrace_writer *w)
+{
+    const struct flw_ftrace_settings *settings = &w->settings;
+    unsigned char header[FLW_FRAME_BYTES];
+    struct flw_frame_file file = {
+        .major = FLW_FTRACE_MAJOR,
+        .minor = FLW_FTRACE_MINOR,
+        .header_bytes = FLW_FRAME_BYTES,
+        .flags = (settings->has_times ? FLW_FTRACE_HAS_TIMES : 0) |
+                 (settings->has_addresses ? FLW_FTRACE_HAS_ADDRESSES : 0) |
+                 (settings->has_segments ? FLW_FTRACE_HAS_SEGMENTS : 0),
+        .wall_ns = settings->wall_ns,
+        .mono_ns = settings->mono_ns,
+        .ticks_per_second = NS_PER_SECOND,
+        .process = settings->process,
+        .device = settings->device,
+        .device_count = settings->device_count,
+    };
+    flw_frame_put_file(&w->crc, &file, header);
+    write_bytes(w, header, sizeof(header));
+}
+
+struct flw_ftrace_writer *flw_ftrace_writer_create(FILE *file,
+                                                   const struct flw_ftrace_settings *settings)
+{
+    struct flw_ftrace_writer *w = calloc(1, sizeof(*w));
+    if (w == NULL) {
+        return NULL;
+    }
+    w->file = file;
+    w->settings = *settings;
+    w->chunk.out.at = w->chunk.payload;
+    flw_crc32c_init(&w->crc);
+    write_header(w);
+    return w;
+}
+
+void flw_ftrace_writer_destroy(struct flw_ftrace_writer *writer)
+{
+    if (writer != NULL) {
+        flw_record_finish(&writer->state);
+        free(writer);
+    }
+}
+
+/* A line a time, so that no line is parted. */
+bool flw_ftrace_writer_add_notes(struct flw_ftrace_writer *writer, const char *lines)
+{
+    while (*lines != '\0') {
+        size_t bytes = strcspn(lines, "\n");
+        bytes += lines[bytes] == '\n';
+        if (bytes > FLW_FTRACE_CHUNK_BYTES ||
+            !take_chunk(writer, FLW_FTRACE_META, bytes, 0, writer->chunk.last_ns)) {
+            writer->has_failed = true;
+            return false;
+        }
+        memcpy(writer->chunk.out.at, lines, bytes);
+        writer->chunk.out.at += bytes;
+        lines += bytes;
+    }
+    return !writer->has_failed;
+}
+
+static bool add_entry(struct flw_ftrace_writer *w, unsigned kind, const unsigned char *body,
+                      size_t bytes)
+{
+    if (!take_chunk(w, FLW_FTRACE_DICT, bytes + ENTRY_OVERHEAD, 0, w->chunk.last_ns)) {
+        return false;
+    }
+    flw_wire_put_varint(&w->chunk.out, kind);
+    flw_wire_put_varint(&w->chunk.out, bytes);
+    memcpy(w->chunk.out.at, body, bytes);
+    w->chunk.out.at += bytes;
+    w->chunk.frame.record_count++;
+    return true;
+}
+
+bool flw_ftrace_writer_add_stream(struct flw_ftrace_writer *writer, uint64_t handle)
+{
+    unsigned char body[2 * FLW_WIRE_VARINT_BYTES];
+    struct flw_wire_out out = {body};
+    flw_wire_put_varint(&out, writer->stream_count++);
+    flw_wire_put_varint(&out, handle);
+    return add_entry(writer, 1, body, (size_t)(out.at - body));
+}
+
+bool flw_ftrace_writer_add_name(struct flw_ftrace_writer *writer, const char *name)
+{
+    unsigned char body[FLW_TRACE_NAME_BYTES + FLW_WIRE_VARINT_BYTES];
+    struct flw_wire_out out = {body};
+    size_t bytes = strnlen(name, FLW_TRACE_NAME_BYTES);
+    flw_wire_put_varint(&out, writer->name_count++);
+    memcpy(out.at, name, bytes);
+    return add_entry(writer, 2, body, (size_t)(out.at - body) + bytes);
+}
+
+bool flw_ftrace_writer_add_segment(struct flw_ftrace_writer *writer,
+                                   const struct flw_trace_segment *segment)
+{
+    static const struct flw_trace_context none = {0};
+    struct flw_record record = {.op = FLW_RECORD_SEGMENT,
+                                .address = segment->address,
+                                .size_bytes = segment->size_bytes,
+                                .stream = segment->stream,
+                                .is_large = segment->is_large,
+                                .is_expandable = segment->is_expandable,
+                                .pool = segment->pool};
+    writer->segment_count++;
+    return begin_record(writer, FLW_FTRACE_SNAPSHOT, &none, 0) && put_record(writer, &record);
+}
+
+bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,
+                                 const struct flw_trace_block *block,
+                                 const struct flw_trace_context *context)
+{
+    if (!begin_record(writer, FLW_FTRACE_SNAPSHOT, context, 0)) {
+        return false;
+    }
+    struct flw_record record = {.op = FLW_RECORD_BLOCK,
+                                .address = block->address,
+                                .size_bytes = block->size_bytes,
+                                .block = writer->block_count++,
+                                .stream = block->stream};
+    return put_record(writer, &record);
+}
+
+static struct flw_record record_of(const struct flw_ftrace_writer *w,
+                                   const struct flw_trace_event *event,
+                                   const struct flw_trace_detail *detail)
+{
+    struct flw_record record = {.op = flw_record_op_of(event->op),
+                                .time = (event->time_ns - w->chunk.frame.base_ns) /
+                                        w->chunk.frame.time_scale,
+                                .address = event->address,
+                                .size_bytes = event->size_bytes,
+                                .block = flw_trace_op_has_block(event->op) ? event->block : 0,
+                                .stream = event->stream,
+                                .name = FLW_TRACE_NO_NAME,
+                                .free_bytes = FLW_TRACE_UNKNOWN,
+                                .largest_bytes = FLW_TRACE_UNKNOWN};
+    if (detail != NULL) {
+        record.other_stream = detail->other_stream;
+        record.name = detail->name;
+        record.free_bytes = detail->free_bytes;
+        record.largest_bytes = detail->largest_bytes;
+        record.lost_count = detail->lost_count;
+    }
+    return record;
+}
+
+bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
+                                 const struct flw_trace_event *event,
+                                 const struct flw_trace_detail *detail,
+                                 const struct flw_trace_context *context)
+{
+    struct chunk *chunk = &writer->chunk;
+    bool is_on_step = chunk->frame.type != FLW_FTRACE_EVENTS ||
+                      (event->time_ns - chunk->frame.base_ns) % chunk->frame.time_scale == 0;
+    if (!is_on_step) {
+        writer->settings.step_ns = 1;
+        if (!close_chunk(writer)) {
+            return false;
+        }
+    }
+    if (!begin_record(writer, FLW_FTRACE_EVENTS, context, event->time_ns)) {
+        return false;
+    }
+    struct flw_record record = record_of(writer, event, detail);
+    chunk->last_ns = event->time_ns;
+    writer->event_count++;
+    writer->block_count += event->op == FLW_TRACE_ALLOC;
+    return put_record(writer, &record);
+}
+
+bool flw_ftrace_writer_flush(struct flw_ftrace_writer *writer)
+{
+    if (close_chunk(writer) && fflush(writer->file) != 0) {
+        writer->has_failed = true;
+    }
+    return !writer->has_failed;
+}
+
+bool flw_ftrace_writer_end(struct flw_ftrace_writer *writer)
+{
+    if (!close_chunk(writer) ||
+        !take_chunk(writer, FLW_FTRACE_END, END_BYTES, 0, writer->chunk.last_ns)) {
+        return false;
+    }
+    struct flw_wire_out *out = &writer->chunk.out;
+    flw_wire_put_fixed(out, writer->event_count, 8);
+    flw_wire_put_fixed(out, writer->block_count, 8);
+    flw_wire_put_fixed(out, writer->segment_count, 8);
+    flw_wire_put_fixed(out, writer->chunk_count, 8);
+    flw_wire_put_fixed(out, writer->whole_crc, 4);
+    flw_wire_put_fixed(out, 0, 4);
+    return flw_ftrace_writer_flush(writer);
+}
+
+/* ---- a whole trace ----------------------------------------------------------------------------
+ */
+
+static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* What all times are multiples of. */
+static uint32_t find_step(const struct flw_trace *trace)
+{
+    uint64_t step_ns = 0;
+    for (size_t i = 0; step_ns != 1 && i < trace->event_count; i++) {
+        step_ns = greatest_common_divisor(trace->events[i].time_ns, step_ns);
+    }
+    return step_ns == 0 || step_ns > UINT32_MAX ? 1 : (uint32_t)step_ns;
+}
+
+static bool add_heads(struct flw_ftrace_writer *w, const struct flw_trace *trace)
+{
+    char gaps[64];
+    bool is_added = true;
+    if (trace->unknown_free_count > 0 || trace->lost_free_count > 0) {
+        snprintf(gaps, sizeof(gaps), "gaps %" PRIu64 " %" PRIu64 "\n", trace->unknown_free_count,
+                 trace->lost_free_count);
+        is_added = flw_ftrace_writer_add_notes(w, gaps);
+    }
+    is_added = is_added && (trace->notes == NULL || flw_ftrace_writer_add_notes(w, trace->notes));
+    for (size_t i = 0; is_added && i < trace->stream_count; i++) {
+        is_added = flw_ftrace_writer_add_stream(w, trace->streams[i]);
+    }
+    for (size_t i = 0; is_added && i < trace->name_count; i++) {
+        is_added = flw_ftrace_writer_add_name(w, trace->names[i]);
+    }
+    return is_added;
+}
+
+static bool add_records(struct flw_ftrace_writer *w, const struct flw_trace *trace)
+{
+    struct flw_trace_walk walk = {0};
+    bool is_added = true;
+    for (size_t i = 0; is_added && i < trace->segment_count; i++) {
+        is_added = flw_ftrace_writer_add_segment(w, &trace->segments[i]);
+    }
+    for (size_t i = 0; is_added && i < trace->initial_count; i++) {
+        is_added = flw_ftrace_writer_add_block(w, &trace->blocks[i],
+                                               flw_trace_walk_context(trace, &walk, i));
+    }
+    for (size_t i = 0; is_added && i < trace->event_count; i++) {
+        is_added = flw_ftrace_writer_add_event(
+            w, &trace->events[i], flw_trace_walk_detail(trace, &walk, i),
+            flw_trace_walk_context(trace, &walk, trace->initial_count + i));
+    }
+    return is_added;
+}
+
+bool flw_ftrace_print(const struct flw_trace *trace, enum flw_record_codec codec, FILE *file)
+{
+    struct flw_ftrace_settings settings = {.has_times = trace->has_times,
+                                           .has_addresses = trace->has_addresses,
+                                           .has_segments = trace->has_segments,
+                                           .codec = codec,
+                                           .device = (uint32_t)trace->device,
+                                           .step_ns = find_step(trace)};
+    struct flw_ftrace_writer *w = flw_ftrace_writer_create(file, &settings);
+    bool is_written =
+        w != NULL && add_heads(w, trace) && add_records(w, trace) && flw_ftrace_writer_end(w);
+    flw_ftrace_writer_destroy(w);
+    return is_written;
+}
+
+bool flw_trace_write_ftrace(const struct flw_trace *trace, const char *path, char *message)
+{
+    struct flw_output output;
+    if (!flw_output_begin(&output, path, message)) {
+        return false;
+    }
+    if (!flw_ftrace_print(trace, FLW_RECORD_PACKED, output.file) && !ferror(output.file)) {
+        flw_output_abandon(&output);
+        flw_input_message(message, path, "no memory to write it");
+        return false;
+    }
+    return flw_output_commit(&output, message);
+}
