@@ -40,6 +40,11 @@ struct conformance_case {
     void (*run)(struct bed *b);
 };
 
+/* clang-format off */
+/* A row of a table of cases, true by the header's own words. */
+#define HEADER(name, quote) {#name, quote, FROM_THE_HEADER, name}
+/* clang-format on */
+
 struct conformance_table {
     const char *module;
     const struct conformance_case *cases;
@@ -55,6 +60,9 @@ extern const struct conformance_table conformance_context, conformance_device, c
 bool bed_that(struct bed *b, bool holds, const char *text, int line);
 bool bed_result(struct bed *b, CUresult got, CUresult want, const char *text, int line);
 bool bed_refused(struct bed *b, CUresult got, const char *text, int line);
+
+/* False: the case is skipped, as the driver has no such entry point. */
+bool bed_has(struct bed *b, bool is_there);
 
 #define THAT(holds)    bed_that(b, (holds), #holds, __LINE__)
 #define OK(call)       bed_result(b, (call), CUDA_SUCCESS, #call, __LINE__)

@@ -228,10 +228,6 @@ static void synchronizing_the_context_kills_a_capture(struct bed *b)
     OK(b->cu->cuStreamDestroy_v2(stream));
 }
 
-#define HEADER(name, quote)                 \
-    {                                       \
-#name, quote, FROM_THE_HEADER, name \
-    }
 static const struct conformance_case cases[] = {
     HEADER(allocating_is_potentially_unsafe,
            "this thread is prohibited from potentially unsafe API calls"),
@@ -252,7 +248,6 @@ static const struct conformance_case cases[] = {
         "stream capture places restrictions on API calls that can be made within or concurrently "
         "to"),
 };
-#undef HEADER
 
 const struct conformance_table conformance_capture_modes = {"capture_modes", cases,
                                                             sizeof cases / sizeof *cases};

@@ -108,8 +108,7 @@ static void primary_state_says_active(struct bed *b)
 {
     unsigned flags = 0;
     int active = -1;
-    if (b->cu->cuDevicePrimaryCtxGetState == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuDevicePrimaryCtxGetState != NULL)) {
         return;
     }
     OK(b->cu->cuDevicePrimaryCtxGetState(b->device, &flags, &active));
@@ -131,8 +130,7 @@ static void primary_reset_ends_its_memory_and_identity(struct bed *b)
     const struct flw_driver *cu = b->cu;
     unsigned long long before = 0, after = 0;
     CUdeviceptr address = 0;
-    if (cu->cuDevicePrimaryCtxReset_v2 == NULL || cu->cuCtxGetId == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, cu->cuDevicePrimaryCtxReset_v2 != NULL && cu->cuCtxGetId != NULL)) {
         return;
     }
     OK(cu->cuCtxGetId(b->context, &before));
@@ -152,8 +150,7 @@ static void ids_are_unique_for_the_life_of_the_program(struct bed *b)
     const struct flw_driver *cu = b->cu;
     unsigned long long first = 0, second = 0, own = 0, current = 0;
     CUcontext made = NULL;
-    if (cu->cuCtxGetId == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, cu->cuCtxGetId != NULL)) {
         return;
     }
     OK(cu->cuCtxGetId(b->context, &own));

@@ -141,10 +141,6 @@ static void free_waits_for_the_device(struct bed *b)
     leave(b, &f);
 }
 
-#define HEADER(name, quote)                 \
-    {                                       \
-#name, quote, FROM_THE_HEADER, name \
-    }
 static const struct conformance_case cases[] = {
     HEADER(contents_go_there_and_back, "Copies from host memory to device memory"),
     HEADER(copies_on_a_stream_follow_each_other, "Copies from device memory to device memory"),
@@ -156,6 +152,5 @@ static const struct conformance_case cases[] = {
     HEADER(free_waits_for_the_device,
            "For all other pointers, this API may perform implicit synchronization"),
 };
-#undef HEADER
 
 const struct conformance_table conformance_copy = {"copy", cases, sizeof cases / sizeof *cases};

@@ -83,8 +83,7 @@ static void attributes_answer(struct bed *b)
 static void device_cannot_be_its_own_peer(struct bed *b)
 {
     int can = -1;
-    if (b->cu->cuDeviceCanAccessPeer == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuDeviceCanAccessPeer != NULL)) {
         return;
     }
     OK(b->cu->cuDeviceCanAccessPeer(&can, b->device, b->device));
@@ -95,8 +94,7 @@ static void entry_points_are_found_by_name(struct bed *b)
 {
     void *function = NULL;
     CUdriverProcAddressQueryResult status;
-    if (b->cu->cuGetProcAddress_v2 == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
         return;
     }
     OK(b->cu->cuGetProcAddress_v2("cuMemAlloc", &function, 11040, 0, &status));
@@ -112,8 +110,7 @@ static void unknown_entry_point_is_not_found(struct bed *b)
 {
     void *function = &function;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
-    if (b->cu->cuGetProcAddress_v2 == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
         return;
     }
     /* The header says success with NULL, its list of results NOT_FOUND: both are met. */
@@ -125,8 +122,7 @@ static void unknown_entry_point_is_not_found(struct bed *b)
 static void entry_point_newer_than_the_driver_is_refused(struct bed *b)
 {
     void *function = NULL;
-    if (b->cu->cuGetProcAddress_v2 == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
         return;
     }
     IS(CUDA_ERROR_INVALID_VALUE,
@@ -161,8 +157,7 @@ static void store_word_twin(flw_sim_launch *launch, void **parameters)
 
 static bool load_kernel(struct bed *b, CUmodule *module, CUfunction *function)
 {
-    if (b->cu->cuLaunchKernel == NULL || b->cu->cuModuleLoadData == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuLaunchKernel != NULL && b->cu->cuModuleLoadData != NULL)) {
         return false;
     }
     if (b->is_sim) {

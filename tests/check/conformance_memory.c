@@ -97,8 +97,7 @@ static void pitch_holds_the_row(struct bed *b)
 {
     CUdeviceptr address = 0;
     size_t pitch = 0;
-    if (b->cu->cuMemAllocPitch_v2 == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuMemAllocPitch_v2 != NULL)) {
         return;
     }
     OK(b->cu->cuMemAllocPitch_v2(&address, &pitch, 1000, 10, 4));
@@ -152,8 +151,7 @@ static void attributes_of_device_pointers(struct bed *b)
     int ordinal = -1;
     size_t bytes = 0;
     CUcontext context = NULL;
-    if (cu->cuPointerGetAttribute == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, cu->cuPointerGetAttribute != NULL)) {
         return;
     }
     OK(cu->cuMemAlloc_v2(&address, 100000));
@@ -179,8 +177,7 @@ static void attributes_of_pinned_and_foreign_pointers(struct bed *b)
     unsigned type = 0;
     void *pinned = NULL, *host = NULL;
     static int foreign;
-    if (cu->cuPointerGetAttribute == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, cu->cuPointerGetAttribute != NULL)) {
         return;
     }
     OK(cu->cuMemHostAlloc(&pinned, 4096, 0));

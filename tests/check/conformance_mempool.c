@@ -317,10 +317,6 @@ static void a_free_in_a_capture_needs_a_graph_allocation(struct bed *b)
     OK(cu->cuStreamDestroy_v2(stream));
 }
 
-#define HEADER(name, quote)                 \
-    {                                       \
-#name, quote, FROM_THE_HEADER, name \
-    }
 static const struct conformance_case cases[] = {
     HEADER(an_async_allocation_is_usable_on_its_stream,
            "Basic stream ordering allows future work submitted into the same stream to use the "
@@ -356,7 +352,6 @@ static const struct conformance_case cases[] = {
     HEADER(a_free_in_a_capture_needs_a_graph_allocation,
            "must therefore be passed the address of a graph allocation"),
 };
-#undef HEADER
 
 const struct conformance_table conformance_mempool = {"mempool", cases,
                                                       sizeof cases / sizeof *cases};

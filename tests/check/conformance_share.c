@@ -150,10 +150,6 @@ static void a_file_that_is_no_memory_is_refused(struct bed *b)
     close(file);
 }
 
-#define HEADER(name, quote)                 \
-    {                                       \
-#name, quote, FROM_THE_HEADER, name \
-    }
 static const struct conformance_case cases[] = {
     HEADER(import_in_the_same_process_shows_the_contents,
            "The recipient process can convert the shareable handle back into a CUDA memory handle"),
@@ -164,6 +160,5 @@ static const struct conformance_case cases[] = {
     HEADER(a_file_that_is_no_memory_is_refused,
            "Shareable Handle representing the memory allocation that is to be imported"),
 };
-#undef HEADER
 
 const struct conformance_table conformance_share = {"share", cases, sizeof cases / sizeof *cases};

@@ -10,8 +10,7 @@ static void ids_are_unique_even_when_handles_are_not(struct bed *b)
 {
     unsigned long long id[8] = {0};
     CUstream stream = NULL;
-    if (b->cu->cuStreamGetId == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuStreamGetId != NULL)) {
         return;
     }
     for (int i = 0; i < 8; i++) {
@@ -32,8 +31,7 @@ static void id_of_thread_stream_body(struct bed *b, void *argument)
 static void default_handles_have_ids(struct bed *b)
 {
     unsigned long long null_id = 0, legacy = 0, own = 0, again = 0, other = 0;
-    if (b->cu->cuStreamGetId == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuStreamGetId != NULL)) {
         return;
     }
     OK(b->cu->cuStreamGetId(NULL, &null_id));
@@ -51,8 +49,7 @@ static void streams_know_their_context(struct bed *b)
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL, of_stream = NULL;
     CUstream stream = NULL;
-    if (cu->cuStreamGetCtx == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, cu->cuStreamGetCtx != NULL)) {
         return;
     }
     OK(cu->cuStreamCreate(&stream, 0));
@@ -68,8 +65,7 @@ static void streams_know_their_context(struct bed *b)
 static void default_handles_need_a_context(struct bed *b)
 {
     CUcontext context = NULL;
-    if (b->cu->cuStreamGetCtx == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuStreamGetCtx != NULL)) {
         return;
     }
     OK(b->cu->cuCtxSetCurrent(NULL));
@@ -88,8 +84,7 @@ static void unknown_flags_are_refused(struct bed *b)
 static void priorities_are_accepted(struct bed *b)
 {
     CUstream stream = NULL;
-    if (b->cu->cuStreamCreateWithPriority == NULL) {
-        b->skip = "no such entry point";
+    if (!bed_has(b, b->cu->cuStreamCreateWithPriority != NULL)) {
         return;
     }
     OK(b->cu->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -1));
@@ -249,10 +244,6 @@ static void no_host_function_is_refused(struct bed *b)
     REFUSED(b->cu->cuLaunchHostFunc(NULL, NULL, NULL));
 }
 
-#define HEADER(name, quote)                 \
-    {                                       \
-#name, quote, FROM_THE_HEADER, name \
-    }
 static const struct conformance_case cases[] = {
     HEADER(ids_are_unique_even_when_handles_are_not,
            "The Id is unique for the life of the program"),
@@ -286,6 +277,5 @@ static const struct conformance_case cases[] = {
     HEADER(no_host_function_is_refused,
            "The function to call once preceding stream operations are complete"),
 };
-#undef HEADER
 
 const struct conformance_table conformance_stream = {"stream", cases, sizeof cases / sizeof *cases};

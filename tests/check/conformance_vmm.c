@@ -5,6 +5,33 @@
  */
 #include "conformance.h"
 
+/* A handle and a reservation with nothing mapped. */
+struct unmapped {
+    CUdeviceptr address;
+    size_t grain_bytes, reserved_bytes;
+    CUmemGenericAllocationHandle handle;
+};
+
+/* False: the device has no such memory. Sizes in grains. */
+static bool begin_unmapped(struct bed *b, struct unmapped *u, size_t handle_grains,
+                           size_t reserved_grains)
+{
+    CUmemAllocationProp properties = bed_properties(b, 0);
+    *u = (struct unmapped){.grain_bytes = bed_grain(b)};
+    if (b->skip != NULL) {
+        return false;
+    }
+    u->reserved_bytes = reserved_grains * u->grain_bytes;
+    return OK(b->cu->cuMemCreate(&u->handle, handle_grains * u->grain_bytes, &properties, 0)) &&
+           OK(b->cu->cuMemAddressReserve(&u->address, u->reserved_bytes, 0, 0, 0));
+}
+
+static void end_unmapped(struct bed *b, struct unmapped *u)
+{
+    OK(b->cu->cuMemAddressFree(u->address, u->reserved_bytes));
+    OK(b->cu->cuMemRelease(u->handle));
+}
+
 static void granularity_is_a_power_of_two(struct bed *b)
 {
     size_t minimum = bed_grain(b), recommended = 0;
@@ -122,37 +149,26 @@ static void mapping_needs_a_reservation(struct bed *b)
 
 static void only_whole_grains_are_mapped(struct bed *b)
 {
-    size_t grain = bed_grain(b);
-    CUmemAllocationProp properties = bed_properties(b, 0);
-    CUmemGenericAllocationHandle handle = 0;
-    CUdeviceptr a = 0;
-    if (b->skip != NULL) {
+    struct unmapped u;
+    if (!begin_unmapped(b, &u, 1, 4)) {
         return;
     }
-    OK(b->cu->cuMemCreate(&handle, grain, &properties, 0));
-    OK(b->cu->cuMemAddressReserve(&a, 4 * grain, 0, 0, 0));
-    REFUSED(b->cu->cuMemMap(a + 4096, grain, 0, handle, 0));
-    REFUSED(b->cu->cuMemMap(a, grain / 2, 0, handle, 0));
-    REFUSED(b->cu->cuMemMap(a, 2 * grain, 0, handle, 0)); /* more than the handle has */
-    REFUSED(b->cu->cuMemMap(a + 3 * grain, 2 * grain, 0, handle, 0));
-    OK(b->cu->cuMemAddressFree(a, 4 * grain));
-    OK(b->cu->cuMemRelease(handle));
+    REFUSED(b->cu->cuMemMap(u.address + 4096, u.grain_bytes, 0, u.handle, 0));
+    REFUSED(b->cu->cuMemMap(u.address, u.grain_bytes / 2, 0, u.handle, 0));
+    /* more than the handle has */
+    REFUSED(b->cu->cuMemMap(u.address, 2 * u.grain_bytes, 0, u.handle, 0));
+    REFUSED(b->cu->cuMemMap(u.address + 3 * u.grain_bytes, 2 * u.grain_bytes, 0, u.handle, 0));
+    end_unmapped(b, &u);
 }
 
 static void the_offset_is_zero(struct bed *b)
 {
-    size_t grain = bed_grain(b);
-    CUmemAllocationProp properties = bed_properties(b, 0);
-    CUmemGenericAllocationHandle handle = 0;
-    CUdeviceptr a = 0;
-    if (b->skip != NULL) {
+    struct unmapped u;
+    if (!begin_unmapped(b, &u, 2, 2)) {
         return;
     }
-    OK(b->cu->cuMemCreate(&handle, 2 * grain, &properties, 0));
-    OK(b->cu->cuMemAddressReserve(&a, 2 * grain, 0, 0, 0));
-    REFUSED(b->cu->cuMemMap(a, grain, grain, handle, 0));
-    OK(b->cu->cuMemAddressFree(a, 2 * grain));
-    OK(b->cu->cuMemRelease(handle));
+    REFUSED(b->cu->cuMemMap(u.address, u.grain_bytes, u.grain_bytes, u.handle, 0));
+    end_unmapped(b, &u);
 }
 
 static void a_mapped_range_is_not_mapped_again(struct bed *b)
@@ -267,21 +283,15 @@ static void access_needs_a_device_that_exists(struct bed *b)
 
 static void only_whole_mappings_are_unmapped(struct bed *b)
 {
-    size_t grain = bed_grain(b);
-    CUmemAllocationProp properties = bed_properties(b, 0);
-    CUmemGenericAllocationHandle handle = 0;
-    CUdeviceptr a = 0;
-    if (b->skip != NULL) {
+    struct unmapped u;
+    if (!begin_unmapped(b, &u, 2, 2)) {
         return;
     }
-    OK(b->cu->cuMemCreate(&handle, 2 * grain, &properties, 0));
-    OK(b->cu->cuMemAddressReserve(&a, 2 * grain, 0, 0, 0));
-    OK(b->cu->cuMemMap(a, 2 * grain, 0, handle, 0));
-    REFUSED(b->cu->cuMemUnmap(a, grain));
-    REFUSED(b->cu->cuMemUnmap(a + grain, grain));
-    OK(b->cu->cuMemUnmap(a, 2 * grain));
-    OK(b->cu->cuMemAddressFree(a, 2 * grain));
-    OK(b->cu->cuMemRelease(handle));
+    OK(b->cu->cuMemMap(u.address, 2 * u.grain_bytes, 0, u.handle, 0));
+    REFUSED(b->cu->cuMemUnmap(u.address, u.grain_bytes));
+    REFUSED(b->cu->cuMemUnmap(u.address + u.grain_bytes, u.grain_bytes));
+    OK(b->cu->cuMemUnmap(u.address, 2 * u.grain_bytes));
+    end_unmapped(b, &u);
 }
 
 static void what_is_not_mapped_is_not_unmapped(struct bed *b)
@@ -358,10 +368,6 @@ static void an_address_range_is_used_again_after_unmapping(struct bed *b)
     bed_unmap(b, &m);
 }
 
-#define HEADER(name, quote)                 \
-    {                                       \
-#name, quote, FROM_THE_HEADER, name \
-    }
 static const struct conformance_case cases[] = {
     HEADER(granularity_is_a_power_of_two,
            "This granularity can be used as a multiple for alignment, size, or address mapping"),
@@ -406,6 +412,5 @@ static const struct conformance_case cases[] = {
     HEADER(an_address_range_is_used_again_after_unmapping,
            "Any new mapping to this virtual address will need to have access granted"),
 };
-#undef HEADER
 
 const struct conformance_table conformance_vmm = {"vmm", cases, sizeof cases / sizeof *cases};
