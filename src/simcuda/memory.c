@@ -34,6 +34,27 @@ struct flw_region *flw_region_add(enum flw_region_kind kind, uint64_t begin, uin
     return region;
 }
 
+struct flw_region *flw_region_give(enum flw_region_kind kind, struct flw_device *device,
+                                   uint64_t bytes, uint64_t align_bytes, CUresult *error)
+{
+    struct flw_physical *physical = flw_physical_make(device, bytes, false, error);
+    if (physical == NULL) {
+        return NULL;
+    }
+    uint64_t begin = flw_space_take(&flw_world.space, bytes, align_bytes);
+    if (begin == 0) {
+        flw_physical_free(physical);
+        *error = CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
+    }
+    struct flw_region *region = flw_region_add(kind, begin, begin + bytes);
+    region->bytes = bytes;
+    region->device = device;
+    region->physical = physical;
+    physical->mapping_count = 1;
+    return region;
+}
+
 void flw_region_remove(struct flw_region *region)
 {
     flw_tree_remove(&flw_world.regions, &region->node);
@@ -84,25 +105,17 @@ static CUresult allocate(struct flw_context *context, CUdeviceptr *out, uint64_t
     uint64_t step = bytes < FLW_MIB ? SMALL_STEP : FLW_GRANULARITY;
     uint64_t whole = flw_align_up(bytes, step);
     CUresult error;
-    struct flw_physical *physical = flw_physical_make(context->device, whole, false, &error);
-    if (physical == NULL) {
+    struct flw_region *region =
+        flw_region_give(FLW_REGION_ALLOCATION, context->device, whole, step, &error);
+    if (region == NULL) {
         return error;
     }
-    uint64_t begin = flw_space_take(&flw_world.space, whole, step);
-    if (begin == 0) {
-        flw_physical_free(physical);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    struct flw_region *region = flw_region_add(FLW_REGION_ALLOCATION, begin, begin + whole);
     region->bytes = bytes;
     region->context = context;
-    region->device = context->device;
-    region->physical = physical;
-    physical->mapping_count = 1;
     context->device->allocation_count++;
-    flw_shadow_set(begin + bytes, whole - bytes, FLW_SHADOW_RED);
+    flw_shadow_set(region->node.begin + bytes, whole - bytes, FLW_SHADOW_RED);
     flw_latency_add_bytes(FLW_ENTRY_cuMemAlloc_v2, bytes);
-    *out = begin;
+    *out = region->node.begin;
     return CUDA_SUCCESS;
 }
 

@@ -139,30 +139,20 @@ static struct block *grow(struct flw_memory_pool *pool, uint64_t bytes, CUresult
         *error = CUDA_ERROR_OUT_OF_MEMORY;
         return NULL;
     }
-    struct flw_physical *physical = flw_physical_make(pool->device, whole, false, error);
-    if (physical == NULL) {
+    struct flw_region *chunk =
+        flw_region_give(FLW_REGION_POOLED, pool->device, whole, FLW_GRANULARITY, error);
+    if (chunk == NULL) {
         whole = flw_align_up(bytes, FLW_GRANULARITY);
-        physical = flw_physical_make(pool->device, whole, false, error);
+        chunk = flw_region_give(FLW_REGION_POOLED, pool->device, whole, FLW_GRANULARITY, error);
     }
-    if (physical == NULL) {
+    if (chunk == NULL) {
         return NULL;
     }
-    uint64_t begin = flw_space_take(&flw_world.space, whole, FLW_GRANULARITY);
-    if (begin == 0) {
-        flw_physical_free(physical);
-        *error = CUDA_ERROR_OUT_OF_MEMORY;
-        return NULL;
-    }
-    struct flw_region *chunk = flw_region_add(FLW_REGION_POOLED, begin, begin + whole);
-    chunk->bytes = whole;
-    chunk->device = pool->device;
-    chunk->physical = physical;
     chunk->pool = pool;
-    physical->mapping_count = 1;
     pool->reserved_bytes += whole;
     refresh_high(pool);
     flw_latency_add_bytes(FLW_ENTRY_cuMemPoolTrimTo, whole);
-    struct block *block = add_block(pool, chunk, begin, begin + whole);
+    struct block *block = add_block(pool, chunk, chunk->node.begin, chunk->node.end);
     enter_bucket(pool, block);
     return block;
 }

@@ -57,6 +57,9 @@ void flw_ledger_take_back(struct flw_device *device, uint64_t bytes);
 bool flw_ledger_is_valid(void);
 struct flw_region *flw_region_find(uint64_t address);
 struct flw_region *flw_region_add(enum flw_region_kind kind, uint64_t begin, uint64_t end);
+/* A region at a new address with memory of its own; NULL with the error to answer. */
+struct flw_region *flw_region_give(enum flw_region_kind kind, struct flw_device *device,
+                                   uint64_t bytes, uint64_t align_bytes, CUresult *error);
 void flw_region_remove(struct flw_region *region);
 /* Gives everything of the region back: contents, ledger, address. */
 void flw_memory_drop(struct flw_region *region);
