@@ -1,117 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the promises of the public header, one by one: creation and its refusals, statuses, misuse,
- * what a hit costs, limits, reports, the end of life. test_api_capture.c has the captures.
+ * Owns: the promises of the public calls, one by one: statuses, misuse, what a hit costs, requests,
+ * limits, reports. test_api_life.c has a pool's beginning and end, test_api_capture.c the captures.
  */
 #include "unit/test_api.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static void defaults_record_the_callers_size_and_zero_the_rest(void **state)
-{
-    (void)state;
-    fallow_pool_config config;
-    memset(&config, 0xA5, sizeof config);
-    fallow_pool_config_init(&config);
-    assert_int_equal(config.struct_size, sizeof config);
-    const unsigned char *bytes = (const unsigned char *)&config;
-    for (size_t i = sizeof config.struct_size; i < sizeof config; i++) {
-        assert_int_equal(bytes[i], 0);
-    }
-}
-
-static void a_config_of_an_older_or_newer_header_is_understood(void **state)
-{
-    (void)state;
-    struct api api;
-    struct {
-        fallow_pool_config config;
-        unsigned char tail[64];
-    } newer;
-    api_begin(&api, NULL);
-    memset(&newer, 0, sizeof newer);
-    newer.config = api_config(&api);
-    newer.config.struct_size = sizeof newer;
-    assert_int_equal(fallow_pool_create(&newer.config, &api.pool), FALLOW_OK);
-    fallow_pool_destroy(api.pool);
-    newer.tail[63] = 1;
-    assert_int_equal(fallow_pool_create(&newer.config, &api.pool), FALLOW_VERSION);
-    assert_null(api.pool);
-    fallow_pool_config older = api_config(&api);
-    memset(&older.limit_bytes, 0xA5, sizeof older - offsetof(fallow_pool_config, limit_bytes));
-    older.struct_size = offsetof(fallow_pool_config, limit_bytes);
-    assert_int_equal(fallow_pool_create(&older, &api.pool), FALLOW_OK);
-    fallow_pool_destroy(api.pool);
-    older.struct_size = 0;
-    assert_int_not_equal(fallow_pool_create(&older, &api.pool), FALLOW_OK);
-    assert_null(api.pool);
-    api_end(&api);
-}
-
-static void a_bad_config_is_refused_and_leaves_nothing(void **state)
-{
-    (void)state;
-    struct api api;
-    api_begin(&api, NULL);
-    fallow_pool_config good = api_config(&api), bad = good;
-    assert_int_equal(fallow_pool_create(&good, NULL), FALLOW_INVALID_ARGUMENT);
-    bad.device = -1;
-    assert_int_not_equal(fallow_pool_create(&bad, &api.pool), FALLOW_OK);
-    assert_null(api.pool);
-    bad = good;
-    bad.device = 63;
-    assert_int_not_equal(fallow_pool_create(&bad, &api.pool), FALLOW_OK);
-    bad = good;
-    bad.checks = 1u << 30;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    bad = good;
-    bad.handle_types = 1u << 30;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    bad = good;
-    bad.reserved_1 = 1;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    bad = good;
-    bad.economy = (fallow_economy)77;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    bad = good;
-    bad.reuse_policy = (fallow_reuse_policy)77;
-    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
-    assert_null(api.pool);
-    api_end(&api);
-}
-
-static void a_missing_driver_is_named_in_the_log(void **state)
-{
-    (void)state;
-    struct api api;
-    api_begin(&api, NULL);
-    fallow_pool_config config = api_config(&api);
-    config.driver = "/nowhere/libcuda-of-nobody.so";
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_FOUND);
-    assert_null(api.pool);
-    assert_non_null(strstr(api.log, "/nowhere/libcuda-of-nobody.so"));
-    api_end(&api);
-}
-
-static void checks_that_need_contents_are_refused_on_unbacked_memory(void **state)
-{
-    (void)state;
-    struct api api;
-    static const uint32_t checks[] = {FALLOW_CHECK_POISON, FALLOW_CHECK_RED_ZONES};
-    api_begin(&api, NULL);
-    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-        fallow_pool_config config = api_config(&api);
-        config.checks = checks[i];
-        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
-        assert_null(api.pool);
-        assert_true(api.log[0] != '\0');
-        api.log[0] = '\0';
-    }
-    api_end(&api);
-}
 
 static void size_zero_and_null_are_nothing(void **state)
 {
@@ -151,65 +43,6 @@ static void absurd_sizes_and_missing_results_are_refused(void **state)
     assert_int_equal(fallow_alloc(api.pool, 100, api.stream, NULL), FALLOW_INVALID_ARGUMENT);
     fallow_stats stats = api_stats(&api);
     assert_int_equal(stats.live_count, 0);
-    api_end(&api);
-}
-
-static void a_destroyed_pools_handle_answers_invalid_pool(void **state)
-{
-    (void)state;
-    struct api api;
-    void *ptr = NULL;
-    api_begin_with_pool(&api);
-    fallow_pool *gone = api.pool;
-    void *block = api_alloc(&api, 100, api.stream);
-    fallow_pool_destroy(gone);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK); /* may take its place */
-    fallow_pool *const handles[] = {gone, NULL};
-    for (size_t i = 0; i < 2; i++) {
-        fallow_stats stats;
-        fallow_block info;
-        fallow_oom_report report;
-        fallow_capture *capture = NULL;
-        fallow_stats_init(&stats);
-        fallow_block_init(&info);
-        fallow_oom_report_init(&report);
-        ptr = &api;
-        assert_int_equal(fallow_alloc(handles[i], 100, api.stream, &ptr), FALLOW_INVALID_POOL);
-        assert_null(ptr);
-        assert_int_equal(fallow_free(handles[i], block, api.stream), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_free_sized(handles[i], block, 100, api.stream),
-                         FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_record_use(handles[i], block, api.stream), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_stream_retire(handles[i], api.stream), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_trim(handles[i], 0), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_poll(handles[i]), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_validate(handles[i]), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_get_stats(handles[i], &stats), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_block_info(handles[i], block, &info), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_get_oom_report(handles[i], &report), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_capture_begin(handles[i], api.stream, &capture),
-                         FALLOW_INVALID_POOL);
-    }
-    fallow_pool_destroy(gone); /* allowed, does nothing */
-    ptr = api_alloc(&api, 100, api.stream);
-    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
-    api_end(&api);
-}
-
-static void a_block_of_another_pool_is_foreign(void **state)
-{
-    (void)state;
-    struct api api;
-    fallow_pool *second = NULL;
-    api_begin_with_pool(&api);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &second), FALLOW_OK);
-    void *ptr = api_alloc(&api, 5000, api.stream);
-    assert_int_equal(fallow_free(second, ptr, api.stream), FALLOW_INVALID_POINTER);
-    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
-    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
-    fallow_pool_destroy(second);
     api_end(&api);
 }
 
@@ -498,35 +331,6 @@ static void a_stream_destroyed_without_retire_is_noticed_under_check_streams(voi
     api_end(&api);
 }
 
-static void statistics_of_an_older_header_stay_in_its_bounds(void **state)
-{
-    (void)state;
-    struct api api;
-    fallow_stats stats;
-    memset(&stats, 0xA5, sizeof stats);
-    api_begin_with_pool(&api);
-    fallow_stats_init_sized(&stats, offsetof(fallow_stats, hit_count));
-    assert_int_equal(fallow_pool_get_stats(api.pool, &stats), FALLOW_OK);
-    assert_int_equal(stats.struct_size, offsetof(fallow_stats, hit_count));
-    assert_true(stats.hit_count == 0xA5A5A5A5A5A5A5A5ull);
-    api_end(&api);
-}
-
-static void an_abandoned_pool_makes_no_driver_call(void **state)
-{
-    (void)state;
-    struct api api;
-    api_begin_with_pool(&api);
-    (void)api_alloc(&api, 5000, api.stream);
-    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
-    fallow_pool_abandon(api.pool);
-    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
-    void *ptr = &api;
-    assert_int_equal(fallow_alloc(api.pool, 100, api.stream, &ptr), FALLOW_INVALID_POOL);
-    assert_null(ptr);
-    flw_sim_close(&api.sim);
-}
-
 static void a_block_names_the_stream_that_lent_it_and_so_does_the_report(void **state)
 {
     (void)state;
@@ -607,63 +411,6 @@ static void the_report_names_the_largest_owners_small_blocks_and_large(void **st
     api_end(&api);
 }
 
-struct noise {
-    struct api *api;
-    atomic_bool is_over;
-};
-
-/* Keeps the pool's locks taken much of the time. */
-static void *make_noise(void *argument)
-{
-    struct noise *noise = argument;
-    while (!atomic_load(&noise->is_over)) {
-        void *ptr = NULL;
-        (void)!fallow_alloc(noise->api->pool, 3 * MIB, noise->api->other, &ptr);
-        (void)!fallow_free(noise->api->pool, ptr, noise->api->other);
-        (void)!fallow_pool_poll(noise->api->pool);
-    }
-    return NULL;
-}
-
-static int use_in_child(struct api *api, void *live)
-{
-    void *ptr = api;
-    fallow_stats stats;
-    fallow_stats_init(&stats);
-    alarm(20); /* a lock that nobody releases ends the child, not the test */
-    bool good = fallow_alloc(api->pool, 5000, api->stream, &ptr) == FALLOW_INVALID_POOL;
-    good = good && ptr == NULL;
-    good = good && fallow_free(api->pool, live, api->stream) == FALLOW_INVALID_POOL;
-    good = good && fallow_pool_get_stats(api->pool, &stats) == FALLOW_INVALID_POOL;
-    fallow_pool_abandon(api->pool);
-    fallow_pool_destroy(api->pool);
-    return good ? 0 : 1;
-}
-
-static void the_child_of_a_fork_has_no_pools(void **state)
-{
-    (void)state;
-    struct api api;
-    struct noise noise = {.api = &api};
-    pthread_t thread;
-    api_begin_with_pool(&api);
-    void *live = api_alloc(&api, 5000, api.stream);
-    assert_int_equal(pthread_create(&thread, NULL, make_noise, &noise), 0);
-    for (int i = 0; i < 20; i++) {
-        int status = -1;
-        pid_t child = fork();
-        if (child == 0) {
-            _exit(use_in_child(&api, live));
-        }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    }
-    atomic_store(&noise.is_over, true);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(fallow_free(api.pool, live, api.stream), FALLOW_OK);
-    api_end(&api);
-}
-
 static void every_status_has_a_name_and_a_sentence(void **state)
 {
     (void)state;
@@ -678,15 +425,8 @@ static void every_status_has_a_name_and_a_sentence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_record_the_callers_size_and_zero_the_rest),
-        cmocka_unit_test(a_config_of_an_older_or_newer_header_is_understood),
-        cmocka_unit_test(a_bad_config_is_refused_and_leaves_nothing),
-        cmocka_unit_test(a_missing_driver_is_named_in_the_log),
-        cmocka_unit_test(checks_that_need_contents_are_refused_on_unbacked_memory),
         cmocka_unit_test(size_zero_and_null_are_nothing),
         cmocka_unit_test(absurd_sizes_and_missing_results_are_refused),
-        cmocka_unit_test(a_destroyed_pools_handle_answers_invalid_pool),
-        cmocka_unit_test(a_block_of_another_pool_is_foreign),
         cmocka_unit_test(a_hit_makes_no_driver_call_and_changes_no_errno),
         cmocka_unit_test(errno_survives_a_miss_and_a_failure),
         cmocka_unit_test(a_repeating_step_makes_no_driver_call_after_two),
@@ -698,11 +438,8 @@ int main(void)
         cmocka_unit_test(an_exportable_block_lies_in_one_handle),
         cmocka_unit_test(a_retired_streams_handle_can_be_a_new_stream),
         cmocka_unit_test(a_stream_destroyed_without_retire_is_noticed_under_check_streams),
-        cmocka_unit_test(statistics_of_an_older_header_stay_in_its_bounds),
-        cmocka_unit_test(an_abandoned_pool_makes_no_driver_call),
         cmocka_unit_test(a_block_names_the_stream_that_lent_it_and_so_does_the_report),
         cmocka_unit_test(the_report_names_the_largest_owners_small_blocks_and_large),
-        cmocka_unit_test(the_child_of_a_fork_has_no_pools),
         cmocka_unit_test(every_status_has_a_name_and_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
