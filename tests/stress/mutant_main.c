@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "base/mutant.h"
+#include "stress_run.h"
 
 unsigned flw_mutant;
 
-int stress_main(int count, char **words); /* stress_pool.c's main, renamed by mutant_stress.c */
 int flw_mutant_scenarios(void);
 
 int main(int count, char **words)
@@ -29,5 +29,6 @@ int main(int count, char **words)
         return flw_mutant_scenarios();
     }
     words[2] = words[0];
-    return stress_main(count - 2, words + 2);
+    struct stress_settings settings = stress_parse(count - 2, words + 2);
+    return stress_run(&settings);
 }

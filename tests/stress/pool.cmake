@@ -4,7 +4,7 @@
 if(NOT TARGET flw_test_pool)
   return()
 endif()
-add_executable(stress_pool stress_pool.c)
+add_executable(stress_pool stress_pool.c stress_run.c stress_settings.c)
 flw_target(stress_pool)
 target_link_libraries(stress_pool PRIVATE flw_test_pool)
 
