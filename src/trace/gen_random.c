@@ -125,14 +125,16 @@ static void run_threads(struct flw_gen *gen, uint64_t thread_count, uint64_t str
 {
     struct thread threads[THREADS_MAX] = {{0}};
     uint64_t count = number(gen, OPTION_COUNT_OF_BLOCKS) / thread_count;
+    uint64_t room = 2 * (count + 1); /* a thread */
+    uint32_t *blocks = calloc(thread_count * room, sizeof(*blocks));
+    if (blocks == NULL) {
+        flw_gen_fail(gen, "no memory for %llu blocks", (unsigned long long)count);
+        return;
+    }
     flw_gen_add_streams(gen, stream_count);
     for (uint64_t i = 0; i < thread_count; i++) {
-        threads[i] = (struct thread){.stream = i % stream_count, .count = count};
-        threads[i].blocks = malloc(((size_t)count + 1) * 2 * sizeof(*threads[i].blocks));
-        if (threads[i].blocks == NULL) {
-            flw_gen_fail(gen, "no memory for %llu blocks", (unsigned long long)count);
-            goto done;
-        }
+        threads[i] = (struct thread){
+            .stream = i % stream_count, .count = count, .blocks = blocks + i * room};
     }
     for (uint64_t i = 0; i < 2 * count * thread_count && !gen->has_failed; i++) {
         uint64_t turn = thread_count == 1 ? 0 : flw_gen_between(gen, 0, thread_count - 1);
@@ -143,10 +145,7 @@ static void run_threads(struct flw_gen *gen, uint64_t thread_count, uint64_t str
         gen->context.thread = (uint32_t)i;
         finish(gen, &threads[i]);
     }
-done:
-    for (uint64_t i = 0; i < thread_count; i++) {
-        free(threads[i].blocks);
-    }
+    free(blocks);
 }
 
 static void run_kernels(struct flw_gen *gen)
