@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pickle machine: stack, marks, memo, opcodes.
+ * Owns: the pickle machine's opcodes and its memo. Its stack: pickle_inl.h.
  * Does not: know PyTorch; keep strings, floats, tuples or frames.
  *
  * INVARIANTS
- *   1. marks rise, and none is above the stack.
- *   2. memo, stack and harvest hold at most one entry a byte read.
- *   3. A dict keeps at most FLW_PICKLE_WORDS_MAX pairs, so that looking one up is bounded.
+ *   1. memo, stack and harvest hold at most one entry a byte read.
+ *   2. A dict keeps at most FLW_PICKLE_WORDS_MAX pairs, so that looking one up is bounded.
  */
 #include "trace/pickle.h"
 
@@ -15,140 +14,37 @@
 
 #include "base/bits.h"
 #include "trace/array.h"
+#include "trace/pickle_inl.h"
 
-#define STACK_MAX       (1u << 24)
-#define MARKS_MAX       256 /* nesting; snapshots reach 5 */
-#define INTEGER_BYTES   9   /* 64 bits and a sign */
+#define INTEGER_BYTES   9 /* 64 bits and a sign */
 #define PROTOCOL_LOWEST 2
 #define PROTOCOL_NEWEST 5
-
-struct machine {
-    struct flw_input *input;
-    struct flw_harvest *kept;
-    const struct flw_pickle_vocabulary *vocabulary;
-    uint8_t word_bytes[FLW_PICKLE_WORDS_MAX];
-    struct flw_pickle_value *stack;
-    size_t depth, stack_room;
-    struct flw_pickle_value *memo;
-    size_t memo_room;
-    uint64_t memo_next; /* entries MEMOIZE has numbered */
-    size_t marks[MARKS_MAX];
-    size_t mark_count;
-    uint64_t frame_end;
-    uint64_t opcode_offset;
-    const char *opcode_name;
-    struct flw_pickle_value root; /* once stopped */
-    bool stopped;
-};
 
 static const struct flw_pickle_value absent = {0, FLW_PICKLE_ABSENT};
 
 /* A memo slot that nothing was put in. */
 #define KIND_UNSET UINT32_MAX
 
-static bool fail(struct machine *m, const char *what)
-{
-    return flw_input_fail(m->input, m->opcode_offset, "%s: %s", m->opcode_name, what);
-}
-
-static bool fail_memory(struct machine *m)
-{
-    return flw_input_fail(m->input, m->opcode_offset, "no memory to read on");
-}
-
-/* The next `count` bytes, at most FLW_INPUT_FILL_BYTES, or NULL. */
-static const unsigned char *take(struct machine *m, size_t count)
-{
-    struct flw_input *input = m->input;
-    if (FLW_UNLIKELY((size_t)(input->end - input->at) < count) && !flw_input_fill(input, count)) {
-        flw_input_fail_short(input, m->opcode_name);
-        return NULL;
-    }
-    const unsigned char *bytes = input->at;
-    input->at += count;
-    return bytes;
-}
-
-static uint64_t little_endian(const unsigned char *bytes, size_t count)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < count; i++) {
-        value |= (uint64_t)bytes[i] << (8 * i);
-    }
-    return value;
-}
-
-/* An argument of `count` bytes, at most 8. */
-static bool take_number(struct machine *m, size_t count, uint64_t *out)
-{
-    const unsigned char *bytes = take(m, count);
-    *out = bytes != NULL ? little_endian(bytes, count) : 0;
-    return bytes != NULL;
-}
-
-/* ---- stack ------------------------------------------------------------------------------------
- */
-
-static bool push(struct machine *m, struct flw_pickle_value value)
-{
-    if (FLW_UNLIKELY(m->depth == m->stack_room)) {
-        if (m->depth >= STACK_MAX) {
-            return fail(m, "the stack is deeper than any snapshot's");
-        }
-        void *stack = flw_array_reserve(m->stack, m->depth, &m->stack_room, sizeof(*m->stack));
-        if (stack == NULL) {
-            return fail_memory(m);
-        }
-        m->stack = stack;
-    }
-    m->stack[m->depth++] = value;
-    return true;
-}
-
-static size_t floor_of_stack(const struct machine *m)
-{
-    return m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
-}
-
-static bool need(struct machine *m, size_t count)
-{
-    if (FLW_UNLIKELY(m->depth - floor_of_stack(m) < count)) {
-        return fail(m, "the stack holds too little");
-    }
-    return true;
-}
-
-/* Where the items above the topmost mark begin; the mark is gone then. */
-static bool pop_mark(struct machine *m, size_t *out_first)
-{
-    *out_first = 0;
-    if (FLW_UNLIKELY(m->mark_count == 0)) {
-        return fail(m, "there is no mark");
-    }
-    *out_first = m->marks[--m->mark_count];
-    return true;
-}
-
 /* The stack's items from `first` on go into the `kind` of container that lies below them. */
-static bool extend_below(struct machine *m, size_t first, uint32_t kind)
+static bool extend_below(struct flw_machine *m, size_t first, uint32_t kind)
 {
-    if (first <= floor_of_stack(m)) {
-        return fail(m, "the stack holds too little");
+    if (first <= flw_machine_floor(m)) {
+        return flw_machine_fail(m, "the stack holds too little");
     }
     struct flw_pickle_value container = m->stack[first - 1];
     if (container.kind != kind) {
-        return fail(m, kind == FLW_PICKLE_LIST ? "what it extends is not a list"
-                                               : "what it extends is not a dict");
+        return flw_machine_fail(m, kind == FLW_PICKLE_LIST ? "what it extends is not a list"
+                                                           : "what it extends is not a dict");
     }
     if (kind == FLW_PICKLE_DICT && (m->depth - first) % 2 != 0) {
-        return fail(m, "a key has no value");
+        return flw_machine_fail(m, "a key has no value");
     }
     if (!flw_harvest_extend(m->kept, container, &m->stack[first], m->depth - first)) {
-        return fail_memory(m);
+        return flw_machine_fail_memory(m);
     }
     m->depth = first;
     if (kind == FLW_PICKLE_DICT && flw_harvest_count(m->kept, container) > FLW_PICKLE_WORDS_MAX) {
-        return fail(m, "the dict repeats its keys");
+        return flw_machine_fail(m, "the dict repeats its keys");
     }
     return true;
 }
@@ -156,42 +52,42 @@ static bool extend_below(struct machine *m, size_t first, uint32_t kind)
 /* ---- opcodes ----------------------------------------------------------------------------------
  */
 
-static bool run_proto(struct machine *m)
+static bool run_proto(struct flw_machine *m)
 {
     uint64_t version;
-    if (!take_number(m, 1, &version)) {
+    if (!flw_machine_take_number(m, 1, &version)) {
         return false;
     }
     if (m->opcode_offset != 0 || version < PROTOCOL_LOWEST || version > PROTOCOL_NEWEST) {
-        return fail(m, "only protocols 2 to 5, named at the start, are read");
+        return flw_machine_fail(m, "only protocols 2 to 5, named at the start, are read");
     }
     return true;
 }
 
-static bool run_frame(struct machine *m)
+static bool run_frame(struct flw_machine *m)
 {
     uint64_t bytes;
-    if (!take_number(m, 8, &bytes)) {
+    if (!flw_machine_take_number(m, 8, &bytes)) {
         return false;
     }
     uint64_t offset = flw_input_offset(m->input);
     if (offset < m->frame_end) {
-        return fail(m, "a frame begins inside another");
+        return flw_machine_fail(m, "a frame begins inside another");
     }
     uint64_t held = (uint64_t)(m->input->end - m->input->at);
     if (bytes > FLW_INPUT_MAX_BYTES || (m->input->ended && bytes > held)) {
-        return fail(m, "the frame claims more bytes than the file has");
+        return flw_machine_fail(m, "the frame claims more bytes than the file has");
     }
     m->frame_end = offset + bytes;
     return true;
 }
 
-static bool run_stop(struct machine *m)
+static bool run_stop(struct flw_machine *m)
 {
     if (m->mark_count != 0) {
-        return fail(m, "a mark is still open");
+        return flw_machine_fail(m, "a mark is still open");
     }
-    if (!need(m, 1)) {
+    if (!flw_machine_need(m, 1)) {
         return false;
     }
     m->root = m->stack[m->depth - 1];
@@ -199,187 +95,189 @@ static bool run_stop(struct machine *m)
     return true;
 }
 
-static bool run_mark(struct machine *m)
+static bool run_mark(struct flw_machine *m)
 {
-    if (m->mark_count == MARKS_MAX) {
-        return fail(m, "nested deeper than any snapshot");
+    if (m->mark_count == FLW_MACHINE_MARKS_MAX) {
+        return flw_machine_fail(m, "nested deeper than any snapshot");
     }
     m->marks[m->mark_count++] = m->depth;
     return true;
 }
 
-static bool run_pop(struct machine *m)
+static bool run_pop(struct flw_machine *m)
 {
-    if (m->mark_count > 0 && floor_of_stack(m) == m->depth) {
+    if (m->mark_count > 0 && flw_machine_floor(m) == m->depth) {
         m->mark_count--;
         return true;
     }
-    if (!need(m, 1)) {
+    if (!flw_machine_need(m, 1)) {
         return false;
     }
     m->depth--;
     return true;
 }
 
-static bool push_container(struct machine *m, enum flw_pickle_kind kind)
+static bool push_container(struct flw_machine *m, enum flw_pickle_kind kind)
 {
     struct flw_pickle_value value;
-    return flw_harvest_add_node(m->kept, kind, m->opcode_offset, &value) ? push(m, value)
-                                                                         : fail_memory(m);
+    return flw_harvest_add_node(m->kept, kind, m->opcode_offset, &value)
+               ? flw_machine_push(m, value)
+               : flw_machine_fail_memory(m);
 }
 
-static bool run_empty_dict(struct machine *m)
+static bool run_empty_dict(struct flw_machine *m)
 {
     return push_container(m, FLW_PICKLE_DICT);
 }
 
-static bool run_empty_list(struct machine *m)
+static bool run_empty_list(struct flw_machine *m)
 {
     return push_container(m, FLW_PICKLE_LIST);
 }
 
-static bool run_setitem(struct machine *m)
+static bool run_setitem(struct flw_machine *m)
 {
-    return need(m, 3) && extend_below(m, m->depth - 2, FLW_PICKLE_DICT);
+    return flw_machine_need(m, 3) && extend_below(m, m->depth - 2, FLW_PICKLE_DICT);
 }
 
-static bool run_append(struct machine *m)
+static bool run_append(struct flw_machine *m)
 {
-    return need(m, 2) && extend_below(m, m->depth - 1, FLW_PICKLE_LIST);
+    return flw_machine_need(m, 2) && extend_below(m, m->depth - 1, FLW_PICKLE_LIST);
 }
 
-static bool run_setitems(struct machine *m)
+static bool run_setitems(struct flw_machine *m)
 {
     size_t first = 0;
-    return pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_DICT);
+    return flw_machine_pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_DICT);
 }
 
-static bool run_appends(struct machine *m)
+static bool run_appends(struct flw_machine *m)
 {
     size_t first = 0;
-    return pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_LIST);
+    return flw_machine_pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_LIST);
 }
 
-static bool replace_top(struct machine *m, size_t count)
+static bool replace_top(struct flw_machine *m, size_t count)
 {
-    if (!need(m, count)) {
+    if (!flw_machine_need(m, count)) {
         return false;
     }
     m->depth -= count;
-    return push(m, absent);
+    return flw_machine_push(m, absent);
 }
 
-static bool run_absent(struct machine *m)
+static bool run_absent(struct flw_machine *m)
 {
-    return push(m, absent);
+    return flw_machine_push(m, absent);
 }
 
-static bool run_tuple1(struct machine *m)
+static bool run_tuple1(struct flw_machine *m)
 {
     return replace_top(m, 1);
 }
 
-static bool run_tuple2(struct machine *m)
+static bool run_tuple2(struct flw_machine *m)
 {
     return replace_top(m, 2);
 }
 
-static bool run_tuple3(struct machine *m)
+static bool run_tuple3(struct flw_machine *m)
 {
     return replace_top(m, 3);
 }
 
-static bool run_tuple(struct machine *m)
+static bool run_tuple(struct flw_machine *m)
 {
     size_t first = 0;
-    if (!pop_mark(m, &first)) {
+    if (!flw_machine_pop_mark(m, &first)) {
         return false;
     }
     m->depth = first;
-    return push(m, absent);
+    return flw_machine_push(m, absent);
 }
 
-static bool run_true(struct machine *m)
+static bool run_true(struct flw_machine *m)
 {
-    return push(m, (struct flw_pickle_value){1, FLW_PICKLE_BOOL});
+    return flw_machine_push(m, (struct flw_pickle_value){1, FLW_PICKLE_BOOL});
 }
 
-static bool run_false(struct machine *m)
+static bool run_false(struct flw_machine *m)
 {
-    return push(m, (struct flw_pickle_value){0, FLW_PICKLE_BOOL});
+    return flw_machine_push(m, (struct flw_pickle_value){0, FLW_PICKLE_BOOL});
 }
 
-static bool push_unsigned(struct machine *m, size_t count)
+static bool push_unsigned(struct flw_machine *m, size_t count)
 {
     struct flw_pickle_value value = {0, FLW_PICKLE_UNSIGNED};
-    return take_number(m, count, &value.bits) && push(m, value);
+    return flw_machine_take_number(m, count, &value.bits) && flw_machine_push(m, value);
 }
 
-static bool run_binint1(struct machine *m)
+static bool run_binint1(struct flw_machine *m)
 {
     return push_unsigned(m, 1);
 }
 
-static bool run_binint2(struct machine *m)
+static bool run_binint2(struct flw_machine *m)
 {
     return push_unsigned(m, 2);
 }
 
-static bool run_binint(struct machine *m)
+static bool run_binint(struct flw_machine *m)
 {
     uint64_t raw;
-    if (!take_number(m, 4, &raw)) {
+    if (!flw_machine_take_number(m, 4, &raw)) {
         return false;
     }
     if (raw >> 31 != 0) {
-        return push(m, (struct flw_pickle_value){raw | ~UINT64_C(0xFFFFFFFF), FLW_PICKLE_NEGATIVE});
+        return flw_machine_push(
+            m, (struct flw_pickle_value){raw | ~UINT64_C(0xFFFFFFFF), FLW_PICKLE_NEGATIVE});
     }
-    return push(m, (struct flw_pickle_value){raw, FLW_PICKLE_UNSIGNED});
+    return flw_machine_push(m, (struct flw_pickle_value){raw, FLW_PICKLE_UNSIGNED});
 }
 
 /* Two's complement of `count` bytes. */
-static bool push_long(struct machine *m, uint64_t count)
+static bool push_long(struct flw_machine *m, uint64_t count)
 {
     if (count > INTEGER_BYTES) {
-        return fail(m, "the integer has more than 64 bits");
+        return flw_machine_fail(m, "the integer has more than 64 bits");
     }
-    const unsigned char *bytes = take(m, (size_t)count);
+    const unsigned char *bytes = flw_machine_take(m, (size_t)count);
     if (bytes == NULL) {
         return false;
     }
     size_t low = count < 8 ? (size_t)count : 8;
-    uint64_t value = little_endian(bytes, low);
+    uint64_t value = flw_machine_little_endian(bytes, low);
     bool is_negative = count > 0 && bytes[count - 1] >> 7 != 0;
     if (count == INTEGER_BYTES && bytes[8] != 0 && (bytes[8] != 0xFF || value >> 63 == 0)) {
-        return fail(m, "the integer has more than 64 bits");
+        return flw_machine_fail(m, "the integer has more than 64 bits");
     }
     if (!is_negative) {
-        return push(m, (struct flw_pickle_value){value, FLW_PICKLE_UNSIGNED});
+        return flw_machine_push(m, (struct flw_pickle_value){value, FLW_PICKLE_UNSIGNED});
     }
     if (low < 8) {
         value |= ~UINT64_C(0) << (8 * low);
     }
-    return push(m, (struct flw_pickle_value){value, FLW_PICKLE_NEGATIVE});
+    return flw_machine_push(m, (struct flw_pickle_value){value, FLW_PICKLE_NEGATIVE});
 }
 
-static bool run_long1(struct machine *m)
+static bool run_long1(struct flw_machine *m)
 {
     uint64_t count;
-    return take_number(m, 1, &count) && push_long(m, count);
+    return flw_machine_take_number(m, 1, &count) && push_long(m, count);
 }
 
-static bool run_long4(struct machine *m)
+static bool run_long4(struct flw_machine *m)
 {
     uint64_t count;
-    return take_number(m, 4, &count) && push_long(m, count);
+    return flw_machine_take_number(m, 4, &count) && push_long(m, count);
 }
 
-static bool run_binfloat(struct machine *m)
+static bool run_binfloat(struct flw_machine *m)
 {
-    return take(m, 8) != NULL && push(m, absent);
+    return flw_machine_take(m, 8) != NULL && flw_machine_push(m, absent);
 }
 
-static uint32_t word_of(const struct machine *m, const unsigned char *bytes, size_t count)
+static uint32_t word_of(const struct flw_machine *m, const unsigned char *bytes, size_t count)
 {
     for (uint32_t i = 0; i < m->vocabulary->count; i++) {
         if (m->word_bytes[i] == count && memcmp(m->vocabulary->words[i], bytes, count) == 0) {
@@ -389,12 +287,12 @@ static uint32_t word_of(const struct machine *m, const unsigned char *bytes, siz
     return FLW_PICKLE_NO_WORD;
 }
 
-static bool skip_bytes(struct machine *m, uint64_t count)
+static bool skip_bytes(struct flw_machine *m, uint64_t count)
 {
     struct flw_input *input = m->input;
     if ((input->ended && count > (uint64_t)(input->end - input->at)) ||
         count > FLW_INPUT_MAX_BYTES) {
-        return fail(m, "claims more bytes than the file has");
+        return flw_machine_fail(m, "claims more bytes than the file has");
     }
     if (!flw_input_skip(input, count)) {
         return flw_input_fail_short(input, m->opcode_name);
@@ -402,68 +300,69 @@ static bool skip_bytes(struct machine *m, uint64_t count)
     return true;
 }
 
-static bool push_string(struct machine *m, size_t length_bytes)
+static bool push_string(struct flw_machine *m, size_t length_bytes)
 {
     uint64_t count;
     struct flw_pickle_value word = {FLW_PICKLE_NO_WORD, FLW_PICKLE_WORD};
-    if (!take_number(m, length_bytes, &count)) {
+    if (!flw_machine_take_number(m, length_bytes, &count)) {
         return false;
     }
     if (count > FLW_PICKLE_WORD_BYTES) {
-        return skip_bytes(m, count) && push(m, word);
+        return skip_bytes(m, count) && flw_machine_push(m, word);
     }
-    const unsigned char *bytes = take(m, (size_t)count);
+    const unsigned char *bytes = flw_machine_take(m, (size_t)count);
     if (bytes == NULL) {
         return false;
     }
     word.bits = word_of(m, bytes, (size_t)count);
-    return push(m, word);
+    return flw_machine_push(m, word);
 }
 
-static bool run_short_binunicode(struct machine *m)
+static bool run_short_binunicode(struct flw_machine *m)
 {
     return push_string(m, 1);
 }
 
-static bool run_binunicode(struct machine *m)
+static bool run_binunicode(struct flw_machine *m)
 {
     return push_string(m, 4);
 }
 
-static bool run_binunicode8(struct machine *m)
+static bool run_binunicode8(struct flw_machine *m)
 {
     return push_string(m, 8);
 }
 
-static bool push_bytes(struct machine *m, size_t length_bytes)
+static bool push_bytes(struct flw_machine *m, size_t length_bytes)
 {
     uint64_t count;
-    return take_number(m, length_bytes, &count) && skip_bytes(m, count) && push(m, absent);
+    return flw_machine_take_number(m, length_bytes, &count) && skip_bytes(m, count) &&
+           flw_machine_push(m, absent);
 }
 
-static bool run_short_binbytes(struct machine *m)
+static bool run_short_binbytes(struct flw_machine *m)
 {
     return push_bytes(m, 1);
 }
 
-static bool run_binbytes(struct machine *m)
+static bool run_binbytes(struct flw_machine *m)
 {
     return push_bytes(m, 4);
 }
 
-static bool put(struct machine *m, uint64_t index)
+static bool put(struct flw_machine *m, uint64_t index)
 {
-    if (!need(m, 1)) {
+    if (!flw_machine_need(m, 1)) {
         return false;
     }
     if (index >= m->opcode_offset) {
-        return fail(m, "the memo index is larger than the bytes read");
+        return flw_machine_fail(m, "the memo index is larger than the bytes read");
     }
     while (index >= m->memo_room) {
         size_t old_room = m->memo_room;
         void *memo = flw_array_reserve(m->memo, m->memo_room, &m->memo_room, sizeof(*m->memo));
         if (memo == NULL) {
-            return fail_memory(m);
+            return flw_machine_fail_memory(m);
         }
         m->memo = memo;
         for (size_t i = old_room; i < m->memo_room; i++) {
@@ -474,48 +373,48 @@ static bool put(struct machine *m, uint64_t index)
     return true;
 }
 
-static bool get(struct machine *m, size_t index_bytes)
+static bool get(struct flw_machine *m, size_t index_bytes)
 {
     uint64_t index;
-    if (!take_number(m, index_bytes, &index)) {
+    if (!flw_machine_take_number(m, index_bytes, &index)) {
         return false;
     }
     if (FLW_UNLIKELY(index >= m->memo_room || m->memo[index].kind == KIND_UNSET)) {
-        return fail(m, "nothing was put at that memo index");
+        return flw_machine_fail(m, "nothing was put at that memo index");
     }
-    return push(m, m->memo[index]);
+    return flw_machine_push(m, m->memo[index]);
 }
 
-static bool run_memoize(struct machine *m)
+static bool run_memoize(struct flw_machine *m)
 {
     return put(m, m->memo_next++);
 }
 
-static bool run_binput(struct machine *m)
+static bool run_binput(struct flw_machine *m)
 {
     uint64_t index;
-    return take_number(m, 1, &index) && put(m, index);
+    return flw_machine_take_number(m, 1, &index) && put(m, index);
 }
 
-static bool run_long_binput(struct machine *m)
+static bool run_long_binput(struct flw_machine *m)
 {
     uint64_t index;
-    return take_number(m, 4, &index) && put(m, index);
+    return flw_machine_take_number(m, 4, &index) && put(m, index);
 }
 
-static bool run_binget(struct machine *m)
+static bool run_binget(struct flw_machine *m)
 {
     return get(m, 1);
 }
 
-static bool run_long_binget(struct machine *m)
+static bool run_long_binget(struct flw_machine *m)
 {
     return get(m, 4);
 }
 
 struct opcode {
     const char *name;
-    bool (*run)(struct machine *m); /* NULL: refused */
+    bool (*run)(struct flw_machine *m); /* NULL: refused */
 };
 
 static const struct opcode opcodes[256] = {
@@ -593,7 +492,7 @@ static const struct opcode opcodes[256] = {
     [0x96] = {"BYTEARRAY8", NULL},
 };
 
-static bool refuse(struct machine *m, unsigned char code)
+static bool refuse(struct flw_machine *m, unsigned char code)
 {
     if (opcodes[code].name == NULL) {
         return flw_input_fail(m->input, m->opcode_offset, "0x%02X is not a pickle opcode", code);
@@ -603,7 +502,7 @@ static bool refuse(struct machine *m, unsigned char code)
                           opcodes[code].name);
 }
 
-static bool step(struct machine *m)
+static bool step(struct flw_machine *m)
 {
     struct flw_input *input = m->input;
     m->opcode_offset = flw_input_offset(input);
@@ -619,7 +518,7 @@ static bool step(struct machine *m)
     return opcode->run(m);
 }
 
-static bool run(struct machine *m)
+static bool run(struct flw_machine *m)
 {
     if (!flw_input_fill(m->input, 1) || *m->input->at != 0x80) {
         return flw_input_fail(m->input, 0, "not a pickle of protocol 2 or newer");
@@ -630,7 +529,7 @@ static bool run(struct machine *m)
         }
     }
     if (flw_input_offset(m->input) < m->frame_end) {
-        return fail(m, "the last frame claims more bytes than there are");
+        return flw_machine_fail(m, "the last frame claims more bytes than there are");
     }
     return flw_input_drain(m->input);
 }
@@ -638,13 +537,13 @@ static bool run(struct machine *m)
 bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary *vocabulary,
                      struct flw_harvest **out_harvest, struct flw_pickle_value *out_root)
 {
-    struct machine m = {.input = input, .vocabulary = vocabulary, .opcode_name = "the pickle"};
+    struct flw_machine m = {.input = input, .vocabulary = vocabulary, .opcode_name = "the pickle"};
     *out_harvest = NULL;
     for (uint32_t i = 0; i < vocabulary->count; i++) {
         m.word_bytes[i] = (uint8_t)strlen(vocabulary->words[i]);
     }
     m.kept = flw_harvest_create();
-    bool is_read = m.kept != NULL ? run(&m) : fail_memory(&m);
+    bool is_read = m.kept != NULL ? run(&m) : flw_machine_fail_memory(&m);
     *out_root = is_read ? m.root : absent;
     free(m.stack);
     free(m.memo);
