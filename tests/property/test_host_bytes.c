@@ -9,8 +9,14 @@
 #include <unistd.h>
 
 #include "fallow/fallow.h"
+#include "memory/size_class.h"
 #include "support/sim.h"
 
+#if defined(FLW_TSAN)
+#define CLASS_STEP 16u /* a class takes seconds there */
+#else
+#define CLASS_STEP 1u
+#endif
 #define BLOCKS     1000000u
 #define MOST_BYTES 64.0
 #define MOST_SIZE  (704u << 10) /* to which it is held */
@@ -76,14 +82,11 @@ static bool run(const struct flw_sim *sim, size_t size, void **ptrs)
 
 int main(void)
 {
-    static const size_t sizes[] = {256,    512,    1536,   4096,   20000,  65536,  131072,
-                                   196608, 245760, 327680, 393216, 524288, 655360, 720896,
-                                   786432, 851968, 917504, 983040, 1048576};
     struct flw_sim sim;
     bool good = flw_sim_open(&sim);
     void **ptrs = malloc(BLOCKS * sizeof *ptrs);
-    for (size_t i = 0; good && ptrs != NULL && i < sizeof sizes / sizeof *sizes; i++) {
-        good = run(&sim, sizes[i], ptrs);
+    for (unsigned c = 0; good && ptrs != NULL && c < FLW_CLASS_COUNT; c += CLASS_STEP) {
+        good = run(&sim, flw_class_bytes(c), ptrs);
     }
     free(ptrs);
     return good ? 0 : 1;
