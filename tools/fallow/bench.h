@@ -186,6 +186,8 @@ const char *flw_bench_host_compiler(void);
 size_t flw_bench_host_cpu_count(void);
 /* Bind the calling thread to the n-th CPU it may use, counting round; false if refused. */
 bool flw_bench_host_pin(size_t n);
+/* How often the calling thread lost its processor to another. */
+uint64_t flw_bench_host_switches(void);
 /* A cheap counter of time, and how many nanoseconds a tick of it lasts. */
 uint64_t flw_bench_host_ticks(void);
 double flw_bench_host_ns_per_tick(void);

@@ -4,8 +4,9 @@
  * one consumer, without a lock, that changes hands a stretch of blocks at a time, so that what is
  * measured is the allocator. What the queue itself costs is measured by turns with it, on the same
  * two threads, and subtracted: so is the loop from the pair that is compared with. Other programs
- * on the host stop one end and let the other wait, so there are many short rounds, and the figures
- * are those that a quarter of them keep below.
+ * on the host stop one end and let the other wait, for longer than a round lasts. So there are many
+ * short rounds, and the figures are the medians of those in which neither thread lost its
+ * processor; where these are too few, what a tenth of all rounds keep below.
  *
  * --lockstep: the two never work at once; one fills the queue, sleeps, the other empties it. No
  * loop that waits, so under callgrind the instructions of one block repeat: those with `loop`
@@ -23,9 +24,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SPINS        256
+#define SPINS        16384 /* some ten microseconds: to yield is to be away for a time slice */
 #define STRETCH_MOST 32
-#define ROUNDS       63
+#define ROUNDS       255
+#define LONG_ROUNDS  63 /* lockstep: nobody's time, so few ends that are unlike the middle */
+#define QUIET_LEAST  15
+/* Of the warm blocks, a round, whatever the count. The queue's lap is long since it takes the other
+ * thread a while to wake up. */
+#define PAIRS_SHARE 64
+#define QUEUE_SHARE 8
 
 /* INVARIANT  tail - head <= mask + 1; each index has one writer. */
 struct queue {
@@ -55,6 +62,7 @@ struct handoff {
     struct flw_bench_report *report;
     uint64_t alloc_failures;
     _Alignas(FLW_BENCH_LINE_BYTES) uint64_t free_failures;
+    uint64_t consumer_switches; /* of its last lap; published with the last block's head */
 };
 
 static void await(sem_t *semaphore)
@@ -104,6 +112,7 @@ static void run_consumer(struct handoff *handoff)
     struct queue *queue = &handoff->queue;
     const struct lap lap = handoff->lap;
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed), failures = 0;
+    uint64_t switches = flw_bench_host_switches();
     for (uint64_t left = lap.count; left > 0;) {
         uint64_t count = next_stretch(queue, left);
         await_blocks(queue, head, count);
@@ -113,6 +122,9 @@ static void run_consumer(struct handoff *handoff)
         }
         head += count;
         left -= count;
+        if (left == 0) {
+            handoff->consumer_switches = flw_bench_host_switches() - switches;
+        }
         atomic_store_explicit(&queue->head, head, memory_order_release);
         if (queue->is_lockstep) {
             sem_post(&queue->emptied);
@@ -158,26 +170,55 @@ static void *consume(void *argument)
     }
 }
 
-/* Both threads, until the last block is freed: ns a block. */
-static double time_lap(struct handoff *handoff, const struct lap *lap)
+/* Times of one kind, a round each: ns a block. Those of rounds that nobody disturbed come first. */
+struct series {
+    double ns[ROUNDS];
+    size_t count, quiet_count;
+};
+
+static void series_add(struct series *series, double ns, bool is_quiet)
+{
+    size_t at = series->count++;
+    if (is_quiet) {
+        series->ns[at] = series->ns[series->quiet_count];
+        at = series->quiet_count++;
+    }
+    series->ns[at] = ns;
+}
+
+/* Sorts, so it is asked once. */
+static double series_typical(struct series *series)
+{
+    if (series->quiet_count >= QUIET_LEAST) {
+        return flw_bench_median(series->ns, series->quiet_count);
+    }
+    (void)flw_bench_median(series->ns, series->count);
+    return series->count == 0 ? 0 : series->ns[series->count / 10];
+}
+
+/* Both threads, until the last block is freed. */
+static void time_lap(struct handoff *handoff, const struct lap *lap, struct series *series)
 {
     struct queue *queue = &handoff->queue;
     handoff->lap = *lap;
-    uint64_t begin = flw_clock_fine_ns();
     sem_post(&handoff->start);
+    uint64_t switches = flw_bench_host_switches(), begin = flw_clock_fine_ns();
     run_producer(handoff);
     await_room(queue, atomic_load_explicit(&queue->tail, memory_order_relaxed), 0);
+    uint64_t end = flw_clock_fine_ns();
+    bool is_quiet = flw_bench_host_switches() == switches && handoff->consumer_switches == 0;
     if (queue->is_lockstep) {
         sem_post(&queue->emptied); /* the next lap's first turn */
     }
-    return (double)(flw_clock_fine_ns() - begin) / (double)lap->count;
+    series_add(series, (double)(end - begin) / (double)lap->count, is_quiet);
 }
 
-/* The pair of one thread with the same sizes: ns. */
-static double time_pairs(struct handoff *handoff, const struct lap *lap)
+/* The pair of one thread with the same sizes. */
+static void time_pairs(struct handoff *handoff, const struct lap *lap, struct series *series)
 {
     const struct flw_bench_steps *steps = handoff->loop.steps;
     fallow_stream stream = handoff->loop.stream;
+    uint64_t switches = flw_bench_host_switches();
     uint64_t failures = 0, begin = flw_clock_fine_ns();
     for (uint64_t i = 0; i < lap->count; i++) {
         void *ptr = NULL;
@@ -185,33 +226,30 @@ static double time_pairs(struct handoff *handoff, const struct lap *lap)
                                        &ptr) != FALLOW_OK;
         failures += lap->policy->free(lap->pool, ptr, stream) != FALLOW_OK;
     }
+    uint64_t end = flw_clock_fine_ns();
     handoff->alloc_failures += failures;
-    return (double)(flw_clock_fine_ns() - begin) / (double)lap->count;
+    series_add(series, (double)(end - begin) / (double)lap->count,
+               flw_bench_host_switches() == switches);
 }
 
 struct times {
-    double handoff[ROUNDS], queue[ROUNDS], pair[ROUNDS], loop[ROUNDS];
+    struct series handoff, queue, pair, loop;
 };
 
-static double lower_quartile(double *values, size_t count)
+static void add_times(struct flw_bench_report *report, struct times *times)
 {
-    (void)flw_bench_median(values, count); /* sorts */
-    return count == 0 ? 0 : values[count / 4];
-}
-
-static void add_times(struct flw_bench_report *report, struct times *times, size_t rounds)
-{
-    double handoff = lower_quartile(times->handoff, rounds);
-    double queue = lower_quartile(times->queue, rounds);
-    double pair = lower_quartile(times->pair, rounds);
-    double loop = lower_quartile(times->loop, rounds);
+    size_t quiet_count = times->handoff.quiet_count, count = times->handoff.count;
+    double handoff = series_typical(&times->handoff), queue = series_typical(&times->queue);
+    double pair = series_typical(&times->pair), loop = series_typical(&times->loop);
     flw_bench_report_add(report, "ns_per_op", handoff);
-    flw_bench_report_add(report, "median_ns_per_op", flw_bench_median(times->handoff, rounds));
+    flw_bench_report_add(report, "median_ns_per_op", flw_bench_median(times->handoff.ns, count));
     flw_bench_report_add(report, "queue_ns_per_op", queue);
     flw_bench_report_add(report, "same_thread_ns_per_op", pair);
     flw_bench_report_add(report, "same_thread_loop_ns", loop);
     flw_bench_report_add(report, "over_same_thread",
                          pair > loop ? (handoff - queue) / (pair - loop) : NAN);
+    flw_bench_report_add(report, "rounds", (double)count);
+    flw_bench_report_add(report, "quiet_rounds", (double)quiet_count);
 }
 
 /* Each round times the blocks, the queue without them, the pair, the loop without it. */
@@ -220,24 +258,24 @@ static void measure(struct handoff *handoff)
     const struct flw_bench_options *options = handoff->options;
     const struct flw_bench_loop *loop = &handoff->loop;
     struct lap blocks = {loop->policy, loop->pool, options->warm_count + 1};
-    struct lap pairs = {loop->policy, loop->pool, options->warm_count / ROUNDS + 1};
+    struct lap pairs = {loop->policy, loop->pool, options->warm_count / PAIRS_SHARE + 1};
     struct lap nothing = {flw_bench_policy_find("loop"), loop->pool, pairs.count};
-    struct times times;
-    size_t rounds = 0;
-    (void)time_lap(handoff, &blocks); /* warm */
-    (void)time_pairs(handoff, &pairs);
-    for (uint64_t i = 0; i < ROUNDS; i++) {
-        blocks.count = options->count * (i + 1) / ROUNDS - options->count * i / ROUNDS;
+    struct lap queue = {nothing.policy, loop->pool, options->warm_count / QUEUE_SHARE + 1};
+    struct times times = {0}, warm = {0};
+    uint64_t planned = options->is_lockstep ? LONG_ROUNDS : ROUNDS;
+    time_lap(handoff, &blocks, &warm.handoff);
+    time_pairs(handoff, &pairs, &warm.pair);
+    for (uint64_t i = 0; i < planned; i++) {
+        blocks.count = options->count * (i + 1) / planned - options->count * i / planned;
         if (blocks.count == 0) {
             continue;
         }
-        times.handoff[rounds] = time_lap(handoff, &blocks);
-        times.queue[rounds] = time_lap(handoff, &nothing);
-        times.pair[rounds] = time_pairs(handoff, &pairs);
-        times.loop[rounds] = time_pairs(handoff, &nothing);
-        rounds++;
+        time_lap(handoff, &blocks, &times.handoff);
+        time_lap(handoff, &queue, &times.queue);
+        time_pairs(handoff, &pairs, &times.pair);
+        time_pairs(handoff, &nothing, &times.loop);
     }
-    add_times(handoff->report, &times, rounds);
+    add_times(handoff->report, &times);
 }
 
 static void *produce(void *argument)

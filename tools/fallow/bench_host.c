@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -61,6 +62,12 @@ bool flw_bench_host_pin(size_t n)
         }
     }
     return false;
+}
+
+uint64_t flw_bench_host_switches(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
 uint64_t flw_bench_host_ticks(void)
