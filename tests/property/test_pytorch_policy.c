@@ -21,6 +21,8 @@
 #include "pytorch_model.h"
 #include "replay_device.h"
 
+#include "support/fake_device.h"
+
 static uint64_t next_address;
 static uint64_t given_bytes, given_count;
 
@@ -54,8 +56,9 @@ static void replay(const char *name, struct flw_policy_statistics *out)
     assert_non_null(program);
     uint64_t *addresses = test_calloc(program->block_count, sizeof *addresses);
     struct flw_device device = {.driver = {.cuMemAlloc_v2 = hand_out, .cuMemFree_v2 = take_in}};
-    struct flw_policy_setup setup = {.device = &device, .trace = trace, .program = program};
     const struct flw_policy *policy = &flw_policy_pytorch;
+    struct flw_policy_setup setup = {
+        .policy = policy, .device = &device, .trace = trace, .program = program};
     next_address = 1ull << 40;
     given_count = 0;
     void *self = policy->create(&setup, message);
@@ -134,49 +137,35 @@ static void warm_traces_continue_from_the_recorded_heap_with_every_address(void 
 /* --- random programs ----------------------------------------------------------------------------
  */
 
-static bool source_alloc(void *context, uint64_t size_bytes, struct flw_pytorch_place *out_place)
-{
-    uint64_t *room_bytes = context;
-    CUdeviceptr pointer = 0;
-    if (size_bytes > *room_bytes) {
-        return false;
-    }
-    *room_bytes -= size_bytes;
-    hand_out(&pointer, size_bytes);
-    *out_place = (struct flw_pytorch_place){.address = pointer, .device_address = pointer};
-    return true;
-}
-
-static void source_free(void *context, uint64_t device_address, uint64_t size_bytes)
-{
-    uint64_t *room_bytes = context;
-    take_in((CUdeviceptr)device_address);
-    *room_bytes += size_bytes;
-}
-
 #define LIVE_COUNT 300
 
-static void random_programs_keep_the_invariants_and_lend_no_byte_twice(void **state)
+static void expect_disjoint(struct flw_segheap_block *const *live)
 {
-    uint64_t seed = flw_test_seed("pytorch_policy");
-    uint64_t room_bytes = 2 * FLW_GIB;
-    struct flw_pytorch_block *live[LIVE_COUNT] = {0};
-    struct flw_pytorch_source source = {
-        .alloc = source_alloc, .free = source_free, .context = &room_bytes};
+    for (size_t i = 0; i < LIVE_COUNT; i++) {
+        for (size_t j = 0; live[i] != NULL && j < i; j++) {
+            assert_true(live[j] == NULL ||
+                        live[i]->address + live[i]->size_bytes <= live[j]->address ||
+                        live[j]->address + live[j]->size_bytes <= live[i]->address);
+        }
+    }
+}
+
+static void run_random_program(const struct flw_pytorch_settings *settings, uint64_t *seed)
+{
+    struct flw_segheap_block *live[LIVE_COUNT] = {0};
+    struct fake_device device = fake_device(2 * FLW_GIB);
+    struct flw_pytorch_source source = fake_source(&device);
+    struct flw_pytorch_model *model = flw_pytorch_create(&source, settings);
     size_t failure_count = 0;
-    (void)state;
-    next_address = 1ull << 40;
-    struct flw_pytorch_model *model = flw_pytorch_create(&source);
     assert_non_null(model);
     for (int i = 0; i < 20000; i++) {
-        size_t slot = flw_test_random(&seed) % LIVE_COUNT;
+        size_t slot = flw_test_random(seed) % LIVE_COUNT;
         if (live[slot] != NULL) {
             flw_pytorch_free(model, live[slot]);
             live[slot] = NULL;
         } else {
-            uint64_t bytes =
-                1 + flw_test_random(&seed) % (1ull << (8 + flw_test_random(&seed) % 19));
-            live[slot] = flw_pytorch_alloc(model, bytes, (uint16_t)(flw_test_random(&seed) % 3));
+            uint64_t bytes = 1 + flw_test_random(seed) % (1ull << (8 + flw_test_random(seed) % 19));
+            live[slot] = flw_pytorch_alloc(model, bytes, (uint16_t)(flw_test_random(seed) % 3));
             failure_count += live[slot] == NULL;
             assert_true(live[slot] == NULL || live[slot]->size_bytes >= bytes);
             assert_true(live[slot] == NULL || !live[slot]->is_free);
@@ -187,56 +176,64 @@ static void random_programs_keep_the_invariants_and_lend_no_byte_twice(void **st
         if (i % 3000 == 0) {
             flw_pytorch_release_cached(model);
         }
-        assert_int_equal(flw_pytorch_reserved_bytes(model), 2 * FLW_GIB - room_bytes);
+        assert_int_equal(flw_pytorch_reserved_bytes(model), 2 * FLW_GIB - device.room_bytes);
     }
-    for (size_t i = 0; i < LIVE_COUNT; i++) {
-        for (size_t j = 0; live[i] != NULL && j < i; j++) {
-            assert_true(live[j] == NULL ||
-                        live[i]->address + live[i]->size_bytes <= live[j]->address ||
-                        live[j]->address + live[j]->size_bytes <= live[i]->address);
-        }
-    }
+    expect_disjoint(live);
     assert_true(failure_count < 20000 / 2);
     flw_pytorch_destroy(model);
-    assert_int_equal(room_bytes, 2 * FLW_GIB);
+    assert_int_equal(device.room_bytes, 2 * FLW_GIB);
+    assert_int_equal(device.region_count, 0);
+}
+
+static void random_programs_keep_the_invariants_and_lend_no_byte_twice(void **state)
+{
+    uint64_t seed = flw_test_seed("pytorch_policy");
+    struct flw_pytorch_settings settings = flw_pytorch_standard;
+    (void)state;
+    run_random_program(&settings, &seed);
+    settings.max_split_bytes = 24 * FLW_MIB;
+    run_random_program(&settings, &seed);
+    settings.collect_bytes = FLW_GIB;
+    settings.roundup_divisions = 4;
+    run_random_program(&settings, &seed);
+    settings.address_room_bytes = 4 * FLW_GIB;
+    run_random_program(&settings, &seed);
+    settings.max_split_bytes = UINT64_MAX;
+    run_random_program(&settings, &seed);
 }
 
 static void a_full_device_gives_cached_segments_back_before_it_fails(void **state)
 {
-    uint64_t room_bytes = 40 * FLW_MIB;
-    struct flw_pytorch_source source = {
-        .alloc = source_alloc, .free = source_free, .context = &room_bytes};
+    struct fake_device device = fake_device(40 * FLW_MIB);
+    struct flw_pytorch_source source = fake_source(&device);
     (void)state;
-    next_address = 1ull << 40;
-    struct flw_pytorch_model *model = flw_pytorch_create(&source);
-    struct flw_pytorch_block *first = flw_pytorch_alloc(model, 30 * FLW_MIB, 0);
+    struct flw_pytorch_model *model = flw_pytorch_create(&source, &flw_pytorch_standard);
+    struct flw_segheap_block *first = flw_pytorch_alloc(model, 30 * FLW_MIB, 0);
     assert_non_null(first);
     assert_null(flw_pytorch_alloc(model, 30 * FLW_MIB, 1));
     flw_pytorch_free(model, first);
-    assert_int_equal(room_bytes, 10 * FLW_MIB);
+    assert_int_equal(device.room_bytes, 10 * FLW_MIB);
     assert_non_null(flw_pytorch_alloc(model, 30 * FLW_MIB, 1));
-    assert_int_equal(room_bytes, 10 * FLW_MIB);
+    assert_int_equal(device.room_bytes, 10 * FLW_MIB);
     flw_pytorch_destroy(model);
 }
 
 static void a_seed_that_does_not_add_up_is_refused(void **state)
 {
-    uint64_t room_bytes = FLW_GIB;
     uint64_t addresses[] = {1ull << 30, (1ull << 30) + 1024};
     uint64_t sizes[] = {2048, 512};
-    struct flw_pytorch_block *blocks[2];
-    struct flw_pytorch_source source = {
-        .alloc = source_alloc, .free = source_free, .context = &room_bytes};
+    struct flw_segheap_block *blocks[2];
+    struct fake_device device = fake_device(FLW_GIB);
+    struct flw_pytorch_source source = fake_source(&device);
     struct flw_pytorch_seed seed = {.address = 1ull << 30,
                                     .size_bytes = 2 * FLW_MIB,
                                     .block_addresses = addresses,
                                     .block_bytes = sizes,
                                     .block_count = 2};
     (void)state;
-    next_address = 1ull << 40;
-    struct flw_pytorch_model *model = flw_pytorch_create(&source);
+    struct flw_pytorch_model *model = flw_pytorch_create(&source, &flw_pytorch_standard);
     assert_false(flw_pytorch_seed(model, &seed, blocks)); /* they overlap */
-    assert_int_equal(room_bytes, FLW_GIB);
+    assert_int_equal(device.room_bytes, FLW_GIB);
     sizes[0] = 600; /* 1,024 bytes, exactly up to the second */
     assert_true(flw_pytorch_seed(model, &seed, blocks));
     assert_true(flw_pytorch_is_valid(model));

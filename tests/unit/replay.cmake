@@ -18,7 +18,11 @@ if(COMMAND flw_add_test)
     SOURCES test_replay_program.c ${tool}/program.c ${tool}/tool_host.c LIBRARIES flw_trace)
   flw_add_test(unit policy_setting
     SOURCES test_policy_setting.c ${tool}/policy_setting.c ${tool}/command.c LIBRARIES flw_base)
-  foreach(test IN ITEMS replay_program policy_setting)
+  flw_add_test(unit pytorch_model
+    SOURCES test_pytorch_model.c ${tool}/pytorch_expand.c ${tool}/pytorch_model.c ${tool}/segheap.c
+      ${tool}/tool_host.c
+    LIBRARIES flw_base)
+  foreach(test IN ITEMS replay_program policy_setting pytorch_model)
     if(TARGET test_unit_${test})
       target_include_directories(test_unit_${test} PRIVATE ${tool})
     endif()

@@ -262,8 +262,8 @@ static uint64_t get_count(const char *policy, const char *key)
     return strncmp(at, "null", 4) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
 }
 
-static const char *const lenders[] = {"fallow", "fallow-memory-first", "naive", "driver", "async",
-                                      "pytorch"};
+static const char *const lenders[] = {"fallow",  "fallow-memory-first", "naive", "driver", "async",
+                                      "pytorch", "pytorch-expandable"};
 #define LENDER_COUNT (sizeof lenders / sizeof *lenders)
 
 static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
@@ -282,6 +282,8 @@ static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **sta
     /* Two streams: 20 MiB each, and 2 MiB for the one small request. */
     assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 42 << 20);
     assert_int_equal(get_count("pytorch", "grow_operations"), 3);
+    assert_int_equal(get_count("pytorch-expandable", "peak_reserved_bytes"), 42 << 20);
+    assert_int_equal(get_count("pytorch-expandable", "grow_operations"), 3);
     assert_int_equal(get_count("driver", "grow_operations"), 4);
 }
 
@@ -320,6 +322,36 @@ static void a_release_threshold_gives_back_what_is_idle(void **state)
     }
     assert_true(get_count(names[1], "peak_reserved_bytes") <
                 get_count(names[2], "peak_reserved_bytes"));
+}
+
+static void every_setting_of_pytorch_serves_the_demo_by_the_rules(void **state)
+{
+    static const char *const names[] = {
+        "pytorch",
+        "pytorch-expandable",
+        "pytorch:expandable_segments=1",
+        "pytorch:max_split_size_mb=128",
+        "pytorch:garbage_collection_threshold=0.1",
+        "pytorch:roundup_power2_divisions=8",
+        "pytorch-expandable:roundup_power2_divisions=8",
+    };
+    char arguments[1024];
+    (void)state;
+    snprintf(arguments, sizeof arguments, "replay '%s' --json - --policy %s,%s,%s,%s,%s,%s,%s",
+             getenv("FALLOW_DEMO"), names[0], names[1], names[2], names[3], names[4], names[5],
+             names[6]);
+    assert_int_equal(run(arguments), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(get_count(names[i], "failures"), 0);
+        assert_int_equal(get_count(names[i], "violations"), 0);
+    }
+    uint64_t standard_bytes = get_count(names[0], "peak_reserved_bytes");
+    uint64_t expandable_bytes = get_count(names[1], "peak_reserved_bytes");
+    assert_int_equal(get_count(names[2], "peak_reserved_bytes"), expandable_bytes);
+    assert_true(expandable_bytes < standard_bytes);
+    assert_true(get_count(names[3], "peak_reserved_bytes") > standard_bytes);
+    assert_true(get_count(names[4], "peak_reserved_bytes") < standard_bytes);
+    assert_true(get_count(names[6], "peak_reserved_bytes") >= expandable_bytes);
 }
 
 static void lag_zero_is_labelled(void **state)
@@ -390,6 +422,8 @@ static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
     expect_error("replay tiny.ftext --policy async:", 2, "leave the colon out");
     expect_error("replay tiny.ftext --policy bound,async:release_threshold=low", 2,
                  "release_threshold=low is not a number of bytes");
+    expect_error("replay tiny.ftext --policy pytorch:max_split_size_mb=20", 2,
+                 "max_split_size_mb=20 is not a whole number from 21");
     expect_error("replay tiny.ftext --policy", 2, "--policy needs a value");
     expect_error("replay tiny.ftext --device gpu", 2, "'gpu'");
     expect_error("replay tiny.ftext --lag soon", 2, "'soon'");
@@ -458,6 +492,7 @@ int main(void)
         cmocka_unit_test(every_policy_serves_the_tiny_trace_within_its_own_figures),
         cmocka_unit_test(the_demo_breaks_no_rule_at_any_lag),
         cmocka_unit_test(a_release_threshold_gives_back_what_is_idle),
+        cmocka_unit_test(every_setting_of_pytorch_serves_the_demo_by_the_rules),
         cmocka_unit_test(lag_zero_is_labelled),
         cmocka_unit_test(threads_serve_the_demo_without_breaking_a_rule),
         cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),

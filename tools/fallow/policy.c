@@ -6,11 +6,16 @@
 
 static const struct flw_policy *const policies[] = {
 #if defined(FLW_HAS_LIBRARY)
-    &flw_policy_fallow,   &flw_policy_fallow_memory_first,
+    &flw_policy_fallow,
+    &flw_policy_fallow_memory_first,
 #endif
-    &flw_policy_naive,    &flw_policy_driver,
-    &flw_policy_async,    &flw_policy_pytorch,
-    &flw_policy_recorded, &flw_policy_bound,
+    &flw_policy_naive,
+    &flw_policy_driver,
+    &flw_policy_async,
+    &flw_policy_pytorch,
+    &flw_policy_pytorch_expandable,
+    &flw_policy_recorded,
+    &flw_policy_bound,
 };
 
 const struct flw_policy *flw_policy_get(size_t i)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the policy `pytorch`: the model of PyTorch's default allocator on a device. Segments come
- * from cuMemAlloc. A block that other streams used comes back when events recorded at its free are
- * done.
+ * Owns: the policies `pytorch`, the model of PyTorch's allocator on a device, and
+ * `pytorch-expandable`, the same with expandable segments. Segments come from cuMemAlloc, or in
+ * granules from cuMemCreate. A block that other streams used comes back when events recorded at its
+ * free are done. The settings have PyTorch's own names; the share of memory that
+ * garbage_collection_threshold is of is the whole device.
  *
  * Where the trace was recorded from PyTorch, the model starts from the recorded segments, gives
  * each segment that it takes the recorded address when the recorded allocator took one of the same
  * size at the same moment, and empties its cache where the recorded program did; every address can
- * then be compared with the recorded one.
+ * then be compared with the recorded one. With other settings than the standard ones it starts from
+ * an empty heap and compares nothing.
  */
 #include "policy.h"
 
@@ -17,6 +20,7 @@
 #include "trace/trace.h"
 
 #include "pytorch_model.h"
+#include "pytorch_ranges.h"
 #include "replay_device.h"
 #include "tool_host.h"
 #include "uses.h"
@@ -28,7 +32,7 @@
 struct deferral {
     struct deferral *next;
     CUevent event;
-    struct flw_pytorch_block *block;
+    struct flw_segheap_block *block;
     uint32_t number;
 };
 
@@ -36,11 +40,38 @@ struct queue {
     struct deferral *first, *last;
 };
 
+enum {
+    MAX_SPLIT_SIZE,
+    COLLECTION_THRESHOLD,
+    ROUNDUP_DIVISIONS,
+    EXPANDABLE_SEGMENTS,
+    SETTING_COUNT
+};
+
+static const struct flw_policy_setting settings[SETTING_COUNT] = {
+    [MAX_SPLIT_SIZE] = {.name = "max_split_size_mb",
+                        .kind = FLW_SETTING_COUNT,
+                        .least = 21, /* PyTorch's own bound: above a large segment */
+                        .most = 1ull << 30,
+                        .standard = 1ull << 30},
+    [COLLECTION_THRESHOLD] = {.name = "garbage_collection_threshold",
+                              .kind = FLW_SETTING_SHARE,
+                              .standard = FLW_SETTING_ONE},
+    [ROUNDUP_DIVISIONS] = {.name = "roundup_power2_divisions",
+                           .kind = FLW_SETTING_POWER,
+                           .least = 1,
+                           .most = 64,
+                           .standard = 1},
+    [EXPANDABLE_SEGMENTS] = {.name = "expandable_segments", .kind = FLW_SETTING_FLAG},
+};
+
 struct torch {
     const struct flw_device *device;
+    struct flw_pytorch_ranges ranges;
+    struct flw_pytorch_settings settings;
     const struct flw_trace *trace;
     struct flw_pytorch_model *model;
-    struct flw_pytorch_block **blocks; /* by number */
+    struct flw_segheap_block **blocks; /* by number */
     size_t block_count;
     size_t stream_count;
     struct flw_uses uses;
@@ -77,7 +108,7 @@ static uint64_t next_recorded_bytes(struct torch *torch)
     return 0;
 }
 
-static bool segment_alloc(void *context, uint64_t size_bytes, struct flw_pytorch_place *out_place)
+static bool segment_alloc(void *context, uint64_t size_bytes, struct flw_segheap_place *out_place)
 {
     struct torch *torch = context;
     CUdeviceptr pointer = 0;
@@ -107,6 +138,46 @@ static void segment_free(void *context, uint64_t device_address, uint64_t size_b
     torch->call_count++;
     torch->reserved_bytes -= size_bytes;
     torch->device->driver.cuMemFree_v2((CUdeviceptr)device_address);
+}
+
+/* --- expandable segments --------------------------------------------------------------------------
+ */
+
+static bool reserve(void *context, uint64_t size_bytes, uint64_t granule_bytes,
+                    struct flw_segheap_place *out_place)
+{
+    struct torch *torch = context;
+    if (!flw_pytorch_ranges_reserve(&torch->ranges, size_bytes, granule_bytes,
+                                    &out_place->device_address)) {
+        return false;
+    }
+    out_place->address = out_place->device_address;
+    return true;
+}
+
+static void unreserve(void *context, uint64_t device_address)
+{
+    struct torch *torch = context;
+    flw_pytorch_ranges_unreserve(&torch->ranges, device_address);
+}
+
+static bool map(void *context, const struct flw_pytorch_range *range)
+{
+    struct torch *torch = context;
+    if (!flw_pytorch_ranges_map(&torch->ranges, range)) {
+        return false;
+    }
+    torch->grow_count++;
+    torch->reserved_bytes += range->size_bytes;
+    torch->peak_reserved_bytes = flw_max(torch->peak_reserved_bytes, torch->reserved_bytes);
+    return true;
+}
+
+static void unmap(void *context, const struct flw_pytorch_range *range)
+{
+    struct torch *torch = context;
+    torch->reserved_bytes -= range->size_bytes;
+    flw_pytorch_ranges_unmap(&torch->ranges, range);
 }
 
 static void torch_advance(void *self, const struct flw_op *op)
@@ -201,9 +272,18 @@ static bool defer(struct torch *torch, uint32_t number, uint16_t stream)
 /* --- seeds
  * ------------------------------------------------------------------------------------------ */
 
-static bool can_be_seeded(const struct flw_trace *trace)
+static bool is_standard(const struct flw_pytorch_settings *a)
 {
-    if (!trace->has_addresses || trace->segment_count == 0) {
+    const struct flw_pytorch_settings *b = &flw_pytorch_standard;
+    return a->max_split_bytes == b->max_split_bytes &&
+           a->roundup_divisions == b->roundup_divisions && a->collect_bytes == b->collect_bytes &&
+           a->address_room_bytes == b->address_room_bytes;
+}
+
+static bool can_be_seeded(const struct torch *torch)
+{
+    const struct flw_trace *trace = torch->trace;
+    if (!is_standard(&torch->settings) || !trace->has_addresses || trace->segment_count == 0) {
         return false;
     }
     for (size_t i = 0; i < trace->segment_count; i++) {
@@ -256,9 +336,15 @@ static bool seed_segments(struct torch *torch, const uint64_t *addresses, const 
 
 static bool make_model(struct torch *torch)
 {
-    struct flw_pytorch_source source = {
-        .alloc = segment_alloc, .free = segment_free, .drain = drain, .context = torch};
-    torch->model = flw_pytorch_create(&source);
+    struct flw_pytorch_source source = {.alloc = segment_alloc,
+                                        .free = segment_free,
+                                        .reserve = reserve,
+                                        .map = map,
+                                        .unmap = unmap,
+                                        .unreserve = unreserve,
+                                        .drain = drain,
+                                        .context = torch};
+    torch->model = flw_pytorch_create(&source, &torch->settings);
     return torch->model != NULL;
 }
 
@@ -305,13 +391,49 @@ static void finish(void *self)
     release(self);
 }
 
+/* PyTorch takes an eighth more addresses than the device has memory. */
+static uint64_t address_room_bytes(const struct flw_device *device)
+{
+    return device->device_bytes + device->device_bytes / 8;
+}
+
+static void read_settings(const struct flw_policy_setup *setup, struct flw_pytorch_settings *out)
+{
+    const struct flw_policy *policy = setup->policy;
+    uint64_t max_split_mib = flw_policy_value(policy, MAX_SPLIT_SIZE);
+    uint64_t threshold = flw_policy_value(policy, COLLECTION_THRESHOLD);
+    bool is_expandable = policy->setting_count <= EXPANDABLE_SEGMENTS ||
+                         flw_policy_value(policy, EXPANDABLE_SEGMENTS) != 0;
+    *out = flw_pytorch_standard;
+    out->roundup_divisions = flw_policy_value(policy, ROUNDUP_DIVISIONS);
+    if (max_split_mib != settings[MAX_SPLIT_SIZE].standard) {
+        out->max_split_bytes = max_split_mib * FLW_MIB;
+    }
+    if (threshold != FLW_SETTING_ONE) {
+        double share = (double)threshold / (double)FLW_SETTING_ONE;
+        out->collect_bytes = (uint64_t)(share * (double)setup->device->device_bytes);
+    }
+    out->address_room_bytes = is_expandable ? address_room_bytes(setup->device) : 0;
+}
+
 static void *create(const struct flw_policy_setup *setup, char *message)
 {
     struct torch *torch = flw_host_alloc(1, sizeof *torch);
+    snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: out of host memory",
+             setup->policy->name);
     if (torch == NULL) {
         goto fail;
     }
     torch->device = setup->device;
+    torch->ranges.device = setup->device;
+    read_settings(setup, &torch->settings);
+    if (torch->settings.address_room_bytes != 0 &&
+        !flw_pytorch_ranges_are_supported(setup->device)) {
+        snprintf(message, FLW_POLICY_MESSAGE_BYTES,
+                 "policy %s: %s has no virtual memory management; leave expandable segments out",
+                 setup->policy->name, setup->device->name);
+        goto fail;
+    }
     torch->trace = setup->trace;
     torch->block_count = setup->program->block_count;
     torch->stream_count = setup->program->stream_count;
@@ -324,16 +446,15 @@ static void *create(const struct flw_policy_setup *setup, char *message)
     }
     torch->event_counts = flw_host_alloc(torch->uses.count, sizeof *torch->event_counts);
     bool is_cold = setup->trace->initial_count == 0 && setup->trace->segment_count == 0;
-    if (torch->event_counts == NULL || (can_be_seeded(setup->trace) && !start_from_record(torch))) {
+    if (torch->event_counts == NULL || (can_be_seeded(torch) && !start_from_record(torch))) {
         goto fail;
     }
-    torch->compares =
-        setup->trace->has_addresses && setup->trace->has_segments && (is_cold || torch->is_seeded);
+    torch->compares = is_standard(&torch->settings) && setup->trace->has_addresses &&
+                      setup->trace->has_segments && (is_cold || torch->is_seeded);
     torch->has_compared = torch->compares;
     torch->seed_count = torch->is_seeded ? setup->trace->initial_count : 0;
     return torch;
 fail:
-    snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy pytorch: out of host memory");
     if (torch != NULL) {
         release(torch);
     }
@@ -343,7 +464,7 @@ fail:
 static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_address)
 {
     struct torch *torch = self;
-    struct flw_pytorch_block *block = NULL;
+    struct flw_segheap_block *block = NULL;
     bool is_initial = op->block < torch->trace->initial_count;
     if (is_initial && torch->seed_count > 0) {
         torch->seed_count--;
@@ -363,14 +484,14 @@ static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_addre
         torch->match_count += block->address == op->address;
     }
     torch->blocks[op->block] = block;
-    *out_address = flw_pytorch_device_address(block);
+    *out_address = flw_segheap_device_address(block);
     return true;
 }
 
 static bool torch_free(void *self, const struct flw_op *op, uint64_t address)
 {
     struct torch *torch = self;
-    struct flw_pytorch_block *block = torch->blocks[op->block];
+    struct flw_segheap_block *block = torch->blocks[op->block];
     (void)address;
     uint64_t mask = flw_uses_get(&torch->uses, op->block, torch->trace->blocks[op->block].stream);
     bool is_deferred = false;
@@ -401,7 +522,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     struct torch *torch = self;
     out->peak_reserved_bytes = torch->peak_reserved_bytes;
     out->grow_count = torch->grow_count;
-    out->driver_call_count = torch->call_count;
+    out->driver_call_count = torch->call_count + torch->ranges.call_count;
     out->event_count = torch->event_count;
     out->steal_count = 0;
     out->wait_count = torch->wait_count;
@@ -427,4 +548,22 @@ const struct flw_policy flw_policy_pytorch = {
     .advance = torch_advance,
     .get_statistics = get_statistics,
     .finish = finish,
+    .settings = settings,
+    .setting_count = SETTING_COUNT,
+};
+
+const struct flw_policy flw_policy_pytorch_expandable = {
+    .name = "pytorch-expandable",
+    .lends = true,
+    .limits_by_device = true,
+    .is_supported = flw_pytorch_ranges_are_supported,
+    .create = create,
+    .alloc = torch_alloc,
+    .free = torch_free,
+    .use = torch_use,
+    .advance = torch_advance,
+    .get_statistics = get_statistics,
+    .finish = finish,
+    .settings = settings,
+    .setting_count = EXPANDABLE_SEGMENTS, /* all but that one, which is on */
 };

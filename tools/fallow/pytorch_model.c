@@ -1,62 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pytorch_model.h"
 
-#include <string.h>
-
 #include "base/bits.h"
 
+#include "pytorch_expand.h"
 #include "tool_host.h"
 
 #define ROUND_BYTES         512ull
 #define SMALL_LIMIT_BYTES   (1 * FLW_MIB) /* requests up to here come from the small pool */
 #define SMALL_SEGMENT_BYTES (2 * FLW_MIB)
 #define LARGE_SEGMENT_BYTES (20 * FLW_MIB)
-#define LARGE_LIMIT_BYTES \
-    (10 * FLW_MIB) /* requests from here on get a segment of their own size \
-                    */
-#define LARGE_ROUND_BYTES (2 * FLW_MIB)
-#define CHUNK_COUNT       512
+#define LARGE_LIMIT_BYTES   (10 * FLW_MIB) /* requests from here on get a segment of their own size */
+#define LARGE_ROUND_BYTES   (2 * FLW_MIB)
+#define SPARE_LIMIT_BYTES   (20 * FLW_MIB) /* so much more a block that is not split may be */
 
-struct flw_pytorch_segment {
-    struct flw_pytorch_segment *previous, *next;
-    struct flw_pytorch_block *first;
-    uint64_t address;
-    uint64_t device_address;
-    uint64_t size_bytes;
-    uint16_t stream;
-    bool is_large;
-};
-
-struct free_entry {
-    uint64_t size_bytes;
-    uint64_t address;
-    struct flw_pytorch_block *block;
-    uint16_t stream;
-};
-
-/* Free blocks, sorted by (stream, size, address). */
-struct free_list {
-    struct free_entry *entries;
-    size_t count, capacity;
-};
-
-struct chunk {
-    struct chunk *next;
-    struct flw_pytorch_block blocks[CHUNK_COUNT];
+enum pool {
+    SMALL,
+    LARGE
 };
 
 struct flw_pytorch_model {
     struct flw_pytorch_source source;
-    struct free_list lists[2]; /* [is_large] */
-    struct flw_pytorch_segment *segments;
-    struct chunk *chunks;
-    struct flw_pytorch_block *spares; /* linked by next */
-    uint64_t reserved_bytes;
+    struct flw_pytorch_settings settings;
+    struct flw_segheap heap;
+    struct flw_pytorch_expand expand;
+    uint64_t now[FLW_SEGHEAP_POOLS]; /* requests so far: what a free block's age is measured in */
 };
 
-static uint64_t round_size(uint64_t size_bytes)
+const struct flw_pytorch_settings flw_pytorch_standard = {
+    .max_split_bytes = UINT64_MAX, .roundup_divisions = 1, .collect_bytes = UINT64_MAX};
+
+/* --- sizes -------------------------------------------------------------------------------------
+ */
+
+static uint64_t round_size(const struct flw_pytorch_model *model, uint64_t size_bytes)
 {
-    return size_bytes < ROUND_BYTES ? ROUND_BYTES : flw_align_up(size_bytes, ROUND_BYTES);
+    uint64_t divisions = model->settings.roundup_divisions;
+    if (size_bytes < ROUND_BYTES) {
+        return ROUND_BYTES;
+    }
+    if (divisions > 1 && size_bytes > ROUND_BYTES * divisions) {
+        uint64_t step_bytes = (1ull << flw_log2_floor(size_bytes)) / divisions;
+        return flw_align_up(size_bytes, step_bytes);
+    }
+    return flw_align_up(size_bytes, ROUND_BYTES);
 }
 
 static uint64_t segment_bytes_for(uint64_t rounded_bytes)
@@ -70,273 +57,124 @@ static uint64_t segment_bytes_for(uint64_t rounded_bytes)
     return flw_align_up(rounded_bytes, LARGE_ROUND_BYTES);
 }
 
-static bool is_worth_a_split(bool is_large, uint64_t remaining_bytes)
+static bool is_whole_segment(const struct flw_segheap_block *block)
 {
-    return is_large ? remaining_bytes > SMALL_LIMIT_BYTES : remaining_bytes >= ROUND_BYTES;
+    return block->previous == NULL && block->next == NULL;
 }
 
-/* --- free lists ------------------------------------------------------------------------------- */
-
-static bool is_before(const struct free_entry *a, uint16_t stream, uint64_t size_bytes,
-                      uint64_t address)
+/* Of a block of a plain segment. */
+static bool is_worth_a_split(uint8_t pool, uint64_t remaining_bytes)
 {
-    if (a->stream != stream) {
-        return a->stream < stream;
+    return pool == SMALL ? remaining_bytes >= ROUND_BYTES : remaining_bytes > SMALL_LIMIT_BYTES;
+}
+
+static bool should_split(const struct flw_pytorch_model *model,
+                         const struct flw_segheap_block *block, uint64_t rounded_bytes)
+{
+    uint64_t remaining_bytes = block->size_bytes - rounded_bytes;
+    if (block->segment->granule_bytes != 0) {
+        return remaining_bytes >= ROUND_BYTES;
     }
-    return a->size_bytes != size_bytes ? a->size_bytes < size_bytes : a->address < address;
+    bool may_split =
+        block->segment->pool == SMALL || rounded_bytes < model->settings.max_split_bytes;
+    return may_split && is_worth_a_split(block->segment->pool, remaining_bytes);
 }
 
-/* First entry not before (stream, size, address). */
-static size_t lower_bound(const struct free_list *list, uint16_t stream, uint64_t size_bytes,
-                          uint64_t address)
-{
-    size_t low = 0;
-    size_t high = list->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (is_before(&list->entries[middle], stream, size_bytes, address)) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static bool ensure_room(struct free_list *list)
-{
-    if (list->count < list->capacity) {
-        return true;
-    }
-    size_t capacity = list->capacity == 0 ? 256 : 2 * list->capacity;
-    struct free_entry *entries = flw_host_alloc(capacity, sizeof *entries);
-    if (entries == NULL) {
-        return false;
-    }
-    if (list->count != 0) {
-        memcpy(entries, list->entries, list->count * sizeof *entries);
-    }
-    flw_host_free(list->entries, list->capacity, sizeof *entries);
-    list->entries = entries;
-    list->capacity = capacity;
-    return true;
-}
-
-static struct free_list *list_of(struct flw_pytorch_model *model,
-                                 const struct flw_pytorch_block *block)
-{
-    return &model->lists[block->segment->is_large];
-}
-
-static void list_remove_at(struct free_list *list, size_t i)
-{
-    list->count--;
-    memmove(&list->entries[i], &list->entries[i + 1], (list->count - i) * sizeof *list->entries);
-}
-
-static void list_remove(struct flw_pytorch_model *model, const struct flw_pytorch_block *block)
-{
-    struct free_list *list = list_of(model, block);
-    list_remove_at(list,
-                   lower_bound(list, block->segment->stream, block->size_bytes, block->address));
-}
-
-/* There is room: every block that can become free has been counted when it was made. */
-static void list_insert(struct flw_pytorch_model *model, struct flw_pytorch_block *block)
-{
-    struct free_list *list = list_of(model, block);
-    size_t i = lower_bound(list, block->segment->stream, block->size_bytes, block->address);
-    memmove(&list->entries[i + 1], &list->entries[i], (list->count - i) * sizeof *list->entries);
-    list->entries[i] = (struct free_entry){.size_bytes = block->size_bytes,
-                                           .address = block->address,
-                                           .block = block,
-                                           .stream = block->segment->stream};
-    list->count++;
-    block->is_free = true;
-}
-
-/* --- blocks and segments ------------------------------------------------------------------------
+/* --- taking --------------------------------------------------------------------------------------
  */
 
-static struct flw_pytorch_block *take_block(struct flw_pytorch_model *model)
+/* How far a block of an expandable segment could grow in place. */
+static uint64_t expandable_bytes(const struct flw_segheap_block *block)
 {
-    if (model->spares == NULL) {
-        struct chunk *chunk = flw_host_alloc(1, sizeof *chunk);
-        if (chunk == NULL) {
-            return NULL;
+    bool can_grow = block->next != NULL && block->next->is_unmapped;
+    return block->size_bytes + (can_grow ? block->next->size_bytes : 0);
+}
+
+/* At the end of an expandable segment "best" counts the addresses behind the block as its own, so
+ * that the end is kept for what fits nowhere else. */
+static struct flw_segheap_block *prefer_less_room(const struct flw_segheap_list *list, size_t i,
+                                                  uint16_t stream)
+{
+    struct flw_segheap_block *block = flw_segheap_at(list, i, stream);
+    while (block != NULL && block->segment->granule_bytes != 0) {
+        struct flw_segheap_block *next = flw_segheap_at(list, ++i, stream);
+        if (next == NULL || expandable_bytes(next) >= expandable_bytes(block)) {
+            break;
         }
-        chunk->next = model->chunks;
-        model->chunks = chunk;
-        for (size_t i = CHUNK_COUNT; i-- > 0;) {
-            chunk->blocks[i].next = model->spares;
-            model->spares = &chunk->blocks[i];
-        }
+        block = next;
     }
-    struct flw_pytorch_block *block = model->spares;
-    model->spares = block->next;
-    *block = (struct flw_pytorch_block){0};
     return block;
 }
 
-static void drop_block(struct flw_pytorch_model *model, struct flw_pytorch_block *block)
+/* What is never split serves no small request, and no large one that would leave much of it. */
+static bool is_fitting_size(const struct flw_pytorch_model *model, uint64_t block_bytes,
+                            uint64_t rounded_bytes)
 {
-    block->next = model->spares;
-    model->spares = block;
+    uint64_t max_split_bytes = model->settings.max_split_bytes;
+    return rounded_bytes < max_split_bytes ? block_bytes < max_split_bytes
+                                           : block_bytes < rounded_bytes + SPARE_LIMIT_BYTES;
 }
 
-/* A segment that is one block, neither free nor lent. */
-static struct flw_pytorch_segment *add_segment(struct flw_pytorch_model *model, uint64_t size_bytes,
-                                               uint16_t stream, bool is_large)
-{
-    struct flw_pytorch_place place = {0};
-    struct flw_pytorch_segment *segment = flw_host_alloc(1, sizeof *segment);
-    struct flw_pytorch_block *block = take_block(model);
-    if (segment == NULL || block == NULL ||
-        !model->source.alloc(model->source.context, size_bytes, &place)) {
-        goto fail;
-    }
-    *segment = (struct flw_pytorch_segment){.next = model->segments,
-                                            .first = block,
-                                            .address = place.address,
-                                            .device_address = place.device_address,
-                                            .size_bytes = size_bytes,
-                                            .stream = stream,
-                                            .is_large = is_large};
-    if (segment->next != NULL) {
-        segment->next->previous = segment;
-    }
-    model->segments = segment;
-    model->reserved_bytes += size_bytes;
-    block->address = place.address;
-    block->size_bytes = size_bytes;
-    block->segment = segment;
-    return segment;
-fail:
-    if (block != NULL) {
-        drop_block(model, block);
-    }
-    flw_host_free(segment, 1, sizeof *segment);
-    return NULL;
-}
-
-/* Its only block is in no list any more. */
-static void drop_segment(struct flw_pytorch_model *model, struct flw_pytorch_segment *segment)
-{
-    if (segment->previous != NULL) {
-        segment->previous->next = segment->next;
-    } else {
-        model->segments = segment->next;
-    }
-    if (segment->next != NULL) {
-        segment->next->previous = segment->previous;
-    }
-    model->reserved_bytes -= segment->size_bytes;
-    model->source.free(model->source.context, segment->device_address, segment->size_bytes);
-    flw_host_free(segment, 1, sizeof *segment);
-}
-
-/* Cut a block after `size_bytes`. NULL: no host memory, nothing changed. */
-static struct flw_pytorch_block *cut(struct flw_pytorch_model *model,
-                                     struct flw_pytorch_block *block, uint64_t size_bytes)
-{
-    struct flw_pytorch_block *rest = take_block(model);
-    if (rest == NULL) {
-        return NULL;
-    }
-    *rest = (struct flw_pytorch_block){.address = block->address + size_bytes,
-                                       .size_bytes = block->size_bytes - size_bytes,
-                                       .previous = block,
-                                       .next = block->next,
-                                       .segment = block->segment};
-    if (rest->next != NULL) {
-        rest->next->previous = rest;
-    }
-    block->next = rest;
-    block->size_bytes = size_bytes;
-    return rest;
-}
-
-/* `right` disappears into its left neighbour. */
-static void join(struct flw_pytorch_model *model, struct flw_pytorch_block *left,
-                 struct flw_pytorch_block *right)
-{
-    left->size_bytes += right->size_bytes;
-    left->next = right->next;
-    if (left->next != NULL) {
-        left->next->previous = left;
-    }
-    drop_block(model, right);
-}
-
-/* --- the policy ------------------------------------------------------------------------------ */
-
-static struct flw_pytorch_block *take_best_fit(struct flw_pytorch_model *model, bool is_large,
+static struct flw_segheap_block *take_best_fit(struct flw_pytorch_model *model, uint8_t pool,
                                                uint64_t rounded_bytes, uint16_t stream)
 {
-    struct free_list *list = &model->lists[is_large];
-    size_t i = lower_bound(list, stream, rounded_bytes, 0);
-    if (i == list->count || list->entries[i].stream != stream) {
+    const struct flw_segheap_list *list = &model->heap.mapped[pool];
+    size_t i = flw_segheap_find(list, stream, rounded_bytes, 0);
+    struct flw_segheap_block *block = prefer_less_room(list, i, stream);
+    if (block == NULL || !is_fitting_size(model, block->size_bytes, rounded_bytes)) {
         return NULL;
     }
-    struct flw_pytorch_block *block = list->entries[i].block;
-    list_remove_at(list, i);
-    block->is_free = false;
+    flw_segheap_take(&model->heap, block);
     return block;
 }
 
-static struct flw_pytorch_block *take_new_segment(struct flw_pytorch_model *model, bool is_large,
-                                                  uint64_t rounded_bytes, uint16_t stream)
+/* --- plain segments ------------------------------------------------------------------------------
+ */
+
+static struct flw_segheap_segment *add_segment(struct flw_pytorch_model *model,
+                                               struct flw_segheap_shape *shape)
 {
-    uint64_t bytes = segment_bytes_for(rounded_bytes);
-    struct flw_pytorch_segment *segment = add_segment(model, bytes, stream, is_large);
-    if (segment == NULL) {
-        flw_pytorch_release_cached(model);
-        segment = add_segment(model, bytes, stream, is_large);
+    if (!model->source.alloc(model->source.context, shape->size_bytes, &shape->place)) {
+        return NULL;
     }
+    struct flw_segheap_segment *segment = flw_segheap_add(&model->heap, shape);
+    if (segment == NULL) {
+        model->source.free(model->source.context, shape->place.device_address, shape->size_bytes);
+    }
+    return segment;
+}
+
+/* Its only block is in no list. */
+static void drop_segment(struct flw_pytorch_model *model, struct flw_segheap_segment *segment)
+{
+    model->source.free(model->source.context, segment->device_address, segment->size_bytes);
+    flw_segheap_drop(&model->heap, segment);
+}
+
+static struct flw_segheap_block *take_new_memory(struct flw_pytorch_model *model, uint8_t pool,
+                                                 uint64_t rounded_bytes, uint16_t stream)
+{
+    if (model->settings.address_room_bytes != 0) {
+        return flw_pytorch_expand_for(&model->expand, pool, rounded_bytes, stream);
+    }
+    struct flw_segheap_shape shape = {
+        .size_bytes = segment_bytes_for(rounded_bytes), .stream = stream, .pool = pool};
+    struct flw_segheap_segment *segment = add_segment(model, &shape);
     return segment == NULL ? NULL : segment->first;
 }
 
-struct flw_pytorch_block *flw_pytorch_alloc(struct flw_pytorch_model *model, uint64_t size_bytes,
-                                            uint16_t stream)
+/* --- giving back ---------------------------------------------------------------------------------
+ */
+
+static void release_block(struct flw_pytorch_model *model, struct flw_segheap_block *block)
 {
-    if (size_bytes > UINT64_MAX / 2) {
-        return NULL;
-    }
-    uint64_t rounded_bytes = round_size(size_bytes);
-    bool is_large = rounded_bytes > SMALL_LIMIT_BYTES;
-    if (!ensure_room(&model->lists[is_large])) {
-        return NULL;
-    }
-    struct flw_pytorch_block *block = take_best_fit(model, is_large, rounded_bytes, stream);
-    if (block == NULL) {
-        block = take_new_segment(model, is_large, rounded_bytes, stream);
-    }
-    if (block != NULL && is_worth_a_split(is_large, block->size_bytes - rounded_bytes)) {
-        struct flw_pytorch_block *rest = cut(model, block, rounded_bytes);
-        if (rest != NULL) {
-            list_insert(model, rest);
-        }
-    }
-    return block;
+    flw_segheap_take(&model->heap, block);
+    drop_segment(model, block->segment);
 }
 
-void flw_pytorch_free(struct flw_pytorch_model *model, struct flw_pytorch_block *block)
+static bool is_releasable(const struct flw_segheap_block *block)
 {
-    struct flw_pytorch_block *previous = block->previous;
-    struct flw_pytorch_block *next = block->next;
-    if (!ensure_room(list_of(model, block))) {
-        return; /* leaked inside the model; the host is out of memory */
-    }
-    if (next != NULL && next->is_free) {
-        list_remove(model, next);
-        join(model, block, next);
-    }
-    if (previous != NULL && previous->is_free) {
-        list_remove(model, previous);
-        join(model, previous, block);
-        block = previous;
-    }
-    list_insert(model, block);
+    return is_whole_segment(block) && block->segment->granule_bytes == 0;
 }
 
 void flw_pytorch_release_cached(struct flw_pytorch_model *model)
@@ -344,20 +182,120 @@ void flw_pytorch_release_cached(struct flw_pytorch_model *model)
     if (model->source.drain != NULL) {
         model->source.drain(model->source.context);
     }
-    for (size_t pool = 2; pool-- > 0;) { /* the large pool first */
-        struct free_list *list = &model->lists[pool];
-        size_t kept = 0;
-        for (size_t i = 0; i < list->count; i++) {
-            struct flw_pytorch_block *block = list->entries[i].block;
-            if (block->previous == NULL && block->next == NULL) {
-                drop_segment(model, block->segment);
-                drop_block(model, block);
+    for (size_t pool = FLW_SEGHEAP_POOLS; pool-- > 0;) { /* the large pool first */
+        struct flw_segheap_list *list = &model->heap.mapped[pool];
+        for (size_t i = 0; i < list->count;) {
+            struct flw_segheap_block *block = list->entries[i].block;
+            if (is_releasable(block)) {
+                release_block(model, block);
             } else {
-                list->entries[kept++] = list->entries[i];
+                i++;
             }
         }
-        list->count = kept;
     }
+    flw_pytorch_expand_release(&model->expand);
+}
+
+/* The oldest half, about, of the free large segments, until so little is reserved again. */
+static void collect_garbage(struct flw_pytorch_model *model)
+{
+    const struct flw_segheap_list *list = &model->heap.mapped[LARGE];
+    bool has_freed = true;
+    while (has_freed && model->heap.reserved_bytes > model->settings.collect_bytes) {
+        uint64_t age = 0;
+        uint64_t count = 0;
+        for (size_t i = 0; i < list->count; i++) {
+            bool counts = is_releasable(list->entries[i].block);
+            age += counts ? model->now[LARGE] - list->entries[i].block->since : 0;
+            count += counts;
+        }
+        has_freed = false;
+        for (size_t i = 0; i < list->count;) {
+            struct flw_segheap_block *block = list->entries[i].block;
+            if (is_releasable(block) && (model->now[LARGE] - block->since) * count >= age) {
+                release_block(model, block);
+                has_freed = true;
+            } else {
+                i++;
+            }
+        }
+    }
+}
+
+/* Blocks too large to be split: one that would do, or the largest until they would together. False:
+ * not so much can be had. */
+static bool release_oversized(struct flw_pytorch_model *model, uint64_t rounded_bytes,
+                              uint16_t stream)
+{
+    const struct flw_segheap_list *list = &model->heap.mapped[LARGE];
+    uint64_t max_split_bytes = model->settings.max_split_bytes;
+    uint64_t wanted_bytes = flw_max(rounded_bytes, max_split_bytes);
+    if (max_split_bytes == UINT64_MAX || rounded_bytes <= SMALL_LIMIT_BYTES) {
+        return false;
+    }
+    size_t i = flw_segheap_find(list, stream, wanted_bytes, 0);
+    struct flw_segheap_block *block = flw_segheap_at(list, i, stream);
+    if (block != NULL && is_releasable(block)) {
+        release_block(model, block);
+        return true;
+    }
+    uint64_t released_bytes = 0;
+    while (released_bytes < wanted_bytes && i-- > 0) {
+        block = flw_segheap_at(list, i, stream);
+        if (block == NULL || block->size_bytes < max_split_bytes) {
+            break;
+        }
+        if (is_releasable(block)) {
+            released_bytes += block->size_bytes;
+            release_block(model, block);
+        }
+    }
+    return released_bytes >= wanted_bytes;
+}
+
+/* --- the policy ------------------------------------------------------------------------------ */
+
+static struct flw_segheap_block *grow(struct flw_pytorch_model *model, uint8_t pool,
+                                      uint64_t rounded_bytes, uint16_t stream)
+{
+    collect_garbage(model);
+    struct flw_segheap_block *block = take_new_memory(model, pool, rounded_bytes, stream);
+    if (block == NULL && release_oversized(model, rounded_bytes, stream)) {
+        block = take_new_memory(model, pool, rounded_bytes, stream);
+    }
+    if (block == NULL) {
+        flw_pytorch_release_cached(model);
+        block = take_new_memory(model, pool, rounded_bytes, stream);
+    }
+    return block;
+}
+
+struct flw_segheap_block *flw_pytorch_alloc(struct flw_pytorch_model *model, uint64_t size_bytes,
+                                            uint16_t stream)
+{
+    if (size_bytes > UINT64_MAX / 4) {
+        return NULL;
+    }
+    uint64_t rounded_bytes = round_size(model, size_bytes);
+    uint8_t pool = rounded_bytes > SMALL_LIMIT_BYTES ? LARGE : SMALL;
+    model->now[pool]++;
+    struct flw_segheap_block *block = take_best_fit(model, pool, rounded_bytes, stream);
+    if (block == NULL) {
+        block = grow(model, pool, rounded_bytes, stream);
+    }
+    if (block != NULL && should_split(model, block, rounded_bytes)) {
+        struct flw_segheap_block *rest = flw_segheap_cut(&model->heap, block, rounded_bytes);
+        if (rest != NULL) {
+            flw_pytorch_free(model, rest);
+        }
+    }
+    return block;
+}
+
+void flw_pytorch_free(struct flw_pytorch_model *model, struct flw_segheap_block *block)
+{
+    block->since = model->now[block->segment->pool];
+    (void)flw_segheap_put(&model->heap, block);
 }
 
 /* --- seeds -------------------------------------------------------------------------------------
@@ -365,7 +303,8 @@ void flw_pytorch_release_cached(struct flw_pytorch_model *model)
 
 /* How many bytes the i-th live block of a seed holds: a tail that the policy would not have split
  * off belongs to it. 0: it does not fit. */
-static uint64_t seed_block_bytes(const struct flw_pytorch_seed *seed, size_t i)
+static uint64_t seed_block_bytes(const struct flw_pytorch_model *model,
+                                 const struct flw_pytorch_seed *seed, size_t i)
 {
     uint64_t begin = seed->block_addresses[i];
     uint64_t end =
@@ -373,7 +312,7 @@ static uint64_t seed_block_bytes(const struct flw_pytorch_seed *seed, size_t i)
     if (begin < seed->address || end < begin || seed->block_bytes[i] > seed->size_bytes) {
         return 0;
     }
-    uint64_t rounded_bytes = round_size(seed->block_bytes[i]);
+    uint64_t rounded_bytes = round_size(model, seed->block_bytes[i]);
     uint64_t room_bytes = end - begin;
     if (rounded_bytes > room_bytes) {
         return 0;
@@ -382,69 +321,67 @@ static uint64_t seed_block_bytes(const struct flw_pytorch_seed *seed, size_t i)
                                                                         : room_bytes;
 }
 
-static bool seed_fits(const struct flw_pytorch_seed *seed)
+static bool seed_fits(const struct flw_pytorch_model *model, const struct flw_pytorch_seed *seed)
 {
     for (size_t i = 0; i < seed->block_count; i++) {
-        if (seed_block_bytes(seed, i) == 0) {
+        if (seed_block_bytes(model, seed, i) == 0) {
             return false;
         }
     }
     return seed->size_bytes != 0;
 }
 
-static bool add_hole(struct flw_pytorch_model *model, struct flw_pytorch_block *hole)
-{
-    if (!ensure_room(list_of(model, hole))) {
-        return false;
-    }
-    list_insert(model, hole);
-    return true;
-}
-
 bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_seed *seed,
-                      struct flw_pytorch_block **out_blocks)
+                      struct flw_segheap_block **out_blocks)
 {
-    if (!seed_fits(seed)) {
-        return false;
-    }
-    struct flw_pytorch_segment *segment =
-        add_segment(model, seed->size_bytes, seed->stream, seed->is_large);
+    struct flw_segheap *heap = &model->heap;
+    struct flw_segheap_shape shape = {.size_bytes = seed->size_bytes,
+                                      .stream = seed->stream,
+                                      .pool = seed->is_large ? LARGE : SMALL};
+    struct flw_segheap_segment *segment =
+        seed_fits(model, seed) ? add_segment(model, &shape) : NULL;
     if (segment == NULL) {
         return false;
     }
     segment->address = seed->address;
     segment->first->address = seed->address;
-    struct flw_pytorch_block *rest = segment->first; /* behind the last block; NULL: nothing is */
+    struct flw_segheap_block *rest = segment->first; /* behind the last block; NULL: nothing is */
     for (size_t i = 0; i < seed->block_count; i++) {
-        struct flw_pytorch_block *block = rest;
+        struct flw_segheap_block *block = rest;
         if (block != NULL && block->address < seed->block_addresses[i]) {
-            block = cut(model, rest, seed->block_addresses[i] - rest->address);
-            if (block == NULL || !add_hole(model, rest)) {
+            block = flw_segheap_cut(heap, rest, seed->block_addresses[i] - rest->address);
+            if (block == NULL || flw_segheap_put(heap, rest) == NULL) {
                 return false;
             }
         }
         if (block == NULL) {
             return false;
         }
-        uint64_t bytes = seed_block_bytes(seed, i);
+        uint64_t bytes = seed_block_bytes(model, seed, i);
         bool is_exact = block->size_bytes <= bytes;
         out_blocks[i] = block;
-        rest = is_exact ? NULL : cut(model, block, bytes);
+        rest = is_exact ? NULL : flw_segheap_cut(heap, block, bytes);
         if (rest == NULL && !is_exact) {
             return false;
         }
     }
-    return rest == NULL || add_hole(model, rest);
+    return rest == NULL || flw_segheap_put(heap, rest) != NULL;
 }
 
 /* --- life ---------------------------------------------------------------------------------------
  */
 
-struct flw_pytorch_model *flw_pytorch_create(const struct flw_pytorch_source *source)
+struct flw_pytorch_model *flw_pytorch_create(const struct flw_pytorch_source *source,
+                                             const struct flw_pytorch_settings *settings)
 {
     struct flw_pytorch_model *model = flw_host_alloc(1, sizeof *model);
     if (model != NULL) {
         model->source = *source;
+        model->settings = *settings;
+        model->expand =
+            (struct flw_pytorch_expand){.heap = &model->heap,
+                                        .source = &model->source,
+                                        .address_room_bytes = settings->address_room_bytes};
     }
     return model;
 }
@@ -454,71 +391,23 @@ void flw_pytorch_destroy(struct flw_pytorch_model *model)
     if (model == NULL) {
         return;
     }
-    while (model->segments != NULL) {
-        drop_segment(model, model->segments);
+    for (const struct flw_segheap_segment *segment = model->heap.segments; segment != NULL;
+         segment = segment->next) {
+        if (segment->granule_bytes == 0) {
+            model->source.free(model->source.context, segment->device_address, segment->size_bytes);
+        }
     }
-    while (model->chunks != NULL) {
-        struct chunk *next = model->chunks->next;
-        flw_host_free(model->chunks, 1, sizeof *model->chunks);
-        model->chunks = next;
-    }
-    for (size_t pool = 0; pool < 2; pool++) {
-        flw_host_free(model->lists[pool].entries, model->lists[pool].capacity,
-                      sizeof(struct free_entry));
-    }
+    flw_pytorch_expand_finish(&model->expand);
+    flw_segheap_finish(&model->heap);
     flw_host_free(model, 1, sizeof *model);
-}
-
-uint64_t flw_pytorch_device_address(const struct flw_pytorch_block *block)
-{
-    return block->segment->device_address + (block->address - block->segment->address);
 }
 
 uint64_t flw_pytorch_reserved_bytes(const struct flw_pytorch_model *model)
 {
-    return model->reserved_bytes;
-}
-
-static bool list_is_valid(const struct free_list *list, size_t expected_count)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        const struct free_entry *entry = &list->entries[i];
-        if (!entry->block->is_free || entry->block->size_bytes != entry->size_bytes ||
-            entry->block->address != entry->address) {
-            return false;
-        }
-        if (i > 0 && !is_before(entry - 1, entry->stream, entry->size_bytes, entry->address)) {
-            return false;
-        }
-    }
-    return list->count == expected_count;
+    return model->heap.reserved_bytes;
 }
 
 bool flw_pytorch_is_valid(const struct flw_pytorch_model *model)
 {
-    uint64_t reserved_bytes = 0;
-    size_t free_counts[2] = {0, 0};
-    for (const struct flw_pytorch_segment *segment = model->segments; segment != NULL;
-         segment = segment->next) {
-        uint64_t at = segment->address;
-        const struct flw_pytorch_block *previous = NULL;
-        for (const struct flw_pytorch_block *block = segment->first; block != NULL;
-             block = block->next) {
-            bool are_both_free = previous != NULL && previous->is_free && block->is_free;
-            if (block->address != at || block->previous != previous || block->segment != segment ||
-                are_both_free) {
-                return false;
-            }
-            free_counts[segment->is_large] += block->is_free;
-            at += block->size_bytes;
-            previous = block;
-        }
-        if (at != segment->address + segment->size_bytes) {
-            return false;
-        }
-        reserved_bytes += segment->size_bytes;
-    }
-    return reserved_bytes == model->reserved_bytes &&
-           list_is_valid(&model->lists[0], free_counts[0]) &&
-           list_is_valid(&model->lists[1], free_counts[1]);
+    return flw_segheap_is_valid(&model->heap);
 }

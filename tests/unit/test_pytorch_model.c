@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The model of PyTorch's allocator in scenarios computed by hand: expandable segments, and one for
+ * each setting.
+ */
+#include "support/test.h"
+
+#include "support/fake_device.h"
+
+static struct fake_device device;
+static struct flw_pytorch_model *model;
+
+static void start(uint64_t room_bytes, struct flw_pytorch_settings settings)
+{
+    device = fake_device(room_bytes);
+    struct flw_pytorch_source source = fake_source(&device);
+    model = flw_pytorch_create(&source, &settings);
+    assert_non_null(model);
+}
+
+static void stop(uint64_t room_bytes)
+{
+    assert_true(flw_pytorch_is_valid(model));
+    flw_pytorch_destroy(model);
+    assert_int_equal(device.room_bytes, room_bytes);
+    assert_int_equal(device.region_count, 0);
+}
+
+static struct flw_pytorch_settings expandable(void)
+{
+    struct flw_pytorch_settings settings = flw_pytorch_standard;
+    settings.address_room_bytes = FLW_GIB;
+    return settings;
+}
+
+static struct flw_segheap_block *lend(uint64_t bytes, uint16_t stream)
+{
+    struct flw_segheap_block *block = flw_pytorch_alloc(model, bytes, stream);
+    assert_non_null(block);
+    assert_true(flw_pytorch_is_valid(model));
+    return block;
+}
+
+static void expect_reserved(uint64_t mib)
+{
+    assert_int_equal(flw_pytorch_reserved_bytes(model), mib * FLW_MIB);
+}
+
+/* --- expandable segments --- */
+
+static void a_segment_grows_by_granules_behind_its_free_end(void **state)
+{
+    (void)state;
+    start(FLW_GIB, expandable());
+    struct flw_segheap_block *first = lend(3 * FLW_MIB, 0);
+    expect_reserved(20);
+    struct flw_segheap_block *second = lend(30 * FLW_MIB, 0); /* 17 MiB are there, 13 are not */
+    expect_reserved(40);
+    assert_int_equal(second->address, first->address + 3 * FLW_MIB);
+    assert_int_equal(second->size_bytes, 30 * FLW_MIB);
+    lend(7 * FLW_MIB, 0); /* the end, exactly */
+    expect_reserved(40);
+    assert_int_equal(device.region_count, 1);
+    stop(FLW_GIB);
+}
+
+static void small_blocks_and_other_streams_have_segments_of_their_own(void **state)
+{
+    (void)state;
+    start(FLW_GIB, expandable());
+    lend(512, 0);
+    expect_reserved(2);
+    lend(2 * FLW_MIB, 0);
+    expect_reserved(22);
+    lend(512, 1);
+    expect_reserved(24);
+    assert_int_equal(device.region_count, 3);
+    lend(FLW_MIB, 0); /* 1.0 MiB of the first granule */
+    lend(FLW_MIB, 0); /* 0.99 MiB are left of it: a second one */
+    expect_reserved(26);
+    stop(FLW_GIB);
+}
+
+static void whole_granules_without_a_live_byte_go_back(void **state)
+{
+    (void)state;
+    start(FLW_GIB, expandable());
+    struct flw_segheap_block *first = lend(15 * FLW_MIB, 0);
+    struct flw_segheap_block *middle = lend(50 * FLW_MIB, 0); /* 15 to 65 */
+    lend(10 * FLW_MIB, 0);                                    /* 65 to 75, of 80 */
+    uint64_t base = first->address;
+    expect_reserved(80);
+    flw_pytorch_free(model, middle);
+    expect_reserved(80);
+    flw_pytorch_release_cached(model); /* 20 to 60 */
+    assert_true(flw_pytorch_is_valid(model));
+    expect_reserved(40);
+    assert_int_equal(lend(5 * FLW_MIB, 0)->address, base + 60 * FLW_MIB); /* cannot grow */
+    expect_reserved(40);
+    assert_int_equal(lend(45 * FLW_MIB, 0)->address, base + 15 * FLW_MIB); /* 15 to 20 was mapped */
+    expect_reserved(80);
+    stop(FLW_GIB);
+}
+
+static void a_hole_that_is_too_small_is_left_for_the_end(void **state)
+{
+    (void)state;
+    start(FLW_GIB, expandable());
+    uint64_t base = lend(20 * FLW_MIB, 0)->address;
+    struct flw_segheap_block *middle = lend(20 * FLW_MIB, 0);
+    lend(20 * FLW_MIB, 0);
+    flw_pytorch_free(model, middle);
+    flw_pytorch_release_cached(model);
+    expect_reserved(40);
+    assert_int_equal(lend(25 * FLW_MIB, 0)->address, base + 60 * FLW_MIB);
+    expect_reserved(80);
+    assert_int_equal(lend(12 * FLW_MIB, 0)->address, base + 85 * FLW_MIB); /* 15 are free there */
+    assert_int_equal(lend(12 * FLW_MIB, 0)->address, base + 20 * FLW_MIB);
+    expect_reserved(100);
+    stop(FLW_GIB);
+}
+
+static void the_growing_end_is_kept_for_what_fits_nowhere_else(void **state)
+{
+    (void)state;
+    start(FLW_GIB, expandable());
+    uint64_t base = lend(6 * FLW_MIB, 0)->address;
+    struct flw_segheap_block *hole = lend(9 * FLW_MIB, 0);
+    lend(3 * FLW_MIB, 0); /* 2 MiB are left at the end */
+    flw_pytorch_free(model, hole);
+    assert_int_equal(lend(2 * FLW_MIB, 0)->address, base + 6 * FLW_MIB);
+    stop(FLW_GIB);
+}
+
+static void an_empty_segment_gives_its_addresses_back_too(void **state)
+{
+    (void)state;
+    start(FLW_GIB, expandable());
+    struct flw_segheap_block *block = lend(100 * FLW_MIB, 0);
+    flw_pytorch_free(model, block);
+    flw_pytorch_release_cached(model);
+    expect_reserved(0);
+    assert_int_equal(device.region_count, 0);
+    stop(FLW_GIB);
+}
+
+static void a_full_device_unmaps_what_another_stream_left(void **state)
+{
+    (void)state;
+    start(100 * FLW_MIB, expandable());
+    struct flw_segheap_block *block = lend(80 * FLW_MIB, 0);
+    assert_null(flw_pytorch_alloc(model, 30 * FLW_MIB, 1));
+    assert_true(flw_pytorch_is_valid(model));
+    flw_pytorch_free(model, block);
+    lend(90 * FLW_MIB, 1);
+    expect_reserved(100);
+    stop(100 * FLW_MIB);
+}
+
+/* --- settings --- */
+
+static void blocks_above_the_largest_size_to_split_serve_their_like_only(void **state)
+{
+    struct flw_pytorch_settings settings = flw_pytorch_standard;
+    (void)state;
+    settings.max_split_bytes = 32 * FLW_MIB;
+    start(FLW_GIB, settings);
+    struct flw_segheap_block *large = lend(64 * FLW_MIB, 0);
+    flw_pytorch_free(model, large);
+    lend(5 * FLW_MIB, 0); /* not from the large one: a segment of 20 MiB */
+    expect_reserved(84);
+    large = lend(60 * FLW_MIB, 0); /* less than 20 MiB to spare: all of it */
+    assert_int_equal(large->size_bytes, 64 * FLW_MIB);
+    expect_reserved(84);
+    flw_pytorch_free(model, large);
+    lend(44 * FLW_MIB, 0); /* 20 MiB to spare */
+    expect_reserved(128);
+    stop(FLW_GIB);
+}
+
+static void a_full_device_gives_unsplit_blocks_back_before_the_rest(void **state)
+{
+    struct flw_pytorch_settings settings = flw_pytorch_standard;
+    (void)state;
+    settings.max_split_bytes = 32 * FLW_MIB;
+    start(140 * FLW_MIB, settings);
+    struct flw_segheap_block *small = lend(20 * FLW_MIB, 0);
+    struct flw_segheap_block *large = lend(60 * FLW_MIB, 0);
+    struct flw_segheap_block *larger = lend(40 * FLW_MIB, 0);
+    flw_pytorch_free(model, small);
+    flw_pytorch_free(model, large);
+    flw_pytorch_free(model, larger);
+    expect_reserved(120);
+    lend(90 * FLW_MIB, 0); /* neither 40 nor 60 suffices: both go, the small one stays */
+    expect_reserved(110);
+    stop(140 * FLW_MIB);
+}
+
+static void sizes_round_up_to_divisions_of_powers_of_two(void **state)
+{
+    static const struct {
+        uint64_t divisions, bytes, rounded_bytes;
+    } cases[] = {{1, 1200, 1536},       {4, 1200, 1536},       {4, 2048, 2048},
+                 {4, 2049, 2560},       {4, 5000, 5120},       {8, 1000000, 1048576},
+                 {4, 1300000, 1310720}, {2, 5000000, 6291456}, {16, 5000000, 5242880}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct flw_pytorch_settings settings = expandable(); /* every tail is split off */
+        settings.roundup_divisions = cases[i].divisions;
+        start(FLW_GIB, settings);
+        assert_int_equal(lend(cases[i].bytes, 0)->size_bytes, cases[i].rounded_bytes);
+        stop(FLW_GIB);
+    }
+}
+
+/* A free block's age is how many requests of its pool came since. */
+static void garbage_older_than_the_average_goes_before_a_segment_is_taken(void **state)
+{
+    struct flw_pytorch_settings settings = flw_pytorch_standard;
+    (void)state;
+    settings.collect_bytes = 100 * FLW_MIB;
+    start(FLW_GIB, settings);
+    struct flw_segheap_block *old = lend(30 * FLW_MIB, 0);
+    struct flw_segheap_block *young = lend(40 * FLW_MIB, 0);
+    struct flw_segheap_block *last = lend(26 * FLW_MIB, 0);
+    flw_pytorch_free(model, old);
+    lend(10 * FLW_MIB, 1); /* 96 MiB before, which is not above 100 */
+    expect_reserved(106);
+    flw_pytorch_free(model, young);
+    flw_pytorch_free(model, last);
+    lend(50 * FLW_MIB, 0); /* ages 2, 1, 1: the first suffices */
+    expect_reserved(106 - 30 + 50);
+    lend(60 * FLW_MIB, 0); /* ages 2, 2: nobody is below the average */
+    expect_reserved(126 - 40 - 26 + 60);
+    stop(FLW_GIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_segment_grows_by_granules_behind_its_free_end),
+        cmocka_unit_test(small_blocks_and_other_streams_have_segments_of_their_own),
+        cmocka_unit_test(whole_granules_without_a_live_byte_go_back),
+        cmocka_unit_test(a_hole_that_is_too_small_is_left_for_the_end),
+        cmocka_unit_test(the_growing_end_is_kept_for_what_fits_nowhere_else),
+        cmocka_unit_test(an_empty_segment_gives_its_addresses_back_too),
+        cmocka_unit_test(a_full_device_unmaps_what_another_stream_left),
+        cmocka_unit_test(blocks_above_the_largest_size_to_split_serve_their_like_only),
+        cmocka_unit_test(a_full_device_gives_unsplit_blocks_back_before_the_rest),
+        cmocka_unit_test(sizes_round_up_to_divisions_of_powers_of_two),
+        cmocka_unit_test(garbage_older_than_the_average_goes_before_a_segment_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

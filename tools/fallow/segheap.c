@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "segheap.h"
+
+#include <string.h>
+
+#include "tool_host.h"
+
+#define CHUNK_COUNT 512
+
+struct flw_segheap_chunk {
+    struct flw_segheap_chunk *next;
+    struct flw_segheap_block blocks[CHUNK_COUNT];
+};
+
+/* --- free lists ------------------------------------------------------------------------------- */
+
+static bool is_before(const struct flw_segheap_entry *a, uint16_t stream, uint64_t size_bytes,
+                      uint64_t address)
+{
+    if (a->stream != stream) {
+        return a->stream < stream;
+    }
+    return a->size_bytes != size_bytes ? a->size_bytes < size_bytes : a->address < address;
+}
+
+size_t flw_segheap_find(const struct flw_segheap_list *list, uint16_t stream, uint64_t size_bytes,
+                        uint64_t address)
+{
+    size_t low = 0;
+    size_t high = list->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (is_before(&list->entries[middle], stream, size_bytes, address)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+struct flw_segheap_block *flw_segheap_at(const struct flw_segheap_list *list, size_t i,
+                                         uint16_t stream)
+{
+    bool is_there = i < list->count && list->entries[i].stream == stream;
+    return is_there ? list->entries[i].block : NULL;
+}
+
+static bool ensure_room(struct flw_segheap_list *list)
+{
+    if (list->count < list->capacity) {
+        return true;
+    }
+    size_t capacity = list->capacity == 0 ? 256 : 2 * list->capacity;
+    struct flw_segheap_entry *entries = flw_host_alloc(capacity, sizeof *entries);
+    if (entries == NULL) {
+        return false;
+    }
+    if (list->count != 0) {
+        memcpy(entries, list->entries, list->count * sizeof *entries);
+    }
+    flw_host_free(list->entries, list->capacity, sizeof *entries);
+    list->entries = entries;
+    list->capacity = capacity;
+    return true;
+}
+
+static struct flw_segheap_list *list_of(struct flw_segheap *heap,
+                                        const struct flw_segheap_block *block)
+{
+    uint8_t pool = block->segment->pool;
+    return block->is_unmapped ? &heap->unmapped[pool] : &heap->mapped[pool];
+}
+
+static size_t place_in(const struct flw_segheap_list *list, const struct flw_segheap_block *block)
+{
+    return flw_segheap_find(list, block->segment->stream,
+                            block->is_unmapped ? 0 : block->size_bytes, block->address);
+}
+
+void flw_segheap_take(struct flw_segheap *heap, struct flw_segheap_block *block)
+{
+    struct flw_segheap_list *list = list_of(heap, block);
+    size_t i = place_in(list, block);
+    list->count--;
+    memmove(&list->entries[i], &list->entries[i + 1], (list->count - i) * sizeof *list->entries);
+    block->is_free = false;
+}
+
+/* There is room. */
+static void insert(struct flw_segheap_list *list, struct flw_segheap_block *block)
+{
+    size_t i = place_in(list, block);
+    memmove(&list->entries[i + 1], &list->entries[i], (list->count - i) * sizeof *list->entries);
+    list->entries[i] =
+        (struct flw_segheap_entry){.size_bytes = block->is_unmapped ? 0 : block->size_bytes,
+                                   .address = block->address,
+                                   .block = block,
+                                   .stream = block->segment->stream};
+    list->count++;
+    block->is_free = true;
+}
+
+/* --- blocks -----------------------------------------------------------------------------------
+ */
+
+static struct flw_segheap_block *new_block(struct flw_segheap *heap)
+{
+    if (heap->spares == NULL) {
+        struct flw_segheap_chunk *chunk = flw_host_alloc(1, sizeof *chunk);
+        if (chunk == NULL) {
+            return NULL;
+        }
+        chunk->next = heap->chunks;
+        heap->chunks = chunk;
+        for (size_t i = CHUNK_COUNT; i-- > 0;) {
+            chunk->blocks[i].next = heap->spares;
+            heap->spares = &chunk->blocks[i];
+        }
+    }
+    struct flw_segheap_block *block = heap->spares;
+    heap->spares = block->next;
+    *block = (struct flw_segheap_block){0};
+    return block;
+}
+
+static void drop_block(struct flw_segheap *heap, struct flw_segheap_block *block)
+{
+    block->next = heap->spares;
+    heap->spares = block;
+}
+
+struct flw_segheap_block *flw_segheap_cut(struct flw_segheap *heap, struct flw_segheap_block *block,
+                                          uint64_t size_bytes)
+{
+    struct flw_segheap_block *rest = new_block(heap);
+    if (rest == NULL) {
+        return NULL;
+    }
+    *rest = (struct flw_segheap_block){.address = block->address + size_bytes,
+                                       .size_bytes = block->size_bytes - size_bytes,
+                                       .previous = block,
+                                       .next = block->next,
+                                       .segment = block->segment,
+                                       .since = block->since,
+                                       .is_unmapped = block->is_unmapped};
+    if (rest->next != NULL) {
+        rest->next->previous = rest;
+    }
+    block->next = rest;
+    block->size_bytes = size_bytes;
+    return rest;
+}
+
+/* `right` disappears into its left neighbour. */
+static void join(struct flw_segheap *heap, struct flw_segheap_block *left,
+                 struct flw_segheap_block *right)
+{
+    left->size_bytes += right->size_bytes;
+    left->next = right->next;
+    if (left->next != NULL) {
+        left->next->previous = left;
+    }
+    drop_block(heap, right);
+}
+
+static bool can_join(const struct flw_segheap_block *block, const struct flw_segheap_block *other)
+{
+    return other != NULL && other->is_free && other->is_unmapped == block->is_unmapped;
+}
+
+struct flw_segheap_block *flw_segheap_put(struct flw_segheap *heap, struct flw_segheap_block *block)
+{
+    struct flw_segheap_block *previous = block->previous;
+    struct flw_segheap_block *next = block->next;
+    uint64_t since = block->since;
+    if (!ensure_room(list_of(heap, block))) {
+        return NULL;
+    }
+    if (can_join(block, next)) {
+        flw_segheap_take(heap, next);
+        join(heap, block, next);
+    }
+    if (can_join(block, previous)) {
+        flw_segheap_take(heap, previous);
+        join(heap, previous, block);
+        block = previous;
+    }
+    block->since = since;
+    insert(list_of(heap, block), block);
+    return block;
+}
+
+void flw_segheap_set_mapped(struct flw_segheap *heap, struct flw_segheap_block *block,
+                            bool is_mapped)
+{
+    if (block->is_unmapped && is_mapped) {
+        heap->reserved_bytes += block->size_bytes;
+    } else if (!block->is_unmapped && !is_mapped) {
+        heap->reserved_bytes -= block->size_bytes;
+    }
+    block->is_unmapped = !is_mapped;
+}
+
+uint64_t flw_segheap_device_address(const struct flw_segheap_block *block)
+{
+    return block->segment->device_address + (block->address - block->segment->address);
+}
+
+/* --- segments ------------------------------------------------------------------------------------
+ */
+
+struct flw_segheap_segment *flw_segheap_add(struct flw_segheap *heap,
+                                            const struct flw_segheap_shape *shape)
+{
+    struct flw_segheap_segment *segment = flw_host_alloc(1, sizeof *segment);
+    struct flw_segheap_block *block = new_block(heap);
+    if (segment == NULL || block == NULL) {
+        if (block != NULL) {
+            drop_block(heap, block);
+        }
+        flw_host_free(segment, 1, sizeof *segment);
+        return NULL;
+    }
+    *segment = (struct flw_segheap_segment){.next = heap->segments,
+                                            .first = block,
+                                            .address = shape->place.address,
+                                            .device_address = shape->place.device_address,
+                                            .size_bytes = shape->size_bytes,
+                                            .granule_bytes = shape->granule_bytes,
+                                            .stream = shape->stream,
+                                            .pool = shape->pool};
+    if (segment->next != NULL) {
+        segment->next->previous = segment;
+    }
+    heap->segments = segment;
+    block->address = segment->address;
+    block->size_bytes = segment->size_bytes;
+    block->segment = segment;
+    block->is_unmapped = shape->granule_bytes != 0;
+    heap->reserved_bytes += block->is_unmapped ? 0 : segment->size_bytes;
+    return segment;
+}
+
+void flw_segheap_drop(struct flw_segheap *heap, struct flw_segheap_segment *segment)
+{
+    if (segment->previous != NULL) {
+        segment->previous->next = segment->next;
+    } else {
+        heap->segments = segment->next;
+    }
+    if (segment->next != NULL) {
+        segment->next->previous = segment->previous;
+    }
+    heap->reserved_bytes -= segment->first->is_unmapped ? 0 : segment->size_bytes;
+    drop_block(heap, segment->first);
+    flw_host_free(segment, 1, sizeof *segment);
+}
+
+void flw_segheap_finish(struct flw_segheap *heap)
+{
+    while (heap->segments != NULL) {
+        struct flw_segheap_segment *next = heap->segments->next;
+        flw_host_free(heap->segments, 1, sizeof *heap->segments);
+        heap->segments = next;
+    }
+    while (heap->chunks != NULL) {
+        struct flw_segheap_chunk *next = heap->chunks->next;
+        flw_host_free(heap->chunks, 1, sizeof *heap->chunks);
+        heap->chunks = next;
+    }
+    for (size_t pool = 0; pool < FLW_SEGHEAP_POOLS; pool++) {
+        struct flw_segheap_list *mapped = &heap->mapped[pool];
+        struct flw_segheap_list *unmapped = &heap->unmapped[pool];
+        flw_host_free(mapped->entries, mapped->capacity, sizeof *mapped->entries);
+        flw_host_free(unmapped->entries, unmapped->capacity, sizeof *unmapped->entries);
+    }
+    *heap = (struct flw_segheap){0};
+}
+
+/* --- invariants ----------------------------------------------------------------------------------
+ */
+
+static bool list_is_valid(const struct flw_segheap_list *list, bool is_unmapped,
+                          size_t expected_count)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct flw_segheap_entry *entry = &list->entries[i];
+        uint64_t key_bytes = is_unmapped ? 0 : entry->block->size_bytes;
+        if (!entry->block->is_free || entry->block->is_unmapped != is_unmapped ||
+            key_bytes != entry->size_bytes || entry->block->address != entry->address) {
+            return false;
+        }
+        if (i > 0 && !is_before(entry - 1, entry->stream, entry->size_bytes, entry->address)) {
+            return false;
+        }
+    }
+    return list->count == expected_count;
+}
+
+/* What the blocks of all segments add up to. */
+struct sum {
+    uint64_t reserved_bytes;
+    size_t mapped_counts[FLW_SEGHEAP_POOLS], unmapped_counts[FLW_SEGHEAP_POOLS];
+};
+
+static bool segment_is_valid(const struct flw_segheap_segment *segment, struct sum *sum)
+{
+    uint64_t at = segment->address;
+    const struct flw_segheap_block *previous = NULL;
+    for (const struct flw_segheap_block *block = segment->first; block != NULL;
+         block = block->next) {
+        bool should_be_one =
+            previous != NULL && previous->is_free && block->is_free && can_join(block, previous);
+        if (block->address != at || block->previous != previous || block->segment != segment ||
+            block->size_bytes == 0 || should_be_one) {
+            return false;
+        }
+        if (block->is_unmapped && (!block->is_free || segment->granule_bytes == 0)) {
+            return false;
+        }
+        sum->mapped_counts[segment->pool] += block->is_free && !block->is_unmapped;
+        sum->unmapped_counts[segment->pool] += block->is_free && block->is_unmapped;
+        sum->reserved_bytes += block->is_unmapped ? 0 : block->size_bytes;
+        at += block->size_bytes;
+        previous = block;
+    }
+    return at == segment->address + segment->size_bytes;
+}
+
+bool flw_segheap_is_valid(const struct flw_segheap *heap)
+{
+    struct sum sum = {0};
+    for (const struct flw_segheap_segment *segment = heap->segments; segment != NULL;
+         segment = segment->next) {
+        if (!segment_is_valid(segment, &sum)) {
+            return false;
+        }
+    }
+    for (size_t pool = 0; pool < FLW_SEGHEAP_POOLS; pool++) {
+        if (!list_is_valid(&heap->mapped[pool], false, sum.mapped_counts[pool]) ||
+            !list_is_valid(&heap->unmapped[pool], true, sum.unmapped_counts[pool])) {
+            return false;
+        }
+    }
+    return sum.reserved_bytes == heap->reserved_bytes;
+}
