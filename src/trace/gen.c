@@ -12,11 +12,10 @@
 
 #include "trace/measure.h"
 
-#define LAUNCH_NS    2000
-#define BYTES_PER_NS 2048 /* a kernel that writes a block takes this long for it */
+#define LAUNCH_NS 2000
 
-static const struct flw_gen_kind *const kinds[] = {&flw_gen_train_kind, &flw_gen_random_kind,
-                                                   &flw_gen_adversarial};
+static const struct flw_gen_kind *const kinds[] = {&flw_gen_serve_kind, &flw_gen_train_kind,
+                                                   &flw_gen_random_kind, &flw_gen_adversarial};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -159,7 +158,7 @@ uint32_t flw_gen_take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
 {
     uint32_t block = flw_gen_take_quick(gen, size_bytes, stream);
     if (block != FLW_GEN_NO_BLOCK) {
-        gen->time_ns += LAUNCH_NS + size_bytes / BYTES_PER_NS;
+        gen->time_ns += LAUNCH_NS + size_bytes / FLW_GEN_BYTES_PER_NS;
     }
     return block;
 }

@@ -13,10 +13,11 @@
 #include "trace/build.h"
 #include "trace/trace.h"
 
-#define FLW_GEN_OPTIONS_MAX 24
-#define FLW_GEN_EVENTS_MAX  UINT64_C(50000000)
-#define FLW_GEN_BLOCK_MAX   (UINT64_C(1) << 44) /* bytes */
-#define FLW_GEN_NO_BLOCK    UINT32_MAX
+#define FLW_GEN_OPTIONS_MAX  24
+#define FLW_GEN_EVENTS_MAX   UINT64_C(50000000)
+#define FLW_GEN_BLOCK_MAX    (UINT64_C(1) << 44) /* bytes */
+#define FLW_GEN_NO_BLOCK     UINT32_MAX
+#define FLW_GEN_BYTES_PER_NS 2048 /* a kernel that writes a block takes this long for it */
 
 enum flw_gen_option_kind {
     FLW_GEN_COUNT,
@@ -122,5 +123,6 @@ void flw_gen_pass(struct flw_gen *gen, uint64_t time_ns);
 extern const struct flw_gen_kind flw_gen_adversarial;
 extern const struct flw_gen_kind flw_gen_random_kind;
 extern const struct flw_gen_kind flw_gen_train_kind;
+extern const struct flw_gen_kind flw_gen_serve_kind;
 
 #endif

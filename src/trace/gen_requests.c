@@ -12,7 +12,8 @@
 #include "trace/input.h"
 
 #define QUANTILES       33
-#define HASH_BLOCK      512 /* tokens of one of a prompt's hash_ids */
+#define ARRIVAL_US_MAX  (UINT64_C(1) << 50) /* 35 years */
+#define HASH_BLOCK      512                 /* tokens of one of a prompt's hash_ids */
 #define FILE_BYTES_MAX  (UINT64_C(1) << 30)
 #define SECONDS_PER_DAY UINT64_C(86400)
 #define US_PER_SECOND   UINT64_C(1000000)
@@ -125,7 +126,8 @@ static bool add(struct reader *r, const struct flw_request *request)
     if (out->count == 0) {
         r->first_us = request->arrival_us;
     }
-    r->last_us = flw_max(r->last_us, flw_max(request->arrival_us, r->first_us) - r->first_us);
+    uint64_t since_us = flw_max(request->arrival_us, r->first_us) - r->first_us;
+    r->last_us = flw_max(r->last_us, flw_min(since_us, ARRIVAL_US_MAX));
     struct flw_request kept = *request;
     kept.arrival_us = r->last_us;
     kept.prompt = flw_clamp(kept.prompt, 1, FLW_REQUEST_TOKENS_MAX);

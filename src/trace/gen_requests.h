@@ -11,7 +11,7 @@
 #define FLW_REQUEST_TOKENS_MAX UINT64_C(1048576)
 
 struct flw_request {
-    uint64_t arrival_us; /* since the first one; never falls */
+    uint64_t arrival_us; /* since the first one, 2^50 at most; never falls */
     uint64_t prompt;     /* tokens, from 1 to FLW_REQUEST_TOKENS_MAX */
     uint64_t output;     /* the same */
     uint64_t known; /* of the prompt's: in blocks that earlier prompts began with; below `prompt` */

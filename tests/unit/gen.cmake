@@ -2,6 +2,7 @@
 # The generators of traces, and `fallow gen` from outside.
 if(COMMAND flw_add_test)
   flw_add_test(unit gen SOURCES test_gen.c test_gen_bed.c LIBRARIES flw_trace)
+  flw_add_test(unit gen_serve SOURCES test_gen_serve.c test_gen_bed.c LIBRARIES flw_trace)
   flw_add_test(unit gen_train SOURCES test_gen_train.c test_gen_bed.c LIBRARIES flw_trace)
 endif()
 if(TARGET fallow AND COMMAND flw_add_test)

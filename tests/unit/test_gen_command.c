@@ -73,6 +73,7 @@ static void help_has_an_example_of_each_generator_that_works(void **state)
                          "  e=$(\"$F\" gen $g --help | sed -n 's/^example: fallow //p');"
                          "  [ -n \"$e\" ] && \"$F\" $e 2>>log && echo $g; done"),
                      0);
+    assert_non_null(strstr(out_text, "serve\n"));
     assert_non_null(strstr(out_text, "train\n"));
     assert_non_null(strstr(out_text, "random\n"));
     assert_non_null(strstr(out_text, "adversarial\n"));
@@ -162,6 +163,10 @@ static void every_generated_trace_replays(void **state)
         "adversarial half-max --cycles 4",
         "adversarial batch-size-change --cycles 9",
         "train --layers 2 --steps 2",
+        "serve llama-3-8b --steps 10",
+        "serve llama-3-8b --steps 10 --mode graph --max-seqs 16 --kv pages",
+        "serve qwen3-30b-a3b --steps 8 --ep 8 --expert-skew 80",
+        "serve deepseek-v3 --steps 4 --tp 8 --ep 32 --mla flashmla --traffic code",
         "train --layers 4 --zero3 4 --prefetch 2 --vary conversation --attention flash --steps 2",
         "train --layers 4 --stages 2 --rank 0 --recompute full --steps 2",
     };

@@ -20,7 +20,7 @@ struct subcommand {
 static const struct subcommand subcommands[] = {
     {"replay", "run an allocation trace through policies and compare what they hold",
      flw_command_replay},
-    {"gen", "make allocation traces: train, random, adversarial", flw_command_gen},
+    {"gen", "make allocation traces: serve, train, random, adversarial", flw_command_gen},
 #if defined(FLW_HAS_BENCH)
     {"bench", "measure what an operation of the allocator costs", flw_command_bench},
 #endif
