@@ -432,10 +432,6 @@ static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *req
         chunk = need_units;
     } else {
         take_idle(heap, stock, &need_units);
-        if (stock->handles == NULL && request->prefers_one_handle &&
-            need_units << FLW_UNIT_LOG2 >= 256 * FLW_MIB) {
-            chunk = need_units; /* a huge request is one handle: it comes and goes as one */
-        }
     }
     stock->end = stock->handles == NULL ? &stock->handles : stock->end;
     return add_new(heap, stock, need_units, chunk, types);

@@ -319,8 +319,6 @@ struct flw_grow_request {
     uint64_t ahead_bytes;  /* preferred handle size; 0: exactly what is needed */
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle; /* a handle or segment of its own, all of it */
-    bool
-        prefers_one_handle; /* a huge request as one handle: fewer calls, but it moves as a whole */
 };
 /* Make a mapped run: address space with the fewest missing pages, idle handles, new handles.
  * OUT_OF_MEMORY: budget, limit or the driver; nothing changed but that idle handles may be

@@ -145,12 +145,13 @@ static bool is_limited(const struct climb *climb)
     return climb->heap->limit_bytes < climb->pool->device_bytes;
 }
 
-/* Handles grow with the pool, so that calls do not; small again in the last tenth of a limit. */
+/* Handles grow with the pool, so that calls do not; small again in the last tenth of a limit. A handle
+ * moves only as a whole: with larger ones more is held. */
 static uint64_t handle_size(const struct climb *climb)
 {
     uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
     bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
-    uint64_t wanted = is_tight ? reserved / 128 : reserved / 64;
+    uint64_t wanted = is_tight ? reserved / 1024 : reserved / 256;
     uint64_t granularity = climb->heap->source.granularity_bytes;
     if (reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9) {
         return granularity;
@@ -197,7 +198,6 @@ static bool grow_within(struct climb *climb, uint64_t budget_bytes)
         .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
         .ahead_bytes = handle_size(climb),
         .handle_types = need->handle_types,
-        .prefers_one_handle = climb->pool->config.economy == FALLOW_BALANCED && !is_limited(climb),
         .is_single_handle =
             need->handle_types != 0 || (need->flags & FALLOW_REQUEST_DEDICATED) != 0};
     if ((need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
@@ -341,6 +341,10 @@ static bool steal(struct climb *climb, struct flw_domain *donor, uint64_t ticket
     bool is_after = flw_domain_is_after(climb->need->domain, donor, ticket);
     bool is_moved = (is_after || FLW_MUTANT(STEAL_VISIBLE_EARLY)) &&
                     move_from(heap, donor, ticket, climb->need);
+    /* Memory first waits for the donor's newest fence: what comes next is then covered as well. */
+    if (climb->need->spares_waits && donor->newest != NULL && donor->newest->ticket > ticket) {
+        ticket = donor->newest->ticket;
+    }
     flw_lock_release(&heap->lock);
     if ((is_after && is_moved) || !flw_heap_enter_driver(heap, &section)) {
         return is_moved;
