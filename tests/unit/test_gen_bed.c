@@ -112,6 +112,20 @@ uint64_t bed_checksum_of_events(const char *name, const char *words)
     return checksum;
 }
 
+void bed_expect_golden(const struct bed_golden *golden, size_t count)
+{
+    bool is_same = true;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t checksum = bed_checksum_of_events(golden[i].name, golden[i].words);
+        if (checksum != golden[i].checksum) {
+            print_error("{\"%s\", \"%s\", UINT64_C(0x%016" PRIx64 ")},\n", golden[i].name,
+                        golden[i].words, checksum);
+            is_same = false;
+        }
+    }
+    assert_true(is_same);
+}
+
 /* The trace reads back as the same text; the same words give the same bytes, others other events. */
 void bed_expect_reproducible(const char *name, const char *words, const char *other)
 {

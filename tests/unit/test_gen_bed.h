@@ -25,6 +25,15 @@ struct flw_trace *bed_make(const char *name, const char *words);
 /* FNV-1a of what follows the header. */
 uint64_t bed_checksum_of_events(const char *name, const char *words);
 
+/* What a generator made when its version in the header was given. */
+struct bed_golden {
+    const char *name, *words;
+    uint64_t checksum; /* bed_checksum_of_events */
+};
+
+/* Another checksum is another trace: it needs another version. */
+void bed_expect_golden(const struct bed_golden *golden, size_t count);
+
 /* The trace reads back as the same text; the same words give the same bytes, others other events. */
 void bed_expect_reproducible(const char *name, const char *words, const char *other);
 
