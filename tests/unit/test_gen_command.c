@@ -3,76 +3,17 @@
  * `fallow gen` from outside: what it writes, that its traces replay, and what it says to wrong command
  * lines. FALLOW_COMMAND names the program.
  */
-#include "support/test.h"
-
-#include <stdbool.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define TEXT_BYTES 65536
-
-static char folder[] = "/tmp/fallow_gen_XXXXXX";
-static char out_text[TEXT_BYTES], error_text[TEXT_BYTES];
-
-static void read_file(const char *name, char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    size_t length = fread(text, 1, TEXT_BYTES - 1, file);
-    text[length] = '\0';
-    fclose(file);
-}
-
-/* Runs a shell line in the folder, the command's path as $F; its exit code. */
-static int run(const char *line)
-{
-    char whole[2048];
-    snprintf(whole, sizeof whole, "cd '%s' && F='%s' && { %s ; } >out 2>err", folder,
-             getenv("FALLOW_COMMAND"), line);
-    int status = system(whole);
-    assert_true(WIFEXITED(status));
-    read_file("out", out_text);
-    read_file("err", error_text);
-    return WEXITSTATUS(status);
-}
-
-static void expect_error(const char *line, int code, const char *what)
-{
-    assert_int_equal(run(line), code);
-    if (strstr(error_text, what) == NULL) {
-        fail_msg("'%s' is not in the error of '%s': %s", what, line, error_text);
-    }
-    char *newline = strchr(error_text, '\n');
-    assert_non_null(newline);
-    assert_int_equal(newline[1], '\0'); /* one line */
-    assert_string_equal(out_text, "");
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    char line[256];
-    (void)state;
-    snprintf(line, sizeof line, "rm -rf '%s'", folder);
-    return system(line);
-}
+#include "unit/test_command.h"
 
 static void help_has_an_example_of_each_generator_that_works(void **state)
 {
     (void)state;
-    assert_int_equal(run("\"$F\" gen --help"), 0);
-    assert_int_equal(run("for g in $(\"$F\" gen --help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
-                         "  e=$(\"$F\" gen $g --help | sed -n 's/^example: fallow //p');"
-                         "  [ -n \"$e\" ] && \"$F\" $e 2>>log && echo $g; done"),
-                     0);
+    assert_int_equal(command_run("\"$F\" gen --help"), 0);
+    assert_int_equal(
+        command_run("for g in $(\"$F\" gen --help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
+                    "  e=$(\"$F\" gen $g --help | sed -n 's/^example: fallow //p');"
+                    "  [ -n \"$e\" ] && \"$F\" $e 2>>log && echo $g; done"),
+        0);
     assert_non_null(strstr(out_text, "serve\n"));
     assert_non_null(strstr(out_text, "train\n"));
     assert_non_null(strstr(out_text, "random\n"));
@@ -83,7 +24,7 @@ static void help_has_an_example_of_each_generator_that_works(void **state)
 static void the_list_has_every_scenario(void **state)
 {
     (void)state;
-    assert_int_equal(run("\"$F\" gen adversarial --list"), 0);
+    assert_int_equal(command_run("\"$F\" gen adversarial --list"), 0);
     assert_string_equal(out_text, "sawtooth\npin-small-between-large\ncomb-free\n"
                                   "alternating-streams\nhalf-max\nbatch-size-change\n");
 }
@@ -91,43 +32,45 @@ static void the_list_has_every_scenario(void **state)
 static void a_bare_word_names_the_scenario(void **state)
 {
     (void)state;
-    assert_int_equal(run("\"$F\" gen adversarial comb-free --cycles 2 --size 256M -o a && "
-                         "\"$F\" gen adversarial --size 268435456 --scenario comb-free --cycles 2 "
-                         ">b && cmp a b"),
-                     0);
+    assert_int_equal(
+        command_run("\"$F\" gen adversarial comb-free --cycles 2 --size 256M -o a && "
+                    "\"$F\" gen adversarial --size 268435456 --scenario comb-free --cycles 2 "
+                    ">b && cmp a b"),
+        0);
 }
 
 static void the_command_in_the_header_makes_the_same_bytes(void **state)
 {
     (void)state;
     assert_int_equal(
-        run("\"$F\" gen random multi-stream --count 90 --seed 12 -o a && "
-            "\"$F\" $(sed -n 's/^command fallow //p' a) -o b && cmp a b && "
-            "\"$F\" gen random multi-stream --count 90 --seed 13 -o b && ! cmp -s a b"),
+        command_run("\"$F\" gen random multi-stream --count 90 --seed 12 -o a && "
+                    "\"$F\" $(sed -n 's/^command fallow //p' a) -o b && cmp a b && "
+                    "\"$F\" gen random multi-stream --count 90 --seed 13 -o b && ! cmp -s a b"),
         0);
 }
 
 static void wrong_options_are_named_in_one_line(void **state)
 {
     (void)state;
-    expect_error("\"$F\" gen nix", 2, "no generator 'nix'; fallow gen --help");
-    expect_error("\"$F\" gen random --foo 3", 2, "no option '--foo'; see fallow gen random --help");
-    expect_error("\"$F\" gen random --seed", 2, "--seed needs a value");
-    expect_error("\"$F\" gen random --seed -1", 2, "--seed '-1' is not a number from 0 to");
-    expect_error("\"$F\" gen random --count 0", 2, "--count '0' is not a number from 1 to");
-    expect_error("\"$F\" gen random --max 3Q", 2,
-                 "--max '3Q' is not a number of bytes, such as 64M");
-    expect_error("\"$F\" gen adversarial nix", 2,
-                 "--scenario has no 'nix'; fallow gen adversarial");
-    expect_error("\"$F\" gen adversarial half-max comb-free", 2, "cannot use 'comb-free'");
-    expect_error("\"$F\" gen random -o /nowhere/at/all", 1, "/nowhere/at/all");
-    expect_error("\"$F\" gen random >/dev/full", 1, "cannot write");
+    command_expect_error("\"$F\" gen nix", 2, "no generator 'nix'; fallow gen --help");
+    command_expect_error("\"$F\" gen random --foo 3", 2,
+                         "no option '--foo'; see fallow gen random --help");
+    command_expect_error("\"$F\" gen random --seed", 2, "--seed needs a value");
+    command_expect_error("\"$F\" gen random --seed -1", 2, "--seed '-1' is not a number from 0 to");
+    command_expect_error("\"$F\" gen random --count 0", 2, "--count '0' is not a number from 1 to");
+    command_expect_error("\"$F\" gen random --max 3Q", 2,
+                         "--max '3Q' is not a number of bytes, such as 64M");
+    command_expect_error("\"$F\" gen adversarial nix", 2,
+                         "--scenario has no 'nix'; fallow gen adversarial");
+    command_expect_error("\"$F\" gen adversarial half-max comb-free", 2, "cannot use 'comb-free'");
+    command_expect_error("\"$F\" gen random -o /nowhere/at/all", 1, "/nowhere/at/all");
+    command_expect_error("\"$F\" gen random >/dev/full", 1, "cannot write");
 }
 
 static void a_failure_leaves_no_file(void **state)
 {
     (void)state;
-    assert_int_equal(run("mkdir d && \"$F\" gen random --count 0 -o d/x; ls d"), 0);
+    assert_int_equal(command_run("mkdir d && \"$F\" gen random --count 0 -o d/x; ls d"), 0);
     assert_string_equal(out_text, "");
 }
 
@@ -138,7 +81,7 @@ static void replayed(const char *arguments)
     snprintf(line, sizeof line,
              "\"$F\" gen %s -o t && \"$F\" replay t --policy fallow,pytorch --no-times --json -",
              arguments);
-    if (run(line) != 0) {
+    if (command_run(line) != 0) {
         fail_msg("gen %s: %s", arguments, error_text);
     }
     size_t policies = 0;
@@ -194,5 +137,5 @@ int main(void)
         fprintf(stderr, "FALLOW_COMMAND names no fallow command\n");
         return FLW_TEST_SKIPPED;
     }
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
 }

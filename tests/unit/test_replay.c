@@ -4,18 +4,9 @@
  * JSON is JSON with every promised key, and what it says to wrong command lines, files and outputs.
  * FALLOW_COMMAND names the program.
  */
-#include "support/test.h"
+#include "unit/test_command.h"
 
-#include <stdbool.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define TEXT_BYTES 65536
-
-static char folder[] = "/tmp/fallow_replay_XXXXXX";
-static char out_text[TEXT_BYTES], error_text[TEXT_BYTES];
 
 /* Two streams; 3 MiB alive at the start, then 2 + 1 + 4 MiB, of which at most 8 MiB live at once.
  */
@@ -33,47 +24,25 @@ static const char tiny_trace[] = "#fallow-trace 1\n"
                                  "F 0 2 1\n"
                                  "F 0 3 1\n";
 
-static void read_file(const char *name, char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    size_t length = fread(text, 1, TEXT_BYTES - 1, file);
-    text[length] = '\0';
-    fclose(file);
-}
-
-/* Runs the command in the folder; its exit code. */
+/* `fallow` with these arguments, in the folder; its exit code. */
 static int run(const char *arguments)
 {
-    char line[2048];
-    snprintf(line, sizeof line, "cd '%s' && '%s' %s >out 2>err", folder, getenv("FALLOW_COMMAND"),
-             arguments);
-    int status = system(line);
-    assert_true(WIFEXITED(status));
-    read_file("out", out_text);
-    read_file("err", error_text);
-    return WEXITSTATUS(status);
+    char line[1024];
+    snprintf(line, sizeof line, "\"$F\" %s", arguments);
+    return command_run(line);
 }
 
 static void expect_error(const char *arguments, int code, const char *what)
 {
-    assert_int_equal(run(arguments), code);
-    if (strstr(error_text, what) == NULL) {
-        fail_msg("'%s' is not in the error of '%s': %s", what, arguments, error_text);
-    }
-    char *newline = strchr(error_text, '\n');
-    assert_non_null(newline);
-    assert_int_equal(newline[1], '\0'); /* one line */
-    assert_string_equal(out_text, "");
+    char line[1024];
+    snprintf(line, sizeof line, "\"$F\" %s", arguments);
+    command_expect_error(line, code, what);
 }
 
 static int make_folder(void **state)
 {
     char path[256];
-    (void)state;
-    if (mkdtemp(folder) == NULL) {
+    if (command_make_folder(state) != 0) {
         return -1;
     }
     snprintf(path, sizeof path, "%s/tiny.ftext", folder);
@@ -83,14 +52,6 @@ static int make_folder(void **state)
     }
     fputs(tiny_trace, file);
     return fclose(file);
-}
-
-static int remove_folder(void **state)
-{
-    char line[256];
-    (void)state;
-    snprintf(line, sizeof line, "rm -rf '%s'", folder);
-    return system(line);
 }
 
 /* --- output --- */
@@ -228,7 +189,7 @@ static void json_goes_to_a_file_beside_the_table(void **state)
     (void)state;
     assert_int_equal(run("replay tiny.ftext --policy bound --json result.json"), 0);
     assert_non_null(strstr(out_text, "bound"));
-    read_file("result.json", out_text);
+    command_read("result.json", out_text);
     expect_json(out_text);
     assert_int_equal(run("replay tiny.ftext --policy bound --json result.json; ls -1"), 0);
     assert_non_null(strstr(out_text, "result.json\n"));
@@ -503,10 +464,10 @@ int main(void)
         fprintf(stderr, "FALLOW_COMMAND does not name the program to test\n");
         return FLW_TEST_SKIPPED;
     }
-    int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
+    int failed = cmocka_run_group_tests(tests, make_folder, command_remove_folder);
     if (getenv("FALLOW_DEMO") == NULL) {
         return failed; /* built without the simulated device */
     }
     memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
-    return failed + cmocka_run_group_tests(simulated, make_folder, remove_folder);
+    return failed + cmocka_run_group_tests(simulated, make_folder, command_remove_folder);
 }
