@@ -5,6 +5,7 @@
 #include "trace/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,20 +13,70 @@
 
 #include "trace/input.h"
 
+#define BUFFER_BYTES (1u << 16)
+
 static bool fail(const struct flw_output *output, char *message, const char *what, int error)
 {
     flw_input_message(message, output->name, "%s: %s", what, strerror(error));
     return false;
 }
 
+/* Under the stream, so that the first error is known however the stream was used since. */
+struct flw_output_sink {
+    int fd;
+    int error; /* 0: none */
+};
+
+static ssize_t sink_write(void *cookie, const char *bytes, size_t count)
+{
+    struct flw_output_sink *sink = cookie;
+    size_t left = sink->error == 0 ? count : 0;
+    while (left > 0) {
+        ssize_t written = write(sink->fd, bytes, left);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            sink->error = written < 0 ? errno : EIO;
+            break;
+        }
+        bytes += written;
+        left -= (size_t)written;
+    }
+    return sink->error == 0 ? (ssize_t)count : 0;
+}
+
+static int sink_close(void *cookie)
+{
+    struct flw_output_sink *sink = cookie;
+    if (sink->fd != STDOUT_FILENO && close(sink->fd) != 0 && sink->error == 0) {
+        sink->error = errno;
+    }
+    return sink->error == 0 ? 0 : EOF;
+}
+
+/* False: not begun; the caller closes `fd`. */
+static bool begin_on(struct flw_output *output, int fd)
+{
+    static const cookie_io_functions_t functions = {.write = sink_write, .close = sink_close};
+    output->sink = calloc(1, sizeof(*output->sink));
+    if (output->sink == NULL) {
+        return false;
+    }
+    output->sink->fd = fd;
+    output->file = fopencookie(output->sink, "w", functions);
+    return output->file != NULL && setvbuf(output->file, NULL, _IOFBF, BUFFER_BYTES) == 0;
+}
+
 static void release(struct flw_output *output)
 {
-    if (output->file != NULL && output->file != stdout) {
+    if (output->file != NULL) {
         fclose(output->file);
     }
     if (output->temporary != NULL) {
         unlink(output->temporary);
     }
+    free(output->sink);
     free(output->temporary);
     free(output->path);
     *output = (struct flw_output){0};
@@ -54,8 +105,7 @@ static bool begin_beside(struct flw_output *output, const char *path, bool exist
     }
     mode_t mask = umask(0);
     umask(mask);
-    output->file = fchmod(fd, 0666 & ~mask) == 0 ? fdopen(fd, "w") : NULL;
-    if (output->file == NULL) {
+    if (fchmod(fd, 0666 & ~mask) != 0 || !begin_on(output, fd)) {
         fail(output, message, "cannot write", errno);
         close(fd);
         return false;
@@ -63,39 +113,48 @@ static bool begin_beside(struct flw_output *output, const char *path, bool exist
     return true;
 }
 
+/* A device, a pipe, standard output. */
+static bool begin_in_place(struct flw_output *output, const char *path, char *message)
+{
+    bool is_stdout = strcmp(path, "-") == 0;
+    int fd = STDOUT_FILENO;
+    if (is_stdout) {
+        fflush(stdout);
+    } else {
+        fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    }
+    if (fd >= 0 && begin_on(output, fd)) {
+        return true;
+    }
+    fail(output, message, "cannot write", errno);
+    if (fd >= 0 && !is_stdout) {
+        close(fd);
+    }
+    return false;
+}
+
 bool flw_output_begin(struct flw_output *output, const char *path, char *message)
 {
     struct stat status;
-    *output = (struct flw_output){.name = path};
+    bool is_stdout = strcmp(path, "-") == 0;
+    *output = (struct flw_output){.name = is_stdout ? "standard output" : path};
     message[0] = '\0';
-    if (strcmp(path, "-") == 0) {
-        output->file = stdout;
-        return true;
-    }
-    bool exists = stat(path, &status) == 0;
-    if (exists && !S_ISREG(status.st_mode)) {
-        output->file = fopen(path, "w");
-        return output->file != NULL || fail(output, message, "cannot write", errno);
-    }
-    if (!begin_beside(output, path, exists, message)) {
+    bool exists = !is_stdout && stat(path, &status) == 0;
+    bool is_begun = is_stdout || (exists && !S_ISREG(status.st_mode))
+                        ? begin_in_place(output, path, message)
+                        : begin_beside(output, path, exists, message);
+    if (!is_begun) {
         release(output);
-        return false;
     }
-    return true;
+    return is_begun;
 }
 
 bool flw_output_commit(struct flw_output *output, char *message)
 {
     message[0] = '\0';
-    errno = 0;
-    bool is_written = fflush(output->file) == 0 && !ferror(output->file);
-    int error = errno;
-    if (output->file != stdout) {
-        bool is_closed = fclose(output->file) == 0;
-        error = is_written && !is_closed ? errno : error;
-        is_written = is_written && is_closed;
-        output->file = NULL;
-    }
+    bool is_written = fclose(output->file) == 0 && output->sink->error == 0;
+    int error = output->sink->error;
+    output->file = NULL;
     if (is_written && output->temporary != NULL) {
         is_written = rename(output->temporary, output->path) == 0;
         error = errno;

@@ -9,11 +9,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+struct flw_output_sink;
+
 struct flw_output {
     FILE *file;       /* to print to */
     char *path;       /* where it is to lie; NULL: written in place */
     char *temporary;  /* where it lies until then */
     const char *name; /* borrowed, for messages */
+    struct flw_output_sink *sink;
 };
 
 /* "-" is stdout. False: nothing is held, the message (FLW_TRACE_MESSAGE_BYTES) says why. */

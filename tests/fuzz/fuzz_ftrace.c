@@ -26,9 +26,9 @@ static void check(const uint8_t *bytes, size_t count, bool goes_on)
     flw_input_close(&input);
 }
 
-static void put_crc(const struct flw_crc32c *crc, uint8_t *out, const uint8_t *bytes, size_t count)
+static void put_crc(const struct flw_crc32c *crc, struct flw_wire_out to, const uint8_t *bytes,
+                    size_t count)
 {
-    struct flw_wire_out to = {out};
     flw_wire_put_fixed(&to, flw_crc32c_add(crc, 0, bytes, count), 4);
 }
 
@@ -42,7 +42,7 @@ static void put_checksums_right(uint8_t *bytes, size_t count)
         return;
     }
     memcpy(bytes, FLW_FTRACE_MAGIC, 8);
-    put_crc(&crc, bytes + FLW_FRAME_BYTES - 4, bytes, FLW_FRAME_BYTES - 4);
+    put_crc(&crc, (struct flw_wire_out){bytes + FLW_FRAME_BYTES - 4}, bytes, FLW_FRAME_BYTES - 4);
     while (count - at >= FLW_FRAME_BYTES) {
         uint8_t *chunk = bytes + at;
         struct flw_wire_in in = {chunk + 8, chunk + 12};
@@ -57,8 +57,10 @@ static void put_checksums_right(uint8_t *bytes, size_t count)
             struct flw_wire_out to = {chunk + 8};
             flw_wire_put_fixed(&to, payload_bytes, 4);
         }
-        put_crc(&crc, chunk + FLW_FRAME_BYTES - 8, chunk + FLW_FRAME_BYTES, payload_bytes);
-        put_crc(&crc, chunk + FLW_FRAME_BYTES - 4, chunk, FLW_FRAME_BYTES - 4);
+        put_crc(&crc, (struct flw_wire_out){chunk + FLW_FRAME_BYTES - 8}, chunk + FLW_FRAME_BYTES,
+                payload_bytes);
+        put_crc(&crc, (struct flw_wire_out){chunk + FLW_FRAME_BYTES - 4}, chunk,
+                FLW_FRAME_BYTES - 4);
         at += FLW_FRAME_BYTES + payload_bytes;
     }
 }

@@ -12,6 +12,15 @@ if(TARGET fallow AND COMMAND flw_add_test)
     endif()
   endif()
 endif()
+# `fallow trace` from outside.
+if(TARGET fallow AND COMMAND flw_add_test)
+  flw_add_test(unit trace_command SOURCES test_trace_command.c TIMEOUT 120)
+  if(TARGET test_unit_trace_command)
+    add_dependencies(test_unit_trace_command fallow)
+    set_property(TEST unit.trace_command APPEND PROPERTY ENVIRONMENT
+      "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
+  endif()
+endif()
 if(COMMAND flw_add_test)
   set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
   flw_add_test(unit replay_program

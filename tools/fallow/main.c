@@ -3,6 +3,7 @@
  * Owns: the `fallow` command's front door: which subcommand, help, version.
  * Does not: any work of its own.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ struct subcommand {
 static const struct subcommand subcommands[] = {
     {"replay", "run an allocation trace through policies and compare what they hold",
      flw_command_replay},
+    {"trace", "look at traces, check them, turn one form into another", flw_command_trace},
     {"gen", "make allocation traces: serve, train, random, adversarial", flw_command_gen},
 #if defined(FLW_HAS_BENCH)
     {"bench", "measure what an operation of the allocator costs", flw_command_bench},
@@ -58,6 +60,7 @@ static int finish(int code)
 
 int main(int argc, char **argv)
 {
+    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of writing, told in one line */
     if (argc < 2) {
         print_help(stderr);
         return FLW_EXIT_USAGE;

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `fallow trace` from outside: what each verb prints and writes, and what it says to wrong command
+ * lines, damaged files, full disks and pipes that nobody reads. FALLOW_COMMAND names the program.
+ */
+#include "support/test.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEXT_BYTES  65536
+#define PATH_BYTES  256
+#define BIG_EVENTS  20000
+#define CHUNK_BYTES 64 /* of a chunk's header, and of the file's */
+
+static char folder[] = "/tmp/fallow_trace_XXXXXX";
+static char out_text[TEXT_BYTES], error_text[TEXT_BYTES];
+
+static const char tiny_trace[] = "#fallow-trace 1\n"
+                                 "device 1\n"
+                                 "stream 0\n"
+                                 "stream 7\n"
+                                 "fields times addresses segments\n"
+                                 "origin a test\n"
+                                 "S 0 2097152 0 small @4096\n"
+                                 "P 0 0 1048576 0 @4096\n"
+                                 "K 0 \"max_split_size 1\"\n"
+                                 "B 0 \"step\"\n"
+                                 "A 1000 1 512 0 @1052672 tag=4\n"
+                                 "S+ 2000 20971520 1 @8388608\n"
+                                 "A 2000 2 2097152 1 @8388608\n"
+                                 "U 3000 1 1\n"
+                                 "F 4000 1 0\n"
+                                 "C 5000 1 0\n"
+                                 "O 5000 99999999 0 free=100\n"
+                                 "E 500000000 \"step\"\n";
+
+static const char tiny_info[] =
+    "tiny.ftext: text, device 1\n"
+    "  file             336 bytes, 33.60 an event\n"
+    "  events           10 in 0.5 s; with times, with addresses, with segments\n"
+    "  allocations      2, 2 sizes from 512 B to 2.0 MiB\n"
+    "  at the start     1 blocks, 1.0 MiB; 1 segment, 2.0 MiB\n"
+    "  at the end       2 blocks, 3.0 MiB\n"
+    "  peak requested   3.0 MiB (3,146,240 bytes)\n"
+    "  peak reserved    22.0 MiB (23,068,672 bytes)\n"
+    "  segment events   1\n"
+    "  streams          2: 0, 7\n"
+    "  uses             1 of blocks by other streams\n"
+    "  out of memory    1\n"
+    "  phases           1\n"
+    "  contexts         2 changes of thread, tag or pool\n"
+    "  setting          max_split_size 1\n"
+    "  header           origin a test\n";
+
+static size_t read_file(const char *name, char *text)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t length = fread(text, 1, TEXT_BYTES - 1, file);
+    text[length] = '\0';
+    fclose(file);
+    return length;
+}
+
+static void write_file(const char *name, const void *bytes, size_t count)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static bool has_file(const char *name)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+/* `fallow trace ARGUMENTS` in the folder; its exit code. What it prints goes to `out`. */
+static int run_into(const char *arguments, const char *out)
+{
+    char line[2048];
+    snprintf(line, sizeof line, "cd '%s' && '%s' trace %s >%s 2>err", folder,
+             getenv("FALLOW_COMMAND"), arguments, out);
+    int status = system(line);
+    assert_true(WIFEXITED(status));
+    read_file("err", error_text);
+    return WEXITSTATUS(status);
+}
+
+static int run(const char *arguments)
+{
+    int code = run_into(arguments, "out");
+    read_file("out", out_text);
+    return code;
+}
+
+static void expect_one_line(const char *what)
+{
+    if (strstr(error_text, what) == NULL) {
+        fail_msg("'%s' is not in '%s'", what, error_text);
+    }
+    char *newline = strchr(error_text, '\n');
+    assert_non_null(newline);
+    assert_int_equal(newline[1], '\0');
+}
+
+static void expect_success(const char *arguments)
+{
+    if (run(arguments) != 0) {
+        fail_msg("trace %s: %s", arguments, error_text);
+    }
+    assert_string_equal(error_text, "");
+}
+
+static void expect_error(const char *arguments, int code, const char *what)
+{
+    assert_int_equal(run(arguments), code);
+    expect_one_line(what);
+    assert_string_equal(out_text, "");
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+static int remove_folder(void **state)
+{
+    char line[PATH_BYTES];
+    (void)state;
+    snprintf(line, sizeof line, "rm -rf '%s'", folder);
+    return system(line);
+}
+
+/* ---- what it prints ---------------------------------------------------------------------------
+ */
+
+static void every_verb_has_help_with_an_example(void **state)
+{
+    static const char *const verbs[] = {"info", "dump", "pack", "import", "export", "verify"};
+    char line[64];
+    (void)state;
+    expect_success("--help");
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        snprintf(line, sizeof line, "  %s ", verbs[i]);
+        expect_success("--help");
+        assert_non_null(strstr(out_text, line));
+        snprintf(line, sizeof line, "%s --help", verbs[i]);
+        expect_success(line);
+        snprintf(line, sizeof line, "example: fallow trace %s ", verbs[i]);
+        assert_non_null(strstr(out_text, line));
+    }
+}
+
+static void info_is_as_written_here(void **state)
+{
+    (void)state;
+    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    expect_success("info tiny.ftext");
+    assert_string_equal(out_text, tiny_info);
+    expect_success("pack tiny.ftext -o tiny.ftrace");
+    expect_success("info tiny.ftrace");
+    assert_non_null(strstr(out_text, "tiny.ftrace: ftrace, device 1\n"));
+    assert_string_equal(strstr(out_text, "  events"), strstr(tiny_info, "  events"));
+}
+
+static void text_packed_and_dumped_is_the_same_text(void **state)
+{
+    (void)state;
+    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    expect_success("pack tiny.ftext -o tiny.ftrace");
+    assert_string_equal(out_text, "");
+    expect_success("dump tiny.ftrace");
+    assert_string_equal(out_text, tiny_trace);
+    expect_success("dump tiny.ftrace -o again.ftext");
+    read_file("again.ftext", out_text);
+    assert_string_equal(out_text, tiny_trace);
+    expect_success("dump - <tiny.ftrace");
+    assert_string_equal(out_text, tiny_trace);
+    expect_success("verify tiny.ftrace tiny.ftext");
+    assert_string_equal(out_text, "tiny.ftrace: whole, ftrace, 10 events, 2 allocations\n"
+                                  "tiny.ftext: whole, text, 10 events, 2 allocations\n");
+}
+
+static void import_says_what_it_read(void **state)
+{
+    static const char log[] = "Thread,Time,Action,Pointer,Size,Stream\n"
+                              "1,00:00:01.000000,allocate,0x100,64,0\n"
+                              "1,00:00:01.000010,allocate,0x200,64,0x7\n"
+                              "1,00:00:01.000020,free,0x100,64,0\n"
+                              "1,00:00:01.000030,free,0x900,64,0\n";
+    (void)state;
+    write_file("rmm.csv", log, strlen(log));
+    expect_success("import rmm.csv -o rmm.ftrace");
+    assert_non_null(strstr(out_text, "rmm.ftrace: rmm csv, 4 events, 2 allocations, 1 blocks at "
+                                     "the start; "));
+    expect_success("dump rmm.ftrace");
+    assert_non_null(strstr(out_text, "\nP 0 0 64 0 @2304\n"));
+    assert_non_null(strstr(out_text, "\nF 20000 1 0\n"));
+}
+
+static void every_form_that_is_exported_is_read_again(void **state)
+{
+    static const char *const forms[][2] = {{"text", "text"},
+                                           {"chrome", "kineto json"},
+                                           {"rmm", "rmm csv"},
+                                           {"pytorch", "pytorch pickle"},
+                                           {"ftrace", "ftrace"}};
+    char line[256];
+    (void)state;
+    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        snprintf(line, sizeof line, "export tiny.ftext --to %s -o exported", forms[i][0]);
+        expect_success(line);
+        expect_success("info exported");
+        snprintf(line, sizeof line, "exported: %s, device", forms[i][1]);
+        assert_non_null(strstr(out_text, line));
+        /* the same through standard output */
+        snprintf(line, sizeof line, "export tiny.ftext --to %s", forms[i][0]);
+        expect_success(line);
+        snprintf(line, sizeof line, "cmp -s '%s/out' '%s/exported'", folder, folder);
+        assert_int_equal(system(line), 0);
+    }
+}
+
+/* ---- what goes wrong --------------------------------------------------------------------------
+ */
+
+static void a_wrong_command_line_is_told_in_one_line(void **state)
+{
+    (void)state;
+    expect_error("", 2, "trace has no verb ''");
+    expect_error("look x", 2, "trace has no verb 'look'");
+    expect_error("info", 2, "trace info needs a file");
+    expect_error("info a b", 2, "trace info needs one file, not several");
+    expect_error("pack a", 2, "trace pack needs -o FILE");
+    expect_error("import a", 2, "trace import needs -o FILE");
+    expect_error("info a -o b", 2, "trace info has no option '-o'");
+    expect_error("dump a -o", 2, "-o needs a value");
+    expect_error("export tiny.ftext", 2, "export needs --to text");
+    expect_error("export tiny.ftext --to vcd", 2, "export needs --to text");
+    expect_error("info a --trace-device x", 2, "--trace-device 'x' is not");
+}
+
+static void what_is_no_trace_is_told_in_one_line(void **state)
+{
+    (void)state;
+    write_file("empty", "", 0);
+    write_file("words", "hello\n", 6);
+    expect_error("info nothing", 1, "nothing: cannot open");
+    expect_error("info empty", 1, "empty: byte 0: the file is empty");
+    expect_error("info words", 1, "words: byte 0: neither");
+    expect_error("info .", 1, ".: is a directory");
+    expect_error("verify empty", 1, "empty: byte 0: the file is empty");
+    expect_error("info tiny.ftext --trace-device 0", 1, "has no device 0, only 1");
+    expect_error("pack words -o out.ftrace", 1, "words: byte 0: neither");
+    assert_false(has_file("out.ftrace"));
+    expect_error("pack tiny.ftext -o nowhere/out.ftrace", 1, "nowhere/out.ftrace: cannot");
+}
+
+static void a_cut_file_is_read_up_to_there_and_not_verified(void **state)
+{
+    static char bytes[TEXT_BYTES];
+    (void)state;
+    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    expect_success("pack tiny.ftext -o tiny.ftrace");
+    size_t count = read_file("tiny.ftrace", bytes);
+    write_file("cut.ftrace", bytes, count - CHUNK_BYTES); /* inside the end chunk */
+    expect_error("verify cut.ftrace", 1, "cut.ftrace: truncated after event 10: byte ");
+    assert_int_equal(run("dump cut.ftrace -o cut.ftext"), 0);
+    expect_one_line("cut.ftrace: truncated after event 10: byte ");
+    read_file("cut.ftext", out_text);
+    assert_non_null(strstr(out_text, "\ntruncated_after_event 10\n"));
+    assert_non_null(strstr(out_text, "E 500000000 \"step\"\n"));
+    bytes[count / 2] ^= 1;
+    write_file("bad.ftrace", bytes, count);
+    assert_int_equal(run("verify bad.ftrace tiny.ftrace"), 1);
+    expect_one_line("bad.ftrace: truncated after event 0: byte ");
+    assert_string_equal(out_text, "tiny.ftrace: whole, ftrace, 10 events, 2 allocations\n");
+    assert_int_equal(run("info bad.ftrace --damaged"), 0);
+    expect_one_line("bad.ftrace: damaged after event 0: byte ");
+}
+
+/* Long enough to fill a pipe. */
+static void write_big_trace(void)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/big.ftext", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("#fallow-trace 1\ndevice 0\nstream 0\nfields times\n", file);
+    for (int i = 0; i < BIG_EVENTS; i++) {
+        fprintf(file, "A %d %d %d 0\n", i, i, 512 * i);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_full_disk_and_a_closed_pipe_are_told_in_one_line(void **state)
+{
+    static const char *const commands[] = {"dump big.ftext", "pack big.ftext -o -",
+                                           "export big.ftext --to chrome",
+                                           "export big.ftext --to pytorch", "info big.ftext"};
+    (void)state;
+    write_big_trace();
+    for (size_t i = 0; access("/dev/full", W_OK) == 0 && i < sizeof commands / sizeof *commands;
+         i++) {
+        assert_int_equal(run_into(commands[i], "/dev/full"), 1);
+        expect_one_line("standard output");
+    }
+    for (size_t i = 0; i + 1 < sizeof commands / sizeof *commands; i++) {
+        char line[512], code[TEXT_BYTES];
+        snprintf(line, sizeof line, "cd '%s' && { '%s' trace %s 2>err; echo $? >code; } | true",
+                 folder, getenv("FALLOW_COMMAND"), commands[i]);
+        assert_int_equal(system(line), 0);
+        read_file("err", error_text);
+        read_file("code", code);
+        expect_one_line("standard output: cannot write: Broken pipe");
+        assert_string_equal(code, "1\n");
+    }
+    assert_int_equal(run("pack big.ftext -o /dev/full"), 1);
+    expect_one_line("/dev/full: cannot write");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_verb_has_help_with_an_example),
+        cmocka_unit_test(info_is_as_written_here),
+        cmocka_unit_test(text_packed_and_dumped_is_the_same_text),
+        cmocka_unit_test(import_says_what_it_read),
+        cmocka_unit_test(every_form_that_is_exported_is_read_again),
+        cmocka_unit_test(a_wrong_command_line_is_told_in_one_line),
+        cmocka_unit_test(what_is_no_trace_is_told_in_one_line),
+        cmocka_unit_test(a_cut_file_is_read_up_to_there_and_not_verified),
+        cmocka_unit_test(a_full_disk_and_a_closed_pipe_are_told_in_one_line),
+    };
+    if (getenv("FALLOW_COMMAND") == NULL) {
+        fprintf(stderr, "FALLOW_COMMAND does not name the program\n");
+        return FLW_TEST_SKIPPED;
+    }
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

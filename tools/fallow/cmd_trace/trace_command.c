@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: `fallow trace`: its command line, and the verbs that read one form and write another.
+ * Does not: know any form; src/trace does.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "trace_verbs.h"
+
+struct verb {
+    const char *name;
+    const char *arguments;
+    const char *summary;
+    const char *text; /* of its help */
+    const char *example;
+    int (*run)(const struct flw_verb_options *options);
+    bool takes_many, takes_out, needs_out, takes_form;
+};
+
+struct form {
+    const char *name;
+    bool (*write)(const struct flw_trace *trace, const char *path, char *message);
+    bool is_binary;
+};
+
+static const struct form forms[] = {
+    {"ftrace", flw_trace_write_ftrace, true},   {"text", flw_trace_write_text, false},
+    {"chrome", flw_trace_write_chrome, false},  {"rmm", flw_trace_write_rmm, false},
+    {"pytorch", flw_trace_write_pytorch, true},
+};
+
+#define FORM_COUNT (sizeof forms / sizeof *forms)
+
+/* ---- reading and writing ----------------------------------------------------------------------
+ */
+
+unsigned long long flw_verb_file_bytes(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) ? (unsigned long long)about.st_size
+                                                             : 0;
+}
+
+static bool read_trace(const struct flw_verb_options *options, const char *path,
+                       struct flw_trace **out_trace)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    const char *place = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+    bool is_read = options->goes_on
+                       ? flw_trace_read_damaged(place, options->device, out_trace, message)
+                       : flw_trace_read(place, options->device, out_trace, message);
+    if (!is_read) {
+        flw_complain("%s", message);
+    }
+    return is_read;
+}
+
+bool flw_verb_read(const struct flw_verb_options *options, const char *path,
+                   struct flw_trace **out_trace)
+{
+    if (!read_trace(options, path, out_trace)) {
+        return false;
+    }
+    if ((*out_trace)->truncation != NULL) {
+        flw_complain("%s: %s; what was read is used", path, (*out_trace)->truncation);
+    }
+    return true;
+}
+
+/* Read one form, write another. */
+static int convert(const struct flw_verb_options *options, const struct form *form,
+                   bool says_what_it_read)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    struct flw_trace *trace;
+    const char *out_path = options->out_path != NULL ? options->out_path : "-";
+    bool is_stdout = strcmp(out_path, "-") == 0;
+    if (is_stdout && form->is_binary && isatty(STDOUT_FILENO)) {
+        flw_complain("%s is no text for a terminal; name a file with -o", form->name);
+        return FLW_EXIT_USAGE;
+    }
+    if (!flw_verb_read(options, options->paths[0], &trace)) {
+        return FLW_EXIT_FAILED;
+    }
+    bool is_written = form->write(trace, out_path, message);
+    if (!is_written) {
+        flw_complain("%s", message);
+    } else if (says_what_it_read && !is_stdout) {
+        unsigned long long bytes = flw_verb_file_bytes(out_path);
+        printf("%s: %s, %zu events, %" PRIu64 " allocations, %zu blocks at the start", out_path,
+               trace->format, trace->event_count, trace->alloc_count, trace->initial_count);
+        if (trace->unknown_free_count + trace->lost_free_count > 0) {
+            printf(", %" PRIu64 " frees of unknown blocks left out, %" PRIu64 " lost ones put in",
+                   trace->unknown_free_count, trace->lost_free_count);
+        }
+        printf("; %llu bytes\n", bytes);
+    }
+    flw_trace_destroy(trace);
+    return is_written ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+}
+
+static const struct form *find_form(const char *name)
+{
+    for (size_t i = 0; i < FORM_COUNT; i++) {
+        if (strcmp(forms[i].name, name) == 0) {
+            return &forms[i];
+        }
+    }
+    return NULL;
+}
+
+static int run_dump(const struct flw_verb_options *options)
+{
+    return convert(options, find_form("text"), false);
+}
+
+static int run_pack(const struct flw_verb_options *options)
+{
+    return convert(options, find_form("ftrace"), false);
+}
+
+static int run_import(const struct flw_verb_options *options)
+{
+    return convert(options, find_form("ftrace"), true);
+}
+
+static int run_export(const struct flw_verb_options *options)
+{
+    const struct form *form = options->form != NULL ? find_form(options->form) : NULL;
+    if (form == NULL) {
+        flw_complain("export needs --to text, chrome, rmm, pytorch or ftrace, not '%s'",
+                     options->form != NULL ? options->form : "");
+        return FLW_EXIT_USAGE;
+    }
+    return convert(options, form, false);
+}
+
+/* ---- verify -----------------------------------------------------------------------------------
+ */
+
+static bool verify(const struct flw_verb_options *options, const char *path)
+{
+    struct flw_trace *trace;
+    if (!read_trace(options, path, &trace)) {
+        return false;
+    }
+    bool is_whole = trace->truncation == NULL;
+    bool is_valid = flw_trace_is_valid(trace);
+    if (!is_whole) {
+        flw_complain("%s: %s", path, trace->truncation);
+    } else if (!is_valid) {
+        flw_complain("%s: byte 0: was read as what no trace can be; this is a fault of the reader",
+                     path);
+    } else {
+        printf("%s: whole, %s, %zu events, %" PRIu64 " allocations\n", path, trace->format,
+               trace->event_count, trace->alloc_count);
+    }
+    flw_trace_destroy(trace);
+    return is_whole && is_valid;
+}
+
+static int run_verify(const struct flw_verb_options *options)
+{
+    int code = FLW_EXIT_OK;
+    for (size_t i = 0; i < options->path_count; i++) {
+        if (!verify(options, options->paths[i])) {
+            code = FLW_EXIT_FAILED;
+        }
+    }
+    return code;
+}
+
+/* ---- the verbs --------------------------------------------------------------------------------
+ */
+
+static const struct verb verbs[] = {
+    {.name = "info",
+     .arguments = "FILE",
+     .summary = "what a trace is and holds",
+     .text =
+         "Form, events, allocations, streams, blocks of the start, peaks, settings, and what is\n"
+         "missing.",
+     .example = "fallow trace info snapshot.pickle",
+     .run = flw_verb_info},
+    {.name = "dump",
+     .arguments = "FILE [-o FILE]",
+     .summary = "a trace as lines of text",
+     .text =
+         "One line a record, for grep and diff; default standard output. fallow trace pack makes\n"
+         "the same trace of it again.",
+     .example = "fallow trace dump run.ftrace | grep '^O'",
+     .run = run_dump,
+     .takes_out = true},
+    {.name = "pack",
+     .arguments = "FILE -o FILE",
+     .summary = "a trace file of lines of text, or of any other form",
+     .text = "Writes a .ftrace: about 4 bytes an event, checksums on everything.",
+     .example = "fallow trace pack run.ftext -o run.ftrace",
+     .run = run_pack,
+     .takes_out = true,
+     .needs_out = true},
+    {.name = "import",
+     .arguments = "FILE -o FILE",
+     .summary = "a trace file of what another program recorded, and a line that says what it was",
+     .text =
+         "Reads, by content: PyTorch memory snapshots, PyTorch profiles (Kineto JSON), RMM logs,\n"
+         "STAlloc lines, MiniMalloc problems, Fallow's own forms; also as .xz, .gz, .zst.",
+     .example = "fallow trace import snapshot.pickle -o run.ftrace",
+     .run = run_import,
+     .takes_out = true,
+     .needs_out = true},
+    {.name = "export",
+     .arguments = "FILE --to FORM [-o FILE]",
+     .summary = "a trace in another program's form",
+     .text =
+         "FORM is text, chrome (Perfetto opens it), rmm (RMM's replay reads it), pytorch (memory_viz\n"
+         "opens it) or ftrace. What a form has no word for is left out. Default standard output.",
+     .example = "fallow trace export run.ftrace --to pytorch -o run.pickle",
+     .run = run_export,
+     .takes_out = true,
+     .takes_form = true},
+    {.name = "verify",
+     .arguments = "FILE...",
+     .summary = "check every chunk and every rule",
+     .text =
+         "Exit code 1 and one line for each file that is not whole: the file, the byte, the reason.",
+     .example = "fallow trace verify run.ftrace",
+     .run = run_verify,
+     .takes_many = true},
+};
+
+#define VERB_COUNT (sizeof verbs / sizeof *verbs)
+
+static void print_verbs(FILE *out)
+{
+    fprintf(out, "usage: fallow trace VERB FILE [OPTIONS]\n\n");
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        fprintf(out, "  %-7s %s\n", verbs[i].name, verbs[i].summary);
+    }
+    fprintf(out, "\n  fallow trace VERB --help   its options and an example\n");
+}
+
+static void print_verb(const struct verb *verb)
+{
+    printf("usage: fallow trace %s %s [OPTIONS]\n\n%s: %s.\n%s\n\n", verb->name, verb->arguments,
+           verb->name, verb->summary, verb->text);
+    if (verb->takes_out) {
+        printf("  -o FILE            where to write; - is standard output\n");
+    }
+    if (verb->takes_form) {
+        printf("  --to FORM          text, chrome, rmm, pytorch, ftrace\n");
+    }
+    printf("  --trace-device N   which device of the recording; default the busiest\n"
+           "  --damaged          read on behind damage in a .ftrace\n"
+           "\nFILE may be -, standard input.\n"
+           "\nexample: %s\n",
+           verb->example);
+}
+
+/* ---- command line -----------------------------------------------------------------------------
+ */
+
+static bool parse_device(const char *text, int *out_device)
+{
+    uint64_t number;
+    if (!flw_parse_count(text, &number) || number > INT32_MAX) {
+        flw_complain("--trace-device '%s' is not the number of a device", text);
+        return false;
+    }
+    *out_device = (int)number;
+    return true;
+}
+
+/* An option and, where it has one, its value. */
+static bool parse_option(const struct verb *verb, struct flw_verb_options *options, char **argv,
+                         int *i)
+{
+    const char *name = argv[*i];
+    const char *value = argv[*i + 1];
+    bool is_out = verb->takes_out && strcmp(name, "-o") == 0;
+    bool is_form = verb->takes_form && strcmp(name, "--to") == 0;
+    bool is_device = strcmp(name, "--trace-device") == 0;
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        options->wants_help = true;
+        return true;
+    }
+    if (strcmp(name, "--damaged") == 0) {
+        options->goes_on = true;
+        return true;
+    }
+    if (!is_out && !is_form && !is_device) {
+        flw_complain("trace %s has no option '%s'; see fallow trace %s --help", verb->name, name,
+                     verb->name);
+        return false;
+    }
+    if (value == NULL) {
+        flw_complain("%s needs a value; see fallow trace %s --help", name, verb->name);
+        return false;
+    }
+    ++*i;
+    if (is_device) {
+        return parse_device(value, &options->device);
+    }
+    *(is_out ? &options->out_path : &options->form) = value;
+    return true;
+}
+
+/* The files are gathered at the front of argv. */
+static bool parse(const struct verb *verb, int argc, char **argv, struct flw_verb_options *options)
+{
+    *options = (struct flw_verb_options){.device = -1};
+    for (int i = 0; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1] != '\0') {
+            if (!parse_option(verb, options, argv, &i)) {
+                return false;
+            }
+        } else {
+            argv[options->path_count++] = argv[i];
+        }
+    }
+    options->paths = (const char *const *)argv;
+    if (options->wants_help) {
+        return true;
+    }
+    if (options->path_count == 0 || (options->path_count > 1 && !verb->takes_many)) {
+        flw_complain("trace %s needs %s; see fallow trace %s --help", verb->name,
+                     options->path_count == 0 ? "a file" : "one file, not several", verb->name);
+        return false;
+    }
+    if (verb->needs_out && options->out_path == NULL) {
+        flw_complain("trace %s needs -o FILE; see fallow trace %s --help", verb->name, verb->name);
+        return false;
+    }
+    return true;
+}
+
+int flw_command_trace(int argc, char **argv)
+{
+    struct flw_verb_options options;
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        print_verbs(stdout);
+        return FLW_EXIT_OK;
+    }
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        if (strcmp(verbs[i].name, name) != 0) {
+            continue;
+        }
+        if (!parse(&verbs[i], argc - 2, argv + 2, &options)) {
+            return FLW_EXIT_USAGE;
+        }
+        if (options.wants_help) {
+            print_verb(&verbs[i]);
+            return FLW_EXIT_OK;
+        }
+        return verbs[i].run(&options);
+    }
+    flw_complain("trace has no verb '%s'; see fallow trace --help", name);
+    return FLW_EXIT_USAGE;
+}
