@@ -6,6 +6,8 @@
 
 #include <stdatomic.h>
 
+#include "base/bits.h"
+
 bool flw_lenders_init(struct flw_lenders *lenders)
 {
     if (!flw_meta_reserve(&lenders->meta, FLW_LENDER_COUNT * sizeof *lenders->ids) ||
@@ -32,4 +34,10 @@ uint64_t flw_lenders_name(struct flw_lenders *lenders, uint64_t stream_id)
 uint64_t flw_lenders_id(const struct flw_lenders *lenders, uint64_t loan)
 {
     return atomic_load_explicit(&lenders->ids[loan >> FLW_LENDER_SHIFT], memory_order_relaxed);
+}
+
+uint64_t flw_lenders_host_bytes(const struct flw_lenders *lenders)
+{
+    uint64_t numbers = 1 + flw_min(lenders->named_count, FLW_LENDER_COUNT - 1);
+    return numbers * sizeof *lenders->ids;
 }

@@ -31,4 +31,7 @@ uint64_t flw_lenders_name(struct flw_lenders *lenders, uint64_t stream_id);
 /* cuStreamGetId of the stream that a loan came from; 0 unknown. */
 uint64_t flw_lenders_id(const struct flw_lenders *lenders, uint64_t loan);
 
+/* In use, not address space. */
+uint64_t flw_lenders_host_bytes(const struct flw_lenders *lenders);
+
 #endif

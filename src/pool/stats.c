@@ -80,6 +80,7 @@ fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats
     stats.pending_bytes = heap->pending_bytes;
     stats.captured_bytes = flw_pool_captured_bytes(pool);
     stats.host_bytes = flw_page_map_host_bytes(&heap->map) + heap->object_meta.used_bytes +
+                       flw_lenders_host_bytes(&heap->lenders) +
                        flw_div_up(heap->mapped_page_end * heap->page_units, 1024) * 4096;
     flw_lock_release(&heap->lock);
     return flw_struct_answer(out_stats, &stats, sizeof stats);

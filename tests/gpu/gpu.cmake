@@ -9,3 +9,10 @@ if(TARGET fallow_shared)
   set_tests_properties(gpu.stress_on_sim gpu.capture_on_sim PROPERTIES
     LABELS gpu TIMEOUT 120 SKIP_RETURN_CODE 77)
 endif()
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(Python3_FOUND)
+  # Without a GPU only its command line can be tried.
+  add_test(NAME gpu.record_traces_usage COMMAND sh -c
+    "${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/record_traces.py --only none 2>&1 | grep -q 'there are train'")
+  set_tests_properties(gpu.record_traces_usage PROPERTIES LABELS gpu TIMEOUT 60)
+endif()

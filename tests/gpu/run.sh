@@ -3,7 +3,7 @@
 #
 # Builds Fallow and runs what needs a GPU: the conformance suite on the real driver, stress, capture, the
 # doctor and the benches. Writes one JSON file. Needs gcc or clang, CMake 3.25, make or ninja; uses the
-# CUDA toolkit's cuda.h where there is one. No cmocka, jemalloc, liblzma, python or jq.
+# CUDA toolkit's cuda.h where there is one. No cmocka, jemalloc, liblzma or jq; python only to record traces.
 #
 #   tests/gpu/run.sh [--device N|sim] [--out FILE] [--build DIR] [--jobs N]
 #
@@ -117,6 +117,11 @@ step capture - gpu_stress --device "$device" --capture
 for shape in pair replace grow holes deferred streams threads handoff; do
     step "bench_$shape" - fallow bench "$shape" --device "$device" --json
 done
+# Memory snapshots of PyTorch, where python has torch (else skipped): $work/recordings, to be looked at and
+# committed by hand.
+if [ "$simulated" = false ] && cp "$root/tests/gpu/record_traces.py" "$bin/record_traces"; then
+    step recordings - record_traces --out "$work/recordings"
+fi
 
 gpu=$( (nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader -i "${CUDA_VISIBLE_DEVICES-0}") 2>/dev/null | head -n 1 | escape)
 if [ "$simulated" = true ]; then gpu="simulated device"; fi
