@@ -300,8 +300,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_end(fallow_capture *cap
  *  the memory returns after a fence. The handle is gone. Live blocks stay valid until freed. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_release(fallow_capture *capture);
 
-/* ------------------------------------------------------------------------------------ questions
- * --- */
+/* ---- questions ---- */
 
 typedef enum fallow_block_state {
     FALLOW_BLOCK_LIVE = 0,    /**< lent */
@@ -425,8 +424,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_oom_report(fallow_pool
  *  none. Static storage. */
 FALLOW_API int fallow_pool_last_driver_error(fallow_pool *pool, const char **out_call);
 
-/* --------------------------------------------------------------------------------------- upkeep
- * --- */
+/* ---- upkeep ---- */
 
 /** Give idle memory back until at most keep_bytes are reserved. Waits for what is needed, at most
  *  `wait_ms`. OK also when live memory keeps more. */

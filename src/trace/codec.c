@@ -58,8 +58,7 @@ enum flw_codec_kind flw_codec_tell(const unsigned char *bytes, size_t count)
     return FLW_CODEC_PLAIN;
 }
 
-/* ---- xz ---------------------------------------------------------------------------------------
- */
+/* ---- xz ---- */
 
 #if FLW_HAS_LZMA
 static const char *start_xz(struct flw_codec *codec)
@@ -113,8 +112,7 @@ static enum flw_codec_step unpack_xz(struct flw_codec *codec, struct flw_codec_b
 }
 #endif
 
-/* ---- gzip -------------------------------------------------------------------------------------
- */
+/* ---- gzip ---- */
 
 #if FLW_HAS_ZLIB
 #define GZIP_WINDOW (15 + 16) /* the largest window; gzip's own header, not zlib's */
@@ -176,8 +174,7 @@ static enum flw_codec_step unpack_gzip(struct flw_codec *codec, struct flw_codec
 }
 #endif
 
-/* ---- zstd -------------------------------------------------------------------------------------
- */
+/* ---- zstd ---- */
 
 #if FLW_HAS_ZSTD
 static const char *start_zstd(struct flw_codec *codec)
@@ -232,8 +229,7 @@ static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec
 }
 #endif
 
-/* ---- any --------------------------------------------------------------------------------------
- */
+/* ---- any ---- */
 
 static const char *start(struct flw_codec *codec)
 {

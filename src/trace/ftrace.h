@@ -84,16 +84,14 @@ enum flw_ftrace_type {
     FLW_FTRACE_END
 };
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 /* The input is at its first byte. False: nothing is held, the input's message says why. A file that
  * is damaged or not finished is read up to there, and (*out_trace)->truncation says so; with
  * `goes_on`, from the next whole chunk on too, with a DROP event between. */
 bool flw_ftrace_read(struct flw_input *input, bool goes_on, struct flw_trace **out_trace);
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 struct flw_ftrace_settings {
     bool has_times, has_addresses, has_segments;

@@ -36,8 +36,7 @@ bool flw_ftracereader_fail_memory(struct flw_ftracereader *r)
     return flw_input_fail(r->input, r->offset, "no memory to hold the trace");
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------
- */
+/* ---- bytes ---- */
 
 /* What is held, at the beginning of an array of `room` bytes. */
 static bool make_room(struct flw_ftracereader *r, size_t room)
@@ -90,8 +89,7 @@ static void pass(struct flw_ftracereader *r, size_t count)
     r->offset += count;
 }
 
-/* ---- chunks -----------------------------------------------------------------------------------
- */
+/* ---- chunks ---- */
 
 static bool read_records(struct flw_ftracereader *r, struct flw_wire_in in)
 {
@@ -255,8 +253,7 @@ static bool read_chunks(struct flw_ftracereader *r)
     return !r->input->failed;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------
- */
+/* ---- the file ---- */
 
 static bool read_header(struct flw_ftracereader *r)
 {

@@ -22,8 +22,7 @@ enum stage {
     STAGE_DONE
 };
 
-/* ---- notes, streams, names --------------------------------------------------------------------
- */
+/* ---- notes, streams, names ---- */
 
 static bool take_gaps(struct flw_ftracereader *r, const char *line)
 {
@@ -122,8 +121,7 @@ bool flw_ftracereader_take_dictionary(struct flw_ftracereader *r, struct flw_wir
            flw_ftracereader_stop(r, "a dictionary has more entries than its header says");
 }
 
-/* ---- blocks -----------------------------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 /* The number of a block in the trace. False: it was lost. */
 static bool find_block(const struct flw_ftracereader *r, uint64_t number, uint32_t *out)
@@ -192,8 +190,7 @@ static bool step_block(struct flw_ftracereader *r, const struct flw_record *reco
     return true;
 }
 
-/* ---- events -----------------------------------------------------------------------------------
- */
+/* ---- events ---- */
 
 static bool get_time(struct flw_ftracereader *r, uint64_t steps, uint64_t *out_ns)
 {
@@ -332,8 +329,7 @@ static bool add_event(struct flw_ftracereader *r, const struct flw_record *recor
     return !has_detail(record) || add_detail(r, record);
 }
 
-/* ---- the start --------------------------------------------------------------------------------
- */
+/* ---- the start ---- */
 
 static bool add_initial_segment(struct flw_ftracereader *r, const struct flw_record *record)
 {

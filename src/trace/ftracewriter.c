@@ -45,8 +45,7 @@ static bool write_bytes(struct flw_ftrace_writer *w, const void *bytes, size_t c
     return !w->has_failed;
 }
 
-/* ---- chunks -----------------------------------------------------------------------------------
- */
+/* ---- chunks ---- */
 
 static bool close_chunk(struct flw_ftrace_writer *w)
 {
@@ -136,8 +135,7 @@ static bool begin_record(struct flw_ftrace_writer *w, enum flw_ftrace_type type,
     return put_record(w, &record);
 }
 
-/* ---- the public calls -------------------------------------------------------------------------
- */
+/* ---- the public calls ---- */
 
 static void write_header(struct flw_ftrace_writer *w)
 {
@@ -337,8 +335,7 @@ bool flw_ftrace_writer_end(struct flw_ftrace_writer *writer)
     return flw_ftrace_writer_flush(writer);
 }
 
-/* ---- a whole trace ----------------------------------------------------------------------------
- */
+/* ---- a whole trace ---- */
 
 static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
 {

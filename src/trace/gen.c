@@ -69,8 +69,7 @@ static void fail_memory(struct flw_gen *gen)
     flw_gen_fail(gen, "no memory to hold the trace; ask for fewer steps");
 }
 
-/* ---- random numbers: splitmix64 ---------------------------------------------------------------
- */
+/* ---- random numbers: splitmix64 ---- */
 
 void flw_gen_seed(struct flw_gen *gen, uint64_t seed)
 {
@@ -95,8 +94,7 @@ bool flw_gen_chance(struct flw_gen *gen, uint64_t percent)
     return flw_gen_between(gen, 0, 99) < percent;
 }
 
-/* ---- blocks -----------------------------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 void flw_gen_add_streams(struct flw_gen *gen, uint64_t count)
 {
@@ -226,8 +224,7 @@ void flw_gen_pass(struct flw_gen *gen, uint64_t time_ns)
     gen->time_ns += time_ns;
 }
 
-/* ---- the header -------------------------------------------------------------------------------
- */
+/* ---- the header ---- */
 
 static void print_clean(FILE *file, const char *text)
 {
@@ -313,8 +310,7 @@ static void add_notes(struct flw_gen *gen)
     }
 }
 
-/* ---- together ---------------------------------------------------------------------------------
- */
+/* ---- together ---- */
 
 static void fill(struct flw_gen *gen)
 {

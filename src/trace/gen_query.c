@@ -92,8 +92,7 @@ static void use_table(struct store *s, const struct table *table, uint64_t strea
     }
 }
 
-/* ---- spilling ---------------------------------------------------------------------------------
- */
+/* ---- spilling ---- */
 
 /* Make room for what comes: the oldest results go to the host until it fits in 80 % of the device. */
 static void spill_for(struct store *s, uint64_t size_bytes)
@@ -144,8 +143,7 @@ static void evict_oldest(struct store *s)
     s->result_count--;
 }
 
-/* ---- operators --------------------------------------------------------------------------------
- */
+/* ---- operators ---- */
 
 static void scan(struct store *s, struct table *out)
 {

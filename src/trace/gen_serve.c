@@ -135,8 +135,7 @@ static void give(struct server *s, uint32_t block)
     flw_gen_give(s->gen, block);
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 /* The next to come, cut to max-len and to the cache; NEVER behind a file's end. */
 static void await_next(struct server *s)
@@ -271,8 +270,7 @@ static struct flw_serve_batch schedule(struct server *s)
     return batch;
 }
 
-/* ---- a step -----------------------------------------------------------------------------------
- */
+/* ---- a step ---- */
 
 /* The ids stay for the copying stream until the next step's are made. */
 static void sample(struct server *s, uint64_t samples)
@@ -348,8 +346,7 @@ static bool run_step(struct server *s)
     return !s->gen->has_failed;
 }
 
-/* ---- the start --------------------------------------------------------------------------------
- */
+/* ---- the start ---- */
 
 static uint64_t next_smaller(uint64_t size)
 {

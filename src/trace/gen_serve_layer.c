@@ -49,8 +49,7 @@ static uint32_t take_hidden(struct flw_serve *s, uint64_t tokens)
     return take(s, tokens * s->model->hidden * 2);
 }
 
-/* ---- attention --------------------------------------------------------------------------------
- */
+/* ---- attention ---- */
 
 /* `normed` is freed. */
 static uint32_t attend(struct flw_serve *s, const struct flw_serve_batch *b, uint32_t normed)
@@ -147,8 +146,7 @@ static uint32_t attend_latent(struct flw_serve *s, const struct flw_serve_batch 
     return projection;
 }
 
-/* ---- inner layers -----------------------------------------------------------------------------
- */
+/* ---- inner layers ---- */
 
 /* `normed` stays. */
 static uint32_t run_dense(struct flw_serve *s, uint64_t tokens, uint64_t intermediate)

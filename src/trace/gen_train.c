@@ -96,8 +96,7 @@ static uint64_t number(const struct run *run, int option)
     return run->values->numbers[option];
 }
 
-/* ---- microbatches -----------------------------------------------------------------------------
- */
+/* ---- microbatches ---- */
 
 static uint64_t draw_length(struct run *run)
 {
@@ -224,8 +223,7 @@ static void run_step(struct run *run)
     }
 }
 
-/* ---- together ---------------------------------------------------------------------------------
- */
+/* ---- together ---- */
 
 static bool set_up(struct run *run)
 {

@@ -13,8 +13,7 @@
 
 #define SMALL_SEGMENT_BYTES (2 * FLW_MIB) /* PyTorch's small pool takes exactly this at a time */
 
-/* ---- collecting -------------------------------------------------------------------------------
- */
+/* ---- collecting ---- */
 
 bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event)
 {
@@ -60,8 +59,7 @@ void flw_history_finish(struct flw_history *history)
     *history = (struct flw_history){0};
 }
 
-/* ---- blocks, backward -------------------------------------------------------------------------
- */
+/* ---- blocks, backward ---- */
 
 /* The heap while walking: `blocks` keeps what was ever in it, `places` what is in it now. */
 struct heap {
@@ -127,8 +125,7 @@ static bool resolve_blocks(const struct flw_history *history, struct flw_build *
     return has_memory;
 }
 
-/* ---- segments, backward -----------------------------------------------------------------------
- */
+/* ---- segments, backward ---- */
 
 /* Whole segments: those of the end, less the allocated, plus the freed. */
 static bool resolve_whole_segments(const struct flw_history *history, struct flw_build *build)
@@ -314,8 +311,7 @@ static bool resolve_expandable_segments(const struct flw_history *history, struc
     return has_memory;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 struct forward {
     struct flw_build *build;

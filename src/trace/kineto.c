@@ -89,8 +89,7 @@ static bool fail_record(struct import *import, const struct record *record, enum
                           fields[field], what, import->sample_count);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 /* Microseconds with or without a fraction, as nanoseconds. */
 static bool parse_time(const struct flw_json *json, uint64_t *out_ns)
@@ -327,8 +326,7 @@ static bool read_document(struct import *import)
            flw_input_fail(import->input, 0, "JSON, but not a profiler's trace: no \"traceEvents\"");
 }
 
-/* ---- one device, in order ---------------------------------------------------------------------
- */
+/* ---- one device, in order ---- */
 
 static bool choose_device(struct import *import, int device, uint16_t *out)
 {
@@ -371,8 +369,7 @@ static void keep_device(struct import *import, uint16_t device)
     qsort(import->samples, kept, sizeof(*import->samples), compare_samples);
 }
 
-/* ---- totals -----------------------------------------------------------------------------------
- */
+/* ---- totals ---- */
 
 /* The total that an event should find. False: no total can be right. */
 static bool total_before(const struct sample *sample, uint64_t *out)
@@ -424,8 +421,7 @@ static bool add_remainder(struct import *import)
     return flw_history_add_block(&import->history, &remainder);
 }
 
-/* ---- the trace --------------------------------------------------------------------------------
- */
+/* ---- the trace ---- */
 
 /* Reserved memory grew or shrank to `level`. */
 static bool add_level(struct import *import, uint64_t from, uint64_t to, uint64_t time_ns)

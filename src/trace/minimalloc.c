@@ -92,8 +92,7 @@ bool flw_minimalloc_is_next(struct flw_input *input)
            flw_column_take(&line, ',', &second) && find_name(&second) < known;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 static bool read_header(struct reader *r)
 {
@@ -175,8 +174,7 @@ static bool read_row(struct reader *r)
     return add_moment(r, &begin) && add_moment(r, &end);
 }
 
-/* ---- events -----------------------------------------------------------------------------------
- */
+/* ---- events ---- */
 
 static int compare_moments(const void *a, const void *b)
 {

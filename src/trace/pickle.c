@@ -49,8 +49,7 @@ static bool extend_below(struct flw_machine *m, size_t first, uint32_t kind)
     return true;
 }
 
-/* ---- opcodes ----------------------------------------------------------------------------------
- */
+/* ---- opcodes ---- */
 
 static bool run_proto(struct flw_machine *m)
 {

@@ -182,8 +182,7 @@ static bool get_stream(struct import *import, struct flw_pickle_value dict, uint
            fail_at(import, dict, "no memory, or more than 65535 streams");
 }
 
-/* ---- events -----------------------------------------------------------------------------------
- */
+/* ---- events ---- */
 
 static bool get_time(struct import *import, struct flw_pickle_value dict, uint64_t *out_ns)
 {
@@ -263,8 +262,7 @@ static bool read_events(struct import *import)
     return true;
 }
 
-/* ---- the heap at the end ----------------------------------------------------------------------
- */
+/* ---- the heap at the end ---- */
 
 /* What was asked for: newer versions say; older ones keep it in the history; else the block's size.
  */
@@ -362,8 +360,7 @@ static bool read_segments(struct import *import)
     return true;
 }
 
-/* ---- the device -------------------------------------------------------------------------------
- */
+/* ---- the device ---- */
 
 struct census {
     uint64_t events[DEVICES_MAX];
@@ -418,8 +415,7 @@ static bool choose_device(struct import *import, int device)
     return true;
 }
 
-/* ---- together ---------------------------------------------------------------------------------
- */
+/* ---- together ---- */
 
 static bool find_parts(struct import *import)
 {

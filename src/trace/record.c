@@ -27,8 +27,7 @@ enum which {
     WHICH_SAME
 };
 
-/* ---- what a chunk remembers -------------------------------------------------------------------
- */
+/* ---- what a chunk remembers ---- */
 
 void flw_record_begin(struct flw_record_state *state, enum flw_record_codec codec,
                       bool has_addresses, uint64_t first_block)
@@ -162,8 +161,7 @@ static uint64_t block_of(const struct flw_record_state *state, enum which which)
                                   : state->freed_block;
 }
 
-/* ---- bodies of long records -------------------------------------------------------------------
- */
+/* ---- bodies of long records ---- */
 
 static void put_body(const struct flw_record *record, struct flw_wire_out *out)
 {
@@ -246,8 +244,7 @@ static enum flw_record_result get_body(struct flw_wire_in in, struct flw_record 
     return is_read ? FLW_RECORD_OK : FLW_RECORD_BAD;
 }
 
-/* ---- codec 1 ----------------------------------------------------------------------------------
- */
+/* ---- codec 1 ---- */
 
 static void put_address(const struct flw_record_state *state, uint64_t address,
                         struct flw_wire_out *out)
@@ -497,8 +494,7 @@ static enum flw_record_result get_packed(struct flw_record_state *state, struct 
     return is_read ? FLW_RECORD_OK : FLW_RECORD_BAD;
 }
 
-/* ---- codec 0 ----------------------------------------------------------------------------------
- */
+/* ---- codec 0 ---- */
 
 static void put_raw(struct flw_record_state *state, const struct flw_record *record,
                     struct flw_wire_out *out)
@@ -589,8 +585,7 @@ static enum flw_record_result get_raw(struct flw_record_state *state, struct flw
     return record->op < FLW_RECORD_BLOCK ? FLW_RECORD_OK : FLW_RECORD_BAD;
 }
 
-/* ---- either -----------------------------------------------------------------------------------
- */
+/* ---- either ---- */
 
 bool flw_record_put(struct flw_record_state *state, const struct flw_record *record,
                     struct flw_wire_out *out)

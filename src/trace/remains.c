@@ -37,8 +37,7 @@ static bool place_blocks(struct flw_remains *remains, const struct flw_trace *tr
     return true;
 }
 
-/* ---- blocks -----------------------------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 static void leave_place(struct flw_addressmap *places, uint64_t address, uint32_t block)
 {
@@ -106,8 +105,7 @@ size_t flw_remains_find(const struct flw_remains *remains, uint64_t address)
     return low;
 }
 
-/* ---- segments ---------------------------------------------------------------------------------
- */
+/* ---- segments ---- */
 
 static uint8_t invert(uint8_t op)
 {

@@ -23,8 +23,7 @@
 #define NS_PER_HOUR (UINT64_C(3600) * 1000000000)
 #define NS_PER_DAY  (24 * NS_PER_HOUR)
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 struct reader {
     struct flw_line line;
@@ -188,8 +187,7 @@ bool flw_rmm_read(struct flw_input *input, struct flw_trace **out_trace)
     return is_read;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 static void print_row(const struct flw_trace *trace, uint64_t time_ns, const char *action,
                       uint64_t pointer, uint64_t bytes, uint16_t stream, FILE *file)

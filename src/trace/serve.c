@@ -91,8 +91,7 @@ static uint64_t random_between(struct server *s, uint64_t low, uint64_t end)
     return low + next_random(s) % (end - low);
 }
 
-/* ---- blocks -----------------------------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 static void add_event(struct server *s, uint8_t op, uint32_t block, uint16_t stream)
 {
@@ -128,8 +127,7 @@ static void give(struct server *s, uint32_t block)
     }
 }
 
-/* ---- the start --------------------------------------------------------------------------------
- */
+/* ---- the start ---- */
 
 static void load_model(struct server *s)
 {
@@ -152,8 +150,7 @@ static void load_model(struct server *s)
     }
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 static uint64_t draw_prompt(struct server *s)
 {
@@ -241,8 +238,7 @@ static struct batch schedule(struct server *s)
     return batch;
 }
 
-/* ---- a step -----------------------------------------------------------------------------------
- */
+/* ---- a step ---- */
 
 static uint32_t attend(struct server *s, const struct batch *b, uint32_t norm)
 {
@@ -332,8 +328,7 @@ static void run_step(struct server *s, uint32_t *last_ids)
     retire_finished(s);
 }
 
-/* ---- together ---------------------------------------------------------------------------------
- */
+/* ---- together ---- */
 
 static bool add_notes(struct server *s)
 {

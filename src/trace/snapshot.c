@@ -133,8 +133,7 @@ static void put_no_frames(struct writer *w)
     flw_encoder_put_empty_list(&w->encoder);
 }
 
-/* ---- events -----------------------------------------------------------------------------------
- */
+/* ---- events ---- */
 
 static bool is_written(const struct writer *w, uint8_t op)
 {
@@ -196,8 +195,7 @@ static void put_device_traces(struct writer *w)
     flw_encoder_close_list(&w->encoder);
 }
 
-/* ---- the heap at the end ----------------------------------------------------------------------
- */
+/* ---- the heap at the end ---- */
 
 struct extent {
     uint64_t address, bytes, requested_bytes;

@@ -35,8 +35,7 @@ static bool fail_memory(struct reader *r)
     return flw_line_fail(&r->line, "no memory to hold the trace");
 }
 
-/* ---- header -----------------------------------------------------------------------------------
- */
+/* ---- header ---- */
 
 static bool read_magic(struct reader *r)
 {
@@ -124,8 +123,7 @@ static bool add_note(struct reader *r)
     return flw_notes_add(&r->notes, r->line.begin, r->line.end) || fail_memory(r);
 }
 
-/* ---- records ----------------------------------------------------------------------------------
- */
+/* ---- records ---- */
 
 static bool take_stream(struct reader *r, uint16_t *out)
 {
@@ -343,8 +341,7 @@ static bool read_segment_event(struct reader *r, uint8_t op)
            take_context_and_end(r) && add_event(r, &event);
 }
 
-/* ---- records with a detail --------------------------------------------------------------------
- */
+/* ---- records with a detail ---- */
 
 static bool add_detail(struct reader *r, const struct flw_trace_detail *detail)
 {
@@ -459,8 +456,7 @@ static bool read_empty_cache(struct reader *r)
     return take_time(r, &event.time_ns) && take_context_and_end(r) && add_event(r, &event);
 }
 
-/* ---- which record -----------------------------------------------------------------------------
- */
+/* ---- which record ---- */
 
 static const char *const segment_records[] = {
     [FLW_TRACE_SEGMENT_ALLOC] = "S+",

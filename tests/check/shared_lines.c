@@ -40,8 +40,7 @@
 #define TABLE_LOG2 16
 #define LINE_CHARS 256
 
-/* ---------------------------------------------------------------------------------------- child
- * --- */
+/* ---- child ---- */
 
 struct worker {
     _Alignas(128) pthread_t thread;
@@ -174,8 +173,7 @@ static int be_child(bool plant)
     return failed;
 }
 
-/* --------------------------------------------------------------------------------------- parent
- * --- */
+/* ---- parent ---- */
 
 enum {
     WRITTEN = 1,

@@ -134,8 +134,7 @@ static void warm_traces_continue_from_the_recorded_heap_with_every_address(void 
     }
 }
 
-/* --- random programs ----------------------------------------------------------------------------
- */
+/* ---- random programs ---- */
 
 #define LIVE_COUNT 300
 

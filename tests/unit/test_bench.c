@@ -10,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ------------------------------------------------------------------------------- a counting policy
- * --- */
+/* ---- a counting policy ---- */
 
 struct tally {
     uint64_t allocs, frees, sized_frees;
@@ -200,8 +199,7 @@ static void replacing_loops_follow_the_steps(void **state)
     assert_ptr_equal(slots[0], &tally);
 }
 
-/* ---------------------------------------------------------------------------------------- steps
- * --- */
+/* ---- steps ---- */
 
 static void mixed_sizes_are_large_two_times_in_five(void **state)
 {
@@ -256,8 +254,7 @@ static void steps_stay_inside_slots_and_streams(void **state)
     }
 }
 
-/* --------------------------------------------------------------------------------------- report
- * --- */
+/* ---- report ---- */
 
 static void the_median_is_the_middle(void **state)
 {
@@ -280,8 +277,7 @@ static void a_report_that_overflows_fails(void **state)
     assert_int_equal(report.failure_count, 1);
 }
 
-/* -------------------------------------------------------------------------------------- command
- * --- */
+/* ---- command ---- */
 
 #define WORDS 16
 

@@ -6,8 +6,7 @@
 
 #include "base/bits.h"
 
-/* ---- what all share ---------------------------------------------------------------------------
- */
+/* ---- what all share ---- */
 
 static void every_option_starts_within_its_bounds(void **state)
 {
@@ -50,8 +49,7 @@ static void numbers_are_those_of_splitmix64(void **state)
     assert_true(flw_gen_random(&gen) == UINT64_C(0x06C45D188009454F));
 }
 
-/* ---- adversarial ------------------------------------------------------------------------------
- */
+/* ---- adversarial ---- */
 
 static void every_scenario_is_balanced_and_reproducible(void **state)
 {
@@ -106,8 +104,7 @@ static void the_comb_asks_for_twice_the_size_between_its_teeth(void **state)
     flw_trace_destroy(trace);
 }
 
-/* ---- random -----------------------------------------------------------------------------------
- */
+/* ---- random ---- */
 
 static void every_pattern_is_balanced_and_reproducible(void **state)
 {
@@ -192,8 +189,7 @@ static void queries_spill_above_four_fifths_of_the_device(void **state)
     flw_trace_destroy(tight);
 }
 
-/* ---- golden -----------------------------------------------------------------------------------
- */
+/* ---- golden ---- */
 
 static void outputs_are_those_of_version_1(void **state)
 {

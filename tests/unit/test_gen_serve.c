@@ -48,8 +48,7 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------
- */
+/* ---- sizes ---- */
 
 /* Bytes of the blocks taken before the first event of an op behind `from`. */
 static uint64_t sum_until(const struct flw_trace *trace, uint8_t op)
@@ -154,8 +153,7 @@ static void latent_attention_has_the_sizes_of_its_kernels(void **state)
     flw_trace_destroy(trace);
 }
 
-/* ---- schedule ---------------------------------------------------------------------------------
- */
+/* ---- schedule ---- */
 
 /* The largest and the sum of the tokens of all steps, told by the inputs on the copying stream. */
 static void measure_steps(const struct flw_trace *trace, uint64_t *out_largest, uint64_t *out_sum)
@@ -245,8 +243,7 @@ static void known_beginnings_of_prompts_are_not_computed_again(void **state)
     flw_trace_destroy(trace);
 }
 
-/* ---- modes ------------------------------------------------------------------------------------
- */
+/* ---- modes ---- */
 
 static void captured_blocks_are_in_a_pool_of_their_own(void **state)
 {
@@ -349,8 +346,7 @@ static void what_does_not_fit_together_is_refused(void **state)
     assert_non_null(strstr(bed_message, "/nowhere/at/all"));
 }
 
-/* ---- golden -----------------------------------------------------------------------------------
- */
+/* ---- golden ---- */
 
 static void outputs_are_those_of_version_1(void **state)
 {

@@ -115,8 +115,7 @@ static struct flw_trace *write_and_read(const struct flw_trace *trace, writer wr
     return again;
 }
 
-/* ---- a form each ------------------------------------------------------------------------------
- */
+/* ---- a form each ---- */
 
 static uint64_t sum_blocks(const struct flw_trace *trace)
 {

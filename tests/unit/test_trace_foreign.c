@@ -58,8 +58,7 @@ static void expect_events(const struct flw_trace *trace, const struct wanted *wa
     }
 }
 
-/* ---- RMM --------------------------------------------------------------------------------------
- */
+/* ---- RMM ---- */
 
 static const struct wanted rmm_events[] = {
     {0, 100, 1, FLW_TRACE_ALLOC},          {1000, 200, 2, FLW_TRACE_ALLOC},
@@ -151,8 +150,7 @@ static void rmms_log_is_written_and_read_back(void **state)
     flw_trace_destroy(trace);
 }
 
-/* ---- the others -------------------------------------------------------------------------------
- */
+/* ---- the others ---- */
 
 static void stallocs_lines_are_read_in_both_bases(void **state)
 {

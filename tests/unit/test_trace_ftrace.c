@@ -270,8 +270,7 @@ static void what_follows_a_damaged_chunk_can_be_read(void **state)
     }
 }
 
-/* ---- later versions ---------------------------------------------------------------------------
- */
+/* ---- later versions ---- */
 
 struct piece {
     unsigned char bytes[4096];
@@ -431,8 +430,7 @@ static void records_that_make_no_sense_end_the_trace_there(void **state)
     }
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 static void what_was_flushed_can_be_read_while_writing_goes_on(void **state)
 {

@@ -61,8 +61,7 @@ struct flw_bench_options {
     int device;       /* ordinal, or -1: simulated */
 };
 
-/* --------------------------------------------------------------------------------------- policy
- * --- */
+/* ---- policy ---- */
 
 typedef fallow_status (*flw_bench_alloc)(void *pool, size_t size_bytes, fallow_stream stream,
                                          void **out_ptr);
@@ -109,8 +108,7 @@ const struct flw_bench_policy *flw_bench_policy_find(const char *name);
 /* "fallow, naive, null, loop": those of this build. */
 const char *flw_bench_policy_names(void);
 
-/* ------------------------------------------------------------------------------------------ bed
- * --- */
+/* ---- bed ---- */
 
 struct flw_bench_bed {
     struct flw_driver *driver; /* NULL: the policy needs no device */
@@ -128,8 +126,7 @@ bool flw_bench_bed_open(struct flw_bench_bed *bed, const struct flw_bench_option
                         char *message);
 void flw_bench_bed_close(struct flw_bench_bed *bed);
 
-/* ---------------------------------------------------------------------------------------- steps
- * --- */
+/* ---- steps ---- */
 
 /* One operation of a replacing loop, drawn before the clock runs. */
 struct flw_bench_step {
@@ -154,8 +151,7 @@ uint64_t flw_bench_size_draw(const struct flw_bench_options *options, uint64_t *
 /* splitmix64. */
 uint64_t flw_bench_random(uint64_t *state);
 
-/* --------------------------------------------------------------------------------------- report
- * --- */
+/* ---- report ---- */
 
 #define FLW_BENCH_VALUES 48
 
@@ -178,8 +174,7 @@ void flw_bench_report_print(const struct flw_bench_report *report,
 /* Middle of `count` values; sorts them. */
 double flw_bench_median(double *values, size_t count);
 
-/* ----------------------------------------------------------------------------------------- host
- * --- */
+/* ---- host ---- */
 
 void flw_bench_host_cpu_name(char *name, size_t bytes);
 const char *flw_bench_host_compiler(void);
@@ -194,8 +189,7 @@ double flw_bench_host_ns_per_tick(void);
 /* Zero-filled memory on lines of its own; NULL when refused. Free with free(). */
 void *flw_bench_host_lines(size_t count, size_t bytes);
 
-/* ---------------------------------------------------------------------------------------- loops
- * --- */
+/* ---- loops ---- */
 
 struct flw_bench_range {
     uint64_t begin, end; /* operations */
@@ -238,8 +232,7 @@ struct flw_bench_keys {
 double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run run, uint64_t count,
                       struct flw_bench_report *report, struct flw_bench_keys keys);
 
-/* --------------------------------------------------------------------------------------- shapes
- * --- */
+/* ---- shapes ---- */
 
 /* Each measures and fills the report. False: message says what could not be set up. */
 typedef bool (*flw_bench_shape)(const struct flw_bench_options *options, struct flw_bench_bed *bed,

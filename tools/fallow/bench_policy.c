@@ -50,8 +50,7 @@ static void destroy_nothing(void *pool)
     (void)pool;
 }
 
-/* ----------------------------------------------------------------------------------------- loop
- * --- */
+/* ---- loop ---- */
 
 static fallow_status loop_alloc(void *pool, size_t size_bytes, fallow_stream stream, void **out_ptr)
 {
@@ -99,8 +98,7 @@ static const struct flw_bench_policy loop_policy = {
     .get_usage = get_no_usage,
 };
 
-/* ----------------------------------------------------------------------------------------- null
- * --- */
+/* ---- null ---- */
 
 static fallow_status null_alloc(void *pool, size_t size_bytes, fallow_stream stream, void **out_ptr)
 {
@@ -139,8 +137,7 @@ static const struct flw_bench_policy null_policy = {
     .get_usage = get_no_usage,
 };
 
-/* --------------------------------------------------------------------------------------- fallow
- * --- */
+/* ---- fallow ---- */
 
 #if defined(FLW_HAS_LIBRARY)
 static fallow_status pool_alloc(void *pool, size_t size_bytes, fallow_stream stream, void **out_ptr)
@@ -227,8 +224,7 @@ static const struct flw_bench_policy fallow_policy = {
 };
 #endif
 
-/* ---------------------------------------------------------------------------------------- naive
- * --- */
+/* ---- naive ---- */
 
 static fallow_status naive_alloc(void *pool, size_t size_bytes, fallow_stream stream,
                                  void **out_ptr)

@@ -54,8 +54,7 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
     return true;
 }
 
-/* ------------------------------------------------------------------------------ latency of a call
- * --- */
+/* ---- latency of a call ---- */
 
 #define SAMPLES_MAX ((uint64_t)1 << 22)
 
@@ -131,8 +130,7 @@ static bool add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
     return true;
 }
 
-/* -------------------------------------------------------------------------------- replace and grow
- * --- */
+/* ---- replace and grow ---- */
 
 /* Of the pool's own tables, while everything is live. */
 static void add_host_bytes(const struct flw_bench_bed *bed, struct flw_bench_report *report)
@@ -183,8 +181,7 @@ bool flw_bench_grow(const struct flw_bench_options *options, struct flw_bench_be
     return run_replacing(options, bed, report, message);
 }
 
-/* ---------------------------------------------------------------------------------------- holes
- * --- */
+/* ---- holes ---- */
 
 /* 4 to 64 KiB in steps of 4 KiB, or the one size that was asked for. */
 static size_t hole_size(const struct flw_bench_options *options, uint64_t *state)
@@ -239,8 +236,7 @@ bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_b
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- streams
- * --- */
+/* ---- streams ---- */
 
 /* The reference on one stream is not counted in `--count`, so that it cancels under callgrind. */
 #define REFERENCE_COUNT 50000

@@ -59,8 +59,7 @@ void flw_doctor_advise(struct flw_doctor_sheet *sheet, const char *format, ...)
     va_end(arguments);
 }
 
-/* ----------------------------------------------------------------------------------------- text
- * --- */
+/* ---- text ---- */
 
 static void print_bytes(uint64_t bytes)
 {
@@ -117,8 +116,7 @@ static void print_text(const struct flw_doctor_sheet *sheet)
     }
 }
 
-/* ----------------------------------------------------------------------------------------- JSON
- * --- */
+/* ---- JSON ---- */
 
 static void print_json(const struct flw_doctor_sheet *sheet)
 {

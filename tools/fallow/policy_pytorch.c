@@ -92,8 +92,7 @@ struct torch {
     uint64_t grow_count, call_count, event_count, wait_count;
 };
 
-/* --- segments ------------------------------------------------------------------------------------
- */
+/* ---- segments ---- */
 
 /* Size of the next recorded segment event; 0 past the last. */
 static uint64_t next_recorded_bytes(struct torch *torch)
@@ -140,8 +139,7 @@ static void segment_free(void *context, uint64_t device_address, uint64_t size_b
     torch->device->driver.cuMemFree_v2((CUdeviceptr)device_address);
 }
 
-/* --- expandable segments --------------------------------------------------------------------------
- */
+/* ---- expandable segments ---- */
 
 static bool reserve(void *context, uint64_t size_bytes, uint64_t granule_bytes,
                     struct flw_segheap_place *out_place)
@@ -198,8 +196,7 @@ static void torch_advance(void *self, const struct flw_op *op)
     torch->segment_bytes = op->size_bytes;
 }
 
-/* --- blocks that other streams used
- * --------------------------------------------------------------- */
+/* ---- blocks that other streams used ---- */
 
 static void complete(struct torch *torch, struct queue *queue)
 {
@@ -269,8 +266,7 @@ static bool defer(struct torch *torch, uint32_t number, uint16_t stream)
     return true;
 }
 
-/* --- seeds
- * ------------------------------------------------------------------------------------------ */
+/* ---- seeds ---- */
 
 static bool is_standard(const struct flw_pytorch_settings *a)
 {
@@ -371,8 +367,7 @@ static bool start_from_record(struct torch *torch)
     return true;
 }
 
-/* --- the policy
- * ------------------------------------------------------------------------------------ */
+/* ---- the policy ---- */
 
 /* No block may wait for an event any more. */
 static void release(struct torch *torch)

@@ -17,8 +17,7 @@ static struct flw_pytorch_range range_of(const struct flw_segheap_block *block)
                                       .stream = segment->stream};
 }
 
-/* --- growing -------------------------------------------------------------------------------------
- */
+/* ---- growing ---- */
 
 /* Do free blocks, mapped or not, cover `size_bytes` from here on? */
 static bool has_room(const struct flw_segheap_block *block, uint64_t size_bytes)
@@ -118,8 +117,7 @@ struct flw_segheap_block *flw_pytorch_expand_for(const struct flw_pytorch_expand
     return block;
 }
 
-/* --- giving back ---------------------------------------------------------------------------------
- */
+/* ---- giving back ---- */
 
 static void put_back(const struct flw_pytorch_expand *expand, struct flw_segheap_block *block)
 {

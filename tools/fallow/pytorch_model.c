@@ -30,8 +30,7 @@ struct flw_pytorch_model {
 const struct flw_pytorch_settings flw_pytorch_standard = {
     .max_split_bytes = UINT64_MAX, .roundup_divisions = 1, .collect_bytes = UINT64_MAX};
 
-/* --- sizes -------------------------------------------------------------------------------------
- */
+/* ---- sizes ---- */
 
 static uint64_t round_size(const struct flw_pytorch_model *model, uint64_t size_bytes)
 {
@@ -80,8 +79,7 @@ static bool should_split(const struct flw_pytorch_model *model,
     return may_split && is_worth_a_split(block->segment->pool, remaining_bytes);
 }
 
-/* --- taking --------------------------------------------------------------------------------------
- */
+/* ---- taking ---- */
 
 /* How far a block of an expandable segment could grow in place. */
 static uint64_t expandable_bytes(const struct flw_segheap_block *block)
@@ -128,8 +126,7 @@ static struct flw_segheap_block *take_best_fit(struct flw_pytorch_model *model, 
     return block;
 }
 
-/* --- plain segments ------------------------------------------------------------------------------
- */
+/* ---- plain segments ---- */
 
 static struct flw_segheap_segment *add_segment(struct flw_pytorch_model *model,
                                                struct flw_segheap_shape *shape)
@@ -163,8 +160,7 @@ static struct flw_segheap_block *take_new_memory(struct flw_pytorch_model *model
     return segment == NULL ? NULL : segment->first;
 }
 
-/* --- giving back ---------------------------------------------------------------------------------
- */
+/* ---- giving back ---- */
 
 static void release_block(struct flw_pytorch_model *model, struct flw_segheap_block *block)
 {
@@ -298,8 +294,7 @@ void flw_pytorch_free(struct flw_pytorch_model *model, struct flw_segheap_block 
     (void)flw_segheap_put(&model->heap, block);
 }
 
-/* --- seeds -------------------------------------------------------------------------------------
- */
+/* ---- seeds ---- */
 
 /* How many bytes the i-th live block of a seed holds: a tail that the policy would not have split
  * off belongs to it. 0: it does not fit. */
@@ -368,8 +363,7 @@ bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_
     return rest == NULL || flw_segheap_put(heap, rest) != NULL;
 }
 
-/* --- life ---------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 struct flw_pytorch_model *flw_pytorch_create(const struct flw_pytorch_source *source,
                                              const struct flw_pytorch_settings *settings)

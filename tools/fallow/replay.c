@@ -66,8 +66,7 @@ static void print_help(void)
            DEFAULT_LAG_EVENTS);
 }
 
-/* --- command line
- * --------------------------------------------------------------------------------- */
+/* ---- command line ---- */
 
 static bool parse_policies(struct options *options, const char *list)
 {
@@ -239,8 +238,7 @@ static bool parse(struct options *options, int argc, char **argv)
     return true;
 }
 
-/* --- the replay
- * ----------------------------------------------------------------------------------- */
+/* ---- the replay ---- */
 
 /* 80 GiB, more when the recording held more. */
 static uint64_t choose_device_bytes(const struct flw_trace *trace)

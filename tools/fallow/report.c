@@ -199,8 +199,7 @@ static void print_rows(const struct flw_report *report, FILE *out, bool uses_col
     }
 }
 
-/* --- header, match and verdict ------------------------------------------------------------------
- */
+/* ---- header, match and verdict ---- */
 
 static void print_header(const struct flw_report *report, FILE *out)
 {

@@ -12,8 +12,7 @@
 #include "ticks.h"
 #include "tool_host.h"
 
-/* --- the loop ------------------------------------------------------------------------------------
- */
+/* ---- the loop ---- */
 
 static void record_sample(struct flw_run *run, uint64_t begin_ticks)
 {
@@ -128,8 +127,7 @@ static void free_the_rest(struct flw_run *run)
     }
 }
 
-/* --- results -------------------------------------------------------------------------------------
- */
+/* ---- results ---- */
 
 static int compare_samples(const void *a, const void *b)
 {
@@ -216,8 +214,7 @@ static void take_aftermath(const struct flw_device *device, struct flw_run_resul
     snprintf(result->violation, sizeof result->violation, "%s", sentence == NULL ? "" : sentence);
 }
 
-/* --- one policy ----------------------------------------------------------------------------------
- */
+/* ---- one policy ---- */
 
 static bool make_room(struct flw_run *run)
 {

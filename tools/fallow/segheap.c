@@ -101,8 +101,7 @@ static void insert(struct flw_segheap_list *list, struct flw_segheap_block *bloc
     block->is_free = true;
 }
 
-/* --- blocks -----------------------------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 static struct flw_segheap_block *new_block(struct flw_segheap *heap)
 {
@@ -207,8 +206,7 @@ uint64_t flw_segheap_device_address(const struct flw_segheap_block *block)
     return block->segment->device_address + (block->address - block->segment->address);
 }
 
-/* --- segments ------------------------------------------------------------------------------------
- */
+/* ---- segments ---- */
 
 struct flw_segheap_segment *flw_segheap_add(struct flw_segheap *heap,
                                             const struct flw_segheap_shape *shape)
@@ -278,8 +276,7 @@ void flw_segheap_finish(struct flw_segheap *heap)
     *heap = (struct flw_segheap){0};
 }
 
-/* --- invariants ----------------------------------------------------------------------------------
- */
+/* ---- invariants ---- */
 
 static bool list_is_valid(const struct flw_segheap_list *list, bool is_unmapped,
                           size_t expected_count)

@@ -19,8 +19,7 @@ struct request {
     bool wants_help, wants_list;
 };
 
-/* ---- help -------------------------------------------------------------------------------------
- */
+/* ---- help ---- */
 
 static void print_generators(FILE *out)
 {
@@ -108,8 +107,7 @@ static void print_generator(const struct flw_gen_kind *kind)
     printf("\nexample: fallow gen %s %s\n", kind->name, kind->example);
 }
 
-/* ---- command line -----------------------------------------------------------------------------
- */
+/* ---- command line ---- */
 
 static bool parse_choice(const struct flw_gen_kind *kind, const struct flw_gen_option *option,
                          const char *text, uint64_t *out_number)
@@ -221,8 +219,7 @@ static bool parse(struct request *request, int argc, char **argv)
     return true;
 }
 
-/* ---- together ---------------------------------------------------------------------------------
- */
+/* ---- together ---- */
 
 static int generate(const struct request *request)
 {

@@ -36,8 +36,7 @@ static const struct form forms[] = {
 
 #define FORM_COUNT (sizeof forms / sizeof *forms)
 
-/* ---- reading and writing ----------------------------------------------------------------------
- */
+/* ---- reading and writing ---- */
 
 unsigned long long flw_verb_file_bytes(const char *path)
 {
@@ -140,8 +139,7 @@ static int run_export(const struct flw_verb_options *options)
     return convert(options, form, false);
 }
 
-/* ---- verify -----------------------------------------------------------------------------------
- */
+/* ---- verify ---- */
 
 static bool verify(const struct flw_verb_options *options, const char *path)
 {
@@ -175,8 +173,7 @@ static int run_verify(const struct flw_verb_options *options)
     return code;
 }
 
-/* ---- the verbs --------------------------------------------------------------------------------
- */
+/* ---- the verbs ---- */
 
 static const struct verb verbs[] = {
     {.name = "info",
@@ -262,8 +259,7 @@ static void print_verb(const struct verb *verb)
            verb->example);
 }
 
-/* ---- command line -----------------------------------------------------------------------------
- */
+/* ---- command line ---- */
 
 static bool parse_device(const char *text, int *out_device)
 {

@@ -64,8 +64,7 @@ static void print_peak(const char *label, uint64_t bytes)
     printf("\n");
 }
 
-/* ---- allocations ------------------------------------------------------------------------------
- */
+/* ---- allocations ---- */
 
 static int compare_sizes(const void *a, const void *b)
 {
@@ -130,8 +129,7 @@ static void print_blocks(const struct flw_trace *trace)
     }
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------
- */
+/* ---- the rest ---- */
 
 static void print_streams(const struct flw_trace *trace)
 {
