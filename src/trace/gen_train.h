@@ -24,10 +24,14 @@ struct flw_train_unit {
     uint32_t gathered; /* with sharding: all of it, while it is needed */
 };
 
+struct flw_train_norm {
+    uint32_t inverse, normed;
+};
+
 /* Blocks that a layer's backward pass takes from its forward pass. */
 struct flw_train_kept {
     uint32_t input, middle; /* of the two halves */
-    uint32_t inverse[2], normed[2];
+    struct flw_train_norm norms[2];
     uint32_t x[FLW_TRAIN_MATRICES], w[FLW_TRAIN_MATRICES]; /* cast to bf16 */
     uint32_t mask, query, key, value, maxima, exponents, sums, scores, lse;
     uint32_t gate, sigmoid, silu, up, product;
@@ -40,7 +44,8 @@ struct flw_train_micro {
     uint32_t residual; /* the layers' input and output by turns */
     uint32_t gradient; /* of the residual, added to in place */
     /* the head */
-    uint32_t inverse, normed, x, w, logits, maxima, exponents, sums, loss, logs, one;
+    struct flw_train_norm norm;
+    uint32_t x, w, logits, maxima, exponents, sums, loss, logs, one;
 };
 
 struct flw_train {
@@ -60,6 +65,46 @@ static inline uint32_t flw_train_take(struct flw_train *t, uint64_t size_bytes)
     return flw_gen_take(t->gen, size_bytes, FLW_TRAIN_COMPUTE);
 }
 
+static inline void flw_train_give(struct flw_train *t, uint32_t block)
+{
+    flw_gen_give(t->gen, block);
+}
+
+static inline void flw_train_drop(struct flw_train *t, uint32_t *block)
+{
+    flw_gen_drop(t->gen, block);
+}
+
+/* What every token's hidden values take in bf16, and in the type of the residual. */
+static inline uint64_t flw_train_half_bytes(const struct flw_train *t,
+                                            const struct flw_train_micro *m)
+{
+    return m->tokens * t->hidden * 2;
+}
+
+static inline uint64_t flw_train_full_bytes(const struct flw_train *t,
+                                            const struct flw_train_micro *m)
+{
+    return m->tokens * t->hidden * t->value_bytes;
+}
+
+static inline bool flw_train_casts(const struct flw_train *t)
+{
+    return t->value_bytes != 2;
+}
+
+/* A copy in bf16 of something; none where it is that already. */
+static inline uint32_t flw_train_cast(struct flw_train *t, uint64_t size_bytes)
+{
+    return flw_train_casts(t) ? flw_train_take(t, size_bytes) : FLW_GEN_NO_BLOCK;
+}
+
+/* A weight as matrices want it: sharded ones are views of what was gathered. */
+static inline uint32_t flw_train_cast_weight(struct flw_train *t, uint64_t values)
+{
+    return t->ranks > 1 ? FLW_GEN_NO_BLOCK : flw_train_cast(t, values * 2);
+}
+
 /* ---- gen_train_layer.c ------------------------------------------------------------------------
  */
 
@@ -70,6 +115,9 @@ void flw_train_backward_layer(struct flw_train *t, struct flw_train_micro *m, si
 /* Free what the forward pass of a layer kept beside its input. */
 void flw_train_forget_layer(struct flw_train *t, struct flw_train_micro *m, size_t layer);
 
+/* ---- gen_train_head.c -------------------------------------------------------------------------
+ */
+
 /* Of a microbatch that begins here: the embedding, or what the stage before sends. */
 void flw_train_forward_embedding(struct flw_train *t, struct flw_train_micro *m);
 void flw_train_backward_embedding(struct flw_train *t, struct flw_train_micro *m);
@@ -77,13 +125,22 @@ void flw_train_backward_embedding(struct flw_train *t, struct flw_train_micro *m
 void flw_train_forward_head(struct flw_train *t, struct flw_train_micro *m);
 void flw_train_backward_head(struct flw_train *t, struct flw_train_micro *m);
 
-/* Norms are used by the layers and by the head. */
-uint32_t flw_train_forward_norm(struct flw_train *t, uint64_t tokens, uint32_t *inverse,
-                                uint32_t *normed);
-/* `upstream` is freed. Where *gradient is FLW_GEN_NO_BLOCK, it is made; else it is added to. */
-void flw_train_backward_norm(struct flw_train *t, uint64_t tokens, uint32_t upstream,
-                             uint32_t *inverse, uint32_t *normed, uint32_t *input,
-                             uint32_t *gradient, uint32_t *weight_gradient);
+/* ---- gen_train_norm.c -------------------------------------------------------------------------
+ */
+
+uint32_t flw_train_forward_norm(struct flw_train *t, const struct flw_train_micro *m,
+                                struct flw_train_norm *norm);
+/* `upstream`, the norm and its input are freed; m->gradient is made, or added to where it is there. */
+void flw_train_backward_norm(struct flw_train *t, struct flw_train_micro *m,
+                             struct flw_train_norm *norm, uint32_t upstream, uint32_t *input,
+                             uint32_t *weight_gradient);
+/* A norm's output after the matrices that read it; where they read no copy, they keep it as *x. */
+void flw_train_release_normed(struct flw_train *t, uint32_t normed, uint32_t *x);
+/* A weight's gradient has been made in bf16: cast, and copied for the parameter unless it is there. */
+void flw_train_keep_gradient(struct flw_train *t, uint32_t made, uint64_t values,
+                             uint32_t *gradient);
+/* A gradient made in bf16, in the residual's type: it is *sum, or is added to what is there. */
+void flw_train_widen(struct flw_train *t, struct flw_train_micro *m, uint32_t made, uint32_t *sum);
 
 /* ---- gen_train_state.c ------------------------------------------------------------------------
  */

@@ -100,25 +100,15 @@ void flw_train_drop_gradients(struct flw_train *t)
 /* ---- the update -------------------------------------------------------------------------------
  */
 
-static uint32_t take(struct flw_train *t, uint64_t size_bytes)
-{
-    return flw_train_take(t, size_bytes);
-}
-
-static void give(struct flw_train *t, uint32_t block)
-{
-    flw_gen_give(t->gen, block);
-}
-
 /* Zeros in case there is no moment yet; the last tensor's old one goes when the variable that held it
  * is set anew. */
 static void look_up_moment(struct flw_train *t, uint32_t *moment, uint64_t bytes, uint32_t *old)
 {
-    uint32_t zeros = take(t, bytes);
+    uint32_t zeros = flw_train_take(t, bytes);
     if (*moment == NONE) {
         *moment = zeros;
     } else {
-        give(t, zeros);
+        flw_train_give(t, zeros);
     }
     flw_gen_drop(t->gen, old);
     *old = *moment;
@@ -126,29 +116,29 @@ static void look_up_moment(struct flw_train *t, uint32_t *moment, uint64_t bytes
 
 static void update_tensor(struct flw_train *t, uint32_t moments[2], uint64_t bytes)
 {
-    give(t, take(t, bytes)); /* decay */
+    flw_train_give(t, flw_train_take(t, bytes)); /* decay */
     look_up_moment(t, &moments[0], bytes, &t->old_moments[0]);
     look_up_moment(t, &moments[1], bytes, &t->old_moments[1]);
-    uint32_t kept = take(t, bytes);
-    uint32_t added = take(t, bytes);
-    moments[0] = take(t, bytes);
-    give(t, kept);
-    give(t, added);
-    kept = take(t, bytes);
-    uint32_t squared = take(t, bytes);
-    added = take(t, bytes);
-    give(t, squared);
-    moments[1] = take(t, bytes);
-    give(t, kept);
-    give(t, added);
-    uint32_t scaled = take(t, bytes);
-    uint32_t root = take(t, bytes);
-    uint32_t divisor = take(t, bytes);
-    give(t, root);
-    uint32_t change = take(t, bytes);
-    give(t, scaled);
-    give(t, divisor);
-    give(t, change);
+    uint32_t kept = flw_train_take(t, bytes);
+    uint32_t added = flw_train_take(t, bytes);
+    moments[0] = flw_train_take(t, bytes);
+    flw_train_give(t, kept);
+    flw_train_give(t, added);
+    kept = flw_train_take(t, bytes);
+    uint32_t squared = flw_train_take(t, bytes);
+    added = flw_train_take(t, bytes);
+    flw_train_give(t, squared);
+    moments[1] = flw_train_take(t, bytes);
+    flw_train_give(t, kept);
+    flw_train_give(t, added);
+    uint32_t scaled = flw_train_take(t, bytes);
+    uint32_t root = flw_train_take(t, bytes);
+    uint32_t divisor = flw_train_take(t, bytes);
+    flw_train_give(t, root);
+    uint32_t change = flw_train_take(t, bytes);
+    flw_train_give(t, scaled);
+    flw_train_give(t, divisor);
+    flw_train_give(t, change);
 }
 
 static void update(struct flw_train *t, struct flw_train_unit *unit, size_t i)
@@ -158,7 +148,7 @@ static void update(struct flw_train *t, struct flw_train_unit *unit, size_t i)
         return;
     }
     if (t->has_masters && unit->masters[i] == NONE) {
-        unit->masters[i] = take(t, bytes);
+        unit->masters[i] = flw_train_take(t, bytes);
     }
     update_tensor(t, unit->moments[i], bytes);
 }
@@ -205,7 +195,7 @@ void flw_train_leave(struct flw_train *t, size_t unit)
 
 uint32_t flw_train_begin_gradients(struct flw_train *t, size_t unit)
 {
-    return t->ranks > 1 ? take(t, unit_values(&t->units[unit]) * 2) : NONE;
+    return t->ranks > 1 ? flw_train_take(t, unit_values(&t->units[unit]) * 2) : NONE;
 }
 
 void flw_train_reduce(struct flw_train *t, size_t unit, uint32_t gradients)
@@ -216,11 +206,11 @@ void flw_train_reduce(struct flw_train *t, size_t unit, uint32_t gradients)
     }
     uint32_t own = flw_gen_take(t->gen, own_values(t, u, 0) * 4, FLW_TRAIN_COMM);
     flw_gen_use(t->gen, gradients, FLW_TRAIN_COMM);
-    give(t, gradients);
+    flw_train_give(t, gradients);
     flw_gen_use(t->gen, own, FLW_TRAIN_COMPUTE);
     if (u->gradients[0] == NONE) {
         u->gradients[0] = own;
     } else {
-        give(t, own); /* added to what is there */
+        flw_train_give(t, own); /* added to what is there */
     }
 }
