@@ -11,15 +11,16 @@
 #include "trace/array.h"
 #include "trace/input.h"
 
-#define QUANTILES       33
-#define ARRIVAL_US_MAX  (UINT64_C(1) << 50) /* 35 years */
-#define HASH_BLOCK      512                 /* tokens of one of a prompt's hash_ids */
-#define FILE_BYTES_MAX  (UINT64_C(1) << 30)
-#define SECONDS_PER_DAY UINT64_C(86400)
-#define US_PER_SECOND   UINT64_C(1000000)
-#define US_PER_MS       UINT64_C(1000)
-#define FNV_BASIS       UINT64_C(0xCBF29CE484222325)
-#define FNV_PRIME       UINT64_C(0x100000001B3)
+#define QUANTILES        33
+#define ARRIVAL_US_MAX   (UINT64_C(1) << 50) /* 35 years */
+#define HASH_BLOCK       512                 /* tokens of one of a prompt's hash_ids */
+#define FIRST_ROOM_BYTES 65536
+#define FILE_BYTES_MAX   (UINT64_C(1) << 30)
+#define SECONDS_PER_DAY  UINT64_C(86400)
+#define US_PER_SECOND    UINT64_C(1000000)
+#define US_PER_MS        UINT64_C(1000)
+#define FNV_BASIS        UINT64_C(0xCBF29CE484222325)
+#define FNV_PRIME        UINT64_C(0x100000001B3)
 
 /* ---- drawing ----------------------------------------------------------------------------------
  */
@@ -286,33 +287,36 @@ bool flw_requests_read_bytes(const char *text, size_t bytes, const char *name,
 /* All bytes of an input; NULL and its message where it fails. */
 static char *read_all(struct flw_input *input, size_t *out_bytes)
 {
-    char *text = NULL;
-    size_t room = 0;
+    size_t room = FIRST_ROOM_BYTES;
+    char *text = malloc(room);
     *out_bytes = 0;
-    while (flw_input_fill(input, 1)) {
+    while (text != NULL && flw_input_fill(input, 1)) {
         size_t held = (size_t)(input->end - input->at);
         if (*out_bytes + held > FILE_BYTES_MAX) {
             flw_input_fail(input, flw_input_offset(input), "more than 1 GiB of requests");
             break;
         }
-        while (room < *out_bytes + held) {
-            char *more = flw_array_reserve(text, room, &room, 1);
+        if (*out_bytes + held > room) {
+            room = 2 * (*out_bytes + held);
+            char *more = realloc(text, room);
             if (more == NULL) {
-                flw_input_fail(input, flw_input_offset(input), "no memory to hold the file");
                 free(text);
-                return NULL;
             }
             text = more;
         }
-        memcpy(text + *out_bytes, input->at, held);
-        *out_bytes += held;
-        input->at = input->end;
+        if (text != NULL) {
+            memcpy(text + *out_bytes, input->at, held);
+            *out_bytes += held;
+            input->at = input->end;
+        }
     }
-    if (input->failed) {
+    if (text == NULL) {
+        flw_input_fail(input, flw_input_offset(input), "no memory to hold the file");
+    } else if (input->failed) {
         free(text);
-        return NULL;
+        text = NULL;
     }
-    return text != NULL ? text : calloc(1, 1);
+    return text;
 }
 
 bool flw_requests_read(const char *path, struct flw_requests *out, char *message)

@@ -179,8 +179,8 @@ static uint64_t draw_share(struct flw_serve *s, uint64_t skew)
             left--;
         }
     }
-    return (own * FLW_SERVE_SHARE / total * skew +
-            s->experts * FLW_SERVE_SHARE / m->experts * (100 - skew)) /
+    return (own * FLW_SERVE_SHARE / flw_max(total, 1) * skew +
+            s->experts * FLW_SERVE_SHARE / flw_max(m->experts, 1) * (100 - skew)) /
            100;
 }
 

@@ -78,7 +78,12 @@ static void a_generated_step_takes_the_sizes_that_were_recorded(void **state)
     (void)state;
     struct operation *real = calloc(recorded->event_count, sizeof(*real));
     struct operation *made = calloc(generated->event_count, sizeof(*made));
-    assert_true(real != NULL && made != NULL);
+    if (real == NULL || made == NULL) {
+        free(real);
+        free(made);
+        fail_msg("no memory for the operations");
+        return;
+    }
     size_t real_count = list_operations(recorded, 0, recorded->event_count, real);
     size_t made_count = list_operations(generated, step_begin, step_end, made);
     assert_int_equal(made_count, real_count);
