@@ -27,8 +27,6 @@ struct flw_note {
     uint32_t domains[FLW_STAMPS_MAX];
 };
 
-#define FLW_NOTE_BUCKETS 1024
-
 #define FLW_CAPTURE_STREAMS 32
 
 struct fallow_capture {
@@ -79,7 +77,8 @@ struct flw_pool {
     atomic_uint cache_count;
 
     struct flw_lock uses_lock; /* FLW_RANK_USES: notes */
-    struct flw_note *notes[FLW_NOTE_BUCKETS];
+    struct flw_note **notes;   /* 1 << note_log2 buckets of at most one note each, on average */
+    uint32_t note_log2;        /* 0: no note yet */
     struct flw_note *unused_notes;
     struct flw_meta note_meta;
     uint64_t note_count;

@@ -7,14 +7,40 @@
 #include "base/mutant.h"
 #include "pool/pool.h"
 
-static struct flw_note **bucket_of(struct flw_pool *pool, uint64_t address)
+#define FIRST_BUCKETS_LOG2 10
+
+/* Only where there are buckets. */
+static struct flw_note **bucket_of(const struct flw_pool *pool, uint64_t address)
 {
-    return &pool->notes[((address >> 8) * 0x9E3779B97F4A7C15ull) >> 54];
+    return &pool->notes[((address >> 8) * 0x9E3779B97F4A7C15ull) >> (64 - pool->note_log2)];
+}
+
+/* Twice the buckets; the old ones are lost until the pool goes, no more memory than the new.
+ * Without host memory it stays as it is, and only gets slower. */
+static void widen(struct flw_pool *pool)
+{
+    uint32_t log2 = pool->note_log2 == 0 ? FIRST_BUCKETS_LOG2 : pool->note_log2 + 1;
+    uint64_t old_count = pool->note_log2 == 0 ? 0 : 1ull << pool->note_log2;
+    struct flw_note **old = pool->notes;
+    struct flw_note **notes = flw_meta_extend(&pool->note_meta, sizeof *notes << log2, 8);
+    if (notes == NULL) {
+        return;
+    }
+    pool->notes = notes;
+    pool->note_log2 = log2;
+    for (uint64_t i = 0; i < old_count; i++) {
+        for (struct flw_note *note = old[i], *next; note != NULL; note = next) {
+            struct flw_note **bucket = bucket_of(pool, note->address);
+            next = note->next;
+            note->next = *bucket;
+            *bucket = note;
+        }
+    }
 }
 
 struct flw_note *flw_note_find(struct flw_pool *pool, uint64_t address)
 {
-    struct flw_note *note = *bucket_of(pool, address);
+    struct flw_note *note = pool->note_log2 == 0 ? NULL : *bucket_of(pool, address);
     while (note != NULL && note->address != address) {
         note = note->next;
     }
@@ -26,6 +52,12 @@ struct flw_note *flw_note_make(struct flw_pool *pool, uint64_t address)
     struct flw_note *note = flw_note_find(pool, address);
     if (note != NULL) {
         return note;
+    }
+    if (pool->note_log2 == 0 || pool->note_count >> pool->note_log2 != 0) {
+        widen(pool);
+    }
+    if (pool->note_log2 == 0) {
+        return NULL;
     }
     note = pool->unused_notes;
     if (note != NULL) {
@@ -46,7 +78,9 @@ bool flw_note_take(struct flw_pool *pool, uint64_t address, struct flw_note *out
 {
     bool is_found = false;
     flw_lock_acquire(&pool->uses_lock);
-    for (struct flw_note **link = bucket_of(pool, address); *link != NULL; link = &(*link)->next) {
+    struct flw_note *none = NULL;
+    struct flw_note **link = pool->note_log2 == 0 ? &none : bucket_of(pool, address);
+    for (; *link != NULL; link = &(*link)->next) {
         struct flw_note *note = *link;
         if (note->address == address) {
             *out_note = *note;

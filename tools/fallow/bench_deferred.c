@@ -65,13 +65,15 @@ static bool let_go(const struct flw_bench_bed *bed, fallow_stream stream, atomic
 
 /* All are live before the first is freed: none may be the next one's memory. */
 static uint64_t defer(const struct flw_bench_loop *loop, const struct flw_bench_options *options,
-                      fallow_stream user)
+                      fallow_stream user, double *out_ns)
 {
     uint64_t failures = flw_bench_fill(loop, options->live_count, options);
+    uint64_t begin = flw_clock_fine_ns();
     for (uint64_t i = 0; i < options->live_count; i++) {
         failures += loop->policy->record_use(loop->pool, loop->slots[i], user) != FALLOW_OK;
     }
     failures += flw_bench_drain(loop, options->live_count);
+    *out_ns = (double)(flw_clock_fine_ns() - begin) / (double)(options->live_count + 1);
     return failures + (loop->policy->poll(loop->pool) != FALLOW_OK);
 }
 
@@ -92,7 +94,9 @@ bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_benc
     }
     bool is_done = hold_back(bed, held, &is_open, message);
     if (is_done) {
-        report->failure_count += defer(&loop, options, held);
+        double defer_ns = 0;
+        report->failure_count += defer(&loop, options, held, &defer_ns);
+        flw_bench_report_add(report, "defer_ns_per_deferred", defer_ns);
         report->failure_count +=
             flw_bench_run_deferred(&loop, (struct flw_bench_range){0, options->warm_count});
         flw_bench_time(&loop, flw_bench_run_deferred, options->count, report,

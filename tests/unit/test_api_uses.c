@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the public promises about what is known of single blocks, however many they are: announced
+ * uses and tags.
+ */
+#include "test_api.h"
+
+#define MANY 5000 /* the table of notes grows three times */
+
+static void many_blocks_keep_their_tags_and_their_announced_uses(void **state)
+{
+    (void)state;
+    static void *blocks[MANY];
+    struct api api;
+    api_begin_with_pool(&api);
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = 1024;
+    for (uint32_t i = 0; i < MANY; i++) {
+        request.tag = i + 1;
+        assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &blocks[i]),
+                         FALLOW_OK);
+    }
+    api_use(&api, blocks[0], 1024, api.stream);
+    api_use(&api, blocks[MANY / 2], 1024, api.other);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_int_equal(fallow_record_use(api.pool, blocks[i], api.other), FALLOW_OK);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        fallow_block info;
+        fallow_block_init(&info);
+        assert_int_equal(fallow_block_info(api.pool, blocks[i], &info), FALLOW_OK);
+        assert_int_equal(info.tag, i + 1);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_int_equal(fallow_free(api.pool, blocks[i], api.stream), FALLOW_OK);
+    }
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&api).pending_bytes, MANY * 1024);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&api).pending_bytes, 0);
+    api_end(&api);
+}
+
+/* One that was retired is no longer known: its handle may be a new stream's. */
+static void announcing_for_a_retired_streams_handle_looks_again(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *ptr = api_alloc(&api, 4096, api.stream);
+    assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, api.other), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.other), 0);
+    assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_INVALID_STREAM);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_blocks_keep_their_tags_and_their_announced_uses),
+        cmocka_unit_test(announcing_for_a_retired_streams_handle_looks_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
