@@ -166,6 +166,20 @@ static void fence_use(struct flw_pool *pool, struct flw_domain *domain)
     }
 }
 
+/* A stream that is known is believed, as by a call that hits; NULL and a status otherwise. */
+static struct flw_domain *user_domain(struct flw_pool *pool, fallow_stream stream,
+                                      fallow_status *status)
+{
+    struct flw_domain *domain = NULL;
+    if (!pool->config.check_streams && !pool->config.streams_may_die) {
+        flw_lock_acquire(&pool->heap.lock);
+        domain = flw_domain_find(&pool->heap, stream);
+        flw_lock_release(&pool->heap.lock);
+    }
+    *status = FALLOW_OK;
+    return domain != NULL ? domain : flw_pool_domain(pool, stream, status);
+}
+
 fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream stream)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -180,7 +194,7 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
         return FALLOW_DEVICE_LOST;
     }
     fallow_status status;
-    struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
+    struct flw_domain *domain = user_domain(pool, stream, &status);
     if (domain == NULL) {
         flw_pool_note_loss(pool);
         return status;

@@ -43,6 +43,22 @@ static void many_blocks_keep_their_tags_and_their_announced_uses(void **state)
     api_end(&api);
 }
 
+static void announcing_for_a_known_stream_makes_no_driver_call(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *first = api_alloc(&api, 4096, api.stream);
+    void *second = api_alloc(&api, 4096, api.stream);
+    assert_int_equal(fallow_record_use(api.pool, first, api.other), FALLOW_OK);
+    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+    assert_int_equal(fallow_record_use(api.pool, second, api.other), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, second, api.stream), FALLOW_OK);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
+    assert_int_equal(fallow_free(api.pool, first, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
 /* One that was retired is no longer known: its handle may be a new stream's. */
 static void announcing_for_a_retired_streams_handle_looks_again(void **state)
 {
@@ -62,6 +78,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_blocks_keep_their_tags_and_their_announced_uses),
+        cmocka_unit_test(announcing_for_a_known_stream_makes_no_driver_call),
         cmocka_unit_test(announcing_for_a_retired_streams_handle_looks_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
