@@ -31,7 +31,12 @@ if(COMMAND flw_add_test)
     SOURCES test_pytorch_model.c ${tool}/pytorch_expand.c ${tool}/pytorch_model.c ${tool}/segheap.c
       ${tool}/tool_host.c
     LIBRARIES flw_base)
-  foreach(test IN ITEMS replay_program policy_setting pytorch_model)
+  flw_add_test(unit policy_peers
+    SOURCES test_policy_peers.c ${tool}/command.c ${tool}/deferrals.c ${tool}/policy_bfc.c
+      ${tool}/policy_cub.c ${tool}/policy_setting.c ${tool}/segheap.c ${tool}/tool_host.c
+      ${tool}/replay_device.c ${tool}/uses.c
+    LIBRARIES flw_driver flw_base)
+  foreach(test IN ITEMS replay_program policy_setting pytorch_model policy_peers)
     if(TARGET test_unit_${test})
       target_include_directories(test_unit_${test} PRIVATE ${tool})
     endif()

@@ -224,7 +224,7 @@ static uint64_t get_count(const char *policy, const char *key)
 }
 
 static const char *const lenders[] = {"fallow",  "fallow-memory-first", "naive", "driver", "async",
-                                      "pytorch", "pytorch-expandable"};
+                                      "pytorch", "pytorch-expandable",  "cub",   "bfc"};
 #define LENDER_COUNT (sizeof lenders / sizeof *lenders)
 
 static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)

@@ -19,6 +19,7 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
+#include "deferrals.h"
 #include "pytorch_model.h"
 #include "pytorch_ranges.h"
 #include "replay_device.h"
@@ -27,18 +28,6 @@
 
 /* Sorts after every real address and equals none. */
 #define UNRECORDED (1ull << 63)
-
-/* A freed block that waits for one event. */
-struct deferral {
-    struct deferral *next;
-    CUevent event;
-    struct flw_segheap_block *block;
-    uint32_t number;
-};
-
-struct queue {
-    struct deferral *first, *last;
-};
 
 enum {
     MAX_SPLIT_SIZE,
@@ -75,9 +64,7 @@ struct torch {
     size_t block_count;
     size_t stream_count;
     struct flw_uses uses;
-    uint32_t *event_counts; /* by number: events that a freed block waits for */
-    struct queue *queues;   /* a stream */
-    bool has_deferrals;
+    struct flw_deferrals deferrals;
     bool is_seeding, is_seeded;
     bool compares;     /* until the end of the first pass */
     bool has_compared; /* ever */
@@ -89,7 +76,7 @@ struct torch {
     uint64_t segment_count, recorded_segment_count;
     uint64_t match_count, compare_count;
     uint64_t reserved_bytes, peak_reserved_bytes;
-    uint64_t grow_count, call_count, event_count, wait_count;
+    uint64_t grow_count, call_count;
 };
 
 /* ---- segments ---- */
@@ -198,72 +185,16 @@ static void torch_advance(void *self, const struct flw_op *op)
 
 /* ---- blocks that other streams used ---- */
 
-static void complete(struct torch *torch, struct queue *queue)
+static void take_back(void *context, uint32_t number)
 {
-    struct deferral *deferral = queue->first;
-    queue->first = deferral->next;
-    torch->device->driver.cuEventDestroy_v2(deferral->event);
-    if (--torch->event_counts[deferral->number] == 0) {
-        flw_pytorch_free(torch->model, deferral->block);
-    }
-    flw_host_free(deferral, 1, sizeof *deferral);
-}
-
-/* What the allocator does before every allocation: a stream's queue ends at its first pending
- * event. */
-static void process_events(struct torch *torch)
-{
-    for (size_t i = 0; i < torch->stream_count; i++) {
-        struct queue *queue = &torch->queues[i];
-        while (queue->first != NULL &&
-               torch->device->driver.cuEventQuery(queue->first->event) == CUDA_SUCCESS) {
-            complete(torch, queue);
-        }
-    }
+    struct torch *torch = context;
+    flw_pytorch_free(torch->model, torch->blocks[number]);
 }
 
 static void drain(void *context)
 {
     struct torch *torch = context;
-    for (size_t i = 0; torch->has_deferrals && i < torch->stream_count; i++) {
-        struct queue *queue = &torch->queues[i];
-        while (queue->first != NULL) {
-            torch->wait_count++;
-            torch->call_count++;
-            torch->device->driver.cuEventSynchronize(queue->first->event);
-            complete(torch, queue);
-        }
-    }
-}
-
-static bool defer(struct torch *torch, uint32_t number, uint16_t stream)
-{
-    const struct flw_driver *driver = &torch->device->driver;
-    struct deferral *deferral = flw_host_alloc(1, sizeof *deferral);
-    if (deferral == NULL ||
-        driver->cuEventCreate(&deferral->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-        flw_host_free(deferral, 1, sizeof *deferral);
-        return false;
-    }
-    if (driver->cuEventRecord(deferral->event, torch->device->streams[stream]) != CUDA_SUCCESS) {
-        driver->cuEventDestroy_v2(deferral->event);
-        flw_host_free(deferral, 1, sizeof *deferral);
-        return false;
-    }
-    torch->call_count += 2;
-    torch->event_count++;
-    deferral->block = torch->blocks[number];
-    deferral->number = number;
-    struct queue *queue = &torch->queues[stream];
-    if (queue->first == NULL) {
-        queue->first = deferral;
-    } else {
-        queue->last->next = deferral;
-    }
-    queue->last = deferral;
-    torch->event_counts[number]++;
-    torch->has_deferrals = true;
-    return true;
+    flw_deferrals_drain(&torch->deferrals);
 }
 
 /* ---- seeds ---- */
@@ -374,8 +305,7 @@ static void release(struct torch *torch)
 {
     flw_pytorch_destroy(torch->model);
     flw_host_free(torch->blocks, torch->block_count, sizeof *torch->blocks);
-    flw_host_free(torch->event_counts, torch->uses.count, sizeof *torch->event_counts);
-    flw_host_free(torch->queues, torch->stream_count, sizeof *torch->queues);
+    flw_deferrals_finish(&torch->deferrals);
     flw_uses_finish(&torch->uses);
     flw_host_free(torch, 1, sizeof *torch);
 }
@@ -434,14 +364,14 @@ static void *create(const struct flw_policy_setup *setup, char *message)
     torch->stream_count = setup->program->stream_count;
     torch->has_same_segments = true;
     torch->blocks = flw_host_alloc(torch->block_count, sizeof *torch->blocks);
-    torch->queues = flw_host_alloc(torch->stream_count, sizeof *torch->queues);
-    if (torch->blocks == NULL || torch->queues == NULL ||
-        !flw_uses_init(&torch->uses, setup->program) || !make_model(torch)) {
+    torch->deferrals =
+        (struct flw_deferrals){.device = setup->device, .done = take_back, .context = torch};
+    if (torch->blocks == NULL || !flw_uses_init(&torch->uses, setup->program) ||
+        !flw_deferrals_init(&torch->deferrals, setup->program) || !make_model(torch)) {
         goto fail;
     }
-    torch->event_counts = flw_host_alloc(torch->uses.count, sizeof *torch->event_counts);
     bool is_cold = setup->trace->initial_count == 0 && setup->trace->segment_count == 0;
-    if (torch->event_counts == NULL || (can_be_seeded(torch) && !start_from_record(torch))) {
+    if (can_be_seeded(torch) && !start_from_record(torch)) {
         goto fail;
     }
     torch->compares = is_standard(&torch->settings) && setup->trace->has_addresses &&
@@ -465,9 +395,7 @@ static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_addre
         torch->seed_count--;
         block = torch->blocks[op->block];
     } else {
-        if (torch->has_deferrals) {
-            process_events(torch);
-        }
+        flw_deferrals_poll(&torch->deferrals);
         block = flw_pytorch_alloc(torch->model, op->size_bytes, op->stream);
         torch->segment_address = 0;
     }
@@ -492,7 +420,7 @@ static bool torch_free(void *self, const struct flw_op *op, uint64_t address)
     bool is_deferred = false;
     for (uint16_t i = 0; mask != 0 && i < torch->stream_count; i++) {
         if ((mask >> (i % 64) & 1) != 0) {
-            if (!defer(torch, op->block, i)) {
+            if (!flw_deferrals_add(&torch->deferrals, op->block, i)) {
                 return false;
             }
             is_deferred = true;
@@ -517,10 +445,11 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     struct torch *torch = self;
     out->peak_reserved_bytes = torch->peak_reserved_bytes;
     out->grow_count = torch->grow_count;
-    out->driver_call_count = torch->call_count + torch->ranges.call_count;
-    out->event_count = torch->event_count;
+    out->driver_call_count =
+        torch->call_count + torch->ranges.call_count + torch->deferrals.call_count;
+    out->event_count = torch->deferrals.event_count;
     out->steal_count = 0;
-    out->wait_count = torch->wait_count;
+    out->wait_count = torch->deferrals.wait_count;
     out->is_seeded = torch->is_seeded;
     if (torch->has_compared) {
         out->segment_count = torch->segment_count;

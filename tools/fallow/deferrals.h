@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: freed blocks that may not be lent again before events are done: one event for each stream
+ * that still uses a block, recorded at its free, in one queue a stream. Does not: decide which
+ * streams those are, or take the block back (`done` does).
+ */
+#ifndef FLW_TOOL_DEFERRALS_H
+#define FLW_TOOL_DEFERRALS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "program.h"
+#include "replay_device.h"
+
+struct flw_deferral_queue;
+
+struct flw_deferrals {
+    const struct flw_device *device;
+    void (*done)(void *context, uint32_t block); /* its last event is done */
+    void *context;
+    struct flw_deferral_queue *queues; /* a stream */
+    size_t stream_count;
+    uint32_t *counts; /* by block: events that it waits for */
+    size_t block_count;
+    bool has_any; /* ever */
+    uint64_t call_count, event_count, wait_count;
+};
+
+/* device, done and context are set. False: no host memory; finish is allowed. */
+bool flw_deferrals_init(struct flw_deferrals *deferrals, const struct flw_program *program);
+
+/* The block waits for all that the stream has been given. False: the device refused, or no host
+ * memory. */
+bool flw_deferrals_add(struct flw_deferrals *deferrals, uint32_t block, uint16_t stream);
+
+/* Blocks whose events are done come back; each queue ends at its first pending event. */
+void flw_deferrals_poll(struct flw_deferrals *deferrals);
+
+/* Wait for all of them. */
+void flw_deferrals_drain(struct flw_deferrals *deferrals);
+
+/* Nothing waits any more. */
+void flw_deferrals_finish(struct flw_deferrals *deferrals);
+
+#endif
