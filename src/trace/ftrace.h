@@ -124,7 +124,8 @@ bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,
                                  const struct flw_trace_block *block,
                                  const struct flw_trace_context *context);
 
-/* `detail` may be NULL where the op needs none. */
+/* `detail` may be NULL where the op needs none. A time before the last event's is taken for that: times
+ * in a file never fall. */
 bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
                                  const struct flw_trace_event *event,
                                  const struct flw_trace_detail *detail,

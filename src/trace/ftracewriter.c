@@ -293,6 +293,9 @@ bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
                                  const struct flw_trace_context *context)
 {
     struct chunk *chunk = &writer->chunk;
+    struct flw_trace_event ordered = *event;
+    ordered.time_ns = event->time_ns < chunk->last_ns ? chunk->last_ns : event->time_ns;
+    event = &ordered;
     bool is_on_step = chunk->frame.type != FLW_FTRACE_EVENTS ||
                       (event->time_ns - chunk->frame.base_ns) % chunk->frame.time_scale == 0;
     if (!is_on_step) {

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the two codecs and what they remember within a chunk.
+ * Owns: codec 1, and what both codecs remember within a chunk.
  */
-#include "trace/record.h"
+#include "trace/recordform.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace/array.h"
-#include "trace/build.h"
 
-#define UNIT_BYTES      512
-#define RAW_BYTES       32
-#define FLAG_STREAM     16  /* as of the last record that had one */
-#define FLAG_SIZE       32  /* as of the last ALLOC or BLOCK, or the last segment */
-#define FLAG_PLACE      64  /* ALLOC: the guessed address; BLOCK, SEGMENT: the next one */
-#define FLAG_NOW        128 /* no time has passed */
-#define WHICH_SHIFT     5   /* FREE, FREE_DONE, USE: which block, 0 to 3 */
-#define KIND_LARGE      1
-#define KIND_EXPANDABLE 2
+#define UNIT_BYTES  512
+#define FLAG_STREAM 16  /* as of the last record that had one */
+#define FLAG_SIZE   32  /* as of the last ALLOC or BLOCK, or the last segment */
+#define FLAG_PLACE  64  /* ALLOC: the guessed address; BLOCK, SEGMENT: the next one */
+#define FLAG_NOW    128 /* no time has passed */
+#define WHICH_SHIFT 5   /* FREE, FREE_DONE, USE: which block, 0 to 3 */
 
 enum which {
     WHICH_NAMED,
@@ -161,89 +157,6 @@ static uint64_t block_of(const struct flw_record_state *state, enum which which)
                                   : state->freed_block;
 }
 
-/* ---- bodies of long records ---- */
-
-static void put_body(const struct flw_record *record, struct flw_wire_out *out)
-{
-    switch (flw_record_trace_op(record->op)) {
-    case FLW_TRACE_OOM:
-        flw_wire_put_varint(out, record->stream);
-        flw_wire_put_varint(out, record->size_bytes);
-        flw_wire_put_varint(out, record->free_bytes + 1);
-        flw_wire_put_varint(out, record->largest_bytes + 1);
-        break;
-    case FLW_TRACE_MARK:
-    case FLW_TRACE_PHASE_BEGIN:
-    case FLW_TRACE_PHASE_END:
-    case FLW_TRACE_CONFIG:
-        flw_wire_put_varint(out, (uint64_t)(uint32_t)(record->name + 1));
-        break;
-    case FLW_TRACE_SYNC_WAIT:
-        flw_wire_put_varint(out, record->stream);
-        flw_wire_put_varint(out, record->other_stream);
-        break;
-    case FLW_TRACE_SYNC_STREAM:
-    case FLW_TRACE_SYNC_EVENT:
-    case FLW_TRACE_POOL_BEGIN:
-    case FLW_TRACE_POOL_END:
-        flw_wire_put_varint(out, record->stream);
-        break;
-    case FLW_TRACE_DROP:
-        flw_wire_put_varint(out, record->lost_count);
-        break;
-    default:
-        break;
-    }
-}
-
-static bool get_number32(struct flw_wire_in *in, uint32_t *out)
-{
-    uint64_t number;
-    bool is_read = flw_wire_get_varint(in, &number) && number <= UINT32_MAX;
-    *out = is_read ? (uint32_t)number : 0;
-    return is_read;
-}
-
-/* What is behind the fields known here is of a later minor version. */
-static enum flw_record_result get_body(struct flw_wire_in in, struct flw_record *record)
-{
-    bool is_read = true;
-    switch (flw_record_trace_op(record->op)) {
-    case FLW_TRACE_OOM:
-        is_read = get_number32(&in, &record->stream) &&
-                  flw_wire_get_varint(&in, &record->size_bytes) &&
-                  flw_wire_get_varint(&in, &record->free_bytes) &&
-                  flw_wire_get_varint(&in, &record->largest_bytes);
-        record->free_bytes--;
-        record->largest_bytes--;
-        break;
-    case FLW_TRACE_MARK:
-    case FLW_TRACE_PHASE_BEGIN:
-    case FLW_TRACE_PHASE_END:
-    case FLW_TRACE_CONFIG:
-        is_read = get_number32(&in, &record->name);
-        record->name--;
-        break;
-    case FLW_TRACE_SYNC_WAIT:
-        is_read = get_number32(&in, &record->stream) && get_number32(&in, &record->other_stream);
-        break;
-    case FLW_TRACE_SYNC_STREAM:
-    case FLW_TRACE_SYNC_EVENT:
-    case FLW_TRACE_POOL_BEGIN:
-    case FLW_TRACE_POOL_END:
-        is_read = get_number32(&in, &record->stream);
-        break;
-    case FLW_TRACE_DROP:
-        is_read = flw_wire_get_varint(&in, &record->lost_count);
-        break;
-    case FLW_TRACE_OP_COUNT:
-        return FLW_RECORD_UNKNOWN;
-    default:
-        break;
-    }
-    return is_read ? FLW_RECORD_OK : FLW_RECORD_BAD;
-}
-
 /* ---- codec 1 ---- */
 
 static void put_address(const struct flw_record_state *state, uint64_t address,
@@ -306,8 +219,8 @@ static void put_place(struct flw_record_state *state, const struct flw_record *r
         put_address(state, record->address, out);
     }
     if (record->op == FLW_RECORD_SEGMENT) {
-        *out->at++ = (unsigned char)((record->is_large ? KIND_LARGE : 0) |
-                                     (record->is_expandable ? KIND_EXPANDABLE : 0));
+        *out->at++ = (unsigned char)((record->is_large ? FLW_RECORD_LARGE : 0) |
+                                     (record->is_expandable ? FLW_RECORD_EXPANDABLE : 0));
         flw_wire_put_varint(out, record->pool);
     }
 }
@@ -345,7 +258,7 @@ static void put_long(struct flw_record_state *state, const struct flw_record *re
 {
     unsigned char body[FLW_RECORD_BYTES_MAX];
     struct flw_wire_out body_out = {body};
-    put_body(record, &body_out);
+    flw_record_put_body(record, &body_out);
     size_t bytes = (size_t)(body_out.at - body);
     *out->at++ = (unsigned char)(FLW_RECORD_LONG | flags);
     flw_wire_put_varint(out, record->op);
@@ -393,7 +306,7 @@ static bool get_stream(struct flw_record_state *state, struct flw_wire_in *in, u
                        struct flw_record *record)
 {
     record->stream = state->stream;
-    return (flags & FLAG_STREAM) != 0 || get_number32(in, &record->stream);
+    return (flags & FLAG_STREAM) != 0 || flw_record_get_number32(in, &record->stream);
 }
 
 static bool get_place(struct flw_record_state *state, struct flw_wire_in *in, unsigned char flags,
@@ -417,11 +330,11 @@ static bool get_place(struct flw_record_state *state, struct flw_wire_in *in, un
     }
     if (record->op == FLW_RECORD_SEGMENT) {
         uint64_t kind;
-        if (!flw_wire_get_fixed(in, 1, &kind) || !get_number32(in, &record->pool)) {
+        if (!flw_wire_get_fixed(in, 1, &kind) || !flw_record_get_number32(in, &record->pool)) {
             return false;
         }
-        record->is_large = (kind & KIND_LARGE) != 0;
-        record->is_expandable = (kind & KIND_EXPANDABLE) != 0;
+        record->is_large = (kind & FLW_RECORD_LARGE) != 0;
+        record->is_expandable = (kind & FLW_RECORD_EXPANDABLE) != 0;
     }
     record->block =
         record->op == FLW_TRACE_ALLOC || record->op == FLW_RECORD_BLOCK ? state->next_block : 0;
@@ -448,9 +361,9 @@ static bool get_block_event(struct flw_record_state *state, struct flw_wire_in *
 
 static bool get_context(struct flw_wire_in *in, unsigned char flags, struct flw_record *record)
 {
-    return ((flags & FLAG_STREAM) == 0 || get_number32(in, &record->thread)) &&
-           ((flags & FLAG_SIZE) == 0 || get_number32(in, &record->tag)) &&
-           ((flags & FLAG_PLACE) == 0 || get_number32(in, &record->pool));
+    return ((flags & FLAG_STREAM) == 0 || flw_record_get_number32(in, &record->thread)) &&
+           ((flags & FLAG_SIZE) == 0 || flw_record_get_number32(in, &record->tag)) &&
+           ((flags & FLAG_PLACE) == 0 || flw_record_get_number32(in, &record->pool));
 }
 
 static enum flw_record_result get_long(struct flw_record_state *state, struct flw_wire_in *in,
@@ -458,7 +371,7 @@ static enum flw_record_result get_long(struct flw_record_state *state, struct fl
 {
     uint32_t op;
     uint64_t bytes;
-    if (!get_number32(in, &op) || op < FLW_RECORD_LONG_FIRST ||
+    if (!flw_record_get_number32(in, &op) || op < FLW_RECORD_LONG_FIRST ||
         !get_step(state, in, flags, record) || !flw_wire_get_varint(in, &bytes) ||
         bytes > (uint64_t)(in->end - in->at)) {
         return FLW_RECORD_BAD;
@@ -466,7 +379,7 @@ static enum flw_record_result get_long(struct flw_record_state *state, struct fl
     record->op = op;
     struct flw_wire_in body = {in->at, in->at + bytes};
     in->at = body.end;
-    return get_body(body, record);
+    return flw_record_get_body(body, record);
 }
 
 static enum flw_record_result get_packed(struct flw_record_state *state, struct flw_wire_in *in,
@@ -494,97 +407,6 @@ static enum flw_record_result get_packed(struct flw_record_state *state, struct 
     return is_read ? FLW_RECORD_OK : FLW_RECORD_BAD;
 }
 
-/* ---- codec 0 ---- */
-
-static void put_raw(struct flw_record_state *state, const struct flw_record *record,
-                    struct flw_wire_out *out)
-{
-    unsigned char body[FLW_RECORD_BYTES_MAX] = {0};
-    struct flw_wire_out body_out = {body};
-    bool is_long = record->op >= FLW_RECORD_LONG_FIRST;
-    uint64_t words[4] = {record->time, record->address, record->size_bytes,
-                         record->block - state->first_block};
-    if (record->op == FLW_RECORD_CONTEXT) {
-        words[1] = record->tag;
-        words[2] = record->pool;
-        words[3] = record->thread;
-    } else if (record->op == FLW_RECORD_SEGMENT) {
-        words[0] = record->pool;
-        words[3] =
-            (record->is_large ? KIND_LARGE : 0) | (record->is_expandable ? KIND_EXPANDABLE : 0);
-    } else if (is_long) {
-        put_body(record, &body_out);
-        words[1] = 0;
-        words[2] = (uint64_t)(body_out.at - body);
-        words[3] = 0;
-    }
-    flw_wire_put_fixed(out, words[0], 8);
-    flw_wire_put_fixed(out, words[1], 8);
-    flw_wire_put_fixed(out, words[2], 8);
-    flw_wire_put_fixed(out, words[3], 4);
-    flw_wire_put_fixed(out, is_long ? 0 : record->stream, 2);
-    flw_wire_put_fixed(out, record->op, 2);
-    size_t padded = is_long ? (size_t)(words[2] + RAW_BYTES - 1) / RAW_BYTES * RAW_BYTES : 0;
-    memcpy(out->at, body, padded);
-    out->at += padded;
-}
-
-static enum flw_record_result get_raw_body(struct flw_wire_in *in, struct flw_record *record)
-{
-    uint64_t bytes = record->size_bytes;
-    uint64_t left = (uint64_t)(in->end - in->at);
-    record->size_bytes = 0;
-    record->block = 0;
-    if (bytes > left || (bytes + RAW_BYTES - 1) / RAW_BYTES * RAW_BYTES > left) {
-        return FLW_RECORD_BAD;
-    }
-    struct flw_wire_in body = {in->at, in->at + bytes};
-    in->at += (bytes + RAW_BYTES - 1) / RAW_BYTES * RAW_BYTES;
-    return get_body(body, record);
-}
-
-static enum flw_record_result get_raw(struct flw_record_state *state, struct flw_wire_in *in,
-                                      struct flw_record *record)
-{
-    uint64_t block, stream, op;
-    if (!flw_wire_get_fixed(in, 8, &record->time) || !flw_wire_get_fixed(in, 8, &record->address) ||
-        !flw_wire_get_fixed(in, 8, &record->size_bytes) || !flw_wire_get_fixed(in, 4, &block) ||
-        !flw_wire_get_fixed(in, 2, &stream) || !flw_wire_get_fixed(in, 2, &op)) {
-        return FLW_RECORD_BAD;
-    }
-    record->op = (unsigned)op;
-    record->stream = (uint32_t)stream;
-    record->block = state->first_block + (uint64_t)(int64_t)(int32_t)(uint32_t)block;
-    if (record->op == FLW_RECORD_CONTEXT) {
-        record->thread = (uint32_t)block;
-        record->tag = (uint32_t)record->address;
-        record->pool = (uint32_t)record->size_bytes;
-        bool fits = record->address <= UINT32_MAX && record->size_bytes <= UINT32_MAX;
-        record->address = 0;
-        record->size_bytes = 0;
-        return fits ? FLW_RECORD_OK : FLW_RECORD_BAD;
-    }
-    if (record->op >= FLW_RECORD_LONG_FIRST) {
-        return record->time < state->time ? FLW_RECORD_BAD : get_raw_body(in, record);
-    }
-    if (record->op == FLW_RECORD_SEGMENT) {
-        record->is_large = (block & KIND_LARGE) != 0;
-        record->is_expandable = (block & KIND_EXPANDABLE) != 0;
-        record->pool = (uint32_t)record->time;
-        return record->time <= UINT32_MAX ? FLW_RECORD_OK : FLW_RECORD_BAD;
-    }
-    if (flw_record_is_event(record->op) && record->time < state->time) {
-        return FLW_RECORD_BAD;
-    }
-    if (record->op == FLW_TRACE_ALLOC || record->op == FLW_RECORD_BLOCK) {
-        return record->block == state->next_block ? FLW_RECORD_OK : FLW_RECORD_BAD;
-    }
-    if (flw_trace_op_has_block((uint8_t)record->op)) {
-        return record->block < state->next_block ? FLW_RECORD_OK : FLW_RECORD_BAD;
-    }
-    return record->op < FLW_RECORD_BLOCK ? FLW_RECORD_OK : FLW_RECORD_BAD;
-}
-
 /* ---- either ---- */
 
 bool flw_record_put(struct flw_record_state *state, const struct flw_record *record,
@@ -592,7 +414,7 @@ bool flw_record_put(struct flw_record_state *state, const struct flw_record *rec
 {
     struct flw_wire_out begin = *out;
     if (state->codec == FLW_RECORD_RAW) {
-        put_raw(state, record, out);
+        flw_record_put_raw(state, record, out);
     } else {
         put_packed(state, record, out);
     }
@@ -612,8 +434,9 @@ enum flw_record_result flw_record_get(struct flw_record_state *state, struct flw
     if (in->at == in->end) {
         return FLW_RECORD_BAD;
     }
-    enum flw_record_result result =
-        state->codec == FLW_RECORD_RAW ? get_raw(state, in, out) : get_packed(state, in, out);
+    enum flw_record_result result = state->codec == FLW_RECORD_RAW
+                                        ? flw_record_get_raw(state, in, out)
+                                        : get_packed(state, in, out);
     if (result == FLW_RECORD_OK || result == FLW_RECORD_UNKNOWN) {
         return remember(state, out) ? result : FLW_RECORD_NO_MEMORY;
     }

@@ -107,8 +107,7 @@ static void expect_error(const char *arguments, int code, const char *what)
     command_expect_error(line, code, what);
 }
 
-/* ---- what it prints ---------------------------------------------------------------------------
- */
+/* ---- what it prints ---- */
 
 static void every_verb_has_help_with_an_example(void **state)
 {
@@ -216,8 +215,7 @@ static void every_form_that_is_exported_is_read_again(void **state)
     }
 }
 
-/* ---- what goes wrong --------------------------------------------------------------------------
- */
+/* ---- what goes wrong ---- */
 
 static void a_wrong_command_line_is_told_in_one_line(void **state)
 {

@@ -469,11 +469,15 @@ static void what_was_flushed_can_be_read_while_writing_goes_on(void **state)
         assert_int_equal(flw_trace_walk_context(part, &walk, 2 * i)->tag, i / 10);
         flw_trace_destroy(part);
     }
+    struct flw_trace_event early = {.time_ns = 5, .block = UINT32_MAX, .op = FLW_TRACE_EMPTY_CACHE};
+    assert_true(flw_ftrace_writer_add_event(w, &early, NULL, &context));
     assert_true(flw_ftrace_writer_end(w));
     flw_ftrace_writer_destroy(w);
     assert_int_equal(fclose(file), 0);
     struct flw_trace *trace = read_bytes(bytes.at, bytes.count);
     assert_null(trace->truncation);
+    assert_int_equal(trace->event_count, 201);
+    assert_true(trace->events[200].time_ns == trace->events[199].time_ns);
     flw_trace_destroy(trace);
     flw_trace_destroy(whole);
     free(bytes.at);

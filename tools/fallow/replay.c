@@ -44,8 +44,8 @@ static void print_help(void)
 {
     printf(
         "usage: fallow replay TRACE [OPTIONS]\n\n"
-        "Replays an allocation trace (a PyTorch memory snapshot, plain or .xz, or the line text form)\n"
-        "through policies, and compares what they hold.\n\n"
+        "Replays an allocation trace (a PyTorch memory snapshot, a .ftrace, its text, or what else\n"
+        "fallow trace import reads) through policies, and compares what they hold.\n\n"
         "  --policy A,B        which policies, each alone or as NAME:SETTING=VALUE,SETTING=VALUE;\n"
         "                      default all:\n                     ");
     for (size_t i = 0; flw_policy_get(i) != NULL; i++) {
