@@ -427,11 +427,17 @@ static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
 
 static void help_and_version_say_what_there_is(void **state)
 {
+    char line[64];
     (void)state;
     assert_int_equal(run("--help"), 0);
     assert_non_null(strstr(out_text, "replay"));
     assert_int_equal(run("replay --help"), 0);
     assert_non_null(strstr(out_text, "--find-limit"));
+    for (size_t i = 0; i < LENDER_COUNT; i++) {
+        snprintf(line, sizeof line, "\n  %s ", lenders[i]);
+        assert_non_null(strstr(out_text, line));
+    }
+    assert_non_null(strstr(out_text, "release_threshold: a number of bytes"));
     assert_int_equal(run("--version"), 0);
     assert_non_null(strstr(out_text, "malloc"));
     assert_int_equal(run(""), 2);

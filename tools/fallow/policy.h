@@ -80,6 +80,7 @@ void flw_policy_take_stats(struct flw_policy_statistics *out, const fallow_stats
 
 struct flw_policy {
     const char *name;      /* with the settings as given */
+    const char *summary;   /* a line for the help */
     const char *sim_label; /* shown on the simulated device; NULL = name */
     bool lends;            /* false: says numbers of the trace, runs nothing */
     bool is_thread_safe;   /* alloc, free and use from several threads */
@@ -136,6 +137,12 @@ size_t flw_policy_length(const char *list);
 /* `base` with the settings of `text`, which is what follows the colon. As flw_policy_choose. */
 bool flw_policy_set(const struct flw_policy *base, const char *text, size_t length,
                     struct flw_policy_choice *out, char *message);
+
+#define FLW_POLICY_ALLOWED_BYTES 96
+
+/* What the setting's value may be, in words. */
+void flw_policy_say_allowed(const struct flw_policy_setting *setting,
+                            char out[FLW_POLICY_ALLOWED_BYTES]);
 
 static inline uint64_t flw_policy_value(const struct flw_policy *policy, size_t setting)
 {

@@ -188,6 +188,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 
 const struct flw_policy flw_policy_async = {
     .name = "async",
+    .summary = "the driver's stream-ordered pool",
     .sim_label = "async (model)",
     .lends = true,
     .limits_by_device = true,

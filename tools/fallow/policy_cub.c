@@ -297,6 +297,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 
 const struct flw_policy flw_policy_cub = {
     .name = "cub",
+    .summary = "CUB's caching allocator, as a model",
     .lends = true,
     .limits_by_device = true,
     .create = create,

@@ -65,6 +65,7 @@ static void finish(void *self)
 
 const struct flw_policy flw_policy_driver = {
     .name = "driver",
+    .summary = "a driver call for every request, no cache",
     .lends = true,
     .limits_by_device = true,
     .create = create,

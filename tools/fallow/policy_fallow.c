@@ -112,6 +112,7 @@ static void finish(void *self)
 
 const struct flw_policy flw_policy_fallow = {
     .name = "fallow",
+    .summary = "this library, balanced",
     .lends = true,
     .is_thread_safe = true,
     .create = create_balanced,
@@ -124,6 +125,7 @@ const struct flw_policy flw_policy_fallow = {
 
 const struct flw_policy flw_policy_fallow_memory_first = {
     .name = "fallow-memory-first",
+    .summary = "this library, memory first",
     .lends = true,
     .is_thread_safe = true,
     .create = create_memory_first,

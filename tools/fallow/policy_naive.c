@@ -76,6 +76,7 @@ static void finish(void *self)
 
 const struct flw_policy flw_policy_naive = {
     .name = "naive",
+    .summary = "one lock, and an event on every free",
     .lends = true,
     .is_thread_safe = true,
     .limits_by_device = true, /* its own count knows nothing of the driver's rounding */

@@ -463,6 +463,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 
 const struct flw_policy flw_policy_pytorch = {
     .name = "pytorch",
+    .summary = "PyTorch's allocator, as a model",
     .lends = true,
     .limits_by_device = true,
     .create = create,
@@ -478,6 +479,7 @@ const struct flw_policy flw_policy_pytorch = {
 
 const struct flw_policy flw_policy_pytorch_expandable = {
     .name = "pytorch-expandable",
+    .summary = "the same with expandable segments",
     .lends = true,
     .limits_by_device = true,
     .is_supported = flw_pytorch_ranges_are_supported,

@@ -52,6 +52,7 @@ static void get_bound(void *self, struct flw_policy_statistics *out)
 
 const struct flw_policy flw_policy_recorded = {
     .name = "recorded",
+    .summary = "what the trace says that its own allocator held",
     .create = create,
     .get_statistics = get_recorded,
     .finish = finish,
@@ -59,6 +60,7 @@ const struct flw_policy flw_policy_recorded = {
 
 const struct flw_policy flw_policy_bound = {
     .name = "bound",
+    .summary = "the most bytes that were live: none can hold less",
     .create = create,
     .get_statistics = get_bound,
     .finish = finish,

@@ -11,8 +11,7 @@
 #include "command.h"
 #include "policy.h"
 
-#define VALUE_BYTES   32
-#define ALLOWED_BYTES 96
+#define VALUE_BYTES 32
 
 /* A piece of a list, not ended by a zero. */
 struct piece {
@@ -37,26 +36,26 @@ size_t flw_policy_length(const char *list)
     return length;
 }
 
-/* What a setting's value may be, in words. */
-static void say_allowed(const struct flw_policy_setting *setting, char *out)
+void flw_policy_say_allowed(const struct flw_policy_setting *setting,
+                            char out[FLW_POLICY_ALLOWED_BYTES])
 {
     unsigned long long least = setting->least;
     unsigned long long most = setting->most;
     switch (setting->kind) {
     case FLW_SETTING_COUNT:
-        snprintf(out, ALLOWED_BYTES, "a whole number from %llu to %llu", least, most);
+        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "a whole number from %llu to %llu", least, most);
         break;
     case FLW_SETTING_POWER:
-        snprintf(out, ALLOWED_BYTES, "a power of two from %llu to %llu", least, most);
+        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "a power of two from %llu to %llu", least, most);
         break;
     case FLW_SETTING_BYTES:
-        snprintf(out, ALLOWED_BYTES, "a number of bytes, such as 0 or 512M, or max");
+        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "a number of bytes, such as 0 or 512M, or max");
         break;
     case FLW_SETTING_SHARE:
-        snprintf(out, ALLOWED_BYTES, "a share above 0 and below 1, such as 0.8");
+        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "a share above 0 and below 1, such as 0.8");
         break;
     case FLW_SETTING_FLAG:
-        snprintf(out, ALLOWED_BYTES, "0 or 1");
+        snprintf(out, FLW_POLICY_ALLOWED_BYTES, "0 or 1");
         break;
     }
 }
@@ -137,8 +136,8 @@ static bool set_one(struct flw_policy *policy, struct piece piece, char *message
     char value[VALUE_BYTES];
     snprintf(value, sizeof value, "%.*s", (int)flw_min(value_length, sizeof value), value_text);
     if (value_length >= sizeof value || !parse_value(setting, value, &policy->values[i])) {
-        char allowed[ALLOWED_BYTES];
-        say_allowed(setting, allowed);
+        char allowed[FLW_POLICY_ALLOWED_BYTES];
+        flw_policy_say_allowed(setting, allowed);
         snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: %s=%s is not %s", policy->name,
                  setting->name, value, allowed);
         return false;

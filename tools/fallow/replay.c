@@ -40,6 +40,20 @@ struct options {
     bool has_lag, uses_threads, finds_limit, checks, times, wants_help;
 };
 
+static void print_policies(void)
+{
+    char allowed[FLW_POLICY_ALLOWED_BYTES];
+    printf("\npolicies, and what can be set:\n");
+    for (size_t i = 0; flw_policy_get(i) != NULL; i++) {
+        const struct flw_policy *policy = flw_policy_get(i);
+        printf("  %-20s%s\n", policy->name, policy->summary);
+        for (size_t j = 0; j < policy->setting_count; j++) {
+            flw_policy_say_allowed(&policy->settings[j], allowed);
+            printf("    %s: %s\n", policy->settings[j].name, allowed);
+        }
+    }
+}
+
 static void print_help(void)
 {
     printf(
@@ -47,23 +61,21 @@ static void print_help(void)
         "Replays an allocation trace (a PyTorch memory snapshot, a .ftrace, its text, or what else\n"
         "fallow trace import reads) through policies, and compares what they hold.\n\n"
         "  --policy A,B        which policies, each alone or as NAME:SETTING=VALUE,SETTING=VALUE;\n"
-        "                      default all:\n                     ");
-    for (size_t i = 0; flw_policy_get(i) != NULL; i++) {
-        printf(" %s", flw_policy_get(i)->name);
-    }
-    printf("\n"
-           "  --device sim|N      the simulated device (default) or GPU N\n"
-           "  --lag N             work is done N events after it was given; default %d events, or\n"
-           "                      5 ms of trace time where times are known; 0: no device work\n"
-           "  --limit BYTES       most that a policy may hold (K, M, G, T allowed)\n"
-           "  --find-limit        search the smallest limit at which the trace completes\n"
-           "  --threads           one thread a stream, for policies that allow it\n"
-           "  --repeat N          replay the trace N times in a row, counting the last pass apart\n"
-           "  --json FILE         results as JSON; - is standard output, without the table\n"
-           "  --trace-device N    which device of the recording; default the busiest\n"
-           "  --no-check          without the rule checker\n"
-           "  --no-times          without timing single operations\n",
-           DEFAULT_LAG_EVENTS);
+        "                      default all; they are listed below\n"
+        "  --device sim|N      the simulated device (default) or GPU N\n"
+        "  --lag N             work is done N events after it was given; default %d events, or\n"
+        "                      5 ms of trace time where times are known; 0: no device work\n"
+        "  --limit BYTES       most that a policy may hold (K, M, G, T allowed)\n"
+        "  --find-limit        search the smallest limit at which the trace completes\n"
+        "  --threads           one thread a stream, for policies that allow it\n"
+        "  --repeat N          replay the trace N times in a row, counting the last pass apart\n"
+        "  --json FILE         results as JSON; - is standard output, without the table\n"
+        "  --trace-device N    which device of the recording; default the busiest\n"
+        "  --no-check          without the rule checker\n"
+        "  --no-times          without timing single operations\n",
+        DEFAULT_LAG_EVENTS);
+    print_policies();
+    printf("\nexample: fallow replay snapshot.pickle --policy fallow,async:release_threshold=0\n");
 }
 
 /* ---- command line ---- */
