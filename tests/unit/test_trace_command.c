@@ -77,8 +77,9 @@ static bool has_file(const char *name)
 /* `fallow trace ARGUMENTS` in the folder; its exit code. */
 static int run(const char *arguments)
 {
-    char line[LINE_BYTES];
-    snprintf(line, sizeof line, "\"$F\" trace %s", arguments);
+    char line[LINE_BYTES + sizeof "\"$F\" trace "];
+    int length = snprintf(line, sizeof line, "\"$F\" trace %s", arguments);
+    assert_true(length > 0 && (size_t)length < sizeof line);
     return command_run(line);
 }
 
