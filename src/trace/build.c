@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/array.h"
+#include "record/array.h"
 
 bool flw_build_init(struct flw_build *build, const char *source, const char *format)
 {

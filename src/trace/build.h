@@ -6,7 +6,7 @@
 #ifndef FLW_TRACE_BUILD_H
 #define FLW_TRACE_BUILD_H
 
-#include "trace/addressmap.h"
+#include "record/addressmap.h"
 #include "trace/trace.h"
 
 #define FLW_BUILD_STREAMS_MAX 65535

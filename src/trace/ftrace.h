@@ -1,144 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the trace file `.ftrace`: its form, its writer, its reader.
- * Does not: pack it further. A .ftrace.zst, .xz or .gz is read like any other packed trace.
- *
- * A file is a header and chunks, little-endian throughout. Chunks are only ever appended; each has
- * its own checksums and starts from nothing, so what was written before a crash can be read, and
- * what follows a damaged chunk too. CRC means CRC-32C.
- *
- *   HEADER, 64 bytes                          CHUNK HEADER, 64 bytes
- *    0  "FALLOWTR"                             0  "FTRC"
- *    8  u16 major, u16 minor version           4  u8 type, u8 codec, u16 0
- *   12  u32 bytes of this header, 64 or more   8  u32 bytes of the payload, at most 1 MiB
- *   16  u64 flags                             12  u32 bytes it unpacks to (codecs 0, 1: the same)
- *   24  u64 wall clock, ns since 1970         16  u32 records in it
- *   32  u64 monotonic clock, ns               20  u32 thread that its records begin with
- *   40  u64 ticks a second; 10^9 = ns         24  u64 number of its first event in the file
- *   48  u32 process                           32  u64 number of its first block in the file
- *   52  u32 device, u32 devices there are     40  u64 base: ns since the first event
- *   60  u32 CRC of bytes 0 to 59              48  u32 ticks in a step of its records' time, u32 0
- *                                             56  u32 CRC of the payload
- *                                             60  u32 CRC of bytes 0 to 59
- *
- *   Clocks, process and devices are 0 where unknown. Flags: 1 times, 2 addresses, 4 segments are
- *   recorded; bits 0 to 31 may be passed over by a reader that does not know them, bits 32 to 63 may
- *   not. Bytes of the header beyond 64 are passed over.
- *
- *   type 1 META      lines of the text form's header (text.h): ["gaps" ...] note*. Several follow one
- *                    another.
- *        2 DICT      entries: varint kind, varint length, body. Kind 1, a stream: varint number (0, 1,
- *                    2, ... in the file), varint handle. Kind 2, a name: varint number, its bytes.
- *                    Other kinds are passed over. An entry comes before the record that uses it.
- *        3 SNAPSHOT  BLOCK, SEGMENT and CONTEXT records (record.h): what was there before the first
- *                    event; blocks in address order. Before all EVENTS.
- *        4 EVENTS    the other records
- *        5 DROP      u64: so many events are missing. It counts as one event and one record.
- *        6 END       u64 events, u64 blocks, u64 segments, u64 chunks before this one; u32 CRC of all
- *                    bytes of the file before this chunk, u32 0. Nothing follows.
- *   Chunks of other types are passed over. `codec` is that of the records; 0 elsewhere.
- *
- *   Events and blocks are numbered in the order of the file, blocks of the start first. An event's
- *   time is the base and, in ns, its chunk's ticks; it never falls (where ticks are not ns, a reader
- *   takes an earlier one for the last). A file without END was not finished: all of it counts that
- *   can be read. A reader that meets damage stops, or looks for the next "FTRC" whose header's CRC
- *   is right: the numbers there tell what is lost.
- *
- *   A version with a higher major number cannot be read; one with a higher minor number can: unknown
- *   chunk types, long records, dictionary kinds and ends of bodies say how long they are.
- *
- * Why so: frees name blocks by how many were allocated since, not by recycled slots, so a chunk needs
- * no state of the ones before it, and repeated phases of a program are repeated bytes for a
- * compressor. Addresses are kept: policies are compared with the recorded ones. A caching allocator
- * gives back what was freed last, so most cost nothing (record.h). Times have a scale a chunk since
- * recordings count in microseconds. One header for all chunks, of a cache line, keeps raw records
- * aligned.
+ * Owns: reading trace files of our own, and writing whole traces as such. record/ftracewriter.h
+ * specifies their form.
  */
 #ifndef FLW_TRACE_FTRACE_H
 #define FLW_TRACE_FTRACE_H
 
 #include <stdio.h>
 
+#include "record/ftracewriter.h"
 #include "trace/input.h"
-#include "trace/record.h"
 #include "trace/trace.h"
-
-#define FLW_FTRACE_MAGIC       "FALLOWTR"
-#define FLW_FTRACE_CHUNK_MAGIC "FTRC"
-#define FLW_FTRACE_MAJOR       1
-#define FLW_FTRACE_MINOR       0
-
-#define FLW_FTRACE_CHUNK_BYTES   (UINT32_C(64) << 10) /* a payload, as written here */
-#define FLW_FTRACE_PAYLOAD_BYTES (UINT32_C(1) << 20)  /* at most, as read */
-
-#define FLW_FTRACE_HAS_TIMES     UINT64_C(1)
-#define FLW_FTRACE_HAS_ADDRESSES UINT64_C(2)
-#define FLW_FTRACE_HAS_SEGMENTS  UINT64_C(4)
-
-enum flw_ftrace_type {
-    FLW_FTRACE_META = 1,
-    FLW_FTRACE_DICT,
-    FLW_FTRACE_SNAPSHOT,
-    FLW_FTRACE_EVENTS,
-    FLW_FTRACE_DROP,
-    FLW_FTRACE_END
-};
-
-/* ---- reading ---- */
 
 /* The input is at its first byte. False: nothing is held, the input's message says why. A file that
  * is damaged or not finished is read up to there, and (*out_trace)->truncation says so; with
  * `goes_on`, from the next whole chunk on too, with a DROP event between. */
 bool flw_ftrace_read(struct flw_input *input, bool goes_on, struct flw_trace **out_trace);
 
-/* ---- writing ---- */
+/* Into a file of the caller's. */
+struct flw_ftrace_sink flw_ftrace_file_sink(FILE *file);
 
-struct flw_ftrace_settings {
-    bool has_times, has_addresses, has_segments;
-    enum flw_record_codec codec;
-    uint32_t device, device_count, process;
-    uint64_t wall_ns, mono_ns; /* 0 = unknown */
-    uint32_t step_ns;          /* all times are expected to be multiples of it; at least 1 */
-};
-
-struct flw_ftrace_writer;
-
-/* Writes the header. `file` is the caller's and outlives the writer; only ever appended to. NULL: no
- * memory. */
-struct flw_ftrace_writer *flw_ftrace_writer_create(FILE *file,
-                                                   const struct flw_ftrace_settings *settings);
-
-/* Does not finish the file. */
-void flw_ftrace_writer_destroy(struct flw_ftrace_writer *writer);
-
-/* Each returns false where there is no memory or the file failed; all later ones do too.
- *
- * Order: notes, streams and names at any time, but before what uses them; segments and blocks of the
- * start before events. Streams and names are numbered in the order in which they are added. */
-bool flw_ftrace_writer_add_notes(struct flw_ftrace_writer *writer, const char *lines);
-bool flw_ftrace_writer_add_stream(struct flw_ftrace_writer *writer, uint64_t handle);
-bool flw_ftrace_writer_add_name(struct flw_ftrace_writer *writer, const char *name);
-bool flw_ftrace_writer_add_segment(struct flw_ftrace_writer *writer,
-                                   const struct flw_trace_segment *segment);
-bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,
-                                 const struct flw_trace_block *block,
-                                 const struct flw_trace_context *context);
-
-/* `detail` may be NULL where the op needs none. A time before the last event's is taken for that: times
- * in a file never fall. */
-bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
-                                 const struct flw_trace_event *event,
-                                 const struct flw_trace_detail *detail,
-                                 const struct flw_trace_context *context);
-
-/* Hand all there is to the operating system: what a crash of the process cannot take away. A chunk
- * ends here. */
-bool flw_ftrace_writer_flush(struct flw_ftrace_writer *writer);
-
-/* Write the END chunk. Nothing may be added any more. */
-bool flw_ftrace_writer_end(struct flw_ftrace_writer *writer);
-
-/* A whole trace. False as above. */
+/* A whole trace. False: no memory, or the file failed. */
 bool flw_ftrace_print(const struct flw_trace *trace, enum flw_record_codec codec, FILE *file);
 
 #endif

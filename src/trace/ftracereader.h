@@ -12,8 +12,8 @@
 #ifndef FLW_TRACE_FTRACEREADER_H
 #define FLW_TRACE_FTRACEREADER_H
 
+#include "record/frame.h"
 #include "trace/build.h"
-#include "trace/frame.h"
 #include "trace/ftrace.h"
 #include "trace/notes.h"
 

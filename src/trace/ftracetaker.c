@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/array.h"
+#include "record/array.h"
 #include "trace/sidetable.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)
@@ -87,7 +87,7 @@ static bool read_name(struct flw_ftracereader *r, struct flw_wire_in body)
         return flw_ftracereader_stop(r, "a name is not numbered %zu", r->name_count);
     }
     size_t bytes = (size_t)(body.end - body.at);
-    if (!flw_sidetable_is_name((const char *)body.at, bytes)) {
+    if (!flw_trace_is_name((const char *)body.at, bytes)) {
         return flw_ftracereader_stop(r, "a name is empty, too long or not printable");
     }
     uint32_t *names = flw_array_reserve(r->names, r->name_count, &r->name_room, sizeof(*r->names));

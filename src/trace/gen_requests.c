@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "trace/array.h"
+#include "record/array.h"
 #include "trace/input.h"
 
 #define QUANTILES        33

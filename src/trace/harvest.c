@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
-#include "trace/array.h"
+#include "record/array.h"
 
 #define NARROW_BITS 48
 #define KIND_SHIFT  56 /* of a cell: kind in the top byte */

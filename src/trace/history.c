@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
-#include "trace/array.h"
+#include "record/array.h"
 
 #define SMALL_SEGMENT_BYTES (2 * FLW_MIB) /* PyTorch's small pool takes exactly this at a time */
 

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/array.h"
+#include "record/array.h"
 #include "trace/history.h"
 #include "trace/json.h"
 #include "trace/measure.h"

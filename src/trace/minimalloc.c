@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/array.h"
+#include "record/array.h"
 #include "trace/build.h"
 #include "trace/column.h"
 #include "trace/measure.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/array.h"
+#include "record/array.h"
 
 static bool is_reserved_key(const char *key, size_t bytes)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/bits.h"
-#include "trace/array.h"
+#include "record/array.h"
 #include "trace/pickle_inl.h"
 
 #define INTEGER_BYTES   9 /* 64 bits and a sign */

@@ -9,7 +9,7 @@
 #define FLW_TRACE_PICKLE_INL_H
 
 #include "base/bits.h"
-#include "trace/array.h"
+#include "record/array.h"
 #include "trace/pickle.h"
 
 #define FLW_MACHINE_STACK_MAX (1u << 24)

@@ -6,19 +6,6 @@
 
 #include <string.h>
 
-bool flw_sidetable_is_name(const char *name, size_t bytes)
-{
-    if (bytes == 0 || bytes > FLW_TRACE_NAME_BYTES) {
-        return false;
-    }
-    for (size_t i = 0; i < bytes; i++) {
-        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7F) {
-            return false;
-        }
-    }
-    return true;
-}
-
 bool flw_sidetable_needs_name(uint8_t op)
 {
     return op == FLW_TRACE_PHASE_BEGIN || op == FLW_TRACE_PHASE_END || op == FLW_TRACE_CONFIG;
@@ -97,7 +84,7 @@ static const char *check_contexts(const struct flw_trace *trace)
 const char *flw_sidetable_check(const struct flw_trace *trace)
 {
     for (size_t i = 0; i < trace->name_count; i++) {
-        if (!flw_sidetable_is_name(trace->names[i], strlen(trace->names[i]))) {
+        if (!flw_trace_is_name(trace->names[i], strlen(trace->names[i]))) {
             return "a name is empty, too long or not printable";
         }
     }

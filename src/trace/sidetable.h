@@ -11,9 +11,6 @@
 /* NULL, or what is wrong with them. The events are within their own rules. */
 const char *flw_sidetable_check(const struct flw_trace *trace);
 
-/* May these bytes be a name? */
-bool flw_sidetable_is_name(const char *name, size_t bytes);
-
 /* Does an event of this kind have to have a detail with a name, or may it? */
 bool flw_sidetable_needs_name(uint8_t op);
 bool flw_sidetable_takes_name(uint8_t op);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/array.h"
+#include "record/array.h"
 #include "trace/build.h"
 #include "trace/line.h"
 #include "trace/measure.h"
@@ -382,7 +382,7 @@ static bool take_name(struct reader *r, uint32_t *out)
     }
     const char *name = r->line.at;
     size_t bytes = (size_t)(r->line.end - name);
-    if (bytes < 2 || name[bytes - 1] != '"' || !flw_sidetable_is_name(name, bytes - 1)) {
+    if (bytes < 2 || name[bytes - 1] != '"' || !flw_trace_is_name(name, bytes - 1)) {
         return flw_line_fail(&r->line, "a name is 1 to %d printable bytes in quotes",
                              FLW_TRACE_NAME_BYTES);
     }

@@ -6,7 +6,8 @@
 #   layers.sh <source root>
 #
 #   base < driver < memory < heap < pool     a layer includes itself, lower ones and fallow/
-#   trace    base                            simcuda  base and the driver's types
+#   record   base; pool may include it       trace    base, record
+#   simcuda  base and the driver's types
 #   include/fallow                           fallow/ only: users have nothing else
 #   src includes nothing of tools/ or tests/; nobody but tests/support/test.h includes <cmocka.h>
 #   a file of more than 800 lines says why in its opening comment ("Long because ...")
@@ -22,8 +23,9 @@ allowed_of() {
     driver) echo '^(base|driver|fallow)/' ;;
     memory) echo '^(base|driver|memory|fallow)/' ;;
     heap) echo '^(base|driver|memory|heap|fallow)/' ;;
-    pool) echo '^(base|driver|memory|heap|pool|fallow)/' ;;
-    trace) echo '^(base|trace)/' ;;
+    record) echo '^(base|record|fallow)/' ;;
+    pool) echo '^(base|driver|memory|heap|record|pool|fallow)/' ;;
+    trace) echo '^(base|record|trace)/' ;;
     package) echo '^$' ;;
     simcuda) echo '^(base|simcuda|fallow)/|^driver/(driver_types|entry_points)\.h$' ;;
     *) return 1 ;;
@@ -52,7 +54,7 @@ offences=$(
         case $path in fallow/*) ;; *) echo "$file:$line: a public header must not include \"$path\"" ;; esac
     done
     # A bracketed include of ours would slip past the rules above.
-    grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*<(base|driver|memory|heap|pool|trace|simcuda|support)/' \
+    grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*<(base|driver|memory|heap|record|pool|trace|simcuda|support)/' \
         --include='*.[ch]' src include tools tests 2>/dev/null |
         sed -E 's/^([^:]+:[0-9]+):.*/\1: include our own headers in quotes/' || true
     grep -rHnE '#[[:space:]]*include[[:space:]]*<cmocka\.h>' --include='*.[ch]' src include tools tests |

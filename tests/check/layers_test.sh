@@ -13,7 +13,7 @@ failures=0
 
 fresh() {
     rm -rf "$tree"
-    mkdir -p "$tree/src/base" "$tree/src/driver" "$tree/src/heap" "$tree/src/simcuda" "$tree/src/trace" \
+    mkdir -p "$tree/src/base" "$tree/src/driver" "$tree/src/heap" "$tree/src/record" "$tree/src/simcuda" "$tree/src/trace" \
         "$tree/include/fallow" "$tree/tools" "$tree/tests/support" "$tree/tests/unit"
     printf '%s\n#include "base/b.h"\n' "$spdx" >"$tree/src/heap/a.c"
     printf '%s\n#include <cmocka.h>\n' "$spdx" >"$tree/tests/support/test.h"
@@ -39,6 +39,7 @@ plant src/base/x.c '#include "heap/a.h"' "base must not include heap"
 plant src/driver/x.c '  #  include "heap/a.h"' "spaces do not hide an include"
 plant src/heap/x.h '#include "pool/pool.h"' "heap must not include pool"
 plant src/trace/x.c '#include "driver/driver.h"' "trace must not include driver"
+plant src/record/x.c '#include "trace/trace.h"' "record must not include trace"
 plant src/simcuda/x.c '#include "driver/driver.h"' "simcuda includes the driver's types only"
 plant src/heap/x.c '#include "../tools/t.h"' "src must not include tools"
 plant src/heap/x.c '#include <pool/pool.h>' "brackets do not hide an include"

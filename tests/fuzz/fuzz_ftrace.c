@@ -5,7 +5,7 @@
  */
 #include "fuzz_text_twin.h"
 
-#include "trace/frame.h"
+#include "record/frame.h"
 
 static void check(const uint8_t *bytes, size_t count, bool goes_on)
 {

@@ -4,7 +4,9 @@
 #   build/fuzz/bin/fuzz_pickle -max_len=65536 NEW_CORPUS tests/fuzz/corpus/pickle
 option(FALLOW_FUZZER "Link the fuzz targets with libFuzzer (clang) instead of the regression main" OFF)
 if(FALLOW_FUZZER)
-  target_compile_options(flw_trace PRIVATE -fsanitize=fuzzer-no-link) # it is the readers' ways that count
+  foreach(library flw_trace flw_record) # it is the readers' ways that count
+    target_compile_options(${library} PRIVATE -fsanitize=fuzzer-no-link)
+  endforeach()
 endif()
 set(mutations_pickle 600)
 set(mutations_text 4000)

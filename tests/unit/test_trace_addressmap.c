@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/addressmap.h"
+#include "record/addressmap.h"
 
 #define KEYS  2000
 #define STEPS 200000

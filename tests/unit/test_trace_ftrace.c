@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trace/frame.h"
+#include "record/frame.h"
 #include "trace/ftrace.h"
 #include "trace/text.h"
 
@@ -439,7 +439,8 @@ static void what_was_flushed_can_be_read_while_writing_goes_on(void **state)
     struct flw_ftrace_settings settings = {.has_times = true, .device = 2, .step_ns = 1000};
     struct bytes bytes = {NULL, 0};
     FILE *file = open_memstream(&bytes.at, &bytes.count);
-    struct flw_ftrace_writer *w = flw_ftrace_writer_create(file, &settings);
+    struct flw_ftrace_sink sink = flw_ftrace_file_sink(file);
+    struct flw_ftrace_writer *w = flw_ftrace_writer_create(&sink, &settings);
     struct flw_trace_context context = {.thread = 4};
     assert_non_null(w);
     assert_true(flw_ftrace_writer_add_stream(w, 9));

@@ -2,7 +2,7 @@
  *
  * Owns: bodies of long records, and codec 0.
  */
-#include "trace/recordform.h"
+#include "record/recordform.h"
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
  *   1. slot_count is 0 or a power of two; used_count <= slot_count / 2.
  *   2. No slot between a key's home and its place is empty.
  */
-#ifndef FLW_TRACE_ADDRESSMAP_H
-#define FLW_TRACE_ADDRESSMAP_H
+#ifndef FLW_RECORD_ADDRESSMAP_H
+#define FLW_RECORD_ADDRESSMAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

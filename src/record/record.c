@@ -2,12 +2,12 @@
  *
  * Owns: codec 1, and what both codecs remember within a chunk.
  */
-#include "trace/recordform.h"
+#include "record/recordform.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/array.h"
+#include "record/array.h"
 
 #define UNIT_BYTES  512
 #define FLAG_STREAM 16  /* as of the last record that had one */

@@ -54,11 +54,11 @@
  *   tag, size the pool. Long records: address 0, size is LENGTH, then the body, zeros up to a
  *   multiple of 32. For recorders that cannot spend the time on codec 1.
  */
-#ifndef FLW_TRACE_RECORD_H
-#define FLW_TRACE_RECORD_H
+#ifndef FLW_RECORD_RECORD_H
+#define FLW_RECORD_RECORD_H
 
-#include "trace/trace.h"
-#include "trace/wire.h"
+#include "record/event.h"
+#include "record/wire.h"
 
 enum flw_record_op { /* the others have the numbers of enum flw_trace_op, long ones 16 more */
     FLW_RECORD_BLOCK = 8,

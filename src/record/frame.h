@@ -3,13 +3,13 @@
  * Owns: the two headers of a trace file, as bytes and back, with their checksums.
  * Does not: know what chunks hold. ftrace.h specifies them.
  */
-#ifndef FLW_TRACE_FRAME_H
-#define FLW_TRACE_FRAME_H
+#ifndef FLW_RECORD_FRAME_H
+#define FLW_RECORD_FRAME_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "trace/crc32c.h"
+#include "record/crc32c.h"
 
 #define FLW_FRAME_BYTES 64 /* of either header */
 

@@ -2,7 +2,7 @@
  *
  * Owns: the tables and the walk, eight bytes a step.
  */
-#include "trace/crc32c.h"
+#include "record/crc32c.h"
 
 #define POLYNOMIAL UINT32_C(0x82F63B78) /* reflected */
 

@@ -3,7 +3,7 @@
  * Owns: probing, growth and removal of the address map.
  * Does not: leave tombstones: removal closes the gap, so a long replay never slows down.
  */
-#include "trace/addressmap.h"
+#include "record/addressmap.h"
 
 #include <stdlib.h>
 

@@ -7,8 +7,8 @@
  * the number, the rest as a varint where the top bit is set: 65 bits in all. A signed number is
  * zigzagged: 0, -1, 1, -2, 2 are 0, 1, 2, 3, 4.
  */
-#ifndef FLW_TRACE_WIRE_H
-#define FLW_TRACE_WIRE_H
+#ifndef FLW_RECORD_WIRE_H
+#define FLW_RECORD_WIRE_H
 
 #include <stdbool.h>
 #include <stddef.h>

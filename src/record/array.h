@@ -2,8 +2,8 @@
  *
  * Owns: the growth of a plain array in host memory.
  */
-#ifndef FLW_TRACE_ARRAY_H
-#define FLW_TRACE_ARRAY_H
+#ifndef FLW_RECORD_ARRAY_H
+#define FLW_RECORD_ARRAY_H
 
 #include <stddef.h>
 #include <stdint.h>

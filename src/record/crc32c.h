@@ -2,8 +2,8 @@
  *
  * Owns: CRC-32C (Castagnoli; polynomial 0x1EDC6F41, reflected, as iSCSI and ext4 use it).
  */
-#ifndef FLW_TRACE_CRC32C_H
-#define FLW_TRACE_CRC32C_H
+#ifndef FLW_RECORD_CRC32C_H
+#define FLW_RECORD_CRC32C_H
 
 #include <stddef.h>
 #include <stdint.h>

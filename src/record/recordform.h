@@ -2,10 +2,10 @@
  *
  * Owns: what the codecs of records share, and codec 0; record.h specifies both.
  */
-#ifndef FLW_TRACE_RECORDFORM_H
-#define FLW_TRACE_RECORDFORM_H
+#ifndef FLW_RECORD_RECORDFORM_H
+#define FLW_RECORD_RECORDFORM_H
 
-#include "trace/record.h"
+#include "record/record.h"
 
 /* KIND of a SEGMENT */
 #define FLW_RECORD_LARGE      1

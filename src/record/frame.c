@@ -2,12 +2,12 @@
  *
  * Owns: where each field of the headers lies.
  */
-#include "trace/frame.h"
+#include "record/frame.h"
 
 #include <string.h>
 
-#include "trace/ftrace.h"
-#include "trace/wire.h"
+#include "record/ftracewriter.h"
+#include "record/wire.h"
 
 #define CRC_BYTES 4
 

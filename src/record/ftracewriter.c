@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: writing trace files: filling chunks and closing them.
+ * Owns: filling chunks and closing them.
  */
-#include <inttypes.h>
+#include "record/ftracewriter.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/frame.h"
-#include "trace/ftrace.h"
-#include "trace/output.h"
+#include "record/frame.h"
 
 #define NS_PER_SECOND  UINT64_C(1000000000)
 #define END_BYTES      40
@@ -25,7 +24,7 @@ struct chunk {
 };
 
 struct flw_ftrace_writer {
-    FILE *file;
+    struct flw_ftrace_sink sink;
     struct flw_ftrace_settings settings;
     struct flw_crc32c crc;
     struct flw_record_state state;
@@ -39,9 +38,7 @@ struct flw_ftrace_writer {
 static bool write_bytes(struct flw_ftrace_writer *w, const void *bytes, size_t count)
 {
     w->whole_crc = flw_crc32c_add(&w->crc, w->whole_crc, bytes, count);
-    if (fwrite(bytes, 1, count, w->file) != count) {
-        w->has_failed = true;
-    }
+    w->has_failed = w->has_failed || !w->sink.write(w->sink.context, bytes, count);
     return !w->has_failed;
 }
 
@@ -159,14 +156,14 @@ static void write_header(struct flw_ftrace_writer *w)
     write_bytes(w, header, sizeof(header));
 }
 
-struct flw_ftrace_writer *flw_ftrace_writer_create(FILE *file,
+struct flw_ftrace_writer *flw_ftrace_writer_create(const struct flw_ftrace_sink *sink,
                                                    const struct flw_ftrace_settings *settings)
 {
     struct flw_ftrace_writer *w = calloc(1, sizeof(*w));
     if (w == NULL) {
         return NULL;
     }
-    w->file = file;
+    w->sink = *sink;
     w->settings = *settings;
     w->chunk.out.at = w->chunk.payload;
     flw_crc32c_init(&w->crc);
@@ -316,7 +313,8 @@ bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
 
 bool flw_ftrace_writer_flush(struct flw_ftrace_writer *writer)
 {
-    if (close_chunk(writer) && fflush(writer->file) != 0) {
+    const struct flw_ftrace_sink *sink = &writer->sink;
+    if (close_chunk(writer) && sink->flush != NULL && !sink->flush(sink->context)) {
         writer->has_failed = true;
     }
     return !writer->has_failed;
@@ -336,93 +334,4 @@ bool flw_ftrace_writer_end(struct flw_ftrace_writer *writer)
     flw_wire_put_fixed(out, writer->whole_crc, 4);
     flw_wire_put_fixed(out, 0, 4);
     return flw_ftrace_writer_flush(writer);
-}
-
-/* ---- a whole trace ---- */
-
-static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* What all times are multiples of. */
-static uint32_t find_step(const struct flw_trace *trace)
-{
-    uint64_t step_ns = 0;
-    for (size_t i = 0; step_ns != 1 && i < trace->event_count; i++) {
-        step_ns = greatest_common_divisor(trace->events[i].time_ns, step_ns);
-    }
-    return step_ns == 0 || step_ns > UINT32_MAX ? 1 : (uint32_t)step_ns;
-}
-
-static bool add_heads(struct flw_ftrace_writer *w, const struct flw_trace *trace)
-{
-    char gaps[64];
-    bool is_added = true;
-    if (trace->unknown_free_count > 0 || trace->lost_free_count > 0) {
-        snprintf(gaps, sizeof(gaps), "gaps %" PRIu64 " %" PRIu64 "\n", trace->unknown_free_count,
-                 trace->lost_free_count);
-        is_added = flw_ftrace_writer_add_notes(w, gaps);
-    }
-    is_added = is_added && (trace->notes == NULL || flw_ftrace_writer_add_notes(w, trace->notes));
-    for (size_t i = 0; is_added && i < trace->stream_count; i++) {
-        is_added = flw_ftrace_writer_add_stream(w, trace->streams[i]);
-    }
-    for (size_t i = 0; is_added && i < trace->name_count; i++) {
-        is_added = flw_ftrace_writer_add_name(w, trace->names[i]);
-    }
-    return is_added;
-}
-
-static bool add_records(struct flw_ftrace_writer *w, const struct flw_trace *trace)
-{
-    struct flw_trace_walk walk = {0};
-    bool is_added = true;
-    for (size_t i = 0; is_added && i < trace->segment_count; i++) {
-        is_added = flw_ftrace_writer_add_segment(w, &trace->segments[i]);
-    }
-    for (size_t i = 0; is_added && i < trace->initial_count; i++) {
-        is_added = flw_ftrace_writer_add_block(w, &trace->blocks[i],
-                                               flw_trace_walk_context(trace, &walk, i));
-    }
-    for (size_t i = 0; is_added && i < trace->event_count; i++) {
-        is_added = flw_ftrace_writer_add_event(
-            w, &trace->events[i], flw_trace_walk_detail(trace, &walk, i),
-            flw_trace_walk_context(trace, &walk, trace->initial_count + i));
-    }
-    return is_added;
-}
-
-bool flw_ftrace_print(const struct flw_trace *trace, enum flw_record_codec codec, FILE *file)
-{
-    struct flw_ftrace_settings settings = {.has_times = trace->has_times,
-                                           .has_addresses = trace->has_addresses,
-                                           .has_segments = trace->has_segments,
-                                           .codec = codec,
-                                           .device = (uint32_t)trace->device,
-                                           .step_ns = find_step(trace)};
-    struct flw_ftrace_writer *w = flw_ftrace_writer_create(file, &settings);
-    bool is_written =
-        w != NULL && add_heads(w, trace) && add_records(w, trace) && flw_ftrace_writer_end(w);
-    flw_ftrace_writer_destroy(w);
-    return is_written;
-}
-
-bool flw_trace_write_ftrace(const struct flw_trace *trace, const char *path, char *message)
-{
-    struct flw_output output;
-    if (!flw_output_begin(&output, path, message)) {
-        return false;
-    }
-    if (!flw_ftrace_print(trace, FLW_RECORD_PACKED, output.file) && !ferror(output.file)) {
-        flw_output_abandon(&output);
-        flw_input_message(message, path, "no memory to write it");
-        return false;
-    }
-    return flw_output_commit(&output, message);
 }
