@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "trace/input.h"
+#include "trace/packer.h"
 
 #define BUFFER_BYTES (1u << 16)
 
@@ -73,6 +74,9 @@ static void release(struct flw_output *output)
     if (output->file != NULL) {
         fclose(output->file);
     }
+    if (output->packed != NULL) {
+        fclose(output->packed);
+    }
     if (output->temporary != NULL) {
         unlink(output->temporary);
     }
@@ -133,6 +137,22 @@ static bool begin_in_place(struct flw_output *output, const char *path, char *me
     return false;
 }
 
+/* Whatever is printed goes through a packer where the path asks for one. */
+static bool begin_packing(struct flw_output *output, const char *path, char *message)
+{
+    const char *problem = "";
+    enum flw_codec_kind kind = flw_packer_tell(path);
+    if (kind == FLW_CODEC_PLAIN) {
+        return true;
+    }
+    output->packed = output->file;
+    output->file = flw_packer_open(output->packed, kind, &problem);
+    if (output->file == NULL) {
+        flw_input_message(message, output->name, "cannot write: %s", problem);
+    }
+    return output->file != NULL;
+}
+
 bool flw_output_begin(struct flw_output *output, const char *path, char *message)
 {
     struct stat status;
@@ -143,6 +163,7 @@ bool flw_output_begin(struct flw_output *output, const char *path, char *message
     bool is_begun = is_stdout || (exists && !S_ISREG(status.st_mode))
                         ? begin_in_place(output, path, message)
                         : begin_beside(output, path, exists, message);
+    is_begun = is_begun && begin_packing(output, path, message);
     if (!is_begun) {
         release(output);
     }
@@ -152,9 +173,13 @@ bool flw_output_begin(struct flw_output *output, const char *path, char *message
 bool flw_output_commit(struct flw_output *output, char *message)
 {
     message[0] = '\0';
-    bool is_written = fclose(output->file) == 0 && output->sink->error == 0;
+    bool is_written = fclose(output->file) == 0;
+    if (output->packed != NULL) {
+        is_written = fclose(output->packed) == 0 && is_written;
+    }
     int error = output->sink->error;
-    output->file = NULL;
+    is_written = is_written && error == 0;
+    output->file = output->packed = NULL;
     if (is_written && output->temporary != NULL) {
         is_written = rename(output->temporary, output->path) == 0;
         error = errno;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: files that are complete or absent: written beside their place and renamed into it.
+ * Owns: files that are complete or absent: written beside their place and renamed into it, packed where
+ * the name ends in .xz, .gz or .zst.
  * Does not: apply that to what is no regular file (a device, a pipe): that is written as it is.
  */
 #ifndef FLW_TRACE_OUTPUT_H
@@ -13,6 +14,7 @@ struct flw_output_sink;
 
 struct flw_output {
     FILE *file;       /* to print to */
+    FILE *packed;     /* where its bytes go, packed; NULL: it is the file itself */
     char *path;       /* where it is to lie; NULL: written in place */
     char *temporary;  /* where it lies until then */
     const char *name; /* borrowed, for messages */

@@ -49,6 +49,16 @@ static void the_command_in_the_header_makes_the_same_bytes(void **state)
         0);
 }
 
+static void the_name_decides_the_form(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("o='gen random --count 60'; \"$F\" $o -o a.ftext 2>log && "
+                                 "\"$F\" $o -o a.ftrace 2>log && "
+                                 "\"$F\" trace dump a.ftrace -o b.ftext 2>log && "
+                                 "cmp a.ftext b.ftext && ! cmp -s a.ftext a.ftrace"),
+                     0);
+}
+
 static void wrong_options_are_named_in_one_line(void **state)
 {
     (void)state;
@@ -129,6 +139,7 @@ int main(void)
         cmocka_unit_test(the_list_has_every_scenario),
         cmocka_unit_test(a_bare_word_names_the_scenario),
         cmocka_unit_test(the_command_in_the_header_makes_the_same_bytes),
+        cmocka_unit_test(the_name_decides_the_form),
         cmocka_unit_test(wrong_options_are_named_in_one_line),
         cmocka_unit_test(a_failure_leaves_no_file),
         cmocka_unit_test(every_generated_trace_replays),

@@ -36,14 +36,14 @@ if(FALLOW_PYTHON)
       set(file ${FALLOW_TRACE_DIR}/${name})
     endif()
     add_test(NAME unit.trace_snapshot_${name} COMMAND sh -c
-      "\"$1\" --write snapshot_${name} \"$2\" && \"$3\" \"$4\" snapshot_${name} ${events}" -
+      "\"$1\" --write snapshot_${name}.pickle \"$2\" && \"$3\" \"$4\" snapshot_${name}.pickle ${events}" -
       $<TARGET_FILE:test_unit_trace_export> ${file} ${FALLOW_PYTHON}
       ${CMAKE_CURRENT_SOURCE_DIR}/snapshot_shape.py)
     set_tests_properties(unit.trace_snapshot_${name} PROPERTIES LABELS unit TIMEOUT 60
       SKIP_RETURN_CODE 77)
   endforeach()
 endif()
-set(modules pickle trace_addressmap trace_codec trace_foreign trace_ftrace trace_kineto trace_pytorch trace_text)
+set(modules pickle trace_addressmap trace_codec trace_foreign trace_ftrace trace_kineto trace_pytorch trace_text trace_packer)
 if(LIBLZMA_INCLUDE_DIR)
   list(APPEND modules trace_input) # it packs archives of its own
 endif()

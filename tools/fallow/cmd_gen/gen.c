@@ -88,7 +88,9 @@ static void print_options(const struct flw_gen_kind *kind)
             print_choices(option);
         }
     }
-    printf("  %-19s where to write; default standard output\n", "-o FILE");
+    printf("  %-19s where to write, packed where it ends in .xz, .gz or .zst, binary where in\n"
+           "                      .ftrace; default standard output\n",
+           "-o FILE");
 }
 
 static void print_generator(const struct flw_gen_kind *kind)
@@ -221,6 +223,20 @@ static bool parse(struct request *request, int argc, char **argv)
 
 /* ---- together ---- */
 
+/* The binary form where the name asks for it, packed or not. */
+static bool is_binary(const char *path)
+{
+    static const char *const endings[] = {".ftrace", ".ftrace.xz", ".ftrace.gz", ".ftrace.zst"};
+    size_t bytes = strlen(path);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t ending_bytes = strlen(endings[i]);
+        if (bytes > ending_bytes && strcmp(path + bytes - ending_bytes, endings[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int generate(const struct request *request)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
@@ -229,7 +245,9 @@ static int generate(const struct request *request)
         flw_complain("gen %s: %s", request->kind->name, message);
         return FLW_EXIT_FAILED;
     }
-    bool is_written = flw_trace_write_text(trace, request->path, message);
+    bool is_written = is_binary(request->path)
+                          ? flw_trace_write_ftrace(trace, request->path, message)
+                          : flw_trace_write_text(trace, request->path, message);
     if (!is_written) {
         flw_complain("%s", message);
         clearerr(stdout); /* it has been said */
