@@ -9,6 +9,11 @@ add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_te
 add_test(NAME check.format COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/format.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(check.layers check.layers_catches check.format PROPERTIES
   LABELS check TIMEOUT 60 SKIP_RETURN_CODE 77)
+if(TARGET fallow)
+  add_test(NAME check.completion COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/completion.sh
+    $<TARGET_FILE:fallow> ${PROJECT_SOURCE_DIR}/tools/fallow/completion/fallow.bash)
+  set_tests_properties(check.completion PROPERTIES LABELS check TIMEOUT 60)
+endif()
 flw_add_test(check asym_model SOURCES asym_model.c PLAIN)
 # Slow, so asked for: cmake --build build/<preset> --target tidy
 add_custom_target(tidy USES_TERMINAL

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# check.completion: what bash completes for the fallow command, against what its help says.
+#
+#   completion.sh <fallow> <fallow.bash>
+set -u
+fallow=$1
+# shellcheck source=/dev/null
+source "$2" || exit 1
+failed=0
+
+# expect "WORDS" "ANSWERS": all of the answers are offered; with '!' before it, the answer is not
+expect() {
+    local want
+    read -r -a COMP_WORDS <<<"$1"
+    [ "${1% }" = "$1" ] || COMP_WORDS+=("")
+    COMP_WORDS[0]=$fallow
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    COMPREPLY=()
+    _fallow 2>/dev/null
+    for want in $2; do
+        case $want in
+            !*) ! printf '%s\n' "${COMPREPLY[@]-}" | grep -qxF -- "${want#!}" && continue ;;
+            *) printf '%s\n' "${COMPREPLY[@]-}" | grep -qxF -- "$want" && continue ;;
+        esac
+        echo "after '$1': $want, but these were offered: ${COMPREPLY[*]-}" >&2
+        failed=1
+    done
+}
+
+expect "fallow " "replay trace gen bench doctor --version !usage !fallow"
+expect "fallow re" "replay !trace"
+expect "fallow replay --" "--policy --lag --find-limit --json --help"
+expect "fallow replay --pol" "--policy !--lag"
+expect "fallow replay x --policy " "fallow naive pytorch bound !serve"
+expect "fallow replay x --policy fallow,py" "fallow,pytorch !fallow,naive"
+expect "fallow trace " "info dump pack import export verify !fallow"
+expect "fallow trace export x --" "--to"
+expect "fallow gen " "serve train random adversarial"
+expect "fallow gen train --" "--layers --hidden !--policy"
+expect "fallow bench " "pair deferred handoff"
+expect "fallow bench pair --" "--count --live"
+# Every subcommand and every option of its help is offered.
+for sub in $("$fallow" --help | sed -n 's/^  \([a-z][a-z-]*\)  *[^ ].*/\1/p'); do
+    [ "$sub" = fallow ] && continue
+    expect "fallow $sub --" "$("$fallow" "$sub" --help | grep -oE -- ' --[a-z][a-z-]*' | sort -u | tr '\n' ' ')"
+done
+exit $failed
