@@ -18,3 +18,6 @@ flw_add_test(check asym_model SOURCES asym_model.c PLAIN)
 # Slow, so asked for: cmake --build build/<preset> --target tidy
 add_custom_target(tidy USES_TERMINAL
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tidy.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+if(TARGET flw_page)
+  add_dependencies(tidy flw_page) # a header that the build makes
+endif()

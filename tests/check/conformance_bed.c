@@ -41,14 +41,6 @@ bool bed_refused(struct bed *b, CUresult got, const char *text, int line)
     return got != CUDA_SUCCESS;
 }
 
-bool bed_has(struct bed *b, bool is_there)
-{
-    if (!is_there) {
-        b->skip = "no such entry point";
-    }
-    return is_there;
-}
-
 /* ---- the gate ---- */
 
 static atomic_int gate_is_closed;

@@ -125,7 +125,7 @@ static bool set_one(struct flw_policy *policy, struct piece piece, char *message
     size_t i = 0;
     while (i < policy->setting_count &&
            (strlen(policy->settings[i].name) != name.length ||
-            memcmp(policy->settings[i].name, name.text, name.length))) {
+            memcmp(policy->settings[i].name, name.text, name.length) != 0)) {
         i++;
     }
     if (i == policy->setting_count) {

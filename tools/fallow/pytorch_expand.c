@@ -170,11 +170,13 @@ void flw_pytorch_expand_release(const struct flw_pytorch_expand *expand)
         if (segment->granule_bytes == 0) {
             continue;
         }
-        for (struct flw_segheap_block *block = segment->first; block != NULL; block = block->next) {
+        struct flw_segheap_block *block = segment->first; /* there is one */
+        do {
             if (block->is_free && !block->is_unmapped) {
                 block = unmap_inside(expand, block);
             }
-        }
+            block = block->next;
+        } while (block != NULL);
         if (segment->first->is_unmapped && segment->first->next == NULL) {
             flw_segheap_take(expand->heap, segment->first);
             expand->source->unreserve(expand->source->context, segment->device_address);

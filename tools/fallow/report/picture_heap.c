@@ -289,7 +289,7 @@ void flw_picture_frame(const struct flw_sheet *sheet, const struct flw_sheet_fra
         next_block = draw_blocks(&paper, frame, next_block, segment, begin);
         begin += (double)segment->bytes;
     }
-    for (double row = 0; row < rows; row += 8) {
+    for (unsigned row = 0; row < rows; row += 8) {
         flw_svg_format(number, FLW_SVG_BYTES, row * paper.row_bytes);
         fprintf(out, "<text class=\"tick end\" x=%.1f y=%.1f>%s</text>", svg.left - 6,
                 svg.top + row * FRAME_ROW_HEIGHT + 8, number);

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#define TOP 18.0
+#define TOP        18.0
+#define TICK_ERROR 1e-9 /* of a step: a bound that is a tick, but for rounding */
 
 /* Bytes of the UTF-8 character that begins here; 0: none does. */
 static int character_length(const unsigned char *c)
@@ -173,20 +174,23 @@ static void draw_tick(const struct flw_svg *svg, bool is_x, double value)
 static void draw_ticks(const struct flw_svg *svg, bool is_x)
 {
     const struct flw_svg_axis *axis = is_x ? &svg->x : &svg->y;
-    if (axis->is_bare) {
+    if (axis->is_bare || !(axis->high > axis->low)) {
         return;
     }
     if (axis->is_log) {
         double base = axis->unit == FLW_SVG_BYTES ? 32 : 10;
-        for (double value = pow(base, ceil(log(axis->low) / log(base))); value <= axis->high;
-             value *= base) {
-            draw_tick(svg, is_x, value);
+        int first = (int)ceil(log(axis->low) / log(base) - TICK_ERROR);
+        int last = (int)floor(log(axis->high) / log(base) + TICK_ERROR);
+        for (int i = first; i <= last; i++) {
+            draw_tick(svg, is_x, pow(base, i));
         }
         return;
     }
     double step = round_step(axis, is_x ? 7 : fmax(2, svg->height / 45));
-    for (double i = ceil(axis->low / step); i * step <= axis->high; i++) {
-        draw_tick(svg, is_x, i * step);
+    long first = (long)ceil(axis->low / step - TICK_ERROR);
+    long last = (long)floor(axis->high / step + TICK_ERROR);
+    for (long i = first; i <= last; i++) {
+        draw_tick(svg, is_x, (double)i * step);
     }
 }
 
