@@ -33,6 +33,7 @@ bool flw_ftracereader_stop(struct flw_ftracereader *r, const char *format, ...)
 
 bool flw_ftracereader_fail_memory(struct flw_ftracereader *r)
 {
+    r->lacks_memory = true;
     return flw_input_fail(r->input, r->offset, "no memory to hold the trace");
 }
 
@@ -71,7 +72,8 @@ static bool hold(struct flw_ftracereader *r, size_t count)
     while (r->count < count) {
         struct flw_input *input = r->input;
         if (input->at == input->end && !flw_input_fill(input, 1)) {
-            return false;
+            return input->failed ? flw_ftracereader_stop(r, "no more can be read or unpacked")
+                                 : false;
         }
         size_t there = (size_t)(input->end - input->at);
         size_t step = there < count - r->count ? there : count - r->count;
@@ -249,6 +251,10 @@ static bool read_chunks(struct flw_ftracereader *r)
     }
     if (r->has_ended && hold(r, 1)) {
         flw_ftracereader_stop(r, "bytes follow the end chunk");
+    }
+    if (r->input->failed && !r->lacks_memory) { /* an archive that is cut off, too */
+        r->input->failed = false;
+        r->input->message[0] = '\0';
     }
     return !r->input->failed;
 }

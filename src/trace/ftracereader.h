@@ -46,7 +46,7 @@ struct flw_ftracereader {
     uint64_t time_ns;
     uint32_t whole_crc; /* of all bytes before the chunk being read */
     bool goes_on;
-    bool has_events, has_ended;
+    bool has_events, has_ended, lacks_memory;
     char problem[FLW_TRACE_MESSAGE_BYTES]; /* the first damage; empty: none */
     uint64_t problem_event;
 };

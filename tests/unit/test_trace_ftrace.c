@@ -4,7 +4,9 @@
  */
 #include "support/test.h"
 
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "record/frame.h"
@@ -484,6 +486,63 @@ static void what_was_flushed_can_be_read_while_writing_goes_on(void **state)
     free(bytes.at);
 }
 
+/* Writes until it is killed; tells `report` how many events are safe. */
+static void write_without_end(const char *path, int report)
+{
+    struct flw_ftrace_settings settings = {.has_times = true, .step_ns = 1};
+    struct flw_trace_context context = {.tag = 1};
+    FILE *file = fopen(path, "wx");
+    struct flw_ftrace_sink sink = flw_ftrace_file_sink(file);
+    struct flw_ftrace_writer *w = file != NULL ? flw_ftrace_writer_create(&sink, &settings) : NULL;
+    bool goes_on = w != NULL && flw_ftrace_writer_add_stream(w, 0);
+    for (uint32_t i = 0; goes_on; i++) {
+        struct flw_trace_event event = {
+            .time_ns = i, .size_bytes = 64, .block = i / 2, .op = i % 2 ? FLW_TRACE_FREE : 0};
+        uint64_t safe_count = i + 1;
+        goes_on = flw_ftrace_writer_add_event(w, &event, NULL, &context) &&
+                  (i % 1000 != 0 ||
+                   (flw_ftrace_writer_flush(w) &&
+                    write(report, &safe_count, sizeof(safe_count)) == (ssize_t)sizeof(safe_count)));
+    }
+    _exit(1);
+}
+
+static void a_killed_writer_loses_only_what_it_had_not_flushed(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/fallow_killed_XXXXXX";
+    int pipe_ends[2];
+    uint64_t safe_count = 0;
+    struct flw_trace *trace;
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(chdir(path), 0);
+    assert_int_equal(pipe(pipe_ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(pipe_ends[0]);
+        write_without_end("killed.ftrace", pipe_ends[1]);
+    }
+    close(pipe_ends[1]);
+    while (safe_count < 100000 && read(pipe_ends[0], &safe_count, sizeof(safe_count)) > 0) {
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+    while (read(pipe_ends[0], &safe_count, sizeof(safe_count)) > 0) {
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    close(pipe_ends[0]);
+    assert_true(WIFSIGNALED(status) && safe_count >= 100000);
+    assert_true(flw_trace_read("killed.ftrace", -1, &trace, message));
+    assert_true(trace->event_count >= safe_count);
+    assert_non_null(strstr(trace->truncation, "the file ends"));
+    assert_true(flw_trace_is_valid(trace));
+    flw_trace_destroy(trace);
+    assert_int_equal(unlink("killed.ftrace"), 0);
+    assert_int_equal(chdir("/"), 0);
+    assert_int_equal(rmdir(path), 0);
+}
+
 static void a_full_disk_is_told_in_one_line(void **state)
 {
     (void)state;
@@ -513,6 +572,7 @@ int main(void)
         cmocka_unit_test(ticks_become_nanoseconds),
         cmocka_unit_test(records_that_make_no_sense_end_the_trace_there),
         cmocka_unit_test(what_was_flushed_can_be_read_while_writing_goes_on),
+        cmocka_unit_test(a_killed_writer_loses_only_what_it_had_not_flushed),
         cmocka_unit_test(a_full_disk_is_told_in_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

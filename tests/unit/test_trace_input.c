@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "test_pickle_writer.h"
+#include "test_trace_random.h"
+#include "trace/ftrace.h"
 #include "trace/output.h"
 #include "trace/trace.h"
 
@@ -177,6 +179,37 @@ static void a_broken_archive_is_an_error_that_names_the_file(void **state)
 }
 
 /* 80 MB of one comment, packed into 12 kB. */
+static void a_cut_archive_of_a_trace_file_is_read_up_to_there(void **state)
+{
+    (void)state;
+    struct flw_trace *whole = random_trace(11, 60000);
+    struct flw_trace *trace;
+    char *bytes = NULL;
+    size_t count, packed_count;
+    FILE *file = open_memstream(&bytes, &count);
+    assert_true(file != NULL && flw_ftrace_print(whole, FLW_RECORD_PACKED, file));
+    assert_int_equal(fclose(file), 0);
+    uint8_t *packed = pack(bytes, count, &packed_count);
+    write_file("whole.ftrace.xz", packed, packed_count);
+    write_file("cut.ftrace.xz", packed, packed_count * 3 / 4);
+    write_file("stub.ftrace.xz", packed, 30);
+    assert_true(flw_trace_read("whole.ftrace.xz", -1, &trace, message));
+    assert_null(trace->truncation);
+    assert_int_equal(trace->event_count, whole->event_count);
+    flw_trace_destroy(trace);
+    assert_true(flw_trace_read("cut.ftrace.xz", -1, &trace, message));
+    assert_string_equal(message, "");
+    assert_non_null(strstr(trace->truncation, "no more can be read or unpacked"));
+    assert_in_range(trace->event_count, whole->event_count / 4, whole->event_count - 1);
+    assert_true(flw_trace_is_valid(trace));
+    flw_trace_destroy(trace);
+    assert_false(flw_trace_read("stub.ftrace.xz", -1, &trace, message));
+    assert_int_equal(strncmp(message, "stub.ftrace.xz: ", 16), 0);
+    flw_trace_destroy(whole);
+    free(packed);
+    free(bytes);
+}
+
 static void an_archive_that_unpacks_to_far_too_much_is_refused(void **state)
 {
     (void)state;
@@ -308,6 +341,7 @@ int main(void)
         cmocka_unit_test(a_long_file_is_read_the_same_plain_and_packed),
         cmocka_unit_test(archives_one_after_the_other_are_one_file),
         cmocka_unit_test(a_broken_archive_is_an_error_that_names_the_file),
+        cmocka_unit_test(a_cut_archive_of_a_trace_file_is_read_up_to_there),
         cmocka_unit_test(an_archive_that_unpacks_to_far_too_much_is_refused),
         cmocka_unit_test(what_cannot_be_read_is_an_error_that_names_it),
         cmocka_unit_test(an_odd_file_name_stays_on_one_line),

@@ -7,6 +7,8 @@
 
 #include "support/test.h"
 
+#include <string.h>
+
 #include "trace/build.h"
 #include "trace/measure.h"
 
