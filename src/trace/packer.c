@@ -123,6 +123,8 @@ static enum step step_zstd(struct packer *p, struct buffers *b, bool is_end)
 
 static enum step step(struct packer *p, struct buffers *b, bool is_end)
 {
+    (void)b; /* where there is no library at all */
+    (void)is_end;
     switch (p->kind) {
 #if FLW_HAS_LZMA
     case FLW_CODEC_XZ:
