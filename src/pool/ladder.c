@@ -330,6 +330,36 @@ static bool move_from(struct flw_heap *heap, struct flw_domain *donor, uint64_t 
     return need->run != NULL;
 }
 
+/* Driver calls. Order the taker after the donor's *ticket, which becomes all that is covered then.
+ * Memory first waits for everything the donor has freed: what comes next needs no other wait. A
+ * donor that cannot be asked now has its newest fence. */
+static fallow_status wait_for_donor(struct climb *climb, struct flw_domain *donor, uint64_t *ticket,
+                                    bool may_record)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_domain *taker = climb->need->domain;
+    bool spares_waits = climb->need->spares_waits;
+    fallow_status status = FALLOW_WOULD_WAIT;
+    flw_lock_acquire(&heap->lock);
+    uint64_t all = spares_waits && donor->unfenced_bytes > 0 ? donor->ticket : 0;
+    flw_lock_release(&heap->lock);
+    if (all > *ticket) {
+        status = flw_domain_order_after(heap, taker, donor, all - FLW_MUTANT(STEAL_WAITS_FOR_OLDER),
+                                        true);
+        if (status == FALLOW_OK || flw_heap_is_lost(heap)) {
+            *ticket = all;
+            return status;
+        }
+    }
+    flw_lock_acquire(&heap->lock);
+    if (spares_waits && donor->newest != NULL && donor->newest->ticket > *ticket) {
+        *ticket = donor->newest->ticket;
+    }
+    flw_lock_release(&heap->lock);
+    return flw_domain_order_after(heap, taker, donor, *ticket - FLW_MUTANT(STEAL_WAITS_FOR_OLDER),
+                                  may_record);
+}
+
 /* Order the taker after the donor on the device, then take. The order holds for everything the
  * donor's fence covers, so whatever of it is still there after the wait may be taken. */
 static bool steal(struct climb *climb, struct flw_domain *donor, uint64_t ticket, bool may_record)
@@ -341,16 +371,11 @@ static bool steal(struct climb *climb, struct flw_domain *donor, uint64_t ticket
     bool is_after = flw_domain_is_after(climb->need->domain, donor, ticket);
     bool is_moved = (is_after || FLW_MUTANT(STEAL_VISIBLE_EARLY)) &&
                     move_from(heap, donor, ticket, climb->need);
-    /* Memory first waits for the donor's newest fence: what comes next is then covered as well. */
-    if (climb->need->spares_waits && donor->newest != NULL && donor->newest->ticket > ticket) {
-        ticket = donor->newest->ticket;
-    }
     flw_lock_release(&heap->lock);
     if ((is_after && is_moved) || !flw_heap_enter_driver(heap, &section)) {
         return is_moved;
     }
-    fallow_status status = flw_domain_order_after(
-        heap, climb->need->domain, donor, ticket - FLW_MUTANT(STEAL_WAITS_FOR_OLDER), may_record);
+    fallow_status status = wait_for_donor(climb, donor, &ticket, may_record);
     flw_heap_leave_driver(heap, &section);
     if (status == FALLOW_WOULD_WAIT && !is_moved) {
         return take(heap, climb->need); /* another thread has seen it complete: it is nobody's */
