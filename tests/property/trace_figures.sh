@@ -13,16 +13,16 @@
 #                 PyTorch's policy, where both start cold
 #   repeated      in the fourth pass over a trace of one stream: no driver call, event or wait
 #   three streams the same blocks, dealt out to three streams that take turns: balanced within 1.17 x, memory
-#                 first 1.10 x + 16 MiB with at most 0.05 steals an allocation (two a turn where turns are
-#                 short), growths as above; the smallest limit at most 1.10 x + 16 MiB with both
+#                 first 1.10 x + 16 MiB with at most 0.05 steals an allocation, growths as above; the
+#                 smallest limit at most 1.10 x + 16 MiB with both
 #
 # KNOWN lists the goals that are missed today, one line a trace and goal; they are printed, and nothing
-# else may join them. A trace whose goal of 1.05 is missed is still held to 1.17.
+# else may join them. A trace whose goal of 1.05 is missed is still held to 1.17. attention_naive_bench has
+# 36 allocations in 60 turns, of which five wait for another stream.
 # Prints the table; exit 1 if anything else is over its bound, 77 without recorded traces (the demo passed).
 set -u
 fallow=$1 deal=$2 demo=$3 folder=$4
-TURNS=60 # of deal_streams
-KNOWN=''
+KNOWN='3 streams: attention_naive_bench.pickle.xz|memory first over 0.05 steals an allocation'
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -132,7 +132,7 @@ three_streams() {
                 at_most "$held" 1.17 "$asked" || miss "$name" "$lag" "balanced over 1.17"
             else
                 at_most "$held" 1.10 "$asked" || miss "$name" "$lag" "memory first over 1.10"
-                [ "$steals" -le $((allocs / 20)) ] || [ "$steals" -le $((2 * TURNS)) ] ||
+                [ $((20 * steals)) -le "$allocs" ] ||
                     miss "$name" "$lag" "memory first over 0.05 steals an allocation"
             fi
         done
