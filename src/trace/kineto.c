@@ -25,6 +25,7 @@
 #include "trace/history.h"
 #include "trace/json.h"
 #include "trace/measure.h"
+#include "trace/notes.h"
 
 #define DEVICES_MAX      1024
 #define DEVICE_TYPE_CUDA 1
@@ -471,14 +472,24 @@ static bool fill_history(struct import *import, bool *out_has_reserved)
            flw_history_resolve(&import->history, &import->build);
 }
 
+/* NULL: no memory. */
 static char *make_notes(const struct import *import)
 {
-    char notes[256];
-    snprintf(notes, sizeof(notes),
+    char text[256];
+    bool is_recorded[DEVICES_MAX];
+    struct flw_notes notes = {0};
+    for (int i = 0; i < DEVICES_MAX; i++) {
+        is_recorded[i] = import->device_counts[i] > 0;
+    }
+    snprintf(text, sizeof(text),
              "origin kineto trace\nkineto_events %zu\nkineto_total_mismatches %" PRIu64
              "\nkineto_skipped_memory_events %" PRIu64 "\n",
              import->sample_count, import->gap_count, import->other_count);
-    return strdup(notes);
+    if (!flw_notes_add_lines(&notes, text) ||
+        !flw_notes_add_devices(&notes, is_recorded, DEVICES_MAX)) {
+        flw_notes_finish(&notes);
+    }
+    return flw_notes_take(&notes);
 }
 
 static bool import_document(struct import *import, int device)

@@ -4,10 +4,13 @@
  */
 #include "trace/notes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "record/array.h"
+
+#define DEVICES_LISTED 16
 
 static bool is_reserved_key(const char *key, size_t bytes)
 {
@@ -59,6 +62,33 @@ bool flw_notes_add(struct flw_notes *notes, const char *begin, const char *end)
     notes->text[notes->bytes++] = '\n';
     notes->text[notes->bytes] = '\0';
     return true;
+}
+
+bool flw_notes_add_lines(struct flw_notes *notes, const char *lines)
+{
+    bool is_added = true;
+    while (is_added && *lines != '\0') {
+        size_t bytes = strcspn(lines, "\n");
+        is_added = flw_notes_add(notes, lines, lines + bytes);
+        lines += bytes + (lines[bytes] == '\n');
+    }
+    return is_added;
+}
+
+bool flw_notes_add_devices(struct flw_notes *notes, const bool *is_recorded, int count)
+{
+    char line[128] = "recorded_devices";
+    int listed = 0;
+    for (int i = 0; i < count; i++) {
+        size_t bytes = strlen(line);
+        if (is_recorded[i] && listed++ < DEVICES_LISTED) {
+            snprintf(line + bytes, sizeof(line) - bytes, " %d", i);
+        }
+    }
+    if (listed > DEVICES_LISTED) {
+        strcat(line, " ...");
+    }
+    return listed < 2 || flw_notes_add(notes, line, line + strlen(line));
 }
 
 char *flw_notes_take(struct flw_notes *notes)

@@ -21,6 +21,12 @@ bool flw_notes_is_line(const char *begin, const char *end);
 /* Add a line without its newline. False: no memory, nothing has changed. */
 bool flw_notes_add(struct flw_notes *notes, const char *begin, const char *end);
 
+/* The same, a text of whole lines. */
+bool flw_notes_add_lines(struct flw_notes *notes, const char *lines);
+
+/* "recorded_devices A B ..." where there are several; the first few. */
+bool flw_notes_add_devices(struct flw_notes *notes, const bool *is_recorded, int count);
+
 /* The text, which the caller frees; NULL = none. */
 char *flw_notes_take(struct flw_notes *notes);
 void flw_notes_finish(struct flw_notes *notes);

@@ -13,6 +13,7 @@
 
 #include "trace/history.h"
 #include "trace/measure.h"
+#include "trace/notes.h"
 #include "trace/pickle.h"
 
 #define DEVICES_MAX 1024
@@ -120,7 +121,8 @@ struct import {
     struct flw_pickle_value segments; /* lists; absent where the snapshot has none */
     struct flw_pickle_value traces;
     int device;
-    uint64_t steps_left; /* of the walk */
+    bool is_recorded[DEVICES_MAX]; /* which devices have an event or a segment */
+    uint64_t steps_left;           /* of the walk */
     uint64_t first_time_us, last_time_us;
     bool has_times;
 };
@@ -412,6 +414,9 @@ static bool choose_device(struct import *import, int device)
         }
     }
     import->device = device >= 0 ? device : best;
+    for (int i = 0; i < census.device_count; i++) {
+        import->is_recorded[i] = census.events[i] > 0 || census.segments[i] > 0;
+    }
     return true;
 }
 
@@ -433,6 +438,17 @@ static bool find_parts(struct import *import)
     return true;
 }
 
+/* NULL: no memory. */
+static char *make_notes(const struct import *import)
+{
+    struct flw_notes notes = {0};
+    if (!flw_notes_add_lines(&notes, "origin pytorch snapshot\n") ||
+        !flw_notes_add_devices(&notes, import->is_recorded, DEVICES_MAX)) {
+        flw_notes_finish(&notes);
+    }
+    return flw_notes_take(&notes);
+}
+
 static bool import_snapshot(struct import *import, int device)
 {
     if (!find_parts(import) || !choose_device(import, device) || !read_events(import) ||
@@ -447,7 +463,7 @@ static bool import_snapshot(struct import *import, int device)
     trace->has_times = import->has_times;
     trace->has_addresses = true;
     trace->has_segments = true;
-    trace->notes = strdup("origin pytorch snapshot\n");
+    trace->notes = make_notes(import);
     if (trace->notes == NULL) {
         return fail_memory(import);
     }

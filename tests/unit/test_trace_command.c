@@ -175,6 +175,23 @@ static void what_generators_make_comes_back_the_same(void **state)
     }
 }
 
+static void info_names_the_devices_of_a_recording(void **state)
+{
+    static const char log[] =
+        "{\"traceEvents\":["
+        "{\"ph\":\"i\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":1,\"args\":"
+        "{\"Device Type\":1,\"Device Id\":0,\"Addr\":512,\"Bytes\":512,\"Total Allocated\":512}},"
+        "{\"ph\":\"i\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":2,\"args\":"
+        "{\"Device Type\":1,\"Device Id\":2,\"Addr\":512,\"Bytes\":1024,\"Total Allocated\":1024}}]}";
+    (void)state;
+    write_file("two.json", log, strlen(log));
+    expect_success("info two.json");
+    assert_non_null(strstr(out_text, "two.json: kineto json, device 0\n"));
+    assert_non_null(strstr(out_text, "  devices          0 2; --trace-device chooses\n"));
+    expect_success("info two.json --trace-device 2");
+    assert_non_null(strstr(out_text, ", 1 size from 1.0 KiB to 1.0 KiB\n"));
+}
+
 static void import_says_what_it_read(void **state)
 {
     static const char log[] = "Thread,Time,Action,Pointer,Size,Stream\n"
@@ -320,6 +337,7 @@ int main(void)
         cmocka_unit_test(info_is_as_written_here),
         cmocka_unit_test(text_packed_and_dumped_is_the_same_text),
         cmocka_unit_test(what_generators_make_comes_back_the_same),
+        cmocka_unit_test(info_names_the_devices_of_a_recording),
         cmocka_unit_test(import_says_what_it_read),
         cmocka_unit_test(every_form_that_is_exported_is_read_again),
         cmocka_unit_test(a_wrong_command_line_is_told_in_one_line),

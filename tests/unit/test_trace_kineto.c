@@ -121,6 +121,7 @@ static void several_devices_are_told_apart(void **state)
                                                             "2048") "]";
     struct flw_trace *trace = read_text(text);
     assert_int_equal(trace->device, 3);
+    assert_non_null(strstr(trace->notes, "\nrecorded_devices 0 3\n"));
     assert_int_equal(trace->event_count, 2);
     assert_int_equal(trace->initial_count, 0);
     flw_trace_destroy(trace);

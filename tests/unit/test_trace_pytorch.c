@@ -269,6 +269,7 @@ static void devices_are_never_merged(void **state)
         }
         assert_non_null(trace);
         assert_int_equal(trace->device, device < 0 ? 1 : device);
+        assert_non_null(strstr(trace->notes, "\nrecorded_devices 0 1 2\n"));
         assert_int_equal(trace->event_count, device < 0 ? 2 : device == 0 ? 0 : 3 - device);
         assert_int_equal(trace->initial_count, device == 0);
         assert_int_equal(trace->segment_count, device == 0);

@@ -226,6 +226,18 @@ static void print_events(const struct flw_trace *trace)
            trace->has_addresses ? "with" : "no", trace->has_segments ? "with" : "no");
 }
 
+/* Readers note it where there are several. */
+static void print_devices(const struct flw_trace *trace)
+{
+    static const char key[] = "recorded_devices ";
+    const char *line = trace->notes != NULL ? strstr(trace->notes, key) : NULL;
+    if (line != NULL) {
+        line += sizeof key - 1;
+        print_label("devices");
+        printf("%.*s; --trace-device chooses\n", (int)strcspn(line, "\n"), line);
+    }
+}
+
 static void print_file(const char *path, const struct flw_trace *trace)
 {
     unsigned long long bytes = flw_verb_file_bytes(path);
@@ -248,6 +260,7 @@ int flw_verb_info(const struct flw_verb_options *options)
     }
     printf("%s: %s, device %d\n", path, trace->format, trace->device);
     print_file(path, trace);
+    print_devices(trace);
     print_events(trace);
     print_blocks(trace);
     print_streams(trace);
