@@ -149,6 +149,7 @@ static struct made *make_full(void)
     make_series(made, &random);
     make_blocks(made, &random);
     make_policies(made);
+    made->policy.name = "made";
     struct flw_sheet *sheet = &made->sheet;
     *sheet = (struct flw_sheet){.trace = &made->trace,
                                 .is_sim = true,

@@ -186,8 +186,7 @@ static void write_owners(const struct flw_sheet *sheet, FILE *out)
     fputs("</section>\n", out);
 }
 
-static void write_frames(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
-                         size_t place, FILE *out)
+static void write_frames(const struct flw_sheet_policy *policy, size_t place, FILE *out)
 {
     char group[32];
     size_t count = flw_min(policy->frame_count, FRAMES);
@@ -207,21 +206,45 @@ static void write_frames(const struct flw_sheet *sheet, const struct flw_sheet_p
                 flw_svg_format(a, FLW_SVG_BYTES, (double)frame->requested_bytes),
                 flw_svg_format(b, FLW_SVG_BYTES, (double)frame->reserved_bytes), frame->hole_count,
                 flw_svg_format(hole, FLW_SVG_BYTES, (double)frame->largest_hole_bytes));
-        flw_picture_frame(sheet, frame, out);
+        flw_picture_frame(frame, out);
         fputs("</div>\n", out);
     }
     fputs(count == 0 ? "<p class=none>This policy's heap is not known.</p></div>\n" : "</div>\n",
           out);
 }
 
-static void write_heaps(const struct flw_sheet *sheet, FILE *out)
+static bool has_heap(const struct flw_sheet_policy *policy)
 {
-    size_t shown[HEAP_POLICIES], count = 0;
-    for (size_t i = 0; i < sheet->policy_count && count < HEAP_POLICIES; i++) {
-        if (sheet->policies[i].frame_count != 0 || sheet->policies[i].rectangle_count != 0) {
+    return policy->frame_count != 0 || policy->rectangle_count != 0;
+}
+
+/* The first policy, and what it is compared with: what really happened, else PyTorch's model, else
+ * the next. Returns how many. */
+static size_t choose_heaps(const struct flw_sheet *sheet, size_t shown[HEAP_POLICIES])
+{
+    static const char *const rivals[] = {"recorded", "pytorch", NULL};
+    size_t count = 0;
+    for (size_t i = 0; i < sheet->policy_count && count == 0; i++) {
+        if (has_heap(&sheet->policies[i])) {
             shown[count++] = i;
         }
     }
+    for (size_t r = 0; r < sizeof rivals / sizeof *rivals && count == 1; r++) {
+        for (size_t i = shown[0] + 1; i < sheet->policy_count && count == 1; i++) {
+            const char *name = sheet->policies[i].result->policy->name;
+            if (has_heap(&sheet->policies[i]) &&
+                (rivals[r] == NULL || strcmp(name, rivals[r]) == 0)) {
+                shown[count++] = i;
+            }
+        }
+    }
+    return count;
+}
+
+static void write_heaps(const struct flw_sheet *sheet, FILE *out)
+{
+    size_t shown[HEAP_POLICIES];
+    size_t count = choose_heaps(sheet, shown);
     fputs("<section><h2 id=heap>Inside the heap</h2>\n", out);
     if (count == 0) {
         fputs("<p class=none>No policy's addresses are known.</p>\n", out);
@@ -234,7 +257,7 @@ static void write_heaps(const struct flw_sheet *sheet, FILE *out)
         fputs("<div class=option><h3>", out);
         flw_svg_escape(out, policy->label);
         fputs("</h3>", out);
-        write_frames(sheet, policy, i, out);
+        write_frames(policy, i, out);
         fputs("<h4>Addresses over time</h4>", out);
         flw_picture_strip(sheet, policy, out);
         fputs("<h4>Holes over time</h4>", out);

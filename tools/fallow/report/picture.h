@@ -25,8 +25,7 @@ void flw_picture_categories(const struct flw_sheet *sheet, enum flw_sheet_kind k
 /* The heap and its blocks. */
 void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                         FILE *out);
-void flw_picture_frame(const struct flw_sheet *sheet, const struct flw_sheet_frame *frame,
-                       FILE *out);
+void flw_picture_frame(const struct flw_sheet_frame *frame, FILE *out);
 void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                        FILE *out);
 void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
@@ -41,7 +40,7 @@ void flw_picture_latency(const struct flw_sheet *sheet, FILE *out);
 void flw_picture_waste(const struct flw_sheet *sheet, FILE *out);
 void flw_picture_trade(const struct flw_sheet *sheet, FILE *out);
 
-/* The colour class of the i-th of several things: "c0" to "c7", again from the start. */
+/* The colour class of the i-th of several things: "c0" to "c7", then the same again, dashed. */
 const char *flw_picture_colour(size_t i);
 
 #endif

@@ -18,10 +18,17 @@ static struct flw_svg_axis op_axis(const struct flw_sheet *sheet)
         .high = (double)flw_max(1, sheet->op_count), .unit = FLW_SVG_COUNT, .name = "operations"};
 }
 
+#define COLOURS 8
+
 /* One colour for one power of two, so that a size keeps its colour over all pictures. */
+static unsigned size_ink(uint64_t bytes)
+{
+    return bytes < 2 ? 0 : (63 - (unsigned)__builtin_clzll(bytes)) % COLOURS;
+}
+
 static const char *size_colour(uint64_t bytes)
 {
-    return flw_picture_colour(bytes < 2 ? 0 : 63 - (unsigned)__builtin_clzll(bytes));
+    return flw_picture_colour(size_ink(bytes));
 }
 
 /* ---- blocks stacked over time */
@@ -167,144 +174,170 @@ void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_po
     flw_host_free(steps, (size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
 }
 
-/* ---- the heap at one moment: addresses as text, line after line */
+/* ---- the heap at one moment: addresses as text, line after line, in cells of one colour */
 
-#define FRAME_ROWS       40
-#define FRAME_ROW_HEIGHT 9.0
-#define FRAME_MARKS      500 /* shapes a frame */
+#define FRAME_ROWS       24 /* at most, more than half of it: a row is a power of two of bytes */
+#define FRAME_ROW_HEIGHT 14.0
+#define FRAME_CELLS      172 /* a row */
 
-struct paper {
-    const struct flw_svg *svg;
-    double row_bytes;
-    uint64_t mark_count;
+enum {
+    INK_PENDING = COLOURS,
+    INK_LOSS,
+    INK_FREE,
+    INK_FREE_ODD, /* of every other segment */
+    INK_COUNT
 };
 
-/* A stretch of the heap, counted from its first byte, over as many rows as it takes. */
-static void draw_stretch(struct paper *paper, const char *style, double begin, double bytes)
+/* How many bytes of each cell are of which colour; the most is drawn. */
+struct paper {
+    double (*bytes)[INK_COUNT]; /* by cell */
+    double cell_bytes;
+    size_t row_count;
+};
+
+static const char *ink_style(unsigned ink)
 {
-    const struct flw_svg *svg = paper->svg;
-    double unit = svg->width / paper->row_bytes;
-    bool is_open = false;
-    while (bytes > 0) {
-        double row = (double)(uint64_t)(begin / paper->row_bytes);
-        double at = begin - row * paper->row_bytes;
-        double here = at + bytes > paper->row_bytes ? paper->row_bytes - at : bytes;
-        if (here * unit >= 0.2) {
-            if (!is_open) {
-                fprintf(svg->out, "<path class=\"%s\" d=\"", style);
-                is_open = true;
-            }
-            fprintf(svg->out, "M%.1f %.1fh%.1fv%.1fh%.1fz", svg->left + at * unit,
-                    svg->top + row * FRAME_ROW_HEIGHT, here * unit, FRAME_ROW_HEIGHT - 2,
-                    -here * unit);
-        }
+    static const char *const styles[INK_COUNT] = {[INK_PENDING] = "pending",
+                                                  [INK_LOSS] = "loss",
+                                                  [INK_FREE] = "free",
+                                                  [INK_FREE_ODD] = "free odd"};
+    return ink < COLOURS ? flw_picture_colour(ink) : styles[ink];
+}
+
+/* A stretch of the heap, counted from its first byte. */
+static void ink_stretch(struct paper *paper, unsigned ink, double begin, double bytes)
+{
+    size_t cell = (size_t)(begin / paper->cell_bytes), end = paper->row_count * FRAME_CELLS;
+    while (bytes > 0 && cell < end) {
+        double here = ((double)cell + 1) * paper->cell_bytes - begin;
+        here = here < bytes ? here : bytes;
+        paper->bytes[cell++][ink] += here;
         begin += here;
         bytes -= here;
-        if (here <= 0) {
-            break;
-        }
-    }
-    if (is_open) {
-        fputs("\"/>", svg->out);
-        paper->mark_count++;
     }
 }
 
-static double total_bytes(const struct flw_sheet_frame *frame)
+/* The blocks of one segment from `next` on, and free what lies between; the next segment's first. */
+static size_t ink_segment(struct paper *paper, const struct flw_sheet_frame *frame, size_t next,
+                          size_t segment_index, double begin)
 {
-    double bytes = 0;
-    for (size_t i = 0; i < frame->segment_count; i++) {
-        bytes += (double)frame->segments[i].bytes;
-    }
-    return bytes;
-}
-
-/* Blocks of one segment; neighbours of one colour too thin to be seen apart are drawn as one. */
-static size_t draw_blocks(struct paper *paper, const struct flw_sheet_frame *frame, size_t first,
-                          const struct flw_sheet_segment *segment, double begin)
-{
-    double thin = paper->row_bytes / paper->svg->width * 0.8;
-    double run_begin = 0, run_end = -1;
-    const char *run_style = NULL;
-    size_t i = first;
-    for (; i < frame->block_count && paper->mark_count < FRAME_MARKS; i++) {
-        const struct flw_sheet_block *block = &frame->blocks[i];
+    const struct flw_sheet_segment *segment = &frame->segments[segment_index];
+    unsigned free_ink = segment_index % 2 == 0 ? INK_FREE : INK_FREE_ODD;
+    double used = 0;
+    for (; next < frame->block_count; next++) {
+        const struct flw_sheet_block *block = &frame->blocks[next];
         if (block->address >= segment->address + segment->bytes) {
             break;
         }
         if (block->address < segment->address) {
             continue;
         }
-        double at = begin + (double)(block->address - segment->address);
-        double bytes = (double)flw_max(block->block_bytes, block->requested_bytes);
-        const char *style = block->is_pending ? "pending" : size_colour(block->requested_bytes);
-        bool joins = run_style != NULL && at - run_end < thin && strcmp(style, run_style) == 0 &&
-                     bytes < 4 * thin;
-        if (!joins && run_style != NULL) {
-            draw_stretch(paper, run_style, run_begin, run_end - run_begin);
-        }
-        run_begin = joins ? run_begin : at;
-        run_end = at + bytes;
-        run_style = style;
-        if (block->block_bytes > block->requested_bytes &&
-            (double)(block->block_bytes - block->requested_bytes) > thin) {
-            draw_stretch(paper, style, run_begin, at + (double)block->requested_bytes - run_begin);
-            draw_stretch(paper, "loss", at + (double)block->requested_bytes,
-                         (double)(block->block_bytes - block->requested_bytes));
-            run_style = NULL;
-        }
+        double at = (double)(block->address - segment->address);
+        double requested = (double)block->requested_bytes;
+        double loss = (double)flw_max(block->block_bytes, block->requested_bytes) - requested;
+        unsigned ink = block->is_pending ? INK_PENDING : size_ink(block->requested_bytes);
+        ink_stretch(paper, free_ink, begin + used, at - used);
+        ink_stretch(paper, ink, begin + at, requested);
+        ink_stretch(paper, INK_LOSS, begin + at + requested, loss);
+        used = at + requested + loss;
     }
-    if (run_style != NULL) {
-        draw_stretch(paper, run_style, run_begin, run_end - run_begin);
-    }
-    return i;
+    ink_stretch(paper, free_ink, begin + used, (double)segment->bytes - used);
+    return next;
 }
 
-void flw_picture_frame(const struct flw_sheet *sheet, const struct flw_sheet_frame *frame,
-                       FILE *out)
+/* INK_COUNT: none, past the end. */
+static unsigned cell_ink(const struct paper *paper, size_t cell)
 {
-    (void)sheet;
-    double total = total_bytes(frame), begin = 0;
-    char number[FLW_SVG_NUMBER_BYTES], sentence[160];
-    if (total == 0) {
+    unsigned most = INK_COUNT;
+    for (unsigned ink = 0; ink < INK_COUNT; ink++) {
+        double bytes = paper->bytes[cell][ink];
+        most = bytes > (most == INK_COUNT ? 0 : paper->bytes[cell][most]) ? ink : most;
+    }
+    return most;
+}
+
+/* Runs of cells of one colour as thick strokes: ten bytes each. */
+static void draw_ink(const struct flw_svg *svg, const struct paper *paper, unsigned ink)
+{
+    double width = svg->width / FRAME_CELLS;
+    bool is_open = false;
+    for (size_t row = 0; row < paper->row_count; row++) {
+        for (size_t end, cell = 0; cell < FRAME_CELLS; cell = end + 1) {
+            end = cell;
+            while (end < FRAME_CELLS && cell_ink(paper, row * FRAME_CELLS + end) == ink) {
+                end++;
+            }
+            if (end == cell) {
+                continue;
+            }
+            if (!is_open) {
+                fprintf(svg->out, "<path class=\"row %s\" d=\"", ink_style(ink));
+                is_open = true;
+            }
+            fprintf(svg->out, "M%.0f %.0fh%.0f", svg->left + (double)cell * width,
+                    svg->top + ((double)row + 0.5) * FRAME_ROW_HEIGHT,
+                    (double)(end - cell) * width);
+        }
+    }
+    fputs(is_open ? "\"/>" : "", svg->out);
+}
+
+static void draw_paper(struct flw_svg *svg, const struct paper *paper, const char *name,
+                       const char *sentence)
+{
+    char number[FLW_SVG_NUMBER_BYTES];
+    svg->height = (double)paper->row_count * FRAME_ROW_HEIGHT;
+    flw_svg_begin(svg, name, sentence);
+    for (unsigned ink = 0; ink < INK_COUNT; ink++) {
+        draw_ink(svg, paper, ink);
+    }
+    for (size_t row = 0; row < paper->row_count; row += 4) {
+        flw_svg_format(number, FLW_SVG_BYTES, (double)row * paper->cell_bytes * FRAME_CELLS);
+        fprintf(svg->out, "<text class=\"tick end\" x=%.1f y=%.1f>%s</text>", svg->left - 6,
+                svg->top + ((double)row + 0.5) * FRAME_ROW_HEIGHT + 4, number);
+    }
+    flw_svg_end(svg);
+}
+
+void flw_picture_frame(const struct flw_sheet_frame *frame, FILE *out)
+{
+    double total = 0, row_bytes = 65536, begin = 0;
+    char number[FLW_SVG_NUMBER_BYTES], sentence[200];
+    for (size_t i = 0; i < frame->segment_count; i++) {
+        total += (double)frame->segments[i].bytes;
+    }
+    while (row_bytes * FRAME_ROWS < total) {
+        row_bytes *= 2;
+    }
+    struct paper paper = {.cell_bytes = row_bytes / FRAME_CELLS,
+                          .row_count = (size_t)(total / row_bytes) + 1};
+    size_t cell_count = paper.row_count * FRAME_CELLS;
+    paper.bytes = flw_host_alloc(cell_count, sizeof *paper.bytes);
+    if (total == 0 || paper.bytes == NULL) {
         fputs("<p class=none>Nothing was reserved at this moment.</p>\n", out);
+        flw_host_free(paper.bytes, cell_count, sizeof *paper.bytes);
         return;
     }
-    struct flw_svg svg = {.out = out};
-    struct paper paper = {.svg = &svg, .row_bytes = 65536};
-    while (paper.row_bytes * FRAME_ROWS < total) {
-        paper.row_bytes *= 2;
-    }
-    double rows = (double)(uint64_t)((total - 1) / paper.row_bytes) + 1;
-    svg.height = rows * FRAME_ROW_HEIGHT;
-    svg.x.high = svg.y.high = 1;
-    snprintf(sentence, sizeof sentence,
-             "Reserved memory in address order, a line is %s. Coloured: lent, by size. Pale: free.",
-             flw_svg_format(number, FLW_SVG_BYTES, paper.row_bytes));
-    flw_svg_begin(&svg, frame->name, sentence);
     size_t next_block = 0;
     for (size_t i = 0; i < frame->segment_count; i++) {
-        const struct flw_sheet_segment *segment = &frame->segments[i];
-        draw_stretch(&paper, i % 2 == 0 ? "free" : "free odd", begin, (double)segment->bytes);
-        next_block = draw_blocks(&paper, frame, next_block, segment, begin);
-        begin += (double)segment->bytes;
+        next_block = ink_segment(&paper, frame, next_block, i, begin);
+        begin += (double)frame->segments[i].bytes;
     }
-    for (unsigned row = 0; row < rows; row += 8) {
-        flw_svg_format(number, FLW_SVG_BYTES, row * paper.row_bytes);
-        fprintf(out, "<text class=\"tick end\" x=%.1f y=%.1f>%s</text>", svg.left - 6,
-                svg.top + row * FRAME_ROW_HEIGHT + 8, number);
-    }
-    flw_svg_end(&svg);
-    fprintf(out, "<p class=hint>%s", sentence);
-    if (frame->left_out_count != 0 || paper.mark_count >= FRAME_MARKS) {
-        fputs(" The smallest blocks are left out.", out);
-    }
-    fputs("</p>\n", out);
+    struct flw_svg svg = {.out = out, .x.high = 1, .y.high = 1};
+    snprintf(
+        sentence, sizeof sentence,
+        "Reserved memory in address order, a line is %s. Coloured: lent, a colour a size; pale: "
+        "free; a cell has the colour of most of it.",
+        flw_svg_format(number, FLW_SVG_BYTES, row_bytes));
+    draw_paper(&svg, &paper, frame->name, sentence);
+    fprintf(out, "<p class=hint>%s%s</p>\n", sentence,
+            frame->left_out_count != 0 ? " The smallest blocks are left out." : "");
+    flw_host_free(paper.bytes, cell_count, sizeof *paper.bytes);
 }
 
 /* ---- addresses over time */
 
-#define STRIP_RECTANGLES 4000
+#define STRIP_RECTANGLES 6000
 #define ISLAND_GAP_BYTES (64 * FLW_MIB) /* empty address space wider than this is cut out */
 #define ISLANDS          256
 
@@ -374,11 +407,11 @@ void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_pol
     flw_svg_begin(&svg, "Addresses over time",
                   "Each rectangle is a block: across its life, up its addresses. White is free.");
     flw_svg_draw_axes(&svg);
-    for (size_t colour = 0; colour < 8; colour++) {
+    for (unsigned colour = 0; colour < COLOURS; colour++) {
         bool is_open = false;
         for (size_t i = 0; i < shown; i++) {
             const struct flw_sheet_rectangle *block = order[i];
-            if (size_colour(block->bytes) != flw_picture_colour(colour)) {
+            if (size_ink(block->bytes) != colour) {
                 continue;
             }
             double at = island_place(islands, island_count, block->address);

@@ -149,6 +149,37 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
         out);
 }
 
+#define LABEL_WIDTH  150.0
+#define LABEL_HEIGHT 13.0
+#define LABELS       64
+
+struct labels {
+    double x[LABELS], y[LABELS];
+    size_t count;
+};
+
+/* Where a label can stand without lying on an earlier one: at `y`, else below or above it. */
+static double place_label(struct labels *labels, double x, double y)
+{
+    double at = y;
+    for (unsigned tries = 1; tries < 12; tries++) {
+        bool is_free = true;
+        for (size_t i = 0; i < labels->count; i++) {
+            is_free &=
+                fabs(labels->x[i] - x) >= LABEL_WIDTH || fabs(labels->y[i] - at) >= LABEL_HEIGHT;
+        }
+        if (is_free) {
+            break;
+        }
+        at = y + (tries % 2 == 0 ? -LABEL_HEIGHT : LABEL_HEIGHT) * (double)((tries + 1) / 2);
+    }
+    if (labels->count < LABELS) {
+        labels->x[labels->count] = x;
+        labels->y[labels->count++] = at;
+    }
+    return at;
+}
+
 void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
 {
     struct flw_svg svg = {.out = out, .height = 240};
@@ -176,6 +207,7 @@ void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
                                   .high = 1.05 * at_least(high_y, 1),
                                   .unit = FLW_SVG_BYTES,
                                   .name = "peak reserved"};
+    struct labels labels = {.count = 0};
     flw_svg_begin(&svg, "Memory against time",
                   "One dot a policy; further down is less memory, further left is faster.");
     flw_svg_draw_axes(&svg);
@@ -187,7 +219,8 @@ void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
             double y = flw_svg_y(&svg, (double)result->peak_reserved_bytes);
             fprintf(out, "<circle class=\"dot %s\" cx=%.1f cy=%.1f r=\"6\"/>",
                     flw_picture_colour(i), x, y);
-            flw_svg_text(&svg, "note", x + 10, y + 4, false, sheet->policies[i].label);
+            flw_svg_text(&svg, "note", x + 10, place_label(&labels, x, y + 4), false,
+                         sheet->policies[i].label);
         }
     }
     flw_svg_end(&svg);

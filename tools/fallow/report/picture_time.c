@@ -16,7 +16,10 @@
 
 const char *flw_picture_colour(size_t i)
 {
-    static const char *const colours[] = {"c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"};
+    static const char *const colours[] = {"c0",       "c1",       "c2",       "c3",
+                                          "c4",       "c5",       "c6",       "c7",
+                                          "c0 again", "c1 again", "c2 again", "c3 again",
+                                          "c4 again", "c5 again", "c6 again", "c7 again"};
     return colours[i % (sizeof colours / sizeof *colours)];
 }
 
