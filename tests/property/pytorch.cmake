@@ -5,7 +5,7 @@ if(COMMAND flw_add_test)
   flw_add_test(property pytorch_policy
     SOURCES test_pytorch_policy.c ${tool}/deferrals.c ${tool}/policy_pytorch.c
       ${tool}/program.c
-      ${tool}/pytorch_expand.c ${tool}/pytorch_model.c ${tool}/pytorch_ranges.c ${tool}/segheap.c
+      ${tool}/pytorch_expand.c ${tool}/pytorch_model.c ${tool}/pytorch_ranges.c ${tool}/pytorch_record.c ${tool}/segheap.c
       ${tool}/tool_host.c
     LIBRARIES flw_trace)
   if(TARGET test_property_pytorch_policy)

@@ -159,6 +159,25 @@ static void a_full_device_unmaps_what_another_stream_left(void **state)
 
 /* --- settings --- */
 
+static void a_private_pool_gives_nothing_back(void **state)
+{
+    struct flw_pytorch_settings both[] = {flw_pytorch_standard, expandable()};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        both[i].first_private = 1;
+        start(FLW_GIB, both[i]);
+        struct flw_segheap_block *common = lend(20 * FLW_MIB, 0);
+        struct flw_segheap_block *private = lend(20 * FLW_MIB, 1);
+        uint64_t address = private->address;
+        flw_pytorch_free(model, common);
+        flw_pytorch_free(model, private);
+        flw_pytorch_release_cached(model);
+        expect_reserved(20);
+        assert_int_equal(lend(20 * FLW_MIB, 1)->address, address);
+        stop(FLW_GIB);
+    }
+}
+
 static void blocks_above_the_largest_size_to_split_serve_their_like_only(void **state)
 {
     struct flw_pytorch_settings settings = flw_pytorch_standard;
@@ -245,6 +264,7 @@ int main(void)
         cmocka_unit_test(the_growing_end_is_kept_for_what_fits_nowhere_else),
         cmocka_unit_test(an_empty_segment_gives_its_addresses_back_too),
         cmocka_unit_test(a_full_device_unmaps_what_another_stream_left),
+        cmocka_unit_test(a_private_pool_gives_nothing_back),
         cmocka_unit_test(blocks_above_the_largest_size_to_split_serve_their_like_only),
         cmocka_unit_test(a_full_device_gives_unsplit_blocks_back_before_the_rest),
         cmocka_unit_test(sizes_round_up_to_divisions_of_powers_of_two),

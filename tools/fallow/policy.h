@@ -95,8 +95,8 @@ struct flw_policy {
     bool (*free)(void *self, const struct flw_op *op, uint64_t address);
     /* op->stream uses the block. NULL: nothing to announce. */
     bool (*use)(void *self, const struct flw_op *op, uint64_t address);
-    /* What is no request passed: a segment event of the recorded allocator, a wait of the recorded
-     * host, the trace's end (FLW_OP_PASS). NULL: not interested. */
+    /* What is no request passed: a segment event of the recorded allocator, the
+     * end of a free, a wait of the recorded host, the trace's end (FLW_OP_PASS). NULL: not interested. */
     void (*advance)(void *self, const struct flw_op *op);
     void (*get_statistics)(void *self, struct flw_policy_statistics *out);
     /* Give everything back. */

@@ -22,6 +22,7 @@
 #include "deferrals.h"
 #include "pytorch_model.h"
 #include "pytorch_ranges.h"
+#include "pytorch_record.h"
 #include "replay_device.h"
 #include "tool_host.h"
 #include "uses.h"
@@ -59,6 +60,7 @@ struct torch {
     struct flw_pytorch_ranges ranges;
     struct flw_pytorch_settings settings;
     const struct flw_trace *trace;
+    struct flw_pytorch_record record;
     struct flw_pytorch_model *model;
     struct flw_segheap_block **blocks; /* by number */
     size_t block_count;
@@ -161,26 +163,10 @@ static bool map(void *context, const struct flw_pytorch_range *range)
 static void unmap(void *context, const struct flw_pytorch_range *range)
 {
     struct torch *torch = context;
+    struct flw_pytorch_range on_stream = *range;
+    on_stream.stream = flw_pytorch_record_stream(&torch->record, range->stream);
     torch->reserved_bytes -= range->size_bytes;
-    flw_pytorch_ranges_unmap(&torch->ranges, range);
-}
-
-static void torch_advance(void *self, const struct flw_op *op)
-{
-    struct torch *torch = self;
-    if (op->kind == FLW_OP_SEGMENT_FREE) {
-        flw_pytorch_release_cached(torch->model);
-        return;
-    }
-    if (op->kind == FLW_OP_PASS) {
-        torch->compares = false;
-    }
-    if (op->kind != FLW_OP_SEGMENT || !torch->compares) {
-        return;
-    }
-    torch->recorded_segment_count++;
-    torch->segment_address = op->address;
-    torch->segment_bytes = op->size_bytes;
+    flw_pytorch_ranges_unmap(&torch->ranges, &on_stream);
 }
 
 /* ---- blocks that other streams used ---- */
@@ -238,25 +224,48 @@ static size_t first_block_at(const struct flw_trace *trace, uint64_t address)
 }
 
 /* `addresses` and `sizes` are the initial blocks', in order. */
-static bool seed_segments(struct torch *torch, const uint64_t *addresses, const uint64_t *sizes)
+struct seeding {
+    struct torch *torch;
+    const uint64_t *addresses, *sizes;
+};
+
+/* Of the i-th initial segment; *out_first is the number of its first block. */
+static struct flw_pytorch_seed seed_at(const struct seeding *seeding, size_t i, size_t *out_first)
 {
+    const struct flw_trace *trace = seeding->torch->trace;
+    const struct flw_trace_segment *segment = &trace->segments[i];
+    size_t begin = first_block_at(trace, segment->address);
+    size_t end = first_block_at(trace, segment->address + segment->size_bytes);
+    *out_first = begin;
+    return (struct flw_pytorch_seed){.address = segment->address,
+                                     .size_bytes = segment->size_bytes,
+                                     .stream = flw_pytorch_record_find_lane(
+                                         &seeding->torch->record, segment->pool, segment->stream),
+                                     .is_large = segment->is_large,
+                                     .block_addresses = seeding->addresses + begin,
+                                     .block_bytes = seeding->sizes + begin,
+                                     .block_count = end - begin};
+}
+
+/* Nothing is taken before all of it is known to fit. */
+static bool seed_segments(const struct seeding *seeding)
+{
+    struct torch *torch = seeding->torch;
     const struct flw_trace *trace = torch->trace;
     size_t seeded_count = 0;
+    size_t first = 0;
     for (size_t i = 0; i < trace->segment_count; i++) {
-        const struct flw_trace_segment *segment = &trace->segments[i];
-        size_t begin = first_block_at(trace, segment->address);
-        size_t end = first_block_at(trace, segment->address + segment->size_bytes);
-        struct flw_pytorch_seed seed = {.address = segment->address,
-                                        .size_bytes = segment->size_bytes,
-                                        .stream = segment->stream,
-                                        .is_large = segment->is_large,
-                                        .block_addresses = addresses + begin,
-                                        .block_bytes = sizes + begin,
-                                        .block_count = end - begin};
-        if (!flw_pytorch_seed(torch->model, &seed, torch->blocks + begin)) {
+        struct flw_pytorch_seed seed = seed_at(seeding, i, &first);
+        if (seed.stream == UINT16_MAX || !flw_pytorch_seed_fits(torch->model, &seed)) {
             return false;
         }
-        seeded_count += end - begin;
+        seeded_count += seed.block_count;
+    }
+    for (size_t i = 0; seeded_count == trace->initial_count && i < trace->segment_count; i++) {
+        struct flw_pytorch_seed seed = seed_at(seeding, i, &first);
+        if (!flw_pytorch_seed(torch->model, &seed, torch->blocks + first)) {
+            return false;
+        }
     }
     return seeded_count == trace->initial_count;
 }
@@ -287,7 +296,7 @@ static bool start_from_record(struct torch *torch)
         sizes[i] = trace->blocks[i].size_bytes;
     }
     torch->is_seeding = true;
-    torch->is_seeded = has_memory && seed_segments(torch, addresses, sizes);
+    torch->is_seeded = has_memory && seed_segments(&(struct seeding){torch, addresses, sizes});
     torch->is_seeding = false;
     flw_host_free(addresses, trace->initial_count, sizeof *addresses);
     flw_host_free(sizes, trace->initial_count, sizeof *sizes);
@@ -306,6 +315,7 @@ static void release(struct torch *torch)
     flw_pytorch_destroy(torch->model);
     flw_host_free(torch->blocks, torch->block_count, sizeof *torch->blocks);
     flw_deferrals_finish(&torch->deferrals);
+    flw_pytorch_record_finish(&torch->record);
     flw_uses_finish(&torch->uses);
     flw_host_free(torch, 1, sizeof *torch);
 }
@@ -367,7 +377,12 @@ static void *create(const struct flw_policy_setup *setup, char *message)
     torch->deferrals =
         (struct flw_deferrals){.device = setup->device, .done = take_back, .context = torch};
     if (torch->blocks == NULL || !flw_uses_init(&torch->uses, setup->program) ||
-        !flw_deferrals_init(&torch->deferrals, setup->program) || !make_model(torch)) {
+        !flw_deferrals_init(&torch->deferrals, setup->program) ||
+        !flw_pytorch_record_init(&torch->record, setup->trace, torch->stream_count)) {
+        goto fail;
+    }
+    torch->settings.first_private = (uint16_t)torch->stream_count;
+    if (!make_model(torch)) {
         goto fail;
     }
     bool is_cold = setup->trace->initial_count == 0 && setup->trace->segment_count == 0;
@@ -396,7 +411,8 @@ static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_addre
         block = torch->blocks[op->block];
     } else {
         flw_deferrals_poll(&torch->deferrals);
-        block = flw_pytorch_alloc(torch->model, op->size_bytes, op->stream);
+        block = flw_pytorch_alloc(torch->model, op->size_bytes,
+                                  flw_pytorch_record_lane(&torch->record, op->block));
         torch->segment_address = 0;
     }
     if (block == NULL) {
@@ -409,6 +425,13 @@ static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_addre
     torch->blocks[op->block] = block;
     *out_address = flw_segheap_device_address(block);
     return true;
+}
+
+/* The recorded free took until later, and no use on another stream says why. */
+static bool is_held(const struct torch *torch, uint32_t block)
+{
+    return torch->compares && flw_pytorch_record_is_late(&torch->record, block) &&
+           flw_uses_get(&torch->uses, block, torch->trace->blocks[block].stream) == 0;
 }
 
 static bool torch_free(void *self, const struct flw_op *op, uint64_t address)
@@ -426,10 +449,32 @@ static bool torch_free(void *self, const struct flw_op *op, uint64_t address)
             is_deferred = true;
         }
     }
-    if (!is_deferred) {
+    if (!is_deferred && !is_held(torch, op->block)) {
         flw_pytorch_free(torch->model, block);
     }
     return true;
+}
+
+static void torch_advance(void *self, const struct flw_op *op)
+{
+    struct torch *torch = self;
+    if (op->kind == FLW_OP_SEGMENT_FREE) {
+        flw_pytorch_release_cached(torch->model);
+        return;
+    }
+    if (op->kind == FLW_OP_FREE_DONE && is_held(torch, op->block) &&
+        torch->blocks[op->block] != NULL) {
+        flw_pytorch_free(torch->model, torch->blocks[op->block]);
+    }
+    if (op->kind == FLW_OP_PASS) {
+        torch->compares = false;
+    }
+    if (op->kind != FLW_OP_SEGMENT || !torch->compares) {
+        return;
+    }
+    torch->recorded_segment_count++;
+    torch->segment_address = op->address;
+    torch->segment_bytes = op->size_bytes;
 }
 
 static bool torch_use(void *self, const struct flw_op *op, uint64_t address)

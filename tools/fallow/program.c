@@ -66,6 +66,21 @@ static void push_use(struct builder *builder, struct flw_op op, const struct flw
     }
 }
 
+/* Nothing where it directly follows its free. */
+static void push_free_done(struct builder *builder, struct flw_op op,
+                           const struct flw_trace_block *block)
+{
+    const struct flw_program *program = builder->program;
+    const struct flw_op *last = &program->ops[program->op_count - 1]; /* there is its free */
+    op.kind = FLW_OP_FREE_DONE;
+    op.size_bytes = block->size_bytes;
+    bool is_at_once = last->block == op.block &&
+                      (last->kind == FLW_OP_FREE || last->kind == FLW_OP_FREE_ELSEWHERE);
+    if (op.size_bytes != 0 && !is_at_once) {
+        push(builder, op);
+    }
+}
+
 static void push_event(struct builder *builder, const struct flw_trace *trace,
                        const struct flw_trace_event *event)
 {
@@ -83,6 +98,9 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
         break;
     case FLW_TRACE_USE:
         push_use(builder, op, &trace->blocks[event->block]);
+        break;
+    case FLW_TRACE_FREE_DONE:
+        push_free_done(builder, op, &trace->blocks[event->block]);
         break;
     case FLW_TRACE_SEGMENT_ALLOC:
         op.kind = FLW_OP_SEGMENT;
@@ -104,7 +122,7 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
         op.kind = FLW_OP_SYNC;
         push(builder, op);
         break;
-    default: /* reusable-now, mapped granules, marks: clock only */
+    default: /* mapped granules, marks: clock only */
         break;
     }
 }

@@ -23,6 +23,7 @@ enum flw_op_kind {
     FLW_OP_USE,            /* `stream` uses the block */
     FLW_OP_SEGMENT, /* the recorded allocator took a segment: size_bytes, address in `position` */
     FLW_OP_SEGMENT_FREE, /* the recorded allocator gave memory back, or was asked to */
+    FLW_OP_FREE_DONE,    /* the block's free is complete, where that is not at once */
     FLW_OP_SYNC, /* the recorded host waited for `stream`, or for all (FLW_OP_EVERY_STREAM) */
     FLW_OP_PASS  /* the end: nothing but clock */
 };

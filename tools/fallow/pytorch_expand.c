@@ -167,7 +167,7 @@ void flw_pytorch_expand_release(const struct flw_pytorch_expand *expand)
     for (struct flw_segheap_segment *segment = expand->heap->segments; segment != NULL;
          segment = next) {
         next = segment->next;
-        if (segment->granule_bytes == 0) {
+        if (segment->granule_bytes == 0 || segment->stream >= expand->first_private) {
             continue;
         }
         struct flw_segheap_block *block = segment->first; /* there is one */

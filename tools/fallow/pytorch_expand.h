@@ -13,6 +13,7 @@ struct flw_pytorch_expand {
     struct flw_segheap *heap;
     const struct flw_pytorch_source *source;
     uint64_t address_room_bytes;
+    uint16_t first_private; /* segments of streams from this number on are left alone by release */
 };
 
 /* A block of at least `size_bytes`, free and in no list: at the lowest addresses of the stream where

@@ -27,8 +27,10 @@ struct flw_pytorch_model {
     uint64_t now[FLW_SEGHEAP_POOLS]; /* requests so far: what a free block's age is measured in */
 };
 
-const struct flw_pytorch_settings flw_pytorch_standard = {
-    .max_split_bytes = UINT64_MAX, .roundup_divisions = 1, .collect_bytes = UINT64_MAX};
+const struct flw_pytorch_settings flw_pytorch_standard = {.max_split_bytes = UINT64_MAX,
+                                                          .roundup_divisions = 1,
+                                                          .collect_bytes = UINT64_MAX,
+                                                          .first_private = UINT16_MAX};
 
 /* ---- sizes ---- */
 
@@ -168,9 +170,11 @@ static void release_block(struct flw_pytorch_model *model, struct flw_segheap_bl
     drop_segment(model, block->segment);
 }
 
-static bool is_releasable(const struct flw_segheap_block *block)
+static bool is_releasable(const struct flw_pytorch_model *model,
+                          const struct flw_segheap_block *block)
 {
-    return is_whole_segment(block) && block->segment->granule_bytes == 0;
+    return is_whole_segment(block) && block->segment->granule_bytes == 0 &&
+           block->segment->stream < model->settings.first_private;
 }
 
 void flw_pytorch_release_cached(struct flw_pytorch_model *model)
@@ -182,7 +186,7 @@ void flw_pytorch_release_cached(struct flw_pytorch_model *model)
         struct flw_segheap_list *list = &model->heap.mapped[pool];
         for (size_t i = 0; i < list->count;) {
             struct flw_segheap_block *block = list->entries[i].block;
-            if (is_releasable(block)) {
+            if (is_releasable(model, block)) {
                 release_block(model, block);
             } else {
                 i++;
@@ -201,14 +205,14 @@ static void collect_garbage(struct flw_pytorch_model *model)
         uint64_t age = 0;
         uint64_t count = 0;
         for (size_t i = 0; i < list->count; i++) {
-            bool counts = is_releasable(list->entries[i].block);
+            bool counts = is_releasable(model, list->entries[i].block);
             age += counts ? model->now[LARGE] - list->entries[i].block->since : 0;
             count += counts;
         }
         has_freed = false;
         for (size_t i = 0; i < list->count;) {
             struct flw_segheap_block *block = list->entries[i].block;
-            if (is_releasable(block) && (model->now[LARGE] - block->since) * count >= age) {
+            if (is_releasable(model, block) && (model->now[LARGE] - block->since) * count >= age) {
                 release_block(model, block);
                 has_freed = true;
             } else {
@@ -231,7 +235,7 @@ static bool release_oversized(struct flw_pytorch_model *model, uint64_t rounded_
     }
     size_t i = flw_segheap_find(list, stream, wanted_bytes, 0);
     struct flw_segheap_block *block = flw_segheap_at(list, i, stream);
-    if (block != NULL && is_releasable(block)) {
+    if (block != NULL && is_releasable(model, block)) {
         release_block(model, block);
         return true;
     }
@@ -241,7 +245,7 @@ static bool release_oversized(struct flw_pytorch_model *model, uint64_t rounded_
         if (block == NULL || block->size_bytes < max_split_bytes) {
             break;
         }
-        if (is_releasable(block)) {
+        if (is_releasable(model, block)) {
             released_bytes += block->size_bytes;
             release_block(model, block);
         }
@@ -316,7 +320,8 @@ static uint64_t seed_block_bytes(const struct flw_pytorch_model *model,
                                                                         : room_bytes;
 }
 
-static bool seed_fits(const struct flw_pytorch_model *model, const struct flw_pytorch_seed *seed)
+bool flw_pytorch_seed_fits(const struct flw_pytorch_model *model,
+                           const struct flw_pytorch_seed *seed)
 {
     for (size_t i = 0; i < seed->block_count; i++) {
         if (seed_block_bytes(model, seed, i) == 0) {
@@ -334,7 +339,7 @@ bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_
                                       .stream = seed->stream,
                                       .pool = seed->is_large ? LARGE : SMALL};
     struct flw_segheap_segment *segment =
-        seed_fits(model, seed) ? add_segment(model, &shape) : NULL;
+        flw_pytorch_seed_fits(model, seed) ? add_segment(model, &shape) : NULL;
     if (segment == NULL) {
         return false;
     }
@@ -375,7 +380,8 @@ struct flw_pytorch_model *flw_pytorch_create(const struct flw_pytorch_source *so
         model->expand =
             (struct flw_pytorch_expand){.heap = &model->heap,
                                         .source = &model->source,
-                                        .address_room_bytes = settings->address_room_bytes};
+                                        .address_room_bytes = settings->address_room_bytes,
+                                        .first_private = settings->first_private};
     }
     return model;
 }

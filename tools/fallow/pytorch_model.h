@@ -17,8 +17,9 @@
  *   - roundup_power2_divisions: sizes round up to one of so many steps between powers of two
  *   - garbage_collection_threshold: above it, before a segment is taken, free large segments go back
  *     that have been free for longer than the average of them
- * Does not: model graph pools or user pools, divisions by size class, or segments of both kinds in
- * one heap; wait for uses on other streams (the caller frees a block when it may be reused).
+ *   - a private pool, as a graph's, is a stream of its own to the model, and keeps what it has
+ * Does not: model divisions by size class, or segments of both kinds in one heap; wait for uses on
+ * other streams (the caller frees a block when it may be reused).
  *
  * Its segments and blocks are a segheap.h heap, with its invariants.
  */
@@ -35,6 +36,7 @@ struct flw_pytorch_settings {
     uint64_t max_split_bytes;    /* UINT64_MAX: blocks of any size are split */
     uint64_t roundup_divisions;  /* a power of two; 1: none */
     uint64_t collect_bytes;      /* collect garbage above so much; UINT64_MAX: never */
+    uint16_t first_private;      /* memory of streams from this number on never goes back */
     uint64_t address_room_bytes; /* expandable segments, of so many bytes of addresses; 0: none */
 };
 
@@ -92,7 +94,11 @@ void flw_pytorch_free(struct flw_pytorch_model *model, struct flw_segheap_block 
 /* What empty_cache() does: give back every segment without a live block, and every such granule. */
 void flw_pytorch_release_cached(struct flw_pytorch_model *model);
 
-/* False: blocks that overlap or do not fit (nothing changed), or no memory for the segment. */
+/* False: blocks that overlap or do not lie in the segment. */
+bool flw_pytorch_seed_fits(const struct flw_pytorch_model *model,
+                           const struct flw_pytorch_seed *seed);
+
+/* False: it does not fit (nothing changed), or no memory for the segment. */
 bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_seed *seed,
                       struct flw_segheap_block **out_blocks);
 
