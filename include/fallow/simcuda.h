@@ -98,6 +98,21 @@ typedef struct flw_sim_ledger {
     uint64_t violation_count;  /**< found by the rule checker */
 } flw_sim_ledger;
 
+/** Where a stretch of given memory comes from. */
+typedef enum flw_sim_extent_kind {
+    FLW_SIM_EXTENT_ALLOCATION = 0, /**< one cuMemAlloc */
+    FLW_SIM_EXTENT_MAPPED = 1,     /**< mappings of one reservation that lie side by side, as one */
+    FLW_SIM_EXTENT_POOLED = 2      /**< a chunk of a driver pool */
+} flw_sim_extent_kind;
+
+/** A stretch of addresses with memory behind it. */
+typedef struct flw_sim_extent {
+    uint64_t address;
+    uint64_t bytes; /**< what the ledger counts; mapped twice, it is listed twice */
+    uint32_t kind;  /**< flw_sim_extent_kind */
+    uint32_t reserved;
+} flw_sim_extent;
+
 /* Types of the functions, for dlsym. Thread safe unless said otherwise. */
 
 /** A new world; NULL = defaults. Every handle of the old one is dead. No call may be under way. */
@@ -110,6 +125,10 @@ typedef uint64_t (*flw_sim_step_function)(uint64_t n); /* flw_sim_step */
 typedef int (*flw_sim_touch_function)(struct CUstream_st *stream, const flw_sim_range *ranges,
                                       size_t count);                      /* flw_sim_touch */
 typedef void (*flw_sim_ledger_function)(int device, flw_sim_ledger *out); /* flw_sim_get_ledger */
+/** The device's memory by address: the first `capacity` stretches; returns how many there are.
+ * Handles without a mapping are in the ledger only. */
+typedef size_t (*flw_sim_extents_function)(int device, flw_sim_extent *out,
+                                           size_t capacity); /* flw_sim_get_extents */
 /** The n-th call (1 = next) of an entry point fails with `error` (a CUresult), once; sticky: and
  * every call of the context after it. entry NULL: the n-th call of any. n 0 clears all. 0 if
  * unknown name. */

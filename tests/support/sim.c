@@ -18,6 +18,7 @@ bool flw_sim_find_controls(struct flw_sim *sim)
                     {"flw_sim_step", &sim->step},
                     {"flw_sim_touch", &sim->touch},
                     {"flw_sim_get_ledger", &sim->get_ledger},
+                    {"flw_sim_get_extents", &sim->get_extents},
                     {"flw_sim_fail", &sim->fail},
                     {"flw_sim_call_count", &sim->call_count},
                     {"flw_sim_violation", &sim->violation},

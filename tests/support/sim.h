@@ -20,6 +20,7 @@ struct flw_sim {
     flw_sim_step_function step;
     flw_sim_touch_function touch;
     flw_sim_ledger_function get_ledger;
+    flw_sim_extents_function get_extents;
     flw_sim_fail_function fail;
     flw_sim_calls_function call_count;
     flw_sim_violation_function violation;

@@ -532,6 +532,51 @@ static void the_clock_completes_work_after_its_lag_and_counts_waits(void **state
     ASSERT_OK(sim.cu.cuStreamQuery(a));
 }
 
+static void what_is_given_is_listed_by_address(void **state)
+{
+    (void)state;
+    begin(1, FLW_SIM_RANDOM, false);
+    assert_int_equal(sim.get_extents(0, NULL, 0), 0);
+    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle idle;
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUdeviceptr plain, at;
+    ASSERT_OK(sim.cu.cuMemAlloc_v2(&plain, 1000));
+    ASSERT_OK(sim.cu.cuMemAddressReserve(&at, 5ull * HANDLE_BYTES, 0, 0, 0));
+    ASSERT_OK(sim.cu.cuMemCreate(&handle, HANDLE_BYTES, &properties, 0));
+    ASSERT_OK(
+        sim.cu.cuMemCreate(&idle, HANDLE_BYTES, &properties, 0)); /* stays without an address */
+    ASSERT_OK(sim.cu.cuMemMap(at, HANDLE_BYTES, 0, handle, 0));   /* two side by side, a gap, one */
+    ASSERT_OK(sim.cu.cuMemMap(at + HANDLE_BYTES, HANDLE_BYTES, 0, handle, 0));
+    ASSERT_OK(sim.cu.cuMemMap(at + 3ull * HANDLE_BYTES, HANDLE_BYTES, 0, handle, 0));
+    flw_sim_extent extents[4] = {0};
+    assert_int_equal(sim.get_extents(0, extents, 4), 3);
+    unsigned plain_at = plain < at ? 0 : 2;
+    unsigned first_at = plain < at ? 1 : 0;
+    assert_int_equal(extents[plain_at].address, plain);
+    assert_int_equal(extents[plain_at].bytes, 1024);
+    assert_int_equal(extents[plain_at].kind, FLW_SIM_EXTENT_ALLOCATION);
+    assert_int_equal(extents[first_at].address, at);
+    assert_int_equal(extents[first_at].bytes, 2ull * HANDLE_BYTES);
+    assert_int_equal(extents[first_at].kind, FLW_SIM_EXTENT_MAPPED);
+    assert_int_equal(extents[first_at + 1].address, at + 3ull * HANDLE_BYTES);
+    assert_int_equal(extents[first_at + 1].bytes, HANDLE_BYTES);
+    assert_int_equal(sim.get_extents(0, extents, 1), 3); /* told, not written */
+    assert_int_equal(sim.get_extents(1, extents, 4), 0); /* no such device */
+    CUstream stream = make_stream();
+    CUdeviceptr pooled;
+    ASSERT_OK(sim.cu.cuMemAllocAsync(&pooled, 1000, stream));
+    assert_int_equal(sim.get_extents(0, extents, 4), 4);
+    unsigned pooled_count = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        pooled_count += extents[i].kind == FLW_SIM_EXTENT_POOLED && extents[i].address <= pooled &&
+                        pooled < extents[i].address + extents[i].bytes;
+        assert_true(i == 0 || extents[i - 1].address < extents[i].address);
+    }
+    assert_int_equal(pooled_count, 1);
+}
+
 static int open_driver(void **state)
 {
     (void)state;
@@ -567,6 +612,7 @@ int main(void)
         cmocka_unit_test(pool_memory_is_reused_in_stream_order_and_guarded_after_its_free),
         cmocka_unit_test(planned_faults_strike_the_nth_call_and_sticky_ones_stay),
         cmocka_unit_test(the_clock_completes_work_after_its_lag_and_counts_waits),
+        cmocka_unit_test(what_is_given_is_listed_by_address),
     };
     return cmocka_run_group_tests(tests, open_driver, close_driver);
 }
