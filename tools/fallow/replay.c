@@ -12,6 +12,7 @@
 #include "trace/trace.h"
 
 #include "command.h"
+#include "plan.h"
 #include "policy.h"
 #include "program.h"
 #include "replay_device.h"
@@ -20,23 +21,15 @@
 #include "textfile.h"
 #include "tool_host.h"
 
-#define DEFAULT_LAG_EVENTS 2000
-#define DEFAULT_LAG_NS     5000000ull
-#define DEFAULT_DEVICE     (80 * FLW_GIB)
-#define MAX_POLICIES       32
-
 struct options {
     const char *trace_path;
     const char *json_path;
-    const struct flw_policy *policies[MAX_POLICIES];
-    struct flw_policy_choice choices[MAX_POLICIES]; /* of --policy */
-    size_t policy_count;
+    struct flw_plan_policies policies;
     int device;       /* FLW_DEVICE_SIM or a GPU's ordinal */
     int trace_device; /* -1 = the one with the most events */
     uint64_t lag_events;
     uint64_t limit_bytes;
     unsigned pass_count;
-    bool has_policies; /* named, not the default list */
     bool has_lag, uses_threads, finds_limit, checks, times, wants_help;
 };
 
@@ -73,36 +66,12 @@ static void print_help(void)
         "  --trace-device N    which device of the recording; default the busiest\n"
         "  --no-check          without the rule checker\n"
         "  --no-times          without timing single operations\n",
-        DEFAULT_LAG_EVENTS);
+        FLW_PLAN_LAG_EVENTS);
     print_policies();
     printf("\nexample: fallow replay snapshot.pickle --policy fallow,async:release_threshold=0\n");
 }
 
 /* ---- command line ---- */
-
-static bool parse_policies(struct options *options, const char *list)
-{
-    options->policy_count = 0;
-    options->has_policies = true;
-    for (const char *name = list;; name++) {
-        size_t length = flw_policy_length(name);
-        if (options->policy_count == MAX_POLICIES) {
-            flw_complain("more than %d policies; replay them in turn", MAX_POLICIES);
-            return false;
-        }
-        char message[FLW_POLICY_MESSAGE_BYTES];
-        struct flw_policy_choice *choice = &options->choices[options->policy_count];
-        if (!flw_policy_choose(name, length, choice, message)) {
-            flw_complain("%s", message);
-            return false;
-        }
-        options->policies[options->policy_count++] = &choice->policy;
-        name += length;
-        if (*name == '\0') {
-            return true;
-        }
-    }
-}
 
 static bool parse_device(const char *text, int *out_device)
 {
@@ -119,50 +88,25 @@ static bool parse_device(const char *text, int *out_device)
     return true;
 }
 
-static bool parse_number(const char *option, const char *text, uint64_t *out_value)
-{
-    if (!flw_parse_count(text, out_value) || *out_value > UINT64_MAX / 4) {
-        flw_complain("%s '%s' is not a whole number from 0 to %llu", option, text,
-                     UINT64_MAX / 4ull);
-        return false;
-    }
-    return true;
-}
-
-static bool parse_limit(const char *text, uint64_t *out_bytes)
-{
-    if (!flw_parse_bytes(text, out_bytes) || *out_bytes == 0) {
-        flw_complain("--limit '%s' is not a number of bytes above 0, such as 40G or 123456789",
-                     text);
-        return false;
-    }
-    return true;
-}
-
 /* Options that take a value. */
 static bool parse_valued(struct options *options, const char *name, const char *value)
 {
     uint64_t number = 0;
     if (strcmp(name, "--policy") == 0) {
-        return parse_policies(options, value);
+        return flw_plan_parse_policies(&options->policies, value);
     }
     if (strcmp(name, "--device") == 0) {
         return parse_device(value, &options->device);
     }
     if (strcmp(name, "--lag") == 0) {
         options->has_lag = true;
-        return parse_number(name, value, &options->lag_events);
+        return flw_plan_parse_number(name, value, &options->lag_events);
     }
     if (strcmp(name, "--limit") == 0) {
-        return parse_limit(value, &options->limit_bytes);
+        return flw_plan_parse_limit(value, &options->limit_bytes);
     }
     if (strcmp(name, "--trace-device") == 0) {
-        bool is_number = flw_parse_count(value, &number) && number < 1024;
-        options->trace_device = (int)number;
-        if (!is_number) {
-            flw_complain("--trace-device '%s' is not the number of a device", value);
-        }
-        return is_number;
+        return flw_plan_parse_device(value, &options->trace_device);
     }
     if (strcmp(name, "--repeat") == 0) {
         bool is_number = flw_parse_count(value, &number) && number >= 1 && number <= 100000;
@@ -235,9 +179,7 @@ static bool parse(struct options *options, int argc, char **argv)
                                 .pass_count = 1,
                                 .checks = true,
                                 .times = true};
-    for (size_t i = 0; flw_policy_get(i) != NULL; i++) {
-        options->policies[options->policy_count++] = flw_policy_get(i);
-    }
+    flw_plan_take_all(&options->policies);
     for (int i = 1; i < argc; i++) {
         if (!parse_one(options, argc, argv, &i)) {
             return false;
@@ -252,53 +194,20 @@ static bool parse(struct options *options, int argc, char **argv)
 
 /* ---- the replay ---- */
 
-/* 80 GiB, more when the recording held more. */
-static uint64_t choose_device_bytes(const struct flw_trace *trace)
-{
-    uint64_t need_bytes = flw_max(trace->peak_requested_bytes, trace->recorded_peak_reserved_bytes);
-    if (need_bytes <= DEFAULT_DEVICE || need_bytes > UINT64_MAX / 4) {
-        return DEFAULT_DEVICE;
-    }
-    return flw_align_up(need_bytes + need_bytes / 4, FLW_GIB);
-}
-
 static bool needs_device(const struct options *options)
 {
-    for (size_t i = 0; i < options->policy_count; i++) {
-        if (options->policies[i]->lends) {
+    for (size_t i = 0; i < options->policies.count; i++) {
+        if (options->policies.list[i]->lends) {
             return true;
         }
     }
     return false;
 }
 
-/* What must not pass silently. False: at least one such thing was said. */
-static bool complain_about(const struct flw_run_result *result)
-{
-    const char *name = result->policy->name;
-    bool is_good = true;
-    if (result->violation_count != 0) {
-        flw_complain("policy %s broke a rule %llu times; the first: %s", name,
-                     (unsigned long long)result->violation_count, result->violation);
-        is_good = false;
-    }
-    if (result->refused_count != 0) {
-        flw_complain("policy %s refused %llu frees or uses of its own blocks", name,
-                     (unsigned long long)result->refused_count);
-        is_good = false;
-    }
-    if (result->leaked_bytes != 0) {
-        flw_complain("policy %s had not given %llu bytes back when it was finished", name,
-                     (unsigned long long)result->leaked_bytes);
-        is_good = false;
-    }
-    return is_good;
-}
-
 /* A policy of the default list that the device cannot run is left out, and that is said. */
 static bool may_be_left_out(const struct options *options, const struct flw_run_result *result)
 {
-    return result->is_unsupported && !options->has_policies;
+    return result->is_unsupported && !options->policies.are_named;
 }
 
 static int run_policies(const struct options *options, const struct flw_run_setup *setup,
@@ -306,9 +215,9 @@ static int run_policies(const struct options *options, const struct flw_run_setu
 {
     int code = FLW_EXIT_OK;
     *out_count = 0;
-    for (size_t i = 0; i < options->policy_count; i++) {
+    for (size_t i = 0; i < options->policies.count; i++) {
         struct flw_run_result *result = &results[*out_count];
-        if (!flw_run_policy(setup, options->policies[i], result)) {
+        if (!flw_run_policy(setup, options->policies.list[i], result)) {
             flw_complain("%s", result->message);
             if (may_be_left_out(options, result)) {
                 continue;
@@ -316,11 +225,12 @@ static int run_policies(const struct options *options, const struct flw_run_setu
             *out_count = 0;
             return FLW_EXIT_FAILED;
         }
-        if (!complain_about(result)) {
+        if (!flw_plan_complain(result)) {
             code = FLW_EXIT_FAILED;
         }
         if (options->finds_limit) {
-            result->smallest_limit_bytes = flw_run_find_limit(setup, options->policies[i], result);
+            result->smallest_limit_bytes =
+                flw_run_find_limit(setup, options->policies.list[i], result);
         }
         (*out_count)++;
     }
@@ -363,12 +273,10 @@ static int print_results(const struct options *options, const struct flw_report 
 static int replay_on(const struct options *options, const struct flw_trace *trace,
                      struct flw_device *device)
 {
-    bool is_by_time = trace->has_times && !options->has_lag && options->device == FLW_DEVICE_SIM;
-    uint64_t lag_units = options->has_lag ? options->lag_events
-                         : is_by_time     ? DEFAULT_LAG_NS
-                                          : DEFAULT_LAG_EVENTS;
-    struct flw_program *program = flw_program_create(trace, is_by_time);
-    struct flw_run_result *results = flw_host_alloc(options->policy_count, sizeof *results);
+    struct flw_plan_lag lag = flw_plan_choose_lag(
+        trace, options->has_lag ? &options->lag_events : NULL, options->device == FLW_DEVICE_SIM);
+    struct flw_program *program = flw_program_create(trace, lag.is_by_time);
+    struct flw_run_result *results = flw_host_alloc(options->policies.count, sizeof *results);
     int code = FLW_EXIT_FAILED;
     if (program == NULL || results == NULL) {
         flw_complain("out of host memory for the trace's events");
@@ -379,9 +287,9 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                   .trace = trace,
                                   .program = program,
                                   .device_bytes =
-                                      is_sim ? choose_device_bytes(trace) : device->device_bytes,
+                                      is_sim ? flw_plan_device_bytes(trace) : device->device_bytes,
                                   .limit_bytes = options->limit_bytes,
-                                  .lag_units = lag_units,
+                                  .lag_units = lag.units,
                                   .pass_count = options->pass_count,
                                   .checks = options->checks && is_sim,
                                   .times = options->times,
@@ -396,9 +304,9 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                     .device_name = is_sim ? "simulated device" : device->name,
                                     .has_device = needs_device(options),
                                     .is_sim = is_sim,
-                                    .is_by_time = is_by_time,
+                                    .is_by_time = lag.is_by_time,
                                     .checks = setup.checks,
-                                    .lag_units = lag_units,
+                                    .lag_units = lag.units,
                                     .device_bytes = setup.device_bytes,
                                     .limit_bytes = options->limit_bytes,
                                     .pass_count = options->pass_count,
@@ -407,7 +315,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
         code = code == FLW_EXIT_OK ? print_code : code;
     }
 done:
-    flw_host_free(results, options->policy_count, sizeof *results);
+    flw_host_free(results, options->policies.count, sizeof *results);
     flw_program_destroy(program);
     return code;
 }

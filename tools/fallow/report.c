@@ -7,6 +7,8 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
+#include "figures.h"
+
 #define CELL_BYTES 96
 
 enum column {
@@ -51,46 +53,9 @@ static const char *const headings[COLUMN_COUNT][2] = {
     [LIMIT] = {"smallest", "limit"},
 };
 
-struct unit {
-    const char *name;
-    uint64_t bytes;
-};
-
-static struct unit choose_unit(const struct flw_report *report)
+static struct flw_unit choose_unit(const struct flw_report *report)
 {
-    struct unit mib = {"MiB", FLW_MIB};
-    struct unit kib = {"KiB", FLW_KIB};
-    return report->trace->peak_requested_bytes < 4 * FLW_MIB ? kib : mib;
-}
-
-/* "12,345" */
-static void format_count(uint64_t value, char *out)
-{
-    char digits[24];
-    int length = snprintf(digits, sizeof digits, "%" PRIu64, value);
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0) {
-            *out++ = ',';
-        }
-        *out++ = digits[i];
-    }
-    *out = '\0';
-}
-
-static void format_optional(uint64_t value, char *out)
-{
-    if (value == FLW_NOT_APPLICABLE) {
-        strcpy(out, "-");
-    } else {
-        format_count(value, out);
-    }
-}
-
-/* Rounded to the nearest. */
-static void format_bytes(uint64_t bytes, struct unit unit, char *out)
-{
-    format_optional(bytes == FLW_NOT_APPLICABLE ? bytes : (bytes + unit.bytes / 2) / unit.bytes,
-                    out);
+    return flw_unit_choose(report->trace->peak_requested_bytes);
 }
 
 const char *flw_report_label(const struct flw_report *report, const struct flw_policy *policy)
@@ -99,40 +64,40 @@ const char *flw_report_label(const struct flw_report *report, const struct flw_p
 }
 
 static void fill_row(const struct flw_report *report, const struct flw_run_result *result,
-                     struct unit unit, char cells[COLUMN_COUNT][CELL_BYTES])
+                     struct flw_unit unit, char cells[COLUMN_COUNT][CELL_BYTES])
 {
     snprintf(cells[NAME], CELL_BYTES, "%s", flw_report_label(report, result->policy));
-    format_bytes(result->peak_requested_bytes, unit, cells[REQUESTED]);
-    format_bytes(result->peak_reserved_bytes, unit, cells[RESERVED]);
+    flw_format_bytes(result->peak_requested_bytes, unit, cells[REQUESTED]);
+    flw_format_bytes(result->peak_reserved_bytes, unit, cells[RESERVED]);
     strcpy(cells[RATIO], "-");
     if (result->peak_reserved_bytes != FLW_NOT_APPLICABLE && result->peak_requested_bytes != 0) {
         snprintf(cells[RATIO], CELL_BYTES, "%.3f",
                  (double)result->peak_reserved_bytes / (double)result->peak_requested_bytes);
     }
-    format_optional(result->failure_count, cells[FAILED]);
-    format_optional(result->grow_count, cells[GROW]);
-    format_optional(result->driver_call_count, cells[CALLS]);
+    flw_format_optional(result->failure_count, cells[FAILED]);
+    flw_format_optional(result->grow_count, cells[GROW]);
+    flw_format_optional(result->driver_call_count, cells[CALLS]);
     strcpy(cells[DRIVER_TIME], "-");
     if (result->modelled_ns != FLW_NOT_APPLICABLE) {
         snprintf(cells[DRIVER_TIME], CELL_BYTES, "%.1f", (double)result->modelled_ns * 1e-6);
     }
-    format_optional(result->event_count, cells[EVENTS]);
-    format_optional(result->steal_count, cells[STEALS]);
-    format_optional(result->wait_count, cells[WAITS]);
-    format_optional(result->stream_wait_units, cells[STREAM_WAIT]);
+    flw_format_optional(result->event_count, cells[EVENTS]);
+    flw_format_optional(result->steal_count, cells[STEALS]);
+    flw_format_optional(result->wait_count, cells[WAITS]);
+    flw_format_optional(result->stream_wait_units, cells[STREAM_WAIT]);
     if (report->is_by_time && result->stream_wait_units != FLW_NOT_APPLICABLE) {
         snprintf(cells[STREAM_WAIT], CELL_BYTES, "%.1f ms",
                  (double)result->stream_wait_units * 1e-6);
     }
-    format_optional(result->remap_wait_count, cells[REMAP_WAITS]);
+    flw_format_optional(result->remap_wait_count, cells[REMAP_WAITS]);
     const double times[] = {result->p50_ns, result->p99_ns, result->p999_ns};
     for (int i = 0; i < 3; i++) {
         strcpy(cells[P50 + i], "-");
         if (result->has_times) {
-            format_count((uint64_t)(times[i] + 0.5), cells[P50 + i]);
+            flw_format_count((uint64_t)(times[i] + 0.5), cells[P50 + i]);
         }
     }
-    format_bytes(result->smallest_limit_bytes, unit, cells[LIMIT]);
+    flw_format_bytes(result->smallest_limit_bytes, unit, cells[LIMIT]);
 }
 
 static void print_line(FILE *out, char cells[COLUMN_COUNT][CELL_BYTES], const size_t *widths,
@@ -158,7 +123,7 @@ static void widen(size_t *widths, char cells[COLUMN_COUNT][CELL_BYTES])
     }
 }
 
-static void fill_headings(struct unit unit, int line, char cells[COLUMN_COUNT][CELL_BYTES])
+static void fill_headings(struct flw_unit unit, int line, char cells[COLUMN_COUNT][CELL_BYTES])
 {
     for (size_t c = 0; c < COLUMN_COUNT; c++) {
         snprintf(cells[c], CELL_BYTES, "%s", headings[c][line]);
@@ -171,7 +136,7 @@ static void fill_headings(struct unit unit, int line, char cells[COLUMN_COUNT][C
 
 static void print_rows(const struct flw_report *report, FILE *out, bool uses_colour)
 {
-    struct unit unit = choose_unit(report);
+    struct flw_unit unit = choose_unit(report);
     size_t widths[COLUMN_COUNT] = {0};
     size_t column_count = report->finds_limit ? COLUMN_COUNT : COLUMN_COUNT - 1;
     char cells[COLUMN_COUNT][CELL_BYTES];
@@ -208,13 +173,13 @@ static void print_header(const struct flw_report *report, FILE *out)
     char initial[CELL_BYTES];
     const struct flw_trace *trace = report->trace;
     size_t stream_count = report->program->stream_count;
-    format_count(trace->event_count, events);
-    format_count(trace->alloc_count, allocs);
+    flw_format_count(trace->event_count, events);
+    flw_format_count(trace->alloc_count, allocs);
     fprintf(out, "trace   %s: %s events, %s allocations, %zu stream%s",
             trace->source == NULL ? "?" : trace->source, events, allocs, stream_count,
             stream_count == 1 ? "" : "s");
     if (trace->initial_count != 0) {
-        format_count(trace->initial_count, initial);
+        flw_format_count(trace->initial_count, initial);
         fprintf(out, ", %s block%s alive at the start", initial,
                 trace->initial_count == 1 ? "" : "s");
     }
@@ -230,10 +195,10 @@ static void print_device(const struct flw_report *report, FILE *out)
     fprintf(out, "device  %s, %" PRIu64 " GiB, ", report->device_name,
             (uint64_t)(report->device_bytes / FLW_GIB));
     if (report->limit_bytes != 0) {
-        format_count(flw_div_up(report->limit_bytes, FLW_MIB), text);
+        flw_format_count(flw_div_up(report->limit_bytes, FLW_MIB), text);
         fprintf(out, "limit %s MiB, ", text);
     }
-    format_count(report->is_by_time ? report->lag_units / 1000 : report->lag_units, text);
+    flw_format_count(report->is_by_time ? report->lag_units / 1000 : report->lag_units, text);
     if (report->lag_units == 0) {
         fprintf(out, "no device work");
     } else if (!report->is_sim) {
@@ -259,8 +224,8 @@ static void print_matches(const struct flw_report *report, FILE *out)
             compare_count == 0) {
             continue;
         }
-        format_count(statistics->match_count, match);
-        format_count(statistics->compare_count, of);
+        flw_format_count(statistics->match_count, match);
+        flw_format_count(statistics->compare_count, of);
         double share = 100.0 * (double)statistics->match_count / (double)compare_count;
         fprintf(out,
                 "%s model: %s of %s addresses as recorded (%.1f %%), %" PRIu64
@@ -283,9 +248,9 @@ static void print_last_passes(const struct flw_report *report, FILE *out)
         if (!result->policy->lends) {
             continue;
         }
-        format_optional(result->last_driver_call_count, calls);
-        format_optional(result->last_event_count, events);
-        format_optional(result->last_remap_wait_count, waits);
+        flw_format_optional(result->last_driver_call_count, calls);
+        flw_format_optional(result->last_event_count, events);
+        flw_format_optional(result->last_remap_wait_count, waits);
         fprintf(out, "pass %u of %s: %s driver calls, %s events, %s remap waits\n",
                 report->pass_count, flw_report_label(report, result->policy), calls, events, waits);
     }
@@ -315,14 +280,14 @@ static const struct flw_run_result *find_subject(const struct flw_report *report
 }
 
 static bool print_comparison(const struct flw_run_result *subject, const char *lead,
-                             uint64_t other_bytes, struct unit unit, FILE *out)
+                             uint64_t other_bytes, struct flw_unit unit, FILE *out)
 {
     char text[CELL_BYTES];
     if (other_bytes == FLW_NOT_APPLICABLE || other_bytes == 0) {
         return false;
     }
     double share = 100.0 * ((double)subject->peak_reserved_bytes / (double)other_bytes - 1.0);
-    format_bytes(other_bytes, unit, text);
+    flw_format_bytes(other_bytes, unit, text);
     fprintf(out, "%s %s %s (%+.1f %%)", lead, text, unit.name, share);
     return true;
 }
@@ -330,12 +295,12 @@ static bool print_comparison(const struct flw_run_result *subject, const char *l
 static void print_verdict(const struct flw_report *report, FILE *out)
 {
     char text[CELL_BYTES];
-    struct unit unit = choose_unit(report);
+    struct flw_unit unit = choose_unit(report);
     const struct flw_run_result *subject = find_subject(report);
     if (subject == NULL || subject->peak_reserved_bytes == FLW_NOT_APPLICABLE) {
         return;
     }
-    format_bytes(subject->peak_reserved_bytes, unit, text);
+    flw_format_bytes(subject->peak_reserved_bytes, unit, text);
     fprintf(out, "%s holds %s %s", flw_report_label(report, subject->policy), text, unit.name);
     const char *lead = " where PyTorch held";
     bool is_pytorch =
@@ -364,7 +329,7 @@ static void print_verdict(const struct flw_report *report, FILE *out)
         }
     }
     if (subject->failure_count != 0) {
-        format_count(subject->failure_count, text);
+        flw_format_count(subject->failure_count, text);
         fprintf(out, "; %s request%s failed", text, subject->failure_count == 1 ? "" : "s");
     }
     fputc('\n', out);

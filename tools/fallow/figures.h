@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: how the tables of the `fallow` command write numbers.
+ */
+#ifndef FLW_TOOL_FIGURES_H
+#define FLW_TOOL_FIGURES_H
+
+#include <stdint.h>
+
+#define FLW_FIGURE_BYTES 32 /* room for any figure */
+
+struct flw_unit {
+    const char *name;
+    uint64_t bytes;
+};
+
+/* MiB, or KiB where everything is small. */
+struct flw_unit flw_unit_choose(uint64_t peak_bytes);
+
+/* "12,345" */
+void flw_format_count(uint64_t value, char *out);
+/* The same, or "-" for FLW_NOT_APPLICABLE. */
+void flw_format_optional(uint64_t value, char *out);
+/* Rounded to the nearest of the unit; without its name. */
+void flw_format_bytes(uint64_t bytes, struct flw_unit unit, char *out);
+
+#endif

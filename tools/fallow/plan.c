@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan.h"
+
+#include "base/bits.h"
+#include "trace/trace.h"
+
+#include "command.h"
+#include "replay_device.h"
+
+#define DEFAULT_LAG_NS 5000000ull
+#define DEFAULT_DEVICE (80 * FLW_GIB)
+
+void flw_plan_take_all(struct flw_plan_policies *policies)
+{
+    policies->are_named = false;
+    policies->count = 0;
+    for (size_t i = 0; i < FLW_PLAN_POLICIES && flw_policy_get(i) != NULL; i++) {
+        policies->list[policies->count++] = flw_policy_get(i);
+    }
+}
+
+bool flw_plan_parse_policies(struct flw_plan_policies *policies, const char *list)
+{
+    policies->count = 0;
+    policies->are_named = true;
+    for (const char *name = list;; name++) {
+        size_t length = flw_policy_length(name);
+        if (policies->count == FLW_PLAN_POLICIES) {
+            flw_complain("more than %d policies; replay them in turn", FLW_PLAN_POLICIES);
+            return false;
+        }
+        char message[FLW_POLICY_MESSAGE_BYTES];
+        struct flw_policy_choice *choice = &policies->choices[policies->count];
+        if (!flw_policy_choose(name, length, choice, message)) {
+            flw_complain("%s", message);
+            return false;
+        }
+        policies->list[policies->count++] = &choice->policy;
+        name += length;
+        if (*name == '\0') {
+            return true;
+        }
+    }
+}
+
+bool flw_plan_parse_number(const char *option, const char *text, uint64_t *out_value)
+{
+    if (!flw_parse_count(text, out_value) || *out_value > UINT64_MAX / 4) {
+        flw_complain("%s '%s' is not a whole number from 0 to %llu", option, text,
+                     UINT64_MAX / 4ull);
+        return false;
+    }
+    return true;
+}
+
+bool flw_plan_parse_limit(const char *text, uint64_t *out_bytes)
+{
+    if (!flw_parse_bytes(text, out_bytes) || *out_bytes == 0) {
+        flw_complain("--limit '%s' is not a number of bytes above 0, such as 40G or 123456789",
+                     text);
+        return false;
+    }
+    return true;
+}
+
+bool flw_plan_parse_device(const char *text, int *out_device)
+{
+    uint64_t number = 0;
+    bool is_number = flw_parse_count(text, &number) && number < 1024;
+    *out_device = (int)number;
+    if (!is_number) {
+        flw_complain("--trace-device '%s' is not the number of a device", text);
+    }
+    return is_number;
+}
+
+uint64_t flw_plan_device_bytes(const struct flw_trace *trace)
+{
+    uint64_t need_bytes = flw_max(trace->peak_requested_bytes, trace->recorded_peak_reserved_bytes);
+    if (need_bytes <= DEFAULT_DEVICE || need_bytes > UINT64_MAX / 4) {
+        return DEFAULT_DEVICE;
+    }
+    return flw_align_up(need_bytes + need_bytes / 4, FLW_GIB);
+}
+
+struct flw_plan_lag flw_plan_choose_lag(const struct flw_trace *trace, const uint64_t *events,
+                                        bool is_sim)
+{
+    struct flw_plan_lag lag = {.is_by_time = trace->has_times && events == NULL && is_sim};
+    lag.units = events != NULL ? *events : lag.is_by_time ? DEFAULT_LAG_NS : FLW_PLAN_LAG_EVENTS;
+    return lag;
+}
+
+bool flw_plan_complain(const struct flw_run_result *result)
+{
+    const char *name = result->policy->name;
+    bool is_good = true;
+    if (result->violation_count != 0) {
+        flw_complain("policy %s broke a rule %llu times; the first: %s", name,
+                     (unsigned long long)result->violation_count, result->violation);
+        is_good = false;
+    }
+    if (result->refused_count != 0) {
+        flw_complain("policy %s refused %llu frees or uses of its own blocks", name,
+                     (unsigned long long)result->refused_count);
+        is_good = false;
+    }
+    if (result->leaked_bytes != 0) {
+        flw_complain("policy %s had not given %llu bytes back when it was finished", name,
+                     (unsigned long long)result->leaked_bytes);
+        is_good = false;
+    }
+    return is_good;
+}
