@@ -95,6 +95,24 @@ static void without_times_the_clock_counts_events(void **state)
     check_ops(false);
 }
 
+static void each_event_that_is_an_op_is_known_as_one(void **state)
+{
+    struct flw_trace *trace = NULL;
+    struct flw_program *program = decode(true, &trace);
+    (void)state;
+    size_t op = program->initial_count;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (flw_program_has_op(trace, event)) {
+            assert_int_equal(program->ops[op].block, event->block);
+            op++;
+        }
+    }
+    assert_int_equal(op + 1, program->op_count); /* and the end */
+    flw_program_destroy(program);
+    flw_trace_destroy(trace);
+}
+
 static void totals_are_those_of_the_trace(void **state)
 {
     struct flw_trace *trace = NULL;
@@ -121,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_alive_at_the_start_come_first_and_the_clock_follows_the_trace),
         cmocka_unit_test(without_times_the_clock_counts_events),
+        cmocka_unit_test(each_event_that_is_an_op_is_known_as_one),
         cmocka_unit_test(totals_are_those_of_the_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,6 +98,9 @@ struct flw_policy {
     /* What is no request passed: a segment event of the recorded allocator, the
      * end of a free, a wait of the recorded host, the trace's end (FLW_OP_PASS). NULL: not interested. */
     void (*advance)(void *self, const struct flw_op *op);
+    /* What the block that was just lent takes of the policy's memory; 0 = this time unknown. NULL:
+     * the policy cannot say how it rounds. */
+    uint64_t (*block_bytes)(void *self, const struct flw_op *op, uint64_t address);
     void (*get_statistics)(void *self, struct flw_policy_statistics *out);
     /* Give everything back. */
     void (*finish)(void *self);

@@ -174,6 +174,13 @@ static bool async_use(void *self, const struct flw_op *op, uint64_t address)
     return true;
 }
 
+static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
+{
+    const struct async *async = self;
+    (void)address;
+    return flw_device_pool_block_bytes(async->device, op->size_bytes);
+}
+
 static void get_statistics(void *self, struct flw_policy_statistics *out)
 {
     const struct async *async = self;
@@ -198,6 +205,7 @@ const struct flw_policy flw_policy_async = {
     .free = async_free,
     .use = async_use,
     .advance = async_advance,
+    .block_bytes = block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,
     .settings = settings,

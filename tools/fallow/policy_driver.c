@@ -49,6 +49,13 @@ static bool plain_free(void *self, const struct flw_op *op, uint64_t address)
     return plain->device->driver.cuMemFree_v2((CUdeviceptr)address) == CUDA_SUCCESS;
 }
 
+static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
+{
+    const struct plain *plain = self;
+    (void)address;
+    return flw_device_allocation_bytes(plain->device, op->size_bytes);
+}
+
 static void get_statistics(void *self, struct flw_policy_statistics *out)
 {
     const struct plain *plain = self;
@@ -71,6 +78,7 @@ const struct flw_policy flw_policy_driver = {
     .create = create,
     .alloc = plain_alloc,
     .free = plain_free,
+    .block_bytes = block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,
 };

@@ -90,6 +90,17 @@ static bool announce(void *self, const struct flw_op *op, uint64_t address)
                              lender->streams[op->stream]) == FALLOW_OK;
 }
 
+static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
+{
+    const struct lender *lender = self;
+    fallow_block block;
+    (void)op;
+    fallow_block_init(&block);
+    fallow_status status =
+        fallow_block_info(lender->pool, (const void *)(uintptr_t)address, &block);
+    return status == FALLOW_OK ? block.usable_bytes : 0;
+}
+
 static void get_statistics(void *self, struct flw_policy_statistics *out)
 {
     const struct lender *lender = self;
@@ -119,6 +130,7 @@ const struct flw_policy flw_policy_fallow = {
     .alloc = lend,
     .free = take_back,
     .use = announce,
+    .block_bytes = block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,
 };
@@ -132,6 +144,7 @@ const struct flw_policy flw_policy_fallow_memory_first = {
     .alloc = lend,
     .free = take_back,
     .use = announce,
+    .block_bytes = block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,
 };

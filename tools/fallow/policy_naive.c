@@ -13,6 +13,7 @@
 
 struct afternoon {
     struct flw_naive *pool;
+    const struct flw_device *device;
     fallow_stream *streams; /* the device's */
 };
 
@@ -21,6 +22,7 @@ static void *create(const struct flw_policy_setup *setup, char *message)
     struct afternoon *afternoon = flw_host_alloc(1, sizeof *afternoon);
     fallow_status status = FALLOW_OUT_OF_HOST_MEMORY;
     if (afternoon != NULL) {
+        afternoon->device = setup->device;
         afternoon->streams = setup->device->streams;
         status = flw_naive_create(&setup->device->driver,
                                   setup->device->is_sim ? 0 : setup->device->ordinal,
@@ -58,6 +60,13 @@ static bool announce(void *self, const struct flw_op *op, uint64_t address)
                                 afternoon->streams[op->stream]) == FALLOW_OK;
 }
 
+static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
+{
+    const struct afternoon *afternoon = self;
+    (void)address;
+    return flw_device_allocation_bytes(afternoon->device, op->size_bytes);
+}
+
 static void get_statistics(void *self, struct flw_policy_statistics *out)
 {
     const struct afternoon *afternoon = self;
@@ -84,6 +93,7 @@ const struct flw_policy flw_policy_naive = {
     .alloc = lend,
     .free = take_back,
     .use = announce,
+    .block_bytes = block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,
 };

@@ -485,6 +485,13 @@ static bool torch_use(void *self, const struct flw_op *op, uint64_t address)
     return true;
 }
 
+static uint64_t torch_block_bytes(void *self, const struct flw_op *op, uint64_t address)
+{
+    const struct torch *torch = self;
+    (void)address;
+    return torch->blocks[op->block]->size_bytes;
+}
+
 static void get_statistics(void *self, struct flw_policy_statistics *out)
 {
     struct torch *torch = self;
@@ -515,6 +522,7 @@ const struct flw_policy flw_policy_pytorch = {
     .alloc = torch_alloc,
     .free = torch_free,
     .use = torch_use,
+    .block_bytes = torch_block_bytes,
     .advance = torch_advance,
     .get_statistics = get_statistics,
     .finish = finish,

@@ -127,6 +127,26 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
     }
 }
 
+bool flw_program_has_op(const struct flw_trace *trace, const struct flw_trace_event *event)
+{
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+    case FLW_TRACE_FREE:
+    case FLW_TRACE_USE:
+        return trace->blocks[event->block].size_bytes != 0;
+    case FLW_TRACE_SEGMENT_ALLOC:
+    case FLW_TRACE_SEGMENT_FREE:
+    case FLW_TRACE_SEGMENT_UNMAP:
+    case FLW_TRACE_EMPTY_CACHE:
+    case FLW_TRACE_SYNC_DEVICE:
+    case FLW_TRACE_SYNC_STREAM:
+    case FLW_TRACE_SYNC_EVENT:
+        return true;
+    default: /* reusable-now, mapped granules, marks: clock only */
+        return false;
+    }
+}
+
 static void build(struct builder *builder, const struct flw_trace *trace, bool by_time)
 {
     struct flw_program *program = builder->program;

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 struct flw_trace;
+struct flw_trace_event;
 
 enum flw_op_kind {
     FLW_OP_ALLOC,
@@ -58,6 +59,10 @@ struct flw_program {
 /* `by_time`: the clock moves by the trace's own time, in ns; else one unit an event. NULL: no
  * memory. */
 struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_time);
+
+/* Whether the event is an op of its own; the others only move the clock. The n-th such event is op
+ * initial_count + n. */
+bool flw_program_has_op(const struct flw_trace *trace, const struct flw_trace_event *event);
 
 void flw_program_destroy(struct flw_program *program);
 

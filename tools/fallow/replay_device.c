@@ -9,6 +9,8 @@
 
 #include "tool_host.h"
 
+#define SIM_STEP_BYTES 512ull        /* what the simulated device rounds to, below 1 MiB ... */
+#define SIM_PAGE_BYTES (2 * FLW_MIB) /* ... and from there on */
 #define GPU_WORK_BYTES 4096 /* of a block; enough to be ordered, too little to be measured */
 
 static bool find(const struct flw_device *device, const char *symbol, void *out_function)
@@ -24,6 +26,7 @@ static bool find_controls(struct flw_device *device)
            find(device, "flw_sim_advance", &device->advance) &&
            find(device, "flw_sim_touch", &device->touch) &&
            find(device, "flw_sim_get_ledger", &device->get_ledger) &&
+           find(device, "flw_sim_get_extents", &device->get_extents) &&
            find(device, "flw_sim_call_count", &device->call_count) &&
            find(device, "flw_sim_violation", &device->violation);
 }
@@ -271,6 +274,17 @@ bool flw_device_order(struct flw_device *device, uint16_t before, uint16_t after
     atomic_fetch_add_explicit(&device->order_wait_units, stream_wait_units(device) - waited_units,
                               memory_order_relaxed);
     return is_done;
+}
+
+uint64_t flw_device_allocation_bytes(const struct flw_device *device, uint64_t bytes)
+{
+    uint64_t step_bytes = bytes < FLW_MIB ? SIM_STEP_BYTES : SIM_PAGE_BYTES;
+    return device->is_sim ? flw_align_up(bytes, step_bytes) : 0;
+}
+
+uint64_t flw_device_pool_block_bytes(const struct flw_device *device, uint64_t bytes)
+{
+    return device->is_sim ? flw_align_up(bytes, SIM_STEP_BYTES) : 0;
 }
 
 bool flw_device_finish_work(const struct flw_device *device)

@@ -52,6 +52,7 @@ struct flw_device {
     flw_sim_advance_function advance;
     flw_sim_touch_function touch;
     flw_sim_ledger_function get_ledger;
+    flw_sim_extents_function get_extents;
     flw_sim_calls_function call_count;
     flw_sim_violation_function violation;
 };
@@ -87,6 +88,11 @@ bool flw_device_put_work(const struct flw_device *device, uint16_t stream, uint6
 /* What a program does before it uses a block on another stream: `after` waits for all that `before`
  * has been given. One thread a stream `after`. */
 bool flw_device_order(struct flw_device *device, uint16_t before, uint16_t after);
+
+/* What a cuMemAlloc of `bytes` takes of the simulated device, and a block of its stream-ordered
+ * pool; 0 on a GPU, whose driver does not say. */
+uint64_t flw_device_allocation_bytes(const struct flw_device *device, uint64_t bytes);
+uint64_t flw_device_pool_block_bytes(const struct flw_device *device, uint64_t bytes);
 
 /* Wait until nothing is pending. */
 bool flw_device_finish_work(const struct flw_device *device);

@@ -14,10 +14,12 @@
 
 /* ---- the loop ---- */
 
-static void record_sample(struct flw_run *run, uint64_t begin_ticks)
+static void record_sample(struct flw_run *run, uint64_t begin_ticks, bool is_free)
 {
     uint64_t ticks = flw_ticks() - begin_ticks;
     run->samples[run->sample_count++] = (uint32_t)flw_min(ticks, UINT32_MAX);
+    run->kind_ticks[is_free] += ticks;
+    run->kind_counts[is_free]++;
 }
 
 bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op, uint64_t address)
@@ -42,7 +44,7 @@ static void do_alloc(struct flw_run *run, const struct flw_op *op, bool is_timed
     uint64_t begin = is_timed ? flw_ticks() : 0;
     bool is_lent = run->policy->alloc(run->self, op, &address);
     if (is_timed) {
-        record_sample(run, begin);
+        record_sample(run, begin, false);
     }
     if (FLW_UNLIKELY(!is_lent)) {
         run->first_failure_bytes =
@@ -72,7 +74,7 @@ static void do_free(struct flw_run *run, const struct flw_op *op, bool is_timed)
     uint64_t begin = is_timed ? flw_ticks() : 0;
     bool is_taken = run->policy->free(run->self, op, address);
     if (is_timed) {
-        record_sample(run, begin);
+        record_sample(run, begin, true);
     }
     run->refused_count += !is_taken;
     run->live_bytes -= op->size_bytes;
@@ -91,14 +93,25 @@ static void do_use(struct flw_run *run, const struct flw_op *op)
     }
 }
 
+static unsigned get_sample_every(const struct flw_run_setup *setup)
+{
+    return setup->sample_every == 0 ? FLW_RUN_SAMPLE_EVERY : setup->sample_every;
+}
+
 static void run_ops(struct flw_run *run)
 {
     const struct flw_program *program = run->setup->program;
     const struct flw_device *device = run->setup->device;
-    bool times = run->setup->times;
+    const struct flw_run_observer *observer = run->setup->observer;
+    unsigned sample_every = get_sample_every(run->setup);
+    unsigned left_count = 1; /* ops until the next timed one */
     for (size_t i = 0; i < program->op_count; i++) {
         const struct flw_op *op = &program->ops[i];
-        bool is_timed = times && i % FLW_RUN_SAMPLE_EVERY == 0 && i >= program->initial_count;
+        bool is_timed = false;
+        if (run->setup->times && i >= program->initial_count && --left_count == 0) {
+            is_timed = true;
+            left_count = sample_every;
+        }
         if (device->has_clock && op->advance_units != 0) {
             device->advance(op->advance_units);
         }
@@ -110,6 +123,9 @@ static void run_ops(struct flw_run *run)
             do_use(run, op);
         } else if (run->policy->advance != NULL) {
             run->policy->advance(run->self, op);
+        }
+        if (FLW_UNLIKELY(observer != NULL && observer->after_op != NULL)) {
+            observer->after_op(observer->context, run, i);
         }
     }
 }
@@ -144,6 +160,14 @@ static double percentile(const struct flw_run *run, double share, uint64_t overh
     return ticks <= overhead_ticks ? 0.0 : (double)(ticks - overhead_ticks) * ns_a_tick;
 }
 
+static double mean_ns(const struct flw_run *run, bool is_free, uint64_t overhead_ticks,
+                      double ns_a_tick)
+{
+    uint64_t count = run->kind_counts[is_free];
+    double ticks = (double)run->kind_ticks[is_free] - (double)overhead_ticks * (double)count;
+    return count == 0 || ticks <= 0 ? 0.0 : ticks / (double)count * ns_a_tick;
+}
+
 static void take_times(struct flw_run *run, const struct flw_tick_rate *rate,
                        struct flw_run_result *result)
 {
@@ -157,6 +181,12 @@ static void take_times(struct flw_run *run, const struct flw_tick_rate *rate,
     result->p50_ns = percentile(run, 0.50, overhead_ticks, ns_a_tick);
     result->p99_ns = percentile(run, 0.99, overhead_ticks, ns_a_tick);
     result->p999_ns = percentile(run, 0.999, overhead_ticks, ns_a_tick);
+    result->alloc_mean_ns = mean_ns(run, false, overhead_ticks, ns_a_tick);
+    result->free_mean_ns = mean_ns(run, true, overhead_ticks, ns_a_tick);
+    const struct flw_run_observer *observer = run->setup->observer;
+    if (observer != NULL && observer->take_times != NULL) {
+        observer->take_times(observer->context, run, overhead_ticks, ns_a_tick);
+    }
 }
 
 static void clear_statistics(struct flw_policy_statistics *statistics)
@@ -220,7 +250,7 @@ static bool make_room(struct flw_run *run)
 {
     const struct flw_program *program = run->setup->program;
     run->addresses = flw_host_alloc(program->block_count, sizeof *run->addresses);
-    size_t a_pass_count = program->op_count / FLW_RUN_SAMPLE_EVERY + 1;
+    size_t a_pass_count = program->op_count / get_sample_every(run->setup) + 1;
     run->sample_capacity = run->setup->times ? a_pass_count * run->setup->pass_count : 0;
     run->samples = flw_host_alloc(run->sample_capacity, sizeof *run->samples);
     return run->addresses != NULL && run->samples != NULL;

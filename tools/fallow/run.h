@@ -16,7 +16,18 @@
 
 #define FLW_RUN_MESSAGE_BYTES   512
 #define FLW_RUN_VIOLATION_BYTES 512
-#define FLW_RUN_SAMPLE_EVERY    64 /* operations between two timed ones; a power of two */
+#define FLW_RUN_SAMPLE_EVERY    61 /* operations between two timed ones; odd, as ops alternate */
+
+struct flw_run;
+
+/* Watches a run of one thread and one pass. A NULL member is not called. */
+struct flw_run_observer {
+    void (*after_op)(void *context, const struct flw_run *run, size_t i);
+    /* The samples, sorted; what taking one costs by itself, and what a tick is. */
+    void (*take_times)(void *context, const struct flw_run *run, uint64_t overhead_ticks,
+                       double ns_a_tick);
+    void *context;
+};
 
 struct flw_run_setup {
     struct flw_device *device;
@@ -29,6 +40,8 @@ struct flw_run_setup {
     bool checks;           /* the rule checker watches */
     bool times;            /* single operations are timed */
     bool uses_threads;     /* one thread a stream, for policies that allow it */
+    unsigned sample_every; /* 0 = FLW_RUN_SAMPLE_EVERY */
+    const struct flw_run_observer *observer; /* NULL = nobody */
 };
 
 struct flw_run_result {
@@ -55,6 +68,7 @@ struct flw_run_result {
     unsigned thread_count;
     bool has_times;
     double p50_ns, p99_ns, p999_ns;
+    double alloc_mean_ns, free_mean_ns; /* 0: none was timed */
     char message[FLW_RUN_MESSAGE_BYTES];
 };
 
@@ -66,6 +80,7 @@ struct flw_run {
     uint64_t *addresses; /* by block; 0 = not lent */
     uint32_t *samples;   /* ticks */
     size_t sample_count, sample_capacity;
+    uint64_t kind_ticks[2], kind_counts[2]; /* of allocs, of frees: what the samples add up to */
     uint64_t live_bytes, peak_bytes;
     uint64_t failure_count, first_failure_bytes, refused_count;
     bool has_lost_device; /* work could not be put on the device */
