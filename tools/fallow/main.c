@@ -21,6 +21,8 @@ struct subcommand {
 static const struct subcommand subcommands[] = {
     {"replay", "run an allocation trace through policies and compare what they hold",
      flw_command_replay},
+    {"report", "say where a trace's memory went, and what other policies would have held",
+     flw_command_report},
     {"trace", "look at traces, check them, turn one form into another", flw_command_trace},
     {"gen", "make allocation traces: serve, train, random, adversarial", flw_command_gen},
 #if defined(FLW_HAS_BENCH)

@@ -161,7 +161,8 @@ static void write_pick(FILE *out, const char *group, size_t i, const char *name)
 
 static void write_owners(const struct flw_sheet *sheet, FILE *out)
 {
-    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by stream", "by size", "by tag"};
+    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by stream", "by size", "by tag",
+                                                            "by pool"};
     fputs("<section><h2 id=owners>Who holds it</h2>\n", out);
     size_t shown[FLW_SHEET_KIND_COUNT], count = 0;
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {

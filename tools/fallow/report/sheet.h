@@ -10,10 +10,16 @@
  *
  * INVARIANTS (flw_sheet_is_valid recomputes them)
  *   1. columns.first_op ascends from 0 to op_count; where has_times, columns.time_ns never falls.
- *   2. In every column low <= high; requested.high <= block.high <= reserved.high where all three
- *      are known.
- *   3. The maximum over a series is the peak that its result names.
+ *   2. In every column low <= high; requested.high <= block.high <= reserved.high, of those that are
+ *      known.
+ *   3. The maximum over requested and over reserved is the peak that the result names, and lies in
+ *      the column of its op.
  *   4. Rectangles name blocks that exist, begin before they end, and are sorted by block.
+ *   5. In every frame segments and blocks ascend by address, segments do not overlap,
+ *      and together they hold at most reserved_bytes; the largest hole is at most the reserved bytes
+ *      that no requested byte takes.
+ *   6. Of each hole column, the sizes add up to at most the peak reserved bytes, and the largest hole
+ *      lies in the highest bin that is not empty.
  */
 #ifndef FLW_TOOL_REPORT_SHEET_H
 #define FLW_TOOL_REPORT_SHEET_H
@@ -31,6 +37,7 @@
 #define FLW_SHEET_SIZE_BINS    48 /* bin i: sizes in (2^(i-1), 2^i] bytes */
 #define FLW_SHEET_LIFE_BINS    32 /* bin i: lifetimes in [2^i, 2^(i+1)) ops */
 #define FLW_SHEET_LATENCIES    256
+#define FLW_SHEET_MARKS        1000 /* the first */
 #define FLW_SHEET_NAME_BYTES   64
 #define FLW_UNKNOWN            UINT64_MAX
 
@@ -44,7 +51,8 @@ struct flw_sheet_columns {
     uint64_t *time_ns;  /* count + 1, at first_op; NULL where the trace has no times */
 };
 
-/* A stretch of addresses that the policy had from the driver. */
+/* A stretch of addresses that the policy had from the driver. They may add up to less than what is
+ * reserved: a handle without a mapping has no address. */
 struct flw_sheet_segment {
     uint64_t address, bytes;
     uint16_t stream; /* UINT16_MAX: nobody's in particular */
@@ -57,14 +65,17 @@ struct flw_sheet_block {
     bool is_pending; /* freed, not yet reusable */
 };
 
-/* The heap at one moment. */
+/* The heap at one moment, when the op is done. A hole is a stretch of one segment that no live block
+ * takes. */
 struct flw_sheet_frame {
     char name
-        [FLW_SHEET_NAME_BYTES]; /* "peak reserved", "peak requested", "first failure", "end", "1/8" */
+        [FLW_SHEET_NAME_BYTES]; /* "peak reserved", "peak requested", "first failure", "end", "1/8" to "7/8" */
     uint64_t op, time_ns;
+    /* block_bytes: FLW_UNKNOWN where the policy does not say how it rounds. */
     uint64_t requested_bytes, block_bytes, reserved_bytes, largest_hole_bytes, hole_count;
-    struct flw_sheet_segment *segments; /* by address */
-    size_t segment_count;
+    uint64_t hole_bytes;                /* all holes together */
+    struct flw_sheet_segment *segments; /* by address; at most FLW_SHEET_RECTANGLES, the first */
+    size_t segment_count, left_out_segment_count;
     struct flw_sheet_block *blocks; /* by address; at most FLW_SHEET_RECTANGLES, the largest */
     size_t block_count, left_out_count;
 };
@@ -84,23 +95,31 @@ struct flw_sheet_policy {
     struct flw_sheet_range *requested, *block,
         *reserved; /* columns.count; NULL unknown (block: where the
                                                          policy does not say how it rounds) */
+    /* The peaks of the series: the first op that reaches them; for reserved, the first that needs
+     * most of those that hold the peak. `at_peak`: at the peak of reserved, when that op is done.
+     * Each FLW_UNKNOWN where its series is. */
     uint64_t end_reserved_bytes, reserved_at_peak_requested_bytes, block_at_peak_bytes;
+    uint64_t requested_at_peak_bytes, peak_block_bytes;
     uint64_t peak_reserved_op, peak_requested_op;
-    double mean_ratio;            /* reserved over requested, over time; 0 unknown */
+    double mean_ratio; /* reserved over requested, both summed over the clock from the first event
+                          on; 0 unknown */
     double fragmentation;         /* at peak reserved: 1 - largest hole / free; 0 nothing free */
     double pytorch_fragmentation; /* at peak reserved: sum(hole^2) / reserved^2 */
-    uint64_t first_failure_op, first_failure_largest_hole_bytes; /* FLW_UNKNOWN: none failed */
-    double malloc_mean_ns, free_mean_ns;                         /* 0: not timed */
-    uint32_t latency_count; /* quantiles of one operation, ascending; 0: not timed */
+    /* FLW_UNKNOWN: none failed; the hole: or the policy has no addresses. */
+    uint64_t first_failure_op, first_failure_bytes, first_failure_largest_hole_bytes;
+    double malloc_mean_ns, free_mean_ns; /* 0: not timed */
+    uint32_t latency_count;              /* quantiles of one operation, ascending; 0: not timed */
     float latency_ns[FLW_SHEET_LATENCIES];
 
+    /* Hole column h: ops below (h + 1) * op_count / hole_column_count, as its last op leaves them. */
     size_t hole_column_count; /* at most FLW_SHEET_HOLE_COLUMNS; 0: no addresses */
     uint64_t (
         *hole_bytes)[FLW_SHEET_SIZE_BINS]; /* by hole column, then size: bytes in such holes */
     uint64_t *hole_largest;                /* by hole column */
+    uint64_t *hole_count;                  /* by hole column */
     uint64_t *hole_request;                /* by hole column: the largest request made in it */
 
-    struct flw_sheet_frame *frames;
+    struct flw_sheet_frame *frames; /* in the order of the names above */
     size_t frame_count;
     struct flw_sheet_rectangle
         *rectangles; /* at most FLW_SHEET_RECTANGLES: largest size * lifetime */
@@ -118,7 +137,8 @@ struct flw_sheet_category {
 enum flw_sheet_kind {
     FLW_SHEET_BY_STREAM,
     FLW_SHEET_BY_SIZE,
-    FLW_SHEET_BY_TAG, /* no categories where the trace has no tags */
+    FLW_SHEET_BY_TAG,  /* no categories where the trace has no tags */
+    FLW_SHEET_BY_POOL, /* ... no private pools */
     FLW_SHEET_KIND_COUNT
 };
 
@@ -128,7 +148,7 @@ struct flw_sheet_mark { /* a phase of the recording */
 };
 
 struct flw_sheet {
-    const struct flw_trace *trace;
+    const struct flw_trace *trace; /* borrowed, like the program */
     const struct flw_program *program;
     char title[FLW_SHEET_NAME_BYTES]; /* the file's name without its folder */
     char device_name[FLW_SHEET_NAME_BYTES];
@@ -136,11 +156,13 @@ struct flw_sheet {
     uint64_t lag_units, limit_bytes;
     bool is_by_time; /* the lag's unit is ns; else ops */
     uint64_t op_count;
+    uint64_t initial_op_count; /* of these, the blocks of the start */
     bool has_times;
 
     struct flw_sheet_columns columns;
     struct flw_sheet_policy *policies;
     size_t policy_count;
+    struct flw_run_result *results; /* what the policies' results point at */
 
     struct flw_sheet_category categories[FLW_SHEET_KIND_COUNT][FLW_SHEET_CATEGORIES];
     size_t category_count[FLW_SHEET_KIND_COUNT];
@@ -156,18 +178,40 @@ struct flw_sheet {
     char verdict[256]; /* one sentence */
 };
 
-/* collect.c. Runs every policy and measures. False: message is one line; nothing is held. */
+/* collect.c */
 struct flw_sheet_setup {
-    const struct flw_run_setup *run; /* device, trace, program, lag, limit */
+    const struct flw_run_setup *run; /* simulated device, trace, program, lag, limit; one pass */
     const struct flw_policy *const *policies;
     size_t policy_count;
+    bool is_by_time; /* the program's clock is in ns */
     /* May be NULL: called now and then, 0 to 1. */
     void (*on_progress)(void *context, double share);
     void *context;
 };
+
+/* Runs every policy twice: once for times and for where the peaks lie, once to measure. The same
+ * setup without times gives the same sheet. False: message (FLW_RUN_MESSAGE_BYTES) is one line;
+ * nothing is held. Memory: bounded by the constants above, and 50 bytes a block while it runs. */
 bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
                        char *message);
+
+/* sheet.c */
 void flw_sheet_finish(struct flw_sheet *sheet);
+
+/* Gives back all that only pictures need: series, rectangles, holes, what lies in frames. Numbers and
+ * counts stay, for JSON and tables. */
+void flw_sheet_shrink(struct flw_sheet *sheet);
+
 bool flw_sheet_is_valid(const struct flw_sheet *sheet);
+
+/* The column of an op. */
+size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op);
+
+/* One past the last op of hole column `h` of `count`. */
+uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t h);
+
+/* The frame of that name; NULL if there is none. */
+const struct flw_sheet_frame *flw_sheet_frame(const struct flw_sheet_policy *policy,
+                                              const char *name);
 
 #endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sheet's invariants: a small sheet that has something of everything is valid, and each breach
+ * of a rule is found. The view of a heap: its blocks and holes are those of a byte by byte count,
+ * however lends, frees and looks follow each other.
+ */
+#include "support/test.h"
+
+#include <string.h>
+
+#include "report/heapview.h"
+#include "report/sheet.h"
+#include "trace/trace.h"
+
+#include "tool_host.h"
+
+/* --- a sheet by hand -----------------------------------------------------------------------------
+ */
+
+struct bed {
+    struct flw_sheet sheet;
+    struct flw_trace trace;
+    struct flw_program program;
+    struct flw_run_result result;
+    struct flw_sheet_policy policy;
+    uint64_t first_op[3], time_ns[3], category_high[2];
+    struct flw_sheet_range requested[2], block[2], reserved[2];
+    struct flw_sheet_rectangle rectangles[2];
+    struct flw_sheet_frame frame;
+    struct flw_sheet_segment segments[2];
+    struct flw_sheet_block blocks[2];
+    uint64_t hole_bytes[1][FLW_SHEET_SIZE_BINS], hole_largest[1], hole_count[1], hole_request[1];
+    struct flw_sheet_mark mark;
+};
+
+/* Two blocks of 100 and 50 bytes over four ops, in segments of 128 and 64. */
+static void make_bed(struct bed *bed)
+{
+    *bed = (struct bed){
+        .first_op = {0, 2, 4},
+        .time_ns = {0, 5, 9},
+        .category_high = {100, 150},
+        .requested = {{0, 100}, {100, 150}},
+        .block = {{0, 112}, {112, 168}},
+        .reserved = {{0, 128}, {128, 192}},
+        .rectangles = {{.address = 4096, .bytes = 112, .end_op = 4, .block = 0},
+                       {.address = 8192, .bytes = 56, .begin_op = 2, .end_op = 3, .block = 1}},
+        .segments = {{.address = 4096, .bytes = 128}, {.address = 8192, .bytes = 64}},
+        .blocks = {{.address = 4096, .requested_bytes = 100, .block_bytes = 112},
+                   {.address = 8192, .requested_bytes = 50, .block_bytes = 56, .block = 1}},
+        .hole_largest = {16},
+        .hole_count = {2},
+        .hole_request = {100},
+        .mark = {.name = "step", .begin_op = 1, .end_op = 4}};
+    bed->hole_bytes[0][3] = 8;
+    bed->hole_bytes[0][4] = 16;
+    bed->trace.block_count = 2;
+    bed->program.max_live_bytes = 150;
+    bed->result.peak_requested_bytes = 150;
+    bed->result.peak_reserved_bytes = 192;
+    bed->frame = (struct flw_sheet_frame){.op = 2,
+                                          .requested_bytes = 150,
+                                          .block_bytes = 168,
+                                          .reserved_bytes = 192,
+                                          .largest_hole_bytes = 16,
+                                          .hole_bytes = 24,
+                                          .hole_count = 2,
+                                          .segments = bed->segments,
+                                          .segment_count = 2,
+                                          .blocks = bed->blocks,
+                                          .block_count = 2};
+    bed->policy = (struct flw_sheet_policy){.result = &bed->result,
+                                            .has_series = true,
+                                            .requested = bed->requested,
+                                            .block = bed->block,
+                                            .reserved = bed->reserved,
+                                            .peak_block_bytes = 168,
+                                            .peak_reserved_op = 2,
+                                            .peak_requested_op = 3,
+                                            .hole_column_count = 1,
+                                            .hole_bytes = bed->hole_bytes,
+                                            .hole_largest = bed->hole_largest,
+                                            .hole_count = bed->hole_count,
+                                            .hole_request = bed->hole_request,
+                                            .frames = &bed->frame,
+                                            .frame_count = 1,
+                                            .rectangles = bed->rectangles,
+                                            .rectangle_count = 2};
+    bed->sheet = (struct flw_sheet){
+        .trace = &bed->trace,
+        .program = &bed->program,
+        .op_count = 4,
+        .has_times = true,
+        .columns = {.count = 2, .first_op = bed->first_op, .time_ns = bed->time_ns},
+        .policies = &bed->policy,
+        .policy_count = 1,
+        .categories =
+            {{{.name = "stream 0", .at_peak_bytes = 150, .high_bytes = bed->category_high}}},
+        .category_count = {1},
+        .marks = &bed->mark,
+        .mark_count = 1};
+    bed->sheet.size_count[7] = 2;
+    bed->sheet.life_count[0] = 1;
+    bed->sheet.size_life[7][0] = 1;
+    bed->sheet.temporary_count = 1;
+    bed->sheet.distinct_size_count = 2;
+}
+
+static void a_sheet_that_agrees_with_itself_is_valid(void **state)
+{
+    (void)state;
+    struct bed bed;
+    make_bed(&bed);
+    assert_true(flw_sheet_is_valid(&bed.sheet));
+    assert_int_equal(flw_sheet_column(&bed.sheet.columns, 0), 0);
+    assert_int_equal(flw_sheet_column(&bed.sheet.columns, 1), 0);
+    assert_int_equal(flw_sheet_column(&bed.sheet.columns, 2), 1);
+    assert_int_equal(flw_sheet_column(&bed.sheet.columns, 3), 1);
+    assert_int_equal(flw_sheet_hole_end(&bed.sheet, 3, 0), 1);
+    assert_int_equal(flw_sheet_hole_end(&bed.sheet, 3, 2), 4);
+}
+
+#define EXPECT_BREACH(change)                   \
+    do {                                        \
+        struct bed bed;                         \
+        make_bed(&bed);                         \
+        change;                                 \
+        if (flw_sheet_is_valid(&bed.sheet)) {   \
+            fail_msg("not found: %s", #change); \
+        }                                       \
+    } while (0)
+
+static void every_breach_is_found(void **state)
+{
+    (void)state;
+    EXPECT_BREACH(bed.first_op[0] = 1);
+    EXPECT_BREACH(bed.first_op[2] = 5);
+    EXPECT_BREACH(bed.first_op[1] = 0);
+    EXPECT_BREACH(bed.time_ns[1] = 10);
+    EXPECT_BREACH(bed.sheet.has_times = false);
+    EXPECT_BREACH(bed.requested[0].low = 101);
+    EXPECT_BREACH(bed.requested[1].high = 151);
+    EXPECT_BREACH(bed.reserved[1].high = 191);
+    EXPECT_BREACH(bed.block[0].high = 99);
+    EXPECT_BREACH(bed.block[0].high = 129);
+    EXPECT_BREACH(bed.policy.peak_block_bytes = 169);
+    EXPECT_BREACH(bed.result.peak_reserved_bytes = 193);
+    EXPECT_BREACH(bed.policy.peak_reserved_op = 1);
+    EXPECT_BREACH(bed.policy.peak_requested_op = 4);
+    EXPECT_BREACH(bed.policy.has_series = false);
+    EXPECT_BREACH(bed.rectangles[1].block = 2);
+    EXPECT_BREACH(bed.rectangles[1].block = 0);
+    EXPECT_BREACH(bed.rectangles[1].begin_op = 3);
+    EXPECT_BREACH(bed.rectangles[0].end_op = 5);
+    EXPECT_BREACH(bed.segments[1].address = 4200);
+    EXPECT_BREACH(bed.segments[1].bytes = 65);
+    EXPECT_BREACH(bed.blocks[1].address = 4000);
+    EXPECT_BREACH(bed.blocks[1].requested_bytes = 57);
+    EXPECT_BREACH(bed.blocks[0].block = 2);
+    EXPECT_BREACH(bed.frame.op = 4);
+    EXPECT_BREACH(bed.frame.largest_hole_bytes = 25);
+    EXPECT_BREACH(bed.frame.hole_count = 0);
+    EXPECT_BREACH(bed.hole_largest[0] = 17);
+    EXPECT_BREACH(bed.hole_largest[0] = 8);
+    EXPECT_BREACH(bed.hole_count[0] = 0);
+    EXPECT_BREACH(bed.hole_bytes[0][4] = 193);
+    EXPECT_BREACH(bed.category_high[1] = 149);
+    EXPECT_BREACH(bed.sheet.categories[0][0].at_peak_bytes = 149);
+    EXPECT_BREACH(bed.sheet.life_count[0] = 2);
+    EXPECT_BREACH(bed.sheet.temporary_count = 2);
+    EXPECT_BREACH(bed.mark.end_op = 0);
+}
+
+/* --- the view of a heap --------------------------------------------------------------------------
+ */
+
+#define HEAP_BLOCKS 400
+#define HEAP_BYTES  4096 /* of addresses from HEAP_BEGIN on */
+#define HEAP_BEGIN  65536
+#define HEAP_STEPS  4000
+
+static uint64_t next_random(uint64_t *seed)
+{
+    uint64_t z = (*seed += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+struct heap {
+    struct flw_trace_block blocks[HEAP_BLOCKS];
+    uint64_t addresses[HEAP_BLOCKS];
+    uint8_t owned[HEAP_BYTES]; /* 0 no segment, 1 free, 2 lent */
+    size_t lent_count;         /* blocks ever lent */
+};
+
+/* First fit, byte by byte. */
+static bool lend(struct heap *heap, struct flw_heapview *view, uint64_t bytes)
+{
+    for (size_t at = 0; at + bytes <= HEAP_BYTES; at++) {
+        size_t length = 0;
+        while (length < bytes && heap->owned[at + length] == 1) {
+            length++;
+        }
+        if (length == bytes) {
+            size_t block = heap->lent_count++;
+            memset(heap->owned + at, 2, bytes);
+            heap->blocks[block].size_bytes = bytes;
+            heap->addresses[block] = HEAP_BEGIN + at;
+            return flw_heapview_lend(view, (uint32_t)block);
+        }
+    }
+    return true;
+}
+
+static void take_back(struct heap *heap, size_t block)
+{
+    if (heap->addresses[block] != 0) {
+        memset(heap->owned + (heap->addresses[block] - HEAP_BEGIN), 1,
+               heap->blocks[block].size_bytes);
+        heap->addresses[block] = 0;
+    }
+}
+
+/* Three segments, the second and third side by side: a hole does not cross from one to the other. */
+static void make_segments(struct heap *heap, struct flw_heapview *view)
+{
+    static const struct flw_sheet_segment segments[] = {
+        {.address = HEAP_BEGIN + 100, .bytes = 900},
+        {.address = HEAP_BEGIN + 2000, .bytes = 500},
+        {.address = HEAP_BEGIN + 2500, .bytes = 1500}};
+    assert_true(flw_heapview_make_segments(view, 3));
+    for (size_t i = 0; i < 3; i++) {
+        view->segments[i] = segments[i];
+        memset(heap->owned + (segments[i].address - HEAP_BEGIN), 1, segments[i].bytes);
+    }
+    view->segment_count = 3;
+}
+
+static void expect_same(const struct heap *heap, struct flw_heapview *view)
+{
+    struct flw_holes holes;
+    uint64_t count = 0, total = 0, largest = 0, run = 0;
+    assert_true(flw_heapview_look(view));
+    flw_heapview_measure(view, &holes);
+    for (size_t at = 0; at < HEAP_BYTES; at++) {
+        bool is_free = heap->owned[at] == 1;
+        bool begins = is_free && (at == 0 || heap->owned[at - 1] != 1 || at == 2500);
+        run = begins ? 1 : is_free ? run + 1 : 0;
+        count += begins;
+        total += is_free;
+        largest = run > largest ? run : largest;
+    }
+    assert_int_equal(holes.count, count);
+    assert_int_equal(holes.total_bytes, total);
+    assert_int_equal(holes.largest_bytes, largest);
+    size_t live_count = 0;
+    for (size_t i = 0; i < heap->lent_count; i++) {
+        live_count += heap->addresses[i] != 0;
+    }
+    assert_int_equal(view->block_count, live_count);
+    for (size_t i = 1; i < view->block_count; i++) {
+        assert_true(view->blocks[i - 1].address < view->blocks[i].address);
+    }
+}
+
+static void holes_are_those_of_a_byte_by_byte_count(void **state)
+{
+    (void)state;
+    const char *given = getenv("FALLOW_TEST_SEED");
+    uint64_t seed = given == NULL ? 7 : strtoull(given, NULL, 10);
+    print_message("seed %llu (FALLOW_TEST_SEED)\n", (unsigned long long)seed);
+    struct heap heap = {0};
+    struct flw_trace trace = {.blocks = heap.blocks, .block_count = HEAP_BLOCKS};
+    struct flw_heapview view = {.trace = &trace, .addresses = heap.addresses};
+    make_segments(&heap, &view);
+    for (size_t step = 0; step < HEAP_STEPS && heap.lent_count < HEAP_BLOCKS; step++) {
+        uint64_t dice = next_random(&seed);
+        if (dice % 8 < 5) {
+            assert_true(lend(&heap, &view, 1 + (dice >> 8) % 300));
+        } else if (heap.lent_count != 0) {
+            take_back(&heap, (dice >> 8) % heap.lent_count);
+        }
+        if ((dice >> 40) % 4 == 0) {
+            expect_same(&heap, &view);
+        }
+    }
+    expect_same(&heap, &view);
+    assert_true(heap.lent_count > 100);
+    flw_heapview_finish(&view);
+}
+
+static void a_frame_keeps_the_largest_blocks(void **state)
+{
+    (void)state;
+    size_t count = FLW_SHEET_RECTANGLES + 500;
+    struct flw_trace_block *blocks = calloc(count, sizeof *blocks);
+    uint64_t *addresses = calloc(count, sizeof *addresses);
+    assert_non_null(blocks);
+    assert_non_null(addresses);
+    struct flw_trace trace = {.blocks = blocks, .block_count = count};
+    struct flw_heapview view = {.trace = &trace, .addresses = addresses};
+    for (size_t i = 0; i < count; i++) {
+        blocks[i].size_bytes = 1 + i % 100;
+        addresses[i] = HEAP_BEGIN + i * 128;
+        assert_true(flw_heapview_lend(&view, (uint32_t)i));
+    }
+    assert_true(flw_heapview_look(&view));
+    struct flw_sheet_frame frame = {0};
+    assert_true(flw_heapview_copy(&view, &frame));
+    assert_int_equal(frame.block_count, FLW_SHEET_RECTANGLES);
+    assert_int_equal(frame.left_out_count, 500);
+    /* 205 each of the sizes 1 and 2, and the rest of 3: those below 3 are gone, 90 of 3 too. */
+    size_t small_count = 0;
+    for (size_t i = 0; i < frame.block_count; i++) {
+        assert_true(frame.blocks[i].requested_bytes >= 3);
+        assert_true(i == 0 || frame.blocks[i - 1].address < frame.blocks[i].address);
+        small_count += frame.blocks[i].requested_bytes == 3;
+    }
+    assert_int_equal(small_count, 205 - 90);
+    struct flw_sheet sheet = {0};
+    struct flw_sheet_policy *policy = flw_host_alloc(1, sizeof *policy);
+    policy->frames = flw_host_alloc(1, sizeof frame);
+    policy->frames[0] = frame;
+    policy->frame_count = 1;
+    sheet.policies = policy;
+    sheet.policy_count = 1;
+    flw_sheet_shrink(&sheet);
+    assert_int_equal(policy->frames[0].left_out_count, count);
+    flw_sheet_finish(&sheet);
+    flw_heapview_finish(&view);
+    free(blocks);
+    free(addresses);
+}
+
+static void sizes_fall_into_bins_by_powers_of_two(void **state)
+{
+    (void)state;
+    assert_int_equal(flw_sheet_size_bin(1), 0);
+    assert_int_equal(flw_sheet_size_bin(2), 1);
+    assert_int_equal(flw_sheet_size_bin(3), 2);
+    assert_int_equal(flw_sheet_size_bin(4), 2);
+    assert_int_equal(flw_sheet_size_bin(5), 3);
+    assert_int_equal(flw_sheet_size_bin(UINT64_MAX), FLW_SHEET_SIZE_BINS - 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sheet_that_agrees_with_itself_is_valid),
+        cmocka_unit_test(every_breach_is_found),
+        cmocka_unit_test(holes_are_those_of_a_byte_by_byte_count),
+        cmocka_unit_test(a_frame_keeps_the_largest_blocks),
+        cmocka_unit_test(sizes_fall_into_bins_by_powers_of_two),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the numbers of a report's JSON, read back, and what differs between two of them.
+ * Does not: know what the numbers mean, but for the two that a baseline is held to.
+ */
+#ifndef FLW_TOOL_REPORT_BASELINE_H
+#define FLW_TOOL_REPORT_BASELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "trace/json.h"
+
+#define FLW_BASELINE_MESSAGE_BYTES 512
+#define FLW_BASELINE_KEY_BYTES     (2 * FLW_JSON_TEXT_BYTES)
+
+/* Names as JSON writes them, cut to FLW_JSON_TEXT_BYTES. */
+struct flw_baseline_number {
+    char trace[FLW_JSON_TEXT_BYTES];
+    char policy[FLW_JSON_TEXT_BYTES]; /* "" of the trace itself */
+    char key[FLW_BASELINE_KEY_BYTES]; /* "peak_reserved_bytes", "first_failure.op" */
+    char text[FLW_JSON_TEXT_BYTES];   /* as written; "null" */
+    double value;
+};
+
+struct flw_baseline {
+    struct flw_baseline_number *numbers; /* in the file's order */
+    size_t count, capacity;
+};
+
+/* False: nothing is held; message is one line that names the file and what is wrong. */
+bool flw_baseline_read(const char *path, struct flw_baseline *out, char *message);
+bool flw_baseline_read_bytes(const char *text, size_t length, struct flw_baseline *out,
+                             char *message);
+void flw_baseline_finish(struct flw_baseline *baseline);
+
+/* Every number that is not the same, and policies that only one has. */
+void flw_baseline_print_diff(const struct flw_baseline *a, const struct flw_baseline *b, FILE *out);
+
+/* Whether `now` holds no more, and fails no more requests, than `then`. False: message says which
+ * policy is worst and by how much, or that the two have no policy in common. */
+bool flw_baseline_is_kept(const struct flw_baseline *then, const struct flw_baseline *now,
+                          char *message);
+
+#endif

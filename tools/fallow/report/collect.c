@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/collect.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/check.h"
+#include "trace/trace.h"
+
+#include "report/verdict.h"
+#include "tool_host.h"
+
+#define PROGRESS_OPS 16384 /* between two calls of on_progress */
+#define DENSE_OPS    1000000
+#define DENSE_SAMPLE 5 /* ops between two timed ones in programs of fewer than DENSE_OPS */
+
+/* What an observed run needs. */
+struct collector {
+    const struct flw_sheet_setup *setup;
+    struct flw_sheet *sheet;
+    struct flw_probe probe;
+    flw_sim_extent *extents;
+    size_t extent_capacity;
+    uint64_t seen_peak_bytes; /* of the ledger */
+    size_t step, step_count;  /* runs done, runs to do */
+};
+
+/* --- what the device knows -----------------------------------------------------------------------
+ */
+
+static bool list_segments(struct flw_probe *probe, void *context)
+{
+    struct collector *collector = context;
+    const struct flw_device *device = collector->setup->run->device;
+    size_t count = device->get_extents(0, collector->extents, collector->extent_capacity);
+    if (count > collector->extent_capacity) {
+        flw_host_free(collector->extents, collector->extent_capacity, sizeof *collector->extents);
+        collector->extent_capacity = 2 * count;
+        collector->extents = flw_host_alloc(collector->extent_capacity, sizeof *collector->extents);
+        if (collector->extents == NULL) {
+            collector->extent_capacity = 0;
+            return false;
+        }
+        device->get_extents(0, collector->extents, collector->extent_capacity);
+    }
+    if (!flw_heapview_make_segments(&probe->view, count)) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        probe->view.segments[i] =
+            (struct flw_sheet_segment){.address = collector->extents[i].address,
+                                       .bytes = collector->extents[i].bytes,
+                                       .stream = UINT16_MAX};
+    }
+    probe->view.segment_count = count;
+    return true;
+}
+
+static void say_progress(const struct collector *collector, size_t op)
+{
+    const struct flw_sheet_setup *setup = collector->setup;
+    if (setup->on_progress != NULL && op % PROGRESS_OPS == 0) {
+        double share = (double)op / (double)collector->sheet->op_count;
+        setup->on_progress(setup->context,
+                           ((double)collector->step + share) / (double)collector->step_count);
+    }
+}
+
+static void note_ledger(struct collector *collector, const struct flw_run *run, size_t op)
+{
+    const struct flw_device *device = run->setup->device;
+    struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
+    device->get_ledger(0, &ledger);
+    uint64_t peak_bytes = ledger.peak_given_bytes - device->first_given_bytes;
+    if (peak_bytes > collector->seen_peak_bytes) { /* perhaps given back within the op */
+        collector->seen_peak_bytes = peak_bytes;
+        flw_probe_note(&collector->probe, op, run->live_bytes, peak_bytes);
+    }
+    flw_probe_note(&collector->probe, op, run->live_bytes,
+                   ledger.given_bytes - device->first_given_bytes);
+}
+
+static void after_op(void *context, const struct flw_run *run, size_t i)
+{
+    struct collector *collector = context;
+    struct flw_probe *probe = &collector->probe;
+    const struct flw_op *op = &run->setup->program->ops[i];
+    probe->view.addresses = run->addresses;
+    if (op->kind == FLW_OP_ALLOC) {
+        uint64_t address = run->addresses[op->block];
+        if (address == 0) {
+            flw_probe_fail(probe, i, op->size_bytes);
+        } else {
+            bool asks = probe->knows_blocks && !probe->is_scout;
+            flw_probe_lend(probe, i, address,
+                           asks ? run->policy->block_bytes(run->self, op, address) : 0);
+        }
+    } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+        flw_probe_take_back(probe, op->block);
+    }
+    note_ledger(collector, run, i);
+    flw_probe_end_op(probe, i);
+    say_progress(collector, i);
+}
+
+static void take_times(void *context, const struct flw_run *run, uint64_t overhead_ticks,
+                       double ns_a_tick)
+{
+    struct collector *collector = context;
+    struct flw_sheet_policy *policy = collector->probe.policy;
+    size_t count = flw_min(run->sample_count, FLW_SHEET_LATENCIES);
+    policy->latency_count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = count == 1 ? 0 : i * (run->sample_count - 1) / (count - 1);
+        uint64_t ticks = run->samples[at];
+        policy->latency_ns[i] =
+            ticks <= overhead_ticks ? 0 : (float)((double)(ticks - overhead_ticks) * ns_a_tick);
+    }
+}
+
+/* --- one policy ----------------------------------------------------------------------------------
+ */
+
+static bool run_once(struct collector *collector, bool is_scout, struct flw_run_result *result)
+{
+    const struct flw_sheet_setup *setup = collector->setup;
+    struct flw_sheet_policy *policy = collector->probe.policy;
+    struct flw_run_setup run = *setup->run;
+    struct flw_run_observer observer = {
+        .after_op = after_op, .take_times = take_times, .context = collector};
+    run.observer = &observer;
+    run.pass_count = 1;
+    run.uses_threads = false;
+    run.times = setup->run->times && is_scout;
+    run.checks = setup->run->checks && !is_scout;
+    run.sample_every = collector->sheet->op_count < DENSE_OPS ? DENSE_SAMPLE : 0;
+    collector->seen_peak_bytes = 0;
+    collector->probe = (struct flw_probe){.sheet = collector->sheet,
+                                          .facts = collector->probe.facts,
+                                          .policy = policy,
+                                          .is_scout = is_scout,
+                                          .knows_blocks = result->policy->block_bytes != NULL,
+                                          .knows_reserved = true,
+                                          .list_segments = list_segments,
+                                          .context = collector};
+    const struct flw_policy *which = result->policy;
+    bool is_done = flw_probe_init(&collector->probe);
+    if (!is_done) {
+        snprintf(result->message, sizeof result->message, "out of host memory");
+    }
+    is_done = is_done && flw_run_policy(&run, which, result);
+    flw_probe_finish(&collector->probe);
+    if (is_done && collector->probe.is_out_of_memory) {
+        snprintf(result->message, sizeof result->message, "out of host memory");
+        is_done = false;
+    }
+    collector->step++;
+    return is_done;
+}
+
+/* The measured run's numbers, with the scout's times: it was not looked at so closely. */
+static bool run_twice(struct collector *collector, struct flw_run_result *result)
+{
+    struct flw_run_result scout = *result;
+    if (!run_once(collector, true, &scout)) {
+        *result = scout;
+        return false;
+    }
+    if (!run_once(collector, false, result)) {
+        return false;
+    }
+    result->has_times = scout.has_times;
+    result->p50_ns = scout.p50_ns;
+    result->p99_ns = scout.p99_ns;
+    result->p999_ns = scout.p999_ns;
+    result->wall_ns = scout.wall_ns;
+    struct flw_sheet_policy *policy = collector->probe.policy;
+    policy->malloc_mean_ns = scout.alloc_mean_ns;
+    policy->free_mean_ns = scout.free_mean_ns;
+    if (result->peak_reserved_bytes != scout.peak_reserved_bytes ||
+        result->failure_count != scout.failure_count) {
+        snprintf(result->message, sizeof result->message,
+                 "policy %s held %llu bytes in one run and %llu in another; it does not repeat",
+                 result->policy->name, (unsigned long long)scout.peak_reserved_bytes,
+                 (unsigned long long)result->peak_reserved_bytes);
+        return false;
+    }
+    return true;
+}
+
+static bool collect_policy(struct collector *collector, const struct flw_policy *which,
+                           struct flw_sheet_policy *policy, struct flw_run_result *result)
+{
+    const struct flw_facts *facts = collector->probe.facts;
+    const char *label = which->sim_label != NULL ? which->sim_label : which->name;
+    *result = (struct flw_run_result){.policy = which};
+    policy->result = result;
+    snprintf(policy->label, sizeof policy->label, "%s", label);
+    collector->probe.policy = policy;
+    if (which->lends) {
+        return run_twice(collector, result);
+    }
+    if (!flw_run_policy(collector->setup->run, which, result)) {
+        return false;
+    }
+    collector->step += 2;
+    bool is_bound = strcmp(which->name, flw_policy_bound.name) == 0;
+    bool is_done = is_bound ? flw_collect_bound(collector->sheet, facts, policy)
+                            : flw_collect_record(collector->sheet, facts, policy);
+    if (!is_done) {
+        snprintf(result->message, sizeof result->message, "out of host memory");
+    }
+    return is_done;
+}
+
+/* --- the sheet -----------------------------------------------------------------------------------
+ */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
+}
+
+static void fill_head(const struct flw_sheet_setup *setup, struct flw_sheet *sheet)
+{
+    const struct flw_run_setup *run = setup->run;
+    sheet->trace = run->trace;
+    sheet->program = run->program;
+    snprintf(sheet->title, sizeof sheet->title, "%s",
+             run->trace->source == NULL ? "?" : base_name(run->trace->source));
+    snprintf(sheet->device_name, sizeof sheet->device_name, "%s", "simulated device");
+    sheet->is_sim = true;
+    sheet->lag_units = run->lag_units;
+    sheet->limit_bytes = run->limit_bytes;
+    sheet->is_by_time = setup->is_by_time;
+    sheet->op_count = run->program->op_count;
+    sheet->initial_op_count = run->program->initial_count;
+    sheet->has_times = run->trace->has_times;
+}
+
+bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *out_sheet,
+                       char *message)
+{
+    struct flw_facts facts = {0};
+    struct collector collector = {
+        .setup = setup, .sheet = out_sheet, .step_count = 2 * setup->policy_count};
+    *out_sheet = (struct flw_sheet){0};
+    fill_head(setup, out_sheet);
+    out_sheet->policies = flw_host_alloc(setup->policy_count, sizeof *out_sheet->policies);
+    out_sheet->results = flw_host_alloc(setup->policy_count, sizeof *out_sheet->results);
+    out_sheet->policy_count = out_sheet->policies == NULL ? 0 : setup->policy_count;
+    bool is_done = out_sheet->policies != NULL && out_sheet->results != NULL &&
+                   flw_facts_gather(out_sheet, &facts);
+    snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", is_done ? "" : "out of host memory");
+    for (size_t i = 0; is_done && i < setup->policy_count; i++) {
+        struct flw_run_result *result = &out_sheet->results[i];
+        collector.probe.facts = &facts;
+        is_done = collect_policy(&collector, setup->policies[i], &out_sheet->policies[i], result);
+        if (!is_done) {
+            snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", result->message);
+        }
+    }
+    flw_host_free(collector.extents, collector.extent_capacity, sizeof *collector.extents);
+    flw_facts_finish(&facts);
+    if (!is_done) {
+        flw_sheet_finish(out_sheet);
+        return false;
+    }
+    flw_verdict_write(out_sheet, out_sheet->verdict, sizeof out_sheet->verdict);
+    FLW_ASSERT_VALID(flw_sheet_is_valid(out_sheet));
+    return true;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: how one policy's part of a sheet is collected: what its probe sees of the simulated device
+ * (collect.c), of the trace's own record, or of the program alone (collect_record.c).
+ */
+#ifndef FLW_TOOL_REPORT_COLLECT_H
+#define FLW_TOOL_REPORT_COLLECT_H
+
+#include "report/probe.h"
+
+/* The policy `recorded` and the policy `bound`: nothing runs. False: no host memory. */
+bool flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
+                        struct flw_sheet_policy *policy);
+bool flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
+                       struct flw_sheet_policy *policy);
+
+#endif

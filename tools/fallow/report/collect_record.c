@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/collect.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "trace/trace.h"
+
+#include "tool_host.h"
+
+/* The recorded heap as the trace's events go by. */
+struct record {
+    const struct flw_trace *trace;
+    struct flw_probe probe;
+    uint64_t *addresses; /* by block; 0 = not lent */
+    uint8_t *pending;    /* by block: freed, not yet reusable */
+    bool *has_done;      /* by block: a FREE_DONE follows its FREE */
+    uint64_t live_bytes, reserved_bytes;
+    struct flw_sheet_segment *segments; /* by address */
+    size_t segment_count, segment_capacity;
+    bool is_inconsistent; /* more live than reserved: the recording lacks segments */
+};
+
+/* --- segments ------------------------------------------------------------------------------------
+ */
+
+static bool insert_segment(struct record *record, struct flw_sheet_segment segment)
+{
+    size_t at = record->segment_count;
+    if (record->segment_count == record->segment_capacity) {
+        size_t capacity = flw_max(2 * record->segment_capacity, 64);
+        struct flw_sheet_segment *larger = flw_host_alloc(capacity, sizeof *larger);
+        if (larger == NULL) {
+            return false;
+        }
+        if (at != 0) {
+            memcpy(larger, record->segments, at * sizeof *larger);
+        }
+        flw_host_free(record->segments, record->segment_capacity, sizeof *larger);
+        record->segments = larger;
+        record->segment_capacity = capacity;
+    }
+    while (at > 0 && record->segments[at - 1].address > segment.address) {
+        record->segments[at] = record->segments[at - 1];
+        at--;
+    }
+    record->segments[at] = segment;
+    record->segment_count++;
+    return true;
+}
+
+/* Takes [begin, end) out of whatever covers it. */
+static bool remove_range(struct record *record, uint64_t begin, uint64_t end)
+{
+    size_t kept = 0;
+    struct flw_sheet_segment tail = {0};
+    for (size_t i = 0; i < record->segment_count; i++) {
+        struct flw_sheet_segment segment = record->segments[i];
+        uint64_t segment_end = segment.address + segment.bytes;
+        if (segment_end <= begin || segment.address >= end) {
+            record->segments[kept++] = segment;
+            continue;
+        }
+        if (segment_end > end) {
+            tail = segment;
+            tail.address = end;
+            tail.bytes = segment_end - end;
+        }
+        if (segment.address < begin) {
+            segment.bytes = begin - segment.address;
+            record->segments[kept++] = segment;
+        }
+    }
+    record->segment_count = kept;
+    return tail.bytes == 0 || insert_segment(record, tail);
+}
+
+static bool note_segment(struct record *record, const struct flw_trace_event *event)
+{
+    uint64_t end = event->address + event->size_bytes;
+    bool is_taken = event->op == FLW_TRACE_SEGMENT_ALLOC || event->op == FLW_TRACE_SEGMENT_MAP;
+    if (is_taken) {
+        record->reserved_bytes += event->size_bytes;
+    } else {
+        record->reserved_bytes -= flw_min(event->size_bytes, record->reserved_bytes);
+    }
+    if (event->address == 0 || event->size_bytes == 0 || end < event->address) {
+        return true;
+    }
+    return remove_range(record, event->address, end) &&
+           (!is_taken ||
+            insert_segment(record, (struct flw_sheet_segment){.address = event->address,
+                                                              .bytes = event->size_bytes,
+                                                              .stream = event->stream}));
+}
+
+static bool list_segments(struct flw_probe *probe, void *context)
+{
+    const struct record *record = context;
+    if (!flw_heapview_make_segments(&probe->view, record->segment_count)) {
+        return false;
+    }
+    for (size_t i = 0; i < record->segment_count; i++) {
+        probe->view.segments[i] = record->segments[i];
+    }
+    probe->view.segment_count = record->segment_count;
+    return true;
+}
+
+/* --- the walk ------------------------------------------------------------------------------------
+ */
+
+static void note(struct record *record, size_t op)
+{
+    record->is_inconsistent |= record->live_bytes > record->reserved_bytes;
+    flw_probe_note(&record->probe, op, record->live_bytes, record->reserved_bytes);
+}
+
+static void lend(struct record *record, size_t op, uint32_t block)
+{
+    const struct flw_trace_block *lent = &record->trace->blocks[block];
+    record->live_bytes += lent->size_bytes;
+    record->addresses[block] = lent->address;
+    flw_probe_lend(&record->probe, op, lent->address, 0);
+}
+
+static void drop(struct record *record, uint32_t block)
+{
+    record->live_bytes -= record->trace->blocks[block].size_bytes;
+    record->addresses[block] = 0;
+    record->pending[block] = 0;
+}
+
+static bool pass_event(struct record *record, const struct flw_trace_event *event, size_t op)
+{
+    switch (event->op) {
+    case FLW_TRACE_ALLOC:
+        if (event->size_bytes != 0) {
+            lend(record, op, event->block);
+        }
+        return true;
+    case FLW_TRACE_FREE:
+        if (record->has_done[event->block]) {
+            record->pending[event->block] = 1;
+        } else {
+            drop(record, event->block);
+        }
+        return true;
+    case FLW_TRACE_FREE_DONE:
+        drop(record, event->block);
+        return true;
+    case FLW_TRACE_SEGMENT_ALLOC:
+    case FLW_TRACE_SEGMENT_FREE:
+    case FLW_TRACE_SEGMENT_MAP:
+    case FLW_TRACE_SEGMENT_UNMAP:
+        return note_segment(record, event);
+    case FLW_TRACE_OOM:
+        flw_probe_fail(&record->probe, op, event->size_bytes);
+        return true;
+    default:
+        return true;
+    }
+}
+
+static bool begin_with_segments(struct record *record)
+{
+    const struct flw_trace *trace = record->trace;
+    bool is_done = true;
+    for (size_t i = 0; is_done && i < trace->segment_count; i++) {
+        const struct flw_trace_segment *segment = &trace->segments[i];
+        struct flw_trace_event event = {.op = FLW_TRACE_SEGMENT_ALLOC,
+                                        .address = segment->address,
+                                        .size_bytes = segment->size_bytes,
+                                        .stream = segment->stream};
+        is_done = note_segment(record, &event);
+    }
+    return is_done;
+}
+
+static bool walk(struct record *record)
+{
+    const struct flw_trace *trace = record->trace;
+    struct flw_probe *probe = &record->probe;
+    size_t op = 0;
+    bool is_done = begin_with_segments(record);
+    for (size_t i = 0; is_done && i < trace->initial_count; i++) {
+        if (trace->blocks[i].size_bytes != 0) {
+            lend(record, op, (uint32_t)i);
+            note(record, op);
+            flw_probe_end_op(probe, op++);
+        }
+    }
+    for (size_t i = 0; is_done && i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        is_done = pass_event(record, event, op);
+        note(record, op);
+        if (flw_program_has_op(trace, event)) {
+            flw_probe_end_op(probe, op++);
+        }
+    }
+    note(record, op); /* the end is an op too */
+    flw_probe_end_op(probe, op);
+    return is_done && !probe->is_out_of_memory;
+}
+
+static void find_dones(const struct flw_trace *trace, bool *has_done)
+{
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (trace->events[i].op == FLW_TRACE_FREE_DONE) {
+            has_done[trace->events[i].block] = true;
+        }
+    }
+}
+
+static bool walk_once(struct record *record, struct flw_sheet *sheet, const struct flw_facts *facts,
+                      struct flw_sheet_policy *policy, bool is_scout)
+{
+    const struct flw_trace *trace = sheet->trace;
+    bool knows_reserved = trace->has_segments && !record->is_inconsistent;
+    record->live_bytes = record->reserved_bytes = 0;
+    record->segment_count = 0;
+    memset(record->addresses, 0, trace->block_count * sizeof *record->addresses);
+    memset(record->pending, 0, trace->block_count);
+    record->probe = (struct flw_probe){
+        .sheet = sheet,
+        .facts = facts,
+        .policy = policy,
+        .is_scout = is_scout,
+        .knows_reserved = knows_reserved,
+        .list_segments = knows_reserved && trace->has_addresses ? list_segments : NULL,
+        .context = record};
+    if (!knows_reserved) {
+        policy->peak_reserved_op = FLW_UNKNOWN;
+    }
+    record->probe.view.addresses = record->addresses;
+    record->probe.view.pending = record->pending;
+    bool is_done = flw_probe_init(&record->probe) && walk(record);
+    flw_probe_finish(&record->probe);
+    return is_done && !record->probe.is_out_of_memory;
+}
+
+bool flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
+                        struct flw_sheet_policy *policy)
+{
+    const struct flw_trace *trace = sheet->trace;
+    struct record record = {.trace = trace};
+    record.addresses = flw_host_alloc(trace->block_count, sizeof *record.addresses);
+    record.pending = flw_host_alloc(trace->block_count, 1);
+    record.has_done = flw_host_alloc(trace->block_count, 1);
+    bool is_done = record.addresses != NULL && record.pending != NULL && record.has_done != NULL;
+    if (is_done) {
+        find_dones(trace, record.has_done);
+        is_done = walk_once(&record, sheet, facts, policy, true) &&
+                  walk_once(&record, sheet, facts, policy, false);
+    }
+    flw_host_free(record.addresses, trace->block_count, sizeof *record.addresses);
+    flw_host_free(record.pending, trace->block_count, 1);
+    flw_host_free(record.has_done, trace->block_count, 1);
+    flw_host_free(record.segments, record.segment_capacity, sizeof *record.segments);
+    return is_done;
+}
+
+/* --- the bound -----------------------------------------------------------------------------------
+ */
+
+static bool walk_program(struct flw_sheet *sheet, const struct flw_facts *facts,
+                         struct flw_sheet_policy *policy, bool is_scout)
+{
+    const struct flw_program *program = sheet->program;
+    struct flw_probe probe = {.sheet = sheet,
+                              .facts = facts,
+                              .policy = policy,
+                              .is_scout = is_scout,
+                              .knows_reserved = true};
+    uint64_t live_bytes = 0;
+    bool is_done = flw_probe_init(&probe);
+    for (size_t i = 0; is_done && i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        if (op->kind == FLW_OP_ALLOC) {
+            live_bytes += op->size_bytes;
+        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+            live_bytes -= op->size_bytes;
+        }
+        flw_probe_note(&probe, i, live_bytes, live_bytes);
+        flw_probe_end_op(&probe, i);
+    }
+    flw_probe_finish(&probe);
+    return is_done;
+}
+
+bool flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
+                       struct flw_sheet_policy *policy)
+{
+    return walk_program(sheet, facts, policy, true) && walk_program(sheet, facts, policy, false);
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/facts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/check.h"
+#include "report/heapview.h"
+#include "trace/trace.h"
+
+#include "tool_host.h"
+
+/* --- columns -------------------------------------------------------------------------------------
+ */
+
+static bool make_columns(struct flw_sheet *sheet)
+{
+    struct flw_sheet_columns *columns = &sheet->columns;
+    size_t count = (size_t)flw_min(sheet->op_count, FLW_SHEET_COLUMNS);
+    columns->first_op = flw_host_alloc(count + 1, sizeof *columns->first_op);
+    if (columns->first_op == NULL) {
+        return false;
+    }
+    columns->count = count;
+    for (size_t i = 0; i <= count; i++) {
+        columns->first_op[i] = sheet->op_count * i / count; /* ops are fewer than 2^33 */
+    }
+    if (sheet->has_times) {
+        columns->time_ns = flw_host_alloc(count + 1, sizeof *columns->time_ns);
+    }
+    return !sheet->has_times || columns->time_ns != NULL;
+}
+
+static void cut_name(char *out, const char *name)
+{
+    snprintf(out, FLW_SHEET_NAME_BYTES, "%.*s", FLW_SHEET_NAME_BYTES - 1, name);
+}
+
+/* A phase ends the innermost open one of its name. */
+static void end_mark(struct flw_sheet *sheet, bool *is_open, const char *name, uint64_t op)
+{
+    char cut[FLW_SHEET_NAME_BYTES];
+    cut_name(cut, name);
+    for (size_t i = sheet->mark_count; i > 0; i--) {
+        if (is_open[i - 1] && strcmp(sheet->marks[i - 1].name, cut) == 0) {
+            sheet->marks[i - 1].end_op = op;
+            is_open[i - 1] = false;
+            return;
+        }
+    }
+}
+
+static void note_mark(struct flw_sheet *sheet, bool *is_open, const struct flw_trace_event *event,
+                      const char *name, uint64_t op)
+{
+    const char *said = name == NULL ? "mark" : name;
+    if (event->op == FLW_TRACE_PHASE_END) {
+        end_mark(sheet, is_open, said, op);
+        return;
+    }
+    if (sheet->mark_count == FLW_SHEET_MARKS) {
+        return;
+    }
+    is_open[sheet->mark_count] = event->op == FLW_TRACE_PHASE_BEGIN;
+    struct flw_sheet_mark *mark = &sheet->marks[sheet->mark_count++];
+    mark->begin_op = op;
+    mark->end_op = is_open[sheet->mark_count - 1] ? sheet->op_count : op;
+    cut_name(mark->name, said);
+}
+
+static bool is_mark(const struct flw_trace_event *event)
+{
+    return event->op == FLW_TRACE_MARK || event->op == FLW_TRACE_PHASE_BEGIN;
+}
+
+/* Times of the columns, and the marks, in one walk over the events. `is_open` is room, a mark. */
+static void walk_events(struct flw_sheet *sheet, bool *is_open)
+{
+    const struct flw_trace *trace = sheet->trace;
+    struct flw_sheet_columns *columns = &sheet->columns;
+    struct flw_trace_walk walk = {0};
+    uint64_t op = sheet->initial_op_count;
+    size_t next_column = 0; /* whose first op has no time yet */
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (is_mark(event) || event->op == FLW_TRACE_PHASE_END) {
+            const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, i);
+            note_mark(sheet, is_open, event, flw_trace_name(trace, detail), op);
+        }
+        if (!flw_program_has_op(trace, event)) {
+            continue;
+        }
+        while (columns->time_ns != NULL && next_column < columns->count &&
+               columns->first_op[next_column] <= op) {
+            bool is_initial = columns->first_op[next_column] < sheet->initial_op_count;
+            columns->time_ns[next_column++] = is_initial ? 0 : event->time_ns;
+        }
+        op++;
+    }
+    uint64_t end_ns = trace->event_count == 0 ? 0 : trace->events[trace->event_count - 1].time_ns;
+    while (columns->time_ns != NULL && next_column <= columns->count) {
+        columns->time_ns[next_column++] = end_ns;
+    }
+}
+
+static bool make_marks(struct flw_sheet *sheet)
+{
+    const struct flw_trace *trace = sheet->trace;
+    size_t count = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        count += is_mark(&trace->events[i]);
+    }
+    count = flw_min(count, FLW_SHEET_MARKS);
+    bool *is_open = flw_host_alloc(count, sizeof *is_open);
+    sheet->marks = flw_host_alloc(count, sizeof *sheet->marks);
+    bool has_memory = is_open != NULL && sheet->marks != NULL;
+    if (has_memory) {
+        walk_events(sheet, is_open);
+        FLW_ASSERT(sheet->mark_count == count);
+    }
+    flw_host_free(is_open, count, sizeof *is_open);
+    return has_memory;
+}
+
+/* --- sizes and lives -----------------------------------------------------------------------------
+ */
+
+/* Where each block's life ends; op_count where it does not. */
+static void find_ends(const struct flw_sheet *sheet, uint64_t *end_ops)
+{
+    const struct flw_program *program = sheet->program;
+    for (size_t i = 0; i < program->block_count; i++) {
+        end_ops[i] = sheet->op_count;
+    }
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+            end_ops[op->block] = i;
+        }
+    }
+}
+
+static void count_block(struct flw_sheet *sheet, const struct flw_op *op, uint64_t life_ops)
+{
+    size_t bin = flw_sheet_size_bin(op->size_bytes);
+    sheet->size_count[bin]++;
+    sheet->size_bytes[bin] += op->size_bytes;
+    if (life_ops == 0) {
+        return; /* never freed: its life is not known */
+    }
+    size_t life = flw_min(flw_log2_floor(life_ops), FLW_SHEET_LIFE_BINS - 1);
+    sheet->life_count[life]++;
+    sheet->size_life[bin][life]++;
+    sheet->temporary_count += life_ops == 1;
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* `sizes` is room, one a block. */
+static void count_distinct(struct flw_sheet *sheet, uint64_t *sizes)
+{
+    const struct flw_program *program = sheet->program;
+    size_t count = 0;
+    for (size_t i = 0; i < program->op_count; i++) {
+        if (program->ops[i].kind == FLW_OP_ALLOC) {
+            sizes[count++] = program->ops[i].size_bytes;
+        }
+    }
+    qsort(sizes, count, sizeof *sizes, compare_u64);
+    for (size_t i = 0; i < count; i++) {
+        sheet->distinct_size_count += i == 0 || sizes[i] != sizes[i - 1];
+    }
+}
+
+/* The n-th largest of `count` weights, n from 1; reorders them. */
+static uint64_t select_nth(uint64_t *weights, size_t count, size_t n)
+{
+    size_t low = 0;
+    size_t high = count - 1;
+    size_t place = count - n; /* in ascending order */
+    while (low < high) {
+        uint64_t pivot = weights[low + (high - low) / 2];
+        size_t i = low;
+        size_t j = high;
+        while (i <= j) {
+            while (weights[i] < pivot) {
+                i++;
+            }
+            while (weights[j] > pivot) {
+                j--;
+            }
+            if (i > j) {
+                break;
+            }
+            uint64_t kept = weights[i];
+            weights[i++] = weights[j];
+            weights[j] = kept;
+            if (j == 0) {
+                break;
+            }
+            j--;
+        }
+        if (place <= j) {
+            high = j;
+        } else if (place >= i) {
+            low = i;
+        } else {
+            break;
+        }
+    }
+    return weights[place];
+}
+
+static uint64_t weigh(const struct flw_op *op, uint64_t begin_op, uint64_t end_op)
+{
+    uint64_t weight = 0;
+    bool overflows = __builtin_mul_overflow(op->size_bytes, end_op - begin_op, &weight);
+    return overflows ? UINT64_MAX : weight;
+}
+
+/* The heaviest blocks by size and life; of equals, the first. `weights` is room, one a block. */
+static bool select_blocks(const struct flw_sheet *sheet, const uint64_t *end_ops, uint64_t *weights,
+                          struct flw_facts *facts)
+{
+    const struct flw_program *program = sheet->program;
+    size_t count = 0;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        if (op->kind == FLW_OP_ALLOC) {
+            weights[count++] = weigh(op, i, end_ops[op->block]);
+        }
+    }
+    size_t kept_count = flw_min(count, FLW_SHEET_RECTANGLES);
+    uint64_t least = count > kept_count ? select_nth(weights, count, kept_count) : 0;
+    size_t tie_count = kept_count;
+    for (size_t i = 0; i < count; i++) {
+        tie_count -= weights[i] > least;
+    }
+    facts->selected = flw_host_alloc(kept_count, sizeof *facts->selected);
+    if (facts->selected == NULL) {
+        return false;
+    }
+    facts->selected_capacity = kept_count;
+    facts->left_out_count = count - kept_count;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        uint64_t weight = op->kind == FLW_OP_ALLOC ? weigh(op, i, end_ops[op->block]) : 0;
+        if (op->kind != FLW_OP_ALLOC || weight < least || (weight == least && tie_count == 0)) {
+            continue;
+        }
+        tie_count -= weight == least;
+        facts->selected[facts->selected_count++] = (struct flw_fact_block){
+            .begin_op = i, .end_op = end_ops[op->block], .block = op->block};
+    }
+    return true;
+}
+
+static void count_blocks(struct flw_sheet *sheet, const uint64_t *end_ops, struct flw_facts *facts)
+{
+    const struct flw_program *program = sheet->program;
+    uint64_t live_bytes = 0;
+    uint64_t peak_bytes = 0;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        if (op->kind == FLW_OP_ALLOC) {
+            uint64_t end_op = end_ops[op->block];
+            count_block(sheet, op, end_op == sheet->op_count ? 0 : end_op - i);
+            live_bytes += op->size_bytes;
+            if (live_bytes > peak_bytes) {
+                peak_bytes = live_bytes;
+                facts->peak_op = i;
+            }
+        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+            live_bytes -= op->size_bytes;
+        }
+    }
+}
+
+bool flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out)
+{
+    size_t block_count = sheet->program->block_count;
+    *out = (struct flw_facts){0};
+    if (!make_columns(sheet) || !make_marks(sheet)) {
+        return false;
+    }
+    uint64_t *end_ops = flw_host_alloc(block_count, sizeof *end_ops);
+    uint64_t *room = flw_host_alloc(block_count, sizeof *room);
+    bool is_done = end_ops != NULL && room != NULL;
+    if (is_done) {
+        find_ends(sheet, end_ops);
+        count_blocks(sheet, end_ops, out);
+        count_distinct(sheet, room);
+        is_done = select_blocks(sheet, end_ops, room, out) && flw_facts_gather_owners(sheet, out);
+    }
+    flw_host_free(end_ops, block_count, sizeof *end_ops);
+    flw_host_free(room, block_count, sizeof *room);
+    return is_done;
+}
+
+void flw_facts_finish(struct flw_facts *facts)
+{
+    flw_host_free(facts->selected, facts->selected_capacity, sizeof *facts->selected);
+    *facts = (struct flw_facts){0};
+}

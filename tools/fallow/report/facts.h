@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what a sheet says of the program itself, whatever the policy: columns, categories,
+ * histograms, marks, and which blocks become rectangles.
+ */
+#ifndef FLW_TOOL_REPORT_FACTS_H
+#define FLW_TOOL_REPORT_FACTS_H
+
+#include "report/sheet.h"
+
+/* A block whose life is drawn. */
+struct flw_fact_block {
+    uint64_t begin_op, end_op;
+    uint32_t block;
+};
+
+struct flw_facts {
+    struct flw_fact_block *selected; /* by block, and so by begin_op */
+    size_t selected_count, selected_capacity, left_out_count;
+    uint64_t peak_op; /* where the requested bytes peak when nothing fails */
+};
+
+/* Fills the sheet's own part; sheet->trace, program and op_count are set. False: no host memory;
+ * what is held goes with flw_sheet_finish and flw_facts_finish. */
+bool flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out);
+void flw_facts_finish(struct flw_facts *facts);
+
+/* facts_owner.c: the categories. */
+bool flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts);
+
+#endif

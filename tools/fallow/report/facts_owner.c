@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/facts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/bits.h"
+#include "report/heapview.h"
+#include "trace/trace.h"
+
+#include "tool_host.h"
+
+#define OTHER (FLW_SHEET_CATEGORIES - 1) /* the place of the rest */
+
+/* One way to tell owners apart while its categories are made. */
+struct owners {
+    struct flw_sheet *sheet;
+    enum flw_sheet_kind kind;
+    uint32_t *keys;   /* by block: its owner, counted from 0 */
+    uint32_t *values; /* by owner: the tag or pool that it stands for; NULL: itself */
+    size_t count;     /* of owners */
+    uint64_t *live_bytes, *live_counts; /* by owner */
+    uint8_t *places;                    /* by owner: its category */
+};
+
+/* --- who owns a block ----------------------------------------------------------------------------
+ */
+
+static uint32_t context_value(const struct flw_trace_context *context, enum flw_sheet_kind kind)
+{
+    return kind == FLW_SHEET_BY_TAG ? context->tag : context->pool;
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The distinct values, ascending; 0 is always one. False: no host memory. */
+static bool list_values(struct owners *owners)
+{
+    const struct flw_trace *trace = owners->sheet->trace;
+    owners->values = flw_host_alloc(trace->context_count + 1, sizeof *owners->values);
+    if (owners->values == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < trace->context_count; i++) {
+        owners->values[i + 1] = context_value(&trace->contexts[i], owners->kind);
+    }
+    qsort(owners->values, trace->context_count + 1, sizeof *owners->values, compare_u32);
+    for (size_t i = 0; i <= trace->context_count; i++) {
+        if (i == 0 || owners->values[i] != owners->values[owners->count - 1]) {
+            owners->values[owners->count++] = owners->values[i];
+        }
+    }
+    return true;
+}
+
+static uint32_t find_value(const struct owners *owners, uint32_t value)
+{
+    size_t low = 0;
+    size_t high = owners->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (owners->values[middle] <= value) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return (uint32_t)low;
+}
+
+static void key_by_context(struct owners *owners)
+{
+    const struct flw_trace *trace = owners->sheet->trace;
+    struct flw_trace_walk walk = {0};
+    for (size_t i = 0; i < trace->initial_count + trace->event_count; i++) {
+        const struct flw_trace_context *context = flw_trace_walk_context(trace, &walk, i);
+        size_t event = i - trace->initial_count;
+        if (i < trace->initial_count) {
+            owners->keys[i] = find_value(owners, context_value(context, owners->kind));
+        } else if (trace->events[event].op == FLW_TRACE_ALLOC) {
+            owners->keys[trace->events[event].block] =
+                find_value(owners, context_value(context, owners->kind));
+        }
+    }
+}
+
+/* False: no host memory. count 0: the trace says nothing of this kind. */
+static bool key_blocks(struct owners *owners)
+{
+    const struct flw_trace *trace = owners->sheet->trace;
+    if (owners->kind == FLW_SHEET_BY_TAG || owners->kind == FLW_SHEET_BY_POOL) {
+        bool has_memory = list_values(owners);
+        if (has_memory && owners->count > 1) {
+            key_by_context(owners);
+        }
+        return has_memory;
+    }
+    bool is_by_size = owners->kind == FLW_SHEET_BY_SIZE;
+    owners->count = is_by_size ? FLW_SHEET_SIZE_BINS : owners->sheet->program->stream_count;
+    for (size_t i = 0; i < trace->block_count; i++) {
+        const struct flw_trace_block *block = &trace->blocks[i];
+        owners->keys[i] =
+            is_by_size ? (uint32_t)flw_sheet_size_bin(block->size_bytes) : block->stream;
+    }
+    return true;
+}
+
+/* "up to 2 MiB" */
+static void name_size(char *out, size_t bin)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    snprintf(out, FLW_SHEET_NAME_BYTES, "up to %u %s", 1u << bin % 10, units[bin / 10]);
+}
+
+static void name_owner(const struct owners *owners, uint32_t key, char *out)
+{
+    const struct flw_trace *trace = owners->sheet->trace;
+    uint32_t value = owners->values == NULL ? key : owners->values[key];
+    switch (owners->kind) {
+    case FLW_SHEET_BY_STREAM:
+        snprintf(out, FLW_SHEET_NAME_BYTES, "stream %" PRIu64,
+                 key < trace->stream_count ? trace->streams[key] : key);
+        break;
+    case FLW_SHEET_BY_SIZE:
+        name_size(out, key);
+        break;
+    case FLW_SHEET_BY_TAG:
+        snprintf(out, FLW_SHEET_NAME_BYTES, value == 0 ? "no tag" : "tag %" PRIu32, value);
+        break;
+    default:
+        snprintf(out, FLW_SHEET_NAME_BYTES, value == 0 ? "common pool" : "pool %" PRIu32, value);
+        break;
+    }
+}
+
+/* --- the walks -----------------------------------------------------------------------------------
+ */
+
+static void step(struct owners *owners, const struct flw_op *op)
+{
+    bool is_alloc = op->kind == FLW_OP_ALLOC;
+    if (!is_alloc && op->kind != FLW_OP_FREE && op->kind != FLW_OP_FREE_ELSEWHERE) {
+        return;
+    }
+    uint32_t key = owners->keys[op->block];
+    if (is_alloc) {
+        owners->live_bytes[key] += op->size_bytes;
+        owners->live_counts[key]++;
+    } else {
+        owners->live_bytes[key] -= op->size_bytes;
+        owners->live_counts[key]--;
+    }
+}
+
+/* The largest at the peak get places of their own, in that order; the rest one together. */
+static bool choose_places(struct owners *owners)
+{
+    struct flw_sheet *sheet = owners->sheet;
+    struct flw_sheet_category *categories = sheet->categories[owners->kind];
+    size_t *count = &sheet->category_count[owners->kind];
+    bool has_rest = false;
+    for (size_t i = 0; i < owners->count; i++) {
+        owners->places[i] = OTHER;
+    }
+    while (*count < OTHER) {
+        size_t best = owners->count;
+        for (size_t i = 0; i < owners->count; i++) {
+            if (owners->places[i] == OTHER && owners->live_bytes[i] != 0 &&
+                (best == owners->count || owners->live_bytes[i] > owners->live_bytes[best])) {
+                best = i;
+            }
+        }
+        if (best == owners->count) {
+            break;
+        }
+        owners->places[best] = (uint8_t)*count;
+        categories[*count].at_peak_bytes = owners->live_bytes[best];
+        categories[*count].at_peak_count = owners->live_counts[best];
+        name_owner(owners, (uint32_t)best, categories[(*count)++].name);
+    }
+    for (size_t i = 0; i < sheet->trace->block_count && !has_rest; i++) {
+        has_rest =
+            owners->places[owners->keys[i]] == OTHER && sheet->trace->blocks[i].size_bytes != 0;
+    }
+    struct flw_sheet_category *other = &categories[*count];
+    for (size_t i = 0; i < owners->count; i++) {
+        if (owners->places[i] == OTHER) {
+            owners->places[i] = (uint8_t)*count;
+            other->at_peak_bytes += owners->live_bytes[i];
+            other->at_peak_count += owners->live_counts[i];
+        }
+    }
+    if (has_rest) {
+        snprintf(other->name, sizeof other->name, "other");
+        (*count)++;
+    }
+    for (size_t i = 0; i < *count; i++) {
+        categories[i].high_bytes =
+            flw_host_alloc(sheet->columns.count, sizeof *categories[i].high_bytes);
+        if (categories[i].high_bytes == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void fill_series(struct owners *owners)
+{
+    struct flw_sheet *sheet = owners->sheet;
+    const struct flw_program *program = sheet->program;
+    struct flw_sheet_category *categories = sheet->categories[owners->kind];
+    size_t count = sheet->category_count[owners->kind];
+    uint64_t live_bytes[FLW_SHEET_CATEGORIES] = {0};
+    size_t column = 0;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        if (i == sheet->columns.first_op[column + 1]) {
+            column++;
+            for (size_t c = 0; c < count; c++) {
+                categories[c].high_bytes[column] = live_bytes[c];
+            }
+        }
+        if (op->kind == FLW_OP_ALLOC) {
+            size_t place = owners->places[owners->keys[op->block]];
+            live_bytes[place] += op->size_bytes;
+            categories[place].high_bytes[column] =
+                flw_max(categories[place].high_bytes[column], live_bytes[place]);
+        } else if (op->kind == FLW_OP_FREE || op->kind == FLW_OP_FREE_ELSEWHERE) {
+            live_bytes[owners->places[owners->keys[op->block]]] -= op->size_bytes;
+        }
+    }
+}
+
+static bool make_categories(struct owners *owners, const struct flw_facts *facts)
+{
+    const struct flw_program *program = owners->sheet->program;
+    owners->live_bytes = flw_host_alloc(owners->count, sizeof *owners->live_bytes);
+    owners->live_counts = flw_host_alloc(owners->count, sizeof *owners->live_counts);
+    owners->places = flw_host_alloc(owners->count, 1);
+    bool is_done =
+        owners->live_bytes != NULL && owners->live_counts != NULL && owners->places != NULL;
+    if (is_done) {
+        for (size_t i = 0; i <= facts->peak_op; i++) {
+            step(owners, &program->ops[i]);
+        }
+        is_done = choose_places(owners);
+    }
+    if (is_done) {
+        fill_series(owners);
+    }
+    flw_host_free(owners->live_bytes, owners->count, sizeof *owners->live_bytes);
+    flw_host_free(owners->live_counts, owners->count, sizeof *owners->live_counts);
+    flw_host_free(owners->places, owners->count, 1);
+    return is_done;
+}
+
+bool flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts)
+{
+    const struct flw_trace *trace = sheet->trace;
+    uint32_t *keys = flw_host_alloc(trace->block_count, sizeof *keys);
+    bool is_done = keys != NULL;
+    for (int kind = 0; is_done && kind < FLW_SHEET_KIND_COUNT; kind++) {
+        struct owners owners = {.sheet = sheet, .kind = (enum flw_sheet_kind)kind, .keys = keys};
+        is_done = key_blocks(&owners);
+        bool says_nothing = owners.values != NULL && owners.count < 2;
+        if (is_done && !says_nothing && sheet->program->max_live_bytes != 0) {
+            is_done = make_categories(&owners, facts);
+        }
+        if (owners.values != NULL) {
+            flw_host_free(owners.values, trace->context_count + 1, sizeof *owners.values);
+        }
+    }
+    flw_host_free(keys, trace->block_count, sizeof *keys);
+    return is_done;
+}

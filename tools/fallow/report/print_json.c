@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/print.h"
+
+#include <inttypes.h>
+
+#include "trace/jsontext.h"
+#include "trace/trace.h"
+
+#include "report/verdict.h"
+
+/* --- members -------------------------------------------------------------------------------------
+ */
+
+/* FLW_UNKNOWN and FLW_NOT_APPLICABLE are the same value: null. */
+static void print_count(FILE *out, const char *key, uint64_t value)
+{
+    if (value == FLW_UNKNOWN) {
+        fprintf(out, ", \"%s\": null", key);
+    } else {
+        fprintf(out, ", \"%s\": %" PRIu64, key, value);
+    }
+}
+
+static void print_real(FILE *out, const char *key, bool is_known, double value)
+{
+    if (is_known) {
+        fprintf(out, ", \"%s\": %.6f", key, value);
+    } else {
+        fprintf(out, ", \"%s\": null", key);
+    }
+}
+
+static void print_bool(FILE *out, const char *key, bool value)
+{
+    fprintf(out, ", \"%s\": %s", key, value ? "true" : "false");
+}
+
+static void print_string(FILE *out, const char *key, const char *text)
+{
+    fprintf(out, ", \"%s\": ", key);
+    flw_json_print_text(out, text == NULL ? "" : text);
+}
+
+static uint64_t subtract(uint64_t whole, uint64_t part)
+{
+    return whole == FLW_UNKNOWN || part == FLW_UNKNOWN ? FLW_UNKNOWN : whole - part;
+}
+
+/* --- one policy ----------------------------------------------------------------------------------
+ */
+
+static void print_peaks(const struct flw_sheet_policy *policy, FILE *out)
+{
+    const struct flw_run_result *result = policy->result;
+    double ratio = flw_verdict_ratio(policy);
+    bool has_series = policy->peak_reserved_op != FLW_UNKNOWN;
+    print_count(out, "peak_requested_bytes", result->peak_requested_bytes);
+    print_count(out, "peak_block_bytes", policy->peak_block_bytes);
+    print_count(out, "peak_reserved_bytes", result->peak_reserved_bytes);
+    print_count(out, "end_reserved_bytes", policy->end_reserved_bytes);
+    print_real(out, "reserved_over_requested", ratio > 0, ratio);
+    print_real(out, "utilisation", ratio > 0, ratio > 0 ? 1 / ratio : 0);
+    print_real(out, "mean_reserved_over_requested", policy->mean_ratio > 0, policy->mean_ratio);
+    print_count(out, "peak_requested_op", policy->peak_requested_op);
+    print_count(out, "reserved_at_peak_requested_bytes", policy->reserved_at_peak_requested_bytes);
+    print_count(out, "peak_reserved_op", policy->peak_reserved_op);
+    if (!has_series) {
+        fputs(", \"at_peak_reserved\": null", out);
+        return;
+    }
+    const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
+    uint64_t requested = policy->requested_at_peak_bytes;
+    uint64_t block = policy->block_at_peak_bytes;
+    fprintf(out, ",\n    \"at_peak_reserved\": {\"requested_bytes\": %" PRIu64, requested);
+    print_count(out, "block_bytes", block);
+    print_count(out, "internal_waste_bytes", subtract(block, requested));
+    print_count(out, "external_waste_bytes", subtract(result->peak_reserved_bytes, block));
+    print_count(out, "segments",
+                frame == NULL ? FLW_UNKNOWN : frame->segment_count + frame->left_out_segment_count);
+    print_count(out, "blocks",
+                frame == NULL ? FLW_UNKNOWN : frame->block_count + frame->left_out_count);
+    print_count(out, "holes", frame == NULL ? FLW_UNKNOWN : frame->hole_count);
+    print_count(out, "hole_bytes", frame == NULL ? FLW_UNKNOWN : frame->hole_bytes);
+    print_count(out, "largest_hole_bytes", frame == NULL ? FLW_UNKNOWN : frame->largest_hole_bytes);
+    print_real(out, "fragmentation", frame != NULL, policy->fragmentation);
+    print_real(out, "pytorch_fragmentation", frame != NULL, policy->pytorch_fragmentation);
+    fputc('}', out);
+}
+
+static void print_failures(const struct flw_sheet_policy *policy, FILE *out)
+{
+    print_count(out, "failures", policy->result->failure_count);
+    if (policy->first_failure_op == FLW_UNKNOWN) {
+        fputs(", \"first_failure\": null", out);
+        return;
+    }
+    fprintf(out, ", \"first_failure\": {\"op\": %" PRIu64, policy->first_failure_op);
+    print_count(out, "bytes", policy->first_failure_bytes);
+    print_count(out, "largest_hole_bytes", policy->first_failure_largest_hole_bytes);
+    fputc('}', out);
+}
+
+static void print_work(const struct flw_sheet *sheet, const struct flw_run_result *result,
+                       FILE *out)
+{
+    uint64_t alloc_count = sheet->program->alloc_count + sheet->program->initial_count;
+    bool has_hits = result->hit_count != FLW_NOT_APPLICABLE && alloc_count != 0;
+    bool has_modelled = result->modelled_ns != FLW_NOT_APPLICABLE;
+    print_count(out, "driver_calls", result->driver_call_count);
+    print_real(out, "modelled_driver_seconds", has_modelled,
+               has_modelled ? (double)result->modelled_ns * 1e-9 : 0);
+    print_count(out, "grow_operations", result->grow_count);
+    print_count(out, "hits", result->hit_count);
+    print_real(out, "hit_rate", has_hits,
+               has_hits ? (double)result->hit_count / (double)alloc_count : 0);
+    print_count(out, "events_recorded", result->event_count);
+    print_count(out, "steals", result->steal_count);
+    print_count(out, "waits", result->wait_count);
+    print_count(out, "added_stream_wait", result->stream_wait_units);
+    print_count(out, "remaps", result->remap_count);
+    print_count(out, "remap_waits", result->remap_wait_count);
+}
+
+static void print_match(const struct flw_policy_statistics *statistics, FILE *out)
+{
+    if (statistics->compare_count == FLW_NOT_APPLICABLE) {
+        fputs(", \"recorded_addresses\": null", out);
+        return;
+    }
+    fprintf(out, ", \"recorded_addresses\": {\"compared\": %" PRIu64, statistics->compare_count);
+    print_count(out, "equal", statistics->match_count);
+    print_count(out, "segments", statistics->segment_count);
+    print_count(out, "recorded_segments", statistics->recorded_segment_count);
+    print_bool(out, "segments_identical", statistics->has_same_segments);
+    print_bool(out, "seeded", statistics->is_seeded);
+    fputc('}', out);
+}
+
+static void print_times(const struct flw_sheet_policy *policy, FILE *out)
+{
+    const struct flw_run_result *result = policy->result;
+    if (!result->has_times || policy->latency_count == 0) {
+        fputs(", \"ns_per_op\": null", out);
+        return;
+    }
+    uint32_t last = policy->latency_count - 1;
+    fprintf(out,
+            ", \"ns_per_op\": {\"alloc_mean\": %.1f, \"free_mean\": %.1f, \"p50\": %.1f, "
+            "\"p90\": %.1f, \"p99\": %.1f, \"p999\": %.1f, \"max\": %.1f}",
+            policy->malloc_mean_ns, policy->free_mean_ns, result->p50_ns,
+            (double)policy->latency_ns[last * 9 / 10], result->p99_ns, result->p999_ns,
+            (double)policy->latency_ns[last]);
+}
+
+static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                         FILE *out)
+{
+    const struct flw_run_result *result = policy->result;
+    fputs("\n   {\"name\": ", out);
+    flw_json_print_text(out, result->policy->name);
+    print_string(out, "label", policy->label);
+    print_bool(out, "lends", result->policy->lends);
+    print_peaks(policy, out);
+    fputs(",\n    \"reserved_from_ledger\": ", out);
+    fputs(result->is_reserved_from_ledger ? "true" : "false", out);
+    print_failures(policy, out);
+    print_work(sheet, result, out);
+    print_match(&result->statistics, out);
+    print_times(policy, out);
+    fputc('}', out);
+}
+
+/* --- one trace -----------------------------------------------------------------------------------
+ */
+
+static void print_trace(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_trace *trace = sheet->trace;
+    uint64_t free_count = 0;
+    for (size_t i = 0; i < FLW_SHEET_LIFE_BINS; i++) {
+        free_count += sheet->life_count[i];
+    }
+    print_string(out, "format", trace->format);
+    print_count(out, "events", trace->event_count);
+    print_count(out, "ops", sheet->op_count);
+    print_count(out, "allocs", trace->alloc_count);
+    print_count(out, "frees", free_count);
+    print_count(out, "initial_blocks", trace->initial_count);
+    print_count(out, "streams", trace->stream_count);
+    print_count(out, "distinct_sizes", sheet->distinct_size_count);
+    print_count(out, "freed_by_the_next_op", sheet->temporary_count);
+    print_count(out, "unknown_frees", trace->unknown_free_count);
+    print_count(out, "peak_requested_bytes", trace->peak_requested_bytes);
+    print_count(out, "recorded_peak_reserved_bytes",
+                trace->has_segments ? trace->recorded_peak_reserved_bytes : FLW_UNKNOWN);
+    print_count(out, "bound_bytes", sheet->program->max_live_bytes);
+}
+
+static void print_setting(const struct flw_sheet *sheet, FILE *out)
+{
+    print_string(out, "device", sheet->device_name);
+    print_bool(out, "simulated", sheet->is_sim);
+    print_count(out, "limit_bytes", sheet->limit_bytes == 0 ? FLW_UNKNOWN : sheet->limit_bytes);
+    print_count(out, "lag", sheet->lag_units);
+    print_string(out, "lag_unit", sheet->is_by_time ? "ns of trace time" : "events");
+}
+
+static void print_owners(const struct flw_sheet *sheet, FILE *out)
+{
+    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by_stream", "by_size", "by_tag",
+                                                            "by_pool"};
+    fputs(",\n  \"at_peak_requested\": {", out);
+    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+        fprintf(out, "%s\"%s\": [", kind == 0 ? "" : ", ", kinds[kind]);
+        for (size_t i = 0; i < sheet->category_count[kind]; i++) {
+            const struct flw_sheet_category *category = &sheet->categories[kind][i];
+            fprintf(out, "%s{\"owner\": ", i == 0 ? "" : ", ");
+            flw_json_print_text(out, category->name);
+            print_count(out, "bytes", category->at_peak_bytes);
+            print_count(out, "blocks", category->at_peak_count);
+            fputc('}', out);
+        }
+        fputc(']', out);
+    }
+    fputc('}', out);
+}
+
+/* Sizes by powers of two, without the empty ones. */
+static void print_sizes(const struct flw_sheet *sheet, FILE *out)
+{
+    bool is_first = true;
+    fputs(",\n  \"sizes\": [", out);
+    for (size_t i = 0; i < FLW_SHEET_SIZE_BINS; i++) {
+        if (sheet->size_count[i] != 0) {
+            fprintf(
+                out,
+                "%s{\"up_to_bytes\": %" PRIu64 ", \"blocks\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+                is_first ? "" : ", ", UINT64_C(1) << i, sheet->size_count[i], sheet->size_bytes[i]);
+            is_first = false;
+        }
+    }
+    is_first = true;
+    fputs("],\n  \"lives\": [", out);
+    for (size_t i = 0; i < FLW_SHEET_LIFE_BINS; i++) {
+        if (sheet->life_count[i] != 0) {
+            fprintf(out, "%s{\"from_ops\": %" PRIu64 ", \"blocks\": %" PRIu64 "}",
+                    is_first ? "" : ", ", UINT64_C(1) << i, sheet->life_count[i]);
+            is_first = false;
+        }
+    }
+    fputc(']', out);
+}
+
+static void print_sheet(const struct flw_sheet *sheet, FILE *out)
+{
+    fputs("\n {\"title\": ", out);
+    flw_json_print_text(out, sheet->title);
+    print_trace(sheet, out);
+    print_setting(sheet, out);
+    print_owners(sheet, out);
+    print_sizes(sheet, out);
+    fputs(",\n  \"policies\": [", out);
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        fputs(i == 0 ? "" : ",", out);
+        print_policy(sheet, &sheet->policies[i], out);
+    }
+    fputs("],\n  \"verdict\": ", out);
+    flw_json_print_text(out, sheet->verdict);
+    fputc('}', out);
+}
+
+void flw_print_json(const struct flw_sheet *sheets, size_t count, FILE *out)
+{
+    fprintf(out, "{\"schema\": %d, \"traces\": [", FLW_PRINT_SCHEMA);
+    for (size_t i = 0; i < count; i++) {
+        fputs(i == 0 ? "" : ",", out);
+        print_sheet(&sheets[i], out);
+    }
+    fputs("]}\n", out);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/print.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "trace/trace.h"
+
+#include "figures.h"
+#include "report/verdict.h"
+
+#define WIDTH      80
+#define SPARKS     66
+#define MAP_WIDTH  78
+#define NAME_WIDTH 21
+#define ROWS_MOST  12 /* of the table, before the rest of the screen shrinks */
+
+/* --- head and table ------------------------------------------------------------------------------
+ */
+
+static void print_head(const struct flw_sheet *sheet, FILE *out)
+{
+    const struct flw_trace *trace = sheet->trace;
+    struct flw_unit unit = flw_unit_choose(trace->peak_requested_bytes);
+    char events[FLW_FIGURE_BYTES];
+    char blocks[FLW_FIGURE_BYTES];
+    char peak[FLW_FIGURE_BYTES];
+    char lag[FLW_FIGURE_BYTES];
+    flw_format_count(trace->event_count, events);
+    flw_format_count(trace->block_count, blocks);
+    flw_format_bytes(sheet->program->max_live_bytes, unit, peak);
+    flw_format_count(sheet->is_by_time ? sheet->lag_units / 1000 : sheet->lag_units, lag);
+    fprintf(out, "%.40s: %s events, %s blocks, %zu stream%s\n", sheet->title, events, blocks,
+            sheet->program->stream_count, sheet->program->stream_count == 1 ? "" : "s");
+    fprintf(out, "peak requested %s %s; %s, ", peak, unit.name, sheet->device_name);
+    if (sheet->limit_bytes != 0) {
+        char limit[FLW_FIGURE_BYTES];
+        flw_format_bytes(sheet->limit_bytes, unit, limit);
+        fprintf(out, "limit %s, ", limit);
+    }
+    if (sheet->lag_units == 0) {
+        fprintf(out, "no work on it\n");
+    } else {
+        fprintf(out, "work done %s %s later\n", lag, sheet->is_by_time ? "us" : "events");
+    }
+}
+
+static void format_share(double share, char *out)
+{
+    snprintf(out, FLW_FIGURE_BYTES, "%.1f", 100.0 * share);
+}
+
+static void print_row(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
+                      FILE *out)
+{
+    const struct flw_run_result *result = policy->result;
+    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
+    char reserved[FLW_FIGURE_BYTES];
+    char ratio[FLW_FIGURE_BYTES] = "-";
+    char against[FLW_FIGURE_BYTES] = "-";
+    char holes[FLW_FIGURE_BYTES] = "-";
+    char failed[FLW_FIGURE_BYTES];
+    char calls[FLW_FIGURE_BYTES];
+    char time[FLW_FIGURE_BYTES] = "-";
+    flw_format_bytes(result->peak_reserved_bytes, unit, reserved);
+    flw_format_optional(result->failure_count, failed);
+    flw_format_optional(result->driver_call_count, calls);
+    if (flw_verdict_ratio(policy) > 0) {
+        snprintf(ratio, sizeof ratio, "%.3f", flw_verdict_ratio(policy));
+    }
+    if (reference != NULL && result->peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+        policy != reference) {
+        snprintf(against, sizeof against, "%+.1f",
+                 100.0 * ((double)result->peak_reserved_bytes /
+                              (double)reference->result->peak_reserved_bytes -
+                          1.0));
+    }
+    if (flw_sheet_frame(policy, "peak reserved") != NULL) {
+        format_share(policy->fragmentation, holes);
+    }
+    if (result->has_times) {
+        snprintf(time, sizeof time, "%.0f", result->p50_ns);
+    }
+    fprintf(out, "%-*.*s %10s %7s %7s %7s %6s %9s %6s\n", NAME_WIDTH, NAME_WIDTH, policy->label,
+            reserved, ratio, against, holes, failed, calls, time);
+}
+
+static void print_table(const struct flw_sheet *sheet, FILE *out)
+{
+    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
+    char heading[FLW_FIGURE_BYTES];
+    snprintf(heading, sizeof heading, "held %s", unit.name);
+    fprintf(out, "%-*s %10s %7s %7s %7s %6s %9s %6s\n", NAME_WIDTH, "policy", heading, "ratio",
+            "diff %", "frag %", "failed", "calls", "ns");
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        print_row(sheet, &sheet->policies[i], out);
+    }
+}
+
+/* --- sparkline -----------------------------------------------------------------------------------
+ */
+
+static void print_spark(const struct flw_sheet *sheet, const char *name,
+                        const struct flw_sheet_range *series, uint64_t top_bytes, bool is_ascii,
+                        FILE *out)
+{
+    static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const letters[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"};
+    size_t count = flw_min(sheet->columns.count, SPARKS);
+    fprintf(out, "%-12.12s ", name);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t high_bytes = 0;
+        size_t end = (i + 1) * sheet->columns.count / count;
+        for (size_t c = i * sheet->columns.count / count; c < end; c++) {
+            high_bytes = flw_max(high_bytes, series[c].high);
+        }
+        double share = top_bytes == 0 ? 0 : (double)high_bytes / (double)top_bytes;
+        size_t level = high_bytes == 0 ? 0 : 1 + (size_t)(7.0 * share + 0.5);
+        fputs(is_ascii ? letters[level] : blocks[level], out);
+    }
+    fputc('\n', out);
+}
+
+static void print_sparks(const struct flw_sheet *sheet, const struct flw_sheet_policy *reference,
+                         const struct flw_sheet_policy *best, bool is_ascii, FILE *out)
+{
+    const struct flw_sheet_policy *shown = reference->has_series ? reference : best;
+    if (shown == NULL || !shown->has_series) {
+        return;
+    }
+    uint64_t top_bytes = shown->result->peak_reserved_bytes;
+    bool shows_best = best != NULL && best != shown && best->has_series;
+    if (shows_best) {
+        top_bytes = flw_max(top_bytes, best->result->peak_reserved_bytes);
+    }
+    print_spark(sheet, "requested", shown->requested, top_bytes, is_ascii, out);
+    print_spark(sheet, shown->label, shown->reserved, top_bytes, is_ascii, out);
+    if (shows_best) {
+        print_spark(sheet, best->label, best->reserved, top_bytes, is_ascii, out);
+    }
+}
+
+/* --- heap map ------------------------------------------------------------------------------------
+ */
+
+/* Segments end to end, cut into cells: how many bytes of each cell are lent. */
+static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, size_t cell_count,
+                     uint64_t *lent_bytes)
+{
+    uint64_t offset = 0; /* of the segment, end to end */
+    size_t next = 0;
+    for (size_t i = 0; i < frame->segment_count; i++) {
+        const struct flw_sheet_segment *segment = &frame->segments[i];
+        uint64_t end = segment->address + segment->bytes;
+        while (next < frame->block_count && frame->blocks[next].address < segment->address) {
+            next++;
+        }
+        for (; next < frame->block_count && frame->blocks[next].address < end; next++) {
+            const struct flw_sheet_block *block = &frame->blocks[next];
+            uint64_t at = offset + (block->address - segment->address);
+            uint64_t left = flw_min(block->block_bytes, end - block->address);
+            while (left != 0 && at / cell_bytes < cell_count) {
+                uint64_t part = flw_min(left, cell_bytes - at % cell_bytes);
+                lent_bytes[at / cell_bytes] += part;
+                at += part;
+                left -= part;
+            }
+        }
+        offset += segment->bytes;
+    }
+}
+
+static void print_map(const struct flw_sheet_policy *policy, size_t row_count, FILE *out)
+{
+    const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
+    uint64_t lent_bytes[3 * MAP_WIDTH] = {0};
+    uint64_t total_bytes = 0;
+    char cell[FLW_FIGURE_BYTES];
+    for (size_t i = 0; i < frame->segment_count; i++) {
+        total_bytes += frame->segments[i].bytes;
+    }
+    if (total_bytes == 0) {
+        return;
+    }
+    size_t cell_count = row_count * MAP_WIDTH;
+    uint64_t cell_bytes = flw_div_up(total_bytes, cell_count);
+    cell_count = (size_t)flw_div_up(total_bytes, cell_bytes);
+    fill_map(frame, cell_bytes, cell_count, lent_bytes);
+    struct flw_unit unit = flw_unit_choose(cell_bytes);
+    flw_format_bytes(cell_bytes, unit, cell);
+    fprintf(out, "%.20s at its peak: a cell is %s %s, . empty, 1-9 tenths, # full\n", policy->label,
+            cell, unit.name);
+    for (size_t i = 0; i < cell_count; i++) {
+        uint64_t whole = flw_min(cell_bytes, total_bytes - i * cell_bytes);
+        uint64_t tenths = flw_min(9, flw_max(1, lent_bytes[i] * 10 / whole));
+        fputc(lent_bytes[i] == 0 ? '.' : lent_bytes[i] >= whole ? '#' : (char)('0' + tenths), out);
+        if ((i + 1) % MAP_WIDTH == 0 || i + 1 == cell_count) {
+            fputc('\n', out);
+        }
+    }
+}
+
+/* --- the screen ----------------------------------------------------------------------------------
+ */
+
+/* Breaks a sentence between words. */
+static void print_wrapped(const char *text, FILE *out)
+{
+    while (strlen(text) > WIDTH) {
+        size_t length = WIDTH;
+        while (length > 0 && text[length] != ' ') {
+            length--;
+        }
+        length = length == 0 ? WIDTH : length;
+        fprintf(out, "%.*s\n", (int)length, text);
+        text += length + (text[length] == ' ');
+    }
+    fprintf(out, "%s\n", text);
+}
+
+void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style *style, FILE *out)
+{
+    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    const struct flw_sheet_policy *best = flw_verdict_best(sheet);
+    const struct flw_sheet_policy *mapped = reference;
+    size_t map_rows = sheet->policy_count < 9 ? 3 : sheet->policy_count < 11 ? 2 : 1;
+    print_head(sheet, out);
+    fputc('\n', out);
+    print_table(sheet, out);
+    fputc('\n', out);
+    if (reference != NULL) {
+        print_sparks(sheet, reference, best, style->is_ascii, out);
+    }
+    if (mapped == NULL || flw_sheet_frame(mapped, "peak reserved") == NULL) {
+        mapped = best;
+    }
+    if (mapped != NULL && flw_sheet_frame(mapped, "peak reserved") != NULL) {
+        print_map(mapped, map_rows, out);
+    }
+    fputs(style->uses_colour ? "\033[1m" : "", out);
+    print_wrapped(sheet->verdict, out);
+    fputs(style->uses_colour ? "\033[0m" : "", out);
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/probe.h"
+
+#include <stdio.h>
+
+#include "base/bits.h"
+#include "trace/trace.h"
+
+#include "tool_host.h"
+
+/* --- making room ---------------------------------------------------------------------------------
+ */
+
+static struct flw_sheet_range *make_series(const struct flw_sheet *sheet, bool is_known,
+                                           bool *out_failed)
+{
+    if (!is_known) {
+        return NULL;
+    }
+    struct flw_sheet_range *series = flw_host_alloc(sheet->columns.count, sizeof *series);
+    *out_failed |= series == NULL;
+    for (size_t i = 0; series != NULL && i < sheet->columns.count; i++) {
+        series[i].low = UINT64_MAX;
+    }
+    return series;
+}
+
+static bool make_holes(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
+{
+    size_t count = (size_t)flw_min(sheet->op_count, FLW_SHEET_HOLE_COLUMNS);
+    policy->hole_column_count = count;
+    policy->hole_bytes = flw_host_alloc(count, sizeof *policy->hole_bytes);
+    policy->hole_largest = flw_host_alloc(count, sizeof *policy->hole_largest);
+    policy->hole_count = flw_host_alloc(count, sizeof *policy->hole_count);
+    policy->hole_request = flw_host_alloc(count, sizeof *policy->hole_request);
+    return policy->hole_bytes != NULL && policy->hole_largest != NULL &&
+           policy->hole_count != NULL && policy->hole_request != NULL;
+}
+
+/* The frames that there will be; their ops are known from the scout. */
+static bool make_frames(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
+{
+    const struct {
+        const char *name;
+        uint64_t op;
+    } named[] = {{"peak reserved", policy->peak_reserved_op},
+                 {"peak requested", policy->peak_requested_op},
+                 {"first failure", policy->first_failure_op},
+                 {"end", sheet->op_count - 1}};
+    size_t count = sheet->op_count >= 8 ? 7 : 0;
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        count += named[i].op != FLW_UNKNOWN;
+    }
+    policy->frames = flw_host_alloc(count, sizeof *policy->frames);
+    if (policy->frames == NULL) {
+        return false;
+    }
+    policy->frame_count = count;
+    count = 0;
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        if (named[i].op != FLW_UNKNOWN) {
+            snprintf(policy->frames[count].name, FLW_SHEET_NAME_BYTES, "%s", named[i].name);
+            policy->frames[count++].op = named[i].op;
+        }
+    }
+    for (unsigned i = 1; i < 8 && sheet->op_count >= 8; i++) {
+        snprintf(policy->frames[count].name, FLW_SHEET_NAME_BYTES, "%u/8", i);
+        policy->frames[count++].op = sheet->op_count / 8 * i;
+    }
+    return true;
+}
+
+static bool make_pictures(struct flw_probe *probe)
+{
+    const struct flw_sheet *sheet = probe->sheet;
+    struct flw_sheet_policy *policy = probe->policy;
+    bool has_failed = false;
+    policy->has_series = probe->knows_reserved;
+    policy->requested = make_series(sheet, policy->has_series, &has_failed);
+    policy->reserved = make_series(sheet, policy->has_series, &has_failed);
+    policy->block = make_series(sheet, policy->has_series && probe->knows_blocks, &has_failed);
+    if (has_failed || probe->list_segments == NULL) {
+        return !has_failed;
+    }
+    size_t count = probe->facts->selected_count;
+    policy->rectangles = flw_host_alloc(count, sizeof *policy->rectangles);
+    policy->rectangle_count = count; /* cut to those that were lent at the end */
+    policy->left_out_count = probe->facts->left_out_count;
+    policy->low_address = UINT64_MAX;
+    return policy->rectangles != NULL && make_holes(sheet, policy) && make_frames(sheet, policy);
+}
+
+bool flw_probe_init(struct flw_probe *probe)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    size_t block_count = probe->sheet->trace->block_count;
+    bool is_done = true;
+    if (probe->is_scout) {
+        policy->peak_reserved_op = policy->peak_requested_op = FLW_UNKNOWN;
+        policy->first_failure_op = policy->first_failure_bytes = FLW_UNKNOWN;
+        policy->first_failure_largest_hole_bytes = FLW_UNKNOWN;
+        return true;
+    }
+    if (probe->knows_blocks) {
+        probe->block_bytes = flw_host_alloc(block_count, sizeof *probe->block_bytes);
+        probe->view.block_bytes = probe->block_bytes;
+        is_done = probe->block_bytes != NULL;
+    }
+    probe->view.trace = probe->sheet->trace;
+    return is_done && make_pictures(probe);
+}
+
+/* Rectangles of blocks that were never lent go; host memory is given back by its count, so the rest
+ * moves to room of its own. */
+static void cut_rectangles(struct flw_probe *probe)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    size_t count = 0;
+    for (size_t i = 0; i < policy->rectangle_count; i++) {
+        count += policy->rectangles[i].bytes != 0;
+    }
+    if (count == policy->rectangle_count) {
+        return;
+    }
+    struct flw_sheet_rectangle *rest = flw_host_alloc(count, sizeof *rest);
+    probe->is_out_of_memory |= rest == NULL;
+    for (size_t i = 0, kept = 0; rest != NULL && i < policy->rectangle_count; i++) {
+        if (policy->rectangles[i].bytes != 0) {
+            rest[kept++] = policy->rectangles[i];
+        }
+    }
+    flw_host_free(policy->rectangles, policy->rectangle_count, sizeof *policy->rectangles);
+    policy->rectangles = rest;
+    policy->rectangle_count = rest == NULL ? 0 : count;
+}
+
+void flw_probe_finish(struct flw_probe *probe)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    if (!probe->is_scout && policy->rectangles != NULL) {
+        cut_rectangles(probe);
+    }
+    if (!probe->is_scout) {
+        bool has_clock = probe->requested_sum > 0;
+        double requested = has_clock ? probe->requested_sum : probe->requested_op_sum;
+        double reserved = has_clock ? probe->reserved_sum : probe->reserved_op_sum;
+        policy->mean_ratio = requested > 0 && probe->knows_reserved ? reserved / requested : 0;
+    }
+    flw_host_free(probe->block_bytes, probe->sheet->trace->block_count, sizeof *probe->block_bytes);
+    probe->block_bytes = NULL;
+    flw_heapview_finish(&probe->view);
+}
+
+/* --- blocks --------------------------------------------------------------------------------------
+ */
+
+static void draw(struct flw_probe *probe, uint32_t block, uint64_t address, uint64_t bytes)
+{
+    const struct flw_facts *facts = probe->facts;
+    struct flw_sheet_policy *policy = probe->policy;
+    while (probe->next_selected < facts->selected_count &&
+           facts->selected[probe->next_selected].block < block) {
+        probe->next_selected++; /* it was not lent */
+    }
+    if (probe->next_selected == facts->selected_count ||
+        facts->selected[probe->next_selected].block != block) {
+        return;
+    }
+    const struct flw_fact_block *selected = &facts->selected[probe->next_selected];
+    policy->rectangles[probe->next_selected++] =
+        (struct flw_sheet_rectangle){.address = address,
+                                     .bytes = bytes,
+                                     .begin_op = selected->begin_op,
+                                     .end_op = selected->end_op,
+                                     .block = block,
+                                     .stream = probe->sheet->trace->blocks[block].stream};
+    policy->low_address = flw_min(policy->low_address, address);
+    policy->high_address = flw_max(policy->high_address, address + bytes);
+}
+
+void flw_probe_lend(struct flw_probe *probe, size_t op, uint64_t address, uint64_t taken_bytes)
+{
+    const struct flw_op *lent = &probe->sheet->program->ops[op];
+    probe->largest_request = flw_max(probe->largest_request, lent->size_bytes);
+    if (probe->is_scout) {
+        return;
+    }
+    uint64_t bytes = flw_max(taken_bytes, lent->size_bytes);
+    if (probe->knows_blocks) {
+        probe->block_bytes[lent->block] = bytes;
+        probe->block_total_bytes += bytes;
+    }
+    if (probe->list_segments != NULL) {
+        probe->is_out_of_memory |= !flw_heapview_lend(&probe->view, lent->block);
+        draw(probe, lent->block, address, bytes);
+    }
+}
+
+void flw_probe_take_back(struct flw_probe *probe, uint32_t block)
+{
+    if (probe->knows_blocks && !probe->is_scout) {
+        probe->block_total_bytes -= probe->block_bytes[block];
+        probe->block_bytes[block] = 0;
+    }
+}
+
+static bool look(struct flw_probe *probe, struct flw_holes *out_holes)
+{
+    bool is_done = flw_heapview_look(&probe->view) && probe->list_segments(probe, probe->context);
+    probe->is_out_of_memory |= !is_done;
+    if (!is_done) {
+        return false;
+    }
+    flw_heapview_measure(&probe->view, out_holes);
+    size_t count = probe->view.segment_count;
+    if (count != 0) {
+        const struct flw_sheet_segment *last = &probe->view.segments[count - 1];
+        struct flw_sheet_policy *policy = probe->policy;
+        policy->low_address = flw_min(policy->low_address, probe->view.segments[0].address);
+        policy->high_address = flw_max(policy->high_address, last->address + last->bytes);
+    }
+    return true;
+}
+
+void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    struct flw_holes holes;
+    probe->largest_request = flw_max(probe->largest_request, request_bytes);
+    if (probe->is_scout && policy->first_failure_op == FLW_UNKNOWN) {
+        policy->first_failure_op = op;
+        policy->first_failure_bytes = request_bytes;
+    }
+    if (!probe->is_scout && op == policy->first_failure_op && probe->list_segments != NULL &&
+        look(probe, &holes)) {
+        policy->first_failure_largest_hole_bytes = holes.largest_bytes;
+    }
+}
+
+/* --- what is held --------------------------------------------------------------------------------
+ */
+
+static void fold(struct flw_sheet_range *series, size_t column, uint64_t bytes)
+{
+    if (series != NULL) {
+        series[column].low = flw_min(series[column].low, bytes);
+        series[column].high = flw_max(series[column].high, bytes);
+    }
+}
+
+/* Where reserved is at its peak for long, the op that needs it most. */
+static void find_peak(struct flw_probe *probe, size_t op)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    bool is_higher = probe->reserved_bytes > probe->peak_reserved_bytes;
+    bool is_tighter = probe->reserved_bytes == probe->peak_reserved_bytes &&
+                      probe->requested_bytes > probe->requested_at_peak_bytes;
+    if (is_higher || is_tighter || policy->peak_reserved_op == FLW_UNKNOWN) {
+        probe->peak_reserved_bytes = probe->reserved_bytes;
+        probe->requested_at_peak_bytes = probe->requested_bytes;
+        policy->peak_reserved_op = op;
+    }
+}
+
+void flw_probe_note(struct flw_probe *probe, size_t op, uint64_t requested_bytes,
+                    uint64_t reserved_bytes)
+{
+    const struct flw_sheet *sheet = probe->sheet;
+    struct flw_sheet_policy *policy = probe->policy;
+    probe->requested_bytes = requested_bytes;
+    probe->reserved_bytes = reserved_bytes;
+    if (probe->is_scout) {
+        if (requested_bytes > probe->peak_requested_bytes ||
+            policy->peak_requested_op == FLW_UNKNOWN) {
+            probe->peak_requested_bytes = requested_bytes;
+            policy->peak_requested_op = op;
+        }
+        if (probe->knows_reserved) {
+            find_peak(probe, op);
+        }
+        return;
+    }
+    while (op >= sheet->columns.first_op[probe->column + 1]) {
+        probe->column++;
+    }
+    fold(policy->requested, probe->column, requested_bytes);
+    fold(policy->reserved, probe->column, reserved_bytes);
+    fold(policy->block, probe->column, probe->block_total_bytes);
+}
+
+/* --- moments -------------------------------------------------------------------------------------
+ */
+
+static void fill_frame(struct flw_probe *probe, struct flw_sheet_frame *frame,
+                       const struct flw_holes *holes)
+{
+    const struct flw_sheet *sheet = probe->sheet;
+    frame->time_ns = sheet->has_times ? sheet->columns.time_ns[probe->column] : 0;
+    frame->requested_bytes = probe->requested_bytes;
+    frame->block_bytes = probe->knows_blocks ? probe->block_total_bytes : FLW_UNKNOWN;
+    frame->reserved_bytes = probe->reserved_bytes;
+    frame->largest_hole_bytes = holes->largest_bytes;
+    frame->hole_count = holes->count;
+    frame->hole_bytes = holes->total_bytes;
+    probe->is_out_of_memory |= !flw_heapview_copy(&probe->view, frame);
+}
+
+static void take_frames(struct flw_probe *probe, size_t op)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    struct flw_holes holes;
+    bool has_looked = false;
+    for (size_t i = 0; i < policy->frame_count; i++) {
+        struct flw_sheet_frame *frame = &policy->frames[i];
+        if (frame->op != op) {
+            continue;
+        }
+        if (!has_looked && !look(probe, &holes)) {
+            return;
+        }
+        has_looked = true;
+        fill_frame(probe, frame, &holes);
+    }
+    if (has_looked && op == policy->peak_reserved_op) {
+        double reserved = (double)probe->reserved_bytes;
+        policy->fragmentation = holes.total_bytes == 0
+                                    ? 0
+                                    : 1 - (double)holes.largest_bytes / (double)holes.total_bytes;
+        policy->pytorch_fragmentation =
+            reserved == 0 ? 0 : holes.square_sum / (reserved * reserved);
+    }
+}
+
+static void take_holes(struct flw_probe *probe, size_t op)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    struct flw_holes holes;
+    size_t h = probe->hole_column;
+    if (op + 1 < flw_sheet_hole_end(probe->sheet, policy->hole_column_count, h) ||
+        !look(probe, &holes)) {
+        return;
+    }
+    for (size_t bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
+        policy->hole_bytes[h][bin] = holes.bytes[bin];
+    }
+    policy->hole_largest[h] = holes.largest_bytes;
+    policy->hole_count[h] = holes.count;
+    policy->hole_request[h] = probe->largest_request;
+    probe->largest_request = 0;
+    probe->hole_column++;
+}
+
+/* The state lasts until the clock of the next op has passed. */
+static void weigh(struct flw_probe *probe, size_t op)
+{
+    const struct flw_program *program = probe->sheet->program;
+    if (op + 1 < program->initial_count) {
+        return;
+    }
+    double units = op + 1 < program->op_count ? (double)program->ops[op + 1].advance_units : 0;
+    double requested = (double)probe->requested_bytes;
+    double reserved = (double)probe->reserved_bytes;
+    probe->requested_sum += requested * units;
+    probe->reserved_sum += reserved * units;
+    probe->requested_op_sum += requested;
+    probe->reserved_op_sum += reserved;
+}
+
+void flw_probe_end_op(struct flw_probe *probe, size_t op)
+{
+    struct flw_sheet_policy *policy = probe->policy;
+    if (probe->is_scout) {
+        return;
+    }
+    weigh(probe, op);
+    if (probe->list_segments != NULL) {
+        take_frames(probe, op);
+        take_holes(probe, op);
+    }
+    if (op == policy->peak_reserved_op) {
+        policy->requested_at_peak_bytes = probe->requested_bytes;
+        policy->block_at_peak_bytes = probe->knows_blocks ? probe->block_total_bytes : FLW_UNKNOWN;
+    }
+    if (op == policy->peak_requested_op) {
+        policy->reserved_at_peak_requested_bytes =
+            probe->knows_reserved ? probe->reserved_bytes : FLW_UNKNOWN;
+    }
+    policy->end_reserved_bytes = probe->knows_reserved ? probe->reserved_bytes : FLW_UNKNOWN;
+    policy->peak_block_bytes = probe->knows_blocks
+                                   ? flw_max(policy->peak_block_bytes, probe->block_total_bytes)
+                                   : FLW_UNKNOWN;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what one policy's part of a sheet is gathered with while a run passes: series, peaks, holes,
+ * frames and rectangles. Used twice a policy: first as a scout, which only finds where the peaks lie.
+ * Does not: run anything. The caller says what is lent, how much is held, and when an op is done.
+ */
+#ifndef FLW_TOOL_REPORT_PROBE_H
+#define FLW_TOOL_REPORT_PROBE_H
+
+#include "report/facts.h"
+#include "report/heapview.h"
+
+struct flw_probe {
+    const struct flw_sheet *sheet;
+    const struct flw_facts *facts;
+    struct flw_sheet_policy *policy;
+    bool is_scout;
+    bool knows_blocks, knows_reserved;
+    bool is_out_of_memory;
+    /* Brings view.segments up to date; NULL: the heap has no addresses. False: no host memory. */
+    bool (*list_segments)(struct flw_probe *probe, void *context);
+    void *context;
+    struct flw_heapview view;
+    uint64_t *block_bytes; /* by block; where knows_blocks */
+    /* As of now. */
+    uint64_t requested_bytes, block_total_bytes, reserved_bytes;
+    uint64_t peak_requested_bytes, peak_reserved_bytes, requested_at_peak_bytes;
+    size_t column, hole_column;
+    uint64_t largest_request; /* in the hole column */
+    size_t next_selected;     /* index into facts->selected */
+    /* Over the clock since the first event; over ops, where the clock stands still. */
+    double requested_sum, reserved_sum, requested_op_sum, reserved_op_sum;
+};
+
+/* sheet to is_scout, knows_ and list_segments are set, and a scout has filled the policy's peaks.
+ * False: no host memory. */
+bool flw_probe_init(struct flw_probe *probe);
+void flw_probe_finish(struct flw_probe *probe);
+
+/* The op lent a block; `taken_bytes` 0: unknown. */
+void flw_probe_lend(struct flw_probe *probe, size_t op, uint64_t address, uint64_t taken_bytes);
+void flw_probe_take_back(struct flw_probe *probe, uint32_t block);
+/* The op's request failed. */
+void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes);
+
+/* This much is held during the op; may be called several times for one op. */
+void flw_probe_note(struct flw_probe *probe, size_t op, uint64_t requested_bytes,
+                    uint64_t reserved_bytes);
+/* The op is done, and the last note was what it leaves. Ops are named in order. */
+void flw_probe_end_op(struct flw_probe *probe, size_t op);
+
+#endif

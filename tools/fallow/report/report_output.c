@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/report_work.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "trace/trace.h"
+
+#include "command.h"
+#include "figures.h"
+#include "report/baseline.h"
+#include "report/page.h"
+#include "report/print.h"
+#include "textfile.h"
+
+#define PATH_BYTES 4096
+
+/* --- files ---------------------------------------------------------------------------------------
+ */
+
+/* A file that is built in memory and then written whole. */
+struct draft {
+    FILE *file;
+    char *text;
+    size_t length;
+};
+
+static bool begin_draft(struct draft *draft)
+{
+    *draft = (struct draft){0};
+    draft->file = open_memstream(&draft->text, &draft->length);
+    if (draft->file == NULL) {
+        flw_complain("out of host memory");
+    }
+    return draft->file != NULL;
+}
+
+/* `path` NULL: only the text is wanted, and is the caller's. */
+static bool end_draft(struct draft *draft, bool is_good, const char *path)
+{
+    char message[FLW_TEXTFILE_MESSAGE_BYTES] = "out of host memory";
+    bool is_whole = fclose(draft->file) == 0 && is_good;
+    bool is_done =
+        is_whole && (path == NULL || flw_textfile_write(path, draft->text, draft->length, message));
+    if (!is_done) {
+        flw_complain("%s", message);
+    }
+    if (path != NULL || !is_done) {
+        free(draft->text);
+        draft->text = NULL;
+    }
+    return is_done;
+}
+
+/* "DIR/out.html" and the third trace: "out-3-NAME.html", beside it. */
+static void name_page(const struct flw_report_options *options, const struct flw_sheet *sheet,
+                      size_t place, char *out)
+{
+    const char *slash = strrchr(options->html_path, '/');
+    const char *base = slash == NULL ? options->html_path : slash + 1;
+    const char *dot = strrchr(base, '.');
+    size_t stem = dot == NULL || dot == base ? strlen(base) : (size_t)(dot - base);
+    char title[FLW_SHEET_NAME_BYTES];
+    snprintf(title, sizeof title, "%s", sheet->title);
+    for (char *c = title; *c != '\0'; c++) {
+        bool is_plain = isalnum((unsigned char)*c) || *c == '.' || *c == '-' || *c == '_';
+        *c = is_plain ? *c : '_';
+    }
+    snprintf(out, PATH_BYTES, "%.*s-%zu-%s.html", (int)flw_min(stem, 1024), base, place + 1, title);
+}
+
+static bool write_page(const struct flw_sheet *sheet, const char *path)
+{
+    struct draft draft;
+    return begin_draft(&draft) && end_draft(&draft, flw_page_write(sheet, draft.file), path);
+}
+
+bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
+                          bool has_several, size_t place)
+{
+    struct draft draft;
+    if (options->csv_path != NULL) {
+        if (!begin_draft(&draft)) {
+            return false;
+        }
+        flw_print_csv(sheet, draft.file);
+        if (!end_draft(&draft, true, options->csv_path)) {
+            return false;
+        }
+    }
+    if (options->html_path == NULL || (has_several && strcmp(options->html_path, "-") == 0)) {
+        return true;
+    }
+    if (!has_several) {
+        return write_page(sheet, options->html_path);
+    }
+    char name[PATH_BYTES];
+    char path[2 * PATH_BYTES];
+    const char *slash = strrchr(options->html_path, '/');
+    size_t folder = slash == NULL ? 0 : (size_t)(slash + 1 - options->html_path);
+    name_page(options, sheet, place, name);
+    snprintf(path, sizeof path, "%.*s%s", (int)flw_min(folder, PATH_BYTES), options->html_path,
+             name);
+    return write_page(sheet, path);
+}
+
+/* --- all of them ---------------------------------------------------------------------------------
+ */
+
+static bool write_landing(const struct flw_report_options *options, const struct flw_sheet *sheets,
+                          size_t count)
+{
+    struct draft draft;
+    bool has_links = strcmp(options->html_path, "-") != 0;
+    char **links = calloc(count, sizeof *links);
+    bool is_good = links != NULL;
+    for (size_t i = 0; is_good && has_links && i < count; i++) {
+        char name[PATH_BYTES];
+        name_page(options, &sheets[i], i, name);
+        links[i] = strdup(name);
+        is_good = links[i] != NULL;
+    }
+    if (!is_good) {
+        flw_complain("out of host memory");
+    }
+    is_good =
+        is_good && begin_draft(&draft) &&
+        end_draft(&draft,
+                  flw_page_write_landing(sheets, count, (const char *const *)links, draft.file),
+                  options->html_path);
+    for (size_t i = 0; links != NULL && i < count; i++) {
+        free(links[i]);
+    }
+    free(links);
+    return is_good;
+}
+
+static void print_screen(const struct flw_report_options *options, const struct flw_sheet *sheets,
+                         size_t count)
+{
+    const char *no_colour = getenv("NO_COLOR");
+    struct flw_print_style style = {.is_ascii = options->is_ascii,
+                                    .uses_colour = isatty(STDOUT_FILENO) &&
+                                                   (no_colour == NULL || no_colour[0] == '\0')};
+    if (count == 1) {
+        flw_print_text(&sheets[0], &style, stdout);
+    } else {
+        flw_print_landing(sheets, count, stdout);
+    }
+}
+
+static bool is_stdout(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
+                          size_t count)
+{
+    struct draft draft;
+    if (options->json_path != NULL) {
+        if (!begin_draft(&draft)) {
+            return false;
+        }
+        flw_print_json(sheets, count, draft.file);
+        if (!end_draft(&draft, true, options->json_path)) {
+            return false;
+        }
+    }
+    if (options->html_path != NULL && count > 1 && !write_landing(options, sheets, count)) {
+        return false;
+    }
+    if (!is_stdout(options->json_path) && !is_stdout(options->csv_path) &&
+        !is_stdout(options->html_path)) {
+        print_screen(options, sheets, count);
+    }
+    return true;
+}
+
+/* --- thresholds ----------------------------------------------------------------------------------
+ */
+
+static bool is_measured(const struct flw_run_result *result)
+{
+    return strcmp(result->policy->name, flw_policy_bound.name) != 0 &&
+           result->peak_reserved_bytes != FLW_NOT_APPLICABLE;
+}
+
+/* The worst only: one line. */
+static bool is_below_reserved(uint64_t most_bytes, const struct flw_sheet *sheets, size_t count)
+{
+    const struct flw_sheet_policy *worst = NULL;
+    const struct flw_sheet *of = NULL;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t p = 0; p < sheets[i].policy_count; p++) {
+            const struct flw_sheet_policy *policy = &sheets[i].policies[p];
+            uint64_t bytes = is_measured(policy->result) ? policy->result->peak_reserved_bytes : 0;
+            if (bytes > most_bytes &&
+                (worst == NULL || bytes > worst->result->peak_reserved_bytes)) {
+                worst = policy;
+                of = &sheets[i];
+            }
+        }
+    }
+    if (worst != NULL) {
+        char bytes[FLW_FIGURE_BYTES];
+        char above[FLW_FIGURE_BYTES];
+        flw_format_count(worst->result->peak_reserved_bytes, bytes);
+        flw_format_count(worst->result->peak_reserved_bytes - most_bytes, above);
+        flw_complain("%s: policy %s holds %s bytes, %s more than --max-reserved allows", of->title,
+                     worst->result->policy->name, bytes, above);
+    }
+    return worst == NULL;
+}
+
+static bool is_below_fragmentation(double most, const struct flw_sheet *sheets, size_t count)
+{
+    const struct flw_sheet_policy *worst = NULL;
+    const struct flw_sheet *of = NULL;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t p = 0; p < sheets[i].policy_count; p++) {
+            const struct flw_sheet_policy *policy = &sheets[i].policies[p];
+            if (policy->fragmentation > most &&
+                (worst == NULL || policy->fragmentation > worst->fragmentation)) {
+                worst = policy;
+                of = &sheets[i];
+            }
+        }
+    }
+    if (worst != NULL) {
+        flw_complain("%s: policy %s has a fragmentation of %.3f at its peak, %.3f more than "
+                     "--max-fragmentation allows",
+                     of->title, worst->result->policy->name, worst->fragmentation,
+                     worst->fragmentation - most);
+    }
+    return worst == NULL;
+}
+
+static bool is_below_baseline(const char *path, const struct flw_sheet *sheets, size_t count)
+{
+    char message[FLW_BASELINE_MESSAGE_BYTES];
+    struct flw_baseline then = {0};
+    struct flw_baseline now = {0};
+    struct draft draft;
+    bool is_kept = flw_baseline_read(path, &then, message);
+    if (!is_kept) {
+        flw_complain("%s", message);
+        return false;
+    }
+    if (!begin_draft(&draft)) {
+        flw_baseline_finish(&then);
+        return false;
+    }
+    flw_print_json(sheets, count, draft.file);
+    is_kept = end_draft(&draft, true, NULL);
+    if (is_kept) {
+        is_kept = flw_baseline_read_bytes(draft.text, draft.length, &now, message) &&
+                  flw_baseline_is_kept(&then, &now, message);
+        if (!is_kept) {
+            flw_complain("%s", message);
+        }
+        free(draft.text);
+    }
+    flw_baseline_finish(&then);
+    flw_baseline_finish(&now);
+    return is_kept;
+}
+
+bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
+                          size_t count)
+{
+    bool is_within = true;
+    if (options->max_reserved_bytes != 0) {
+        is_within &= is_below_reserved(options->max_reserved_bytes, sheets, count);
+    }
+    if (options->limits_fragmentation) {
+        is_within &= is_below_fragmentation(options->max_fragmentation, sheets, count);
+    }
+    if (options->baseline_path != NULL) {
+        is_within &= is_below_baseline(options->baseline_path, sheets, count);
+    }
+    return is_within;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/report_work.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "trace/trace.h"
+
+#include "command.h"
+#include "tool_host.h"
+
+#define PROGRESS_AFTER_NS 1000000000ull
+#define PROGRESS_EVERY_NS 200000000ull
+
+/* A trace to report. */
+struct job {
+    char *path;
+    bool is_found; /* in a folder: left out where it is no trace */
+};
+
+struct work {
+    const struct flw_report_options *options;
+    struct job *jobs;
+    size_t job_count, job_capacity;
+    struct flw_sheet *sheets; /* shrunk where there are several jobs */
+    struct flw_trace *traces; /* without their arrays: what tables need */
+    struct flw_program *programs;
+    size_t sheet_count, page_count;
+    size_t place; /* of the job */
+    bool shows_progress, has_shown;
+    uint64_t begin_ns, shown_ns;
+    int code;
+};
+
+/* --- which files ---------------------------------------------------------------------------------
+ */
+
+static bool add_job(struct work *work, const char *folder, const char *name)
+{
+    if (work->job_count == work->job_capacity) {
+        size_t capacity = work->job_capacity == 0 ? 16 : 2 * work->job_capacity;
+        struct job *larger = realloc(work->jobs, capacity * sizeof *larger);
+        if (larger == NULL) {
+            return false;
+        }
+        work->jobs = larger;
+        work->job_capacity = capacity;
+    }
+    size_t bytes = strlen(name) + (folder == NULL ? 0 : strlen(folder)) + 2;
+    char *path = malloc(bytes);
+    if (path == NULL) {
+        return false;
+    }
+    snprintf(path, bytes, "%s%s%s", folder == NULL ? "" : folder, folder == NULL ? "" : "/", name);
+    work->jobs[work->job_count++] = (struct job){.path = path, .is_found = folder != NULL};
+    return true;
+}
+
+static int compare_jobs(const void *a, const void *b)
+{
+    return strcmp(((const struct job *)a)->path, ((const struct job *)b)->path);
+}
+
+static bool add_folder(struct work *work, const char *path)
+{
+    size_t first = work->job_count;
+    DIR *folder = opendir(path);
+    if (folder == NULL) {
+        flw_complain("cannot read the folder '%.300s': %s", path, strerror(errno));
+        return false;
+    }
+    bool has_memory = true;
+    for (struct dirent *entry = readdir(folder); has_memory && entry != NULL;
+         entry = readdir(folder)) {
+        struct stat about;
+        if (entry->d_name[0] != '.' && fstatat(dirfd(folder), entry->d_name, &about, 0) == 0 &&
+            S_ISREG(about.st_mode)) {
+            has_memory = add_job(work, path, entry->d_name);
+        }
+    }
+    closedir(folder);
+    if (!has_memory) {
+        flw_complain("out of host memory");
+        return false;
+    }
+    if (work->job_count == first) {
+        flw_complain("the folder '%.300s' has no files; name a trace or a folder of traces", path);
+        return false;
+    }
+    qsort(work->jobs + first, work->job_count - first, sizeof *work->jobs, compare_jobs);
+    return true;
+}
+
+static bool list_jobs(struct work *work)
+{
+    for (size_t i = 0; i < work->options->path_count; i++) {
+        const char *path = work->options->paths[i];
+        struct stat about;
+        bool is_folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+        if (is_folder ? !add_folder(work, path) : !add_job(work, NULL, path)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- progress ------------------------------------------------------------------------------------
+ */
+
+static void show_progress(void *context, double share)
+{
+    struct work *work = context;
+    uint64_t now_ns = flw_clock_fine_ns();
+    if (!work->shows_progress || now_ns - work->begin_ns < PROGRESS_AFTER_NS ||
+        (work->has_shown && now_ns - work->shown_ns < PROGRESS_EVERY_NS)) {
+        return;
+    }
+    work->has_shown = true;
+    work->shown_ns = now_ns;
+    double all = ((double)work->place + share) / (double)work->job_count;
+    fprintf(stderr, "\rreplaying: %3.0f %%", 100.0 * all);
+    fflush(stderr);
+}
+
+static void hide_progress(struct work *work)
+{
+    if (work->has_shown) {
+        fputs("\r\033[K", stderr);
+        work->has_shown = false;
+    }
+}
+
+/* --- one trace -----------------------------------------------------------------------------------
+ */
+
+static bool collect(struct work *work, struct flw_device *device, const struct flw_trace *trace,
+                    const struct flw_program *program, struct flw_sheet *out)
+{
+    const struct flw_report_options *options = work->options;
+    char message[FLW_RUN_MESSAGE_BYTES];
+    struct flw_plan_lag lag =
+        flw_plan_choose_lag(trace, options->has_lag ? &options->lag_events : NULL, true);
+    struct flw_run_setup run = {.device = device,
+                                .trace = trace,
+                                .program = program,
+                                .device_bytes = flw_plan_device_bytes(trace),
+                                .limit_bytes = options->limit_bytes,
+                                .lag_units = lag.units,
+                                .pass_count = 1,
+                                .checks = true,
+                                .times = options->times};
+    struct flw_sheet_setup setup = {.run = &run,
+                                    .policies = options->policies.list,
+                                    .policy_count = options->policies.count,
+                                    .is_by_time = lag.is_by_time,
+                                    .on_progress = show_progress,
+                                    .context = work};
+    bool is_done = flw_sheet_collect(&setup, out, message);
+    hide_progress(work);
+    if (!is_done) {
+        flw_complain("%s", message);
+        return false;
+    }
+    for (size_t i = 0; i < out->policy_count; i++) {
+        if (!flw_plan_complain(out->policies[i].result)) {
+            work->code = FLW_EXIT_FAILED;
+        }
+    }
+    return true;
+}
+
+/* The sheet stays, with as much of the trace and the program as tables ask for. */
+static void keep(struct work *work, const struct flw_trace *trace,
+                 const struct flw_program *program)
+{
+    struct flw_sheet *sheet = &work->sheets[work->sheet_count];
+    struct flw_trace *kept = &work->traces[work->sheet_count];
+    struct flw_program *kept_program = &work->programs[work->sheet_count];
+    flw_sheet_shrink(sheet);
+    *kept = (struct flw_trace){.source = NULL,
+                               .format = trace->format == NULL ? NULL : strdup(trace->format),
+                               .device = trace->device,
+                               .event_count = trace->event_count,
+                               .block_count = trace->block_count,
+                               .initial_count = trace->initial_count,
+                               .stream_count = trace->stream_count,
+                               .has_times = trace->has_times,
+                               .has_addresses = trace->has_addresses,
+                               .has_segments = trace->has_segments,
+                               .alloc_count = trace->alloc_count,
+                               .peak_requested_bytes = trace->peak_requested_bytes,
+                               .recorded_peak_reserved_bytes = trace->recorded_peak_reserved_bytes,
+                               .recorded_initial_reserved_bytes =
+                                   trace->recorded_initial_reserved_bytes,
+                               .recorded_segment_calls = trace->recorded_segment_calls,
+                               .unknown_free_count = trace->unknown_free_count,
+                               .lost_free_count = trace->lost_free_count};
+    *kept_program = *program;
+    kept_program->ops = NULL;
+    sheet->trace = kept;
+    sheet->program = kept_program;
+    work->sheet_count++;
+}
+
+static bool report_trace(struct work *work, struct flw_device *device,
+                         const struct flw_trace *trace)
+{
+    struct flw_sheet *sheet = &work->sheets[work->sheet_count];
+    struct flw_plan_lag lag = flw_plan_choose_lag(
+        trace, work->options->has_lag ? &work->options->lag_events : NULL, true);
+    struct flw_program *program = flw_program_create(trace, lag.is_by_time);
+    if (program == NULL) {
+        flw_complain("out of host memory for the trace's events");
+        return false;
+    }
+    bool is_done = collect(work, device, trace, program, sheet);
+    if (is_done) {
+        bool has_several = work->job_count > 1;
+        is_done = flw_report_write_one(work->options, sheet, has_several, work->sheet_count);
+        if (!has_several && is_done) {
+            is_done = flw_report_write_all(work->options, sheet, 1);
+        }
+        keep(work, trace, program);
+    }
+    flw_program_destroy(program);
+    return is_done;
+}
+
+/* False: the whole report fails. */
+static bool do_job(struct work *work, struct flw_device *device, const struct job *job)
+{
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    struct flw_trace *trace = NULL;
+    if (!flw_trace_read(job->path, work->options->trace_device, &trace, message)) {
+        flw_complain("%s%s", message, job->is_found ? "; left out" : "");
+        return job->is_found;
+    }
+    if (trace->truncation != NULL) {
+        flw_complain("%s: %s; what was read is reported", job->path, trace->truncation);
+    }
+    bool is_done = report_trace(work, device, trace);
+    flw_trace_destroy(trace);
+    return is_done;
+}
+
+/* --- all of them ---------------------------------------------------------------------------------
+ */
+
+static void finish(struct work *work)
+{
+    for (size_t i = 0; i < work->job_count; i++) {
+        free(work->jobs[i].path);
+    }
+    free(work->jobs);
+    for (size_t i = 0; i < work->sheet_count; i++) {
+        flw_sheet_finish(&work->sheets[i]);
+        free(work->traces[i].format);
+    }
+    flw_host_free(work->sheets, work->job_count, sizeof *work->sheets);
+    flw_host_free(work->traces, work->job_count, sizeof *work->traces);
+    flw_host_free(work->programs, work->job_count, sizeof *work->programs);
+}
+
+static bool make_room(struct work *work)
+{
+    work->sheets = flw_host_alloc(work->job_count, sizeof *work->sheets);
+    work->traces = flw_host_alloc(work->job_count, sizeof *work->traces);
+    work->programs = flw_host_alloc(work->job_count, sizeof *work->programs);
+    if (work->sheets == NULL || work->traces == NULL || work->programs == NULL) {
+        flw_complain("out of host memory");
+        return false;
+    }
+    if (work->job_count > 1 && work->options->csv_path != NULL) {
+        flw_complain("--csv is of one trace, and there are %zu; report them in turn",
+                     work->job_count);
+        return false;
+    }
+    return true;
+}
+
+static bool do_jobs(struct work *work)
+{
+    struct flw_device device;
+    char message[FLW_DRIVER_MESSAGE_BYTES];
+    if (!flw_device_open(&device, FLW_DEVICE_SIM, message)) {
+        flw_complain("%s", message);
+        return false;
+    }
+    bool is_done = true;
+    for (; is_done && work->place < work->job_count; work->place++) {
+        is_done = do_job(work, &device, &work->jobs[work->place]);
+    }
+    flw_device_close(&device);
+    if (is_done && work->sheet_count == 0) {
+        flw_complain("none of the files is a trace; fallow replay --help says what is");
+    }
+    is_done = is_done && work->sheet_count != 0;
+    if (is_done && work->job_count > 1) {
+        is_done = flw_report_write_all(work->options, work->sheets, work->sheet_count);
+    }
+    return is_done && flw_report_is_within(work->options, work->sheets, work->sheet_count);
+}
+
+int flw_report_work(const struct flw_report_options *options)
+{
+    struct work work = {.options = options,
+                        .shows_progress = isatty(STDERR_FILENO) != 0,
+                        .begin_ns = flw_clock_fine_ns()};
+    if (!list_jobs(&work) || !make_room(&work) || !do_jobs(&work)) {
+        work.code = FLW_EXIT_FAILED;
+    }
+    finish(&work);
+    return work.code;
+}

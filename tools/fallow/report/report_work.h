@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what `fallow report` does once it knows what is wanted: which files, one sheet each, what is
+ * written of them (report_output.c), and the thresholds.
+ */
+#ifndef FLW_TOOL_REPORT_WORK_H
+#define FLW_TOOL_REPORT_WORK_H
+
+#include "plan.h"
+#include "report/sheet.h"
+
+struct flw_report_options {
+    const char **paths; /* traces and folders */
+    size_t path_count;
+    struct flw_plan_policies policies;
+    const char *json_path, *csv_path, *html_path, *baseline_path; /* NULL: not wanted */
+    uint64_t lag_events, limit_bytes, max_reserved_bytes;         /* 0: no limit, no threshold */
+    double max_fragmentation;
+    int trace_device; /* -1 = the one with the most events */
+    bool has_lag, limits_fragmentation, times, is_ascii, wants_help;
+};
+
+/* An enum flw_exit. */
+int flw_report_work(const struct flw_report_options *options);
+
+/* report_output.c: each false when it has complained. */
+
+/* What needs the whole sheet: CSV and page of one trace; `place` counts from 0 where there are
+ * `several`. */
+bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
+                          bool has_several, size_t place);
+/* Text, JSON, landing page. */
+bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
+                          size_t count);
+/* The thresholds. */
+bool flw_report_is_within(const struct flw_report_options *options, const struct flw_sheet *sheets,
+                          size_t count);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/sheet.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "trace/trace.h"
+
+#include "tool_host.h"
+
+/* --- giving back ---------------------------------------------------------------------------------
+ */
+
+static void drop_series(struct flw_sheet_range **series, size_t count)
+{
+    flw_host_free(*series, count, sizeof **series);
+    *series = NULL;
+}
+
+/* What lies in the heap; how much stays: it is counted as left out. */
+static void empty_frames(struct flw_sheet_policy *policy)
+{
+    for (size_t i = 0; i < policy->frame_count; i++) {
+        struct flw_sheet_frame *frame = &policy->frames[i];
+        flw_host_free(frame->segments, frame->segment_count, sizeof *frame->segments);
+        flw_host_free(frame->blocks, frame->block_count, sizeof *frame->blocks);
+        frame->segments = NULL;
+        frame->blocks = NULL;
+        frame->left_out_segment_count += frame->segment_count;
+        frame->left_out_count += frame->block_count;
+        frame->segment_count = frame->block_count = 0;
+    }
+}
+
+static void drop_pictures(struct flw_sheet_policy *policy, size_t column_count)
+{
+    size_t hole_columns = policy->hole_column_count;
+    drop_series(&policy->requested, column_count);
+    drop_series(&policy->block, column_count);
+    drop_series(&policy->reserved, column_count);
+    policy->has_series = false;
+    empty_frames(policy);
+    flw_host_free(policy->hole_bytes, hole_columns, sizeof *policy->hole_bytes);
+    flw_host_free(policy->hole_largest, hole_columns, sizeof *policy->hole_largest);
+    flw_host_free(policy->hole_count, hole_columns, sizeof *policy->hole_count);
+    flw_host_free(policy->hole_request, hole_columns, sizeof *policy->hole_request);
+    policy->hole_bytes = NULL;
+    policy->hole_largest = policy->hole_count = policy->hole_request = NULL;
+    policy->hole_column_count = 0;
+    flw_host_free(policy->rectangles, policy->rectangle_count, sizeof *policy->rectangles);
+    policy->rectangles = NULL;
+    policy->rectangle_count = 0;
+}
+
+void flw_sheet_shrink(struct flw_sheet *sheet)
+{
+    size_t column_count = sheet->columns.count;
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        drop_pictures(&sheet->policies[i], column_count);
+    }
+    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+        for (size_t i = 0; i < sheet->category_count[kind]; i++) {
+            struct flw_sheet_category *category = &sheet->categories[kind][i];
+            flw_host_free(category->high_bytes, column_count, sizeof *category->high_bytes);
+            category->high_bytes = NULL;
+        }
+    }
+    flw_host_free(sheet->columns.first_op, column_count + 1, sizeof *sheet->columns.first_op);
+    flw_host_free(sheet->columns.time_ns, column_count + 1, sizeof *sheet->columns.time_ns);
+    sheet->columns = (struct flw_sheet_columns){0};
+    flw_host_free(sheet->marks, sheet->mark_count, sizeof *sheet->marks);
+    sheet->marks = NULL;
+    sheet->mark_count = 0;
+}
+
+void flw_sheet_finish(struct flw_sheet *sheet)
+{
+    flw_sheet_shrink(sheet);
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        struct flw_sheet_policy *policy = &sheet->policies[i];
+        flw_host_free(policy->frames, policy->frame_count, sizeof *policy->frames);
+    }
+    flw_host_free(sheet->policies, sheet->policy_count, sizeof *sheet->policies);
+    flw_host_free(sheet->results, sheet->policy_count, sizeof *sheet->results);
+    *sheet = (struct flw_sheet){0};
+}
+
+/* --- looking up ----------------------------------------------------------------------------------
+ */
+
+size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op)
+{
+    size_t low = 0;
+    size_t high = columns->count; /* first_op[low] <= op < first_op[high] */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (columns->first_op[middle] <= op) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t h)
+{
+    return sheet->op_count * (h + 1) / count; /* ops are fewer than 2^33 */
+}
+
+const struct flw_sheet_frame *flw_sheet_frame(const struct flw_sheet_policy *policy,
+                                              const char *name)
+{
+    for (size_t i = 0; i < policy->frame_count; i++) {
+        if (strcmp(policy->frames[i].name, name) == 0) {
+            return &policy->frames[i];
+        }
+    }
+    return NULL;
+}
+
+/* --- invariants ----------------------------------------------------------------------------------
+ */
+
+static bool are_columns_valid(const struct flw_sheet *sheet)
+{
+    const struct flw_sheet_columns *columns = &sheet->columns;
+    if (columns->count == 0 || columns->count > FLW_SHEET_COLUMNS || columns->first_op[0] != 0 ||
+        columns->first_op[columns->count] != sheet->op_count ||
+        sheet->has_times != (columns->time_ns != NULL)) {
+        return false;
+    }
+    for (size_t i = 0; i < columns->count; i++) {
+        if (columns->first_op[i] >= columns->first_op[i + 1] ||
+            (sheet->has_times && columns->time_ns[i] > columns->time_ns[i + 1])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* `lower`, where known, is never above `upper`, where known. */
+static bool is_below(const struct flw_sheet_range *lower, const struct flw_sheet_range *upper,
+                     size_t count)
+{
+    for (size_t i = 0; lower != NULL && upper != NULL && i < count; i++) {
+        if (lower[i].high > upper[i].high) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_series_valid(const struct flw_sheet *sheet, const struct flw_sheet_range *series,
+                            uint64_t peak_bytes, uint64_t peak_op)
+{
+    uint64_t high_bytes = 0;
+    if (series == NULL) {
+        return true;
+    }
+    for (size_t i = 0; i < sheet->columns.count; i++) {
+        if (series[i].low > series[i].high) {
+            return false;
+        }
+        high_bytes = flw_max(high_bytes, series[i].high);
+    }
+    return high_bytes == peak_bytes && peak_op < sheet->op_count &&
+           series[flw_sheet_column(&sheet->columns, peak_op)].high == high_bytes;
+}
+
+static bool are_series_valid(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy)
+{
+    size_t count = sheet->columns.count;
+    const struct flw_run_result *result = policy->result;
+    if (!policy->has_series) {
+        return policy->requested == NULL && policy->block == NULL && policy->reserved == NULL;
+    }
+    uint64_t block_high_bytes = 0;
+    for (size_t i = 0; policy->block != NULL && i < count; i++) {
+        if (policy->block[i].low > policy->block[i].high) {
+            return false;
+        }
+        block_high_bytes = flw_max(block_high_bytes, policy->block[i].high);
+    }
+    return (policy->block == NULL || block_high_bytes == policy->peak_block_bytes) &&
+           is_series_valid(sheet, policy->requested, result->peak_requested_bytes,
+                           policy->peak_requested_op) &&
+           is_series_valid(sheet, policy->reserved, result->peak_reserved_bytes,
+                           policy->peak_reserved_op) &&
+           is_below(policy->requested, policy->block, count) &&
+           is_below(policy->block, policy->reserved, count) &&
+           is_below(policy->requested, policy->reserved, count);
+}
+
+static bool are_rectangles_valid(const struct flw_sheet *sheet,
+                                 const struct flw_sheet_policy *policy)
+{
+    if (policy->rectangle_count > FLW_SHEET_RECTANGLES) {
+        return false;
+    }
+    for (size_t i = 0; i < policy->rectangle_count; i++) {
+        const struct flw_sheet_rectangle *rectangle = &policy->rectangles[i];
+        if (rectangle->block >= sheet->trace->block_count || rectangle->bytes == 0 ||
+            rectangle->begin_op >= rectangle->end_op || rectangle->end_op > sheet->op_count ||
+            (i > 0 && rectangle[-1].block >= rectangle->block)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_frame_valid(const struct flw_sheet *sheet, const struct flw_sheet_frame *frame)
+{
+    uint64_t segment_bytes = 0;
+    for (size_t i = 0; i < frame->segment_count; i++) {
+        const struct flw_sheet_segment *segment = &frame->segments[i];
+        segment_bytes += segment->bytes;
+        if (segment->bytes == 0 ||
+            (i > 0 && segment[-1].address + segment[-1].bytes > segment->address)) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < frame->block_count; i++) {
+        const struct flw_sheet_block *block = &frame->blocks[i];
+        if (block->block >= sheet->trace->block_count ||
+            block->requested_bytes > block->block_bytes ||
+            (i > 0 && block[-1].address > block->address)) {
+            return false;
+        }
+    }
+    return frame->op < sheet->op_count && frame->block_count <= FLW_SHEET_RECTANGLES &&
+           frame->segment_count <= FLW_SHEET_RECTANGLES && segment_bytes <= frame->reserved_bytes &&
+           frame->hole_bytes <= frame->reserved_bytes &&
+           frame->largest_hole_bytes <= frame->hole_bytes &&
+           (frame->hole_count == 0) == (frame->largest_hole_bytes == 0);
+}
+
+static bool are_frames_valid(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy)
+{
+    for (size_t i = 0; i < policy->frame_count; i++) {
+        if (!is_frame_valid(sheet, &policy->frames[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool are_holes_valid(const struct flw_sheet_policy *policy)
+{
+    if (policy->hole_column_count > FLW_SHEET_HOLE_COLUMNS) {
+        return false;
+    }
+    for (size_t h = 0; h < policy->hole_column_count; h++) {
+        uint64_t total_bytes = 0;
+        size_t highest = 0;
+        for (size_t bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
+            total_bytes += policy->hole_bytes[h][bin];
+            highest = policy->hole_bytes[h][bin] != 0 ? bin : highest;
+        }
+        uint64_t largest = policy->hole_largest[h];
+        bool is_in_bin =
+            largest <= 1ull << highest && (highest == 0 || largest > 1ull << (highest - 1));
+        if ((total_bytes == 0) != (largest == 0) || (largest != 0 && !is_in_bin) ||
+            (policy->hole_count[h] == 0) != (largest == 0) ||
+            total_bytes > policy->result->peak_reserved_bytes) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool are_categories_valid(const struct flw_sheet *sheet)
+{
+    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+        uint64_t at_peak_bytes = 0;
+        for (size_t i = 0; i < sheet->category_count[kind]; i++) {
+            const struct flw_sheet_category *category = &sheet->categories[kind][i];
+            uint64_t high_bytes = 0;
+            at_peak_bytes += category->at_peak_bytes;
+            for (size_t c = 0; c < sheet->columns.count; c++) {
+                high_bytes = flw_max(high_bytes, category->high_bytes[c]);
+            }
+            if (high_bytes < category->at_peak_bytes || category->name[0] == '\0') {
+                return false;
+            }
+        }
+        if (sheet->category_count[kind] > FLW_SHEET_CATEGORIES ||
+            (sheet->category_count[kind] != 0 && at_peak_bytes != sheet->program->max_live_bytes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool are_counts_valid(const struct flw_sheet *sheet)
+{
+    uint64_t size_count = 0;
+    uint64_t life_count = 0;
+    uint64_t both_count = 0;
+    for (size_t i = 0; i < FLW_SHEET_SIZE_BINS; i++) {
+        size_count += sheet->size_count[i];
+        for (size_t j = 0; j < FLW_SHEET_LIFE_BINS; j++) {
+            both_count += sheet->size_life[i][j];
+        }
+    }
+    for (size_t j = 0; j < FLW_SHEET_LIFE_BINS; j++) {
+        life_count += sheet->life_count[j];
+    }
+    for (size_t i = 0; i < sheet->mark_count; i++) {
+        if (sheet->marks[i].begin_op > sheet->marks[i].end_op ||
+            sheet->marks[i].end_op > sheet->op_count) {
+            return false;
+        }
+    }
+    return life_count == both_count && life_count <= size_count &&
+           sheet->temporary_count <= life_count && sheet->distinct_size_count <= size_count &&
+           sheet->initial_op_count <= sheet->op_count;
+}
+
+bool flw_sheet_is_valid(const struct flw_sheet *sheet)
+{
+    if (!are_columns_valid(sheet) || !are_categories_valid(sheet) || !are_counts_valid(sheet)) {
+        return false;
+    }
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        if (policy->result == NULL || !are_series_valid(sheet, policy) ||
+            !are_rectangles_valid(sheet, policy) || !are_frames_valid(sheet, policy) ||
+            !are_holes_valid(policy)) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "trace/trace.h"
+
+#include "figures.h"
+
+static const struct flw_sheet_policy *find(const struct flw_sheet *sheet, const char *name)
+{
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_run_result *result = sheet->policies[i].result;
+        if (strcmp(result->policy->name, name) == 0 &&
+            result->peak_reserved_bytes != FLW_NOT_APPLICABLE && result->peak_reserved_bytes != 0) {
+            return &sheet->policies[i];
+        }
+    }
+    return NULL;
+}
+
+const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *sheet)
+{
+    const struct flw_sheet_policy *reference = find(sheet, "recorded");
+    if (reference == NULL) {
+        reference = find(sheet, "pytorch");
+    }
+    for (size_t i = 0; reference == NULL && i < sheet->policy_count; i++) {
+        const struct flw_run_result *result = sheet->policies[i].result;
+        if (result->policy->lends && result->peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+            result->peak_reserved_bytes != 0) {
+            reference = &sheet->policies[i];
+        }
+    }
+    return reference;
+}
+
+const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet)
+{
+    const struct flw_sheet_policy *best = NULL;
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_run_result *result = sheet->policies[i].result;
+        bool counts = result->policy->lends && result->failure_count == 0 &&
+                      strcmp(result->policy->name, flw_policy_driver.name) != 0 &&
+                      result->peak_reserved_bytes != FLW_NOT_APPLICABLE;
+        if (counts &&
+            (best == NULL || result->peak_reserved_bytes < best->result->peak_reserved_bytes)) {
+            best = &sheet->policies[i];
+        }
+    }
+    return best;
+}
+
+double flw_verdict_ratio(const struct flw_sheet_policy *policy)
+{
+    const struct flw_run_result *result = policy->result;
+    bool is_known = result->peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+                    result->peak_requested_bytes != FLW_NOT_APPLICABLE &&
+                    result->peak_requested_bytes != 0;
+    return is_known ? (double)result->peak_reserved_bytes / (double)result->peak_requested_bytes
+                    : 0;
+}
+
+/* "PyTorch held", "the model of PyTorch's policy holds" */
+static void name_reference(const struct flw_sheet *sheet, const struct flw_sheet_policy *reference,
+                           char *out, size_t room)
+{
+    const char *format = sheet->trace->format;
+    bool is_pytorch = format != NULL && strstr(format, "pytorch") != NULL;
+    if (reference->result->policy->lends) {
+        snprintf(out, room, "%s holds", reference->label);
+    } else {
+        snprintf(out, room, "%s held", is_pytorch ? "PyTorch" : "the recorded allocator");
+    }
+}
+
+static void say_failures(const struct flw_sheet *sheet, char *out, size_t room)
+{
+    char bytes[FLW_FIGURE_BYTES];
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        if (policy->result->policy->lends && policy->result->failure_count != 0) {
+            flw_format_count(policy->first_failure_bytes, bytes);
+            snprintf(out, room,
+                     "every policy failed a request; the first that %s could not serve was of %s "
+                     "bytes",
+                     policy->label, bytes);
+            return;
+        }
+    }
+    snprintf(out, room, "no policy was run");
+}
+
+void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room)
+{
+    const struct flw_sheet_policy *reference = flw_verdict_reference(sheet);
+    const struct flw_sheet_policy *best = flw_verdict_best(sheet);
+    struct flw_unit unit = flw_unit_choose(sheet->trace->peak_requested_bytes);
+    char name[2 * FLW_SHEET_NAME_BYTES];
+    char held[FLW_FIGURE_BYTES];
+    char least[FLW_FIGURE_BYTES];
+    char difference[FLW_FIGURE_BYTES];
+    if (best == NULL || reference == NULL) {
+        say_failures(sheet, out, room);
+        return;
+    }
+    uint64_t held_bytes = reference->result->peak_reserved_bytes;
+    uint64_t least_bytes = best->result->peak_reserved_bytes;
+    name_reference(sheet, reference, name, sizeof name);
+    flw_format_bytes(held_bytes, unit, held);
+    flw_format_bytes(least_bytes, unit, least);
+    if (best == reference || least_bytes >= held_bytes) {
+        snprintf(out, room, "%s %s %s, and no other policy holds less", name, held, unit.name);
+        return;
+    }
+    flw_format_bytes(held_bytes - least_bytes, unit, difference);
+    int length = snprintf(out, room, "%s %s %s; %s holds %s, which is %s %s (%.1f %%) less", name,
+                          held, unit.name, best->label, least, difference, unit.name,
+                          100.0 * (double)(held_bytes - least_bytes) / (double)held_bytes);
+    if (length > 0 && (size_t)length < room && best->result->has_times) {
+        snprintf(out + length, room - (size_t)length, ", at %.0f ns an operation",
+                 best->result->p50_ns);
+    }
+}
