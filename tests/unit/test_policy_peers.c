@@ -450,6 +450,24 @@ static void bfc_defers_frees_where_there_are_several_streams(void **state)
     stop(2 * FLW_MIB);
 }
 
+/* A trace that is replayed again gives its numbers to other chunks while frees are pending. */
+static void a_pending_free_is_of_the_chunk_and_not_of_its_number(void **state)
+{
+    (void)state;
+    room_bytes = 2 * FLW_MIB;
+    start(&flw_policy_bfc, "", 2);
+    uint64_t first_address = addresses[lend(FLW_MIB / 2, 0)];
+    give(0);
+    next_block = 0;
+    uint64_t again_address = addresses[lend(FLW_MIB / 2, 0)];
+    assert_int_not_equal(again_address, first_address);
+    are_events_done = true;
+    assert_int_equal(addresses[lend(FLW_MIB / 2, 0)], first_address);
+    assert_int_not_equal(addresses[lend(FLW_MIB / 2, 0)], again_address);
+    assert_int_not_equal(addresses[lend(FLW_MIB / 2, 0)], again_address);
+    stop(2 * FLW_MIB);
+}
+
 static void bfc_reuses_at_once_on_a_single_stream(void **state)
 {
     (void)state;
@@ -480,6 +498,7 @@ int main(void)
         cmocka_unit_test(bfc_takes_less_where_the_device_has_less),
         cmocka_unit_test(bfc_gives_free_regions_back_for_a_request_that_needs_them),
         cmocka_unit_test(bfc_defers_frees_where_there_are_several_streams),
+        cmocka_unit_test(a_pending_free_is_of_the_chunk_and_not_of_its_number),
         cmocka_unit_test(bfc_reuses_at_once_on_a_single_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

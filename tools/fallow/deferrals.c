@@ -3,10 +3,18 @@
 
 #include "tool_host.h"
 
+/* A freed block. */
+struct flw_deferred {
+    struct flw_deferred *next; /* of the lost */
+    void *block;
+    size_t wait_count;
+};
+
+/* One event of one. */
 struct deferral {
     struct deferral *next;
+    struct flw_deferred *of;
     CUevent event;
-    uint32_t block;
 };
 
 struct flw_deferral_queue {
@@ -17,15 +25,17 @@ bool flw_deferrals_init(struct flw_deferrals *deferrals, const struct flw_progra
 {
     deferrals->queues = flw_host_alloc(program->stream_count, sizeof *deferrals->queues);
     deferrals->stream_count = deferrals->queues == NULL ? 0 : program->stream_count;
-    deferrals->counts = flw_host_alloc(program->block_count, sizeof *deferrals->counts);
-    deferrals->block_count = program->block_count;
-    return deferrals->queues != NULL && deferrals->counts != NULL;
+    return deferrals->queues != NULL;
 }
 
 void flw_deferrals_finish(struct flw_deferrals *deferrals)
 {
+    while (deferrals->lost != NULL) {
+        struct flw_deferred *next = deferrals->lost->next;
+        flw_host_free(deferrals->lost, 1, sizeof *deferrals->lost);
+        deferrals->lost = next;
+    }
     flw_host_free(deferrals->queues, deferrals->stream_count, sizeof *deferrals->queues);
-    flw_host_free(deferrals->counts, deferrals->block_count, sizeof *deferrals->counts);
 }
 
 static bool record(const struct flw_deferrals *deferrals, CUevent *event, uint16_t stream)
@@ -41,7 +51,7 @@ static bool record(const struct flw_deferrals *deferrals, CUevent *event, uint16
     return true;
 }
 
-bool flw_deferrals_add(struct flw_deferrals *deferrals, uint32_t block, uint16_t stream)
+static bool add(struct flw_deferrals *deferrals, struct flw_deferred *deferred, uint16_t stream)
 {
     struct deferral *deferral = flw_host_alloc(1, sizeof *deferral);
     if (deferral == NULL || !record(deferrals, &deferral->event, stream)) {
@@ -50,7 +60,8 @@ bool flw_deferrals_add(struct flw_deferrals *deferrals, uint32_t block, uint16_t
     }
     deferrals->call_count += 2;
     deferrals->event_count++;
-    deferral->block = block;
+    deferral->of = deferred;
+    deferred->wait_count++;
     struct flw_deferral_queue *queue = &deferrals->queues[stream];
     if (queue->first == NULL) {
         queue->first = deferral;
@@ -58,20 +69,39 @@ bool flw_deferrals_add(struct flw_deferrals *deferrals, uint32_t block, uint16_t
         queue->last->next = deferral;
     }
     queue->last = deferral;
-    deferrals->counts[block]++;
+    return true;
+}
+
+bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t stream_mask)
+{
+    struct flw_deferred *deferred = flw_host_alloc(1, sizeof *deferred);
+    if (deferred == NULL) {
+        return false;
+    }
+    deferred->block = block;
     deferrals->has_any = true;
+    for (uint16_t i = 0; i < deferrals->stream_count; i++) {
+        bool is_asked = (stream_mask >> (i % 64) & 1) != 0;
+        if (is_asked && !add(deferrals, deferred, i)) {
+            deferred->wait_count++; /* for what does not come */
+            deferred->next = deferrals->lost;
+            deferrals->lost = deferred;
+            return false;
+        }
+    }
     return true;
 }
 
 static void complete(struct flw_deferrals *deferrals, struct flw_deferral_queue *queue)
 {
     struct deferral *deferral = queue->first;
-    uint32_t block = deferral->block;
+    struct flw_deferred *deferred = deferral->of;
     queue->first = deferral->next;
     deferrals->device->driver.cuEventDestroy_v2(deferral->event);
     flw_host_free(deferral, 1, sizeof *deferral);
-    if (--deferrals->counts[block] == 0) {
-        deferrals->done(deferrals->context, block);
+    if (--deferred->wait_count == 0) {
+        deferrals->done(deferrals->context, deferred->block);
+        flw_host_free(deferred, 1, sizeof *deferred);
     }
 }
 

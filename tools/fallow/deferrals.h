@@ -15,25 +15,26 @@
 #include "replay_device.h"
 
 struct flw_deferral_queue;
+struct flw_deferred;
 
 struct flw_deferrals {
     const struct flw_device *device;
-    void (*done)(void *context, uint32_t block); /* its last event is done */
+    void (*done)(void *context, void *block); /* its last event is done */
     void *context;
     struct flw_deferral_queue *queues; /* a stream */
     size_t stream_count;
-    uint32_t *counts; /* by block: events that it waits for */
-    size_t block_count;
-    bool has_any; /* ever */
+    struct flw_deferred *lost; /* blocks that a refused event keeps from coming back */
+    bool has_any;              /* ever */
     uint64_t call_count, event_count, wait_count;
 };
 
 /* device, done and context are set. False: no host memory; finish is allowed. */
 bool flw_deferrals_init(struct flw_deferrals *deferrals, const struct flw_program *program);
 
-/* The block waits for all that the stream has been given. False: the device refused, or no host
- * memory. */
-bool flw_deferrals_add(struct flw_deferrals *deferrals, uint32_t block, uint16_t stream);
+/* The block waits for all that the streams of the mask have been given; stream i is bit i % 64, and
+ * there is at least one. False: the device refused, or no host memory; the block never comes back.
+ */
+bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t stream_mask);
 
 /* Blocks whose events are done come back; each queue ends at its first pending event. */
 void flw_deferrals_poll(struct flw_deferrals *deferrals);

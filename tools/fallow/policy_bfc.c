@@ -171,10 +171,10 @@ static struct flw_segheap_block *take_or_extend(struct bfc *bfc, uint64_t rounde
     return chunk;
 }
 
-static void take_back(void *context, uint32_t block)
+static void take_back(void *context, void *block)
 {
     struct bfc *bfc = context;
-    (void)flw_segheap_put(&bfc->heap, bfc->blocks[block]);
+    (void)flw_segheap_put(&bfc->heap, block);
 }
 
 /* --- the policy ----------------------------------------------------------------------------------
@@ -249,18 +249,13 @@ static bool bfc_free(void *self, const struct flw_op *op, uint64_t address)
 {
     struct bfc *bfc = self;
     (void)address;
+    struct flw_segheap_block *chunk = bfc->blocks[op->block];
     if (!bfc->has_streams) {
-        take_back(bfc, op->block);
+        take_back(bfc, chunk);
         return true;
     }
-    uint64_t mask = flw_uses_get(&bfc->uses, op->block, op->stream);
-    for (uint16_t i = 0; mask != 0 && i < bfc->deferrals.stream_count; i++) {
-        if (i != op->stream && (mask >> (i % 64) & 1) != 0 &&
-            !flw_deferrals_add(&bfc->deferrals, op->block, i)) {
-            return false;
-        }
-    }
-    return flw_deferrals_add(&bfc->deferrals, op->block, op->stream);
+    uint64_t mask = flw_uses_get(&bfc->uses, op->block, op->stream) | 1ull << op->stream % 64;
+    return flw_deferrals_put(&bfc->deferrals, chunk, mask);
 }
 
 static bool bfc_use(void *self, const struct flw_op *op, uint64_t address)

@@ -171,10 +171,10 @@ static void unmap(void *context, const struct flw_pytorch_range *range)
 
 /* ---- blocks that other streams used ---- */
 
-static void take_back(void *context, uint32_t number)
+static void take_back(void *context, void *block)
 {
     struct torch *torch = context;
-    flw_pytorch_free(torch->model, torch->blocks[number]);
+    flw_pytorch_free(torch->model, block);
 }
 
 static void drain(void *context)
@@ -440,16 +440,10 @@ static bool torch_free(void *self, const struct flw_op *op, uint64_t address)
     struct flw_segheap_block *block = torch->blocks[op->block];
     (void)address;
     uint64_t mask = flw_uses_get(&torch->uses, op->block, torch->trace->blocks[op->block].stream);
-    bool is_deferred = false;
-    for (uint16_t i = 0; mask != 0 && i < torch->stream_count; i++) {
-        if ((mask >> (i % 64) & 1) != 0) {
-            if (!flw_deferrals_add(&torch->deferrals, op->block, i)) {
-                return false;
-            }
-            is_deferred = true;
-        }
+    if (mask != 0) {
+        return flw_deferrals_put(&torch->deferrals, block, mask);
     }
-    if (!is_deferred && !is_held(torch, op->block)) {
+    if (!is_held(torch, op->block)) {
         flw_pytorch_free(torch->model, block);
     }
     return true;
