@@ -146,21 +146,34 @@ static bool is_limited(const struct climb *climb)
 }
 
 /* Handles grow with the pool, so that calls do not; small again in the last tenth of a limit. A handle
- * moves only as a whole: with larger ones more is held. */
+ * moves only as a whole: with larger ones more is held. So a pool that could not keep to its budget
+ * takes smaller ones from then on. */
+#define HANDLE_HALVINGS 2
+
 static uint64_t handle_size(const struct climb *climb)
 {
     uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
     bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
-    uint64_t wanted = is_tight ? reserved / 1024 : reserved / 256;
     uint64_t granularity = climb->heap->source.granularity_bytes;
+    uint64_t least = flw_min(reserved / 32, is_tight ? 8 * FLW_MIB : 16 * FLW_MIB);
+    uint64_t most = is_tight ? 32 * FLW_MIB : 64 * FLW_MIB;
+    uint64_t wanted = flw_clamp(is_tight ? reserved / 1024 : reserved / 256, least, most);
     if (reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9) {
         return granularity;
     }
-    wanted = wanted == 0 ? 1 : 1ull << flw_log2_floor(wanted);
-    wanted = flw_clamp(wanted, is_tight ? 8 * FLW_MIB : 16 * FLW_MIB,
-                       is_tight ? 32 * FLW_MIB : 64 * FLW_MIB);
+    wanted >>= atomic_load_explicit(&climb->pool->handle_halvings, memory_order_relaxed);
+    wanted = wanted < 2 * FLW_MIB ? 2 * FLW_MIB : 1ull << flw_log2_floor(wanted);
     wanted = is_limited(climb) ? flw_min(wanted, LIMITED_HANDLE_BYTES) : wanted;
     return flw_max(wanted, granularity);
+}
+
+/* The budget was not enough. */
+static void halve_handles(struct flw_pool *pool)
+{
+    unsigned halvings = atomic_load_explicit(&pool->handle_halvings, memory_order_relaxed);
+    if (halvings < HANDLE_HALVINGS) {
+        (void)atomic_compare_exchange_strong(&pool->handle_halvings, &halvings, halvings + 1);
+    }
 }
 
 static bool adopt_run(struct climb *climb, struct flw_span *run)
@@ -516,6 +529,7 @@ static bool rung_remap_wait(struct climb *climb)
 static bool rung_limit(struct climb *climb)
 {
     struct flw_need *need = climb->need;
+    halve_handles(climb->pool);
     if (grow_or_move(climb, climb->heap->limit_bytes)) {
         return true;
     }

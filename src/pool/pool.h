@@ -85,6 +85,7 @@ struct flw_pool {
 
     atomic_uint open_captures;
 
+    atomic_uint handle_halvings;     /* new handles are so many times smaller (ladder.c) */
     _Atomic int64_t requested_bytes; /* settled; the caches hold the rest */
     _Atomic int64_t peak_requested_bytes;
     _Atomic uint64_t peak_live_bytes;

@@ -38,15 +38,11 @@ serve qwen3-30b-a3b --ep 8 --expert-skew 80 --traffic code --steps 40
 serve deepseek-v3 --ep 32 --mla flashmla --traffic long --steps 20'
 KNOWN='random rmm|growths over three a segment call
 random rmm --count 10000 --max 256M|growths over three a segment call
-random rmm --count 10000 --max 64M|memory first over 1.05
 random rmm --count 10000 --max 64M|growths over three a segment call
-random rmm --count 10000 --max 1M|memory first over 1.05
-random multi-stream --count 10000 --streams 3 --threads 3 --max 64M|memory first over 1.10
 random multi-stream --count 10000 --streams 3 --threads 3 --max 64M|growths over three a segment call
 random query --count 200|growths over three a segment call
 random query --count 200 --rows 1000000|balanced over 1.17
 random query --count 200 --rows 1000000|memory first over 1.05
-train --layers 16 --zero3 8 --attention flash --vary conversation|memory first over 1.05
 serve deepseek-v3 --ep 32 --mla flashmla --traffic long --steps 20|growths over three a segment call'
 
 work=$(mktemp -d) || exit 1
