@@ -38,7 +38,7 @@ void flw_deferrals_finish(struct flw_deferrals *deferrals)
     flw_host_free(deferrals->queues, deferrals->stream_count, sizeof *deferrals->queues);
 }
 
-static bool record(const struct flw_deferrals *deferrals, CUevent *event, uint16_t stream)
+static bool record(const struct flw_deferrals *deferrals, CUevent *event, size_t stream)
 {
     const struct flw_device *device = deferrals->device;
     if (device->driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
@@ -51,7 +51,7 @@ static bool record(const struct flw_deferrals *deferrals, CUevent *event, uint16
     return true;
 }
 
-static bool add(struct flw_deferrals *deferrals, struct flw_deferred *deferred, uint16_t stream)
+static bool add(struct flw_deferrals *deferrals, struct flw_deferred *deferred, size_t stream)
 {
     struct deferral *deferral = flw_host_alloc(1, sizeof *deferral);
     if (deferral == NULL || !record(deferrals, &deferral->event, stream)) {
@@ -80,7 +80,7 @@ bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t st
     }
     deferred->block = block;
     deferrals->has_any = true;
-    for (uint16_t i = 0; i < deferrals->stream_count; i++) {
+    for (size_t i = 0; i < deferrals->stream_count; i++) {
         bool is_asked = (stream_mask >> (i % 64) & 1) != 0;
         if (is_asked && !add(deferrals, deferred, i)) {
             deferred->wait_count++; /* for what does not come */
