@@ -181,6 +181,12 @@ static void use(uint32_t block, uint16_t stream)
     assert_true(choice.policy.use(policy_self, &op, addresses[block]));
 }
 
+static uint64_t held_bytes(uint32_t block)
+{
+    struct flw_op op = {.kind = FLW_OP_ALLOC, .size_bytes = block_bytes[block], .block = block};
+    return choice.policy.block_bytes(policy_self, &op, addresses[block]);
+}
+
 /* --- cub --- */
 
 static void cub_rounds_to_powers_of_eight_up_to_two_mebibytes(void **state)
@@ -194,6 +200,7 @@ static void cub_rounds_to_powers_of_eight_up_to_two_mebibytes(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(lend(cases[i][0], 0), i);
         assert_int_equal(last_bytes, cases[i][1]);
+        assert_int_equal(held_bytes((uint32_t)i), cases[i][1]);
         assert_int_equal(alloc_count, i + 1);
     }
     give(6); /* above the largest bin: back at once */
@@ -353,6 +360,7 @@ static void bfc_splits_a_chunk_of_twice_the_request_and_no_less(void **state)
     room_bytes = FLW_GIB;
     start(&flw_policy_bfc, "", 1);
     lend(FLW_MIB + 256, 0); /* all of 2 MiB */
+    assert_int_equal(held_bytes(0), 2 * FLW_MIB);
     lend(256, 0);
     assert_int_equal(alloc_count, 2);
     lend(FLW_MIB, 0); /* 4 MiB less 256 B are 2, 1 and a rest */

@@ -266,6 +266,13 @@ static bool bfc_use(void *self, const struct flw_op *op, uint64_t address)
     return true;
 }
 
+static uint64_t chunk_bytes(void *self, const struct flw_op *op, uint64_t address)
+{
+    const struct bfc *bfc = self;
+    (void)address;
+    return bfc->blocks[op->block]->size_bytes;
+}
+
 static void get_statistics(void *self, struct flw_policy_statistics *out)
 {
     const struct bfc *bfc = self;
@@ -286,6 +293,7 @@ const struct flw_policy flw_policy_bfc = {
     .alloc = bfc_alloc,
     .free = bfc_free,
     .use = bfc_use,
+    .block_bytes = chunk_bytes,
     .get_statistics = get_statistics,
     .finish = finish,
 };

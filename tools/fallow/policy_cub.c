@@ -283,6 +283,13 @@ static bool cub_use(void *self, const struct flw_op *op, uint64_t address)
     return true;
 }
 
+static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
+{
+    const struct cub *cub = self;
+    (void)address;
+    return cub->lent[op->block]->size_bytes;
+}
+
 static void get_statistics(void *self, struct flw_policy_statistics *out)
 {
     const struct cub *cub = self;
@@ -304,6 +311,7 @@ const struct flw_policy flw_policy_cub = {
     .alloc = cub_alloc,
     .free = cub_free,
     .use = cub_use,
+    .block_bytes = block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,
     .settings = settings,

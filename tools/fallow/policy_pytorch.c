@@ -535,6 +535,7 @@ const struct flw_policy flw_policy_pytorch_expandable = {
     .free = torch_free,
     .use = torch_use,
     .advance = torch_advance,
+    .block_bytes = torch_block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,
     .settings = settings,
