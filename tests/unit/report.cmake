@@ -7,6 +7,7 @@ if(TARGET fallow AND TARGET fallow-simcuda AND TARGET fallow_shared AND COMMAND 
     set_property(TEST unit.report APPEND PROPERTY ENVIRONMENT
       "FALLOW_COMMAND=$<TARGET_FILE:fallow>"
       "FALLOW_GOLDEN=${CMAKE_CURRENT_SOURCE_DIR}/golden_report"
+      "FALLOW_CORPUS=${PROJECT_SOURCE_DIR}/tests/fuzz/corpus"
       "FALLOW_DEMO=${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz")
   endif()
 endif()

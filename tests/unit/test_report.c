@@ -3,7 +3,7 @@
  * `fallow report` from outside: its numbers for a trace small enough to know by heart, golden text,
  * JSON and CSV of a generated one, thresholds, baselines, folders, and what it says to wrong command
  * lines, files and outputs. FALLOW_COMMAND names the program, FALLOW_GOLDEN the folder of golden
- * files, FALLOW_DEMO the demo trace. Builds with FALLOW_CHECK_LEVEL 2 recompute every sheet's
+ * files, FALLOW_DEMO the demo trace, FALLOW_CORPUS the corpus of the fuzzers. Builds with FALLOW_CHECK_LEVEL 2 recompute every sheet's
  * invariants as they go.
  *
  * When a golden file has to change: `fallow report pin.ftext PIN_OPTIONS` with the options below,
@@ -181,6 +181,20 @@ static void every_sheet_of_the_demo_and_of_generated_traces_is_valid(void **stat
         command_run("\"$F\" report \"$FALLOW_DEMO\" --limit 13G --html - | grep -c html"), 0);
 }
 
+/* Small and odd traces, most of them broken: those that can be read are reported. */
+static void what_the_fuzzers_found_worth_keeping_is_reported(void **state)
+{
+    (void)state;
+    if (getenv("FALLOW_CORPUS") == NULL) {
+        skip();
+    }
+    assert_int_equal(command_run("for form in ftrace json minimalloc pickle rmm stalloc text; do "
+                                 "\"$F\" report \"$FALLOW_CORPUS/$form\" --no-times --html c.html "
+                                 "--json c.json >screen || exit 9; "
+                                 "grep -c '\"title\"' c.json; done"),
+                     0);
+}
+
 /* --- several traces ------------------------------------------------------------------------------
  */
 
@@ -312,6 +326,7 @@ int main(void)
         cmocka_unit_test(text_json_and_csv_are_the_golden_ones),
         cmocka_unit_test(the_screen_is_24_lines_of_80_columns),
         cmocka_unit_test(every_sheet_of_the_demo_and_of_generated_traces_is_valid),
+        cmocka_unit_test(what_the_fuzzers_found_worth_keeping_is_reported),
         cmocka_unit_test(a_folder_is_a_table_with_a_page_a_trace),
         cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),
         cmocka_unit_test(a_baseline_is_held_to),

@@ -127,26 +127,6 @@ static void push_event(struct builder *builder, const struct flw_trace *trace,
     }
 }
 
-bool flw_program_has_op(const struct flw_trace *trace, const struct flw_trace_event *event)
-{
-    switch (event->op) {
-    case FLW_TRACE_ALLOC:
-    case FLW_TRACE_FREE:
-    case FLW_TRACE_USE:
-        return trace->blocks[event->block].size_bytes != 0;
-    case FLW_TRACE_SEGMENT_ALLOC:
-    case FLW_TRACE_SEGMENT_FREE:
-    case FLW_TRACE_SEGMENT_UNMAP:
-    case FLW_TRACE_EMPTY_CACHE:
-    case FLW_TRACE_SYNC_DEVICE:
-    case FLW_TRACE_SYNC_STREAM:
-    case FLW_TRACE_SYNC_EVENT:
-        return true;
-    default: /* reusable-now, mapped granules, marks: clock only */
-        return false;
-    }
-}
-
 static void build(struct builder *builder, const struct flw_trace *trace, bool by_time)
 {
     struct flw_program *program = builder->program;
@@ -163,7 +143,11 @@ static void build(struct builder *builder, const struct flw_trace *trace, bool b
             builder->pending_units += event->time_ns - last_ns;
             last_ns = event->time_ns;
         }
+        size_t op_count = program->op_count;
         push_event(builder, trace, event);
+        if (program->op_count != op_count) {
+            program->op_bits[i / 64] |= UINT64_C(1) << i % 64;
+        }
     }
     push(builder, (struct flw_op){.kind = FLW_OP_PASS});
 }
@@ -176,14 +160,15 @@ struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_ti
     if (program == NULL || builder.use_counts == NULL) {
         goto fail;
     }
+    program->event_count = trace->event_count;
     program->op_capacity = trace->initial_count + trace->event_count + 1;
     program->ops = flw_host_alloc(program->op_capacity, sizeof *program->ops);
-    if (program->ops == NULL) {
+    program->op_bits = flw_host_alloc(trace->event_count / 64 + 1, sizeof *program->op_bits);
+    if (program->ops == NULL || program->op_bits == NULL) {
         goto fail;
     }
     program->block_count = trace->block_count;
     program->stream_count = trace->stream_count == 0 ? 1 : trace->stream_count;
-    program->event_count = trace->event_count;
     build(&builder, trace, by_time);
     flw_host_free(builder.use_counts, trace->block_count, 1);
     return program;
@@ -199,5 +184,6 @@ void flw_program_destroy(struct flw_program *program)
         return;
     }
     flw_host_free(program->ops, program->op_capacity, sizeof *program->ops);
+    flw_host_free(program->op_bits, program->event_count / 64 + 1, sizeof *program->op_bits);
     flw_host_free(program, 1, sizeof *program);
 }

@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 struct flw_trace;
-struct flw_trace_event;
 
 enum flw_op_kind {
     FLW_OP_ALLOC,
@@ -45,6 +44,7 @@ struct flw_op {
 struct flw_program {
     struct flw_op *ops;
     size_t op_count, op_capacity;
+    uint64_t *op_bits;    /* a bit an event of the trace: an op of its own, not only clock */
     size_t initial_count; /* ops before the first event of the trace */
     size_t block_count;
     size_t stream_count;     /* at least 1 */
@@ -56,13 +56,15 @@ struct flw_program {
     bool crosses_streams; /* uses or frees on other streams than the lending one */
 };
 
+/* The n-th event of which this is true is op initial_count + n. */
+static inline bool flw_program_has_op(const struct flw_program *program, size_t event)
+{
+    return (program->op_bits[event / 64] >> event % 64 & 1) != 0;
+}
+
 /* `by_time`: the clock moves by the trace's own time, in ns; else one unit an event. NULL: no
  * memory. */
 struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_time);
-
-/* Whether the event is an op of its own; the others only move the clock. The n-th such event is op
- * initial_count + n. */
-bool flw_program_has_op(const struct flw_trace *trace, const struct flw_trace_event *event);
 
 void flw_program_destroy(struct flw_program *program);
 

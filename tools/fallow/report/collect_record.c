@@ -18,7 +18,8 @@ struct record {
     uint64_t live_bytes, reserved_bytes;
     struct flw_sheet_segment *segments; /* by address */
     size_t segment_count, segment_capacity;
-    bool is_inconsistent; /* more live than reserved: the recording lacks segments */
+    uint64_t segment_bytes; /* their sum */
+    bool is_inconsistent; /* more live, or more in segments, than reserved: segments are missing */
 };
 
 /* --- segments ------------------------------------------------------------------------------------
@@ -46,6 +47,7 @@ static bool insert_segment(struct record *record, struct flw_sheet_segment segme
     }
     record->segments[at] = segment;
     record->segment_count++;
+    record->segment_bytes += segment.bytes;
     return true;
 }
 
@@ -61,6 +63,7 @@ static bool remove_range(struct record *record, uint64_t begin, uint64_t end)
             record->segments[kept++] = segment;
             continue;
         }
+        record->segment_bytes -= segment.bytes;
         if (segment_end > end) {
             tail = segment;
             tail.address = end;
@@ -68,6 +71,7 @@ static bool remove_range(struct record *record, uint64_t begin, uint64_t end)
         }
         if (segment.address < begin) {
             segment.bytes = begin - segment.address;
+            record->segment_bytes += segment.bytes;
             record->segments[kept++] = segment;
         }
     }
@@ -112,7 +116,8 @@ static bool list_segments(struct flw_probe *probe, void *context)
 
 static void note(struct record *record, size_t op)
 {
-    record->is_inconsistent |= record->live_bytes > record->reserved_bytes;
+    record->is_inconsistent |= record->live_bytes > record->reserved_bytes ||
+                               record->segment_bytes > record->reserved_bytes;
     flw_probe_note(&record->probe, op, record->live_bytes, record->reserved_bytes);
 }
 
@@ -194,7 +199,7 @@ static bool walk(struct record *record)
         const struct flw_trace_event *event = &trace->events[i];
         is_done = pass_event(record, event, op);
         note(record, op);
-        if (flw_program_has_op(trace, event)) {
+        if (flw_program_has_op(probe->sheet->program, i)) {
             flw_probe_end_op(probe, op++);
         }
     }
@@ -216,9 +221,11 @@ static bool walk_once(struct record *record, struct flw_sheet *sheet, const stru
                       struct flw_sheet_policy *policy, bool is_scout)
 {
     const struct flw_trace *trace = sheet->trace;
-    bool knows_reserved = trace->has_segments && !record->is_inconsistent;
+    bool knows_reserved = policy->result->peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+                          trace->has_segments && !record->is_inconsistent;
     record->live_bytes = record->reserved_bytes = 0;
     record->segment_count = 0;
+    record->segment_bytes = 0;
     memset(record->addresses, 0, trace->block_count * sizeof *record->addresses);
     memset(record->pending, 0, trace->block_count);
     record->probe = (struct flw_probe){

@@ -89,7 +89,7 @@ static void walk_events(struct flw_sheet *sheet, bool *is_open)
             const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, i);
             note_mark(sheet, is_open, event, flw_trace_name(trace, detail), op);
         }
-        if (!flw_program_has_op(trace, event)) {
+        if (!flw_program_has_op(sheet->program, i)) {
             continue;
         }
         while (columns->time_ns != NULL && next_column < columns->count &&

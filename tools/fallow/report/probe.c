@@ -146,6 +146,7 @@ void flw_probe_finish(struct flw_probe *probe)
         double reserved = has_clock ? probe->reserved_sum : probe->reserved_op_sum;
         policy->mean_ratio = requested > 0 && probe->knows_reserved ? reserved / requested : 0;
     }
+    policy->low_address = flw_min(policy->low_address, policy->high_address);
     flw_host_free(probe->block_bytes, probe->sheet->trace->block_count, sizeof *probe->block_bytes);
     probe->block_bytes = NULL;
     flw_heapview_finish(&probe->view);

@@ -203,6 +203,7 @@ static void keep(struct work *work, const struct flw_trace *trace,
                                .lost_free_count = trace->lost_free_count};
     *kept_program = *program;
     kept_program->ops = NULL;
+    kept_program->op_bits = NULL;
     sheet->trace = kept;
     sheet->program = kept_program;
     work->sheet_count++;
