@@ -89,6 +89,7 @@ static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
     expect_in(out_text, "{\"owner\": \"stream 7\", \"bytes\": 5242880, \"blocks\": 2}");
     expect_in(out_text, "{\"owner\": \"stream 0\", \"bytes\": 3145728, \"blocks\": 1}");
     expect_in(out_text, "\"internal_waste_bytes\": 2097152, \"external_waste_bytes\": 0");
+    expect_in(out_text, "\"calls\": {\"alloc\": 4, \"free\": 3, \"create\": 0");
     expect_in(out_text, "\"ns_per_op\": null");
 }
 
@@ -156,6 +157,27 @@ static void the_screen_is_24_lines_of_80_columns(void **state)
     int lines = atoi(out_text);
     assert_in_range(lines, 12, 24);
     assert_string_equal(strchr(out_text, ' '), " screen\n0\n"); /* no long line, all of ASCII */
+}
+
+/* Colour where a terminal is, unless NO_COLOR says no. `script` makes the terminal. */
+static void a_terminal_has_colour_unless_it_is_refused(void **state)
+{
+    (void)state;
+    if (system(
+            "command -v script >/dev/null && script -qec true /dev/null >/dev/null </dev/null") !=
+        0) {
+        skip();
+    }
+    const char *line = "%s script -qec \"'$F' report tiny.ftext --no-times --policy driver\" "
+                       "/dev/null </dev/null";
+    char whole[512];
+    snprintf(whole, sizeof whole, line, "env -u NO_COLOR");
+    assert_int_equal(command_run(whole), 0);
+    expect_in(out_text, "\033[1m");
+    snprintf(whole, sizeof whole, line, "env NO_COLOR=1");
+    assert_int_equal(command_run(whole), 0);
+    expect_in(out_text, "driver");
+    assert_null(strstr(out_text, "\033"));
 }
 
 static void every_sheet_of_the_demo_and_of_generated_traces_is_valid(void **state)
@@ -325,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_failure_is_told_with_the_largest_hole),
         cmocka_unit_test(text_json_and_csv_are_the_golden_ones),
         cmocka_unit_test(the_screen_is_24_lines_of_80_columns),
+        cmocka_unit_test(a_terminal_has_colour_unless_it_is_refused),
         cmocka_unit_test(every_sheet_of_the_demo_and_of_generated_traces_is_valid),
         cmocka_unit_test(what_the_fuzzers_found_worth_keeping_is_reported),
         cmocka_unit_test(a_folder_is_a_table_with_a_page_a_trace),

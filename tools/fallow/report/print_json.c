@@ -121,6 +121,29 @@ static void print_work(const struct flw_sheet *sheet, const struct flw_run_resul
     print_count(out, "remap_waits", result->remap_wait_count);
 }
 
+static void print_calls(const struct flw_sheet_policy *policy, FILE *out)
+{
+    static const char *const names[FLW_SHEET_CALL_COUNT] = {[FLW_SHEET_ALLOCS] = "alloc",
+                                                            [FLW_SHEET_FREES] = "free",
+                                                            [FLW_SHEET_CREATES] = "create",
+                                                            [FLW_SHEET_MAPS] = "map",
+                                                            [FLW_SHEET_UNMAPS] = "unmap",
+                                                            [FLW_SHEET_RELEASES] = "release",
+                                                            [FLW_SHEET_ASYNC_ALLOCS] =
+                                                                "alloc_async",
+                                                            [FLW_SHEET_ASYNC_FREES] = "free_async",
+                                                            [FLW_SHEET_QUERIES] = "event_query"};
+    if (!policy->has_calls) {
+        fputs(", \"calls\": null", out);
+        return;
+    }
+    fputs(",\n    \"calls\": {", out);
+    for (size_t i = 0; i < FLW_SHEET_CALL_COUNT; i++) {
+        fprintf(out, "%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", names[i], policy->calls[i]);
+    }
+    fputc('}', out);
+}
+
 static void print_match(const struct flw_policy_statistics *statistics, FILE *out)
 {
     if (statistics->compare_count == FLW_NOT_APPLICABLE) {
@@ -165,6 +188,7 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
     fputs(result->is_reserved_from_ledger ? "true" : "false", out);
     print_failures(policy, out);
     print_work(sheet, result, out);
+    print_calls(policy, out);
     print_match(&result->statistics, out);
     print_times(policy, out);
     fputc('}', out);

@@ -73,6 +73,14 @@ void flw_sheet_shrink(struct flw_sheet *sheet)
     sheet->mark_count = 0;
 }
 
+void flw_sheet_drop(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
+{
+    drop_pictures(policy, sheet->columns.count);
+    flw_host_free(policy->frames, policy->frame_count, sizeof *policy->frames);
+    policy->frames = NULL;
+    policy->frame_count = 0;
+}
+
 void flw_sheet_finish(struct flw_sheet *sheet)
 {
     flw_sheet_shrink(sheet);

@@ -88,6 +88,20 @@ struct flw_sheet_rectangle {
     uint16_t stream;
 };
 
+/* Calls of the driver that take or give memory, and that order work. */
+enum flw_sheet_call {
+    FLW_SHEET_ALLOCS, /* cuMemAlloc, cuMemFree */
+    FLW_SHEET_FREES,
+    FLW_SHEET_CREATES, /* handles: made, mapped, unmapped, given back */
+    FLW_SHEET_MAPS,
+    FLW_SHEET_UNMAPS,
+    FLW_SHEET_RELEASES,
+    FLW_SHEET_ASYNC_ALLOCS, /* the driver's stream-ordered pool */
+    FLW_SHEET_ASYNC_FREES,
+    FLW_SHEET_QUERIES, /* of events */
+    FLW_SHEET_CALL_COUNT
+};
+
 struct flw_sheet_policy {
     const struct flw_run_result *result;
     char label[FLW_SHEET_NAME_BYTES]; /* as tables show it: "async (model)" */
@@ -101,6 +115,8 @@ struct flw_sheet_policy {
     uint64_t end_reserved_bytes, reserved_at_peak_requested_bytes, block_at_peak_bytes;
     uint64_t requested_at_peak_bytes, peak_block_bytes;
     uint64_t peak_reserved_op, peak_requested_op;
+    bool has_calls; /* a device was there to count them */
+    uint64_t calls[FLW_SHEET_CALL_COUNT];
     double mean_ratio; /* reserved over requested, both summed over the clock from the first event
                           on; 0 unknown */
     double fragmentation;         /* at peak reserved: 1 - largest hole / free; 0 nothing free */
@@ -201,6 +217,9 @@ void flw_sheet_finish(struct flw_sheet *sheet);
 /* Gives back all that only pictures need: series, rectangles, holes, what lies in frames. Numbers and
  * counts stay, for JSON and tables. */
 void flw_sheet_shrink(struct flw_sheet *sheet);
+
+/* The same of one policy, frames included. */
+void flw_sheet_drop(const struct flw_sheet *sheet, struct flw_sheet_policy *policy);
 
 bool flw_sheet_is_valid(const struct flw_sheet *sheet);
 
