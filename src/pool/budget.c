@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: how much may be held, and growth within it. Two budgets from memory.md's simulation, both
+ * over P, the peak requested so far (this request in it):
+ *   tight  P + min(3 % + 14 MiB, 112 MiB)   new handles below it; beyond it idle handles move instead
+ *   loose  1.15 P + 16 MiB                  balanced: grow rather than move what the device still uses
+ */
+#include "pool/ladder.h"
+
+uint64_t flw_climb_tight_budget(const struct flw_climb *climb)
+{
+    uint64_t slack = climb->peak_bytes * 3 / 100 + 14 * FLW_MIB;
+    return climb->peak_bytes + flw_min(slack, 112 * FLW_MIB);
+}
+
+uint64_t flw_climb_loose_budget(const struct flw_climb *climb)
+{
+    return climb->peak_bytes + climb->peak_bytes * 15 / 100 + 16 * FLW_MIB;
+}
+
+/* A limit that somebody set is to be used up: then no handle is larger than this. */
+#define LIMITED_HANDLE_BYTES (8 * FLW_MIB)
+
+static bool is_limited(const struct flw_climb *climb)
+{
+    return climb->heap->limit_bytes < climb->pool->device_bytes;
+}
+
+/* Handles grow with the pool, so that calls do not; small again in the last tenth of a limit. A handle
+ * moves only as a whole: with larger ones more is held. So a pool that could not keep to its budget
+ * takes smaller ones from then on. */
+#define HANDLE_HALVINGS 2
+
+static uint64_t handle_size(const struct flw_climb *climb)
+{
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+    bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
+    uint64_t granularity = climb->heap->source.granularity_bytes;
+    uint64_t least = flw_min(reserved / 32, is_tight ? 8 * FLW_MIB : 16 * FLW_MIB);
+    uint64_t most = is_tight ? 32 * FLW_MIB : 64 * FLW_MIB;
+    uint64_t wanted = flw_clamp(is_tight ? reserved / 1024 : reserved / 256, least, most);
+    if (reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9) {
+        return granularity;
+    }
+    wanted >>= atomic_load_explicit(&climb->pool->handle_halvings, memory_order_relaxed);
+    wanted = wanted < 2 * FLW_MIB ? 2 * FLW_MIB : 1ull << flw_log2_floor(wanted);
+    wanted = is_limited(climb) ? flw_min(wanted, LIMITED_HANDLE_BYTES) : wanted;
+    return flw_max(wanted, granularity);
+}
+
+/* The budget was not enough. */
+void flw_climb_halve_handles(struct flw_pool *pool)
+{
+    unsigned halvings = atomic_load_explicit(&pool->handle_halvings, memory_order_relaxed);
+    if (halvings < HANDLE_HALVINGS) {
+        (void)atomic_compare_exchange_strong(&pool->handle_halvings, &halvings, halvings + 1);
+    }
+}
+
+static bool adopt_run(struct flw_climb *climb, struct flw_span *run)
+{
+    struct flw_need *need = climb->need;
+    if (need->class_index == FLW_CLASS_COUNT) {
+        need->run = run;
+        return true;
+    }
+    flw_lock_acquire(&climb->heap->lock);
+    if (flw_heap_adopt_slab(climb->heap, need->domain, need->class_index, run)) {
+        need->count = flw_heap_take_slots(climb->heap, need->domain, need->class_index, need->want,
+                                          need->slots);
+    }
+    flw_lock_release(&climb->heap->lock);
+    return need->count > 0;
+}
+
+void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count)
+{
+    climb->need->unit_count = unit_count;
+    climb->need_bytes =
+        flw_align_up((uint64_t)unit_count << FLW_UNIT_LOG2, climb->heap->source.granularity_bytes);
+}
+
+/* Without handles to move: those at hand, then new ones while reserved stays within budget. */
+static bool grow_within(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    struct flw_need *need = climb->need;
+    struct flw_span *run = NULL;
+    struct flw_grow_request request = {
+        .domain = need->domain,
+        .unit_count = need->unit_count,
+        .align_units = need->align_units,
+        .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
+        .ahead_bytes = handle_size(climb),
+        .handle_types = need->handle_types,
+        .is_single_handle =
+            need->handle_types != 0 || (need->flags & FALLOW_REQUEST_DEDICATED) != 0};
+    if ((need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
+        return false;
+    }
+    fallow_status status = flw_heap_grow(climb->heap, &request, &run);
+    if (status == FALLOW_OK) {
+        return adopt_run(climb, run);
+    }
+    climb->status = status;
+    return false;
+}
+
+/* Within the budget by moving what is idle, if it has to be; by giving back what does not fit. */
+bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    if (grow_within(climb, budget_bytes)) {
+        return true;
+    }
+    if (flw_heap_unmap_idle(climb->heap, climb->need_bytes) > 0 &&
+        grow_within(climb, budget_bytes)) {
+        return true;
+    }
+    uint64_t idle_bytes = climb->heap->idle_bytes;
+    if (idle_bytes > 0 && !flw_heap_is_lost(climb->heap)) {
+        /* Idle handles of the wrong size: let the driver have them, ask it for the right one. */
+        uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+        uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
+        if (flw_heap_release_idle(climb->heap, keep) > 0) {
+            return grow_within(climb, budget_bytes);
+        }
+    }
+    return false;
+}
+
+/* A growth is rare and calls the driver anyway: the place to let memory that was freed long ago be
+ * known complete by the next one. */
+static void fence_own(struct flw_climb *climb)
+{
+    struct flw_driver_section section;
+    if (climb->need->domain->ops->record != NULL && flw_heap_enter_driver(climb->heap, &section)) {
+        (void)flw_domain_fence_own(climb->heap, climb->need->domain);
+        flw_heap_leave_driver(climb->heap, &section);
+    }
+}
+
+bool flw_rung_grow(struct flw_climb *climb)
+{
+    if (flw_climb_grow_or_move(climb, flw_climb_tight_budget(climb))) {
+        fence_own(climb);
+        return true;
+    }
+    if (climb->pool->config.economy == FALLOW_BALANCED &&
+        grow_within(climb, flw_climb_loose_budget(climb))) {
+        fence_own(climb);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the files of the ladder share: one climb, and what its rungs are made of. Does not: show
+ * anything of it to the rest of the pool, which calls flw_ladder_climb (pool.h).
+ */
+#ifndef FLW_POOL_LADDER_H
+#define FLW_POOL_LADDER_H
+
+#include "pool/pool.h"
+
+/* What the rungs share. */
+struct flw_climb {
+    struct flw_pool *pool;
+    struct flw_heap *heap;
+    struct flw_need *need;
+    uint64_t peak_bytes;  /* P */
+    uint64_t need_bytes;  /* what a growth has to map */
+    fallow_status status; /* of the last failure worth telling */
+    bool is_quarantine_out;
+};
+
+/* ladder.c: what lies ready for the stream, its own or nobody's. take takes the heap lock; take_slots
+ * needs it. */
+bool flw_climb_take(struct flw_heap *heap, struct flw_need *need);
+bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need);
+
+/* budget.c */
+uint64_t flw_climb_tight_budget(const struct flw_climb *climb);
+uint64_t flw_climb_loose_budget(const struct flw_climb *climb);
+/* How much a growth has to map for the need. */
+void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count);
+/* calls. Grow within the budget by moving what is idle, if it has to be. */
+bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes);
+/* The budget was not enough: new handles are smaller from now on. */
+void flw_climb_halve_handles(struct flw_pool *pool);
+bool flw_rung_grow(struct flw_climb *climb);
+
+/* steal.c: with the fences that there are; with one recorded for it. */
+bool flw_rung_steal(struct flw_climb *climb);
+bool flw_rung_fence(struct flw_climb *climb);
+
+#endif
