@@ -27,8 +27,8 @@ static bool is_limited(const struct flw_climb *climb)
 }
 
 /* Handles grow with the pool, so that calls do not; small again in the last tenth of a limit. A handle
- * moves only as a whole: with larger ones more is held. So a pool that could not keep to its budget
- * takes smaller ones from then on. */
+ * moves only as a whole: with larger ones more is held. So a memory-first pool that could not keep to
+ * its budget takes smaller ones from then on. */
 #define HANDLE_HALVINGS 2
 
 static uint64_t handle_size(const struct flw_climb *climb)
@@ -36,7 +36,10 @@ static uint64_t handle_size(const struct flw_climb *climb)
     uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
     bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
     uint64_t granularity = climb->heap->source.granularity_bytes;
-    uint64_t least = flw_min(reserved / 32, is_tight ? 8 * FLW_MIB : 16 * FLW_MIB);
+    /* Several streams split what there is: small handles while that is little. */
+    bool splits = is_tight || atomic_load(&climb->heap->stream_count) > 1;
+    uint64_t least = is_tight ? 8 * FLW_MIB : 16 * FLW_MIB;
+    least = splits ? flw_min(least, reserved / 32) : least;
     uint64_t most = is_tight ? 32 * FLW_MIB : 64 * FLW_MIB;
     uint64_t wanted = flw_clamp(is_tight ? reserved / 1024 : reserved / 256, least, most);
     if (reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9) {

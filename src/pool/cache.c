@@ -42,7 +42,12 @@ void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
     if (base + peak <= atomic_load(&pool->peak_requested_bytes)) {
         return;
     }
-    raise_to(&pool->peak_requested_bytes, base + peak);
+    /* Others may have given back what they have not settled yet: the sum over all knows. */
+    int64_t highest = flw_pool_requested(pool) + (peak - delta);
+    if (highest <= atomic_load(&pool->peak_requested_bytes)) {
+        return;
+    }
+    raise_to(&pool->peak_requested_bytes, highest);
     uint64_t live = flw_pool_live(pool, NULL), most = atomic_load(&pool->peak_live_bytes);
     while (live > most && !atomic_compare_exchange_weak(&pool->peak_live_bytes, &most, live)) {
     }

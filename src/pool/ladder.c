@@ -101,9 +101,18 @@ static bool rung_own_cache(struct flw_climb *climb)
     return reclaim_and_take(climb); /* also where nothing was cached: slabs may be empty by now */
 }
 
+/* To stop other threads for memory pays where much is held: with less than this a pool grows first,
+ * else two threads that hand little memory to and fro would stop each other at every refill. */
+#define DRAIN_FROM_BYTES (16 * FLW_MIB)
+
 static bool rung_caches(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
+    uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
+    if (after <= flw_min(DRAIN_FROM_BYTES, climb->heap->limit_bytes) &&
+        (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0) {
+        return false;
+    }
     return pool->cache_count > 1 && flw_pool_drain(pool, climb->need->cache, NULL) &&
            reclaim_and_take(climb);
 }
@@ -202,7 +211,9 @@ static bool rung_remap_wait(struct flw_climb *climb)
 static bool rung_limit(struct flw_climb *climb)
 {
     struct flw_need *need = climb->need;
-    flw_climb_halve_handles(climb->pool);
+    if (climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
+        flw_climb_halve_handles(climb->pool);
+    }
     if (flw_climb_grow_or_move(climb, climb->heap->limit_bytes)) {
         return true;
     }
