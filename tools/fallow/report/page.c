@@ -14,8 +14,8 @@
 #include "report/picture.h"
 #include "trace/trace.h"
 
-#define HEAP_POLICIES 2 /* whose heaps are drawn: each costs a quarter of a megabyte */
-#define FRAMES        8
+#define HEAP_POLICIES 2  /* whose heaps are drawn: each costs a quarter of a megabyte */
+#define FRAMES        12 /* page.css has so many choices */
 
 static void begin_page(FILE *out, const char *title)
 {

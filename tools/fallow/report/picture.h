@@ -43,4 +43,7 @@ void flw_picture_trade(const struct flw_sheet *sheet, FILE *out);
 /* The colour class of the i-th of several things: "c0" to "c7", then the same again, dashed. */
 const char *flw_picture_colour(size_t i);
 
+/* One entry of a legend: a key of that colour class, what it stands for, and a number or NULL. */
+void flw_picture_legend(FILE *out, const char *style, const char *text, const char *number);
+
 #endif

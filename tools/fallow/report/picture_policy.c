@@ -19,9 +19,7 @@ static void draw_legend(const struct flw_sheet *sheet, const bool *is_shown, FIL
     fputs("<p class=legend>", out);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         if (is_shown[i % 64]) {
-            fprintf(out, "<span class=\"key %s\"></span>", flw_picture_colour(i));
-            flw_svg_escape(out, sheet->policies[i].label);
-            fputs(" &nbsp; ", out);
+            flw_picture_legend(out, flw_picture_colour(i), sheet->policies[i].label, NULL);
         }
     }
     fputs("</p>\n", out);
@@ -142,11 +140,11 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
         y += WASTE_ROW;
     }
     flw_svg_end(&svg);
-    fputs(
-        "<p class=legend><span class=\"key requested\"></span>requested &nbsp; <span class=\"key "
-        "loss\"></span>rounding (where the policy says) &nbsp; <span class=\"key free\"></span>free "
-        "inside what is reserved</p>\n",
-        out);
+    fputs("<p class=legend>", out);
+    flw_picture_legend(out, "requested", "requested", NULL);
+    flw_picture_legend(out, "loss", "rounding (where the policy says)", NULL);
+    flw_picture_legend(out, "free", "free inside what is reserved", NULL);
+    fputs("</p>\n", out);
 }
 
 #define LABEL_WIDTH  150.0

@@ -23,6 +23,13 @@ const char *flw_picture_colour(size_t i)
     return colours[i % (sizeof colours / sizeof *colours)];
 }
 
+void flw_picture_legend(FILE *out, const char *style, const char *text, const char *number)
+{
+    fprintf(out, "<span class=entry><span class=\"key %s\"></span>", style);
+    flw_svg_escape(out, text);
+    fprintf(out, "%s%s</span> ", number != NULL ? " " : "", number != NULL ? number : "");
+}
+
 /* What is drawn along one axis of time. */
 struct timeline {
     const struct flw_sheet *sheet;
@@ -241,12 +248,11 @@ void flw_picture_overlay(const struct flw_sheet *sheet, enum flw_picture_time ti
     fputs("<p class=legend>", out);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         if (sheet->policies[i].reserved != NULL) {
-            fprintf(out, "<span class=\"key %s\"></span>", flw_picture_colour(i));
-            flw_svg_escape(out, sheet->policies[i].label);
-            fputs(" &nbsp; ", out);
+            flw_picture_legend(out, flw_picture_colour(i), sheet->policies[i].label, NULL);
         }
     }
-    fputs("<span class=\"key requested\"></span>requested</p>\n", out);
+    flw_picture_legend(out, "requested", "requested", NULL);
+    fputs("</p>\n", out);
 }
 
 /* The most of a category within one column of the picture. */
@@ -314,11 +320,9 @@ void flw_picture_categories(const struct flw_sheet *sheet, enum flw_sheet_kind k
     fputs("<p class=legend>", out);
     for (size_t i = 0; i < count; i++) {
         char number[FLW_SVG_NUMBER_BYTES];
-        fprintf(out, "<span class=\"key %s\"></span>", flw_picture_colour(i));
-        flw_svg_escape(out, sheet->categories[kind][i].name);
-        fprintf(out, " %s &nbsp; ",
-                flw_svg_format(number, FLW_SVG_BYTES,
-                               (double)sheet->categories[kind][i].at_peak_bytes));
+        const struct flw_sheet_category *category = &sheet->categories[kind][i];
+        flw_svg_format(number, FLW_SVG_BYTES, (double)category->at_peak_bytes);
+        flw_picture_legend(out, flw_picture_colour(i), category->name, number);
     }
     fputs(
         "<span class=hint>(at the peak; in each column an owner shows its own maximum)</span></p>\n",
