@@ -31,6 +31,7 @@ extern "C" {
     X(INVALID_CAPTURE, 5, "the capture has ended, was released or never was one") \
     X(CAPTURING, 6, "the stream is being captured and the pool was not told; call fallow_capture_begin") \
     X(BUSY, 7, "the object is in use; end that use first") \
+    X(INVALID_RECORDER, 8, "the recorder has been stopped or never was one") \
     X(OUT_OF_MEMORY, 20, "no device memory within the limit; fallow_pool_get_oom_report tells why") \
     X(OUT_OF_HOST_MEMORY, 21, "the host refused memory for the pool's tables") \
     X(TIMEOUT, 22, "the deadline passed before the work was done") \
@@ -39,6 +40,7 @@ extern "C" {
     X(VERSION, 41, "the driver or the caller's header is of a version this library does not serve") \
     X(NOT_SUPPORTED, 42, "the device or driver lacks the feature") \
     X(DRIVER, 43, "the CUDA driver refused a call; fallow_pool_last_driver_error names it") \
+    X(IO, 44, "a file could not be written; the log names it and says why") \
     X(DEVICE_LOST, 60, "the device or its context is gone; frees succeed and do nothing, destroy the pool")
 /* clang-format on */
 

@@ -22,6 +22,7 @@
 #define FLW_SNAPSHOT_INLINE static inline
 #endif
 #define FLW_NOINLINE __attribute__((noinline))
+#define FLW_INLINE   inline __attribute__((always_inline))
 #define FLW_COLD     __attribute__((noinline, cold))
 
 __extension__ typedef unsigned __int128 flw_u128;

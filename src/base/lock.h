@@ -23,6 +23,7 @@ enum flw_lock_rank {
     FLW_RANK_USES,           /* a pool's announced uses and tags */
     FLW_RANK_PAGE,           /* a pool's heap: batches, tickets, runs, handles, limits */
     FLW_RANK_META,           /* metadata memory */
+    FLW_RANK_RECORD,         /* a recorder's rings, streams and names */
     FLW_RANK_COUNT
 };
 

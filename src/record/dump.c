@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the copy of the rings that a dump is made from, and the file it becomes.
+ *
+ * Nobody is stopped: a ring is copied while its owner goes on, and what the owner may have
+ * overwritten meanwhile is thrown away. The rings go back to different moments. Before the latest of
+ * those something is missing, so the dump begins there; what was lent then follows from what is lent
+ * now and the records since (warm.h).
+ */
+#include "record/dump.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TRIES 8 /* small rings are overwritten faster than they are copied, now and then */
+
+struct dump {
+    struct flw_merge_run *runs; /* words are copies */
+    size_t count;
+    struct flw_tsc_pair now;
+    uint64_t begin_ticks, until_ticks;
+    struct flw_warm warm;
+};
+
+static void drop_copies(struct dump *dump)
+{
+    for (size_t i = 0; i < dump->count; i++) {
+        free((void *)(uintptr_t)dump->runs[i].words);
+    }
+    free(dump->runs);
+    flw_warm_finish(&dump->warm);
+}
+
+static uint64_t ticks_of(const struct flw_merge_run *run, uint64_t number)
+{
+    return run->words[(number & run->mask) * FLW_RING_WORDS];
+}
+
+/* Its owner is out, or in with a record that is not the copy's. False: no memory. */
+static bool copy_ring(const struct flw_ring *ring, struct flw_merge_run *run)
+{
+    uint64_t capacity = ring->mask + 1;
+    uint64_t *copy = malloc(capacity << FLW_RING_RECORD_LOG2);
+    if (copy == NULL) {
+        return false;
+    }
+    uint64_t end = atomic_load_explicit(&ring->head, memory_order_acquire);
+    uint64_t begin = end > capacity ? end - capacity : 0;
+    for (uint64_t i = begin; i < end; i++) {
+        for (unsigned w = 0; w < FLW_RING_WORDS; w++) {
+            uint64_t at = (i & ring->mask) * FLW_RING_WORDS + w;
+            copy[at] = __atomic_load_n(&ring->words[at], __ATOMIC_ACQUIRE); /* before the head */
+        }
+    }
+    /* The owner may be at work on the record that follows. */
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed) + 1;
+    uint64_t oldest = head > capacity ? head - capacity : 0;
+    *run = (struct flw_merge_run){.words = copy,
+                                  .mask = ring->mask,
+                                  .at = flw_min(flw_max(begin, oldest), end),
+                                  .end = end,
+                                  .thread = ring->thread};
+    return true;
+}
+
+/* False: no memory. */
+static bool copy_rings(struct flw_recorder *recorder, struct dump *dump)
+{
+    const struct flw_recorder_host *host = &recorder->settings.host;
+    host->look_up(host->context, &dump->warm, &recorder->names);
+    struct flw_ring *rings = atomic_load_explicit(&recorder->rings, memory_order_acquire);
+    size_t count = 0;
+    for (const struct flw_ring *ring = rings; ring != NULL; ring = ring->next) {
+        count++;
+    }
+    dump->runs = calloc(count + 1, sizeof *dump->runs);
+    dump->now = flw_tsc_pair_now(recorder->uses_tsc);
+    dump->begin_ticks = recorder->begin_ticks;
+    dump->until_ticks = flw_min(dump->now.ticks, atomic_load(&recorder->end_ticks));
+    flw_recorder_order(recorder);
+    for (struct flw_ring *ring = rings; dump->runs != NULL && ring != NULL; ring = ring->next) {
+        flw_asym_wait(&ring->asym);
+        struct flw_merge_run *run = &dump->runs[dump->count];
+        if (!copy_ring(ring, run)) {
+            return false;
+        }
+        dump->count++;
+        if (run->at > 0) {
+            uint64_t oldest = run->at < run->end ? ticks_of(run, run->at) : dump->now.ticks;
+            dump->begin_ticks = flw_max(dump->begin_ticks, oldest);
+        }
+    }
+    return dump->runs != NULL;
+}
+
+/* The runs from the dump's beginning on, to be read once more. */
+static struct flw_merge rewind_runs(struct dump *dump)
+{
+    struct flw_merge merge = {
+        .runs = dump->runs, .count = dump->count, .until_ticks = dump->until_ticks};
+    flw_merge_skip(&merge, dump->begin_ticks);
+    flw_merge_begin(&merge);
+    return merge;
+}
+
+static bool tell_all(struct dump *dump)
+{
+    struct flw_merge_record record;
+    size_t bytes = (dump->count + 1) * sizeof *dump->runs;
+    struct flw_merge merge = rewind_runs(dump);
+    merge.runs = malloc(bytes);
+    if (merge.runs == NULL) {
+        return false;
+    }
+    memcpy(merge.runs, dump->runs, bytes);
+    while (flw_merge_next(&merge, &record)) {
+        flw_warm_tell(&dump->warm, &record);
+    }
+    free(merge.runs);
+    flw_warm_settle(&dump->warm);
+    return !dump->warm.has_failed;
+}
+
+/* Everything into the file of the descriptor, which is closed. */
+static bool write_all(struct flw_recorder *recorder, struct dump *dump, int fd,
+                      const char **out_why)
+{
+    struct flw_scribe_settings file = {.fd = fd,
+                                       .device = recorder->settings.device,
+                                       .uses_tsc = recorder->uses_tsc,
+                                       .is_whole = false,
+                                       .wall_ns = recorder->wall_ns,
+                                       .zero = recorder->zero,
+                                       .names = &recorder->names};
+    struct flw_scribe *scribe = flw_scribe_open(&file);
+    if (scribe == NULL) {
+        return false;
+    }
+    struct flw_merge merge = rewind_runs(dump);
+    bool is_written = flw_scribe_start(scribe, &dump->warm) &&
+                      flw_scribe_take(scribe, &merge, &recorder->zero, &dump->now) &&
+                      flw_scribe_end(scribe, 0);
+    if (!is_written) {
+        *out_why = flw_scribe_problem(scribe);
+    }
+    if (!flw_scribe_close(scribe) && is_written) {
+        *out_why = strerror(EIO);
+        is_written = false;
+    }
+    return is_written;
+}
+
+/* Beside `path`, then in its place. */
+static fallow_status write_file(struct flw_recorder *recorder, struct dump *dump, const char *path,
+                                const char **out_why)
+{
+    size_t bytes = strlen(path) + sizeof ".XXXXXX";
+    char *temporary = malloc(bytes);
+    if (temporary == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    snprintf(temporary, bytes, "%s.XXXXXX", path);
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    bool is_there = fd >= 0;
+    if (!is_there) {
+        *out_why = strerror(errno);
+    } else if (fchmod(fd, 0644) == 0 && write_all(recorder, dump, fd, out_why)) {
+        is_there = rename(temporary, path) == 0;
+        *out_why = is_there ? *out_why : strerror(errno);
+        if (is_there) {
+            free(temporary);
+            return FALLOW_OK;
+        }
+        is_there = true;
+    }
+    if (is_there) {
+        (void)unlink(temporary);
+    }
+    free(temporary);
+    return FALLOW_IO;
+}
+
+fallow_status flw_dump_write(struct flw_recorder *recorder, const char *path, const char **out_why)
+{
+    struct dump dump = {0};
+    fallow_status status = FALLOW_OUT_OF_HOST_MEMORY;
+    bool is_copied = copy_rings(recorder, &dump);
+    *out_why = "no host memory";
+    for (int i = 1; i < TRIES && is_copied && dump.begin_ticks >= dump.until_ticks; i++) {
+        drop_copies(&dump);
+        dump = (struct dump){0};
+        is_copied = copy_rings(recorder, &dump);
+    }
+    if (is_copied && tell_all(&dump)) {
+        status = write_file(recorder, &dump, path, out_why);
+    }
+    drop_copies(&dump);
+    return status;
+}

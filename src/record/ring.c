@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the memory of rings, and what happens when one is full.
+ */
+#include "record/ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define WAIT_NS 50000
+
+struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings)
+{
+    struct flw_ring *ring = aligned_alloc(FLW_LINE_PAIR, flw_align_up(sizeof *ring, FLW_LINE_PAIR));
+    if (ring == NULL) {
+        return NULL;
+    }
+    void *words = mmap(NULL, settings->ring_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (words == MAP_FAILED) {
+        free(ring);
+        return NULL;
+    }
+    memset((void *)ring, 0, sizeof *ring);
+    ring->words = words;
+    ring->mask = (settings->ring_bytes >> FLW_RING_RECORD_LOG2) - 1;
+    ring->room = settings->overwrites ? UINT64_MAX : ring->mask + 1;
+    ring->uses_tsc = settings->uses_tsc;
+    ring->is_fenced = settings->is_fenced;
+    ring->waits = settings->waits;
+    ring->stage = settings->stage;
+    return ring;
+}
+
+void flw_ring_destroy(struct flw_ring *ring)
+{
+    if (ring != NULL) {
+        munmap(ring->words, (ring->mask + 1) << FLW_RING_RECORD_LOG2);
+        free(ring);
+    }
+}
+
+bool flw_ring_make_room(struct flw_ring *ring)
+{
+    uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    uint64_t wanted = lost > 0 ? 2 : 1;
+    for (;;) {
+        uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+        if (ring->room - (head - tail) >= wanted) {
+            ring->tail_seen = tail;
+            break;
+        }
+        bool counts = atomic_load_explicit(ring->stage, memory_order_relaxed) == FLW_RING_RUNNING;
+        if (!ring->waits || !counts) {
+            atomic_store_explicit(&ring->lost, lost + counts, memory_order_relaxed);
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+    }
+    if (lost > 0) {
+        struct flw_ring_entry drop =
+            flw_ring_entry(FLW_TRACE_DROP, 0, flw_min(lost, FLW_RING_SIZE_MAX), 0, 0);
+        atomic_store_explicit(&ring->lost, 0, memory_order_relaxed);
+        flw_ring_put(ring, &drop, true);
+    }
+    return true;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the ring that one thread puts its records into, and their 32 bytes.
+ * Does not: format, allocate or call the system while a record is put (unless it is to wait for room).
+ *
+ * A record is four words: ticks; address; size and, from bit 48 on, stream; op, from bit 16 on the
+ * private pool, from bit 32 on the tag. What the words mean for each op: flw_ring_op.
+ *
+ * Its owner puts records between flw_asym_enter and _leave and publishes them with the store that
+ * leaves. Whoever reads takes a moment, runs flw_asym_barrier and waits until the owner is out: then
+ * all records with ticks up to that moment are published.
+ *
+ * INVARIANTS
+ *   1. tail <= head; head - tail <= mask + 1, unless the ring overwrites.
+ *   2. Records tail to head - 1 lie at their number & mask; their ticks do not fall.
+ *   3. lost > 0 only while, by tail_seen, there is no room.
+ *
+ * Synchronization: tail by the reader, everything else that changes by the owner. A ring of a thread
+ * that has ended goes to the next thread with its token.
+ */
+#ifndef FLW_RECORD_RING_H
+#define FLW_RECORD_RING_H
+
+#include "base/asym.h"
+#include "base/bits.h"
+#include "record/event.h"
+#include "record/tsc.h"
+
+#define FLW_RING_WORDS       4 /* of a record */
+#define FLW_RING_RECORD_LOG2 5
+#define FLW_RING_SIZE_BITS   48
+#define FLW_RING_SIZE_MAX    ((UINT64_C(1) << FLW_RING_SIZE_BITS) - 1)
+#define FLW_RING_HOLE_LOG2   16 /* OOM: the tag is the largest hole, in units of this many bytes */
+#define FLW_RING_STREAMS     65535
+#define FLW_RING_POOL_BIT    16 /* of the private pool in the last word */
+
+/* Of a recording. Records that find no room count, and are waited for, only while it is RUNNING. */
+enum flw_ring_stage {
+    FLW_RING_STARTING, /* not every thread records yet, and nobody empties the rings */
+    FLW_RING_RUNNING,
+    FLW_RING_OVER
+};
+
+struct flw_ring {
+    struct flw_asym asym;
+    _Atomic uint64_t head; /* records put */
+    uint64_t tail_seen;    /* by the owner, when it had no room last */
+    uint64_t room;         /* records; UINT64_MAX: the oldest are overwritten */
+    uint64_t mask;
+    uint64_t *words;
+    _Atomic uint64_t lost; /* records that found no room, not said yet */
+    bool uses_tsc;
+    bool is_fenced; /* no membarrier: the owner orders its own stores */
+    bool waits;     /* for room, while *stage is RUNNING */
+    uint32_t thread;
+    uintptr_t token;         /* of the thread */
+    const atomic_int *stage; /* enum flw_ring_stage */
+    struct flw_ring *next;
+    _Alignas(FLW_LINE_PAIR) _Atomic uint64_t tail; /* records taken out */
+};
+
+struct flw_ring_settings {
+    uint64_t ring_bytes; /* a power of two */
+    bool uses_tsc, is_fenced, waits, overwrites;
+    const atomic_int *stage;
+};
+
+/* NULL: no host memory. */
+struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings);
+void flw_ring_destroy(struct flw_ring *ring);
+
+/* Owner. There is none by tail_seen: look again, wait if the ring does. False: still none, and the
+ * record counts as lost if the recording is under way. Else what was lost before has been put as a DROP. */
+bool flw_ring_make_room(struct flw_ring *ring);
+
+/* A record without its ticks. */
+struct flw_ring_entry {
+    uint64_t address, sizes, rest;
+};
+
+/* ALLOC, FREE, USE: of a block. OOM: address is what the device has free, tag the largest hole.
+ * MARK, PHASE_*: address is the name's number. POOL_*: pool is the capture. DROP: size is how many. */
+static inline struct flw_ring_entry flw_ring_entry(enum flw_trace_op op, uint64_t address,
+                                                   uint64_t size_bytes, uint32_t stream,
+                                                   uint32_t tag)
+{
+    return (struct flw_ring_entry){.address = address,
+                                   .sizes = size_bytes | (uint64_t)stream << FLW_RING_SIZE_BITS,
+                                   .rest = (uint64_t)op | (uint64_t)tag << 32};
+}
+
+/* Relaxed: one that is being overwritten may be read, and is thrown away then. */
+static inline void flw_ring_store(struct flw_ring *ring, uint64_t number, uint64_t ticks,
+                                  const struct flw_ring_entry *entry)
+{
+    uint64_t *words = &ring->words[(number & ring->mask) * FLW_RING_WORDS];
+    __atomic_store_n(&words[0], ticks, __ATOMIC_RELAXED);
+    __atomic_store_n(&words[1], entry->address, __ATOMIC_RELAXED);
+    __atomic_store_n(&words[2], entry->sizes, __ATOMIC_RELAXED);
+    __atomic_store_n(&words[3], entry->rest, __ATOMIC_RELAXED);
+}
+
+/* How many records were lost, if this one says so; else 0. */
+static inline uint64_t flw_ring_drop_count(const struct flw_ring *ring, uint64_t number)
+{
+    const uint64_t *words = &ring->words[(number & ring->mask) * FLW_RING_WORDS];
+    bool is_drop = (__atomic_load_n(&words[3], __ATOMIC_RELAXED) & 0xFF) == FLW_TRACE_DROP;
+    return is_drop ? __atomic_load_n(&words[2], __ATOMIC_RELAXED) & FLW_RING_SIZE_MAX : 0;
+}
+
+/* Where there is no membarrier. (Under ThreadSanitizer both sides of an asymmetric lock order
+ * themselves.) */
+static inline void flw_ring_fence(void)
+{
+#if !defined(FLW_ASYM_FENCED)
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* Owner. `is_ordered` for what another thread's record may have to come before: all but what is lent
+ * from the owner's own cache. */
+static inline void flw_ring_put(struct flw_ring *ring, const struct flw_ring_entry *entry,
+                                bool is_ordered)
+{
+    uint64_t number = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    if (FLW_UNLIKELY(number - ring->tail_seen >= ring->room)) {
+        if (!flw_ring_make_room(ring)) {
+            return;
+        }
+        number = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    }
+    flw_asym_enter(&ring->asym);
+    if (FLW_UNLIKELY(ring->is_fenced)) {
+        flw_ring_fence();
+    }
+    flw_ring_store(ring, number, flw_tsc_read(ring->uses_tsc, is_ordered), entry);
+    atomic_store_explicit(&ring->head, number + 1, memory_order_release);
+    flw_asym_leave(&ring->asym);
+}
+
+#endif

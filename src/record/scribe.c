@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: from records of rings to records of the file.
+ */
+#include "record/scribe.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES (128u << 10)
+
+struct flw_scribe {
+    struct flw_scribe_settings settings;
+    struct flw_ftrace_writer *writer;
+    struct flw_addressmap live; /* address -> number of its block */
+    size_t stream_count, name_count;
+    uint64_t block_count, unknown_frees, lost_frees, last_ns;
+    int error;           /* of the file */
+    const char *problem; /* NULL: none */
+    size_t used;
+    unsigned char buffer[BUFFER_BYTES];
+};
+
+/* ---- the file */
+
+static bool write_out(struct flw_scribe *scribe)
+{
+    const unsigned char *at = scribe->buffer;
+    while (scribe->used > 0 && scribe->error == 0) {
+        ssize_t written = write(scribe->settings.fd, at, scribe->used);
+        if (written < 0 && errno != EINTR) {
+            scribe->error = errno;
+        } else if (written > 0) {
+            at += written;
+            scribe->used -= (size_t)written;
+        }
+    }
+    return scribe->error == 0;
+}
+
+static bool keep_bytes(void *context, const void *bytes, size_t count)
+{
+    struct flw_scribe *scribe = context;
+    const unsigned char *at = bytes;
+    while (count > 0) {
+        size_t step = flw_min(count, BUFFER_BYTES - scribe->used);
+        memcpy(scribe->buffer + scribe->used, at, step);
+        scribe->used += step;
+        at += step;
+        count -= step;
+        if (scribe->used == BUFFER_BYTES && !write_out(scribe)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool write_kept(void *context)
+{
+    return write_out(context);
+}
+
+/* Why the writer, or whatever else, failed. */
+static bool fail(struct flw_scribe *scribe)
+{
+    if (scribe->problem == NULL) {
+        scribe->problem = scribe->error != 0 ? strerror(scribe->error) : "no host memory";
+    }
+    return false;
+}
+
+/* ---- open */
+
+static bool add_notes(struct flw_scribe *scribe)
+{
+    char notes[128];
+    const struct flw_scribe_settings *settings = &scribe->settings;
+    snprintf(notes, sizeof notes, "recorder fallow\nclock %s\nbegins %s\n",
+             settings->uses_tsc ? "tsc" : "monotonic",
+             settings->is_whole ? "with the recording" : "with what the rings had kept");
+    return flw_ftrace_writer_add_notes(scribe->writer, notes);
+}
+
+struct flw_scribe *flw_scribe_open(const struct flw_scribe_settings *settings)
+{
+    struct flw_scribe *scribe = calloc(1, sizeof *scribe);
+    struct flw_ftrace_settings file = {.has_times = true,
+                                       .has_addresses = true,
+                                       .codec = FLW_RECORD_PACKED,
+                                       .device = settings->device,
+                                       .process = (uint32_t)getpid(),
+                                       .wall_ns = settings->wall_ns,
+                                       .mono_ns = settings->zero.ns,
+                                       .step_ns = 1};
+    if (scribe == NULL) {
+        (void)close(settings->fd);
+        return NULL;
+    }
+    struct flw_ftrace_sink sink = {.write = keep_bytes, .flush = write_kept, .context = scribe};
+    scribe->settings = *settings;
+    scribe->writer = flw_ftrace_writer_create(&sink, &file);
+    if (scribe->writer == NULL || !add_notes(scribe)) {
+        (void)flw_scribe_close(scribe);
+        return NULL;
+    }
+    return scribe;
+}
+
+bool flw_scribe_close(struct flw_scribe *scribe)
+{
+    bool is_written = true;
+    if (scribe != NULL) {
+        is_written = close(scribe->settings.fd) == 0 && scribe->error == 0;
+        flw_ftrace_writer_destroy(scribe->writer);
+        flw_addressmap_finish(&scribe->live);
+        free(scribe);
+    }
+    return is_written;
+}
+
+void flw_scribe_disown(struct flw_scribe *scribe)
+{
+    (void)close(scribe->settings.fd);
+}
+
+const char *flw_scribe_problem(const struct flw_scribe *scribe)
+{
+    return scribe->problem;
+}
+
+/* ---- records */
+
+static bool remember_block(struct flw_scribe *scribe, uint64_t address)
+{
+    if (scribe->block_count >= FLW_ADDRESSMAP_ABSENT) {
+        scribe->problem = "more than 2^32 blocks";
+        return false;
+    }
+    return flw_addressmap_put(&scribe->live, address, (uint32_t)scribe->block_count++);
+}
+
+bool flw_scribe_start(struct flw_scribe *scribe, const struct flw_warm *warm)
+{
+    bool is_written =
+        !warm->has_failed && flw_names_write(scribe->settings.names, scribe->writer,
+                                             &scribe->stream_count, &scribe->name_count);
+    for (size_t i = 0; is_written && i < warm->count; i++) {
+        const struct flw_warm_block *from = &warm->blocks[i];
+        struct flw_trace_block block = {.address = from->address,
+                                        .size_bytes = from->size_bytes,
+                                        .stream = (uint16_t)from->stream};
+        struct flw_trace_context context = {.tag = from->tag, .pool = from->pool};
+        is_written = remember_block(scribe, from->address) &&
+                     flw_ftrace_writer_add_block(scribe->writer, &block, &context);
+    }
+    return is_written || fail(scribe);
+}
+
+static bool put(struct flw_scribe *scribe, const struct flw_merge_record *record,
+                enum flw_trace_op op, uint32_t block)
+{
+    struct flw_trace_context context = {
+        .thread = record->thread, .tag = record->tag, .pool = record->pool};
+    struct flw_trace_detail detail = {.free_bytes = FLW_TRACE_UNKNOWN,
+                                      .largest_bytes = FLW_TRACE_UNKNOWN,
+                                      .name = FLW_TRACE_NO_NAME};
+    struct flw_trace_event event = {.time_ns = scribe->last_ns,
+                                    .size_bytes = record->size_bytes,
+                                    .block = block,
+                                    .stream = (uint16_t)record->stream,
+                                    .op = (uint8_t)op};
+    switch (op) {
+    case FLW_TRACE_OOM:
+        detail.free_bytes = record->address;
+        detail.largest_bytes = (uint64_t)record->tag << FLW_RING_HOLE_LOG2;
+        context.tag = 0;
+        break;
+    case FLW_TRACE_MARK:
+    case FLW_TRACE_PHASE_BEGIN:
+    case FLW_TRACE_PHASE_END:
+        detail.name = (uint32_t)record->address;
+        event.size_bytes = 0;
+        break;
+    case FLW_TRACE_DROP:
+        detail.lost_count = record->size_bytes;
+        event.size_bytes = 0;
+        break;
+    default:
+        event.address = record->address;
+        break;
+    }
+    return flw_ftrace_writer_add_event(scribe->writer, &event, &detail, &context);
+}
+
+static bool take_block_record(struct flw_scribe *scribe, const struct flw_merge_record *record)
+{
+    if (record->op == FLW_TRACE_ALLOC) {
+        uint32_t old = flw_addressmap_remove(&scribe->live, record->address);
+        scribe->lost_frees += old != FLW_ADDRESSMAP_ABSENT;
+        if (old != FLW_ADDRESSMAP_ABSENT && !put(scribe, record, FLW_TRACE_FREE, old)) {
+            return false;
+        }
+        uint32_t block = (uint32_t)scribe->block_count;
+        return remember_block(scribe, record->address) &&
+               put(scribe, record, FLW_TRACE_ALLOC, block);
+    }
+    uint32_t block = record->op == FLW_TRACE_FREE
+                         ? flw_addressmap_remove(&scribe->live, record->address)
+                         : flw_addressmap_find(&scribe->live, record->address);
+    if (block == FLW_ADDRESSMAP_ABSENT) {
+        scribe->unknown_frees += record->op == FLW_TRACE_FREE;
+        return true;
+    }
+    return put(scribe, record, record->op, block);
+}
+
+bool flw_scribe_take(struct flw_scribe *scribe, struct flw_merge *merge,
+                     const struct flw_tsc_pair *from, const struct flw_tsc_pair *to)
+{
+    struct flw_merge_record record;
+    bool is_written =
+        scribe->problem == NULL && flw_names_write(scribe->settings.names, scribe->writer,
+                                                   &scribe->stream_count, &scribe->name_count);
+    while (is_written && flw_merge_next(merge, &record)) {
+        uint64_t ns = flw_tsc_ns(from, to, record.ticks) - scribe->settings.zero.ns;
+        scribe->last_ns = flw_max(scribe->last_ns, ns);
+        is_written = flw_trace_op_has_block((uint8_t)record.op)
+                         ? take_block_record(scribe, &record)
+                         : put(scribe, &record, record.op, UINT32_MAX);
+    }
+    return is_written || fail(scribe);
+}
+
+bool flw_scribe_flush(struct flw_scribe *scribe)
+{
+    return (scribe->problem == NULL && flw_ftrace_writer_flush(scribe->writer)) || fail(scribe);
+}
+
+bool flw_scribe_end(struct flw_scribe *scribe, uint64_t lost_count)
+{
+    char gaps[64];
+    bool is_written = scribe->problem == NULL;
+    if (is_written && lost_count > 0) {
+        struct flw_merge_record drop = {.size_bytes = lost_count};
+        is_written = put(scribe, &drop, FLW_TRACE_DROP, UINT32_MAX);
+    }
+    if (is_written && scribe->unknown_frees + scribe->lost_frees > 0) {
+        snprintf(gaps, sizeof gaps, "gaps %" PRIu64 " %" PRIu64 "\n", scribe->unknown_frees,
+                 scribe->lost_frees);
+        is_written = flw_ftrace_writer_add_notes(scribe->writer, gaps);
+    }
+    return (is_written && flw_ftrace_writer_end(scribe->writer)) || fail(scribe);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: one trace file while records are written into it: the numbers of live blocks, and what is
+ * missing.
+ *
+ * Records may be lost. A free of a block that the file does not know is left out and counted; before
+ * an allocation at an address that is still lent by the file a FREE is put in and counted. Both counts
+ * go into the file as its gaps.
+ */
+#ifndef FLW_RECORD_SCRIBE_H
+#define FLW_RECORD_SCRIBE_H
+
+#include "record/names.h"
+#include "record/warm.h"
+
+struct flw_scribe_settings {
+    int fd; /* the scribe's from now on, also where it cannot be opened */
+    uint32_t device;
+    bool uses_tsc,
+        is_whole; /* for the notes: the clock; nothing was overwritten before it begins */
+    uint64_t wall_ns;
+    struct flw_tsc_pair zero; /* what times are counted from */
+    struct flw_names *names;
+};
+
+struct flw_scribe;
+
+/* NULL: no memory. */
+struct flw_scribe *flw_scribe_open(const struct flw_scribe_settings *settings);
+
+/* The blocks of the start. Before any record. False as below. */
+bool flw_scribe_start(struct flw_scribe *scribe, const struct flw_warm *warm);
+
+/* Records, in order; ticks lie between two moments. False: the disk is full or failing, there is no
+ * memory, or there are more than 2^32 blocks; all later ones fail too. */
+bool flw_scribe_take(struct flw_scribe *scribe, struct flw_merge *merge,
+                     const struct flw_tsc_pair *from, const struct flw_tsc_pair *to);
+
+/* Hand all there is to the operating system. */
+bool flw_scribe_flush(struct flw_scribe *scribe);
+
+/* The last records: what the rings never found room for, the gaps, the end of the file. */
+bool flw_scribe_end(struct flw_scribe *scribe, uint64_t lost_count);
+
+/* One line; NULL: nothing has gone wrong. */
+const char *flw_scribe_problem(const struct flw_scribe *scribe);
+
+/* Closes the file. True: the system took all that was written. NULL is allowed. */
+bool flw_scribe_close(struct flw_scribe *scribe);
+
+/* In the child of a fork: the file is the parent's. */
+void flw_scribe_disown(struct flw_scribe *scribe);
+
+#endif

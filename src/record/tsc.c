@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: asking the processor, and calibration.
+ */
+#include "record/tsc.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+#define LEAF_FEATURES  0x80000001u
+#define HAS_RDTSCP     (1u << 27)
+#define LEAF_POWER     0x80000007u
+#define IS_INVARIANT   (1u << 8)
+#define CALIBRATE_BEST 5
+
+bool flw_tsc_is_usable(void)
+{
+    unsigned a, b, c, features = 0, power = 0;
+    return __get_cpuid(LEAF_FEATURES, &a, &b, &c, &features) && (features & HAS_RDTSCP) != 0 &&
+           __get_cpuid(LEAF_POWER, &a, &b, &c, &power) && (power & IS_INVARIANT) != 0;
+}
+#else
+#define CALIBRATE_BEST 1
+
+bool flw_tsc_is_usable(void)
+{
+    return false;
+}
+#endif
+
+/* The try whose two readings of the counter were closest: the thread was not interrupted there. */
+struct flw_tsc_pair flw_tsc_pair_now(bool uses_tsc)
+{
+    struct flw_tsc_pair best = {0, 0};
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < CALIBRATE_BEST && uses_tsc; i++) {
+        uint64_t before = flw_tsc_read(true, true);
+        uint64_t ns = flw_clock_fine_ns();
+        uint64_t after = flw_tsc_read(true, true);
+        if (after - before < least) {
+            least = after - before;
+            best = (struct flw_tsc_pair){before + least / 2, ns};
+        }
+    }
+    if (!uses_tsc) {
+        best.ns = flw_clock_fine_ns();
+        best.ticks = best.ns;
+    }
+    return best;
+}
+
+uint64_t flw_tsc_ns(const struct flw_tsc_pair *from, const struct flw_tsc_pair *to, uint64_t ticks)
+{
+    if (ticks <= from->ticks || to->ticks <= from->ticks) {
+        return from->ns;
+    }
+    uint64_t span_ns = to->ns > from->ns ? to->ns - from->ns : 0;
+    return from->ns +
+           (uint64_t)((flw_u128)(ticks - from->ticks) * span_ns / (to->ticks - from->ticks));
+}
