@@ -112,6 +112,14 @@ static void set_key(struct flw_tcache *cache, const void *key)
     __atomic_store_n(&cache->hot.key, key, __ATOMIC_RELEASE);
 }
 
+/* What nobody but the two ways of a hit compares with. */
+static const void *own_key(const struct flw_tcache *cache)
+{
+    return !cache->is_open       ? (const void *)&flw_no_pool
+           : cache->ring != NULL ? (const void *)cache
+                                 : cache->handle;
+}
+
 void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw_domain *domain)
 {
     cache->domain = domain;
@@ -125,7 +133,7 @@ void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw
     cache->hot.slots_mask = heap->map.slots_mask;
     cache->hot.bin_of_size = flw_bin_table();
     cache->thread = flw_thread_token();
-    set_key(cache, cache->is_open ? cache->handle : &flw_no_pool);
+    set_key(cache, own_key(cache));
 }
 
 void flw_tcache_poison(struct flw_tcache *cache)
@@ -143,7 +151,7 @@ void flw_tcache_await(struct flw_tcache *cache)
 
 void flw_tcache_release(struct flw_tcache *cache)
 {
-    set_key(cache, cache->is_open ? cache->handle : &flw_no_pool);
+    set_key(cache, own_key(cache));
     flw_lock_release(&cache->lock);
 }
 

@@ -13,7 +13,8 @@
  *   2. Every slot of a bin has state FREE and is counted as out of its slab.
  *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap. run_out_bytes -
  * run_bytes are lent.
- *   4. key is the pool's handle only while is_open and nobody has seized the cache.
+ *   4. key is the pool's handle, or the cache's own address if it has a ring, only while is_open and
+ *      nobody has seized the cache.
  *
  * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
  * else by whoever holds `lock` with the key poisoned (flw_tcache_seize), or by the owner holding
@@ -65,6 +66,7 @@ struct flw_tcache_hot {
 };
 
 struct flw_pool;
+struct flw_ring;
 
 struct flw_tcache {
     struct flw_tcache_hot hot;
@@ -75,6 +77,8 @@ struct flw_tcache {
     struct flw_tcache *next, *prev; /* in the pool's list */
     uintptr_t thread;
     bool is_open;                  /* hits are allowed when nobody has seized it */
+    struct flw_ring *ring;         /* of its thread in the pool's recording; NULL: not recorded */
+    uint32_t recorded_stream;      /* its number there */
     uint64_t misses;               /* allocations that were no hit */
     uint64_t run_pops, run_pushes; /* lent and taken back through this cache */
     uint64_t run_out_bytes;        /* taken from the heap less put back; those in it included */

@@ -2,7 +2,7 @@
  *
  * Owns: the pool's side of thread caches: making, emptying, closing, summing them.
  */
-#include "pool/pool.h"
+#include "pool/recording.h"
 
 /* A thread's exit against a pool's end. Taken before a pool's own lock. */
 static struct flw_lock lifecycle = {.rank = FLW_RANK_POOL_TABLE};
@@ -399,6 +399,12 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     }
     flw_lock_acquire(&pool->lock);
     cache->is_open = !pool->divert_all && flw_capture_domain_of(pool, domain) == NULL;
+    if (!flw_recording_adopt(pool, cache, domain)) {
+        flw_lock_release(&pool->lock);
+        flw_thread_forget(cache);
+        flw_tcache_drop(cache);
+        return NULL;
+    }
     flw_tcache_bind(cache, &pool->heap, domain);
     cache->hot.stream = stream;
     cache->next = pool->caches;

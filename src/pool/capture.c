@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/mutant.h"
-#include "pool/pool.h"
+#include "pool/recording.h"
 
 /* Process-wide and never unmapped: a stale handle is looked at, not followed. */
 static struct {
@@ -137,6 +137,7 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
     if (!FLW_MUTANT(CAPTURE_NOT_DIVERTED)) {
         flw_pool_divert(pool, domain, true);
     }
+    flw_recording_note_capture(pool, FLW_TRACE_POOL_BEGIN, domain, capture->index);
     return FALLOW_OK;
 }
 
@@ -245,6 +246,8 @@ fallow_status fallow_capture_end(fallow_capture *capture)
     flw_lock_release(&pool->heap.lock);
     for (uint32_t i = 0; i < capture->stream_count; i++) {
         flw_pool_divert(pool, capture->stream_domains[i], false);
+        flw_recording_note_capture(pool, FLW_TRACE_POOL_END, capture->stream_domains[i],
+                                   capture->index);
     }
     atomic_fetch_sub(&pool->open_captures, 1);
     return FALLOW_OK;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool/pool.h"
+#include "pool/recording.h"
 
 /* ---- structs that cross the boundary */
 
@@ -387,6 +387,7 @@ void fallow_pool_destroy(fallow_pool *handle)
         return;
     }
     stop_helper(pool);
+    flw_recording_stop(pool);
     if (pool->debug != NULL && !flw_heap_is_lost(&pool->heap)) {
         (void)flw_debug_release(pool, NULL, true);
     }
@@ -417,6 +418,7 @@ void flw_pool_orphan(struct flw_pool *pool)
 {
     flw_heap_lose_device(&pool->heap, CUDA_ERROR_DEINITIALIZED, "fallow_pool_abandon");
     atomic_store(&pool->helper_stops, true);
+    flw_recording_orphan(pool);
     flw_pool_poison_all(pool);
     pool->next_abandoned = atomic_load_explicit(&abandoned_pools, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&abandoned_pools, &pool->next_abandoned, pool,

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool/pool.h"
+#include "pool/blocks.h"
+#include "pool/recording.h"
 
 #define LENT_PATTERN    0xA5A5A5A5u /* and its complement, on alternate lends */
 #define QUARANTINE_MOST 1024u
@@ -100,6 +101,23 @@ bool flw_debug_describe(struct flw_pool *pool, uint64_t raw, struct flw_debug_bl
     }
     flw_lock_release(&debug->lock);
     return is_found;
+}
+
+void flw_debug_each(struct flw_pool *pool,
+                    void (*visit)(void *context, const struct flw_lent_block *block), void *context)
+{
+    struct flw_debug *debug = pool->debug;
+    flw_lock_acquire(&debug->lock);
+    for (unsigned i = 0; i < FLW_DEBUG_BUCKETS; i++) {
+        for (const struct flw_guard *guard = debug->live[i]; guard != NULL; guard = guard->next) {
+            visit(context, &(struct flw_lent_block){.address = guard->user,
+                                                    .size_bytes = guard->size_bytes,
+                                                    .usable_bytes = guard->size_bytes,
+                                                    .loan = guard->stream_id,
+                                                    .tag = guard->tag});
+        }
+    }
+    flw_lock_release(&debug->lock);
 }
 
 struct flw_debug_counts flw_debug_count(struct flw_pool *pool)
@@ -322,6 +340,14 @@ fallow_status flw_debug_alloc(struct flw_pool *pool, const fallow_request *reque
     *out_ptr = (void *)(uintptr_t)guard->user;
     insert_live(debug, guard);
     flw_lock_release(&debug->lock);
+    if (flw_recording_is_on(pool)) {
+        struct flw_recorded_block block = {
+            .address = (uint64_t)(uintptr_t)*out_ptr,
+            .size_bytes = request->size_bytes,
+            .tag = request->tag,
+            .capture = __atomic_load_n(&cache->domain->captured_by, __ATOMIC_RELAXED)};
+        flw_recording_note_block(pool, FLW_TRACE_ALLOC, cache->domain, &block);
+    }
     return FALLOW_OK;
 }
 
@@ -416,6 +442,10 @@ fallow_status flw_debug_free(struct flw_pool *pool, void *ptr, fallow_stream str
     if (guard == NULL) {
         atomic_fetch_add(&pool->misuses, 1);
         return FALLOW_INVALID_POINTER;
+    }
+    if (flw_recording_is_on(pool)) {
+        struct flw_recorded_block block = {.address = guard->user, .size_bytes = guard->size_bytes};
+        flw_recording_note_block(pool, FLW_TRACE_FREE, domain, &block);
     }
     return take_back(pool, guard, stream, domain);
 }

@@ -17,6 +17,7 @@
 #include "fallow/fallow.h"
 
 struct flw_pool;
+struct flw_lent_block;
 
 /* What only a debug pool knows of a block. */
 struct flw_debug_block {
@@ -41,6 +42,11 @@ fallow_status flw_debug_free_sized(struct flw_pool *pool, void *ptr, size_t size
 void *flw_debug_raw(struct flw_pool *pool, void *ptr);
 /* The live block whose raw block begins at `raw`; false: there is none. */
 bool flw_debug_describe(struct flw_pool *pool, uint64_t raw, struct flw_debug_block *out_block);
+
+/* Every block that a caller holds; its stream's id in the place of a loan. `visit` runs under a lock. */
+void flw_debug_each(struct flw_pool *pool,
+                    void (*visit)(void *context, const struct flw_lent_block *block),
+                    void *context);
 
 /* Compare the copies that have arrived. Never waits. Driver calls. */
 void flw_debug_poll(struct flw_pool *pool);

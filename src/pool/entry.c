@@ -8,33 +8,48 @@
 #include <string.h>
 
 #include "pool/entry_inl.h"
+#include "pool/recording.h"
 
 static FLW_NOINLINE fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes,
                                                fallow_stream stream, void **out_ptr);
 static FLW_NOINLINE fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream stream);
+
+/* Inside. A slot out of the bin of a size step. */
+static inline bool alloc_hit(struct flw_tcache_hot *hot, uint64_t step, size_t size_bytes,
+                             void **out_ptr)
+{
+    struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + hot->bin_of_size[step]);
+    uint64_t count = bin->count;
+    if (FLW_UNLIKELY(count == 0 || out_ptr == NULL)) {
+        return false;
+    }
+    struct flw_slot *slot = bin->slots[count - 1];
+    uint64_t address = slot->word;
+    bin->count = count - 1;
+    bin->pops++;
+    FLW_STORE(slot->loan, hot->lender + size_bytes);
+    FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
+    flw_note_lent(hot->account, size_bytes);
+    *out_ptr = (void *)(uintptr_t)address;
+    return true;
+}
+
+static inline uint64_t step_of(size_t size_bytes)
+{
+    return ((uint64_t)size_bytes - 1) >> FLW_BIN_TABLE_LOG2;
+}
 
 fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
                            void **out_ptr)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     flw_asym_enter(&hot->asym);
-    uint64_t step = ((uint64_t)size_bytes - 1) >> FLW_BIN_TABLE_LOG2;
+    uint64_t step = step_of(size_bytes);
     if (FLW_LIKELY(FLW_LOAD(hot->key) == (const void *)pool && hot->stream == stream)) {
         if (FLW_UNLIKELY(step >= FLW_BIN_TABLE_COUNT)) {
             return flw_entry_alloc_run(pool, size_bytes, stream, out_ptr, hot);
         }
-        struct flw_bin *bin =
-            (struct flw_bin *)(void *)((unsigned char *)hot + hot->bin_of_size[step]);
-        uint64_t count = bin->count;
-        if (FLW_LIKELY(count != 0 && out_ptr != NULL)) {
-            struct flw_slot *slot = bin->slots[count - 1];
-            uint64_t address = slot->word;
-            bin->count = count - 1;
-            bin->pops++;
-            FLW_STORE(slot->loan, hot->lender + size_bytes);
-            FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
-            flw_note_lent(hot->account, size_bytes);
-            *out_ptr = (void *)(uintptr_t)address;
+        if (FLW_LIKELY(alloc_hit(hot, step, size_bytes, out_ptr))) {
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;
         }
@@ -124,7 +139,11 @@ static FLW_NOINLINE fallow_status free_elsewhere(fallow_pool *pool, void *ptr,
 static inline struct flw_tcache_hot *switch_cache(const void *pool, fallow_stream stream)
 {
     struct flw_tcache *cache = flw_thread_find(pool, stream);
-    if (cache == NULL || FLW_LOAD(cache->hot.key) != pool) {
+    if (cache == NULL) {
+        return NULL;
+    }
+    const void *key = FLW_LOAD(cache->hot.key);
+    if (key != pool && !flw_recording_is_key(&cache->hot, key)) {
         return NULL;
     }
     flw_thread_select(cache);
@@ -179,11 +198,66 @@ static fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream str
                                  : free_elsewhere(pool, ptr, stream);
 }
 
+/* ---- the same hits, recorded */
+
+/* The current cache serves this pool and stream, and is recorded. */
+static inline bool is_recorded(const struct flw_tcache_hot *hot, const void *pool,
+                               fallow_stream stream)
+{
+    return flw_recording_is_key(hot, FLW_LOAD(hot->key)) &&
+           ((const struct flw_tcache *)(const void *)hot)->handle == pool && hot->stream == stream;
+}
+
+static FLW_NOINLINE fallow_status alloc_recorded(fallow_pool *pool, size_t size_bytes,
+                                                 fallow_stream stream, void **out_ptr)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    uint64_t step = step_of(size_bytes);
+    flw_asym_enter(&hot->asym);
+    if (FLW_LIKELY(is_recorded(hot, pool, stream))) {
+        if (FLW_UNLIKELY(step >= FLW_BIN_TABLE_COUNT)) {
+            return flw_entry_alloc_run_recorded(pool, size_bytes, stream, out_ptr, hot);
+        }
+        if (FLW_LIKELY(alloc_hit(hot, step, size_bytes, out_ptr))) {
+            flw_recording_hit(hot, FLW_TRACE_ALLOC, (uint64_t)(uintptr_t)*out_ptr, size_bytes,
+                              false);
+            flw_asym_leave(&hot->asym);
+            return FALLOW_OK;
+        }
+    }
+    flw_asym_leave(&hot->asym);
+    return flw_entry_alloc(pool, size_bytes, 0, stream, out_ptr);
+}
+
+static FLW_NOINLINE fallow_status free_recorded(fallow_pool *pool, void *ptr, fallow_stream stream)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    flw_asym_enter(&hot->asym);
+    if (FLW_LIKELY(is_recorded(hot, pool, stream))) {
+        struct flw_span *span;
+        struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
+        if (FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
+            flw_recording_hit(hot, FLW_TRACE_FREE, (uint64_t)(uintptr_t)ptr,
+                              flw_loan_bytes(slot->loan), true);
+            flw_asym_leave(&hot->asym);
+            return FALLOW_OK;
+        }
+        if (span->kind == FLW_SPAN_RUN) {
+            return flw_entry_free_run_recorded(pool, ptr, stream, hot, span, slot);
+        }
+    }
+    flw_asym_leave(&hot->asym);
+    return flw_entry_free(pool, ptr, stream);
+}
+
 static fallow_status alloc_elsewhere(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
                                      void **out_ptr)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     if (FLW_LOAD(hot->key) != (const void *)pool || hot->stream != stream) {
+        if (is_recorded(hot, pool, stream)) {
+            return alloc_recorded(pool, size_bytes, stream, out_ptr);
+        }
         hot = switch_cache(pool, stream);
         bool is_run = size_bytes - 1 >= FLW_CLASS_MAX_BYTES;
         if (hot != NULL && out_ptr != NULL &&
@@ -210,7 +284,13 @@ static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_strea
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     if (FLW_LOAD(hot->key) != (const void *)handle || hot->stream != stream) {
+        if (is_recorded(hot, handle, stream)) {
+            return free_recorded(handle, ptr, stream);
+        }
         hot = switch_cache(handle, stream);
+        if (hot != NULL && is_recorded(hot, handle, stream)) {
+            return free_recorded(handle, ptr, stream);
+        }
         if (hot != NULL) {
             struct flw_span *span;
             struct flw_slot *slot;

@@ -72,5 +72,12 @@ fallow_status flw_entry_alloc_run(fallow_pool *handle, size_t size_bytes, fallow
 fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream stream,
                                  struct flw_tcache_hot *hot, struct flw_span *run,
                                  struct flw_slot *slot);
+/* The same in a recorded cache. */
+fallow_status flw_entry_alloc_run_recorded(fallow_pool *handle, size_t size_bytes,
+                                           fallow_stream stream, void **out_ptr,
+                                           struct flw_tcache_hot *hot);
+fallow_status flw_entry_free_run_recorded(fallow_pool *handle, void *ptr, fallow_stream stream,
+                                          struct flw_tcache_hot *hot, struct flw_span *run,
+                                          struct flw_slot *slot);
 
 #endif

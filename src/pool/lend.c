@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "pool/pool.h"
+#include "pool/recording.h"
 
 /* ---- budgets of a cache: what it may hold without asking */
 
@@ -288,10 +288,20 @@ static fallow_status lend_block(struct flw_pool *pool, const fallow_request *req
     struct flw_domain *captured =
         cache->is_open ? NULL : flw_capture_domain_of(pool, cache->domain);
     if (captured != NULL) {
-        return alloc_captured(pool, cache, captured, class_index, request, out_ptr);
+        status = alloc_captured(pool, cache, captured, class_index, request, out_ptr);
+    } else if (class_index < FLW_CLASS_COUNT) {
+        status = alloc_slot(pool, cache, class_index, request, out_ptr);
+    } else {
+        status = alloc_run(pool, cache, request, out_ptr);
     }
-    return class_index < FLW_CLASS_COUNT ? alloc_slot(pool, cache, class_index, request, out_ptr)
-                                         : alloc_run(pool, cache, request, out_ptr);
+    if (status == FALLOW_OK && pool->debug == NULL && flw_recording_is_on(pool)) {
+        struct flw_recorded_block block = {.address = (uint64_t)(uintptr_t)*out_ptr,
+                                           .size_bytes = request->size_bytes,
+                                           .tag = request->tag,
+                                           .capture = captured != NULL ? captured->capture : 0};
+        flw_recording_note_block(pool, FLW_TRACE_ALLOC, cache->domain, &block);
+    }
+    return status;
 }
 
 fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
@@ -570,6 +580,11 @@ fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_strea
     if (!__atomic_compare_exchange_n(&slot->word, &word, address + FLW_SLOT_HELD, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
         return misuse(pool);
+    }
+    if (pool->debug == NULL && flw_recording_is_on(pool)) {
+        struct flw_recorded_block block = {.address = address,
+                                           .size_bytes = flw_loan_bytes(slot->loan)};
+        flw_recording_note_block(pool, FLW_TRACE_FREE, cache->domain, &block);
     }
     status = return_claimed(pool, cache, span, slot, state);
     flw_pool_keep_up(pool, cache, cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache));

@@ -102,7 +102,9 @@ struct flw_pool {
 
     _Atomic uint64_t peak_window_bytes; /* decay: largest need lately */
     _Atomic uint64_t peak_window_ns, decay_ns;
-    struct flw_debug *debug; /* NULL: no debug checks */
+    struct flw_debug *debug;                  /* NULL: no debug checks */
+    struct fallow_recorder *_Atomic recorder; /* NULL: not recorded */
+    struct flw_recorder *abandoned_recorder;  /* with the pool, NULL: none */
     pthread_t helper;
     bool has_helper;
     atomic_bool helper_stops;

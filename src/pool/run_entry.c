@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "pool/entry_inl.h"
+#include "pool/recording.h"
 
 /* An account may be this far from its last settlement before a call that takes a lock anyway
  * settles it. (A request that raises the pool's peak settles at once.) */
@@ -40,12 +41,13 @@ static inline void lend(struct flw_tcache *cache, struct flw_span *run, uint64_t
     *out_ptr = (void *)(uintptr_t)address;
 }
 
-/* The cache has none of this size. (The arguments lie as the caller got them: no register moves.) */
-static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
-                                       void **out_ptr, struct flw_tcache *cache)
+/* What is recorded and what is not are two functions of one body each, so that the usual one does not
+ * ask: `records` is a constant. */
+
+/* The cache has none of this size. */
+static FLW_INLINE fallow_status take_and(size_t size_bytes, void **out_ptr,
+                                         struct flw_tcache *cache, bool records)
 {
-    (void)handle;
-    (void)stream;
     struct flw_pool *pool = cache->pool;
     struct flw_heap *heap = &pool->heap;
     struct flw_span *run = NULL;
@@ -66,6 +68,10 @@ static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, f
     cache->misses++;
     cache->run_out_bytes += flw_run_bytes(run);
     lend(cache, run, size_bytes, out_ptr);
+    if (records) {
+        flw_recording_hit(&cache->hot, FLW_TRACE_ALLOC, (uint64_t)(uintptr_t)*out_ptr, size_bytes,
+                          true);
+    }
     struct flw_account *account = cache->hot.account;
     flw_asym_leave(&cache->hot.asym);
     atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN], 1, memory_order_relaxed);
@@ -75,8 +81,27 @@ static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, f
     return FALLOW_OK;
 }
 
-fallow_status flw_entry_alloc_run(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
-                                  void **out_ptr, struct flw_tcache_hot *hot)
+/* (The arguments lie as the caller got them: no register moves.) */
+static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
+                                       void **out_ptr, struct flw_tcache *cache)
+{
+    (void)handle;
+    (void)stream;
+    return take_and(size_bytes, out_ptr, cache, false);
+}
+
+static FLW_NOINLINE fallow_status take_recorded(fallow_pool *handle, size_t size_bytes,
+                                                fallow_stream stream, void **out_ptr,
+                                                struct flw_tcache *cache)
+{
+    (void)handle;
+    (void)stream;
+    return take_and(size_bytes, out_ptr, cache, true);
+}
+
+static FLW_INLINE fallow_status alloc_run(fallow_pool *handle, size_t size_bytes,
+                                          fallow_stream stream, void **out_ptr,
+                                          struct flw_tcache_hot *hot, bool records)
 {
     struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
     if (FLW_UNLIKELY(size_bytes - 1 >= FLW_REQUEST_MAX || out_ptr == NULL)) {
@@ -86,11 +111,28 @@ fallow_status flw_entry_alloc_run(fallow_pool *handle, size_t size_bytes, fallow
     struct flw_span *run =
         flw_tcache_pop_run(cache, (uint32_t)((size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2));
     if (FLW_UNLIKELY(run == NULL)) {
-        return take(handle, size_bytes, stream, out_ptr, cache);
+        return records ? take_recorded(handle, size_bytes, stream, out_ptr, cache)
+                       : take(handle, size_bytes, stream, out_ptr, cache);
     }
     lend(cache, run, size_bytes, out_ptr);
+    if (records) {
+        flw_recording_hit(hot, FLW_TRACE_ALLOC, (uint64_t)(uintptr_t)*out_ptr, size_bytes, false);
+    }
     flw_asym_leave(&hot->asym);
     return FALLOW_OK;
+}
+
+fallow_status flw_entry_alloc_run(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
+                                  void **out_ptr, struct flw_tcache_hot *hot)
+{
+    return alloc_run(handle, size_bytes, stream, out_ptr, hot, false);
+}
+
+fallow_status flw_entry_alloc_run_recorded(fallow_pool *handle, size_t size_bytes,
+                                           fallow_stream stream, void **out_ptr,
+                                           struct flw_tcache_hot *hot)
+{
+    return alloc_run(handle, size_bytes, stream, out_ptr, hot, true);
 }
 
 /* Not inside. */
@@ -140,9 +182,9 @@ static FLW_NOINLINE fallow_status put(struct flw_tcache *cache, struct flw_span 
     return FLW_UNLIKELY(is_due) ? keep_up(cache, earns_fence) : FALLOW_OK;
 }
 
-fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream stream,
-                                 struct flw_tcache_hot *hot, struct flw_span *run,
-                                 struct flw_slot *slot)
+static FLW_INLINE fallow_status free_run(fallow_pool *handle, void *ptr, fallow_stream stream,
+                                         struct flw_tcache_hot *hot, struct flw_span *run,
+                                         struct flw_slot *slot, bool records)
 {
     struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
     uint64_t address = (uint64_t)(uintptr_t)ptr;
@@ -153,6 +195,9 @@ fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream s
     if (FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address))) {
         flw_asym_leave(&hot->asym);
         return flw_entry_free(handle, ptr, stream); /* another thread won */
+    }
+    if (records) { /* before anybody else can have it */
+        flw_recording_hit(hot, FLW_TRACE_FREE, address, flw_loan_bytes(slot->loan), true);
     }
     cache->run_pushes++;
     cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
@@ -165,4 +210,18 @@ fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream s
     }
     flw_asym_leave(&hot->asym);
     return FALLOW_OK;
+}
+
+fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream stream,
+                                 struct flw_tcache_hot *hot, struct flw_span *run,
+                                 struct flw_slot *slot)
+{
+    return free_run(handle, ptr, stream, hot, run, slot, false);
+}
+
+fallow_status flw_entry_free_run_recorded(fallow_pool *handle, void *ptr, fallow_stream stream,
+                                          struct flw_tcache_hot *hot, struct flw_span *run,
+                                          struct flw_slot *slot)
+{
+    return free_run(handle, ptr, stream, hot, run, slot, true);
 }

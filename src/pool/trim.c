@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "pool/pool.h"
+#include "pool/recording.h"
 
 static void complete_what_is(struct flw_pool *pool)
 {
@@ -77,6 +77,7 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
         released += flw_heap_release_idle(&pool->heap, keep_bytes);
     }
     flw_pool_note_loss(pool);
+    flw_recording_note_trim(pool);
     if (out_released_bytes != NULL) {
         *out_released_bytes = released;
     }

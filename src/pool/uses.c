@@ -5,7 +5,7 @@
 #include <sched.h>
 
 #include "base/mutant.h"
-#include "pool/pool.h"
+#include "pool/recording.h"
 
 #define FIRST_BUCKETS_LOG2 10
 
@@ -206,6 +206,10 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
         atomic_fetch_add(&pool->misuses, 1);
     } else if (status == FALLOW_OK && pool->config.streams_may_die) {
         fence_use(pool, domain);
+    }
+    if (status == FALLOW_OK && flw_recording_is_on(pool)) {
+        struct flw_recorded_block block = {.address = (uint64_t)(uintptr_t)ptr};
+        flw_recording_note_block(pool, FLW_TRACE_USE, domain, &block);
     }
     return status;
 }

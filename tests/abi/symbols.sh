@@ -10,7 +10,7 @@ source=$1 library=$2 tls_limit=$3
 command -v nm >/dev/null && command -v readelf >/dev/null || { echo "no binutils: nothing checked"; exit 77; }
 
 # Declarations begin with FALLOW_API; comments name functions too, so they go first.
-declared=$(cat "$source"/include/fallow/{fallow,status,extend}.h | sed -E 's|/\*.*\*/||' |
+declared=$(cat "$source"/include/fallow/{fallow,status,extend,trace}.h | sed -E 's|/\*.*\*/||' |
     awk '/^[[:space:]]*\/\*/ { comment = 1 } !comment { print } /\*\// { comment = 0 }' | tr '\n' ' ' |
     grep -oE 'FALLOW_API [^;(]*\bfallow_[a-z0-9_]+ ?\(' | grep -oE 'fallow_[a-z0-9_]+ ?\($' | tr -d ' (' | sort -u)
 exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u)

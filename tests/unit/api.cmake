@@ -4,4 +4,8 @@ if(TARGET fallow_shared AND COMMAND flw_add_test)
   foreach(module api api_capture api_debug api_driver api_life api_runs api_settings api_uses)
     flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
   endforeach()
+  if(TARGET flw_trace)
+    flw_add_test(unit recorder SOURCES test_recorder.c LIBRARIES fallow_shared test_support flw_trace
+      TIMEOUT 120)
+  endif()
 endif()

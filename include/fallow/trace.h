@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file
+ * Record what a pool lends and takes back, as a trace that `fallow replay` and `fallow trace` read.
+ *
+ * A recording begins with the blocks that are lent at that moment, and then has every allocation,
+ * free, announced use, capture, trim and failure, with its time, size, address, stream, thread and tag
+ * (fallow_request.tag), and the phases that the program names. Threads put records of 32 bytes into
+ * rings of their own; nothing is formatted, allocated or written there.
+ *
+ * Two kinds. A *file* is written while the program runs: it can be read after a crash up to the last
+ * 100 ms at most. A *flight recorder* (FALLOW_RECORD_RING_ONLY) keeps the last records of each thread in
+ * memory and writes them when asked: by fallow_record_dump, when an allocation fails, or by a signal.
+ *
+ * COST     off: nothing on a hit. On: a clock and four stores for each call (README, Figures).
+ * THREADS  every function may be called from any thread at any time. The child of a fork() has no
+ *          recorder; the file goes on with the parent.
+ *
+ * Needs no CUDA header; C11 and C++17.
+ */
+#ifndef FALLOW_TRACE_H
+#define FALLOW_TRACE_H
+
+#include "fallow/fallow.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fallow_recorder fallow_recorder;
+
+/** Bits of fallow_record_config.flags. */
+enum {
+    FALLOW_RECORD_BLOCK_WHEN_FULL = 1u << 0, /**< a thread whose ring is full waits until there is
+                                                  room. Without it the record is lost, and the trace
+                                                  says how many were. Not with RING_ONLY */
+    FALLOW_RECORD_RING_ONLY = 1u << 1,  /**< flight recorder: `path` is written by dumps only */
+    FALLOW_RECORD_DUMP_ON_OOM = 1u << 2 /**< an allocation that fails for want of memory dumps
+                                                  before it returns */
+};
+
+typedef struct fallow_record_config {
+    size_t struct_size; /**< set by fallow_record_config_init */
+    const char *path;   /**< the file, or what dumps without a path of their own become; read during
+                             start. NULL: RING_ONLY */
+    size_t ring_bytes;  /**< of each thread, rounded up to a power of two; 0 = 4 MiB, 131,072
+                             records. At most 1 GiB */
+    uint32_t flags;     /**< FALLOW_RECORD_ bits */
+    int dump_signal;    /**< the flight recorder dumps within some 10 ms of this signal, such as
+                             SIGUSR2; the handler only counts. 0 = none. Needs a path */
+} fallow_record_config;
+
+FALLOW_API void fallow_record_config_init_sized(fallow_record_config *config, size_t struct_size);
+static inline void fallow_record_config_init(fallow_record_config *config)
+{
+    fallow_record_config_init_sized(config, sizeof *config);
+}
+
+/**
+ * Begin to record a pool.
+ *
+ * Ownership   the caller owns *out_recorder until fallow_record_stop. The end of the pool stops it
+ *             too, abandoning included. The handle stays safe to pass afterwards: INVALID_RECORDER.
+ * Errors      INVALID_ARGUMENT (unknown bits, what needs a path without one), INVALID_POOL, BUSY (the
+ *             pool is being recorded, or the signal has a handler), IO (the log names the file),
+ *             OUT_OF_HOST_MEMORY, VERSION. Nothing is left behind but perhaps an empty file.
+ * Cost        looks at every block of the pool once. A file takes a thread of the library's.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_start(fallow_pool *pool,
+                                                              const fallow_record_config *config,
+                                                              fallow_recorder **out_recorder);
+
+/**
+ * Write what there is. Flight recorder: all rings, as one file that is complete or absent; `path` NULL:
+ * the config's. A file: hand everything up to this call to the operating system; `path` has to be NULL.
+ *
+ * Errors      INVALID_RECORDER, INVALID_ARGUMENT (no path, or one too many), IO (the log names the
+ *             file), OUT_OF_HOST_MEMORY.
+ * Cost        waits for the file. Other threads go on allocating.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_dump(fallow_recorder *recorder,
+                                                             const char *path);
+
+/**
+ * End the recording. The handle is gone.
+ *
+ * Errors      INVALID_RECORDER; IO: the file could not be written, now or before (a full disk): what
+ *             it holds up to there can be read. The pool is not concerned.
+ * Cost        waits for the file.
+ */
+FALLOW_API fallow_status fallow_record_stop(fallow_recorder *recorder);
+
+/**
+ * A phase of the program begins or ends, or something happened. Phases nest; an end is the end of the
+ * innermost phase of that name.
+ *
+ * Units       names: 1 to 1,000 bytes, no control characters. They are kept: use few.
+ * Errors      INVALID_RECORDER, INVALID_ARGUMENT (the name), OUT_OF_HOST_MEMORY.
+ */
+FALLOW_API fallow_status fallow_record_phase_begin(fallow_recorder *recorder, const char *name);
+FALLOW_API fallow_status fallow_record_phase_end(fallow_recorder *recorder, const char *name);
+FALLOW_API fallow_status fallow_record_mark(fallow_recorder *recorder, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,727 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what a recording of a pool says, read back with the trace library: every call, what was there
+ * before, other threads, captures, failures; and what becomes of the pool meanwhile.
+ */
+#include "unit/test_api.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fallow/trace.h"
+#include "trace/trace.h"
+
+struct bed {
+    struct api api;
+    char path[64], folder[40];
+    fallow_recorder *recorder;
+};
+
+static void make_folder(struct bed *bed)
+{
+    memset(bed, 0, sizeof *bed);
+    snprintf(bed->folder, sizeof bed->folder, "/tmp/fallow-recorder-XXXXXX");
+    assert_non_null(mkdtemp(bed->folder));
+    snprintf(bed->path, sizeof bed->path, "%s/a.ftrace", bed->folder);
+}
+
+static void drop_folder(struct bed *bed)
+{
+    (void)unlink(bed->path);
+    assert_int_equal(rmdir(bed->folder), 0); /* nothing else was left there */
+}
+
+static void begin_bed(struct bed *bed)
+{
+    make_folder(bed);
+    api_begin_with_pool(&bed->api);
+}
+
+static void end_bed(struct bed *bed)
+{
+    drop_folder(bed);
+    api_end(&bed->api);
+}
+
+static fallow_record_config file_config(const struct bed *bed)
+{
+    fallow_record_config config;
+    fallow_record_config_init(&config);
+    config.path = bed->path;
+    return config;
+}
+
+static void start(struct bed *bed, uint32_t flags, size_t ring_bytes)
+{
+    fallow_record_config config = file_config(bed);
+    config.flags = flags;
+    config.ring_bytes = ring_bytes;
+    assert_int_equal(fallow_record_start(bed->api.pool, &config, &bed->recorder), FALLOW_OK);
+    assert_non_null(bed->recorder);
+}
+
+static struct flw_trace *read_file(const char *path)
+{
+    struct flw_trace *trace = NULL;
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    if (!flw_trace_read(path, -1, &trace, message)) {
+        print_error("%s\n", message);
+    }
+    assert_non_null(trace);
+    assert_true(flw_trace_is_valid(trace));
+    return trace;
+}
+
+/* A whole trace with nothing missing. */
+static struct flw_trace *stop_and_read(struct bed *bed)
+{
+    assert_int_equal(fallow_record_stop(bed->recorder), FALLOW_OK);
+    struct flw_trace *trace = read_file(bed->path);
+    if (trace->truncation != NULL) {
+        print_error("%s\n", trace->truncation);
+    }
+    assert_null(trace->truncation);
+    assert_int_equal(trace->unknown_free_count, 0);
+    assert_int_equal(trace->lost_free_count, 0);
+    return trace;
+}
+
+static uint64_t count_op(const struct flw_trace *trace, enum flw_trace_op op)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        count += trace->events[i].op == op;
+    }
+    return count;
+}
+
+static const struct flw_trace_event *event_of(const struct flw_trace *trace, enum flw_trace_op op,
+                                              const void *address, size_t *out_index)
+{
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (trace->events[i].op == op &&
+            (address == NULL || trace->events[i].address == (uint64_t)(uintptr_t)address)) {
+            *out_index = i;
+            return &trace->events[i];
+        }
+    }
+    fail_msg("no event %d at %p", (int)op, address);
+    return NULL;
+}
+
+static void give_back(struct bed *bed, void *ptr, CUstream stream)
+{
+    assert_int_equal(fallow_free(bed->api.pool, ptr, stream), FALLOW_OK);
+}
+
+/* ---- what is on record */
+
+static void every_size_and_both_streams_are_on_record_in_order(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 512, 4096, 100000, MIB, 3 * MIB, 40 * MIB};
+    enum {
+        COUNT = sizeof sizes / sizeof *sizes,
+        ROUNDS = 5
+    };
+    struct bed bed;
+    void *blocks[2][COUNT];
+    begin_bed(&bed);
+    start(&bed, 0, 0);
+    CUstream streams[] = {bed.api.stream, bed.api.other};
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < 2 * COUNT; i++) {
+            blocks[i % 2][i / 2] = api_alloc(&bed.api, sizes[i / 2], streams[i % 2]);
+        }
+        for (size_t i = 0; i < 2 * COUNT; i++) {
+            if (round % 2 == 0) {
+                give_back(&bed, blocks[i % 2][i / 2], streams[i % 2]);
+            } else {
+                assert_int_equal(fallow_free_sized(bed.api.pool, blocks[i % 2][i / 2], sizes[i / 2],
+                                                   streams[i % 2]),
+                                 FALLOW_OK);
+            }
+        }
+    }
+    struct flw_trace *trace = stop_and_read(&bed);
+    assert_int_equal(trace->initial_count, 0);
+    assert_int_equal(trace->event_count, ROUNDS * 4 * COUNT);
+    assert_int_equal(trace->stream_count, 2);
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        size_t place = i % (2 * COUNT);
+        bool is_free = i / (2 * COUNT) % 2 == 1;
+        assert_int_equal(event->op, is_free ? FLW_TRACE_FREE : FLW_TRACE_ALLOC);
+        assert_int_equal(event->size_bytes, sizes[place / 2]);
+        assert_int_equal(event->stream, place % 2);
+        assert_true(event->address != 0);
+    }
+    fallow_stats stats = api_stats(&bed.api);
+    assert_true(trace->peak_requested_bytes == stats.peak_requested_bytes);
+    assert_true(stats.hit_count > 0);
+    flw_trace_destroy(trace);
+    end_bed(&bed);
+}
+
+static void blocks_from_before_are_the_start_of_the_trace(void **state)
+{
+    (void)state;
+    struct bed bed;
+    begin_bed(&bed);
+    void *stays = api_alloc(&bed.api, 3000, bed.api.stream);
+    void *goes = api_alloc(&bed.api, 5 * MIB, bed.api.other);
+    void *gone = api_alloc(&bed.api, 3000, bed.api.stream);
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = 700;
+    request.tag = 9;
+    void *tagged = NULL;
+    assert_int_equal(fallow_alloc_request(bed.api.pool, &request, bed.api.stream, &tagged), 0);
+    give_back(&bed, gone, bed.api.stream);
+    start(&bed, 0, 0);
+    give_back(&bed, goes, bed.api.other);
+    struct flw_trace *trace = stop_and_read(&bed);
+    assert_int_equal(trace->initial_count, 3);
+    assert_int_equal(trace->event_count, 1);
+    assert_true(trace->peak_requested_bytes == 3000 + 700 + 5 * MIB);
+    struct flw_trace_walk walk = {0};
+    for (size_t i = 0; i < 3; i++) {
+        const struct flw_trace_block *block = &trace->blocks[i];
+        bool is_tagged = block->address == (uint64_t)(uintptr_t)tagged;
+        assert_int_equal(flw_trace_walk_context(trace, &walk, i)->tag, is_tagged ? 9 : 0);
+        assert_int_equal(block->freed, block->address == (uint64_t)(uintptr_t)goes);
+        assert_true(block->freed || is_tagged || block->address == (uint64_t)(uintptr_t)stays);
+    }
+    assert_int_equal(trace->blocks[trace->events[0].block].size_bytes, 5 * MIB);
+    flw_trace_destroy(trace);
+    give_back(&bed, stays, bed.api.stream);
+    give_back(&bed, tagged, bed.api.stream);
+    end_bed(&bed);
+}
+
+static void tags_uses_trims_and_phases_are_on_record(void **state)
+{
+    (void)state;
+    struct bed bed;
+    size_t at;
+    begin_bed(&bed);
+    start(&bed, 0, 0);
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = 5000;
+    request.tag = 0x80000007u;
+    void *ptr = NULL;
+    assert_int_equal(fallow_record_phase_begin(bed.recorder, "prefill"), FALLOW_OK);
+    assert_int_equal(fallow_alloc_request(bed.api.pool, &request, bed.api.stream, &ptr), 0);
+    assert_int_equal(fallow_record_use(bed.api.pool, ptr, bed.api.other), FALLOW_OK);
+    give_back(&bed, ptr, bed.api.stream);
+    assert_int_equal(fallow_record_phase_end(bed.recorder, "prefill"), FALLOW_OK);
+    assert_int_equal(fallow_record_mark(bed.recorder, "now"), FALLOW_OK);
+    assert_int_equal(fallow_record_mark(bed.recorder, "now"), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(bed.api.pool, 0), FALLOW_OK);
+    assert_int_equal(fallow_record_mark(bed.recorder, ""), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_record_mark(bed.recorder, "a\nb"), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_record_mark(bed.recorder, NULL), FALLOW_INVALID_ARGUMENT);
+    struct flw_trace *trace = stop_and_read(&bed);
+    static const uint8_t ops[] = {FLW_TRACE_PHASE_BEGIN, FLW_TRACE_ALLOC,      FLW_TRACE_USE,
+                                  FLW_TRACE_FREE,        FLW_TRACE_PHASE_END,  FLW_TRACE_MARK,
+                                  FLW_TRACE_MARK,        FLW_TRACE_EMPTY_CACHE};
+    assert_int_equal(trace->event_count, sizeof ops);
+    for (size_t i = 0; i < sizeof ops; i++) {
+        assert_int_equal(trace->events[i].op, ops[i]);
+    }
+    const struct flw_trace_event *use = event_of(trace, FLW_TRACE_USE, ptr, &at);
+    struct flw_trace_walk walk = {0};
+    assert_int_not_equal(use->stream, trace->events[1].stream);
+    assert_true(flw_trace_walk_context(trace, &walk, 1)->tag == 0x80000007u);
+    memset(&walk, 0, sizeof walk);
+    assert_string_equal(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 0)), "prefill");
+    assert_string_equal(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 4)), "prefill");
+    assert_string_equal(flw_trace_name(trace, flw_trace_walk_detail(trace, &walk, 6)), "now");
+    assert_int_equal(trace->name_count, 2);
+    flw_trace_destroy(trace);
+    end_bed(&bed);
+}
+
+static void a_capture_is_on_record_with_its_blocks(void **state)
+{
+    (void)state;
+    struct bed bed;
+    fallow_capture *capture = NULL;
+    size_t at;
+    begin_bed(&bed);
+    start(&bed, 0, 0);
+    assert_int_equal(fallow_capture_begin(bed.api.pool, bed.api.stream, &capture), FALLOW_OK);
+    void *captured = api_alloc(&bed.api, 70000, bed.api.stream);
+    give_back(&bed, captured, bed.api.stream);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    void *plain = api_alloc(&bed.api, 70000, bed.api.stream);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    give_back(&bed, plain, bed.api.stream);
+    struct flw_trace *trace = stop_and_read(&bed);
+    struct flw_trace_walk walk = {0};
+    assert_int_equal(trace->event_count, 6);
+    assert_int_equal(trace->events[0].op, FLW_TRACE_POOL_BEGIN);
+    event_of(trace, FLW_TRACE_ALLOC, captured, &at);
+    assert_int_equal(at, 1);
+    assert_true(flw_trace_walk_context(trace, &walk, 1)->pool != 0);
+    assert_int_equal(trace->events[3].op, FLW_TRACE_POOL_END);
+    assert_int_equal(flw_trace_walk_context(trace, &walk, 4)->pool, 0);
+    assert_int_equal(trace->events[4].op, FLW_TRACE_ALLOC);
+    flw_trace_destroy(trace);
+    end_bed(&bed);
+}
+
+static void a_pool_with_debug_checks_is_recorded_as_its_user_sees_it(void **state)
+{
+    (void)state;
+    struct bed bed;
+    size_t at;
+    begin_bed(&bed);
+    fallow_pool_destroy(bed.api.pool);
+    flw_sim_config world = flw_sim_config_default(3);
+    world.backed = 1;
+    flw_sim_begin(&bed.api.sim, &world);
+    assert_int_equal(bed.api.sim.cu.cuStreamCreate(&bed.api.stream, CU_STREAM_NON_BLOCKING), 0);
+    fallow_pool_config config = api_config(&bed.api);
+    config.checks = FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE;
+    assert_int_equal(fallow_pool_create(&config, &bed.api.pool), FALLOW_OK);
+    void *before = api_alloc(&bed.api, 1000, bed.api.stream);
+    void *freed = api_alloc(&bed.api, 1000, bed.api.stream);
+    give_back(&bed, freed, bed.api.stream); /* in quarantine: not lent */
+    start(&bed, 0, 0);
+    void *ptr = api_alloc(&bed.api, 4096, bed.api.stream);
+    give_back(&bed, before, bed.api.stream);
+    give_back(&bed, ptr, bed.api.stream);
+    struct flw_trace *trace = stop_and_read(&bed);
+    assert_int_equal(trace->initial_count, 1);
+    assert_int_equal(trace->event_count, 3);
+    assert_int_equal(event_of(trace, FLW_TRACE_ALLOC, ptr, &at)->size_bytes, 4096);
+    assert_int_equal(event_of(trace, FLW_TRACE_FREE, before, &at)->size_bytes, 1000);
+    flw_trace_destroy(trace);
+    end_bed(&bed);
+}
+
+static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
+{
+    (void)state;
+    struct bed bed;
+    size_t at;
+    begin_bed(&bed);
+    fallow_pool_destroy(bed.api.pool);
+    fallow_pool_config config = api_config(&bed.api);
+    config.limit_bytes = 64 * MIB;
+    assert_int_equal(fallow_pool_create(&config, &bed.api.pool), FALLOW_OK);
+    void *stays = api_alloc(&bed.api, 30 * MIB, bed.api.stream), *none = NULL;
+    start(&bed, FALLOW_RECORD_RING_ONLY | FALLOW_RECORD_DUMP_ON_OOM, 0);
+    assert_int_equal(access(bed.path, F_OK), -1);
+    void *more = api_alloc(&bed.api, 10 * MIB, bed.api.stream);
+    assert_int_equal(fallow_alloc(bed.api.pool, 100 * MIB, bed.api.stream, &none),
+                     FALLOW_OUT_OF_MEMORY);
+    struct flw_trace *trace = read_file(bed.path);
+    assert_null(trace->truncation);
+    assert_int_equal(trace->initial_count, 1);
+    assert_true(trace->blocks[0].address == (uint64_t)(uintptr_t)stays);
+    const struct flw_trace_event *oom = event_of(trace, FLW_TRACE_OOM, NULL, &at);
+    struct flw_trace_walk walk = {0};
+    assert_true(oom->size_bytes == 100 * MIB);
+    assert_true(flw_trace_walk_detail(trace, &walk, at)->largest_bytes <= 24 * MIB);
+    flw_trace_destroy(trace);
+    give_back(&bed, stays, bed.api.stream);
+    give_back(&bed, more, bed.api.stream);
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    end_bed(&bed);
+}
+
+/* ---- the flight recorder */
+
+static void a_dump_has_the_last_records_and_what_was_lent_before_them(void **state)
+{
+    (void)state;
+    enum {
+        KEPT = 128 /* records in the smallest ring */
+    };
+    struct bed bed;
+    void *blocks[10];
+    begin_bed(&bed);
+    start(&bed, FALLOW_RECORD_RING_ONLY, 1);
+    for (int i = 0; i < 10; i++) {
+        blocks[i] = api_alloc(&bed.api, 1000 + (size_t)i, bed.api.stream);
+    }
+    for (int i = 0; i < 10 * KEPT; i++) {
+        give_back(&bed, blocks[i % 5], bed.api.stream);
+        blocks[i % 5] = api_alloc(&bed.api, 2000, bed.api.stream);
+    }
+    give_back(&bed, blocks[7], bed.api.stream);
+    assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
+    struct flw_trace *trace = read_file(bed.path);
+    assert_null(trace->truncation);
+    assert_int_equal(trace->unknown_free_count, 0);
+    assert_int_equal(trace->lost_free_count, 0);
+    assert_in_range(trace->event_count, KEPT - 2, KEPT);
+    assert_in_range(trace->initial_count, 9, 10); /* one may be just in between */
+    assert_true(trace->events[trace->event_count - 1].address == (uint64_t)(uintptr_t)blocks[7]);
+    assert_int_equal(count_op(trace, FLW_TRACE_DROP), 0);
+    uint64_t live = 0;
+    for (size_t i = 0; i < trace->block_count; i++) {
+        live += trace->blocks[i].freed ? 0 : trace->blocks[i].size_bytes;
+    }
+    assert_true(live == api_stats(&bed.api).requested_bytes);
+    flw_trace_destroy(trace);
+    char other[80];
+    snprintf(other, sizeof other, "%s/missing/a.ftrace", bed.folder);
+    assert_int_equal(fallow_record_dump(bed.recorder, other), FALLOW_IO);
+    assert_non_null(strstr(bed.api.log, other));
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(fallow_free(bed.api.pool, blocks[i], bed.api.stream),
+                         i == 7 ? FALLOW_INVALID_POINTER : FALLOW_OK);
+    }
+    end_bed(&bed);
+}
+
+static void a_signal_dumps_the_flight_recorder(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct sigaction before;
+    begin_bed(&bed);
+    assert_int_equal(sigaction(SIGUSR2, NULL, &before), 0);
+    fallow_record_config config = file_config(&bed);
+    config.flags = FALLOW_RECORD_RING_ONLY;
+    config.dump_signal = SIGUSR2;
+    assert_int_equal(fallow_record_start(bed.api.pool, &config, &bed.recorder), FALLOW_OK);
+    void *ptr = api_alloc(&bed.api, 5000, bed.api.stream);
+    assert_int_equal(kill(getpid(), SIGUSR2), 0);
+    while (access(bed.path, F_OK) != 0) {
+        usleep(1000);
+    }
+    struct flw_trace *trace = read_file(bed.path);
+    assert_null(trace->truncation);
+    assert_int_equal(trace->event_count, 1);
+    flw_trace_destroy(trace);
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    struct sigaction after;
+    assert_int_equal(sigaction(SIGUSR2, NULL, &after), 0);
+    assert_true(after.sa_handler == before.sa_handler);
+    give_back(&bed, ptr, bed.api.stream);
+    end_bed(&bed);
+}
+
+/* ---- what is lost is told */
+
+static void a_full_ring_says_how_many_records_were_lost(void **state)
+{
+    (void)state;
+    enum {
+        PAIRS = 20000
+    };
+    struct bed bed;
+    uint64_t lost = 0;
+    begin_bed(&bed);
+    start(&bed, 0, 1); /* 128 records: they come faster than any flusher */
+    for (int i = 0; i < PAIRS; i++) {
+        give_back(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
+    }
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    struct flw_trace *trace = read_file(bed.path);
+    assert_null(trace->truncation);
+    for (size_t i = 0; i < trace->detail_count; i++) {
+        lost += trace->details[i].lost_count;
+    }
+    uint64_t put_in = trace->lost_free_count, left_out = trace->unknown_free_count;
+    uint64_t blocks = count_op(trace, FLW_TRACE_ALLOC) + count_op(trace, FLW_TRACE_FREE);
+    assert_true(lost > 0);
+    assert_true(blocks + left_out - put_in + lost == 2 * PAIRS);
+    flw_trace_destroy(trace);
+    end_bed(&bed);
+}
+
+static void a_thread_that_waits_for_room_loses_nothing(void **state)
+{
+    (void)state;
+    enum {
+        PAIRS = 5000
+    };
+    struct bed bed;
+    begin_bed(&bed);
+    start(&bed, FALLOW_RECORD_BLOCK_WHEN_FULL, 1);
+    for (int i = 0; i < PAIRS; i++) {
+        give_back(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
+    }
+    struct flw_trace *trace = stop_and_read(&bed);
+    assert_int_equal(trace->event_count, 2 * PAIRS);
+    flw_trace_destroy(trace);
+    end_bed(&bed);
+}
+
+static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)
+{
+    (void)state;
+    struct bed bed;
+    begin_bed(&bed);
+    fallow_record_config config = file_config(&bed);
+    config.path = "/dev/full";
+    fallow_status status = fallow_record_start(bed.api.pool, &config, &bed.recorder);
+    if (status == FALLOW_OK) { /* what is written first is small: it may stay behind a little */
+        void *ptr = api_alloc(&bed.api, 5000, bed.api.stream);
+        assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_IO);
+        give_back(&bed, ptr, bed.api.stream);
+        assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_IO);
+    } else {
+        assert_int_equal(status, FALLOW_IO);
+    }
+    assert_non_null(strstr(bed.api.log, "/dev/full"));
+    assert_non_null(strstr(bed.api.log, "No space left"));
+    give_back(&bed, api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
+    start(&bed, 0, 0); /* it can be recorded anew */
+    flw_trace_destroy(stop_and_read(&bed));
+    end_bed(&bed);
+}
+
+/* ---- beginning and end */
+
+static void a_bad_config_is_refused_and_leaves_no_recorder(void **state)
+{
+    (void)state;
+    struct bed bed;
+    begin_bed(&bed);
+    fallow_recorder *recorder = NULL;
+    fallow_record_config good = file_config(&bed), bad = good;
+    assert_int_equal(fallow_record_start(bed.api.pool, &good, NULL), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_record_start(NULL, &good, &recorder), FALLOW_INVALID_POOL);
+    assert_int_equal(fallow_record_start(bed.api.pool, NULL, &recorder), FALLOW_INVALID_ARGUMENT);
+    bad.flags = 1u << 20;
+    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
+    bad.flags = FALLOW_RECORD_RING_ONLY | FALLOW_RECORD_BLOCK_WHEN_FULL;
+    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.path = NULL;
+    bad.dump_signal = SIGUSR1;
+    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.dump_signal = SIGKILL;
+    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.ring_bytes = (size_t)1 << 40;
+    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.path = "/nowhere/at/all.ftrace";
+    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_IO);
+    assert_non_null(strstr(bed.api.log, "/nowhere/at/all.ftrace"));
+    bad = good;
+    bad.struct_size = 0;
+    assert_int_equal(fallow_record_start(bed.api.pool, &bad, &recorder), FALLOW_VERSION);
+    assert_null(recorder);
+    start(&bed, 0, 0);
+    assert_int_equal(fallow_record_start(bed.api.pool, &good, &recorder), FALLOW_BUSY);
+    assert_int_equal(fallow_record_dump(bed.recorder, bed.path), FALLOW_INVALID_ARGUMENT);
+    flw_trace_destroy(stop_and_read(&bed));
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
+    assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_INVALID_RECORDER);
+    assert_int_equal(fallow_record_mark(bed.recorder, "x"), FALLOW_INVALID_RECORDER);
+    assert_int_equal(fallow_record_stop(NULL), FALLOW_INVALID_RECORDER);
+    end_bed(&bed);
+}
+
+static void the_end_of_the_pool_ends_its_recording(void **state)
+{
+    (void)state;
+    struct bed bed;
+    begin_bed(&bed);
+    start(&bed, 0, 0);
+    give_back(&bed, api_alloc(&bed.api, 5000, bed.api.stream), bed.api.stream);
+    fallow_pool_destroy(bed.api.pool);
+    bed.api.pool = NULL;
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
+    struct flw_trace *trace = read_file(bed.path);
+    assert_null(trace->truncation);
+    assert_int_equal(trace->event_count, 2);
+    flw_trace_destroy(trace);
+    end_bed(&bed);
+}
+
+static void the_child_of_a_fork_leaves_the_file_to_its_parent(void **state)
+{
+    (void)state;
+    struct bed bed;
+    begin_bed(&bed);
+    start(&bed, 0, 0);
+    void *ptr = api_alloc(&bed.api, 5000, bed.api.stream);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        void *none = NULL;
+        int wrong = fallow_record_mark(bed.recorder, "child") != FALLOW_INVALID_RECORDER ||
+                    fallow_record_stop(bed.recorder) != FALLOW_INVALID_RECORDER ||
+                    fallow_alloc(bed.api.pool, 1, bed.api.stream, &none) != FALLOW_INVALID_POOL;
+        _exit(wrong);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    give_back(&bed, ptr, bed.api.stream);
+    struct flw_trace *trace = stop_and_read(&bed);
+    assert_int_equal(trace->event_count, 2);
+    flw_trace_destroy(trace);
+    end_bed(&bed);
+}
+
+/* A child records and is killed; what it had done some time before is there. */
+static void a_killed_program_loses_at_most_its_last_moments(void **state)
+{
+    (void)state;
+    enum {
+        PAIRS = 3000
+    };
+    struct bed bed;
+    make_folder(&bed);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        api_begin_with_pool(&bed.api);
+        start(&bed, 0, 0);
+        for (int i = 0;; i++) {
+            give_back(&bed, api_alloc(&bed.api, 3000, bed.api.stream), bed.api.stream);
+            if (i >= PAIRS) {
+                usleep(100); /* nobody flushes for it */
+            }
+        }
+    }
+    size_t seen = 0;
+    while (seen < 2 * PAIRS) {
+        struct flw_trace *trace = NULL;
+        char message[FLW_TRACE_MESSAGE_BYTES];
+        usleep(5000);
+        assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
+        if (flw_trace_read(bed.path, -1, &trace, message)) {
+            seen = trace->event_count;
+            flw_trace_destroy(trace);
+        }
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    struct flw_trace *trace = read_file(bed.path);
+    assert_non_null(trace->truncation); /* it has no end */
+    assert_true(trace->event_count >= seen);
+    assert_int_equal(trace->unknown_free_count, 0);
+    flw_trace_destroy(trace);
+    drop_folder(&bed);
+}
+
+/* ---- threads */
+
+struct worker {
+    struct bed *bed;
+    atomic_bool *is_over;
+    CUstream stream;
+    _Atomic(void *) *exchange; /* blocks that go from thread to thread */
+    uint64_t lent;
+    unsigned seed;
+};
+
+#define EXCHANGES 64
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    fallow_pool *pool = worker->bed->api.pool;
+    while (!atomic_load(worker->is_over)) {
+        void *ptr = NULL;
+        unsigned r = (unsigned)rand_r(&worker->seed);
+        size_t size = r % 16 == 0 ? 2 * MIB : (size_t)256 << (r % 8);
+        if (fallow_alloc(pool, size, worker->stream, &ptr) != FALLOW_OK) {
+            break;
+        }
+        worker->lent++;
+        ptr = atomic_exchange(&worker->exchange[r / 16 % EXCHANGES], ptr);
+        if (fallow_free(pool, ptr, worker->stream) != FALLOW_OK) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* Threads hand blocks to one another while recordings begin and end. */
+static void recordings_begin_and_end_while_threads_work(void **state)
+{
+    (void)state;
+    enum {
+        THREADS = 4,
+        RECORDINGS = 12
+    };
+    struct bed bed;
+    struct worker workers[THREADS];
+    pthread_t threads[THREADS];
+    atomic_bool is_over = false;
+    _Atomic(void *) exchange[EXCHANGES] = {0};
+    begin_bed(&bed);
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.bed = &bed,
+                                     .is_over = &is_over,
+                                     .stream = i % 2 == 0 ? bed.api.stream : bed.api.other,
+                                     .exchange = exchange,
+                                     .seed = (unsigned)i};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < RECORDINGS; i++) {
+        bool is_ring = i % 3 == 2;
+        start(&bed, is_ring ? FALLOW_RECORD_RING_ONLY : FALLOW_RECORD_BLOCK_WHEN_FULL,
+              is_ring ? MIB : 65536);
+        usleep(3000);
+        assert_int_equal(fallow_record_mark(bed.recorder, "half"), FALLOW_OK);
+        assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
+        usleep(3000);
+        if (is_ring) {
+            assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
+        }
+        assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+        struct flw_trace *trace = read_file(bed.path);
+        assert_null(trace->truncation);
+        assert_int_equal(count_op(trace, FLW_TRACE_DROP), 0);
+        /* a call that was under way when the recording began may lack its half */
+        assert_in_range(trace->unknown_free_count, 0, THREADS);
+        assert_in_range(trace->lost_free_count, 0, THREADS);
+        assert_true(trace->event_count > 0);
+        flw_trace_destroy(trace);
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_true(workers[i].lent > 0);
+    }
+    for (int i = 0; i < EXCHANGES; i++) {
+        give_back(&bed, exchange[i], bed.api.stream);
+    }
+    assert_int_equal(fallow_pool_validate(bed.api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&bed.api).live_count, 0);
+    end_bed(&bed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_and_both_streams_are_on_record_in_order),
+        cmocka_unit_test(blocks_from_before_are_the_start_of_the_trace),
+        cmocka_unit_test(tags_uses_trims_and_phases_are_on_record),
+        cmocka_unit_test(a_capture_is_on_record_with_its_blocks),
+        cmocka_unit_test(a_pool_with_debug_checks_is_recorded_as_its_user_sees_it),
+        cmocka_unit_test(a_failure_is_on_record_and_dumps_the_flight_recorder),
+        cmocka_unit_test(a_dump_has_the_last_records_and_what_was_lent_before_them),
+        cmocka_unit_test(a_signal_dumps_the_flight_recorder),
+        cmocka_unit_test(a_full_ring_says_how_many_records_were_lost),
+        cmocka_unit_test(a_thread_that_waits_for_room_loses_nothing),
+        cmocka_unit_test(a_full_disk_ends_the_recording_and_not_the_pool),
+        cmocka_unit_test(a_bad_config_is_refused_and_leaves_no_recorder),
+        cmocka_unit_test(the_end_of_the_pool_ends_its_recording),
+        cmocka_unit_test(the_child_of_a_fork_leaves_the_file_to_its_parent),
+        cmocka_unit_test(a_killed_program_loses_at_most_its_last_moments),
+        cmocka_unit_test(recordings_begin_and_end_while_threads_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
