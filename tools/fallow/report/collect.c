@@ -298,9 +298,15 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
     fill_head(setup, out_sheet);
     out_sheet->policies = flw_host_alloc(setup->policy_count, sizeof *out_sheet->policies);
     out_sheet->results = flw_host_alloc(setup->policy_count, sizeof *out_sheet->results);
-    out_sheet->policy_count = out_sheet->policies == NULL ? 0 : setup->policy_count;
-    bool is_done = out_sheet->policies != NULL && out_sheet->results != NULL &&
-                   flw_facts_gather(out_sheet, &facts);
+    if (out_sheet->policies == NULL || out_sheet->results == NULL) {
+        flw_host_free(out_sheet->policies, setup->policy_count, sizeof *out_sheet->policies);
+        flw_host_free(out_sheet->results, setup->policy_count, sizeof *out_sheet->results);
+        *out_sheet = (struct flw_sheet){0};
+        snprintf(message, FLW_RUN_MESSAGE_BYTES, "out of host memory");
+        return false;
+    }
+    out_sheet->policy_count = setup->policy_count;
+    bool is_done = flw_facts_gather(out_sheet, &facts);
     snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", is_done ? "" : "out of host memory");
     for (size_t i = 0; is_done && i < setup->policy_count; i++) {
         struct flw_run_result *result = &out_sheet->results[i];

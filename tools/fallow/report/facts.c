@@ -119,6 +119,9 @@ static bool make_marks(struct flw_sheet *sheet)
     if (has_memory) {
         walk_events(sheet, is_open);
         FLW_ASSERT(sheet->mark_count == count);
+    } else {
+        flw_host_free(sheet->marks, count, sizeof *sheet->marks);
+        sheet->marks = NULL;
     }
     flw_host_free(is_open, count, sizeof *is_open);
     return has_memory;
