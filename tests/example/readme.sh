@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# example.readme: the first C block of README.md is tests/example/quickstart.c below its opening
-# comment, and every file that README.md and src/README.md point at exists.
+# example.readme: the C blocks of README.md are tests/example/quickstart.c and record.c below their
+# opening comments, and every file that README.md and src/README.md point at exists.
 #
 #   readme.sh <source root>
 set -eu
 cd "$1"
-from_readme=$(sed -n '/^```c$/,/^```$/p' README.md | sed -e 1d -e '/^```$/,$d')
-from_file=$(sed '1,/\*\//d' tests/example/quickstart.c)
-[ -n "$from_readme" ] || { echo "README.md has no C block" >&2; exit 1; }
-diff <(printf '%s\n' "$from_readme") <(printf '%s\n' "$from_file") ||
-    { echo "README.md and tests/example/quickstart.c differ" >&2; exit 1; }
+number=0
+for program in quickstart record; do
+    number=$((number + 1))
+    from_readme=$(awk -v wanted=$number '/^```c$/ { n++; inside = 1; next } /^```$/ { inside = 0 } inside && n == wanted' README.md)
+    from_file=$(sed '1,/\*\//d' tests/example/$program.c)
+    [ -n "$from_readme" ] || { echo "README.md has no C block for $program.c" >&2; exit 1; }
+    diff <(printf '%s\n' "$from_readme") <(printf '%s\n' "$from_file") ||
+        { echo "README.md and tests/example/$program.c differ" >&2; exit 1; }
+done
 missing=0
 while IFS= read -r path; do
     [ -e "$path" ] || { echo "README.md points at '$path', which does not exist" >&2; missing=1; }

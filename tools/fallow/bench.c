@@ -39,6 +39,8 @@ static const char help[] =
     "  --policy NAME    fallow, naive, null (an empty shared library), loop (the loop alone)\n"
     "  --sized          pair, grow: free_sized         --percentiles  replace: latency of each\n"
     "  --memory-first   the pool's other economy       --seed N     (1)\n"
+    "  --record FILE    pair: into a trace file, or \"ring\", which keeps the last; and what reading\n"
+    "                   the processor's counter alone costs\n"
     "  --device sim|N   (sim)                          --json       everything, one line\n"
     "\n"
     "exit status 0: measured; 1: a call failed, the figures do not count, or nothing could be set up;\n"
@@ -138,25 +140,16 @@ static bool parse_part(struct flw_bench_options *options, const char *text)
 }
 
 static const struct option long_options[] = {
-    {"size", required_argument, NULL, 's'},
-    {"count", required_argument, NULL, 'c'},
-    {"warm", required_argument, NULL, 'w'},
-    {"live", required_argument, NULL, 'l'},
-    {"streams", required_argument, NULL, 'S'},
-    {"threads", required_argument, NULL, 't'},
-    {"policy", required_argument, NULL, 'p'},
-    {"device", required_argument, NULL, 'd'},
-    {"seed", required_argument, NULL, 'e'},
-    {"part", required_argument, NULL, 'P'},
-    {"pair", no_argument, NULL, 'a'},
-    {"switch", no_argument, NULL, 'r'},
-    {"sized", no_argument, NULL, 'z'},
-    {"percentiles", no_argument, NULL, 'q'},
-    {"lockstep", no_argument, NULL, 'k'},
-    {"memory-first", no_argument, NULL, 'm'},
-    {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"size", required_argument, NULL, 's'},    {"count", required_argument, NULL, 'c'},
+    {"warm", required_argument, NULL, 'w'},    {"live", required_argument, NULL, 'l'},
+    {"streams", required_argument, NULL, 'S'}, {"threads", required_argument, NULL, 't'},
+    {"policy", required_argument, NULL, 'p'},  {"device", required_argument, NULL, 'd'},
+    {"seed", required_argument, NULL, 'e'},    {"part", required_argument, NULL, 'P'},
+    {"pair", no_argument, NULL, 'a'},          {"switch", no_argument, NULL, 'r'},
+    {"sized", no_argument, NULL, 'z'},         {"percentiles", no_argument, NULL, 'q'},
+    {"lockstep", no_argument, NULL, 'k'},      {"memory-first", no_argument, NULL, 'm'},
+    {"record", required_argument, NULL, 'o'},  {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
 };
 
 static bool apply_number(struct flw_bench_options *options, int option, const char *text)
@@ -214,6 +207,9 @@ static bool apply(struct flw_bench_options *options, int option, const char *tex
         return options->is_memory_first = true;
     case 'k':
         return options->is_lockstep = true;
+    case 'o':
+        options->record = text;
+        return true;
     case 'j':
         return options->is_json = true;
     case '?':
@@ -253,6 +249,10 @@ static const char *find_conflict(const struct flw_bench_options *options)
     if (options->is_sized && strcmp(shape, "pair") != 0 &&
         !(strcmp(shape, "grow") == 0 && options->is_pair)) {
         return "--sized is for pair and grow --pair";
+    }
+    if (options->record != NULL &&
+        (strcmp(shape, "pair") != 0 || strcmp(options->policy->name, "fallow") != 0)) {
+        return "--record is for pair with --policy fallow";
     }
     if (options->has_percentiles && (strcmp(shape, "replace") != 0 || options->is_pair)) {
         return "--percentiles is for replace";

@@ -57,8 +57,9 @@ struct flw_bench_options {
     bool has_percentiles;
     bool is_json;
     bool is_memory_first;
-    bool is_lockstep; /* handoff: the two threads by turns */
-    int device;       /* ordinal, or -1: simulated */
+    bool is_lockstep;   /* handoff: the two threads by turns */
+    const char *record; /* a trace file, or "ring": the flight recorder. NULL: not recorded */
+    int device;         /* ordinal, or -1: simulated */
 };
 
 /* ---- policy ---- */

@@ -9,6 +9,7 @@
 #include "bench.h"
 
 #include "bench_null.h"
+#include "fallow/trace.h"
 #include "naive_pool.h"
 
 #include <stdio.h>
@@ -176,6 +177,16 @@ static void keep_line(void *context, fallow_log_level level, const char *line)
     }
 }
 
+/* The end of the pool ends it. */
+static fallow_status start_recording(fallow_pool *pool, const char *path)
+{
+    fallow_recorder *recorder;
+    fallow_record_config config;
+    fallow_record_config_init(&config);
+    config.path = strcmp(path, "ring") == 0 ? NULL : path;
+    return fallow_record_start(pool, &config, &recorder);
+}
+
 static void *pool_create(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                          char *message)
 {
@@ -190,6 +201,13 @@ static void *pool_create(const struct flw_bench_options *options, struct flw_ben
     if (status != FALLOW_OK) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "fallow_pool_create: %.270s",
                  last_line[0] != '\0' ? last_line : fallow_status_message(status));
+        return NULL;
+    }
+    status = options->record != NULL ? start_recording(pool, options->record) : FALLOW_OK;
+    if (status != FALLOW_OK) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "fallow_record_start: %.270s",
+                 last_line[0] != '\0' ? last_line : fallow_status_message(status));
+        fallow_pool_destroy(pool);
         return NULL;
     }
     return pool;

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "record/tsc.h"
+
 static const struct flw_bench_keys plain_keys = {"ns_per_op", "ns_per_op_min"};
 
 static bool refuse_memory(char *message)
@@ -34,6 +36,26 @@ static flw_bench_run pair_of(const struct flw_bench_options *options)
     return options->is_sized ? flw_bench_run_pair_sized : flw_bench_run_pair;
 }
 
+/* What a recorded call's look at the clock costs by itself: the median of some loops. */
+static double clock_ns(bool is_ordered)
+{
+    enum {
+        LOOPS = 21,
+        READS = 20000
+    };
+    double ns[LOOPS];
+    for (int i = 0; i < LOOPS; i++) {
+        volatile uint64_t last;
+        uint64_t begin = flw_clock_fine_ns();
+        for (int k = 0; k < READS; k++) {
+            last = flw_tsc_read(true, is_ordered);
+        }
+        (void)last;
+        ns[i] = (double)(flw_clock_fine_ns() - begin) / READS;
+    }
+    return flw_bench_median(ns, LOOPS);
+}
+
 bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                     struct flw_bench_report *report, char *message)
 {
@@ -50,6 +72,10 @@ bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_be
     }
     report->failure_count += run(&loop, (struct flw_bench_range){0, options->warm_count});
     flw_bench_time(&loop, run, options->count, report, plain_keys);
+    if (options->record != NULL) {
+        flw_bench_report_add(report, "ns_rdtsc", clock_ns(false));
+        flw_bench_report_add(report, "ns_rdtscp", clock_ns(true));
+    }
     flw_bench_steps_finish(&steps);
     return true;
 }
