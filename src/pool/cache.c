@@ -172,8 +172,8 @@ static void detach(struct flw_pool *pool, struct flw_tcache *cache)
         cache->next->prev = cache->prev;
     }
     pool->cache_count--;
-    __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE);
     flw_lock_release(&cache->lock);
+    __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE); /* its thread may drop it now */
 }
 
 void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domain)
@@ -199,11 +199,13 @@ void flw_pool_detach_caches(struct flw_pool *pool)
 void flw_pool_cache_exit(struct flw_tcache *cache)
 {
     flw_lock_acquire(&lifecycle);
-    struct flw_pool *pool = cache->pool;
+    struct flw_pool *pool = __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE);
     if (pool != NULL) {
         struct flw_domain *domain = cache->domain;
         flw_lock_acquire(&pool->lock);
-        detach(pool, cache);
+        if (cache->pool == pool) { /* no retire was faster */
+            detach(pool, cache);
+        }
         flw_lock_release(&pool->lock);
         if (domain->own_thread_only && domain->cache_count == 0) {
             /* Nobody can name this thread's default stream any more. */
@@ -216,13 +218,14 @@ void flw_pool_cache_exit(struct flw_tcache *cache)
     flw_tcache_drop(cache);
 }
 
-void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain, bool is_diverted)
+void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain)
 {
     flw_lock_acquire(&pool->lock);
+    bool is_open = !pool->divert_all && flw_capture_domain_of(pool, domain) == NULL;
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
         if (cache->domain == domain) {
             flw_tcache_poison(cache);
-            cache->is_open = !is_diverted && !pool->divert_all;
+            cache->is_open = is_open;
             flw_asym_barrier();
             flw_tcache_await(cache);
             flw_tcache_release(cache);
@@ -254,7 +257,8 @@ void flw_pool_note_loss(struct flw_pool *pool)
 
 void flw_pool_poison_all(struct flw_pool *pool)
 {
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+    for (struct flw_tcache *cache = pool->caches, *next; cache != NULL; cache = next) {
+        next = cache->next;
         cache->is_open = false;
         __atomic_store_n(&cache->hot.key, (const void *)&flw_no_pool, __ATOMIC_RELEASE);
         __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE);

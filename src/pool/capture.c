@@ -135,7 +135,7 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
     }
     await_record(heap, domain);
     if (!FLW_MUTANT(CAPTURE_NOT_DIVERTED)) {
-        flw_pool_divert(pool, domain, true);
+        flw_pool_divert(pool, domain);
     }
     flw_recording_note_capture(pool, FLW_TRACE_POOL_BEGIN, domain, capture->index);
     return FALLOW_OK;
@@ -205,20 +205,26 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
 fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot)
 {
-    struct fallow_capture *capture = &table.places[domain->captured_by - 1];
     struct flw_span *span = flw_slot_span(&pool->heap.map, slot);
     flw_lock_acquire(&pool->heap.lock);
     struct flw_pending *parked = flw_heap_new_pending(&pool->heap);
+    uint32_t place = domain->captured_by;
     if (parked != NULL) {
         *parked = (struct flw_pending){.slot = slot,
                                        .domain = domain->index,
                                        .bytes = span->kind == FLW_SPAN_SLAB
                                                     ? flw_class_bytes(span->u.slab.class_index)
                                                     : flw_run_bytes(span)};
-        parked->next = capture->parked;
-        capture->parked = parked;
         pool->heap.pending_bytes += parked->bytes;
         pool->heap.pending_count++;
+        if (place != 0) {
+            parked->next = table.places[place - 1].parked;
+            table.places[place - 1].parked = parked;
+        } else { /* another thread has just ended the capture */
+            parked->own_ticket = domain->ticket;
+            flw_heap_queue_pending(&pool->heap, parked);
+            (void)flw_heap_settle_pendings(&pool->heap);
+        }
     }
     flw_lock_release(&pool->heap.lock);
     return FALLOW_OK;
@@ -245,7 +251,7 @@ fallow_status fallow_capture_end(fallow_capture *capture)
     (void)flw_heap_settle_pendings(&pool->heap);
     flw_lock_release(&pool->heap.lock);
     for (uint32_t i = 0; i < capture->stream_count; i++) {
-        flw_pool_divert(pool, capture->stream_domains[i], false);
+        flw_pool_divert(pool, capture->stream_domains[i]);
         flw_recording_note_capture(pool, FLW_TRACE_POOL_END, capture->stream_domains[i],
                                    capture->index);
     }

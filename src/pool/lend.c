@@ -445,8 +445,7 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
     struct flw_driver_section section;
     uint64_t unfenced = atomic_load_explicit(&domain->unfenced_bytes, memory_order_relaxed);
     bool is_due = unfenced >= 16 * FLW_MIB && atomic_load(&pool->heap.stream_count) > 1;
-    if ((is_due || (pool->config.streams_may_die && unfenced > 0)) &&
-        flw_capture_domain_of(pool, domain) == NULL &&
+    if ((is_due || (pool->config.streams_may_die && unfenced > 0)) && !flw_capture_is_on(domain) &&
         flw_heap_enter_driver(&pool->heap, &section)) {
         (void)flw_domain_fence_own(&pool->heap, domain);
         flw_heap_leave_driver(&pool->heap, &section);
@@ -526,7 +525,7 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
         return FALLOW_OK;
     }
     if ((has_note && (note.stamp_count > 0 || note.overflowed)) ||
-        (!cache->is_open && flw_capture_domain_of(pool, cache->domain) != NULL)) {
+        flw_capture_is_on(cache->domain)) {
         bool is_slab = span->kind == FLW_SPAN_SLAB;
         uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
         flw_lock_acquire(&cache->lock);

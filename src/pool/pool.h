@@ -133,8 +133,8 @@ bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
                     const struct flw_domain *only);
 /* Close caches of a domain for good (retire, loss): threads make new ones on their next call. */
 void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domain);
-/* Divert or restore the caches of a stream (capture). */
-void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain, bool is_diverted);
+/* Divert or restore the caches of a stream: a capture has begun or ended on it. */
+void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain);
 /* Owner: fold the thread's requested bytes into the pool's, raising the peak. */
 void flw_pool_settle(struct flw_pool *pool, struct flw_account *account);
 /* Owner: lent (or, negative, returned). */
@@ -240,6 +240,11 @@ void flw_uses_fence(struct flw_pool *pool);
 /* The capture domain of a stream that is being captured, or NULL. */
 struct flw_domain *flw_capture_domain_of(struct flw_pool *pool,
                                          const struct flw_domain *stream_domain);
+/* Is there one? It may end before the caller has done anything about it. */
+static inline bool flw_capture_is_on(const struct flw_domain *stream_domain)
+{
+    return __atomic_load_n(&stream_domain->captured_by, __ATOMIC_ACQUIRE) != 0;
+}
 /* heap lock. Who gets a captured block of `domain` that is freed on another stream's: the domain of
  * that stream in the same capture, whose order the free is in, or one that lends nothing before
  * release. NULL: host memory. */
