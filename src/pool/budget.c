@@ -88,15 +88,14 @@ static bool grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
     struct flw_need *need = climb->need;
     struct flw_span *run = NULL;
-    struct flw_grow_request request = {
-        .domain = need->domain,
-        .unit_count = need->unit_count,
-        .align_units = need->align_units,
-        .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
-        .ahead_bytes = handle_size(climb),
-        .handle_types = need->handle_types,
-        .is_single_handle =
-            need->handle_types != 0 || (need->flags & FALLOW_REQUEST_DEDICATED) != 0};
+    struct flw_grow_request request = {.domain = need->domain,
+                                       .unit_count = need->unit_count,
+                                       .align_units = need->align_units,
+                                       .budget_bytes =
+                                           flw_min(budget_bytes, climb->heap->limit_bytes),
+                                       .ahead_bytes = handle_size(climb),
+                                       .handle_types = need->handle_types,
+                                       .is_single_handle = flw_need_is_single(need)};
     if ((need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
         return false;
     }
@@ -113,6 +112,9 @@ bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
 {
     if (grow_within(climb, budget_bytes)) {
         return true;
+    }
+    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
+        return false; /* what idles here stays */
     }
     if (flw_heap_unmap_idle(climb->heap, climb->need_bytes) > 0 &&
         grow_within(climb, budget_bytes)) {

@@ -27,10 +27,8 @@ bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need)
 
 bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
 {
-    bool is_special = (need->flags & (FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC |
-                                      FALLOW_REQUEST_DEDICATED)) != 0;
-    if (is_special) {
-        return false; /* a handle of its own: only growth makes one */
+    if (flw_need_is_single(need)) {
+        return false;
     }
     flw_lock_acquire(&heap->lock);
     bool is_taken = false;
@@ -384,7 +382,11 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         flw_pool_settle(pool, need->cache->hot.account); /* the plan is made from the peak */
     }
     plan(&climb);
-    for (unsigned i = FLW_RUNG_COMPLETE; i < FLW_RUNG_FAIL; i++) {
+    /* What can never fit moves nothing and waits for nobody. */
+    bool is_hopeless =
+        climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;
+    unsigned first = is_hopeless ? FLW_RUNG_FAIL : FLW_RUNG_COMPLETE;
+    for (unsigned i = first; i < FLW_RUNG_FAIL; i++) {
         if (i == FLW_RUNG_CALLBACK && empty_quarantine(&climb)) {
             i = FLW_RUNG_COMPLETE;
         }
@@ -400,7 +402,8 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
             return FALLOW_DEVICE_LOST;
         }
     }
-    if (climb.status == FALLOW_OUT_OF_MEMORY && (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
+    if (climb.status == FALLOW_OUT_OF_MEMORY && !is_hopeless &&
+        (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
         flw_lock_acquire(&pool->heap.lock);
         bool has_pending = pool->heap.pending_count > 0;
         for (uint32_t i = 1; i < pool->heap.domain_end; i++) {

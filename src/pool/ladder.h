@@ -19,6 +19,13 @@ struct flw_climb {
     bool is_quarantine_out;
 };
 
+/* It wants a handle of its own: only growth makes one. */
+static inline bool flw_need_is_single(const struct flw_need *need)
+{
+    return (need->flags & (FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC |
+                           FALLOW_REQUEST_DEDICATED)) != 0;
+}
+
 /* ladder.c: what lies ready for the stream, its own or nobody's. take takes the heap lock; take_slots
  * needs it. */
 bool flw_climb_take(struct flw_heap *heap, struct flw_need *need);

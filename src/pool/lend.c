@@ -135,22 +135,26 @@ uint64_t flw_pool_run_limit(const struct flw_pool *pool)
     return flw_clamp(reserved / 2, 4 * FLW_MIB, 256 * FLW_MIB);
 }
 
+static uint32_t handle_types_of(const fallow_request *request)
+{
+    bool wants_fd = (request->flags & FALLOW_REQUEST_EXPORT_FD) != 0;
+    bool wants_fabric = (request->flags & FALLOW_REQUEST_EXPORT_FABRIC) != 0;
+    return (wants_fd ? (uint32_t)FALLOW_HANDLE_FD : 0u) |
+           (wants_fabric ? (uint32_t)FALLOW_HANDLE_FABRIC : 0u);
+}
+
 static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
                                const fallow_request *request, void **out_ptr)
 {
     uint64_t align = request->align_bytes;
-    struct flw_need need = {
-        .domain = cache->domain,
-        .cache = cache,
-        .class_index = FLW_CLASS_COUNT,
-        .unit_count = (uint32_t)flw_div_up(request->size_bytes, FLW_UNIT_BYTES),
-        .align_units = (uint32_t)flw_max(1, align >> FLW_UNIT_LOG2),
-        .size_bytes = request->size_bytes,
-        .flags = request->flags,
-        .handle_types =
-            ((request->flags & FALLOW_REQUEST_EXPORT_FD) != 0 ? (uint32_t)FALLOW_HANDLE_FD : 0u) |
-            ((request->flags & FALLOW_REQUEST_EXPORT_FABRIC) != 0 ? (uint32_t)FALLOW_HANDLE_FABRIC
-                                                                  : 0u)};
+    struct flw_need need = {.domain = cache->domain,
+                            .cache = cache,
+                            .class_index = FLW_CLASS_COUNT,
+                            .unit_count = (uint32_t)flw_div_up(request->size_bytes, FLW_UNIT_BYTES),
+                            .align_units = (uint32_t)flw_max(1, align >> FLW_UNIT_LOG2),
+                            .size_bytes = request->size_bytes,
+                            .flags = request->flags,
+                            .handle_types = handle_types_of(request)};
     fallow_status status = flw_ladder_climb(pool, &need);
     if (status != FALLOW_OK) {
         return status;
@@ -179,6 +183,7 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *ca
                                 (uint32_t)flw_max(1, request->align_bytes >> FLW_UNIT_LOG2),
                             .size_bytes = request->size_bytes,
                             .flags = request->flags,
+                            .handle_types = handle_types_of(request),
                             .want = 1,
                             .slots = &slot};
     fallow_status status = flw_ladder_climb(pool, &need);

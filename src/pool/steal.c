@@ -145,7 +145,7 @@ static bool steal_from_any(struct flw_climb *climb, bool may_record)
     struct flw_heap *heap = climb->heap;
     struct flw_need *need = climb->need;
     bool is_forbidden = climb->pool->config.reuse_policy != FALLOW_REUSE_WAIT ||
-                        need->domain->ops->wait == NULL ||
+                        need->domain->ops->wait == NULL || flw_need_is_single(need) ||
                         (need->flags & FALLOW_REQUEST_NO_WAIT) != 0;
     uint32_t cursor = 0;
     for (struct flw_domain *donor;

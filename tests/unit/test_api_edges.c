@@ -7,6 +7,98 @@
 
 #include <pthread.h>
 
+static fallow_block describe(struct api *api, const void *ptr)
+{
+    fallow_block block;
+    fallow_block_init(&block);
+    assert_int_equal(fallow_block_info(api->pool, ptr, &block), FALLOW_OK);
+    return block;
+}
+
+static void *request_of(struct api *api, size_t size, uint32_t flags, CUstream stream,
+                        fallow_status expected)
+{
+    void *ptr = NULL;
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = size;
+    request.flags = flags;
+    assert_int_equal(fallow_alloc_request(api->pool, &request, stream, &ptr), expected);
+    return ptr;
+}
+
+static void a_dedicated_block_is_never_another_streams_memory(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *large = api_alloc(&api, 256 * MIB, api.stream);
+    api_use(&api, large, 256 * MIB, api.stream);
+    assert_int_equal(fallow_free(api.pool, large, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    void *own = request_of(&api, 200 * MIB, FALLOW_REQUEST_DEDICATED, api.other, FALLOW_OK);
+    fallow_block block = describe(&api, own);
+    assert_int_equal(block.handle_offset, 0);
+    assert_int_equal(block.handle_bytes, 200 * MIB);
+    assert_int_equal(fallow_free(api.pool, own, api.other), FALLOW_OK);
+    api_end(&api);
+}
+
+static void an_exportable_block_of_a_capture_has_a_handle_of_its_own(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.handle_types = FALLOW_HANDLE_FD;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    void *ptr = request_of(&api, 4 * MIB, FALLOW_REQUEST_EXPORT_FD, api.stream, FALLOW_OK);
+    fallow_block block = describe(&api, ptr);
+    assert_int_equal(block.handle_offset, 0);
+    assert_int_equal(block.handle_bytes, 4 * MIB);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_request_that_may_not_grow_takes_nothing_from_the_pool_either(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *ptr = api_alloc(&api, 64 * MIB, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    uint64_t reserved = api_stats(&api).reserved_bytes;
+    (void)request_of(&api, 128 * MIB, FALLOW_REQUEST_NO_GROW, api.other, FALLOW_OUT_OF_MEMORY);
+    assert_int_equal(api_stats(&api).reserved_bytes, reserved);
+    api_end(&api);
+}
+
+/* What can never fit moves and gives back nothing on the way to its refusal. */
+static void a_request_above_the_limit_leaves_the_pool_as_it_was(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *ptr = api_alloc(&api, 64 * MIB, api.stream), *none = &api;
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    uint64_t reserved = api_stats(&api).reserved_bytes;
+    assert_int_equal(fallow_alloc(api.pool, (size_t)1 << 40, api.other, &none),
+                     FALLOW_OUT_OF_MEMORY);
+    assert_null(none);
+    assert_int_equal(api_stats(&api).reserved_bytes, reserved);
+    api_end(&api);
+}
+
 /* ---- races */
 
 struct race {
@@ -93,6 +185,10 @@ static void a_block_may_be_freed_while_a_capture_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dedicated_block_is_never_another_streams_memory),
+        cmocka_unit_test(an_exportable_block_of_a_capture_has_a_handle_of_its_own),
+        cmocka_unit_test(a_request_that_may_not_grow_takes_nothing_from_the_pool_either),
+        cmocka_unit_test(a_request_above_the_limit_leaves_the_pool_as_it_was),
         cmocka_unit_test(a_thread_may_end_while_its_stream_is_retired),
         cmocka_unit_test(a_block_may_be_freed_while_a_capture_ends),
     };
