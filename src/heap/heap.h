@@ -253,6 +253,9 @@ void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsign
  * again. */
 bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
                          struct flw_span *run);
+/* A released capture's slab is an ordinary one, whose slots caches may hold. The store is atomic:
+ * frees of its other slots read it. */
+void flw_heap_open_slab(struct flw_span *slab);
 /* A batch that another domain owned, now ordered before the domain's next work. */
 void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain,
                           struct flw_batch *batch);

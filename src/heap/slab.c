@@ -261,6 +261,12 @@ struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain
     return run;
 }
 
+void flw_heap_open_slab(struct flw_span *slab)
+{
+    __atomic_store_n(&slab->bin, flw_bin_offset(slab->u.slab.class_index), __ATOMIC_RELAXED);
+    slab->u.slab.capture = 0;
+}
+
 void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, struct flw_batch *batch)
 {
     uint64_t stamp = flw_domain_stamp(domain);
@@ -270,10 +276,7 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
     batch->ticket = stamp;
     batch->domain = domain->index;
     for (uint32_t i = 0; i < batch->count; i++) {
-        struct flw_span *slab = flw_slot_span(&heap->map, batch->slots[i]);
-        /* A released capture's slab is ordinary now. Atomic: frees of its other slots read it. */
-        __atomic_store_n(&slab->bin, flw_bin_offset(batch->class_index), __ATOMIC_RELAXED);
-        slab->u.slab.capture = 0;
+        flw_heap_open_slab(flw_slot_span(&heap->map, batch->slots[i]));
     }
     if (batch->is_counted) {
         join_batch(heap, batch);

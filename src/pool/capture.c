@@ -291,8 +291,10 @@ fallow_status fallow_capture_release(fallow_capture *capture)
     struct flw_heap *heap = &pool->heap;
     flw_lock_acquire(&heap->lock);
     struct flw_domain *to = capture->stream_domains[0];
-    if (to->ops == NULL || FLW_MUTANT(CAPTURE_RELEASED_TO_NOBODY)) {
-        to = heap->domains[FLW_NOBODY]; /* the stream was retired, its last fence is complete */
+    /* Its place is nobody's, or another's: the stream was retired, its last fence is complete. */
+    bool is_gone = to->ops != &flw_order_stream || to->lender != capture->domains[0]->lender;
+    if (is_gone || FLW_MUTANT(CAPTURE_RELEASED_TO_NOBODY)) {
+        to = heap->domains[FLW_NOBODY];
     }
     for (uint32_t i = 0; i < capture->stream_count; i++) {
         release_domain(heap, capture->domains[i], to);

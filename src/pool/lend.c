@@ -432,6 +432,9 @@ static void return_captured(struct flw_pool *pool, struct flw_tcache *cache, str
             domain->completed = domain->ticket++;
         }
         domain = cache->domain;
+        if (is_slab) {
+            flw_heap_open_slab(span);
+        }
     } else {
         domain = flw_capture_home_of(pool, domain, cache->domain, has_uses);
     }

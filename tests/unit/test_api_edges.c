@@ -99,6 +99,70 @@ static void a_request_above_the_limit_leaves_the_pool_as_it_was(void **state)
     api_end(&api);
 }
 
+/* ---- captures */
+
+/* The place of the retired stream's domain is a later capture's by then. */
+static void a_capture_outlives_the_retired_stream_that_it_began_on(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *first = NULL, *second = NULL;
+    CUstream third = NULL;
+    api_begin_with_pool(&api);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&third, CU_STREAM_NON_BLOCKING), 0);
+    void *ordinary = api_alloc(&api, 300, api.other);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &first), FALLOW_OK);
+    void *captured = api_alloc(&api, 5000, api.stream);
+    assert_int_equal(fallow_free(api.pool, captured, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_capture_end(first), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_int_equal(fallow_capture_begin(api.pool, api.other, &second), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(first), FALLOW_OK);
+    assert_int_equal(api_stats(&api).captured_bytes, 0);
+    void *late = api_alloc(&api, 300, third);
+    void *ptr = api_alloc(&api, 5000, api.other);
+    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    void *after = api_alloc(&api, 70000, third);
+    assert_int_equal(fallow_free(api.pool, after, third), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, late, third), FALLOW_OK);
+    assert_int_equal(fallow_capture_end(second), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(second), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ordinary, api.other), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
+/* A slab whose every slot is lent at the release is in no list then. */
+static void what_a_released_capture_had_lent_is_no_captures_memory(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *first = NULL, *second = NULL;
+    api_begin_with_pool(&api);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &first), FALLOW_OK);
+    void *captured = api_alloc(&api, MIB, api.stream), *none = api_alloc(&api, 300, api.other);
+    assert_int_equal(fallow_free(api.pool, none, api.other), FALLOW_OK);
+    assert_int_equal(fallow_capture_end(first), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(first), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, captured, api.stream), FALLOW_OK);
+    void *again = api_alloc(&api, MIB, api.stream);
+    assert_ptr_equal(again, captured);
+    assert_int_equal(fallow_free(api.pool, again, api.stream), FALLOW_OK);
+    again = api_alloc(&api, MIB, api.stream);
+    assert_int_equal(api_stats(&api).hit_count, 1); /* the free before it was an ordinary one */
+    assert_int_equal(fallow_free(api.pool, again, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_capture_begin(api.pool, api.other, &second), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(api_stats(&api).captured_bytes, 0);
+    assert_int_equal(fallow_capture_end(second), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(second), FALLOW_OK);
+    api_end(&api);
+}
+
 /* ---- races */
 
 struct race {
@@ -189,6 +253,8 @@ int main(void)
         cmocka_unit_test(an_exportable_block_of_a_capture_has_a_handle_of_its_own),
         cmocka_unit_test(a_request_that_may_not_grow_takes_nothing_from_the_pool_either),
         cmocka_unit_test(a_request_above_the_limit_leaves_the_pool_as_it_was),
+        cmocka_unit_test(what_a_released_capture_had_lent_is_no_captures_memory),
+        cmocka_unit_test(a_capture_outlives_the_retired_stream_that_it_began_on),
         cmocka_unit_test(a_thread_may_end_while_its_stream_is_retired),
         cmocka_unit_test(a_block_may_be_freed_while_a_capture_ends),
     };
