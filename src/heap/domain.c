@@ -239,7 +239,10 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
 
     flw_lock_acquire(&heap->lock);
     domain->is_recording = false;
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && ticket <= domain->completed) {
+        drop_fence(heap, fence); /* a synchronisation of the context was faster */
+        flw_domain_free_place(heap, domain);
+    } else if (result == CUDA_SUCCESS) {
         fence->ticket = ticket;
         fence->next = NULL;
         *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
@@ -576,7 +579,10 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
         struct flw_domain *domain = heap->domains[i];
         bool is_covered =
             domain->ops != NULL && !domain->is_foreign && domain->ops != &flw_order_capture;
-        domain->sync_ticket = is_covered ? domain->ticket++ : 0;
+        /* What reaches a retired stream is stamped with its last fence's ticket: that one stays. */
+        domain->sync_ticket = !is_covered          ? 0
+                              : domain->is_retired ? domain->ticket - 1
+                                                   : domain->ticket++;
         domain->unfenced_bytes = is_covered ? 0 : domain->unfenced_bytes;
     }
     flw_heap_begin_sync_of_pendings(heap);
@@ -585,6 +591,13 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
     atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
     CUresult result = heap->driver->cuCtxSynchronize();
     if (is_capture_refusal(result)) {
+        flw_lock_acquire(&heap->lock);
+        for (uint32_t i = 1; i < heap->domain_end; i++) {
+            if (heap->domains[i]->sync_ticket != 0) {
+                flw_domain_want_fence(heap->domains[i], 1); /* still, and for all of it */
+            }
+        }
+        flw_lock_release(&heap->lock);
         return FALLOW_CAPTURING;
     }
     if (result != CUDA_SUCCESS) {

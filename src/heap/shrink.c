@@ -107,7 +107,8 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
     return done_bytes;
 }
 
-static bool release_one_handle(struct flw_heap *heap)
+/* What was given back; 0: nothing idle. */
+static uint64_t release_one_handle(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
     struct flw_handle *handle = heap->idle_handles;
@@ -118,23 +119,24 @@ static bool release_one_handle(struct flw_heap *heap)
     }
     flw_lock_release(&heap->lock);
     if (handle == NULL) {
-        return false;
+        return 0;
     }
+    uint64_t bytes = flw_handle_bytes(handle);
     CUresult result = heap->source.ops->release(&heap->source, handle->id);
     if (result != CUDA_SUCCESS) {
         flw_heap_lose_device(heap, result, "cuMemRelease");
     }
     flw_lock_acquire(&heap->lock);
     if (!FLW_MUTANT(RELEASE_NOT_COUNTED)) {
-        flw_heap_lower_reserved(heap, flw_handle_bytes(handle));
+        flw_heap_lower_reserved(heap, bytes);
     }
     atomic_fetch_add(&heap->count.trims, 1);
     flw_heap_drop_handle(heap, handle);
     flw_lock_release(&heap->lock);
-    return true;
+    return bytes;
 }
 
-static bool release_one_segment(struct flw_heap *heap)
+static uint64_t release_one_segment(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
     struct flw_segment *segment = heap->segments;
@@ -157,7 +159,7 @@ static bool release_one_segment(struct flw_heap *heap)
     }
     flw_lock_release(&heap->lock);
     if (segment == NULL) {
-        return false;
+        return 0;
     }
     uint64_t bytes = flw_align_up((uint64_t)segment->unit_count << FLW_UNIT_LOG2,
                                   heap->source.granularity_bytes);
@@ -170,12 +172,12 @@ static bool release_one_segment(struct flw_heap *heap)
     atomic_fetch_add(&heap->count.trims, 1);
     flw_heap_drop_segment(heap, segment);
     flw_lock_release(&heap->lock);
-    return true;
+    return bytes;
 }
 
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
 {
-    uint64_t before = atomic_load(&heap->reserved_bytes);
+    uint64_t before = atomic_load(&heap->reserved_bytes), released = 0;
     struct flw_driver_section section;
     if (heap->source.ops->remaps && before > keep_bytes && heap->idle_bytes < before - keep_bytes) {
         flw_heap_unmap_idle(heap, before - keep_bytes - heap->idle_bytes);
@@ -184,12 +186,13 @@ uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
         return 0;
     }
     while (atomic_load(&heap->reserved_bytes) > keep_bytes && !flw_heap_is_lost(heap)) {
-        bool is_released =
+        uint64_t bytes =
             heap->source.ops->remaps ? release_one_handle(heap) : release_one_segment(heap);
-        if (!is_released) {
+        if (bytes == 0) {
             break;
         }
+        released += bytes;
     }
     flw_heap_leave_driver(heap, &section);
-    return before - atomic_load(&heap->reserved_bytes);
+    return released;
 }

@@ -163,6 +163,55 @@ static void what_a_released_capture_had_lent_is_no_captures_memory(void **state)
     api_end(&api);
 }
 
+/* ---- memory of lost streams */
+
+static void begin_with_lost_memory(struct api *api)
+{
+    void *none = NULL;
+    api_begin(api, NULL);
+    fallow_pool_config config = api_config(api);
+    config.check_streams = 1;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+    void *first = api_alloc(api, 4 * MIB, api->stream);
+    void *second = api_alloc(api, 4 * MIB, api->stream);
+    assert_int_equal(fallow_free(api->pool, first, api->stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api->pool, second, api->stream), FALLOW_OK); /* without a fence */
+    assert_int_equal(api->sim.cu.cuStreamDestroy_v2(api->stream), 0);
+    assert_int_equal(fallow_alloc(api->pool, 300, api->stream, &none), FALLOW_INVALID_STREAM);
+    assert_int_equal(api_stats(api).lost_streams, 1);
+}
+
+static void lost_memory_comes_back_after_a_refused_synchronisation(void **state)
+{
+    (void)state;
+    struct api api;
+    CUgraph graph = NULL;
+    begin_with_lost_memory(&api);
+    /* A stream that the pool has never seen is being captured. */
+    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.other, CU_STREAM_CAPTURE_MODE_RELAXED),
+                     0);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_true(api_stats(&api).reserved_bytes > 0);
+    (void)api.sim.cu.cuStreamEndCapture(api.other, &graph);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(api_stats(&api).reserved_bytes, 0);
+    api_end(&api);
+}
+
+static void a_trim_past_its_deadline_synchronises_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_with_lost_memory(&api);
+    void *ptr = api_alloc(&api, 8 * MIB, api.other);
+    api_use(&api, ptr, 8 * MIB, api.other);
+    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 1000, NULL), FALLOW_TIMEOUT);
+    assert_int_equal(api.sim.call_count("cuCtxSynchronize"), 0);
+    api_end(&api);
+}
+
 /* ---- races */
 
 struct race {
@@ -254,6 +303,8 @@ int main(void)
         cmocka_unit_test(a_request_that_may_not_grow_takes_nothing_from_the_pool_either),
         cmocka_unit_test(a_request_above_the_limit_leaves_the_pool_as_it_was),
         cmocka_unit_test(what_a_released_capture_had_lent_is_no_captures_memory),
+        cmocka_unit_test(lost_memory_comes_back_after_a_refused_synchronisation),
+        cmocka_unit_test(a_trim_past_its_deadline_synchronises_nothing),
         cmocka_unit_test(a_capture_outlives_the_retired_stream_that_it_began_on),
         cmocka_unit_test(a_thread_may_end_while_its_stream_is_retired),
         cmocka_unit_test(a_block_may_be_freed_while_a_capture_ends),
