@@ -304,7 +304,11 @@ static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
 
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
 {
-    bool is_done = domain->ops == &flw_order_stream && !domain->is_known && !domain->is_foreign &&
+    /* Uses of live blocks may name a lost stream: only a synchronisation covers those, or, where
+     * streams may die, the fence of each. */
+    bool is_over = !domain->is_lost || heap->streams_may_die ||
+                   (domain->sync_ticket != 0 && domain->sync_ticket == domain->completed);
+    bool is_done = domain->ops == &flw_order_stream && !domain->is_known && is_over &&
                    domain->capture == 0 && domain->newest == NULL && !domain->is_recording &&
                    domain->unfenced_bytes == 0 && domain->runs.run_count == 0;
     for (unsigned c = 0; is_done && c < FLW_CLASS_COUNT; c++) {
@@ -314,7 +318,6 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
         domain->ops = NULL;
         domain->completed = domain->ticket++;
     }
-    (void)heap;
 }
 
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket)

@@ -319,8 +319,9 @@ static struct flw_domain *find_by_id(const struct flw_heap *heap, uint64_t id)
     return NULL;
 }
 
-struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
-                                   fallow_status *status)
+/* One look; OUT_OF_HOST_MEMORY: every place is taken, or none can be made. */
+static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream stream,
+                                      fallow_status *status)
 {
     struct flw_heap *heap = &pool->heap;
     struct identity identity;
@@ -357,6 +358,16 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
     flw_lock_release(&heap->lock);
     if (stale != NULL) {
         flw_pool_close_caches(pool, stale);
+    }
+    return domain;
+}
+
+struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
+                                   fallow_status *status)
+{
+    struct flw_domain *domain = find_domain(pool, stream, status);
+    if (*status == FALLOW_OUT_OF_HOST_MEMORY && flw_pool_sync_uncoverable(pool, true)) {
+        domain = find_domain(pool, stream, status); /* the places of lost streams are free now */
     }
     return domain;
 }

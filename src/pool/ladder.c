@@ -256,12 +256,13 @@ static bool rung_callback(struct flw_climb *climb)
 
 /* heap lock. Is there memory that no fence can ever cover, since its stream was lost? Nothing less
  * is worth it: a capture that another thread has begun and not announced would not survive. */
-static bool has_uncoverable(const struct flw_heap *heap)
+static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
 {
     bool has_memory = flw_heap_has_lost_pending(heap);
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
-        has_memory |= domain->ops != NULL && domain->is_lost && domain->unfenced_bytes > 0;
+        has_memory |= domain->ops != NULL && domain->is_lost && !domain->is_foreign &&
+                      (wants_place || domain->unfenced_bytes > 0);
     }
     return has_memory;
 }
@@ -288,12 +289,12 @@ static bool is_any_capturing(struct flw_heap *heap)
     return false;
 }
 
-bool flw_pool_sync_uncoverable(struct flw_pool *pool)
+bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
     flw_lock_acquire(&heap->lock);
-    bool is_worth_it = has_uncoverable(heap);
+    bool is_worth_it = has_uncoverable(heap, wants_place);
     flw_lock_release(&heap->lock);
     if (!is_worth_it || atomic_load(&pool->open_captures) != 0 ||
         !flw_heap_enter_driver(heap, &section)) {
@@ -313,7 +314,7 @@ static bool rung_wait(struct flw_climb *climb)
     if (wait_and(climb, wait_deadline(climb), take_or_grow)) {
         return true;
     }
-    return flw_pool_sync_uncoverable(climb->pool) && take_or_grow(climb);
+    return flw_pool_sync_uncoverable(climb->pool, false) && take_or_grow(climb);
 }
 
 static bool (*const rungs[FLW_RUNG_COUNT])(struct flw_climb *climb) = {

@@ -178,9 +178,9 @@ struct flw_need {
     struct flw_span *run;    /* out */
 };
 fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
-/* Synchronise the context, if a lost stream has memory that no fence covers and nothing is being
- * captured. True: it is complete now. Driver calls. */
-bool flw_pool_sync_uncoverable(struct flw_pool *pool);
+/* Synchronise the context, if a lost stream has memory that no fence covers, or only its place,
+ * where that is wanted, and nothing is being captured. True: it is complete now. Driver calls. */
+bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place);
 /* Fence every stream that this thread can name. Driver calls. */
 void flw_pool_fence_all(struct flw_pool *pool);
 /* stats.c: remember why this need failed. */

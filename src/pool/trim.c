@@ -72,7 +72,8 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
     } while (deadline_ns != 0 && atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
              wait_for_one(pool, until, &has_timed_out));
     if (deadline_ns != 0 && !has_timed_out &&
-        atomic_load(&pool->heap.reserved_bytes) > keep_bytes && flw_pool_sync_uncoverable(pool)) {
+        atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
+        flw_pool_sync_uncoverable(pool, false)) {
         complete_what_is(pool);
         released += flw_heap_release_idle(&pool->heap, keep_bytes);
     }

@@ -171,6 +171,10 @@ static struct flw_domain *user_domain(struct flw_pool *pool, fallow_stream strea
                                       fallow_status *status)
 {
     struct flw_domain *domain = NULL;
+    if ((uintptr_t)stream == 2) { /* the thread's cache is what tells of its end */
+        const struct flw_tcache *cache = flw_pool_cache(pool, stream, status);
+        return cache != NULL ? cache->domain : NULL;
+    }
     if (!pool->config.check_streams && !pool->config.streams_may_die) {
         flw_lock_acquire(&pool->heap.lock);
         domain = flw_domain_find(&pool->heap, stream);

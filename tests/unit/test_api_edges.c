@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 
+#include "fallow/extend.h"
+
 static fallow_block describe(struct api *api, const void *ptr)
 {
     fallow_block block;
@@ -212,6 +214,94 @@ static void a_trim_past_its_deadline_synchronises_nothing(void **state)
     api_end(&api);
 }
 
+/* ---- threads and contexts that come and go */
+
+static void *lend_and_end(void *argument)
+{
+    struct api *api = argument;
+    void *ptr = NULL;
+    fallow_status status = fallow_alloc(api->pool, 300, CU_STREAM_PER_THREAD, &ptr);
+    if (status == FALLOW_OK) {
+        status = fallow_free(api->pool, ptr, CU_STREAM_PER_THREAD);
+    }
+    return (void *)(uintptr_t)status;
+}
+
+static void *use_and_end(void *argument)
+{
+    void **pair = argument;
+    struct api *api = pair[0];
+    assert_int_equal(api->sim.cu.cuCtxPushCurrent_v2(fallow_pool_context(api->pool)), 0);
+    flw_sim_range range = {(uint64_t)(uintptr_t)pair[1], 4096, 1, 0};
+    fallow_status status = api->sim.touch(CU_STREAM_PER_THREAD, &range, 1) == 0
+                               ? fallow_record_use(api->pool, pair[1], CU_STREAM_PER_THREAD)
+                               : FALLOW_DRIVER;
+    return (void *)(uintptr_t)status;
+}
+
+static fallow_status in_a_thread(void *(*body)(void *), void *argument)
+{
+    pthread_t thread;
+    void *result = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, body, argument), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    return (fallow_status)(uintptr_t)result;
+}
+
+#define MORE_THAN_PLACES 4200
+
+static void default_streams_of_any_number_of_threads_are_served(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    for (unsigned i = 0; i < MORE_THAN_PLACES; i++) {
+        assert_int_equal(in_a_thread(lend_and_end, &api), FALLOW_OK);
+    }
+    assert_int_equal(api_stats(&api).lost_streams, 0);
+    api_end(&api);
+}
+
+static void a_use_by_a_thread_that_has_ended_ends(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *ptr = api_alloc(&api, 4096, api.stream);
+    assert_int_equal(in_a_thread(use_and_end, (void *[]){&api, ptr}), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(api_stats(&api).pending_bytes, 0);
+    assert_int_equal(api_stats(&api).reserved_bytes, 0);
+    api_end(&api);
+}
+
+static void streams_of_another_context_come_and_go(void **state)
+{
+    (void)state;
+    struct api api;
+    CUcontext context = NULL, popped = NULL;
+    api_begin_with_pool(&api);
+    assert_int_equal(api.sim.cu.cuCtxCreate_v2(&context, 0, 0), 0);
+    assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    for (unsigned i = 0; i < MORE_THAN_PLACES; i++) {
+        CUstream foreign = NULL;
+        void *ptr = api_alloc(&api, 4096, api.stream);
+        assert_int_equal(api.sim.cu.cuCtxPushCurrent_v2(context), 0);
+        assert_int_equal(api.sim.cu.cuStreamCreate(&foreign, CU_STREAM_NON_BLOCKING), 0);
+        assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+        assert_int_equal(fallow_record_use(api.pool, ptr, foreign), FALLOW_OK);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_stream_retire(api.pool, foreign), FALLOW_OK);
+        api.sim.step(UINT64_MAX);
+        assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(foreign), 0);
+    }
+    api_end(&api);
+}
+
 /* ---- races */
 
 struct race {
@@ -305,6 +395,9 @@ int main(void)
         cmocka_unit_test(what_a_released_capture_had_lent_is_no_captures_memory),
         cmocka_unit_test(lost_memory_comes_back_after_a_refused_synchronisation),
         cmocka_unit_test(a_trim_past_its_deadline_synchronises_nothing),
+        cmocka_unit_test(a_use_by_a_thread_that_has_ended_ends),
+        cmocka_unit_test(default_streams_of_any_number_of_threads_are_served),
+        cmocka_unit_test(streams_of_another_context_come_and_go),
         cmocka_unit_test(a_capture_outlives_the_retired_stream_that_it_began_on),
         cmocka_unit_test(a_thread_may_end_while_its_stream_is_retired),
         cmocka_unit_test(a_block_may_be_freed_while_a_capture_ends),
