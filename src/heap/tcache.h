@@ -79,6 +79,7 @@ struct flw_tcache {
     bool is_open;                  /* hits are allowed when nobody has seized it */
     struct flw_ring *ring;         /* of its thread in the pool's recording; NULL: not recorded */
     uint32_t recorded_stream;      /* its number there */
+    bool is_detached;              /* pool NULL: in no list, its thread may drop it at any time */
     uint64_t misses;               /* allocations that were no hit */
     uint64_t run_pops, run_pushes; /* lent and taken back through this cache */
     uint64_t run_out_bytes;        /* taken from the heap less put back; those in it included */

@@ -177,6 +177,24 @@ static bool rebuild(struct flw_thread *thread, uint32_t shift)
     return true;
 }
 
+/* Those of pools and streams that are gone: their handles may never come again. */
+static void drop_detached(struct flw_thread *thread)
+{
+    for (uint32_t i = 0; i < 1u << (32 - thread->shift); i++) {
+        struct flw_tcache *cache = thread->entries[i].cache;
+        if (cache != NULL && __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) == NULL &&
+            cache->is_detached) {
+            if (flw_tls_cache == &cache->hot) {
+                flw_tls_cache = &no_cache;
+            }
+            thread->entries[i].cache = NULL;
+            flw_tcache_drop(cache);
+        }
+    }
+    (void)rebuild(thread, thread->shift);
+    rebuild_board(thread);
+}
+
 bool flw_thread_add(struct flw_tcache *cache)
 {
     struct flw_thread *thread = own_thread();
@@ -192,6 +210,9 @@ bool flw_thread_add(struct flw_tcache *cache)
             return false;
         }
         flw_tls_board = &thread->board;
+    }
+    if ((thread->count + 1) * 8 > 1u << (32 - thread->shift)) {
+        drop_detached(thread);
     }
     if ((thread->count + 1) * 8 > 1u << (32 - thread->shift) &&
         !rebuild(thread, thread->shift - 1)) {

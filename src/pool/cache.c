@@ -172,6 +172,7 @@ static void detach(struct flw_pool *pool, struct flw_tcache *cache)
         cache->next->prev = cache->prev;
     }
     pool->cache_count--;
+    cache->is_detached = true;
     flw_lock_release(&cache->lock);
     __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE); /* its thread may drop it now */
 }

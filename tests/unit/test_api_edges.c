@@ -6,6 +6,7 @@
 #include "test_api.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "fallow/extend.h"
 
@@ -302,6 +303,44 @@ static void streams_of_another_context_come_and_go(void **state)
     api_end(&api);
 }
 
+static size_t resident_bytes(void)
+{
+    unsigned long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu", &pages, &resident), 2);
+    (void)fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Each under a handle of its own: nothing that comes later meets what the thread kept for it. */
+static void a_thread_keeps_nothing_for_streams_that_are_gone(void **state)
+{
+    (void)state;
+    struct api api;
+    size_t before = 0;
+    flw_sim_config world = flw_sim_config_default(11);
+    world.mild = FLW_SIM_MILD_HANDLE_REUSE;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    for (unsigned i = 0; i < 1100; i++) {
+        CUstream stream = NULL;
+        assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+        void *ptr = api_alloc(&api, 300, stream);
+        assert_int_equal(fallow_free(api.pool, ptr, stream), FALLOW_OK);
+        assert_int_equal(fallow_stream_retire(api.pool, stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
+        before = i == 100 ? resident_bytes() : before;
+    }
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) /* whose own memory grows */
+    assert_true(resident_bytes() < before + 16 * MIB);              /* a cache has 56 KiB */
+#else
+    assert_true(before > 0);
+#endif
+    api_end(&api);
+}
+
 /* ---- races */
 
 struct race {
@@ -398,6 +437,7 @@ int main(void)
         cmocka_unit_test(a_use_by_a_thread_that_has_ended_ends),
         cmocka_unit_test(default_streams_of_any_number_of_threads_are_served),
         cmocka_unit_test(streams_of_another_context_come_and_go),
+        cmocka_unit_test(a_thread_keeps_nothing_for_streams_that_are_gone),
         cmocka_unit_test(a_capture_outlives_the_retired_stream_that_it_began_on),
         cmocka_unit_test(a_thread_may_end_while_its_stream_is_retired),
         cmocka_unit_test(a_block_may_be_freed_while_a_capture_ends),
