@@ -392,6 +392,35 @@ static void what_reaches_a_retired_stream_late_is_covered_by_its_last_fence(void
     each_source(check_retired_stream);
 }
 
+static CUresult record_and_synchronise(CUevent event, CUstream stream)
+{
+    CUresult result = bed.sim.cu.cuEventRecord(event, stream);
+    assert_int_equal(flw_heap_sync_context(&bed.heap), FALLOW_OK); /* another thread, just then */
+    return result;
+}
+
+static void check_synchronised_record(void)
+{
+    struct flw_driver driver = bed.sim.cu;
+    struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    struct flw_span *run = bed_obtain(&bed, domain, UNITS);
+    use_up(domain);
+    bed_put(&bed, domain, run);
+    driver.cuEventRecord = record_and_synchronise;
+    bed.heap.driver = &driver;
+    assert_int_equal(flw_domain_fence(&bed.heap, domain), FALLOW_OK);
+    bed.heap.driver = &bed.sim.cu;
+    bed_check(&bed);
+    assert_false(flw_heap_poll(&bed.heap)); /* nothing is left to ask for */
+    assert_non_null(bed_take(&bed, domain, UNITS));
+}
+
+static void a_fence_that_a_synchronisation_overtakes_is_not_listed(void **state)
+{
+    (void)state;
+    each_source(check_synchronised_record);
+}
+
 int main(void)
 {
     bed.seed = flw_test_seed("unit.domain");
@@ -408,6 +437,7 @@ int main(void)
         cmocka_unit_test(a_slab_that_one_stream_lent_and_another_took_back_waits_for_the_latter),
         cmocka_unit_test(a_slab_of_more_streams_than_stamps_waits_for_all_of_them),
         cmocka_unit_test(what_reaches_a_retired_stream_late_is_covered_by_its_last_fence),
+        cmocka_unit_test(a_fence_that_a_synchronisation_overtakes_is_not_listed),
         cmocka_unit_test(a_place_that_is_used_again_keeps_its_old_stamps_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
