@@ -166,7 +166,7 @@ CUresult CUDAAPI cuEventQuery(CUevent handle)
         result = usable_by_host(event);
     }
     if (result == CUDA_SUCCESS && !is_done(event)) {
-        flw_order_drift(call.thread, true);
+        flw_order_asked(call.thread, handle);
         result = CUDA_ERROR_NOT_READY;
     } else if (result == CUDA_SUCCESS && flw_check_is_on()) {
         flw_clock_host_saw(&event->clock);

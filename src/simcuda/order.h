@@ -155,6 +155,10 @@ void flw_order_wait_device(struct flw_thread *thread, struct flw_device *device)
 uint64_t flw_order_step(struct flw_thread *thread, uint64_t n, bool with_host_functions);
 /* FLW_SIM_RANDOM: now and then something completes. */
 void flw_order_drift(struct flw_thread *thread, bool with_host_functions);
+/* "Not ready" was the answer for an event or a stream: a host that asks on and on lets time pass.
+ * FLW_SIM_RANDOM: something may complete. FLW_SIM_CLOCK: from the 33rd time in a row on the clock
+ * moves, twice as far each time. */
+void flw_order_asked(struct flw_thread *thread, const void *handle);
 void flw_order_advance(struct flw_thread *thread, uint64_t to_ns);
 /* With the lock dropped; driver calls from inside fail. */
 void flw_order_run_host_function(struct flw_thread *thread, CUhostFn function, void *argument);

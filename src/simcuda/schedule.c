@@ -310,6 +310,25 @@ void flw_order_drift(struct flw_thread *thread, bool with_host_functions)
     }
 }
 
+#define PATIENT_ASKS 32
+
+void flw_order_asked(struct flw_thread *thread, const void *handle)
+{
+    struct flw_world *w = &flw_world;
+    flw_order_drift(thread, true);
+    if (w->config.schedule != FLW_SIM_CLOCK) {
+        return;
+    }
+    bool is_again = w->asked_handle == (uintptr_t)handle && w->asked_at_call + 1 == w->call_count;
+    w->asked_count = is_again ? w->asked_count + 1 : 1;
+    w->asked_handle = (uintptr_t)handle;
+    w->asked_at_call = w->call_count;
+    if (w->asked_count > PATIENT_ASKS) {
+        uint64_t doublings = flw_min(w->asked_count - PATIENT_ASKS, 40);
+        flw_order_advance(thread, w->clock_ns + (1ull << doublings));
+    }
+}
+
 static struct flw_stream *stream_of_slot(uint32_t slot)
 {
     for (uint32_t i = 0; i < flw_world.active_count; i++) {

@@ -218,7 +218,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream handle)
         struct flw_position last = flw_order_last(call.stream);
         struct flw_context *context = call.stream->context;
         if (!flw_order_is_done(&last)) {
-            flw_order_drift(call.thread, true);
+            flw_order_asked(call.thread, handle);
             result = CUDA_ERROR_NOT_READY;
         } else {
             if (flw_check_is_on()) {

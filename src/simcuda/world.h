@@ -120,6 +120,7 @@ struct flw_world {
     bool is_orphan; /* of a process that forked after cuInit: no call works until a reset */
     uint64_t generation;
     uint64_t clock_ns, random, next_id;
+    uint64_t asked_handle, asked_at_call, asked_count; /* "not ready" in a row for one handle */
     struct flw_device device[FLW_DEVICE_MAX];
     struct flw_context *contexts;
     struct flw_thread *threads;

@@ -532,6 +532,29 @@ static void the_clock_completes_work_after_its_lag_and_counts_waits(void **state
     ASSERT_OK(sim.cu.cuStreamQuery(a));
 }
 
+static void a_host_that_asks_on_and_on_lets_the_clock_move(void **state)
+{
+    (void)state;
+    begin(1, FLW_SIM_CLOCK, false);
+    CUstream stream = make_stream();
+    CUevent event = make_event();
+    CUevent other = make_event();
+    ASSERT_OK(sim.touch(stream, NULL, 0));
+    ASSERT_OK(sim.cu.cuEventRecord(event, stream));
+    ASSERT_OK(sim.cu.cuEventRecord(other, stream));
+    for (int i = 0; i < 1000; i++) { /* in turns, as a pool polls its streams: no time passes */
+        ASSERT_CU(sim.cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+        ASSERT_CU(sim.cu.cuEventQuery(other), CUDA_ERROR_NOT_READY);
+    }
+    assert_int_equal(flw_sim_read_ledger(&sim).clock_ns, 0);
+    int asked = 1;
+    while (asked < 100 && sim.cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY) {
+        asked++;
+    }
+    assert_in_range(asked, 33, 50);
+    assert_true(flw_sim_read_ledger(&sim).clock_ns >= 1000);
+}
+
 static void what_is_given_is_listed_by_address(void **state)
 {
     (void)state;
@@ -612,6 +635,7 @@ int main(void)
         cmocka_unit_test(pool_memory_is_reused_in_stream_order_and_guarded_after_its_free),
         cmocka_unit_test(planned_faults_strike_the_nth_call_and_sticky_ones_stay),
         cmocka_unit_test(the_clock_completes_work_after_its_lag_and_counts_waits),
+        cmocka_unit_test(a_host_that_asks_on_and_on_lets_the_clock_move),
         cmocka_unit_test(what_is_given_is_listed_by_address),
     };
     return cmocka_run_group_tests(tests, open_driver, close_driver);
