@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a generated run goes through a recorded pool, and the recording is that run: the same calls
+ * in the same order, the same blocks, the same peak; and `fallow replay` finds the same in both.
+ */
+#include "unit/test_api.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fallow/trace.h"
+#include "trace/trace.h"
+
+#define STREAMS_MOST 64
+#define COMMAND_MOST 1024
+
+struct player {
+    struct api api;
+    CUstream streams[STREAMS_MOST];
+    void **blocks; /* by number in the played trace */
+};
+
+static struct flw_trace *read_file(const char *path)
+{
+    struct flw_trace *trace = NULL;
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    if (!flw_trace_read(path, -1, &trace, message)) {
+        print_error("%s\n", message);
+    }
+    assert_non_null(trace);
+    return trace;
+}
+
+static void lend(struct player *player, const struct flw_trace_block *block, uint32_t number,
+                 uint32_t tag)
+{
+    fallow_request request;
+    CUstream stream = player->streams[block->stream];
+    if (tag == 0) {
+        player->blocks[number] = api_alloc(&player->api, block->size_bytes, stream);
+        return;
+    }
+    fallow_request_init(&request);
+    request.size_bytes = block->size_bytes;
+    request.tag = tag;
+    assert_int_equal(
+        fallow_alloc_request(player->api.pool, &request, stream, &player->blocks[number]),
+        FALLOW_OK);
+}
+
+static void play(struct player *player, const struct flw_trace *trace)
+{
+    struct flw_trace_walk walk = {0};
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        uint32_t tag = flw_trace_walk_context(trace, &walk, trace->initial_count + i)->tag;
+        CUstream stream = player->streams[event->stream];
+        if (event->op == FLW_TRACE_ALLOC) {
+            lend(player, &trace->blocks[event->block], event->block, tag);
+        } else if (event->op == FLW_TRACE_FREE) {
+            assert_int_equal(fallow_free(player->api.pool, player->blocks[event->block], stream),
+                             FALLOW_OK);
+        } else if (event->op == FLW_TRACE_USE) {
+            assert_int_equal(
+                fallow_record_use(player->api.pool, player->blocks[event->block], stream),
+                FALLOW_OK);
+        }
+    }
+}
+
+/* The next event of a kind that a recording has. */
+static const struct flw_trace_event *next_call(const struct flw_trace *trace, size_t *at)
+{
+    for (; *at < trace->event_count; ++*at) {
+        const struct flw_trace_event *event = &trace->events[*at];
+        if ((event->op == FLW_TRACE_ALLOC || event->op == FLW_TRACE_FREE ||
+             event->op == FLW_TRACE_USE) &&
+            event->size_bytes != 0) {
+            ++*at;
+            return event;
+        }
+    }
+    return NULL;
+}
+
+/* Streams are numbered as they come; blocks of the start by address. */
+static void expect_same_calls(const struct flw_trace *played, const struct flw_trace *recorded)
+{
+    size_t at = 0, recorded_at = 0, count = 0;
+    uint32_t streams[STREAMS_MOST];
+    memset(streams, 0xFF, sizeof streams);
+    for (const struct flw_trace_event *event; (event = next_call(played, &at)) != NULL; count++) {
+        const struct flw_trace_event *other = next_call(recorded, &recorded_at);
+        assert_non_null(other);
+        assert_int_equal(other->op, event->op);
+        assert_int_equal(other->size_bytes, event->size_bytes);
+        if (streams[event->stream] == UINT32_MAX) {
+            streams[event->stream] = other->stream;
+        }
+        assert_int_equal(other->stream, streams[event->stream]);
+        if (event->block >= played->initial_count) {
+            assert_int_equal(other->block, event->block);
+        }
+    }
+    assert_null(next_call(recorded, &recorded_at));
+    assert_true(count > 1000);
+}
+
+/* "peak_requested_bytes" of a policy, as the command says. */
+static uint64_t replayed_peak(const char *path)
+{
+    static const char key[] = "\"name\": \"fallow\", \"peak_requested_bytes\": ";
+    char command[COMMAND_MOST], *line = NULL;
+    size_t room = 0;
+    uint64_t peak = 0;
+    const char *program = getenv("FALLOW_COMMAND");
+    assert_non_null(program);
+    snprintf(command, sizeof command, "%s replay %s --policy fallow --json -", program, path);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    while (getline(&line, &room, pipe) > 0) {
+        const char *found = strstr(line, key);
+        if (found != NULL) {
+            peak = strtoull(found + sizeof key - 1, NULL, 10);
+        }
+    }
+    free(line);
+    assert_int_equal(pclose(pipe), 0);
+    assert_true(peak > 0);
+    return peak;
+}
+
+static void a_recorded_run_replays_to_the_same_peaks_and_blocks(void **state)
+{
+    (void)state;
+    struct player player = {.blocks = NULL};
+    char path[] = "/tmp/fallow-record-replay-XXXXXX";
+    const char *demo = getenv("FALLOW_DEMO");
+    assert_non_null(demo);
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct flw_trace *played = read_file(demo);
+    flw_sim_config world = flw_sim_config_default(5);
+    api_begin(&player.api, &world);
+    fallow_pool_config config = api_config(&player.api);
+    assert_int_equal(fallow_pool_create(&config, &player.api.pool), FALLOW_OK);
+    assert_true(played->stream_count <= STREAMS_MOST);
+    for (size_t i = 0; i < played->stream_count; i++) {
+        assert_int_equal(
+            player.api.sim.cu.cuStreamCreate(&player.streams[i], CU_STREAM_NON_BLOCKING), 0);
+    }
+    player.blocks = calloc(played->block_count, sizeof *player.blocks);
+    assert_non_null(player.blocks);
+    for (uint32_t i = 0; i < played->initial_count; i++) {
+        lend(&player, &played->blocks[i], i, 0);
+    }
+    fallow_recorder *recorder = NULL;
+    fallow_record_config file;
+    fallow_record_config_init(&file);
+    file.path = path;
+    file.flags = FALLOW_RECORD_BLOCK_WHEN_FULL;
+    assert_int_equal(fallow_record_start(player.api.pool, &file, &recorder), FALLOW_OK);
+    play(&player, played);
+    assert_int_equal(fallow_record_stop(recorder), FALLOW_OK);
+
+    struct flw_trace *recorded = read_file(path);
+    assert_null(recorded->truncation);
+    assert_int_equal(recorded->unknown_free_count + recorded->lost_free_count, 0);
+    assert_int_equal(recorded->initial_count, played->initial_count);
+    assert_int_equal(recorded->block_count, played->block_count);
+    assert_true(recorded->peak_requested_bytes == played->peak_requested_bytes);
+    assert_true(recorded->peak_requested_bytes == api_stats(&player.api).peak_requested_bytes);
+    expect_same_calls(played, recorded);
+    assert_true(replayed_peak(path) == replayed_peak(demo));
+    for (size_t i = 0; i < played->block_count; i++) {
+        if (!played->blocks[i].freed) {
+            assert_int_equal(fallow_free(player.api.pool, player.blocks[i], player.api.stream), 0);
+        }
+    }
+    flw_trace_destroy(recorded);
+    flw_trace_destroy(played);
+    free(player.blocks);
+    assert_int_equal(unlink(path), 0);
+    api_end(&player.api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_recorded_run_replays_to_the_same_peaks_and_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
