@@ -42,4 +42,12 @@ if(TARGET fallow_shared)
   flw_add_stress(without_vmm 1000000 --threads 2 --without-vmm --limit 400000000)
   flw_add_stress(fast_checks 500000 --threads 2 --checks 1)
   flw_add_stress(debug_checks 60000 --threads 2 --checks 30 --most 262144)
+  if(TARGET fallow) # the recording of a run with captures, retired streams and failures is whole
+    math(EXPR ops "1000000 / ${FLW_STRESS_DIVISOR}")
+    set(recording ${CMAKE_CURRENT_BINARY_DIR}/stress.ftrace)
+    add_test(NAME stress.recorded COMMAND sh -c
+      "$<TARGET_FILE:stress_pool> --ops ${ops} --threads 3 --streams 3 --limit 200000000 --record ${recording} && $<TARGET_FILE:fallow> trace verify ${recording} && $<TARGET_FILE:fallow> trace info ${recording}")
+    set_tests_properties(stress.recorded PROPERTIES LABELS stress TIMEOUT 300
+      FAIL_REGULAR_EXPRESSION "lost frees;unknown frees;missing")
+  endif()
 endif()

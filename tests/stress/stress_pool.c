@@ -6,6 +6,7 @@
  *               [--limit BYTES] [--most BYTES] [--device BYTES] [--schedule random|clock|held]
  *               [--lag NS] [--economy 0|1] [--reuse 0|1|2] [--checks BITS] [--no-capture]
  *               [--no-retire] [--no-check] [--without-vmm] [--validate N] [--trace ADDRESS]
+ *               [--record FILE]
  *
  * Exit: 0 clean, 1 a rule was broken (a sentence on stderr), 2 bad usage; anything else is a crash.
  * FALLOW_TEST_SEED gives the seed too.

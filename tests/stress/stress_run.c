@@ -408,6 +408,9 @@ static void start(struct run *run, struct worker *workers)
     config.log = log_line;
     run->put.ops = flw_put_find(settings->pool);
     fallow_status status = run->put.ops->create(&run->sim.cu, &config, &run->put.pool);
+    if (status == FALLOW_OK && settings->record != NULL && run->put.ops->record != NULL) {
+        status = run->put.ops->record(run->put.pool, settings->record);
+    }
     if (status != FALLOW_OK) {
         fprintf(stderr, "stress_pool: create answered %s\n", fallow_status_name(status));
         exit(1);

@@ -70,6 +70,9 @@ static void read_words(struct stress_settings *settings, int count, char **words
         if (!known && next != NULL && strcmp(word, "--pool") == 0) {
             settings->pool = words[++i];
             known = flw_put_find(settings->pool) != NULL;
+        } else if (!known && next != NULL && strcmp(word, "--record") == 0) {
+            settings->record = words[++i];
+            known = true;
         } else if (!known && next != NULL && strcmp(word, "--schedule") == 0) {
             const char *schedule = words[++i];
             settings->schedule = strcmp(schedule, "clock") == 0  ? FLW_SIM_CLOCK

@@ -41,6 +41,8 @@ struct flw_put_ops {
     fallow_status (*capture_join)(fallow_capture *capture, fallow_stream stream);
     fallow_status (*capture_end)(fallow_capture *capture);
     fallow_status (*capture_release)(fallow_capture *capture);
+    /* From now to the end of the pool, nothing lost, into a trace file. */
+    fallow_status (*record)(void *pool, const char *path);
     bool exact_ledger;  /* reserved_bytes is what the driver's ledger says; else at most that */
     bool stale_handles; /* a destroyed pool's handle may be passed */
 };

@@ -4,6 +4,8 @@
  */
 #include "support/pool_under_test.h"
 
+#include "fallow/trace.h"
+
 static fallow_status create(const struct flw_driver *driver, const fallow_pool_config *config,
                             void **out_pool)
 {
@@ -104,6 +106,14 @@ static fallow_status capture_begin(void *pool, fallow_stream stream, fallow_capt
     return fallow_capture_begin(pool, stream, out_capture);
 }
 
+static fallow_status record(void *pool, const char *path)
+{
+    fallow_recorder *recorder;
+    fallow_record_config config = {
+        .struct_size = sizeof config, .path = path, .flags = FALLOW_RECORD_BLOCK_WHEN_FULL};
+    return fallow_record_start(pool, &config, &recorder);
+}
+
 const struct flw_put_ops flw_put_fallow = {
     .name = "fallow",
     .create = create,
@@ -126,6 +136,7 @@ const struct flw_put_ops flw_put_fallow = {
     .capture_join = fallow_capture_join,
     .capture_end = fallow_capture_end,
     .capture_release = fallow_capture_release,
+    .record = record,
     .exact_ledger = true,
     .stale_handles = true,
 };
