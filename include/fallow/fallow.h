@@ -26,9 +26,13 @@
  *    allocator that looks at addresses can tell. The quarantine check finds it.
  *
  * THREADS  Every function may be called from any thread at any time, unless it says otherwise. No
- * lock is held over a driver call or a callback. ERRORS   A call that fails has changed nothing;
- * `*out_ptr` is NULL after every failure. errno is preserved. COST     A *hit* is served from the
- * calling thread's cache: no lock, no system call, no driver call, no event, no shared cache line.
+ *          lock is held over a driver call or a callback.
+ *
+ * ERRORS   A call that fails has changed nothing that the caller holds; `*out_ptr` is NULL after
+ *          every failure. Lending and returning preserve errno.
+ *
+ * COST     A *hit* is served from the calling thread's cache: no lock, no system call, no driver
+ *          call, no event, no shared cache line.
  *
  * Needs no CUDA header; compiles beside <cuda.h> and <cuda_runtime.h>, as C11 and as C++17.
  */
@@ -66,10 +70,10 @@ typedef enum fallow_economy {
 typedef enum fallow_reuse_policy {
     FALLOW_REUSE_WAIT = 0, /**< another stream's memory too, making the taker wait if need be */
     FALLOW_REUSE_COMPLETED = 1, /**< another stream's memory only when its work is known complete */
-    FALLOW_REUSE_SAME_STREAM = 2 /**< never another stream's memory */
+    FALLOW_REUSE_SAME_STREAM = 2 /**< at present the same as COMPLETED */
 } fallow_reuse_policy;
 
-/** Bits of `checks`. 0 = FALLOW_CHECK_MISUSE: everything that costs no device work. */
+/** Bits of `checks`. 0: everything that costs no device work. */
 enum {
     FALLOW_CHECK_FAST = 1u << 0, /**< drop the compare-and-swap of a free: a race of two threads
                                         freeing one pointer is no longer caught */
@@ -120,9 +124,9 @@ typedef struct fallow_pool_config {
     void *context;          /**< a CUcontext to use; NULL = retain the device's primary context */
     size_t limit_bytes;     /**< most that the driver may have given; 0 = the device's total */
     fallow_economy economy; /**< how much idle memory to hold */
-    size_t cache_bytes;     /**< most that all thread caches may hold together; 0 = 1/32 of what the
-                                 pool holds, run caches apart */
-    uint32_t decay_ms;      /**< how often fallow_pool_poll, or the helper thread, gives back what
+    size_t cache_bytes; /**< most that all thread caches may hold together, but for the first few
+                                 blocks of a class and for runs; 0 = 1/32 of what the pool holds */
+    uint32_t decay_ms;  /**< how often fallow_pool_poll, or the helper thread, gives back what
                                  lies above the last two seconds' need; 0 = 10,000;
                                  UINT32_MAX = never */
     fallow_reuse_policy reuse_policy;
@@ -278,7 +282,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_use(fallow_pool *pool, v
                                                             fallow_stream stream);
 
 /** Tell the pool that a stream is about to be destroyed. Its free memory becomes nobody's once what
- * it had been given is complete; its handle is forgotten. One driver call at most. Calling it for a
+ * it had been given is complete; its handle is forgotten. At most one event. BUSY: it is being
+ *  captured, end that first. Calling it for a
  *  stream that the pool has never seen is OK. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool,
                                                                fallow_stream stream);
@@ -334,8 +339,9 @@ static inline void fallow_block_init(fallow_block *block)
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_block_info(fallow_pool *pool, const void *ptr,
                                                             fallow_block *out_block);
 
-/** Counters are exact at quiescent points. peak_reserved_bytes is always exact. The other peaks are
- *  exact with one thread; with several they are off by at most what the threads' caches hold. */
+/** Counters are exact at quiescent points. peak_reserved_bytes is always exact. peak_requested_bytes
+ *  is with one thread; with several it is off by at most what their caches hold. peak_live_bytes is
+ *  the most that was seen where requested_bytes peaked or a caller asked. */
 typedef struct fallow_stats {
     size_t struct_size;
     uint64_t requested_bytes; /**< live blocks, as asked */
@@ -430,8 +436,8 @@ FALLOW_API int fallow_pool_last_driver_error(fallow_pool *pool, const char **out
  *  `wait_ms`. OK also when live memory keeps more. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim(fallow_pool *pool, size_t keep_bytes);
 
-/** As fallow_pool_trim, with a deadline from now; 0 = never wait. TIMEOUT if it passed with work
- * left. out_released_bytes may be NULL. */
+/** As fallow_pool_trim, with a deadline from now; 0 = never wait, which is OK. TIMEOUT if it passed
+ * with work left. out_released_bytes may be NULL. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim_within(fallow_pool *pool,
                                                                   size_t keep_bytes,
                                                                   uint64_t deadline_ns,

@@ -320,7 +320,10 @@ static fallow_status free_sized_missed(fallow_pool *handle, void *ptr, size_t si
         return FALLOW_INVALID_POOL;
     }
     if (pool->debug != NULL) {
-        return flw_debug_free_sized(pool, ptr, size_bytes, stream);
+        int saved = errno;
+        fallow_status status = flw_debug_free_sized(pool, ptr, size_bytes, stream);
+        errno = saved;
+        return status;
     }
     if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
         return FALLOW_OK;

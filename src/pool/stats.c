@@ -76,11 +76,14 @@ fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats
     stats.stream_count = atomic_load(&heap->stream_count);
     stats.uses_vmm = heap->source.ops->remaps;
     stats.uses_membarrier = pool->uses_membarrier;
+    flw_lock_acquire(&pool->uses_lock);
+    uint64_t note_bytes = pool->note_meta.used_bytes;
+    flw_lock_release(&pool->uses_lock);
     flw_lock_acquire(&heap->lock);
     stats.pending_bytes = heap->pending_bytes;
     stats.captured_bytes = flw_pool_captured_bytes(pool);
     stats.host_bytes = flw_page_map_host_bytes(&heap->map) + heap->object_meta.used_bytes +
-                       flw_lenders_host_bytes(&heap->lenders) +
+                       flw_lenders_host_bytes(&heap->lenders) + note_bytes +
                        flw_div_up(heap->mapped_page_end * heap->page_units, 1024) * 4096;
     flw_lock_release(&heap->lock);
     return flw_struct_answer(out_stats, &stats, sizeof stats);

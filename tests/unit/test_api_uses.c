@@ -16,11 +16,13 @@ static void many_blocks_keep_their_tags_and_their_announced_uses(void **state)
     fallow_request request;
     fallow_request_init(&request);
     request.size_bytes = 1024;
+    uint64_t host = api_stats(&api).host_bytes;
     for (uint32_t i = 0; i < MANY; i++) {
         request.tag = i + 1;
         assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &blocks[i]),
                          FALLOW_OK);
     }
+    assert_true(api_stats(&api).host_bytes > host + MANY * 40); /* what is known of each counts */
     api_use(&api, blocks[0], 1024, api.stream);
     api_use(&api, blocks[MANY / 2], 1024, api.other);
     for (uint32_t i = 0; i < MANY; i++) {
