@@ -16,7 +16,7 @@
  *   32  u64 monotonic clock, ns               20  u32 thread that its records begin with
  *   40  u64 ticks a second; 10^9 = ns         24  u64 number of its first event in the file
  *   48  u32 process                           32  u64 number of its first block in the file
- *   52  u32 device, u32 devices there are     40  u64 base: ns since the first event
+ *   52  u32 device, u32 devices there are     40  u64 base, ns since the beginning
  *   60  u32 CRC of bytes 0 to 59              48  u32 ticks in a step of its records' time, u32 0
  *                                             56  u32 CRC of the payload
  *                                             60  u32 CRC of bytes 0 to 59
@@ -38,7 +38,8 @@
  *                    bytes of the file before this chunk, u32 0. Nothing follows.
  *   Chunks of other types are passed over. `codec` is that of the records; 0 elsewhere.
  *
- *   Events and blocks are numbered in the order of the file, blocks of the start first. An event's
+ *   The beginning is the moment of the header's clocks, or the first event where they are 0. Events and
+ *   blocks are numbered in the order of the file, blocks of the start first. An event's
  *   time is the base and, in ns, its chunk's ticks; it never falls (where ticks are not ns, a reader
  *   takes an earlier one for the last). A file without END was not finished: all of it counts that
  *   can be read. A reader that meets damage stops, or looks for the next "FTRC" whose header's CRC

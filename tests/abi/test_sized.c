@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fallow/fallow.h"
+#include "fallow/trace.h"
 #include "support/test.h"
 
 #define TAIL_BYTES 64
@@ -110,6 +111,22 @@ static fallow_status read_request(fallow_pool *pool, void *object)
     return status;
 }
 
+/* A flight recorder without a path. */
+static void init_record_config(void *object, size_t size)
+{
+    fallow_record_config_init_sized(object, size);
+}
+
+static fallow_status read_record_config(fallow_pool *pool, void *object)
+{
+    fallow_recorder *recorder = NULL;
+    fallow_status status = fallow_record_start(pool, object, &recorder);
+    assert_true((recorder != NULL) == (status == FALLOW_OK));
+    assert_int_equal(fallow_record_stop(recorder),
+                     status == FALLOW_OK ? FALLOW_OK : FALLOW_INVALID_RECORDER);
+    return status;
+}
+
 /* from: the oldest caller has everything before this offset */
 static void expect_read(size_t from, size_t our_size, init_function init, read_function read)
 {
@@ -145,6 +162,13 @@ static void a_request_of_any_age_is_read(void **state)
     (void)state;
     expect_read(offsetof(fallow_request, align_bytes), sizeof(fallow_request), init_request,
                 read_request);
+}
+
+static void a_record_config_of_any_age_is_read(void **state)
+{
+    (void)state;
+    expect_read(offsetof(fallow_record_config, ring_bytes), sizeof(fallow_record_config),
+                init_record_config, read_record_config);
 }
 
 /* ---- structs that the library fills */
@@ -238,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_config_of_any_age_is_read),
         cmocka_unit_test(a_request_of_any_age_is_read),
+        cmocka_unit_test(a_record_config_of_any_age_is_read),
         cmocka_unit_test(statistics_fill_a_struct_of_any_age),
         cmocka_unit_test(block_info_fills_a_struct_of_any_age),
         cmocka_unit_test(the_report_fills_a_struct_of_any_age),

@@ -334,6 +334,8 @@ static void mistakes_on_the_command_line_are_refused(void **state)
         "deferred --streams 2",
         "deferred --size mixed",
         "deferred --live 1M --size 1M",
+        "pair --record ring --policy null",
+        "holes --record ring",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         int status = run_command(lines[i]);
@@ -373,6 +375,16 @@ static void every_shape_runs_on_the_empty_library(void **state)
             fail_msg("'%s' gave %d", lines[i], status);
         }
     }
+}
+
+static void a_recorded_pair_is_measured_beside_the_clock(void **state)
+{
+    (void)state;
+    if (flw_bench_policy_find("fallow") == NULL) {
+        skip();
+    }
+    assert_int_equal(run_command("pair --record ring --count 2000"), 0);
+    assert_int_equal(run_command("pair --record /nowhere/at/all.ftrace --count 2000"), 1);
 }
 
 /* Held less 16 MiB over live, after many more blocks than the queue between the two has room for. */
@@ -470,6 +482,7 @@ int main(void)
         cmocka_unit_test(every_shape_runs_on_the_empty_library),
         cmocka_unit_test(what_one_thread_lends_and_another_takes_back_holds_at_most_twice_the_live),
         cmocka_unit_test(every_shape_runs_on_the_pools),
+        cmocka_unit_test(a_recorded_pair_is_measured_beside_the_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

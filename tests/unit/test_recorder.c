@@ -546,6 +546,25 @@ static void the_end_of_the_pool_ends_its_recording(void **state)
     end_bed(&bed);
 }
 
+static void an_abandoned_pool_leaves_a_file_with_an_end(void **state)
+{
+    (void)state;
+    struct bed bed;
+    begin_bed(&bed);
+    start(&bed, 0, 0);
+    (void)api_alloc(&bed.api, 5000, bed.api.stream);
+    fallow_pool_abandon(bed.api.pool);
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
+    for (bool is_whole = false; !is_whole; usleep(1000)) { /* its thread ends it by itself */
+        struct flw_trace *trace = read_file(bed.path);
+        is_whole = trace->truncation == NULL;
+        assert_true(!is_whole || trace->event_count == 1);
+        flw_trace_destroy(trace);
+    }
+    drop_folder(&bed);
+    flw_sim_close(&bed.api.sim);
+}
+
 static void the_child_of_a_fork_leaves_the_file_to_its_parent(void **state)
 {
     (void)state;
@@ -659,7 +678,7 @@ static void recordings_begin_and_end_while_threads_work(void **state)
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
     atomic_bool is_over = false;
-    _Atomic(void *) exchange[EXCHANGES] = {0};
+    _Atomic(void *) exchange[EXCHANGES] = {NULL};
     begin_bed(&bed);
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.bed = &bed,
@@ -722,6 +741,8 @@ int main(void)
         cmocka_unit_test(the_child_of_a_fork_leaves_the_file_to_its_parent),
         cmocka_unit_test(a_killed_program_loses_at_most_its_last_moments),
         cmocka_unit_test(recordings_begin_and_end_while_threads_work),
+        /* last: the simulated driver stays open, and a fork's child could not use it */
+        cmocka_unit_test(an_abandoned_pool_leaves_a_file_with_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
