@@ -302,8 +302,8 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
         segment->next->link = &segment->next;
     }
     heap->segments = segment;
-    flw_heap_put_run_stamped(heap, FLW_NOBODY, 0, run);
-    return flw_heap_take_run(heap, request->domain, request->unit_count, request->align_units);
+    flw_heap_put_run_stamped(heap, FLW_NOBODY, 0, run); /* joins nothing: it stays this run */
+    return flw_heap_take_from(heap, run, request->unit_count, request->align_units);
 }
 
 static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_request *request,

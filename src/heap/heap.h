@@ -282,6 +282,9 @@ void flw_heap_move_slots(struct flw_heap *heap, struct flw_domain *from, struct 
  */
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units);
+/* The same out of this free run, which is large enough. */
+struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
+                                    uint32_t unit_count, uint32_t align_units);
 /* A LIVE run becomes free memory of the domain, stamped now, and joins its neighbours. */
 void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
 /* The same for a run that a cache kept: stamped with the ticket of its own free. */

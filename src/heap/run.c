@@ -281,8 +281,8 @@ static FLW_NOINLINE struct flw_span *skip_units(struct flw_heap *heap, struct fl
 }
 
 /* Cut the first units out of an indexed run, LIVE; what remains stays indexed, at its age. */
-static inline struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run,
-                                       uint32_t unit_count)
+static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run,
+                                           uint32_t unit_count)
 {
     struct flw_run_index *index = index_of(heap, run);
     struct flw_run_part *part = &run->u.run;
@@ -313,13 +313,9 @@ static inline struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *r
     return front;
 }
 
-struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
-                                   uint32_t unit_count, uint32_t align_units)
+static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_span *run,
+                                             uint32_t unit_count, uint32_t align_units)
 {
-    struct flw_span *run = find_run(heap, domain, unit_count, align_units);
-    if (run == NULL) {
-        return NULL;
-    }
     if (FLW_UNLIKELY(align_units > 1)) {
         uint32_t skip = FLW_MUTANT(ALIGNMENT_IGNORED)
                             ? 0
@@ -333,4 +329,17 @@ struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *dom
     heap->live_run_bytes += flw_run_bytes(run);
     flw_run_arm_slot(heap, run);
     return run;
+}
+
+struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
+                                   uint32_t unit_count, uint32_t align_units)
+{
+    struct flw_span *run = find_run(heap, domain, unit_count, align_units);
+    return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
+}
+
+struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
+                                    uint32_t unit_count, uint32_t align_units)
+{
+    return take_from(heap, run, unit_count, align_units);
 }

@@ -47,6 +47,34 @@ static void a_dedicated_block_is_never_another_streams_memory(void **state)
     api_end(&api);
 }
 
+/* Not the hole of its size in another block's segment. */
+static void a_dedicated_block_has_a_segment_of_its_own(void **state)
+{
+    (void)state;
+    struct api api;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.without_vmm = 1;
+    world.schedule = FLW_SIM_HELD;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *wide = api_alloc(&api, 4 * MIB + 65536, api.stream); /* in a segment of 6 MiB */
+    assert_int_equal(fallow_free(api.pool, wide, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK); /* out of the cache */
+    void *narrow = api_alloc(&api, 4 * MIB, api.stream);
+    assert_ptr_equal(narrow, wide);
+    void *own = request_of(&api, 2 * MIB, FALLOW_REQUEST_DEDICATED, api.stream, FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuMemGetAddressRange_v2(&base, &bytes, (CUdeviceptr)(uintptr_t)own),
+                     0);
+    assert_int_equal(bytes, 2 * MIB);
+    assert_int_equal(base, (uintptr_t)own);
+    assert_int_equal(fallow_free(api.pool, own, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, narrow, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
 static void an_exportable_block_of_a_capture_has_a_handle_of_its_own(void **state)
 {
     (void)state;
@@ -428,6 +456,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dedicated_block_is_never_another_streams_memory),
+        cmocka_unit_test(a_dedicated_block_has_a_segment_of_its_own),
         cmocka_unit_test(an_exportable_block_of_a_capture_has_a_handle_of_its_own),
         cmocka_unit_test(a_request_that_may_not_grow_takes_nothing_from_the_pool_either),
         cmocka_unit_test(a_request_above_the_limit_leaves_the_pool_as_it_was),
