@@ -15,6 +15,7 @@ enum opcode {
     OPCODE_EMPTY_LIST = ']',
     OPCODE_APPENDS = 'e',
     OPCODE_SHORT_BINUNICODE = 0x8C,
+    OPCODE_BINUNICODE = 'X',
     OPCODE_MEMOIZE = 0x94,
     OPCODE_BINGET = 'h',
     OPCODE_BININT = 'J',
@@ -63,6 +64,39 @@ void flw_encoder_put_word(struct flw_encoder *encoder, unsigned word)
     fwrite(encoder->words[word], 1, bytes, encoder->file);
     put(encoder, OPCODE_MEMOIZE);
     encoder->places[word] = ++encoder->memo_count;
+}
+
+/* Bytes of the character that begins here; 0: none does. */
+static size_t character_bytes(const unsigned char *c)
+{
+    size_t count = c[0] < 0x80 ? 1 : c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : 4;
+    if (c[0] > 0xF4 || (c[0] == 0xE0 && c[1] < 0xA0) || (c[0] == 0xED && c[1] > 0x9F) ||
+        (c[0] == 0xF0 && c[1] < 0x90) || (c[0] == 0xF4 && c[1] > 0x8F)) {
+        return 0;
+    }
+    for (size_t i = 1; i < count; i++) {
+        if ((c[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    return count;
+}
+
+void flw_encoder_put_text(struct flw_encoder *encoder, const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    put(encoder, OPCODE_BINUNICODE);
+    put_little_endian(encoder, strlen(text), 4);
+    while (*c != '\0') {
+        size_t count = character_bytes(c);
+        if (count == 0) {
+            put(encoder, '?');
+            c++;
+        }
+        for (; count > 0; count--) {
+            put(encoder, *c++);
+        }
+    }
 }
 
 /* The sign is the last byte's highest bit, so a number may need a zero byte more. */

@@ -27,6 +27,7 @@ struct flw_harvest {
     size_t node_count, node_room;
     uint64_t *cells;
     size_t cell_count, cell_room;
+    struct flw_intern intern;
 };
 
 static const struct flw_pickle_value absent = {0, FLW_PICKLE_ABSENT};
@@ -92,12 +93,26 @@ static bool add_item(struct flw_harvest *harvest, struct flw_pickle_value item, 
     return true;
 }
 
+static bool is_of_use(const struct flw_pickle_value *pair)
+{
+    return pair[0].kind == FLW_PICKLE_WORD && pair[1].kind != FLW_PICKLE_ABSENT;
+}
+
+static bool are_texts_only(const struct flw_pickle_value *values, size_t value_count)
+{
+    for (size_t i = 0; i < value_count; i += 2) {
+        if (is_of_use(&values[i]) && values[i + 1].kind != FLW_PICKLE_TEXT) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool add_pair(struct flw_harvest *harvest, const struct flw_pickle_value *pair,
                      uint32_t *count)
 {
     struct flw_pickle_value value = pair[1];
-    if (pair[0].kind != FLW_PICKLE_WORD || pair[0].bits == FLW_PICKLE_NO_WORD ||
-        value.kind == FLW_PICKLE_ABSENT) {
+    if (!is_of_use(pair)) {
         return true;
     }
     (*count)++;
@@ -113,6 +128,10 @@ bool flw_harvest_extend(struct flw_harvest *harvest, struct flw_pickle_value con
 {
     size_t header = harvest->cell_count;
     uint32_t count = 0;
+    if (container.kind == FLW_PICKLE_DICT && value_count > 2 &&
+        harvest->nodes[container.bits].first == 0 && are_texts_only(values, value_count)) {
+        return true;
+    }
     bool has_memory = add_cell(harvest, 0);
     if (container.kind == FLW_PICKLE_LIST) {
         for (size_t i = 0; has_memory && i < value_count; i++) {
@@ -145,6 +164,7 @@ void flw_harvest_destroy(struct flw_harvest *harvest)
     if (harvest != NULL) {
         free(harvest->nodes);
         free(harvest->cells);
+        flw_intern_finish(&harvest->intern);
         free(harvest);
     }
 }
@@ -178,6 +198,16 @@ struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
         chunk = header_next(harvest->cells[chunk]);
     }
     return found;
+}
+
+struct flw_intern *flw_harvest_intern(struct flw_harvest *harvest)
+{
+    return &harvest->intern;
+}
+
+const struct flw_intern *flw_harvest_interned(const struct flw_harvest *harvest)
+{
+    return &harvest->intern;
 }
 
 uint64_t flw_harvest_offset(const struct flw_harvest *harvest, struct flw_pickle_value container)

@@ -20,17 +20,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "trace/intern.h"
+
 enum flw_pickle_kind {
-    FLW_PICKLE_ABSENT,   /* not there, or of no use: None, a float, bytes, a tuple */
+    FLW_PICKLE_ABSENT,   /* not there, or of no use: None, a float, bytes, other tuples */
     FLW_PICKLE_BOOL,     /* bits: 0 or 1 */
-    FLW_PICKLE_WORD,     /* a string; bits: its number in the vocabulary or FLW_PICKLE_NO_WORD */
+    FLW_PICKLE_WORD,     /* a string of the vocabulary; bits: its number */
     FLW_PICKLE_UNSIGNED, /* bits: the number, from 0 */
     FLW_PICKLE_NEGATIVE, /* bits: two's complement */
+    FLW_PICKLE_TEXT,     /* a string that is no word; bits: its number in the intern */
+    FLW_PICKLE_PAIR,     /* a tuple of two numbers; bits: its number in the intern */
     FLW_PICKLE_DICT,     /* bits: node */
     FLW_PICKLE_LIST      /* bits: node */
 };
 
-#define FLW_PICKLE_NO_WORD   UINT32_MAX
 #define FLW_PICKLE_WORDS_MAX 64
 
 struct flw_pickle_value {
@@ -48,13 +51,18 @@ void flw_harvest_destroy(struct flw_harvest *harvest);
 bool flw_harvest_add_node(struct flw_harvest *harvest, enum flw_pickle_kind kind, uint64_t offset,
                           struct flw_pickle_value *out_value);
 
-/* Append items, or keys and values in turn; what is of no use is left out. False: no memory. */
+/* Append items, or keys and values in turn; what is of no use is left out: so are texts that come
+ * with nothing else of use, for every stack frame has some. False: no memory. */
 bool flw_harvest_extend(struct flw_harvest *harvest, struct flw_pickle_value container,
                         const struct flw_pickle_value *values, size_t value_count);
 
 /* The value under a word of the vocabulary; the last one where a key is given twice. */
 struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
                                         struct flw_pickle_value dict, uint32_t word);
+
+/* The texts and pairs that values name. */
+struct flw_intern *flw_harvest_intern(struct flw_harvest *harvest);
+const struct flw_intern *flw_harvest_interned(const struct flw_harvest *harvest);
 
 /* Offset in the unpacked file at which a dict or list begins. */
 uint64_t flw_harvest_offset(const struct flw_harvest *harvest, struct flw_pickle_value container);

@@ -27,15 +27,47 @@ bool flw_history_add_event(struct flw_history *history, const struct flw_trace_e
     return true;
 }
 
-bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block)
+bool flw_history_add_detail(struct flw_history *history, struct flw_trace_detail detail,
+                            uint32_t *out_number)
 {
-    struct flw_trace_block *blocks = flw_array_reserve(history->blocks, history->block_count,
-                                                       &history->block_room, sizeof(*blocks));
+    struct flw_trace_detail *details = flw_array_reserve(history->details, history->detail_count,
+                                                         &history->detail_room, sizeof(*details));
+    if (details == NULL || history->detail_count >= UINT32_MAX) {
+        return false;
+    }
+    history->details = details;
+    *out_number = (uint32_t)history->detail_count;
+    details[history->detail_count++] = detail;
+    return true;
+}
+
+bool flw_history_set_pool(struct flw_history *history, uint32_t pool)
+{
+    while (pool != 0 && history->pool_count < history->event_count) {
+        uint32_t *pools = flw_array_reserve(history->pools, history->pool_count,
+                                            &history->pool_room, sizeof(*pools));
+        if (pools == NULL) {
+            return false;
+        }
+        history->pools = pools;
+        pools[history->pool_count++] = 0;
+    }
+    if (pool != 0) {
+        history->pools[history->event_count - 1] = pool;
+    }
+    return true;
+}
+
+bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block,
+                           uint32_t pool)
+{
+    struct flw_history_block *blocks = flw_array_reserve(history->blocks, history->block_count,
+                                                         &history->block_room, sizeof(*blocks));
     if (blocks == NULL) {
         return false;
     }
     history->blocks = blocks;
-    blocks[history->block_count++] = *block;
+    blocks[history->block_count++] = (struct flw_history_block){*block, pool};
     return true;
 }
 
@@ -54,6 +86,8 @@ bool flw_history_add_segment(struct flw_history *history, const struct flw_trace
 void flw_history_finish(struct flw_history *history)
 {
     free(history->events);
+    free(history->details);
+    free(history->pools);
     free(history->blocks);
     free(history->segments);
     *history = (struct flw_history){0};
@@ -67,16 +101,16 @@ struct heap {
     struct flw_addressmap places; /* address -> index in blocks.blocks */
 };
 
-static bool heap_put(struct heap *heap, const struct flw_trace_block *block)
+static bool heap_put(struct heap *heap, const struct flw_trace_block *block, uint32_t pool)
 {
     return flw_addressmap_put(&heap->places, block->address, (uint32_t)heap->blocks.block_count) &&
-           flw_history_add_block(&heap->blocks, block);
+           flw_history_add_block(&heap->blocks, block, pool);
 }
 
 /* Undo one event. A free brings its block back, whether it is the request or the completion: the
  * earlier of the two is met last. Where the later heap has a block at that address, the allocation
  * of that one is lost; the earlier block takes its place. */
-static bool undo_event(struct heap *heap, const struct flw_trace_event *event)
+static bool undo_event(struct heap *heap, const struct flw_trace_event *event, uint32_t pool)
 {
     switch (event->op) {
     case FLW_TRACE_ALLOC:
@@ -85,7 +119,7 @@ static bool undo_event(struct heap *heap, const struct flw_trace_event *event)
     case FLW_TRACE_FREE:
     case FLW_TRACE_FREE_DONE: {
         struct flw_trace_block block = {event->address, event->size_bytes, event->stream, false};
-        return heap_put(heap, &block);
+        return heap_put(heap, &block, pool);
     }
     default:
         return true;
@@ -94,9 +128,32 @@ static bool undo_event(struct heap *heap, const struct flw_trace_event *event)
 
 static int compare_blocks(const void *a, const void *b)
 {
-    const struct flw_trace_block *x = a;
-    const struct flw_trace_block *y = b;
-    return (x->address > y->address) - (x->address < y->address);
+    uint64_t x = ((const struct flw_history_block *)a)->block.address;
+    uint64_t y = ((const struct flw_history_block *)b)->block.address;
+    return (x > y) - (x < y);
+}
+
+/* Those that are in it still, in address order. */
+static bool add_initial_blocks(struct heap *heap, struct flw_build *build)
+{
+    struct flw_history_block *blocks = heap->blocks.blocks;
+    size_t count = 0;
+    for (size_t i = 0; i < heap->blocks.block_count; i++) {
+        if (flw_addressmap_find(&heap->places, blocks[i].block.address) == i) {
+            blocks[count++] = blocks[i];
+        }
+    }
+    if (count > 0) {
+        qsort(blocks, count, sizeof(*blocks), compare_blocks);
+    }
+    bool has_memory = true;
+    for (size_t i = 0; has_memory && i < count; i++) {
+        struct flw_trace_context context = {.record = i, .pool = blocks[i].pool};
+        has_memory =
+            flw_build_add_context(build, &context) && flw_build_add_block(build, &blocks[i].block);
+    }
+    build->trace->initial_count = build->trace->block_count;
+    return has_memory;
 }
 
 static bool resolve_blocks(const struct flw_history *history, struct flw_build *build)
@@ -104,24 +161,14 @@ static bool resolve_blocks(const struct flw_history *history, struct flw_build *
     struct heap heap = {{0}, {0}};
     bool has_memory = true;
     for (size_t i = 0; has_memory && i < history->block_count; i++) {
-        has_memory = heap_put(&heap, &history->blocks[i]);
+        has_memory = heap_put(&heap, &history->blocks[i].block, history->blocks[i].pool);
     }
     for (size_t i = history->event_count; has_memory && i-- > 0;) {
-        has_memory = undo_event(&heap, &history->events[i]);
+        has_memory = undo_event(&heap, &history->events[i], flw_history_pool(history, i));
     }
-    for (size_t i = 0; has_memory && i < heap.blocks.block_count; i++) {
-        const struct flw_trace_block *block = &heap.blocks.blocks[i];
-        if (flw_addressmap_find(&heap.places, block->address) == i) {
-            has_memory = flw_build_add_block(build, block);
-        }
-    }
+    has_memory = has_memory && add_initial_blocks(&heap, build);
     flw_history_finish(&heap.blocks);
     flw_addressmap_finish(&heap.places);
-    struct flw_trace *trace = build->trace;
-    trace->initial_count = trace->block_count;
-    if (has_memory && trace->block_count > 0) {
-        qsort(trace->blocks, trace->block_count, sizeof(*trace->blocks), compare_blocks);
-    }
     return has_memory;
 }
 
@@ -151,6 +198,7 @@ static bool resolve_whole_segments(const struct flw_history *history, struct flw
                 .size_bytes = event->size_bytes,
                 .stream = event->stream,
                 .is_large = event->size_bytes != SMALL_SEGMENT_BYTES,
+                .pool = flw_history_pool(history, i),
             };
             has_memory =
                 flw_addressmap_put(&places, segment.address, (uint32_t)seen.segment_count) &&
@@ -175,6 +223,7 @@ struct edge {
     uint16_t stream;
     int8_t delta;
     uint8_t pool; /* enum edge_pool */
+    uint32_t private_pool;
 };
 
 enum edge_pool {
@@ -193,8 +242,8 @@ static bool add_range(struct edges *edges, const struct flw_trace_segment *range
 {
     uint64_t end = range->address + range->size_bytes;
     const struct edge pair[2] = {
-        {range->address, range->stream, (int8_t)delta, (uint8_t)pool},
-        {end, range->stream, (int8_t)-delta, (uint8_t)pool},
+        {range->address, range->stream, (int8_t)delta, (uint8_t)pool, range->pool},
+        {end, range->stream, (int8_t)-delta, (uint8_t)pool, range->pool},
     };
     for (size_t i = 0; i < 2; i++) {
         struct edge *at = flw_array_reserve(edges->at, edges->count, &edges->room, sizeof(*at));
@@ -232,8 +281,10 @@ static bool collect_edges(const struct flw_history *history, struct edges *edges
     }
     for (size_t i = 0; i < history->event_count; i++) {
         const struct flw_trace_event *event = &history->events[i];
-        const struct flw_trace_segment range = {
-            .address = event->address, .size_bytes = event->size_bytes, .stream = event->stream};
+        const struct flw_trace_segment range = {.address = event->address,
+                                                .size_bytes = event->size_bytes,
+                                                .stream = event->stream,
+                                                .pool = flw_history_pool(history, i)};
         bool is_map = event->op == FLW_TRACE_SEGMENT_MAP;
         if ((is_map || event->op == FLW_TRACE_SEGMENT_UNMAP) &&
             !add_range(edges, &range, is_map ? -1 : 1, POOL_UNKNOWN)) {
@@ -267,14 +318,17 @@ static bool extend_run(struct flw_build *build, struct run *run, const struct ed
 {
     bool adjoins =
         run->segment.size_bytes > 0 && run->segment.stream == from->stream &&
+        run->segment.pool == from->private_pool &&
         run->segment.address + run->segment.size_bytes == from->address &&
         (run->pool == from->pool || run->pool == POOL_UNKNOWN || from->pool == POOL_UNKNOWN);
     if (!adjoins) {
         if (!flush_run(build, run)) {
             return false;
         }
-        run->segment = (struct flw_trace_segment){
-            .address = from->address, .stream = from->stream, .is_expandable = true};
+        run->segment = (struct flw_trace_segment){.address = from->address,
+                                                  .stream = from->stream,
+                                                  .is_expandable = true,
+                                                  .pool = from->private_pool};
         run->pool = POOL_UNKNOWN;
     }
     run->segment.size_bytes += end - from->address;
@@ -314,9 +368,19 @@ static bool resolve_expandable_segments(const struct flw_history *history, struc
 /* ---- forward ---- */
 
 struct forward {
+    const struct flw_history *history;
     struct flw_build *build;
     struct flw_addressmap places; /* address -> block that is lent or pending there */
+    uint32_t pool;                /* of the event at hand */
 };
+
+static bool add_event(struct forward *f, const struct flw_trace_event *event)
+{
+    const struct flw_trace *trace = f->build->trace;
+    struct flw_trace_context context = {.record = trace->initial_count + trace->event_count,
+                                        .pool = f->pool};
+    return flw_build_add_context(f->build, &context) && flw_build_add_event(f->build, event);
+}
 
 static bool add_block_event(struct forward *f, const struct flw_trace_event *event, uint8_t op,
                             uint32_t block)
@@ -326,7 +390,7 @@ static bool add_block_event(struct forward *f, const struct flw_trace_event *eve
     out.block = block;
     out.address = f->build->trace->blocks[block].address;
     out.size_bytes = f->build->trace->blocks[block].size_bytes;
-    return flw_build_add_event(f->build, &out);
+    return add_event(f, &out);
 }
 
 static bool forward_alloc(struct forward *f, const struct flw_trace_event *event)
@@ -378,19 +442,22 @@ static bool forward_event(struct forward *f, const struct flw_trace_event *event
     default: {
         struct flw_trace_event out = *event;
         out.block = UINT32_MAX;
-        return flw_build_add_event(f->build, &out);
+        return add_event(f, &out) &&
+               (event->block == UINT32_MAX ||
+                flw_build_add_detail(f->build, f->history->details[event->block]));
     }
     }
 }
 
 static bool resolve_events(const struct flw_history *history, struct flw_build *build)
 {
-    struct forward f = {build, {0}};
+    struct forward f = {.history = history, .build = build};
     bool has_memory = true;
     for (size_t i = 0; has_memory && i < build->trace->initial_count; i++) {
         has_memory = flw_addressmap_put(&f.places, build->trace->blocks[i].address, (uint32_t)i);
     }
     for (size_t i = 0; has_memory && i < history->event_count; i++) {
+        f.pool = flw_history_pool(history, i);
         has_memory = forward_event(&f, &history->events[i]);
     }
     flw_addressmap_finish(&f.places);

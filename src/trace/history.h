@@ -12,10 +12,20 @@
 
 #include "trace/build.h"
 
+struct flw_history_block {
+    struct flw_trace_block block;
+    uint32_t pool;
+};
+
 struct flw_history {
-    struct flw_trace_event *events; /* `block` is ignored; times are final */
+    struct flw_trace_event *events; /* times are final; `block`: of those that concern no block the
+                                       number of their detail, or UINT32_MAX; else ignored */
     size_t event_count, event_room;
-    struct flw_trace_block *blocks; /* not yet reusable after the last event, any order */
+    struct flw_trace_detail *details; /* `event` is ignored; names are those of the build */
+    size_t detail_count, detail_room;
+    uint32_t *pools; /* of the first pool_count events; the others have the common one */
+    size_t pool_count, pool_room;
+    struct flw_history_block *blocks; /* not yet reusable after the last event, any order */
     size_t block_count, block_room;
     struct flw_trace_segment *segments; /* after the last event */
     size_t segment_count, segment_room;
@@ -23,8 +33,18 @@ struct flw_history {
 
 /* Each returns false on no memory. */
 bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event);
-bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block);
+bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block,
+                           uint32_t pool);
 bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment);
+/* The number of a detail for an event's `block`. */
+bool flw_history_add_detail(struct flw_history *history, struct flw_trace_detail detail,
+                            uint32_t *out_number);
+/* Say which pool the event added last concerns. */
+bool flw_history_set_pool(struct flw_history *history, uint32_t pool);
+static inline uint32_t flw_history_pool(const struct flw_history *history, size_t event)
+{
+    return event < history->pool_count ? history->pools[event] : 0;
+}
 void flw_history_finish(struct flw_history *history);
 
 /* Put segments, blocks and events into `build`, whose streams are those of the history. */

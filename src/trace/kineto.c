@@ -419,7 +419,7 @@ static bool add_remainder(struct import *import)
         return true;
     }
     struct flw_trace_block remainder = {.size_bytes = before - known};
-    return flw_history_add_block(&import->history, &remainder);
+    return flw_history_add_block(&import->history, &remainder, 0);
 }
 
 /* ---- the trace ---- */
@@ -431,6 +431,7 @@ static bool add_level(struct import *import, uint64_t from, uint64_t to, uint64_
         .time_ns = time_ns,
         .address = from < to ? from : to,
         .size_bytes = from < to ? to - from : from - to,
+        .block = UINT32_MAX,
         .op = from < to ? FLW_TRACE_SEGMENT_MAP : FLW_TRACE_SEGMENT_UNMAP,
     };
     return from == to || flw_history_add_event(&import->history, &event);

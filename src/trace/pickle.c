@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the pickle machine's opcodes and its memo. Its stack: pickle_inl.h.
- * Does not: know PyTorch; keep strings, floats, tuples or frames.
+ * Does not: know PyTorch; keep floats, frames, or tuples of other things than two numbers.
  *
  * INVARIANTS
  *   1. memo, stack and harvest hold at most one entry a byte read.
@@ -175,9 +175,25 @@ static bool run_tuple1(struct flw_machine *m)
     return replace_top(m, 1);
 }
 
+/* The topmost two become a tuple. */
+static bool make_pair(struct flw_machine *m)
+{
+    const struct flw_pickle_value *items = &m->stack[m->depth - 2];
+    struct flw_pickle_value pair = absent;
+    if (items[0].kind == FLW_PICKLE_UNSIGNED && items[1].kind == FLW_PICKLE_UNSIGNED) {
+        struct flw_intern_pair numbers = {items[0].bits, items[1].bits};
+        pair.kind = FLW_PICKLE_PAIR;
+        if (!flw_intern_add_pair(flw_harvest_intern(m->kept), numbers, &pair.bits)) {
+            return flw_machine_fail_memory(m);
+        }
+    }
+    m->depth -= 2;
+    return flw_machine_push(m, pair);
+}
+
 static bool run_tuple2(struct flw_machine *m)
 {
-    return replace_top(m, 2);
+    return flw_machine_need(m, 2) && make_pair(m);
 }
 
 static bool run_tuple3(struct flw_machine *m)
@@ -190,6 +206,9 @@ static bool run_tuple(struct flw_machine *m)
     size_t first = 0;
     if (!flw_machine_pop_mark(m, &first)) {
         return false;
+    }
+    if (m->depth - first == 2) {
+        return make_pair(m);
     }
     m->depth = first;
     return flw_machine_push(m, absent);
@@ -276,22 +295,43 @@ static bool run_binfloat(struct flw_machine *m)
     return flw_machine_take(m, 8) != NULL && flw_machine_push(m, absent);
 }
 
-static uint32_t word_of(const struct flw_machine *m, const unsigned char *bytes, size_t count)
+static bool push_text(struct flw_machine *m, const unsigned char *bytes, size_t count)
 {
+    struct flw_pickle_value value = {0, FLW_PICKLE_WORD};
     for (uint32_t i = 0; i < m->vocabulary->count; i++) {
         if (m->word_bytes[i] == count && memcmp(m->vocabulary->words[i], bytes, count) == 0) {
-            return i;
+            value.bits = i;
+            return flw_machine_push(m, value);
         }
     }
-    return FLW_PICKLE_NO_WORD;
+    value.kind = FLW_PICKLE_TEXT;
+    return flw_intern_add_text(flw_harvest_intern(m->kept), bytes, count, &value.bits)
+               ? flw_machine_push(m, value)
+               : flw_machine_fail_memory(m);
+}
+
+/* The bytes of a character that are left where a text is cut go too. */
+static size_t cut_text(const unsigned char *bytes, size_t count)
+{
+    while (count > 0 && (bytes[count] & 0xC0) == 0x80) {
+        count--;
+    }
+    return count;
+}
+
+static bool check_length(struct flw_machine *m, uint64_t count)
+{
+    const struct flw_input *input = m->input;
+    bool is_too_long =
+        (input->ended && count > (uint64_t)(input->end - input->at)) || count > FLW_INPUT_MAX_BYTES;
+    return !is_too_long || flw_machine_fail(m, "claims more bytes than the file has");
 }
 
 static bool skip_bytes(struct flw_machine *m, uint64_t count)
 {
     struct flw_input *input = m->input;
-    if ((input->ended && count > (uint64_t)(input->end - input->at)) ||
-        count > FLW_INPUT_MAX_BYTES) {
-        return flw_machine_fail(m, "claims more bytes than the file has");
+    if (!check_length(m, count)) {
+        return false;
     }
     if (!flw_input_skip(input, count)) {
         return flw_input_fail_short(input, m->opcode_name);
@@ -302,19 +342,16 @@ static bool skip_bytes(struct flw_machine *m, uint64_t count)
 static bool push_string(struct flw_machine *m, size_t length_bytes)
 {
     uint64_t count;
-    struct flw_pickle_value word = {FLW_PICKLE_NO_WORD, FLW_PICKLE_WORD};
-    if (!flw_machine_take_number(m, length_bytes, &count)) {
+    if (!flw_machine_take_number(m, length_bytes, &count) || !check_length(m, count)) {
         return false;
     }
-    if (count > FLW_PICKLE_WORD_BYTES) {
-        return skip_bytes(m, count) && flw_machine_push(m, word);
+    if (count <= FLW_PICKLE_TEXT_BYTES) {
+        const unsigned char *bytes = flw_machine_take(m, (size_t)count);
+        return bytes != NULL && push_text(m, bytes, (size_t)count);
     }
-    const unsigned char *bytes = flw_machine_take(m, (size_t)count);
-    if (bytes == NULL) {
-        return false;
-    }
-    word.bits = word_of(m, bytes, (size_t)count);
-    return flw_machine_push(m, word);
+    const unsigned char *bytes = flw_machine_take(m, FLW_PICKLE_TEXT_BYTES + 1);
+    return bytes != NULL && push_text(m, bytes, cut_text(bytes, FLW_PICKLE_TEXT_BYTES)) &&
+           skip_bytes(m, count - FLW_PICKLE_TEXT_BYTES - 1);
 }
 
 static bool run_short_binunicode(struct flw_machine *m)

@@ -5,7 +5,8 @@
  *
  * The reader gives a vocabulary. Kept are the pairs of dicts whose key is a word of it, and lists
  * and dicts inside lists; a dict without such a pair, and every number or string in a list, is
- * forgotten as soon as it is complete. In a PyTorch snapshot three quarters of all opcodes fetch
+ * forgotten as soon as it is complete. Texts that are no words are kept once each, cut at
+ * FLW_PICKLE_TEXT_BYTES; so are pairs of numbers. In a PyTorch snapshot three quarters of all opcodes fetch
  * stack frames, which are shared and concern nobody here: they cost no memory.
  *
  * Memory: 16 B a memo entry and stack slot, 8 B a kept pair, about 16 B a container; never more
@@ -18,7 +19,8 @@
 #include "trace/harvest.h"
 #include "trace/input.h"
 
-#define FLW_PICKLE_WORD_BYTES 31 /* longest word of a vocabulary */
+#define FLW_PICKLE_WORD_BYTES 31   /* longest word of a vocabulary */
+#define FLW_PICKLE_TEXT_BYTES 1000 /* of a text that is kept */
 
 struct flw_pickle_vocabulary {
     const char *const *words;

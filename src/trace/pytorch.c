@@ -1,102 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: which keys of a snapshot mean what, across versions; the choice of a device.
- * Does not: number blocks or find the initial heap (history.c does).
+ * Does not: number blocks or find the initial heap (history.c does), or place annotations among events
+ * (phases.c).
  *
- * A snapshot is {segments: [{..., blocks: [...]}], device_traces: [[event, ...], ...]}; a bare list
- * is its segments alone. A list can hold another one many times, so every step of the walk is
+ * A snapshot is {segments: [{..., blocks: [...]}], device_traces: [[event, ...], ...],
+ * external_annotations: [...]}; a bare list is its segments alone. A list can hold another one many times, so every step of the walk is
  * counted and none may be taken for more items than the file has bytes.
  */
 #include "trace/pytorch.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "trace/history.h"
 #include "trace/measure.h"
 #include "trace/notes.h"
+#include "trace/phases.h"
 #include "trace/pickle.h"
+#include "trace/poolids.h"
+#include "trace/pytorch_words.h"
 
 #define DEVICES_MAX 1024
-
-enum word {
-    /* actions, in the order of `operations` */
-    WORD_ALLOC,
-    WORD_FREE_REQUESTED,
-    WORD_FREE_COMPLETED,
-    WORD_SEGMENT_ALLOC,
-    WORD_SEGMENT_FREE,
-    WORD_SEGMENT_MAP,
-    WORD_SEGMENT_UNMAP,
-    WORD_OOM,
-    WORD_SNAPSHOT,
-    WORD_USER_DEFINED,
-    WORD_WORKSPACE_SNAPSHOT,
-    /* states and types */
-    WORD_ACTIVE_ALLOCATED,
-    WORD_ACTIVE_PENDING_FREE,
-    WORD_ACTIVE_AWAITING_FREE,
-    WORD_INACTIVE,
-    WORD_LARGE,
-    WORD_SMALL,
-    /* keys */
-    WORD_SEGMENTS,
-    WORD_DEVICE_TRACES,
-    WORD_DEVICE,
-    WORD_ADDRESS,
-    WORD_TOTAL_SIZE,
-    WORD_STREAM,
-    WORD_SEGMENT_TYPE,
-    WORD_IS_EXPANDABLE,
-    WORD_BLOCKS,
-    WORD_SIZE,
-    WORD_REQUESTED_SIZE,
-    WORD_STATE,
-    WORD_HISTORY,
-    WORD_REAL_SIZE,
-    WORD_ACTION,
-    WORD_ADDR,
-    WORD_TIME_US,
-    WORD_COUNT
-};
-
-static const char *const words[] = {
-    "alloc",
-    "free_requested",
-    "free_completed",
-    "segment_alloc",
-    "segment_free",
-    "segment_map",
-    "segment_unmap",
-    "oom",
-    "snapshot",
-    "user_defined",
-    "workspace_snapshot",
-    "active_allocated",
-    "active_pending_free",
-    "active_awaiting_free",
-    "inactive",
-    "large",
-    "small",
-    "segments",
-    "device_traces",
-    "device",
-    "address",
-    "total_size",
-    "stream",
-    "segment_type",
-    "is_expandable",
-    "blocks",
-    "size",
-    "requested_size",
-    "state",
-    "history",
-    "real_size",
-    "action",
-    "addr",
-    "time_us",
-};
-_Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
-_Static_assert(WORD_COUNT <= FLW_PICKLE_WORDS_MAX, "the vocabulary fits");
 
 static const uint8_t operations[] = {
     [WORD_ALLOC] = FLW_TRACE_ALLOC,
@@ -120,6 +46,10 @@ struct import {
     struct flw_build build;
     struct flw_pickle_value segments; /* lists; absent where the snapshot has none */
     struct flw_pickle_value traces;
+    struct flw_pickle_value annotations;
+    struct flw_phases phases;
+    uint64_t unplaced_count; /* annotations without a time among events that have none */
+    bool has_pools;          /* events say theirs */
     int device;
     bool is_recorded[DEVICES_MAX]; /* which devices have an event or a segment */
     uint64_t steps_left;           /* of the walk */
@@ -184,6 +114,124 @@ static bool get_stream(struct import *import, struct flw_pickle_value dict, uint
            fail_at(import, dict, "no memory, or more than 65535 streams");
 }
 
+/* The number of its pair; 0 where it is missing. Renumbered when all are known. */
+static uint32_t get_pool(struct import *import, struct flw_pickle_value dict, enum word word)
+{
+    struct flw_pickle_value pool = flw_harvest_get(import->kept, dict, (uint32_t)word);
+    return pool.kind == FLW_PICKLE_PAIR ? (uint32_t)pool.bits + 1 : 0;
+}
+
+/* ---- annotations ---- */
+
+static uint32_t name_of(struct import *import, struct flw_pickle_value dict)
+{
+    char name[FLW_PICKLE_TEXT_BYTES + 1];
+    struct flw_pickle_value value = flw_harvest_get(import->kept, dict, WORD_NAME);
+    const char *text = value.kind == FLW_PICKLE_TEXT
+                           ? flw_intern_text(flw_harvest_interned(import->kept), value.bits)
+                       : value.kind == FLW_PICKLE_WORD ? words[value.bits]
+                                                       : "";
+    size_t bytes = strlen(text);
+    for (size_t i = 0; i < bytes; i++) {
+        bool is_printable = (unsigned char)text[i] >= 0x20 && text[i] != 0x7F;
+        name[i] = is_printable ? text[i] : '?';
+    }
+    uint32_t number = FLW_TRACE_NO_NAME;
+    flw_build_add_name(&import->build, bytes > 0 ? name : "unnamed", bytes > 0 ? bytes : 7,
+                       &number);
+    return number;
+}
+
+/* Other stages than the two are of no phase. */
+static bool read_annotation(struct import *import, struct flw_pickle_value dict)
+{
+    struct flw_pickle_value stage = flw_harvest_get(import->kept, dict, WORD_STAGE);
+    uint64_t device, time_us;
+    if (!get_number_or(import, dict, WORD_DEVICE, (uint64_t)import->device, &device)) {
+        return false;
+    }
+    bool is_begin = stage.bits == WORD_START;
+    if (device != (uint64_t)import->device || stage.kind != FLW_PICKLE_WORD ||
+        (!is_begin && stage.bits != WORD_END)) {
+        return true;
+    }
+    if (flw_harvest_get(import->kept, dict, WORD_TIME_US).kind == FLW_PICKLE_ABSENT) {
+        import->unplaced_count++;
+        return true;
+    }
+    if (!get_number(import, dict, WORD_TIME_US, &time_us)) {
+        return false;
+    }
+    uint32_t name = name_of(import, dict);
+    return (name != FLW_TRACE_NO_NAME &&
+            flw_phases_add(&import->phases, time_us, name, is_begin)) ||
+           fail_memory(import);
+}
+
+/* When the first event was that says it; false: none does. */
+static bool find_first_time(struct import *import, uint64_t *out_us)
+{
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
+    struct flw_pickle_value list, dict;
+    for (int i = 0; flw_harvest_next(import->kept, &cursor, &list); i++) {
+        struct flw_harvest_cursor events = flw_harvest_first(import->kept, list);
+        while (i == import->device && flw_harvest_next(import->kept, &events, &dict)) {
+            struct flw_pickle_value time = flw_harvest_get(import->kept, dict, WORD_TIME_US);
+            if (time.kind == FLW_PICKLE_UNSIGNED) {
+                *out_us = time.bits;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool read_annotations(struct import *import)
+{
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->annotations);
+    struct flw_pickle_value dict;
+    uint64_t first_us;
+    while (flw_harvest_next(import->kept, &cursor, &dict)) {
+        if (!count_step(import) || !read_annotation(import, dict)) {
+            return false;
+        }
+    }
+    if (!find_first_time(import, &first_us)) { /* nothing to place them among */
+        import->unplaced_count += import->phases.count;
+        flw_phases_finish(&import->phases);
+        return true;
+    }
+    return flw_phases_settle(&import->phases, first_us) || fail_memory(import);
+}
+
+static bool add_detailed(struct import *import, struct flw_trace_event *event,
+                         struct flw_trace_detail detail)
+{
+    return flw_history_add_detail(&import->history, detail, &event->block) &&
+           flw_history_add_event(&import->history, event);
+}
+
+/* The phases that go before an event at `time_us`. */
+static bool add_phases(struct import *import, uint64_t time_us)
+{
+    const struct flw_phase *phase;
+    while ((phase = flw_phases_due(&import->phases, time_us)) != NULL) {
+        struct flw_trace_event event = {.op = phase->is_begin ? FLW_TRACE_PHASE_BEGIN
+                                                              : FLW_TRACE_PHASE_END};
+        struct flw_trace_detail detail = flw_build_no_detail();
+        detail.name = phase->name;
+        if (__builtin_mul_overflow(phase->time_us - import->first_time_us, UINT64_C(1000),
+                                   &event.time_ns)) {
+            return fail_at(import, import->annotations,
+                           "an annotation is centuries after the first event");
+        }
+        if (!add_detailed(import, &event, detail)) {
+            return fail_memory(import);
+        }
+    }
+    return true;
+}
+
 /* ---- events ---- */
 
 static bool get_time(struct import *import, struct flw_pickle_value dict, uint64_t *out_ns)
@@ -218,18 +266,34 @@ static bool check_range(struct import *import, struct flw_pickle_value dict,
     return true;
 }
 
+static bool add_event(struct import *import, struct flw_pickle_value dict,
+                      struct flw_trace_event *event)
+{
+    uint32_t pool = get_pool(import, dict, WORD_POOL_ID);
+    struct flw_trace_detail detail = flw_build_no_detail();
+    struct flw_pickle_value free_bytes = flw_harvest_get(import->kept, dict, WORD_DEVICE_FREE);
+    bool is_oom = event->op == FLW_TRACE_OOM && free_bytes.kind == FLW_PICKLE_UNSIGNED;
+    detail.free_bytes = is_oom ? free_bytes.bits : FLW_TRACE_UNKNOWN;
+    bool has_memory = detail.free_bytes != FLW_TRACE_UNKNOWN
+                          ? add_detailed(import, event, detail)
+                          : flw_history_add_event(&import->history, event);
+    import->has_pools |= pool != 0;
+    return (has_memory && flw_history_set_pool(&import->history, pool)) || fail_memory(import);
+}
+
 static bool read_event(struct import *import, struct flw_pickle_value dict)
 {
     struct flw_trace_event event = {.block = UINT32_MAX};
     struct flw_pickle_value action = flw_harvest_get(import->kept, dict, WORD_ACTION);
     if (action.kind != FLW_PICKLE_WORD || action.bits > WORD_WORKSPACE_SNAPSHOT) {
         return fail_at(import, dict,
-                       action.kind == FLW_PICKLE_WORD
+                       action.kind == FLW_PICKLE_WORD || action.kind == FLW_PICKLE_TEXT
                            ? "an event with an action that no PyTorch writes"
                            : "an event without an action");
     }
     event.op = operations[action.bits];
-    if (!get_time(import, dict, &event.time_ns)) {
+    if (!get_time(import, dict, &event.time_ns) ||
+        (import->has_times && !add_phases(import, import->last_time_us))) {
         return false;
     }
     if (event.op != FLW_TRACE_MARK) {
@@ -242,7 +306,7 @@ static bool read_event(struct import *import, struct flw_pickle_value dict)
             return false;
         }
     }
-    return flw_history_add_event(&import->history, &event) || fail_memory(import);
+    return add_event(import, dict, &event);
 }
 
 static bool read_events(struct import *import)
@@ -261,7 +325,7 @@ static bool read_events(struct import *import)
             }
         }
     }
-    return true;
+    return add_phases(import, UINT64_MAX);
 }
 
 /* ---- the heap at the end ---- */
@@ -284,10 +348,10 @@ static bool get_requested(struct import *import, struct flw_pickle_value block, 
 }
 
 /* `address`: where the block lies if it does not say; then where the next one lies. */
-static bool read_block(struct import *import, struct flw_pickle_value dict, uint16_t stream,
-                       uint64_t *address)
+static bool read_block(struct import *import, struct flw_pickle_value dict,
+                       const struct flw_trace_segment *segment, uint64_t *address)
 {
-    struct flw_trace_block block = {.stream = stream};
+    struct flw_trace_block block = {.stream = segment->stream};
     struct flw_pickle_value state = flw_harvest_get(import->kept, dict, WORD_STATE);
     uint64_t size_bytes;
     if (!get_number_or(import, dict, WORD_ADDRESS, *address, &block.address) ||
@@ -305,7 +369,7 @@ static bool read_block(struct import *import, struct flw_pickle_value dict, uint
         return true;
     }
     return get_requested(import, dict, &block.size_bytes) &&
-           (flw_history_add_block(&import->history, &block) || fail_memory(import));
+           (flw_history_add_block(&import->history, &block, segment->pool) || fail_memory(import));
 }
 
 static bool read_segment(struct import *import, struct flw_pickle_value dict)
@@ -323,6 +387,7 @@ static bool read_segment(struct import *import, struct flw_pickle_value dict)
         return fail_at(import, dict, "a segment's address and size go beyond 64 bits");
     }
     segment.is_large = type.kind != FLW_PICKLE_WORD || type.bits != WORD_SMALL;
+    segment.pool = get_pool(import, dict, WORD_SEGMENT_POOL_ID);
     segment.is_expandable = expandable.kind == FLW_PICKLE_BOOL && expandable.bits == 1;
     if (!flw_history_add_segment(&import->history, &segment)) {
         return fail_memory(import);
@@ -331,7 +396,7 @@ static bool read_segment(struct import *import, struct flw_pickle_value dict)
     struct flw_pickle_value block;
     uint64_t address = segment.address;
     while (flw_harvest_next(import->kept, &cursor, &block)) {
-        if (!count_step(import) || !read_block(import, block, segment.stream, &address)) {
+        if (!count_step(import) || !read_block(import, block, &segment, &address)) {
             return false;
         }
     }
@@ -431,6 +496,7 @@ static bool find_parts(struct import *import)
     }
     import->segments = flw_harvest_get(import->kept, root, WORD_SEGMENTS);
     import->traces = flw_harvest_get(import->kept, root, WORD_DEVICE_TRACES);
+    import->annotations = flw_harvest_get(import->kept, root, WORD_ANNOTATIONS);
     if (import->segments.kind != FLW_PICKLE_LIST && import->traces.kind != FLW_PICKLE_LIST) {
         return fail_at(import, root,
                        "a pickle, but not a PyTorch memory snapshot: no \"segments\"");
@@ -438,12 +504,21 @@ static bool find_parts(struct import *import)
     return true;
 }
 
+static bool add_count(struct flw_notes *notes, const char *key, uint64_t count)
+{
+    char line[96];
+    snprintf(line, sizeof(line), "%s %llu\n", key, (unsigned long long)count);
+    return count == 0 || flw_notes_add_lines(notes, line);
+}
+
 /* NULL: no memory. */
 static char *make_notes(const struct import *import)
 {
     struct flw_notes notes = {0};
     if (!flw_notes_add_lines(&notes, "origin pytorch snapshot\n") ||
-        !flw_notes_add_devices(&notes, import->is_recorded, DEVICES_MAX)) {
+        !flw_notes_add_devices(&notes, import->is_recorded, DEVICES_MAX) ||
+        !add_count(&notes, "annotations_before_the_events", import->phases.early_count) ||
+        !add_count(&notes, "annotations_without_a_place", import->unplaced_count)) {
         flw_notes_finish(&notes);
     }
     return flw_notes_take(&notes);
@@ -451,8 +526,11 @@ static char *make_notes(const struct import *import)
 
 static bool import_snapshot(struct import *import, int device)
 {
-    if (!find_parts(import) || !choose_device(import, device) || !read_events(import) ||
-        !read_segments(import)) {
+    if (!find_parts(import) || !choose_device(import, device) || !read_annotations(import) ||
+        !read_events(import) || !read_segments(import) ||
+        !(flw_poolids_settle(&import->history, flw_harvest_interned(import->kept),
+                             import->has_pools) ||
+          fail_memory(import))) {
         return false;
     }
     if (!flw_history_resolve(&import->history, &import->build)) {
@@ -490,6 +568,7 @@ bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **ou
     }
     flw_build_finish(&import.build);
     flw_history_finish(&import.history);
+    flw_phases_finish(&import.phases);
     flw_harvest_destroy(kept);
     return is_read;
 }

@@ -37,6 +37,22 @@ static bool place_blocks(struct flw_remains *remains, const struct flw_trace *tr
     return true;
 }
 
+/* Each block's is that of the record that lends it. */
+static void find_pools(struct flw_remains *remains, const struct flw_trace *trace)
+{
+    struct flw_trace_walk walk = {0};
+    for (size_t i = 0; i < trace->initial_count; i++) {
+        remains->pools[i] = flw_trace_walk_context(trace, &walk, i)->pool;
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (trace->events[i].op == FLW_TRACE_ALLOC) {
+            size_t record = trace->initial_count + i;
+            remains->pools[trace->events[i].block] =
+                flw_trace_walk_context(trace, &walk, record)->pool;
+        }
+    }
+}
+
 /* ---- blocks ---- */
 
 static void leave_place(struct flw_addressmap *places, uint64_t address, uint32_t block)
@@ -129,13 +145,19 @@ static bool turn_around(const struct flw_trace *trace, struct flw_history *histo
     for (size_t i = 0; has_memory && i < trace->segment_count; i++) {
         has_memory = flw_history_add_segment(history, &trace->segments[i]);
     }
+    size_t context = trace->context_count;
     for (size_t i = trace->event_count; has_memory && i-- > 0;) {
         struct flw_trace_event event = trace->events[i];
+        while (context > 0 && trace->contexts[context - 1].record > trace->initial_count + i) {
+            context--;
+        }
         if (event.op >= FLW_TRACE_SEGMENT_ALLOC && event.op <= FLW_TRACE_SEGMENT_UNMAP &&
             event.size_bytes <= UINT64_MAX - event.address) {
             event.op = invert(event.op);
             event.time_ns = 0;
-            has_memory = flw_history_add_event(history, &event);
+            has_memory =
+                flw_history_add_event(history, &event) &&
+                flw_history_set_pool(history, context > 0 ? trace->contexts[context - 1].pool : 0);
         }
     }
     return has_memory;
@@ -220,6 +242,7 @@ static bool make_segments(struct flw_remains *remains, const struct flw_trace *t
             .size_bytes = bytes,
             .stream = block->stream,
             .is_large = block->size_bytes > LARGE_BYTES,
+            .pool = remains->pools[remains->blocks[i].block],
         };
     }
     return true;
@@ -240,12 +263,18 @@ bool flw_remains_init(struct flw_remains *remains, const struct flw_trace *trace
 {
     *remains = (struct flw_remains){0};
     remains->addresses = calloc(trace->block_count + 1, sizeof(*remains->addresses));
+    remains->pools = calloc(trace->block_count + 1, sizeof(*remains->pools));
     remains->blocks = calloc(trace->block_count + 1, sizeof(*remains->blocks));
     for (size_t i = 0; i < trace->event_count; i++) {
         remains->has_done |= trace->events[i].op == FLW_TRACE_FREE_DONE;
     }
-    if (remains->addresses == NULL || remains->blocks == NULL || !place_blocks(remains, trace) ||
-        !find_blocks(remains, trace) || !find_segments(remains, trace)) {
+    if (remains->addresses == NULL || remains->pools == NULL || remains->blocks == NULL) {
+        flw_remains_finish(remains);
+        return false;
+    }
+    find_pools(remains, trace);
+    if (!place_blocks(remains, trace) || !find_blocks(remains, trace) ||
+        !find_segments(remains, trace)) {
         flw_remains_finish(remains);
         return false;
     }
@@ -255,6 +284,7 @@ bool flw_remains_init(struct flw_remains *remains, const struct flw_trace *trace
 void flw_remains_finish(struct flw_remains *remains)
 {
     free(remains->addresses);
+    free(remains->pools);
     free(remains->blocks);
     free(remains->segments);
     *remains = (struct flw_remains){0};

@@ -2,12 +2,13 @@
  *
  * Owns: writing a trace as PyTorch's memory snapshot, which its memory_viz opens and our reader
  * reads back as the same events.
- * Does not: keep what a snapshot has no word for: uses of blocks by other streams, waits, phases,
- * captures, settings, missing events, names, who asked; nor segment
- * events where they do not hold the blocks (then each block of the end is a segment of its own).
+ * Does not: keep what a snapshot has no word for: uses of blocks by other streams, waits, captures,
+ * settings, missing events, names of moments, threads, tags, the largest hole of an out-of-memory;
+ * nor phases where there are no times, nor segment events where they do not hold the blocks (then each
+ * block of the end is a segment of its own).
  *
  * Times are microseconds. A free that the trace does not tell apart from its completion is written as
- * both. The end's blocks are rounded up as PyTorch rounds them, into the room there is.
+ * both. Pool N is (0, N), said where there is any. The end's blocks are rounded up as PyTorch rounds them, into the room there is.
  */
 #include <stdlib.h>
 
@@ -55,6 +56,12 @@ enum word {
     WORD_ACTIVE_ALLOCATED,
     WORD_ACTIVE_PENDING_FREE,
     WORD_INACTIVE,
+    WORD_POOL_ID,
+    WORD_ANNOTATIONS,
+    WORD_STAGE,
+    WORD_START,
+    WORD_END,
+    WORD_NAME,
     WORD_COUNT
 };
 
@@ -93,6 +100,12 @@ static const char *const words[] = {
     "active_allocated",
     "active_pending_free",
     "inactive",
+    "pool_id",
+    "external_annotations",
+    "stage",
+    "START",
+    "END",
+    "name",
 };
 _Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
 _Static_assert(WORD_COUNT <= FLW_ENCODER_WORDS_MAX, "the vocabulary fits");
@@ -113,6 +126,9 @@ struct writer {
     const struct flw_trace *trace;
     struct flw_remains remains;
     struct flw_encoder encoder;
+    bool has_pools;
+    uint32_t pool;                         /* of the event at hand */
+    const struct flw_trace_detail *detail; /* of the event at hand; NULL = none */
 };
 
 static void put_pair(struct writer *w, enum word key, uint64_t number)
@@ -151,7 +167,8 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
     flw_encoder_open_dict(&w->encoder);
     put_word_pair(w, WORD_ACTION, (enum word)actions[op]);
     if (op == FLW_TRACE_OOM) {
-        put_pair(w, WORD_DEVICE_FREE, 0);
+        bool is_known = w->detail != NULL && w->detail->free_bytes != FLW_TRACE_UNKNOWN;
+        put_pair(w, WORD_DEVICE_FREE, is_known ? w->detail->free_bytes : 0);
     } else {
         put_pair(w, WORD_ADDR, has_block ? w->remains.addresses[event->block] : event->address);
     }
@@ -160,12 +177,17 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
     if (w->trace->has_times) {
         put_pair(w, WORD_TIME_US, event->time_ns / 1000);
     }
+    if (w->has_pools) {
+        flw_encoder_put_word(&w->encoder, WORD_POOL_ID);
+        flw_encoder_put_pair(&w->encoder, 0, w->pool);
+    }
     put_no_frames(w);
     flw_encoder_close_dict(&w->encoder);
 }
 
 static void put_events(struct writer *w)
 {
+    struct flw_trace_walk walk = {0};
     uint64_t number = 0;
     flw_encoder_open_list(&w->encoder);
     for (size_t i = 0; i < w->trace->event_count; i++) {
@@ -173,6 +195,8 @@ static void put_events(struct writer *w)
         if (!is_written(w, event->op)) {
             continue;
         }
+        w->detail = flw_trace_walk_detail(w->trace, &walk, i);
+        w->pool = flw_trace_walk_context(w->trace, &walk, w->trace->initial_count + i)->pool;
         put_event(w, event, event->op, number++);
         if (event->op == FLW_TRACE_FREE && !w->remains.has_done) {
             put_event(w, event, FLW_TRACE_FREE_DONE, number++);
@@ -193,6 +217,34 @@ static void put_device_traces(struct writer *w)
     flw_encoder_next_item(&w->encoder, (uint64_t)w->trace->device);
     put_events(w);
     flw_encoder_close_list(&w->encoder);
+}
+
+/* Where the events have no times, nothing says when a phase was. */
+static void put_annotations(struct writer *w)
+{
+    const struct flw_trace *trace = w->trace;
+    uint64_t number = 0;
+    for (size_t i = 0; trace->has_times && i < trace->detail_count; i++) {
+        const struct flw_trace_event *event = &trace->events[trace->details[i].event];
+        if (event->op != FLW_TRACE_PHASE_BEGIN && event->op != FLW_TRACE_PHASE_END) {
+            continue;
+        }
+        if (number == 0) {
+            flw_encoder_put_word(&w->encoder, WORD_ANNOTATIONS);
+            flw_encoder_open_list(&w->encoder);
+        }
+        flw_encoder_next_item(&w->encoder, number++);
+        flw_encoder_open_dict(&w->encoder);
+        put_word_pair(w, WORD_STAGE, event->op == FLW_TRACE_PHASE_BEGIN ? WORD_START : WORD_END);
+        flw_encoder_put_word(&w->encoder, WORD_NAME);
+        flw_encoder_put_text(&w->encoder, flw_trace_name(trace, &trace->details[i]));
+        put_pair(w, WORD_DEVICE, (uint64_t)trace->device);
+        put_pair(w, WORD_TIME_US, event->time_ns / 1000);
+        flw_encoder_close_dict(&w->encoder);
+    }
+    if (number > 0) {
+        flw_encoder_close_list(&w->encoder);
+    }
 }
 
 /* ---- the heap at the end ---- */
@@ -287,7 +339,7 @@ static void put_segment(struct writer *w, const struct flw_trace_segment *segmen
     put_pair(w, WORD_STREAM, w->trace->streams[segment->stream]);
     put_word_pair(w, WORD_SEGMENT_TYPE, segment->is_large ? WORD_LARGE : WORD_SMALL);
     flw_encoder_put_word(&w->encoder, WORD_SEGMENT_POOL_ID);
-    flw_encoder_put_pair(&w->encoder, 0, 0);
+    flw_encoder_put_pair(&w->encoder, 0, segment->pool);
     flw_encoder_put_word(&w->encoder, WORD_IS_EXPANDABLE);
     flw_encoder_put_bool(&w->encoder, segment->is_expandable);
     put_no_frames(w);
@@ -306,6 +358,7 @@ static void put_snapshot(struct writer *w, FILE *file)
     }
     flw_encoder_close_list(&w->encoder);
     put_device_traces(w);
+    put_annotations(w);
     flw_encoder_close_dict(&w->encoder);
     flw_encoder_end(&w->encoder);
 }
@@ -322,6 +375,9 @@ bool flw_trace_write_pytorch(const struct flw_trace *trace, const char *path, ch
     if (!flw_remains_init(&w.remains, trace)) {
         flw_input_message(message, path, "no memory, or no 64-bit addresses for all its blocks");
         return false;
+    }
+    for (size_t i = 0; i < trace->context_count; i++) {
+        w.has_pools |= trace->contexts[i].pool != 0;
     }
     bool is_begun = flw_output_begin(&output, path, message);
     if (is_begun) {

@@ -142,8 +142,9 @@ static void floats_tuples_bytes_and_none_are_passed_over(void **state)
     (void)state;
     assert_int_equal(read_value("G\0\0\0\0\0\0\0\0", 9).kind, FLW_PICKLE_ABSENT);
     assert_int_equal(read_value("N", 1).kind, FLW_PICKLE_ABSENT);
-    assert_int_equal(read_value("K\1K\2\x86", 5).kind, FLW_PICKLE_ABSENT);
-    assert_int_equal(read_value("(K\1K\2t", 6).kind, FLW_PICKLE_ABSENT);
+    assert_int_equal(read_value("K\1K\2K\3\x87", 7).kind, FLW_PICKLE_ABSENT);
+    assert_int_equal(read_value("K\1N\x86", 4).kind, FLW_PICKLE_ABSENT);
+    assert_int_equal(read_value("(K\1K\2K\3t", 8).kind, FLW_PICKLE_ABSENT);
     assert_int_equal(read_value("C\3xyz", 5).kind, FLW_PICKLE_ABSENT);
     assert_int_equal(read_value("K\1K\2"
                                 "0",
@@ -153,13 +154,38 @@ static void floats_tuples_bytes_and_none_are_passed_over(void **state)
     assert_int_equal(read_value("K\1(0", 4).kind, FLW_PICKLE_UNSIGNED);
 }
 
+/* {"a": [{"a": (1, 2)}, {"a": (1, 2)}, {"a": (2, 1)}]}: which pair each has. */
+static void equal_pairs_of_numbers_have_one_number(void **state)
+{
+    static const uint8_t bytes[] = "\x80\x04}\x8c\1a]("
+                                   "}\x8c\1aK\1K\2\x86s"
+                                   "}\x8c\1a(K\1K\2ts"
+                                   "}\x8c\1aK\2K\1\x86s"
+                                   "es.";
+    static const uint64_t expected[] = {0, 0, 1};
+    (void)state;
+    struct flw_pickle_value root, item;
+    struct flw_harvest *harvest = read_bytes(bytes, sizeof bytes - 1, &root);
+    assert_non_null(harvest);
+    struct flw_harvest_cursor cursor =
+        flw_harvest_first(harvest, flw_harvest_get(harvest, root, WORD_A));
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(flw_harvest_next(harvest, &cursor, &item));
+        struct flw_pickle_value pair = flw_harvest_get(harvest, item, WORD_A);
+        assert_int_equal(pair.kind, FLW_PICKLE_PAIR);
+        assert_int_equal(pair.bits, expected[i]);
+    }
+    assert_int_equal(flw_harvest_interned(harvest)->pairs[1].first, 2);
+    flw_harvest_destroy(harvest);
+}
+
 static void strings_are_known_by_their_number_in_the_vocabulary(void **state)
 {
     (void)state;
     struct flw_pickle_value v = read_value("\x8c\x04list", 6);
     assert_true(v.kind == FLW_PICKLE_WORD && v.bits == WORD_LIST);
     v = read_value("X\4\0\0\0lisp", 9);
-    assert_true(v.kind == FLW_PICKLE_WORD && v.bits == FLW_PICKLE_NO_WORD);
+    assert_true(v.kind == FLW_PICKLE_TEXT);
     v = read_value("\x8d\1\0\0\0\0\0\0\0b", 10);
     assert_true(v.kind == FLW_PICKLE_WORD && v.bits == WORD_B);
 }
@@ -335,6 +361,7 @@ int main(void)
         cmocka_unit_test(integers_keep_their_64_bits),
         cmocka_unit_test(integers_beyond_64_bits_are_refused),
         cmocka_unit_test(floats_tuples_bytes_and_none_are_passed_over),
+        cmocka_unit_test(equal_pairs_of_numbers_have_one_number),
         cmocka_unit_test(strings_are_known_by_their_number_in_the_vocabulary),
         cmocka_unit_test(the_memo_gives_back_what_was_put),
         cmocka_unit_test(a_broken_stack_is_refused),

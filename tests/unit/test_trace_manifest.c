@@ -105,10 +105,21 @@ static uint64_t count_deferred(const struct flw_trace *trace)
     return deferred;
 }
 
+/* The manifest does not count annotations as events. */
+static uint64_t count_phases(const struct flw_trace *trace)
+{
+    uint64_t phases = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        phases += trace->events[i].op == FLW_TRACE_PHASE_BEGIN ||
+                  trace->events[i].op == FLW_TRACE_PHASE_END;
+    }
+    return phases;
+}
+
 static void count_trace(const struct flw_trace *trace, struct figures *got)
 {
     *got = (struct figures){
-        .events = trace->event_count,
+        .events = trace->event_count - count_phases(trace),
         .allocs = trace->alloc_count,
         .pre_blocks = trace->initial_count,
         .peak_live = trace->peak_requested_bytes,
@@ -168,8 +179,10 @@ static void check_trace(const char *folder, const char *name, const char *begin,
     expect(name, "unknown", got.unknown, number_under(begin, end, "unknown"));
     expect(name, "valid", flw_trace_is_valid(trace), true);
     expect(name, "initial blocks in initial segments", initial_heap_is_covered(trace), true);
-    printf("%s: %zu events, %zu initial blocks in %zu segments\n", name, trace->event_count,
-           trace->initial_count, trace->segment_count);
+    printf("%s: %zu events, %llu begins and ends of phases among them, %zu initial blocks in %zu "
+           "segments\n",
+           name, trace->event_count, (unsigned long long)count_phases(trace), trace->initial_count,
+           trace->segment_count);
     flw_trace_destroy(trace);
 }
 

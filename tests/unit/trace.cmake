@@ -13,7 +13,7 @@ foreach(name attention_naive_bench cs336_attention_train cs336_large_train cs336
     cs336_medium_train_ctx1024 decomfl_opt_zo_finetune snap_diffusion_attention_a)
   list(APPEND exported ${FALLOW_TRACE_DIR}/${name}.pickle.xz)
 endforeach()
-foreach(name cold_2 cold_4 gaps_4 multi_4 old_list_4 state_4 torch20_4 two_streams.xz warm_4 warm_5)
+foreach(name annotated_2 annotated_4 cold_2 cold_4 gaps_4 multi_4 old_list_4 state_4 torch20_4 two_streams.xz warm_4 warm_5)
   list(APPEND exported ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/pickle/${name})
 endforeach()
 list(APPEND exported ${FALLOW_TRACE_DIR}/hta_df_index_resolver.json.gz
@@ -43,7 +43,7 @@ if(FALLOW_PYTHON)
       SKIP_RETURN_CODE 77)
   endforeach()
 endif()
-set(modules pickle trace_addressmap trace_codec trace_foreign trace_ftrace trace_kineto trace_pytorch trace_text trace_packer)
+set(modules pickle trace_addressmap trace_annotations trace_codec trace_foreign trace_ftrace trace_kineto trace_pytorch trace_text trace_packer)
 if(LIBLZMA_INCLUDE_DIR)
   list(APPEND modules trace_input) # it packs archives of its own
 endif()

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: matching ends with begins, and the order of both.
+ */
+#include "trace/phases.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "record/array.h"
+
+bool flw_phases_add(struct flw_phases *phases, uint64_t time_us, uint32_t name, bool is_begin)
+{
+    struct flw_phase *at = flw_array_reserve(phases->at, phases->count, &phases->room, sizeof(*at));
+    if (at == NULL) {
+        return false;
+    }
+    phases->at = at;
+    at[phases->count] = (struct flw_phase){time_us, phases->count, name, is_begin};
+    phases->count++;
+    return true;
+}
+
+static int compare_phases(const void *a, const void *b)
+{
+    const struct flw_phase *x = a;
+    const struct flw_phase *y = b;
+    if (x->time_us != y->time_us) {
+        return x->time_us < y->time_us ? -1 : 1;
+    }
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Which ends have which begins: an end closes the latest open begin of its name. */
+struct matching {
+    size_t *partner; /* of each phase; SIZE_MAX: none on record */
+    size_t *below;   /* of a begin that is open: the one of its name that was open before it */
+    size_t *open;    /* of each name: the latest open begin, or SIZE_MAX */
+};
+
+static bool match(const struct flw_phases *phases, struct matching *m)
+{
+    size_t name_count = 0;
+    for (size_t i = 0; i < phases->count; i++) {
+        size_t name = phases->at[i].name;
+        name_count = name >= name_count ? name + 1 : name_count;
+    }
+    m->partner = malloc((2 * phases->count + name_count + 1) * sizeof(*m->partner));
+    if (m->partner == NULL) {
+        return false;
+    }
+    m->below = m->partner + phases->count;
+    m->open = m->below + phases->count;
+    memset(m->partner, 0xFF, (2 * phases->count + name_count) * sizeof(*m->partner));
+    for (size_t i = 0; i < phases->count; i++) {
+        size_t *open = &m->open[phases->at[i].name];
+        if (phases->at[i].is_begin) {
+            m->below[i] = *open;
+            *open = i;
+        } else if (*open != SIZE_MAX) {
+            m->partner[i] = *open;
+            m->partner[*open] = i;
+            *open = m->below[*open];
+        }
+    }
+    return true;
+}
+
+/* What began before the first event: over by then, or under way. */
+static bool take_early(struct flw_phases *out, struct flw_phases *phases, const struct matching *m,
+                       uint64_t first_us)
+{
+    bool has_memory = true;
+    for (size_t i = phases->count; has_memory && i-- > 0;) {
+        /* Its begin is lost, so it was the outermost; the last to end, first. */
+        const struct flw_phase *end = &phases->at[i];
+        if (!end->is_begin && m->partner[i] == SIZE_MAX && end->time_us >= first_us) {
+            has_memory = flw_phases_add(out, first_us, end->name, true);
+        }
+    }
+    for (size_t i = 0; has_memory && i < phases->count; i++) {
+        const struct flw_phase *phase = &phases->at[i];
+        size_t partner = m->partner[i];
+        if (phase->time_us >= first_us) {
+            has_memory = flw_phases_add(out, phase->time_us, phase->name, phase->is_begin);
+        } else if (phase->is_begin &&
+                   (partner == SIZE_MAX || phases->at[partner].time_us >= first_us)) {
+            has_memory = flw_phases_add(out, first_us, phase->name, true);
+        } else {
+            phases->early_count++;
+        }
+    }
+    return has_memory;
+}
+
+bool flw_phases_settle(struct flw_phases *phases, uint64_t first_us)
+{
+    struct flw_phases out = {0};
+    struct matching m = {0};
+    if (phases->count == 0) {
+        return true;
+    }
+    qsort(phases->at, phases->count, sizeof(*phases->at), compare_phases);
+    bool has_memory = match(phases, &m) && take_early(&out, phases, &m, first_us);
+    free(m.partner);
+    if (!has_memory) {
+        flw_phases_finish(&out);
+        return false;
+    }
+    out.early_count = phases->early_count;
+    flw_phases_finish(phases);
+    *phases = out;
+    return true;
+}
+
+const struct flw_phase *flw_phases_due(struct flw_phases *phases, uint64_t time_us)
+{
+    if (phases->next == phases->count) {
+        return NULL;
+    }
+    const struct flw_phase *phase = &phases->at[phases->next];
+    bool is_due = phase->is_begin ? phase->time_us <= time_us : phase->time_us < time_us;
+    if (!is_due && time_us != UINT64_MAX) {
+        return NULL;
+    }
+    phases->next++;
+    return phase;
+}
+
+void flw_phases_finish(struct flw_phases *phases)
+{
+    free(phases->at);
+    *phases = (struct flw_phases){0};
+}
