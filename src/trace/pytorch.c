@@ -40,7 +40,7 @@ static const uint8_t operations[] = {
 
 struct import {
     struct flw_input *input;
-    const struct flw_harvest *kept;
+    struct flw_harvest *kept; /* NULL once all of it was read */
     struct flw_pickle_value root;
     struct flw_history history;
     struct flw_build build;
@@ -533,6 +533,9 @@ static bool import_snapshot(struct import *import, int device)
           fail_memory(import))) {
         return false;
     }
+    /* Half the memory of a large import, and the history holds what was of use. */
+    flw_harvest_destroy(import->kept);
+    import->kept = NULL;
     if (!flw_history_resolve(&import->history, &import->build)) {
         return fail_memory(import);
     }
@@ -552,13 +555,11 @@ static bool import_snapshot(struct import *import, int device)
 bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
     static const struct flw_pickle_vocabulary vocabulary = {words, WORD_COUNT};
-    struct flw_harvest *kept;
     struct import import = {.input = input};
     *out_trace = NULL;
-    if (!flw_pickle_read(input, &vocabulary, &kept, &import.root)) {
+    if (!flw_pickle_read(input, &vocabulary, &import.kept, &import.root)) {
         return false;
     }
-    import.kept = kept;
     import.steps_left = flw_input_offset(input);
     bool is_read = flw_build_init(&import.build, input->name, "pytorch pickle")
                        ? import_snapshot(&import, device)
@@ -569,6 +570,6 @@ bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **ou
     flw_build_finish(&import.build);
     flw_history_finish(&import.history);
     flw_phases_finish(&import.phases);
-    flw_harvest_destroy(kept);
+    flw_harvest_destroy(import.kept);
     return is_read;
 }
