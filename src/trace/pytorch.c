@@ -533,7 +533,7 @@ static bool import_snapshot(struct import *import, int device)
           fail_memory(import))) {
         return false;
     }
-    /* Half the memory of a large import, and the history holds what was of use. */
+    /* The history holds what was of use. */
     flw_harvest_destroy(import->kept);
     import->kept = NULL;
     if (!flw_history_resolve(&import->history, &import->build)) {

@@ -259,7 +259,7 @@ static void *drain_on(void *argument)
 }
 
 #define HELD        8
-#define DRAIN_TURNS 30000
+#define DRAIN_TURNS 300000
 
 /* One thread lends and returns out of its cache while another empties it: no block is lent twice.
  */
