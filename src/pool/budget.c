@@ -31,24 +31,32 @@ static bool is_limited(const struct flw_climb *climb)
  * its budget takes smaller ones from then on. */
 #define HANDLE_HALVINGS 2
 
-static uint64_t handle_size(const struct flw_climb *climb)
+static uint64_t usual_handle(const struct flw_climb *climb)
 {
     uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
     bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
-    uint64_t granularity = climb->heap->source.granularity_bytes;
+    if (reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9) {
+        return climb->heap->source.granularity_bytes;
+    }
     /* Several streams split what there is: small handles while that is little. */
     bool splits = is_tight || atomic_load(&climb->heap->stream_count) > 1;
     uint64_t least = is_tight ? 8 * FLW_MIB : 16 * FLW_MIB;
     least = splits ? flw_min(least, reserved / 32) : least;
     uint64_t most = is_tight ? 32 * FLW_MIB : 64 * FLW_MIB;
     uint64_t wanted = flw_clamp(is_tight ? reserved / 1024 : reserved / 256, least, most);
-    if (reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9) {
-        return granularity;
-    }
     wanted >>= atomic_load_explicit(&climb->pool->handle_halvings, memory_order_relaxed);
+    return is_limited(climb) ? flw_min(wanted, LIMITED_HANDLE_BYTES) : wanted;
+}
+
+/* A power of two. However large the request, it takes at most about a thousand handles: each is two
+ * driver calls, and the first request of a pool may be for most of the device. */
+#define GROWTH_HANDLES 1024
+
+static uint64_t handle_size(const struct flw_climb *climb)
+{
+    uint64_t wanted = flw_max(usual_handle(climb), climb->need_bytes / GROWTH_HANDLES);
     wanted = wanted < 2 * FLW_MIB ? 2 * FLW_MIB : 1ull << flw_log2_floor(wanted);
-    wanted = is_limited(climb) ? flw_min(wanted, LIMITED_HANDLE_BYTES) : wanted;
-    return flw_max(wanted, granularity);
+    return flw_max(wanted, climb->heap->source.granularity_bytes);
 }
 
 /* The budget was not enough. */

@@ -47,6 +47,24 @@ static void a_dedicated_block_is_never_another_streams_memory(void **state)
     api_end(&api);
 }
 
+static void the_first_request_of_a_pool_may_be_for_half_the_device(void **state)
+{
+    (void)state;
+    for (int economy = 0; economy < 2; economy++) { /* whichever: a thousand handles, not ten */
+        struct api api;
+        flw_sim_config world = flw_sim_config_default(9);
+        world.device_bytes = 80ull << 30;
+        api_begin(&api, &world);
+        fallow_pool_config config = api_config(&api);
+        config.economy = economy == 0 ? FALLOW_BALANCED : FALLOW_MEMORY_FIRST;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        void *ptr = api_alloc(&api, world.device_bytes / 2, api.stream);
+        assert_in_range(api_stats(&api).driver_call_count, 1, 2 * 2 * 1024 + 64);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        api_end(&api);
+    }
+}
+
 /* Not the hole of its size in another block's segment. */
 static void a_dedicated_block_has_a_segment_of_its_own(void **state)
 {
@@ -456,6 +474,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dedicated_block_is_never_another_streams_memory),
+        cmocka_unit_test(the_first_request_of_a_pool_may_be_for_half_the_device),
         cmocka_unit_test(a_dedicated_block_has_a_segment_of_its_own),
         cmocka_unit_test(an_exportable_block_of_a_capture_has_a_handle_of_its_own),
         cmocka_unit_test(a_request_that_may_not_grow_takes_nothing_from_the_pool_either),
