@@ -222,7 +222,7 @@ void flw_pool_cache_exit(struct flw_tcache *cache)
 void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain)
 {
     flw_lock_acquire(&pool->lock);
-    bool is_open = !pool->divert_all && flw_capture_domain_of(pool, domain) == NULL;
+    bool is_open = !pool->divert_all && !flw_capture_is_on(domain);
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
         if (cache->domain == domain) {
             flw_tcache_poison(cache);
@@ -414,7 +414,7 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
         return NULL;
     }
     flw_lock_acquire(&pool->lock);
-    cache->is_open = !pool->divert_all && flw_capture_domain_of(pool, domain) == NULL;
+    cache->is_open = !pool->divert_all && !flw_capture_is_on(domain);
     if (!flw_recording_adopt(pool, cache, domain)) {
         flw_lock_release(&pool->lock);
         flw_thread_forget(cache);

@@ -45,22 +45,39 @@ static struct flw_pool *pool_of(const fallow_capture *capture)
     bool is_place = table.places != NULL && at >= base &&
                     at < base + FLW_CAPTURE_COUNT * sizeof *capture &&
                     (at - base) % sizeof *capture == 0;
-    return is_place ? capture->pool : NULL;
+    return is_place && !capture->is_released ? capture->pool : NULL;
 }
 
-struct flw_domain *flw_capture_domain_of(struct flw_pool *pool, const struct flw_domain *domain)
+static void give_up_place(struct fallow_capture *capture)
 {
-    uint32_t place = __atomic_load_n(&domain->captured_by, __ATOMIC_ACQUIRE);
-    if (place == 0) {
-        return NULL;
+    flw_lock_acquire(&table.lock);
+    capture->pool = NULL;
+    flw_lock_release(&table.lock);
+}
+
+/* heap lock, under which captures end: while a stream names one, its place is that capture's. */
+static struct flw_domain *domain_in(const struct fallow_capture *capture,
+                                    const struct flw_domain *stream_domain)
+{
+    uint32_t i = 0;
+    while (capture->stream_domains[i] != stream_domain) {
+        i++;
+        FLW_ASSERT(i < capture->stream_count);
     }
-    const struct fallow_capture *capture = &table.places[place - 1];
-    for (uint32_t i = 0; i < capture->stream_count; i++) {
-        if (capture->stream_domains[i] == domain && capture->pool == pool) {
-            return capture->domains[i];
-        }
+    return capture->domains[i];
+}
+
+struct flw_domain *flw_capture_enter(struct flw_pool *pool, const struct flw_domain *stream_domain)
+{
+    struct flw_domain *domain = NULL;
+    flw_lock_acquire(&pool->heap.lock);
+    if (stream_domain->captured_by != 0) {
+        struct fallow_capture *capture = &table.places[stream_domain->captured_by - 1];
+        domain = domain_in(capture, stream_domain);
+        capture->inside_count++;
     }
-    return NULL;
+    flw_lock_release(&pool->heap.lock);
+    return domain;
 }
 
 fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain)
@@ -113,13 +130,16 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
         flw_pool_note_loss(pool);
         return status;
     }
-    if (domain->captured_by == capture->index) {
-        return FALLOW_OK;
-    }
-    if (domain->captured_by != 0 || capture->stream_count == FLW_CAPTURE_STREAMS) {
-        return FALLOW_BUSY;
-    }
     flw_lock_acquire(&heap->lock);
+    status = !capture->is_capturing                         ? FALLOW_INVALID_CAPTURE
+             : domain->captured_by == capture->index        ? FALLOW_OK
+             : domain->captured_by != 0                     ? FALLOW_BUSY
+             : capture->stream_count == FLW_CAPTURE_STREAMS ? FALLOW_BUSY
+                                                            : FALLOW_WOULD_WAIT;
+    if (status != FALLOW_WOULD_WAIT) {
+        flw_lock_release(&heap->lock);
+        return status;
+    }
     struct flw_domain *own =
         flw_domain_create(heap, &flw_order_capture, domain->stream, domain->context, domain->id);
     if (own != NULL) {
@@ -160,12 +180,13 @@ fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     capture->is_capturing = true;
+    atomic_fetch_add(&pool->open_captures, 1);
     fallow_status status = join(pool, capture, stream);
     if (status != FALLOW_OK) {
-        capture->pool = NULL;
+        atomic_fetch_sub(&pool->open_captures, 1);
+        give_up_place(capture);
         return status;
     }
-    atomic_fetch_add(&pool->open_captures, 1);
     *out_capture = capture;
     return FALLOW_OK;
 }
@@ -180,16 +201,17 @@ fallow_status fallow_capture_join(fallow_capture *capture, fallow_stream stream)
 }
 
 struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain *domain,
-                                       const struct flw_domain *freeing, bool has_uses)
+                                       struct flw_domain *freeing, bool has_uses)
 {
     struct fallow_capture *capture = &table.places[domain->capture - 1];
-    const struct flw_domain *first = capture->stream_domains[0];
-    struct flw_domain *home = flw_capture_domain_of(pool, freeing);
-    if (__atomic_load_n(&first->captured_by, __ATOMIC_ACQUIRE) != capture->index) {
-        return domain; /* over: nobody is lent from it any more */
+    if (capture->is_released) {
+        return freeing; /* while an allocation is still inside */
     }
-    if (!has_uses && home != NULL && home->capture == domain->capture) {
-        return home;
+    if (!capture->is_capturing) {
+        return domain; /* over: nobody new is lent from it any more */
+    }
+    if (!has_uses && freeing->captured_by == capture->index) {
+        return domain_in(capture, freeing);
     }
     if (capture->kept == NULL) {
         capture->kept = flw_domain_create(&pool->heap, &flw_order_capture, domain->stream,
@@ -233,11 +255,15 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
 fallow_status fallow_capture_end(fallow_capture *capture)
 {
     struct flw_pool *pool = pool_of(capture);
-    if (pool == NULL || !capture->is_capturing) {
+    if (pool == NULL) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    flw_lock_acquire(&pool->heap.lock);
+    if (!capture->is_capturing) {
+        flw_lock_release(&pool->heap.lock);
         return FALLOW_INVALID_CAPTURE;
     }
     capture->is_capturing = false;
-    flw_lock_acquire(&pool->heap.lock);
     for (uint32_t i = 0; i < capture->stream_count; i++) {
         __atomic_store_n(&capture->stream_domains[i]->captured_by, 0, __ATOMIC_RELEASE);
     }
@@ -279,17 +305,9 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
     from->completed = from->ticket++;
 }
 
-fallow_status fallow_capture_release(fallow_capture *capture)
+/* heap lock. */
+static void release_memory(struct flw_heap *heap, const struct fallow_capture *capture)
 {
-    struct flw_pool *pool = pool_of(capture);
-    if (pool == NULL) {
-        return FALLOW_INVALID_CAPTURE;
-    }
-    if (capture->is_capturing) {
-        return FALLOW_BUSY;
-    }
-    struct flw_heap *heap = &pool->heap;
-    flw_lock_acquire(&heap->lock);
     struct flw_domain *to = capture->stream_domains[0];
     /* Its place is nobody's, or another's: the stream was retired, its last fence is complete. */
     bool is_gone = to->ops != &flw_order_stream || to->lender != capture->domains[0]->lender;
@@ -302,11 +320,42 @@ fallow_status fallow_capture_release(fallow_capture *capture)
     if (capture->kept != NULL) {
         release_domain(heap, capture->kept, to);
     }
-    flw_lock_release(&heap->lock);
-    flw_lock_acquire(&table.lock);
-    capture->pool = NULL;
-    flw_lock_release(&table.lock);
-    return FALLOW_OK;
+}
+
+fallow_status fallow_capture_release(fallow_capture *capture)
+{
+    struct flw_pool *pool = pool_of(capture);
+    if (pool == NULL) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    flw_lock_acquire(&pool->heap.lock);
+    fallow_status status = capture->is_released    ? FALLOW_INVALID_CAPTURE
+                           : capture->is_capturing ? FALLOW_BUSY
+                                                   : FALLOW_OK;
+    bool is_empty = status == FALLOW_OK && capture->inside_count == 0;
+    capture->is_released |= status == FALLOW_OK;
+    if (is_empty) {
+        release_memory(&pool->heap, capture);
+    }
+    flw_lock_release(&pool->heap.lock);
+    if (is_empty) {
+        give_up_place(capture);
+    }
+    return status;
+}
+
+void flw_capture_leave(struct flw_pool *pool, const struct flw_domain *domain)
+{
+    flw_lock_acquire(&pool->heap.lock);
+    struct fallow_capture *capture = &table.places[domain->capture - 1];
+    bool is_last = --capture->inside_count == 0 && capture->is_released;
+    if (is_last) {
+        release_memory(&pool->heap, capture);
+    }
+    flw_lock_release(&pool->heap.lock);
+    if (is_last) {
+        give_up_place(capture);
+    }
 }
 
 void flw_captures_renew_lock(void)

@@ -220,7 +220,7 @@ static bool is_capturing(struct flw_pool *pool, fallow_stream stream)
 {
     fallow_status status;
     const struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
-    return cache == NULL || flw_capture_domain_of(pool, cache->domain) != NULL;
+    return cache == NULL || flw_capture_is_on(cache->domain);
 }
 
 static void leave_quarantine(struct flw_pool *pool, struct flw_guard *guard)
@@ -325,7 +325,7 @@ fallow_status flw_debug_alloc(struct flw_pool *pool, const fallow_request *reque
     if (cache != NULL && flw_heap_enter_driver(&pool->heap, &section)) {
         guard->domain = cache->domain->index;
         guard->stream_id = cache->domain->id;
-        guard->is_captured = flw_capture_domain_of(pool, cache->domain) != NULL;
+        guard->is_captured = flw_capture_is_on(cache->domain);
         guard->is_filled = !guard->is_captured && debug->ring != NULL;
         result = fill_new(pool, guard, request->flags, stream);
         flw_heap_leave_driver(&pool->heap, &section);
@@ -394,7 +394,7 @@ static fallow_status take_back(struct flw_pool *pool, struct flw_guard *guard, f
 {
     struct flw_debug *debug = pool->debug;
     struct flw_driver_section section;
-    bool is_captured = guard->is_captured || flw_capture_domain_of(pool, domain) != NULL;
+    bool is_captured = guard->is_captured || flw_capture_is_on(domain);
     bool is_quarantined = false;
     if (guard->is_filled && is_captured) {
         leave_out(debug);

@@ -190,19 +190,19 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *ca
     if (status != FALLOW_OK) {
         return status;
     }
+    uint64_t usable = need.run != NULL ? flw_run_bytes(need.run) : flw_class_bytes(class_index);
+    flw_lock_acquire(&pool->heap.lock);
     if (need.run != NULL) {
         slot = flw_span_slot(&pool->heap.map, need.run, 0);
         need.run->u.run.owner = domain->index;
+        domain->captured_live++;
+        domain->captured_bytes += usable;
+    } else { /* a slot's maker counts it, whichever stream of the capture lends it next */
+        pool->heap.domains[flw_slot_span(&pool->heap.map, slot)->u.slab.domain]->captured_live++;
     }
-    uint64_t usable = need.run != NULL ? flw_run_bytes(need.run) : flw_class_bytes(class_index);
+    flw_lock_release(&pool->heap.lock);
     lend_slot(domain, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
     flw_pool_note_special(pool, cache->hot.account, (int64_t)request->size_bytes, (int64_t)usable);
-    flw_lock_acquire(&pool->heap.lock);
-    const struct flw_span *span = flw_slot_span(&pool->heap.map, slot);
-    /* A slot's maker counts it, whichever stream of the capture lends it next. */
-    pool->heap.domains[need.run != NULL ? domain->index : span->u.slab.domain]->captured_live++;
-    domain->captured_bytes += need.run != NULL ? usable : 0;
-    flw_lock_release(&pool->heap.lock);
     return FALLOW_OK;
 }
 
@@ -291,9 +291,11 @@ static fallow_status lend_block(struct flw_pool *pool, const fallow_request *req
     }
     unsigned class_index = class_for(request);
     struct flw_domain *captured =
-        cache->is_open ? NULL : flw_capture_domain_of(pool, cache->domain);
+        flw_capture_is_on(cache->domain) ? flw_capture_enter(pool, cache->domain) : NULL;
+    uint32_t capture = captured != NULL ? captured->capture : 0;
     if (captured != NULL) {
         status = alloc_captured(pool, cache, captured, class_index, request, out_ptr);
+        flw_capture_leave(pool, captured);
     } else if (class_index < FLW_CLASS_COUNT) {
         status = alloc_slot(pool, cache, class_index, request, out_ptr);
     } else {
@@ -303,7 +305,7 @@ static fallow_status lend_block(struct flw_pool *pool, const fallow_request *req
         struct flw_recorded_block block = {.address = (uint64_t)(uintptr_t)*out_ptr,
                                            .size_bytes = request->size_bytes,
                                            .tag = request->tag,
-                                           .capture = captured != NULL ? captured->capture : 0};
+                                           .capture = capture};
         flw_recording_note_block(pool, FLW_TRACE_ALLOC, cache->domain, &block);
     }
     return status;
@@ -412,32 +414,57 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
     flw_pool_settle(pool, cache->hot.account);
 }
 
-/* A captured block: to its capture's heap; to the stream's once the capture is released. */
-static void return_captured(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
-                            struct flw_slot *slot, bool has_uses)
+/* What other streams use still, or what was freed inside a capture, is nobody's to lend for now. */
+static fallow_status hold_back(struct flw_pool *pool, struct flw_domain *domain,
+                               struct flw_slot *slot, const struct flw_note *note)
 {
-    struct flw_heap *heap = &pool->heap;
+    return flw_note_has_uses(note) ? flw_uses_free(pool, domain, slot, note)
+                                   : flw_capture_park(pool, domain, slot);
+}
+
+/* heap lock. A captured block comes back: to whom? To its capture; to the freeing stream once that is
+ * released. NULL: host memory. */
+static struct flw_domain *leave_capture(struct flw_pool *pool, struct flw_domain *freeing,
+                                        struct flw_span *span, bool has_uses)
+{
     bool is_slab = span->kind == FLW_SPAN_SLAB;
-    uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
-    flw_pool_note_special(pool, cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan),
-                          -(int64_t)usable);
-    flw_lock_acquire(&heap->lock);
     uint32_t owner = is_slab ? span->u.slab.domain : span->u.run.owner;
-    struct flw_domain *domain = heap->domains[owner];
+    struct flw_domain *domain = pool->heap.domains[owner];
     domain->captured_live--;
-    domain->captured_bytes -= is_slab ? 0 : usable;
-    if (domain->ops != &flw_order_capture) {
+    domain->captured_bytes -= is_slab ? 0 : flw_run_bytes(span);
+    if (domain->ops == &flw_order_capture) {
+        domain = flw_capture_home_of(pool, domain, freeing, has_uses);
+    } else {
         if (domain->captured_live == 0) {
             domain->ops = NULL;
             domain->completed = domain->ticket++;
         }
-        domain = cache->domain;
-        if (is_slab) {
-            flw_heap_open_slab(span);
-        }
-    } else {
-        domain = flw_capture_home_of(pool, domain, cache->domain, has_uses);
+        domain = freeing;
     }
+    if (is_slab && domain == freeing) {
+        flw_heap_open_slab(span);
+    }
+    return domain;
+}
+
+/* Its word is HELD. */
+static fallow_status return_captured(struct flw_pool *pool, struct flw_tcache *cache,
+                                     struct flw_span *span, struct flw_slot *slot,
+                                     const struct flw_note *note)
+{
+    struct flw_heap *heap = &pool->heap;
+    bool is_slab = span->kind == FLW_SPAN_SLAB, has_uses = flw_note_has_uses(note);
+    uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
+    flw_pool_note_special(pool, cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan),
+                          -(int64_t)usable);
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *domain = leave_capture(pool, cache->domain, span, has_uses);
+    bool is_ordinary = domain == cache->domain;
+    if (is_ordinary && (has_uses || flw_capture_is_on(domain))) {
+        flw_lock_release(&heap->lock);
+        return hold_back(pool, domain, slot, note);
+    }
+    flw_slot_set_word(slot, flw_slot_address(slot));
     if (domain == NULL) { /* host memory: lost until the pool goes, nothing breaks */
     } else if (is_slab) {
         flw_heap_put_slots(heap, domain, span->u.slab.class_index, &slot, 1);
@@ -445,6 +472,7 @@ static void return_captured(struct flw_pool *pool, struct flw_tcache *cache, str
         flw_heap_put_run(heap, domain, span);
     }
     flw_lock_release(&heap->lock);
+    return FALLOW_OK;
 }
 
 /* At most one event per 16 MiB freed, and only where another stream could want the memory. */
@@ -492,7 +520,7 @@ bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
 static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
 {
     struct flw_driver_section section;
-    if (cache->domain->captured_by != 0 || !flw_heap_enter_driver(&pool->heap, &section)) {
+    if (flw_capture_is_on(cache->domain) || !flw_heap_enter_driver(&pool->heap, &section)) {
         return;
     }
     cache->fence_credits--;
@@ -525,15 +553,13 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
                                     enum flw_slot_state was)
 {
     struct flw_note note = {0};
-    bool has_note = was != FLW_SLOT_LIVE && flw_note_take(pool, flw_slot_address(slot), &note);
-    if (was == FLW_SLOT_LIVE_CAPTURED) {
-        flw_slot_set_word(slot, flw_slot_address(slot));
-        return_captured(pool, cache, span, slot,
-                        has_note && (note.stamp_count > 0 || note.overflowed));
-        return FALLOW_OK;
+    if (was != FLW_SLOT_LIVE) {
+        (void)flw_note_take(pool, flw_slot_address(slot), &note);
     }
-    if ((has_note && (note.stamp_count > 0 || note.overflowed)) ||
-        flw_capture_is_on(cache->domain)) {
+    if (was == FLW_SLOT_LIVE_CAPTURED) {
+        return return_captured(pool, cache, span, slot, &note);
+    }
+    if (flw_note_has_uses(&note) || flw_capture_is_on(cache->domain)) {
         bool is_slab = span->kind == FLW_SPAN_SLAB;
         uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
         flw_lock_acquire(&cache->lock);
@@ -546,9 +572,7 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
         flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
         flw_lock_release(&cache->lock);
         flw_pool_settle(pool, cache->hot.account);
-        return has_note && (note.stamp_count > 0 || note.overflowed)
-                   ? flw_uses_free(pool, cache->domain, slot, &note)
-                   : flw_capture_park(pool, cache->domain, slot);
+        return hold_back(pool, cache->domain, slot, &note);
     }
     flw_slot_set_word(slot, flw_slot_address(slot));
     if (span->kind == FLW_SPAN_SLAB) {

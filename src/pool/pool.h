@@ -27,11 +27,18 @@ struct flw_note {
     uint32_t domains[FLW_STAMPS_MAX];
 };
 
+static inline bool flw_note_has_uses(const struct flw_note *note)
+{
+    return note->stamp_count > 0 || note->overflowed;
+}
+
 #define FLW_CAPTURE_STREAMS 32
 
 struct fallow_capture {
     struct flw_pool *pool; /* NULL: this place is unused */
     bool is_capturing;     /* between begin and end */
+    bool is_released;      /* its handle is gone; its memory too, once nobody is inside */
+    uint32_t inside_count; /* allocations under way from its memory */
     uint32_t index;        /* 1 + place */
     uint32_t stream_count;
     struct flw_domain *stream_domains[FLW_CAPTURE_STREAMS]; /* the streams' own domains */
@@ -237,19 +244,21 @@ bool flw_uses_has(struct flw_pool *pool, uint64_t address);
 void flw_uses_fence(struct flw_pool *pool);
 
 /* ---- capture.c */
-/* The capture domain of a stream that is being captured, or NULL. */
-struct flw_domain *flw_capture_domain_of(struct flw_pool *pool,
-                                         const struct flw_domain *stream_domain);
-/* Is there one? It may end before the caller has done anything about it. */
+/* Is the stream being captured? That may end before the caller has done anything about it. */
 static inline bool flw_capture_is_on(const struct flw_domain *stream_domain)
 {
     return __atomic_load_n(&stream_domain->captured_by, __ATOMIC_ACQUIRE) != 0;
 }
-/* heap lock. Who gets a captured block of `domain` that is freed on another stream's: the domain of
+/* The capture's domain for a stream that is being captured, NULL: it is not. Until it is left again
+ * the capture may be ended and released by others, but keeps its memory and its domains: whoever
+ * leaves last gives them up. */
+struct flw_domain *flw_capture_enter(struct flw_pool *pool, const struct flw_domain *stream_domain);
+void flw_capture_leave(struct flw_pool *pool, const struct flw_domain *domain);
+/* heap lock. Who gets a captured block of `domain` that is freed on another stream: the domain of
  * that stream in the same capture, whose order the free is in, or one that lends nothing before
- * release. NULL: host memory. */
+ * release; the stream itself once the capture is released. NULL: host memory. */
 struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain *domain,
-                                       const struct flw_domain *freeing, bool has_uses);
+                                       struct flw_domain *freeing, bool has_uses);
 /* Park an ordinary block freed on a captured stream. */
 fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot);

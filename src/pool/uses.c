@@ -148,7 +148,7 @@ bool flw_uses_has(struct flw_pool *pool, uint64_t address)
 {
     flw_lock_acquire(&pool->uses_lock);
     const struct flw_note *note = flw_note_find(pool, address);
-    bool has_uses = note != NULL && (note->stamp_count > 0 || note->overflowed);
+    bool has_uses = note != NULL && flw_note_has_uses(note);
     flw_lock_release(&pool->uses_lock);
     return has_uses;
 }
@@ -302,7 +302,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     if (domain == NULL || flw_heap_is_lost(heap)) {
         return domain == NULL ? FALLOW_OK : FALLOW_DEVICE_LOST;
     }
-    if (flw_capture_domain_of(pool, domain) != NULL) {
+    if (flw_capture_is_on(domain)) {
         return FALLOW_BUSY;
     }
     if (pool->debug != NULL) {

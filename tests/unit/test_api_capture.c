@@ -4,6 +4,9 @@
  */
 #include "unit/test_api.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+
 static void begin_capturing(struct api *api, CUstream stream)
 {
     assert_int_equal(api->sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
@@ -235,6 +238,158 @@ static void a_captured_block_with_announced_uses_waits_for_release(void **state)
     cross_streams(3 * MIB, true);
 }
 
+/* A block that outlives its capture is an ordinary one, and what is said of it counts. */
+static void outlive(size_t bytes, bool announces, bool is_captured_again)
+{
+    struct api api;
+    fallow_capture *capture = NULL, *next = NULL;
+    api_begin_with_pool(&api);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    void *ptr = api_alloc(&api, bytes, api.stream);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_INVALID_CAPTURE);
+    if (announces) {
+        assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_OK);
+        api_use(&api, ptr, bytes, api.other);
+    }
+    if (is_captured_again) {
+        assert_int_equal(fallow_capture_begin(api.pool, api.stream, &next), FALLOW_OK);
+    }
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
+    if (is_captured_again &&
+        !announces) { /* parked: in no other stream's order, nor in the graph's */
+        assert_true(api_stats(&api).pending_bytes >= bytes);
+        assert_int_equal(fallow_capture_end(next), FALLOW_OK);
+        assert_int_equal(api_stats(&api).pending_bytes, 0);
+    } else {
+        void *again = api_alloc(&api, bytes, api.stream);
+        assert_ptr_not_equal(again, ptr);
+        api_use(&api, again, bytes, api.stream);
+        assert_int_equal(fallow_free(api.pool, again, api.stream), FALLOW_OK);
+    }
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_block_that_outlives_its_capture_waits_for_announced_uses(void **state)
+{
+    (void)state;
+    outlive(5000, true, false);
+    outlive(3 * MIB, true, false);
+    outlive(5000, true, true);
+}
+
+static void a_block_that_outlives_its_capture_is_parked_by_the_next(void **state)
+{
+    (void)state;
+    outlive(5000, false, true);
+    outlive(3 * MIB, false, true);
+}
+
+#define FILLERS 64
+
+/* What happens inside an allocation: another thread ends and releases the capture that it is for. */
+struct midway {
+    struct api *api;
+    fallow_capture *capture;
+    void *fillers[FILLERS];
+    CUstream third;
+    CUcontext context;
+    bool takes_place, is_armed;
+};
+
+/* The test's own assertions are for the main thread. */
+static void require(bool is_so)
+{
+    if (!is_so) {
+        abort();
+    }
+}
+
+static void *end_midway(void *context)
+{
+    struct midway *midway = context;
+    struct api *api = midway->api;
+    require(api->sim.cu.cuCtxSetCurrent(midway->context) == CUDA_SUCCESS);
+    require(fallow_capture_end(midway->capture) == FALLOW_OK);
+    require(fallow_capture_release(midway->capture) == FALLOW_OK);
+    require(fallow_capture_end(midway->capture) == FALLOW_INVALID_CAPTURE);
+    for (size_t i = 0; i < FILLERS; i++) {
+        require(fallow_free(api->pool, midway->fillers[i], api->other) == FALLOW_OK);
+    }
+    require(fallow_pool_trim(api->pool, 0) == FALLOW_OK); /* fences */
+    api->sim.step(UINT64_MAX);
+    require(fallow_pool_trim(api->pool, 0) == FALLOW_OK);
+    if (midway->takes_place) { /* a stream that would get an unused domain of the capture's */
+        void *ptr = NULL;
+        require(fallow_alloc(api->pool, 2 * MIB, midway->third, &ptr) == FALLOW_OK);
+        flw_sim_range range = {(uint64_t)(uintptr_t)ptr, 2 * MIB, 1, 0};
+        require(api->sim.touch(midway->third, &range, 1) == 0);
+        require(fallow_free(api->pool, ptr, midway->third) == FALLOW_OK);
+    }
+    return NULL;
+}
+
+static int make_room_midway(void *context, size_t size_bytes, fallow_stream stream)
+{
+    struct midway *midway = context;
+    pthread_t thread;
+    (void)size_bytes, (void)stream;
+    if (!midway->is_armed) {
+        return 0;
+    }
+    midway->is_armed = false;
+    assert_int_equal(pthread_create(&thread, NULL, end_midway, midway), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    return 1;
+}
+
+static void end_inside_an_allocation(size_t bytes, bool takes_place)
+{
+    struct api api;
+    struct midway midway = {.api = &api, .takes_place = takes_place};
+    api_begin(&api, NULL);
+    assert_int_equal(api.sim.cu.cuCtxGetCurrent(&midway.context), 0);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&midway.third, CU_STREAM_NON_BLOCKING), 0);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = FILLERS * 2 * MIB;
+    config.on_oom = make_room_midway;
+    config.oom_context = &midway;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    for (size_t i = 0; i < FILLERS; i++) {
+        midway.fillers[i] = api_alloc(&api, 2 * MIB, api.other);
+    }
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &midway.capture), FALLOW_OK);
+    midway.is_armed = true;
+    void *ptr = api_alloc(&api, bytes, api.stream);
+    assert_false(midway.is_armed);
+    api_use(&api, ptr, bytes, api.stream);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    void *next = api_alloc(&api, bytes, midway.third);
+    api_use(&api, next, bytes, midway.third);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, next, midway.third), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&api).captured_bytes, 0);
+    /* Nothing of the capture is left behind: all of it can be had again, and given back. */
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(api_stats(&api).reserved_bytes, 0);
+    api_end(&api);
+}
+
+static void a_capture_released_inside_an_allocation_is_given_up_after_it(void **state)
+{
+    (void)state;
+    end_inside_an_allocation(5000, false);
+    end_inside_an_allocation(3 * MIB, false);
+    end_inside_an_allocation(5000, true);
+    end_inside_an_allocation(2 * MIB, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +401,9 @@ int main(void)
         cmocka_unit_test(a_pool_may_be_destroyed_with_a_capture_open),
         cmocka_unit_test(a_captured_block_freed_on_another_stream_is_that_streams),
         cmocka_unit_test(a_captured_block_with_announced_uses_waits_for_release),
+        cmocka_unit_test(a_block_that_outlives_its_capture_waits_for_announced_uses),
+        cmocka_unit_test(a_block_that_outlives_its_capture_is_parked_by_the_next),
+        cmocka_unit_test(a_capture_released_inside_an_allocation_is_given_up_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
