@@ -1,55 +1,156 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the cells of what is kept of a pickle.
+ * Owns: the bytes of what is kept of a pickle.
  * Does not: keep anything that nobody asks for.
  */
 #include "trace/harvest.h"
 
+#include <endian.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bits.h"
-#include "record/array.h"
+#include "trace/largearray.h"
 
-#define NARROW_BITS 48
-#define KIND_SHIFT  56 /* of a cell: kind in the top byte */
-#define KEY_SHIFT   48 /* of a dict's cell: key word below it */
-#define WIDE        0x80u
+#define NUMBER_BYTES 10 /* of 7 bits each, at most */
+#define PLACE_BYTES  4
+#define PAIRS_MAX    (FLW_PICKLE_WORDS_MAX + 1)
+#define CHUNK_BYTES  (PLACE_BYTES + NUMBER_BYTES) /* of a chunk's head, at most */
+#define WIDTH_SHIFT  4                            /* in a shape: width above kind + 1 */
+#define ITEM_IS_LIST 1                            /* of a list's item; above: the step */
+#define ITEM_IS_BACK 2
 
 struct node {
-    uint32_t first; /* chunk; 0: none */
-    uint32_t last;
     uint32_t offset;
-    uint32_t count; /* entries kept */
+    uint32_t first; /* dict: chunk; list: 1 + index in lists; 0: nothing is kept */
+};
+
+struct list {
+    uint32_t first, last; /* chunks */
+    uint32_t count;       /* entries kept */
 };
 
 struct flw_harvest {
     struct node *nodes;
     size_t node_count, node_room;
-    uint64_t *cells;
-    size_t cell_count, cell_room;
+    struct list *lists;
+    size_t list_count, list_room;
+    unsigned char *bytes; /* 8 more than are used can be read */
+    size_t byte_count, byte_room;
     struct flw_intern intern;
+    struct flw_intern shapes; /* 2 bytes a pair: key + 1; width and kind + 1 */
+    char shape[2 * PAIRS_MAX + 1];
+    uint64_t shape_number; /* of `shape`, the one met last */
 };
 
 static const struct flw_pickle_value absent = {0, FLW_PICKLE_ABSENT};
 
-static bool add_cell(struct flw_harvest *harvest, uint64_t cell)
+/* ---- bytes ---- */
+
+static bool reserve_bytes(struct flw_harvest *harvest, size_t bytes)
 {
-    uint64_t *cells =
-        flw_array_reserve(harvest->cells, harvest->cell_count, &harvest->cell_room, sizeof(*cells));
-    if (FLW_UNLIKELY(cells == NULL)) {
+    size_t need = harvest->byte_count + bytes + sizeof(uint64_t);
+    if (FLW_LIKELY(need <= harvest->byte_room)) {
+        return true;
+    }
+    unsigned char *grown = need <= UINT32_MAX
+                               ? flw_largearray_grow(harvest->bytes, need, &harvest->byte_room, 1)
+                               : NULL;
+    if (grown == NULL) {
         return false;
     }
-    harvest->cells = cells;
-    cells[harvest->cell_count++] = cell;
+    harvest->bytes = grown;
     return true;
 }
+
+/* Those that put expect room. */
+static void put_place(struct flw_harvest *harvest, uint32_t place)
+{
+    memcpy(harvest->bytes + harvest->byte_count, &place, PLACE_BYTES);
+    harvest->byte_count += PLACE_BYTES;
+}
+
+static void put_number(struct flw_harvest *harvest, uint64_t number)
+{
+    unsigned char *at = harvest->bytes + harvest->byte_count;
+    for (; number >= 0x80; number >>= 7) {
+        *at++ = (unsigned char)(number | 0x80);
+    }
+    *at++ = (unsigned char)number;
+    harvest->byte_count = (size_t)(at - harvest->bytes);
+}
+
+static uint32_t place_at(const struct flw_harvest *harvest, uint64_t at)
+{
+    uint32_t place;
+    memcpy(&place, harvest->bytes + at, PLACE_BYTES);
+    return place;
+}
+
+static uint64_t take_number(const struct flw_harvest *harvest, uint64_t *at)
+{
+    uint64_t number = 0;
+    unsigned shift = 0;
+    unsigned char byte;
+    do {
+        byte = harvest->bytes[(*at)++];
+        number |= (uint64_t)(byte & 0x7F) << shift;
+        shift += 7;
+    } while (byte >= 0x80);
+    return number;
+}
+
+static uint64_t bits_at(const struct flw_harvest *harvest, uint64_t at, unsigned width)
+{
+    uint64_t bits;
+    if (width == 0) {
+        return 0;
+    }
+    memcpy(&bits, harvest->bytes + at, sizeof(bits));
+    return le64toh(bits) & ~UINT64_C(0) >> (64 - 8 * width);
+}
+
+/* ---- shapes ---- */
+
+static unsigned width_of(uint64_t bits)
+{
+    return bits == 0 ? 0 : (71 - (unsigned)__builtin_clzll(bits)) / 8;
+}
+
+static unsigned shape_kind(const char *pair)
+{
+    return ((unsigned)pair[1] & 15) - 1;
+}
+
+static unsigned shape_width(const char *pair)
+{
+    return (unsigned)(unsigned char)pair[1] >> WIDTH_SHIFT;
+}
+
+/* The number of a shape, most often that of the one before. */
+static bool find_shape(struct flw_harvest *harvest, const char *shape, size_t bytes)
+{
+    if (memcmp(harvest->shape, shape, bytes + 1) == 0 && harvest->shapes.text_bytes > 0) {
+        return true;
+    }
+    if (!flw_intern_add_text(&harvest->shapes, shape, bytes, &harvest->shape_number)) {
+        return false;
+    }
+    memcpy(harvest->shape, shape, bytes + 1);
+    return true;
+}
+
+/* ---- keeping ---- */
 
 struct flw_harvest *flw_harvest_create(void)
 {
     struct flw_harvest *harvest = calloc(1, sizeof(*harvest));
-    if (harvest != NULL && !add_cell(harvest, 0)) { /* so that 0 is no chunk */
+    if (harvest != NULL && !reserve_bytes(harvest, 1)) {
         free(harvest);
         return NULL;
+    }
+    if (harvest != NULL) {
+        harvest->byte_count = 1; /* so that 0 is no chunk */
     }
     return harvest;
 }
@@ -57,39 +158,81 @@ struct flw_harvest *flw_harvest_create(void)
 bool flw_harvest_add_node(struct flw_harvest *harvest, enum flw_pickle_kind kind, uint64_t offset,
                           struct flw_pickle_value *out_value)
 {
-    struct node *nodes =
-        flw_array_reserve(harvest->nodes, harvest->node_count, &harvest->node_room, sizeof(*nodes));
+    struct node *nodes = flw_largearray_reserve(harvest->nodes, harvest->node_count,
+                                                &harvest->node_room, sizeof(*nodes));
     if (FLW_UNLIKELY(nodes == NULL)) {
         return false;
     }
     harvest->nodes = nodes;
-    nodes[harvest->node_count] = (struct node){0, 0, (uint32_t)offset, 0};
+    nodes[harvest->node_count] = (struct node){(uint32_t)offset, 0};
     *out_value = (struct flw_pickle_value){harvest->node_count++, (uint32_t)kind};
     return true;
 }
 
-static uint64_t header_cell(uint32_t next, uint32_t count)
+static bool is_kept_item(const struct flw_harvest *harvest, struct flw_pickle_value item)
 {
-    return (uint64_t)next << 32 | count;
+    return (item.kind == FLW_PICKLE_DICT && harvest->nodes[item.bits].first != 0) ||
+           item.kind == FLW_PICKLE_LIST;
 }
 
-static uint32_t header_next(uint64_t cell)
+/* The list's record, made where it has none. NULL: no memory. */
+static struct list *list_of(struct flw_harvest *harvest, struct node *node)
 {
-    return (uint32_t)(cell >> 32);
-}
-
-static uint32_t header_count(uint64_t cell)
-{
-    return (uint32_t)cell;
-}
-
-static bool add_item(struct flw_harvest *harvest, struct flw_pickle_value item, uint32_t *count)
-{
-    bool is_dict = item.kind == FLW_PICKLE_DICT;
-    if ((is_dict && harvest->nodes[item.bits].first != 0) || item.kind == FLW_PICKLE_LIST) {
-        (*count)++;
-        return add_cell(harvest, (uint64_t)item.kind << KIND_SHIFT | item.bits);
+    if (node->first == 0) {
+        struct list *lists = flw_largearray_reserve(harvest->lists, harvest->list_count,
+                                                    &harvest->list_room, sizeof(*lists));
+        if (lists == NULL) {
+            return NULL;
+        }
+        harvest->lists = lists;
+        lists[harvest->list_count++] = (struct list){0, 0, 0};
+        node->first = (uint32_t)harvest->list_count;
     }
+    return &harvest->lists[node->first - 1];
+}
+
+static void put_items(struct flw_harvest *harvest, const struct flw_pickle_value *items,
+                      size_t item_count)
+{
+    uint64_t before = 0;
+    for (size_t i = 0; i < item_count; i++) {
+        if (is_kept_item(harvest, items[i])) {
+            bool is_back = items[i].bits < before;
+            uint64_t step = is_back ? before - items[i].bits : items[i].bits - before;
+            put_number(harvest, step << 2 | (is_back ? ITEM_IS_BACK : 0) |
+                                    (items[i].kind == FLW_PICKLE_LIST ? ITEM_IS_LIST : 0));
+            before = items[i].bits;
+        }
+    }
+}
+
+static bool extend_list(struct flw_harvest *harvest, struct node *node,
+                        const struct flw_pickle_value *items, size_t item_count)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < item_count; i++) {
+        count += is_kept_item(harvest, items[i]);
+    }
+    if (count == 0) {
+        return true;
+    }
+    struct list *list = reserve_bytes(harvest, CHUNK_BYTES + (size_t)count * NUMBER_BYTES)
+                            ? list_of(harvest, node)
+                            : NULL;
+    if (list == NULL) {
+        return false;
+    }
+    uint32_t chunk = (uint32_t)harvest->byte_count;
+    put_place(harvest, 0);
+    put_number(harvest, count);
+    put_items(harvest, items, item_count);
+    if (list->first == 0) {
+        list->first = chunk;
+    } else {
+        memcpy(harvest->bytes + list->last, &chunk, PLACE_BYTES);
+    }
+    list->last = chunk;
+    list->count += count;
     return true;
 }
 
@@ -98,84 +241,89 @@ static bool is_of_use(const struct flw_pickle_value *pair)
     return pair[0].kind == FLW_PICKLE_WORD && pair[1].kind != FLW_PICKLE_ABSENT;
 }
 
-static bool are_texts_only(const struct flw_pickle_value *values, size_t value_count)
+static void put_value(struct flw_harvest *harvest, uint64_t bits, unsigned width)
 {
-    for (size_t i = 0; i < value_count; i += 2) {
-        if (is_of_use(&values[i]) && values[i + 1].kind != FLW_PICKLE_TEXT) {
-            return false;
-        }
-    }
-    return true;
+    bits = htole64(bits);
+    memcpy(harvest->bytes + harvest->byte_count, &bits, sizeof(bits));
+    harvest->byte_count += width;
 }
 
-static bool add_pair(struct flw_harvest *harvest, const struct flw_pickle_value *pair,
-                     uint32_t *count)
+/* Where the last chunk of a dict names the next one: at most as many steps as there are words. */
+static uint64_t end_of_chain(const struct flw_harvest *harvest, uint32_t first)
 {
-    struct flw_pickle_value value = pair[1];
-    if (!is_of_use(pair)) {
+    uint64_t at = first;
+    for (uint32_t next = first; next != 0; next = place_at(harvest, at)) {
+        at = next;
+    }
+    return at;
+}
+
+static bool extend_dict(struct flw_harvest *harvest, struct node *node,
+                        const struct flw_pickle_value *values, size_t value_count)
+{
+    char shape[2 * PAIRS_MAX + 1];
+    const struct flw_pickle_value *pairs[PAIRS_MAX];
+    size_t count = 0;
+    bool are_texts = true;
+    for (size_t i = 0; i < value_count && count < PAIRS_MAX; i += 2) {
+        if (is_of_use(&values[i])) {
+            are_texts &= values[i + 1].kind == FLW_PICKLE_TEXT;
+            shape[2 * count] = (char)(values[i].bits + 1);
+            shape[2 * count + 1] =
+                (char)(width_of(values[i + 1].bits) << WIDTH_SHIFT | (values[i + 1].kind + 1));
+            pairs[count++] = &values[i];
+        }
+    }
+    bool is_frame = value_count > 2 && node->first == 0 && are_texts && count < PAIRS_MAX;
+    if (count == 0 || is_frame) {
         return true;
     }
-    (*count)++;
-    uint64_t tag = (uint64_t)value.kind << KIND_SHIFT | pair[0].bits << KEY_SHIFT;
-    if (value.bits >> NARROW_BITS == 0) {
-        return add_cell(harvest, tag | value.bits);
+    shape[2 * count] = '\0';
+    if (!find_shape(harvest, shape, 2 * count) ||
+        !reserve_bytes(harvest, CHUNK_BYTES + count * sizeof(uint64_t))) {
+        return false;
     }
-    return add_cell(harvest, tag | (uint64_t)WIDE << KIND_SHIFT) && add_cell(harvest, value.bits);
+    uint32_t chunk = (uint32_t)harvest->byte_count;
+    put_place(harvest, 0);
+    put_number(harvest, harvest->shape_number);
+    for (size_t i = 0; i < count; i++) {
+        put_value(harvest, pairs[i][1].bits, shape_width(&shape[2 * i]));
+    }
+    if (node->first == 0) {
+        node->first = chunk;
+    } else {
+        memcpy(harvest->bytes + end_of_chain(harvest, node->first), &chunk, PLACE_BYTES);
+    }
+    return true;
 }
 
 bool flw_harvest_extend(struct flw_harvest *harvest, struct flw_pickle_value container,
                         const struct flw_pickle_value *values, size_t value_count)
 {
-    size_t header = harvest->cell_count;
-    uint32_t count = 0;
-    if (container.kind == FLW_PICKLE_DICT && value_count > 2 &&
-        harvest->nodes[container.bits].first == 0 && are_texts_only(values, value_count)) {
-        return true;
-    }
-    bool has_memory = add_cell(harvest, 0);
-    if (container.kind == FLW_PICKLE_LIST) {
-        for (size_t i = 0; has_memory && i < value_count; i++) {
-            has_memory = add_item(harvest, values[i], &count);
-        }
-    } else {
-        for (size_t i = 0; has_memory && i < value_count; i += 2) {
-            has_memory = add_pair(harvest, &values[i], &count);
-        }
-    }
-    if (!has_memory || count == 0) {
-        harvest->cell_count = header;
-        return has_memory;
-    }
     struct node *node = &harvest->nodes[container.bits];
-    node->count += count;
-    harvest->cells[header] = header_cell(0, count);
-    if (node->first == 0) {
-        node->first = (uint32_t)header;
-    } else {
-        uint64_t *last = &harvest->cells[node->last];
-        *last = header_cell((uint32_t)header, header_count(*last));
-    }
-    node->last = (uint32_t)header;
-    return true;
+    return container.kind == FLW_PICKLE_LIST ? extend_list(harvest, node, values, value_count)
+                                             : extend_dict(harvest, node, values, value_count);
 }
 
 void flw_harvest_destroy(struct flw_harvest *harvest)
 {
     if (harvest != NULL) {
-        free(harvest->nodes);
-        free(harvest->cells);
+        flw_largearray_free(harvest->nodes, harvest->node_room, sizeof(*harvest->nodes));
+        flw_largearray_free(harvest->lists, harvest->list_room, sizeof(*harvest->lists));
+        flw_largearray_free(harvest->bytes, harvest->byte_room, 1);
         flw_intern_finish(&harvest->intern);
+        flw_intern_finish(&harvest->shapes);
         free(harvest);
     }
 }
 
-static struct flw_pickle_value value_in(const uint64_t *cell)
+/* ---- asking ---- */
+
+/* The chunk's shape; `at` is then its first value. */
+static const char *take_shape(const struct flw_harvest *harvest, uint32_t chunk, uint64_t *at)
 {
-    uint32_t kind = (uint32_t)(cell[0] >> KIND_SHIFT);
-    if ((kind & WIDE) != 0) {
-        return (struct flw_pickle_value){cell[1], kind & ~WIDE};
-    }
-    return (struct flw_pickle_value){cell[0] & ((UINT64_C(1) << NARROW_BITS) - 1), kind};
+    *at = (uint64_t)chunk + PLACE_BYTES;
+    return flw_intern_text(&harvest->shapes, take_number(harvest, at));
 }
 
 struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
@@ -186,16 +334,16 @@ struct flw_pickle_value flw_harvest_get(const struct flw_harvest *harvest,
         return found;
     }
     uint32_t chunk = harvest->nodes[dict.bits].first;
-    while (chunk != 0) {
-        uint32_t count = header_count(harvest->cells[chunk]);
-        const uint64_t *cell = &harvest->cells[chunk + 1];
-        for (uint32_t i = 0; i < count; i++) {
-            if ((cell[0] >> KEY_SHIFT & 0xFF) == word) {
-                found = value_in(cell);
+    for (; chunk != 0; chunk = place_at(harvest, chunk)) {
+        uint64_t at;
+        const char *pair = take_shape(harvest, chunk, &at);
+        for (; *pair != '\0'; pair += 2) {
+            unsigned width = shape_width(pair);
+            if ((uint32_t)*pair == word + 1) {
+                found = (struct flw_pickle_value){bits_at(harvest, at, width), shape_kind(pair)};
             }
-            cell += (cell[0] >> KIND_SHIFT & WIDE) != 0 ? 2 : 1;
+            at += width;
         }
-        chunk = header_next(harvest->cells[chunk]);
     }
     return found;
 }
@@ -218,41 +366,58 @@ uint64_t flw_harvest_offset(const struct flw_harvest *harvest, struct flw_pickle
     return harvest->nodes[container.bits].offset;
 }
 
+static uint32_t count_pairs(const struct flw_harvest *harvest, uint32_t chunk)
+{
+    uint32_t count = 0;
+    for (; chunk != 0; chunk = place_at(harvest, chunk)) {
+        uint64_t at;
+        count += (uint32_t)strlen(take_shape(harvest, chunk, &at)) / 2;
+    }
+    return count;
+}
+
 uint32_t flw_harvest_count(const struct flw_harvest *harvest, struct flw_pickle_value container)
 {
-    bool is_node = container.kind == FLW_PICKLE_DICT || container.kind == FLW_PICKLE_LIST;
-    return is_node ? harvest->nodes[container.bits].count : 0;
+    if (container.kind != FLW_PICKLE_DICT && container.kind != FLW_PICKLE_LIST) {
+        return 0;
+    }
+    uint32_t first = harvest->nodes[container.bits].first;
+    if (container.kind == FLW_PICKLE_DICT) {
+        return count_pairs(harvest, first);
+    }
+    return first != 0 ? harvest->lists[first - 1].count : 0;
+}
+
+static struct flw_harvest_cursor chunk_cursor(const struct flw_harvest *harvest, uint32_t chunk)
+{
+    struct flw_harvest_cursor cursor = {.chunk = chunk};
+    if (chunk != 0) {
+        cursor.at = (uint64_t)chunk + PLACE_BYTES;
+        cursor.left = (uint32_t)take_number(harvest, &cursor.at);
+    }
+    return cursor;
 }
 
 struct flw_harvest_cursor flw_harvest_first(const struct flw_harvest *harvest,
                                             struct flw_pickle_value list)
 {
-    struct flw_harvest_cursor cursor = {0, 0, 0};
-    if (list.kind == FLW_PICKLE_LIST) {
-        cursor.chunk = harvest->nodes[list.bits].first;
-    }
-    if (cursor.chunk != 0) {
-        cursor.cell = (uint64_t)cursor.chunk + 1;
-        cursor.left = header_count(harvest->cells[cursor.chunk]);
-    }
-    return cursor;
+    uint32_t first = list.kind == FLW_PICKLE_LIST ? harvest->nodes[list.bits].first : 0;
+    return chunk_cursor(harvest, first != 0 ? harvest->lists[first - 1].first : 0);
 }
 
 bool flw_harvest_next(const struct flw_harvest *harvest, struct flw_harvest_cursor *cursor,
                       struct flw_pickle_value *out_value)
 {
     if (cursor->chunk != 0 && cursor->left == 0) {
-        cursor->chunk = header_next(harvest->cells[cursor->chunk]);
-        if (cursor->chunk != 0) {
-            cursor->cell = (uint64_t)cursor->chunk + 1;
-            cursor->left = header_count(harvest->cells[cursor->chunk]);
-        }
+        *cursor = chunk_cursor(harvest, place_at(harvest, cursor->chunk));
     }
     if (cursor->chunk == 0) {
         return false;
     }
-    *out_value = value_in(&harvest->cells[cursor->cell]);
-    cursor->cell++;
+    uint64_t item = take_number(harvest, &cursor->at);
+    cursor->node += (item & ITEM_IS_BACK) != 0 ? ~(item >> 2) + 1 : item >> 2;
     cursor->left--;
+    *out_value = (struct flw_pickle_value){
+        cursor->node, (item & ITEM_IS_LIST) != 0 ? FLW_PICKLE_LIST : FLW_PICKLE_DICT};
     return true;
 }

@@ -3,15 +3,16 @@
  * Owns: what is kept of a pickle: dicts with the pairs that a vocabulary names, and lists of them.
  * Does not: read pickles.
  *
- * A container is a node: the first and last of its chunks in one array of cells. A chunk is a
- * header cell (next chunk, count) and its entries: list   one cell an entry: kind and node dict key
- * word, kind and 48 bits of value in one cell; a wider value takes a second cell A chunk without
- * entries is not made, so a dict that nobody asks for is 16 bytes and no item.
+ * A container is a node of 8 bytes: where in the file it begins, and where its first chunk lies in an
+ * array of bytes. A dict's chunk is the place of the next one, the number of its *shape* (keys, kinds
+ * and widths of its values, each shape kept once) and the bytes of the values: an event of a
+ * snapshot takes about 22. A list's chunk is the place of the next one, a count, and the steps from
+ * one item's node to the next one's. A chunk without entries is not made, so a container that
+ * nobody asks for is its node and no item.
  *
  * INVARIANTS
- *   1. Every chunk and node that a cell names exists, and came before or was linked later by
- * extend; 0 is no chunk.
- *   2. A node's count is the sum over its chunks.
+ *   1. Every chunk, shape and node that is named exists; 0 is no chunk.
+ *   2. A list's count is the sum over its chunks.
  */
 #ifndef FLW_TRACE_HARVEST_H
 #define FLW_TRACE_HARVEST_H
@@ -52,7 +53,8 @@ bool flw_harvest_add_node(struct flw_harvest *harvest, enum flw_pickle_kind kind
                           struct flw_pickle_value *out_value);
 
 /* Append items, or keys and values in turn; what is of no use is left out: so are texts that come
- * with nothing else of use, for every stack frame has some. False: no memory. */
+ * with nothing else of use, for every stack frame has some. Of a dict at most FLW_PICKLE_WORDS_MAX + 1
+ * pairs are taken, one too many. False: no memory, or more than 4 GiB kept. */
 bool flw_harvest_extend(struct flw_harvest *harvest, struct flw_pickle_value container,
                         const struct flw_pickle_value *values, size_t value_count);
 
@@ -72,7 +74,8 @@ uint32_t flw_harvest_count(const struct flw_harvest *harvest, struct flw_pickle_
 
 /* The containers of a list, in order. */
 struct flw_harvest_cursor {
-    uint64_t cell;
+    uint64_t at;    /* byte of the next item */
+    uint64_t node;  /* of the item before it */
     uint32_t left;  /* of the current chunk */
     uint32_t chunk; /* 0: the end */
 };

@@ -9,7 +9,7 @@
  * FLW_PICKLE_TEXT_BYTES; so are pairs of numbers. In a PyTorch snapshot three quarters of all opcodes fetch
  * stack frames, which are shared and concern nobody here: they cost no memory.
  *
- * Memory: 16 B a memo entry and stack slot, 8 B a kept pair, about 16 B a container; never more
+ * Memory: 8 B a memo entry and a container, what harvest.h says for what is kept; never more
  * than a constant times the bytes read. Nothing recurses, so nesting and cycles are harmless; who
  * walks the result must bound the walk, for a list may hold another many times.
  */

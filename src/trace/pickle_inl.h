@@ -22,7 +22,7 @@ struct flw_machine {
     uint8_t word_bytes[FLW_PICKLE_WORDS_MAX];
     struct flw_pickle_value *stack;
     size_t depth, stack_room;
-    struct flw_pickle_value *memo;
+    uint64_t *memo; /* packed; 0: nothing was put there */
     size_t memo_room;
     uint64_t memo_next; /* entries MEMOIZE has numbered */
     size_t marks[FLW_MACHINE_MARKS_MAX];
