@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "record/array.h"
+#include "trace/largearray.h"
 
 bool flw_build_init(struct flw_build *build, const char *source, const char *format)
 {
@@ -29,8 +30,8 @@ bool flw_build_init(struct flw_build *build, const char *source, const char *for
 bool flw_build_add_event(struct flw_build *build, const struct flw_trace_event *event)
 {
     struct flw_trace *trace = build->trace;
-    struct flw_trace_event *events =
-        flw_array_reserve(trace->events, trace->event_count, &build->event_room, sizeof(*events));
+    struct flw_trace_event *events = flw_largearray_reserve(trace->events, trace->event_count,
+                                                            &trace->event_room, sizeof(*events));
     if (events == NULL) {
         return false;
     }
@@ -42,13 +43,27 @@ bool flw_build_add_event(struct flw_build *build, const struct flw_trace_event *
 bool flw_build_add_block(struct flw_build *build, const struct flw_trace_block *block)
 {
     struct flw_trace *trace = build->trace;
-    struct flw_trace_block *blocks =
-        flw_array_reserve(trace->blocks, trace->block_count, &build->block_room, sizeof(*blocks));
+    struct flw_trace_block *blocks = flw_largearray_reserve(trace->blocks, trace->block_count,
+                                                            &trace->block_room, sizeof(*blocks));
     if (blocks == NULL) {
         return false;
     }
     trace->blocks = blocks;
     blocks[trace->block_count++] = *block;
+    return true;
+}
+
+bool flw_build_reserve_blocks(struct flw_build *build, size_t count)
+{
+    struct flw_trace *trace = build->trace;
+    struct flw_trace_block *blocks =
+        count > trace->block_room
+            ? flw_largearray_grow(trace->blocks, count, &trace->block_room, sizeof(*blocks))
+            : trace->blocks;
+    if (blocks == NULL && count > 0) {
+        return false;
+    }
+    trace->blocks = blocks;
     return true;
 }
 

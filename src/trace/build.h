@@ -13,8 +13,6 @@
 
 struct flw_build {
     struct flw_trace *trace;
-    size_t event_room;
-    size_t block_room;
     size_t segment_room;
     size_t stream_room;
     size_t name_room;
@@ -28,6 +26,7 @@ struct flw_build {
 bool flw_build_init(struct flw_build *build, const char *source, const char *format);
 bool flw_build_add_event(struct flw_build *build, const struct flw_trace_event *event);
 bool flw_build_add_block(struct flw_build *build, const struct flw_trace_block *block);
+bool flw_build_reserve_blocks(struct flw_build *build, size_t count); /* exactly, where known */
 bool flw_build_add_segment(struct flw_build *build, const struct flw_trace_segment *segment);
 
 /* The index of a recorded handle, a new one where it is seen first. Also false beyond

@@ -7,9 +7,11 @@
 #include "trace/history.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "record/array.h"
+#include "trace/largearray.h"
 
 #define SMALL_SEGMENT_BYTES (2 * FLW_MIB) /* PyTorch's small pool takes exactly this at a time */
 
@@ -17,13 +19,27 @@
 
 bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event)
 {
-    struct flw_trace_event *events = flw_array_reserve(history->events, history->event_count,
-                                                       &history->event_room, sizeof(*events));
+    struct flw_trace_event *events = flw_largearray_reserve(history->events, history->event_count,
+                                                            &history->event_room, sizeof(*events));
     if (events == NULL) {
         return false;
     }
     history->events = events;
     events[history->event_count++] = *event;
+    return true;
+}
+
+bool flw_history_reserve_events(struct flw_history *history, size_t count)
+{
+    if (count <= history->event_room) {
+        return true;
+    }
+    struct flw_trace_event *events =
+        flw_largearray_grow(history->events, count, &history->event_room, sizeof(*events));
+    if (events == NULL) {
+        return false;
+    }
+    history->events = events;
     return true;
 }
 
@@ -85,7 +101,7 @@ bool flw_history_add_segment(struct flw_history *history, const struct flw_trace
 
 void flw_history_finish(struct flw_history *history)
 {
-    free(history->events);
+    flw_largearray_free(history->events, history->event_room, sizeof(*history->events));
     free(history->details);
     free(history->pools);
     free(history->blocks);
@@ -95,35 +111,44 @@ void flw_history_finish(struct flw_history *history)
 
 /* ---- blocks, backward ---- */
 
-/* The heap while walking: `blocks` keeps what was ever in it, `places` what is in it now. */
+/* The heap while walking: what is in it now, by address, as the number of a block of the end or,
+ * after those, of the free that brought it back. */
 struct heap {
-    struct flw_history blocks;
-    struct flw_addressmap places; /* address -> index in blocks.blocks */
+    const struct flw_history *history;
+    struct flw_addressmap places;
 };
-
-static bool heap_put(struct heap *heap, const struct flw_trace_block *block, uint32_t pool)
-{
-    return flw_addressmap_put(&heap->places, block->address, (uint32_t)heap->blocks.block_count) &&
-           flw_history_add_block(&heap->blocks, block, pool);
-}
 
 /* Undo one event. A free brings its block back, whether it is the request or the completion: the
  * earlier of the two is met last. Where the later heap has a block at that address, the allocation
  * of that one is lost; the earlier block takes its place. */
-static bool undo_event(struct heap *heap, const struct flw_trace_event *event, uint32_t pool)
+static bool undo_event(struct heap *heap, size_t event)
 {
-    switch (event->op) {
+    uint64_t address = heap->history->events[event].address;
+    switch (heap->history->events[event].op) {
     case FLW_TRACE_ALLOC:
-        flw_addressmap_remove(&heap->places, event->address);
+        flw_addressmap_remove(&heap->places, address);
         return true;
     case FLW_TRACE_FREE:
-    case FLW_TRACE_FREE_DONE: {
-        struct flw_trace_block block = {event->address, event->size_bytes, event->stream, false};
-        return heap_put(heap, &block, pool);
-    }
+    case FLW_TRACE_FREE_DONE:
+        return flw_addressmap_put(&heap->places, address,
+                                  (uint32_t)(heap->history->block_count + event));
     default:
         return true;
     }
+}
+
+static struct flw_history_block block_of(const struct heap *heap, uint32_t number)
+{
+    const struct flw_history *history = heap->history;
+    if (number < history->block_count) {
+        struct flw_history_block block = history->blocks[number];
+        block.block.freed = false;
+        return block;
+    }
+    size_t event = number - history->block_count;
+    const struct flw_trace_event *from = &history->events[event];
+    return (struct flw_history_block){{from->address, from->size_bytes, from->stream, false},
+                                      flw_history_pool(history, event)};
 }
 
 static int compare_blocks(const void *a, const void *b)
@@ -134,40 +159,42 @@ static int compare_blocks(const void *a, const void *b)
 }
 
 /* Those that are in it still, in address order. */
-static bool add_initial_blocks(struct heap *heap, struct flw_build *build)
+static bool add_initial_blocks(const struct heap *heap, struct flw_build *build)
 {
-    struct flw_history_block *blocks = heap->blocks.blocks;
     size_t count = 0;
-    for (size_t i = 0; i < heap->blocks.block_count; i++) {
-        if (flw_addressmap_find(&heap->places, blocks[i].block.address) == i) {
-            blocks[count++] = blocks[i];
+    struct flw_history_block *blocks = calloc(heap->places.used_count + 1, sizeof(*blocks));
+    bool has_memory = blocks != NULL;
+    for (size_t i = 0; has_memory && i < heap->places.slot_count; i++) {
+        uint32_t number = heap->places.slots[i].value;
+        if (number != FLW_ADDRESSMAP_ABSENT) {
+            blocks[count++] = block_of(heap, number);
         }
     }
     if (count > 0) {
         qsort(blocks, count, sizeof(*blocks), compare_blocks);
     }
-    bool has_memory = true;
     for (size_t i = 0; has_memory && i < count; i++) {
         struct flw_trace_context context = {.record = i, .pool = blocks[i].pool};
         has_memory =
             flw_build_add_context(build, &context) && flw_build_add_block(build, &blocks[i].block);
     }
     build->trace->initial_count = build->trace->block_count;
+    free(blocks);
     return has_memory;
 }
 
 static bool resolve_blocks(const struct flw_history *history, struct flw_build *build)
 {
-    struct heap heap = {{0}, {0}};
-    bool has_memory = true;
+    struct heap heap = {.history = history};
+    bool has_memory = history->event_count < FLW_ADDRESSMAP_ABSENT - history->block_count;
     for (size_t i = 0; has_memory && i < history->block_count; i++) {
-        has_memory = heap_put(&heap, &history->blocks[i].block, history->blocks[i].pool);
+        has_memory =
+            flw_addressmap_put(&heap.places, history->blocks[i].block.address, (uint32_t)i);
     }
     for (size_t i = history->event_count; has_memory && i-- > 0;) {
-        has_memory = undo_event(&heap, &history->events[i], flw_history_pool(history, i));
+        has_memory = undo_event(&heap, i);
     }
     has_memory = has_memory && add_initial_blocks(&heap, build);
-    flw_history_finish(&heap.blocks);
     flw_addressmap_finish(&heap.places);
     return has_memory;
 }
@@ -367,12 +394,39 @@ static bool resolve_expandable_segments(const struct flw_history *history, struc
 
 /* ---- forward ---- */
 
+/* The history's events become the trace's in one array: what is written lies before what is still to
+ * be read.
+ * INVARIANT  trace->event_count <= next <= end. */
 struct forward {
     const struct flw_history *history;
     struct flw_build *build;
     struct flw_addressmap places; /* address -> block that is lent or pending there */
     uint32_t pool;                /* of the event at hand */
+    size_t next, end;             /* events to be read */
 };
+
+/* Room for one more event than were read, the one read last included. */
+static bool make_gap(struct forward *f)
+{
+    struct flw_trace *trace = f->build->trace;
+    size_t gap = (f->end - f->next) / 8 + 64;
+    if (trace->event_count + 2 <= f->next) {
+        return true;
+    }
+    if (f->end + gap > trace->event_room) {
+        struct flw_trace_event *events = flw_largearray_grow(
+            trace->events, f->end + gap, &trace->event_room, sizeof(*trace->events));
+        if (events == NULL) {
+            return false;
+        }
+        trace->events = events;
+    }
+    memmove(trace->events + f->next + gap, trace->events + f->next,
+            (f->end - f->next) * sizeof(*trace->events));
+    f->next += gap;
+    f->end += gap;
+    return true;
+}
 
 static bool add_event(struct forward *f, const struct flw_trace_event *event)
 {
@@ -402,7 +456,7 @@ static bool forward_alloc(struct forward *f, const struct flw_trace_event *event
         lost.stream = trace->blocks[old].stream;
         trace->lost_free_count++;
         trace->blocks[old].freed = true;
-        if (!add_block_event(f, &lost, FLW_TRACE_FREE, old)) {
+        if (!make_gap(f) || !add_block_event(f, &lost, FLW_TRACE_FREE, old)) {
             return false;
         }
     }
@@ -449,22 +503,40 @@ static bool forward_event(struct forward *f, const struct flw_trace_event *event
     }
 }
 
-static bool resolve_events(const struct flw_history *history, struct flw_build *build)
+/* The allocations are counted, so that the blocks need no more than their memory. */
+static bool reserve_blocks(const struct flw_history *history, struct flw_build *build)
 {
-    struct forward f = {.history = history, .build = build};
-    bool has_memory = true;
-    for (size_t i = 0; has_memory && i < build->trace->initial_count; i++) {
-        has_memory = flw_addressmap_put(&f.places, build->trace->blocks[i].address, (uint32_t)i);
+    size_t count = build->trace->block_count;
+    for (size_t i = 0; i < history->event_count; i++) {
+        count += history->events[i].op == FLW_TRACE_ALLOC;
     }
-    for (size_t i = 0; has_memory && i < history->event_count; i++) {
+    return flw_build_reserve_blocks(build, count);
+}
+
+static bool resolve_events(struct flw_history *history, struct flw_build *build)
+{
+    struct forward f = {.history = history, .build = build, .end = history->event_count};
+    struct flw_trace *trace = build->trace;
+    size_t count = history->event_count;
+    bool has_memory = reserve_blocks(history, build);
+    trace->events = history->events;
+    trace->event_room = history->event_room;
+    history->events = NULL;
+    history->event_count = 0;
+    history->event_room = 0;
+    for (size_t i = 0; has_memory && i < trace->initial_count; i++) {
+        has_memory = flw_addressmap_put(&f.places, trace->blocks[i].address, (uint32_t)i);
+    }
+    for (size_t i = 0; has_memory && i < count; i++) {
+        struct flw_trace_event event = trace->events[f.next++];
         f.pool = flw_history_pool(history, i);
-        has_memory = forward_event(&f, &history->events[i]);
+        has_memory = forward_event(&f, &event);
     }
     flw_addressmap_finish(&f.places);
     return has_memory;
 }
 
-bool flw_history_resolve(const struct flw_history *history, struct flw_build *build)
+bool flw_history_resolve(struct flw_history *history, struct flw_build *build)
 {
     return resolve_blocks(history, build) && resolve_whole_segments(history, build) &&
            resolve_expandable_segments(history, build) && resolve_events(history, build);

@@ -18,7 +18,8 @@ struct flw_history_block {
 };
 
 struct flw_history {
-    struct flw_trace_event *events; /* times are final; `block`: of those that concern no block the
+    struct flw_trace_event
+        *events; /* largearray.h's; times are final; `block`: of those that concern no block the
                                        number of their detail, or UINT32_MAX; else ignored */
     size_t event_count, event_room;
     struct flw_trace_detail *details; /* `event` is ignored; names are those of the build */
@@ -33,6 +34,8 @@ struct flw_history {
 
 /* Each returns false on no memory. */
 bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event);
+/* Room for exactly so many, where their count is known before. */
+bool flw_history_reserve_events(struct flw_history *history, size_t count);
 bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block,
                            uint32_t pool);
 bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment);
@@ -47,7 +50,8 @@ static inline uint32_t flw_history_pool(const struct flw_history *history, size_
 }
 void flw_history_finish(struct flw_history *history);
 
-/* Put segments, blocks and events into `build`, whose streams are those of the history. */
-bool flw_history_resolve(const struct flw_history *history, struct flw_build *build);
+/* Put segments, blocks and events into `build`, which has none yet and whose streams are those of the
+ * history. The events move there in their own array; the history has none then, whatever is returned. */
+bool flw_history_resolve(struct flw_history *history, struct flw_build *build);
 
 #endif

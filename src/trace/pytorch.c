@@ -319,6 +319,11 @@ static bool read_events(struct import *import)
         }
         struct flw_harvest_cursor events = flw_harvest_first(import->kept, list);
         struct flw_pickle_value dict;
+        uint64_t count = flw_harvest_count(import->kept, list);
+        count = count < import->steps_left ? count : import->steps_left;
+        if (!flw_history_reserve_events(&import->history, count)) {
+            return fail_memory(import);
+        }
         while (flw_harvest_next(import->kept, &events, &dict)) {
             if (!count_step(import) || !read_event(import, dict)) {
                 return false;

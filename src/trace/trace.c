@@ -12,6 +12,7 @@
 #include "trace/gtrace.h"
 #include "trace/input.h"
 #include "trace/kineto.h"
+#include "trace/largearray.h"
 #include "trace/minimalloc.h"
 #include "trace/pytorch.h"
 #include "trace/rmm.h"
@@ -25,8 +26,8 @@ void flw_trace_destroy(struct flw_trace *trace)
     if (trace != NULL) {
         free(trace->source);
         free(trace->format);
-        free(trace->events);
-        free(trace->blocks);
+        flw_largearray_free(trace->events, trace->event_room, sizeof(*trace->events));
+        flw_largearray_free(trace->blocks, trace->block_room, sizeof(*trace->blocks));
         free(trace->segments);
         free(trace->streams);
         free(trace->notes);

@@ -30,13 +30,13 @@
 #include "record/event.h"
 
 struct flw_trace {
-    char *source; /* file name as given */
-    char *format; /* "pytorch pickle", "text", "kineto json", "rmm csv", ... */
-    int device;   /* ordinal in the recording */
-    struct flw_trace_event *events;
-    size_t event_count;
+    char *source;                   /* file name as given */
+    char *format;                   /* "pytorch pickle", "text", "kineto json", "rmm csv", ... */
+    int device;                     /* ordinal in the recording */
+    struct flw_trace_event *events; /* largearray.h's, and so are the blocks */
+    size_t event_count, event_room;
     struct flw_trace_block *blocks;
-    size_t block_count;
+    size_t block_count, block_room;
     size_t initial_count; /* blocks alive before the first event */
     struct flw_trace_segment *segments;
     size_t segment_count; /* before the first event */

@@ -174,6 +174,43 @@ static void gaps_in_a_recording_are_counted_and_closed(void **state)
     flw_trace_destroy(trace);
 }
 
+static void every_free_that_is_lost_is_put_in_however_many(void **state)
+{
+    (void)state;
+    enum {
+        PLACES = 3,
+        ROUNDS = 4000
+    };
+    struct writer w = begin_pickle(4);
+    begin_snapshot(&w);
+    begin_events(&w);
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        put_event(&w, "alloc", BASE + i % PLACES * MIB, i + 1);
+        if (i % 1000 == 999) { /* a few whole ones between, and a request without completion */
+            put_event(&w, "free_requested", BASE + i % PLACES * MIB, i + 1);
+        }
+    }
+    end_snapshot(&w);
+    struct flw_trace *trace = import(&w);
+    assert_int_equal(trace->block_count, ROUNDS);
+    assert_int_equal(trace->lost_free_count, ROUNDS - PLACES - ROUNDS / 1000 + 1);
+    assert_int_equal(trace->event_count, 2 * ROUNDS - PLACES + 1);
+    uint32_t next = 0, freed = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct flw_trace_event *event = &trace->events[i];
+        if (event->op == FLW_TRACE_ALLOC) {
+            assert_int_equal(event->block, next++);
+        } else {
+            assert_int_equal(event->op, FLW_TRACE_FREE);
+            freed++;
+        }
+        assert_int_equal(event->size_bytes, event->block + 1);
+        assert_true(event->address == BASE + event->block % PLACES * MIB);
+    }
+    assert_int_equal(next + freed, trace->event_count);
+    flw_trace_destroy(trace);
+}
+
 static void segments_of_the_start_are_those_of_the_end_with_events_undone(void **state)
 {
     (void)state;
@@ -414,6 +451,7 @@ int main(void)
         cmocka_unit_test(a_completion_whose_request_is_lost_frees_a_block_of_the_start),
         cmocka_unit_test(a_block_that_waits_at_the_end_was_freed_on_record_or_at_the_start),
         cmocka_unit_test(gaps_in_a_recording_are_counted_and_closed),
+        cmocka_unit_test(every_free_that_is_lost_is_put_in_however_many),
         cmocka_unit_test(segments_of_the_start_are_those_of_the_end_with_events_undone),
         cmocka_unit_test(expandable_segments_are_mapped_ranges),
         cmocka_unit_test(devices_are_never_merged),

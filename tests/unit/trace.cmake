@@ -42,8 +42,14 @@ if(FALLOW_PYTHON)
     set_tests_properties(unit.trace_snapshot_${name} PROPERTIES LABELS unit TIMEOUT 60
       SKIP_RETURN_CODE 77)
   endforeach()
+  if(TARGET fallow AND NOT FALLOW_SANITIZE) # a sanitizer's memory says nothing
+    add_test(NAME unit.trace_snapshot_memory COMMAND ${FALLOW_PYTHON}
+      ${CMAKE_CURRENT_SOURCE_DIR}/snapshot_memory.py $<TARGET_FILE:fallow>
+      ${CMAKE_CURRENT_SOURCE_DIR}/big_snapshot.py 0.6)
+    set_tests_properties(unit.trace_snapshot_memory PROPERTIES LABELS unit TIMEOUT 120)
+  endif()
 endif()
-set(modules pickle trace_addressmap trace_annotations trace_codec trace_foreign trace_ftrace trace_kineto trace_pytorch trace_text trace_packer)
+set(modules pickle trace_addressmap trace_annotations trace_codec trace_foreign trace_ftrace trace_kineto trace_largearray trace_pytorch trace_text trace_packer)
 if(LIBLZMA_INCLUDE_DIR)
   list(APPEND modules trace_input) # it packs archives of its own
 endif()
