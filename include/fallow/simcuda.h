@@ -93,11 +93,12 @@ typedef struct flw_sim_ledger {
     uint64_t reserved_address_bytes;
     uint64_t allocation_count, handle_count, mapping_count; /**< alive */
     uint64_t stream_count, event_count, context_count, graph_count;
-    uint64_t call_count;       /**< all driver calls since the reset */
-    uint64_t modelled_host_ns; /**< what they would have cost, by the latency profile */
-    uint64_t clock_ns;         /**< the virtual clock */
-    uint64_t stream_wait_ns;   /**< FLW_SIM_CLOCK: time that cuStreamWaitEvent added to streams */
-    uint64_t violation_count;  /**< found by the rule checker */
+    uint64_t call_count;        /**< all driver calls since the reset */
+    uint64_t modelled_host_ns;  /**< what they would have cost, by the latency profile */
+    uint64_t clock_ns;          /**< the virtual clock */
+    uint64_t stream_wait_ns;    /**< FLW_SIM_CLOCK: time that cuStreamWaitEvent added to streams */
+    uint64_t violation_count;   /**< found by the rule checker */
+    uint64_t total_given_bytes; /**< ever given; less given_bytes: what came back */
 } flw_sim_ledger;
 
 /** Where a stretch of given memory comes from. */

@@ -89,6 +89,7 @@ static void read_ledger(const struct flw_device *device, flw_sim_ledger *out)
     const struct flw_world *w = &flw_world;
     out->given_bytes = device->given_bytes;
     out->peak_given_bytes = device->peak_given_bytes;
+    out->total_given_bytes = device->total_given_bytes;
     out->allocation_count = device->allocation_count;
     out->pinned_bytes = w->pinned_bytes;
     out->reserved_address_bytes = w->reserved_address_bytes;

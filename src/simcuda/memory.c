@@ -185,6 +185,7 @@ bool flw_ledger_is_valid(void)
         is_valid = is_valid && given[i] == device->given_bytes &&
                    allocations[i] == device->allocation_count &&
                    device->given_bytes <= device->peak_given_bytes &&
+                   device->peak_given_bytes <= device->total_given_bytes &&
                    device->peak_given_bytes <= flw_world.config.device_bytes;
     }
     return is_valid;

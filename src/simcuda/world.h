@@ -51,6 +51,7 @@ struct flw_memory_pool;
 struct flw_device {
     int ordinal;
     uint64_t given_bytes, peak_given_bytes;
+    uint64_t total_given_bytes; /* ever */
     uint64_t allocation_count;
     struct flw_context *primary;
     unsigned primary_retain_count;
