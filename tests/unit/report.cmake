@@ -16,6 +16,11 @@ if(COMMAND flw_add_test)
   flw_add_test(unit sheet
     SOURCES test_sheet.c ${tool}/report/heapview.c ${tool}/report/sheet.c ${tool}/tool_host.c
     LIBRARIES flw_base)
+  flw_add_test(unit packing
+    SOURCES test_packing.c ${tool}/report/packing.c ${tool}/tool_host.c LIBRARIES flw_base)
+  if(TARGET test_unit_packing)
+    target_include_directories(test_unit_packing PRIVATE ${tool})
+  endif()
   if(TARGET test_unit_sheet)
     target_include_directories(test_unit_sheet PRIVATE ${tool})
   endif()

@@ -113,7 +113,8 @@ static void a_failure_is_told_with_the_largest_hole(void **state)
                                  "--policy driver --json -"),
                      0);
     expect_in(out_text, "\"failures\": 1, \"first_failure\": {\"op\": 5, \"bytes\": 4194304, "
-                        "\"largest_hole_bytes\": 0}");
+                        "\"largest_hole_bytes\": 0, \"hole_bytes\": 0}");
+    expect_in(out_text, "\"bound_bytes\": 8388608, \"packed_bytes\": 8388608");
     expect_in(out_text, "every policy failed a request");
 }
 
@@ -228,8 +229,18 @@ static void a_folder_is_a_table_with_a_page_a_trace(void **state)
                                  "cd many && \"$F\" report . --no-times --html ../all.html "
                                  "--json ../all.json && cd .. && ls all*.html"),
                      0);
-    expect_in(out_text, "\na.ftext                        8");
-    expect_in(out_text, "\nb c.ftext                      7");
+    expect_in(out_text, "\na.ftext\n        8 ");
+    expect_in(out_text, "\nb c.ftext\n        7 ");
+    for (const char *line = out_text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        assert_true(strcspn(line, "\n") <= 80);
+    }
+    assert_int_equal(command_run("cd many && \"$F\" report a.ftext 'b c.ftext' --no-times "
+                                 "--policy driver,bound"),
+                     0);
+    expect_in(out_text, "\na.ftext                         8 1");
+    assert_int_equal(command_run("cd many && \"$F\" report . --no-times --html ../all.html "
+                                 "--json ../all.json && cd .. && ls all*.html"),
+                     0);
     expect_in(out_text, "all-1-a.ftext.html\nall-2-b_c.ftext.html\nall.html\n");
     expect_in(error_text, "notes.md");
     expect_in(error_text, "left out");

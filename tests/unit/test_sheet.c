@@ -57,7 +57,7 @@ static void make_bed(struct bed *bed)
     bed->trace.block_count = 2;
     bed->program.max_live_bytes = 150;
     bed->result.peak_requested_bytes = 150;
-    bed->result.peak_reserved_bytes = 192;
+    bed->result.statistics.peak_reserved_bytes = 192;
     bed->frame = (struct flw_sheet_frame){.op = 2,
                                           .requested_bytes = 150,
                                           .block_bytes = 168,
@@ -144,7 +144,7 @@ static void every_breach_is_found(void **state)
     EXPECT_BREACH(bed.block[0].high = 99);
     EXPECT_BREACH(bed.block[0].high = 129);
     EXPECT_BREACH(bed.policy.peak_block_bytes = 169);
-    EXPECT_BREACH(bed.result.peak_reserved_bytes = 193);
+    EXPECT_BREACH(bed.result.statistics.peak_reserved_bytes = 193);
     EXPECT_BREACH(bed.policy.peak_reserved_op = 1);
     EXPECT_BREACH(bed.policy.peak_requested_op = 4);
     EXPECT_BREACH(bed.policy.has_series = false);

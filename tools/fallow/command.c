@@ -29,6 +29,14 @@ static const char *read_number(const char *text, uint64_t *out_value)
     return errno == 0 ? end : NULL;
 }
 
+bool flw_is_one_of(const char *text, const char *const *names)
+{
+    while (*names != NULL && strcmp(text, *names) != 0) {
+        names++;
+    }
+    return *names != NULL;
+}
+
 bool flw_parse_count(const char *text, uint64_t *out_value)
 {
     const char *rest = read_number(text, out_value);

@@ -25,6 +25,9 @@ int flw_command_doctor(int argc, char **argv);
 /* "fallow: " and one line to standard error. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* `names` ends with NULL. */
+bool flw_is_one_of(const char *text, const char *const *names);
+
 /* A whole decimal number, nothing before or behind it. */
 bool flw_parse_count(const char *text, uint64_t *out_value);
 

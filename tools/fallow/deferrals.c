@@ -72,7 +72,8 @@ static bool add(struct flw_deferrals *deferrals, struct flw_deferred *deferred, 
     return true;
 }
 
-bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t stream_mask)
+bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t bytes,
+                       uint64_t stream_mask)
 {
     struct flw_deferred *deferred = flw_host_alloc(1, sizeof *deferred);
     if (deferred == NULL) {
@@ -80,6 +81,7 @@ bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t st
     }
     deferred->block = block;
     deferrals->has_any = true;
+    deferrals->deferred_bytes += bytes;
     for (size_t i = 0; i < deferrals->stream_count; i++) {
         bool is_asked = (stream_mask >> (i % 64) & 1) != 0;
         if (is_asked && !add(deferrals, deferred, i)) {

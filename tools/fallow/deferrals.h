@@ -26,15 +26,17 @@ struct flw_deferrals {
     struct flw_deferred *lost; /* blocks that a refused event keeps from coming back */
     bool has_any;              /* ever */
     uint64_t call_count, event_count, wait_count;
+    uint64_t deferred_bytes; /* of all blocks ever put */
 };
 
 /* device, done and context are set. False: no host memory; finish is allowed. */
 bool flw_deferrals_init(struct flw_deferrals *deferrals, const struct flw_program *program);
 
-/* The block waits for all that the streams of the mask have been given; stream i is bit i % 64, and
+/* The block, of `bytes`, waits for all that the streams of the mask have been given; stream i is bit i % 64, and
  * there is at least one. False: the device refused, or no host memory; the block never comes back.
  */
-bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t stream_mask);
+bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t bytes,
+                       uint64_t stream_mask);
 
 /* Blocks whose events are done come back; each queue ends at its first pending event. */
 void flw_deferrals_poll(struct flw_deferrals *deferrals);

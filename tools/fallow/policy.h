@@ -54,10 +54,10 @@ struct flw_policy_setup {
     uint64_t limit_bytes; /* 0 = what the device has */
 };
 
-/* Fill with FLW_NOT_APPLICABLE first. What the device's ledger knows better is taken from there. */
+/* Fill with FLW_NOT_APPLICABLE first. What the device's ledger knows better is put in by the run. */
 struct flw_policy_statistics {
     uint64_t peak_requested_bytes; /* where the policy knows better than the replay */
-    uint64_t peak_reserved_bytes;  /* the policy's own counter */
+    uint64_t peak_reserved_bytes;  /* the policy's own counter; the ledger's where there is one */
     uint64_t failure_count;        /* policies that lend nothing: what the trace says */
     uint64_t grow_count;
     uint64_t driver_call_count;
@@ -67,9 +67,11 @@ struct flw_policy_statistics {
     uint64_t remap_count;
     uint64_t remap_wait_count;
     uint64_t hit_count;
-    uint64_t match_count;   /* addresses equal to the recorded ones ... */
-    uint64_t compare_count; /* ... of so many compared */
-    uint64_t segment_count; /* taken since the first event */
+    uint64_t split_count, merge_count; /* blocks cut in two, neighbours joined */
+    uint64_t deferred_bytes; /* freed, and lent to nobody until events of other streams were done */
+    uint64_t match_count;    /* addresses equal to the recorded ones ... */
+    uint64_t compare_count;  /* ... of so many compared */
+    uint64_t segment_count;  /* taken since the first event */
     uint64_t recorded_segment_count;
     bool has_same_segments; /* sizes and order equal to the recorded ones */
     bool is_seeded;         /* started from the recorded initial segments */

@@ -187,6 +187,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     cuuint64_t high_bytes = 0;
     out->driver_call_count = async->call_count;
     out->event_count = async->event_count;
+    out->deferred_bytes = 0; /* its stream waits for the others at the free */
     if (async->device->driver.cuMemPoolGetAttribute(async->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
                                                     &high_bytes) == CUDA_SUCCESS) {
         out->peak_reserved_bytes = high_bytes;

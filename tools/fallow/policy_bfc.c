@@ -255,7 +255,7 @@ static bool bfc_free(void *self, const struct flw_op *op, uint64_t address)
         return true;
     }
     uint64_t mask = flw_uses_get(&bfc->uses, op->block, op->stream) | 1ull << op->stream % 64;
-    return flw_deferrals_put(&bfc->deferrals, chunk, mask);
+    return flw_deferrals_put(&bfc->deferrals, chunk, op->size_bytes, mask);
 }
 
 static bool bfc_use(void *self, const struct flw_op *op, uint64_t address)
@@ -282,6 +282,9 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     out->event_count = bfc->deferrals.event_count;
     out->steal_count = 0;
     out->wait_count = bfc->deferrals.wait_count;
+    out->deferred_bytes = bfc->deferrals.deferred_bytes;
+    out->split_count = bfc->heap.cut_count;
+    out->merge_count = bfc->heap.join_count;
 }
 
 const struct flw_policy flw_policy_bfc = {

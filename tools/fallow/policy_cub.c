@@ -300,6 +300,8 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     out->steal_count = cub->steal_count;
     out->wait_count = 0;
     out->hit_count = cub->hit_count;
+    out->split_count = out->merge_count = 0;
+    out->deferred_bytes = 0; /* its stream waits for the others at the free */
 }
 
 const struct flw_policy flw_policy_cub = {

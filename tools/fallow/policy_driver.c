@@ -63,6 +63,8 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     out->driver_call_count = plain->call_count;
     out->grow_count = plain->alloc_count;
     out->event_count = 0;
+    out->split_count = out->merge_count = 0;
+    out->deferred_bytes = 0;
 }
 
 static void finish(void *self)

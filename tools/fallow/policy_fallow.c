@@ -5,9 +5,11 @@
  */
 #include "policy.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "fallow/fallow.h"
+#include "trace/trace.h"
 
 #include "replay_device.h"
 #include "tool_host.h"
@@ -15,6 +17,10 @@
 struct lender {
     fallow_pool *pool;
     fallow_stream *streams; /* the device's */
+    const struct flw_trace *trace;
+    atomic_bool *is_used; /* by block: on another stream too; NULL: none is */
+    size_t block_count;
+    _Atomic uint64_t deferred_bytes;
     char log[FLW_POLICY_MESSAGE_BYTES];
 };
 
@@ -26,11 +32,26 @@ static void remember_line(void *context, fallow_log_level level, const char *mes
     }
 }
 
+static void drop(struct lender *lender)
+{
+    if (lender != NULL) {
+        flw_host_free(lender->is_used, lender->block_count, sizeof *lender->is_used);
+        flw_host_free(lender, 1, sizeof *lender);
+    }
+}
+
 static void *create_with(const struct flw_policy_setup *setup, fallow_economy economy,
                          char *message)
 {
     struct lender *lender = flw_host_alloc(1, sizeof *lender);
-    if (lender == NULL) {
+    bool has_memory = lender != NULL;
+    if (has_memory && setup->program->has_uses) {
+        lender->block_count = setup->program->block_count;
+        lender->is_used = flw_host_alloc(lender->block_count, sizeof *lender->is_used);
+        has_memory = lender->is_used != NULL;
+    }
+    if (!has_memory) {
+        drop(lender);
         snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy fallow: out of host memory");
         return NULL;
     }
@@ -45,12 +66,13 @@ static void *create_with(const struct flw_policy_setup *setup, fallow_economy ec
     config.log = remember_line;
     config.log_context = lender;
     lender->streams = setup->device->streams;
+    lender->trace = setup->trace;
     fallow_status status = fallow_pool_create(&config, &lender->pool);
     if (status != FALLOW_OK) {
         snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy fallow: %s: %.150s",
                  fallow_status_name(status),
                  lender->log[0] != '\0' ? lender->log : fallow_status_message(status));
-        flw_host_free(lender, 1, sizeof *lender);
+        drop(lender);
         return NULL;
     }
     return lender;
@@ -79,6 +101,10 @@ static bool lend(void *self, const struct flw_op *op, uint64_t *out_address)
 static bool take_back(void *self, const struct flw_op *op, uint64_t address)
 {
     struct lender *lender = self;
+    if (lender->is_used != NULL && lender->is_used[op->block]) {
+        atomic_fetch_add_explicit(&lender->deferred_bytes, op->size_bytes, memory_order_relaxed);
+        lender->is_used[op->block] = false; /* the next pass */
+    }
     return fallow_free(lender->pool, (void *)(uintptr_t)address, lender->streams[op->stream]) ==
            FALLOW_OK;
 }
@@ -86,6 +112,9 @@ static bool take_back(void *self, const struct flw_op *op, uint64_t address)
 static bool announce(void *self, const struct flw_op *op, uint64_t address)
 {
     struct lender *lender = self;
+    if (op->stream != lender->trace->blocks[op->block].stream) {
+        lender->is_used[op->block] = true;
+    }
     return fallow_record_use(lender->pool, (void *)(uintptr_t)address,
                              lender->streams[op->stream]) == FALLOW_OK;
 }
@@ -112,13 +141,14 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     flw_policy_take_stats(out, &stats);
     out->remap_count = stats.remap_count;
     out->remap_wait_count = stats.remap_wait_count;
+    out->deferred_bytes = atomic_load(&lender->deferred_bytes);
 }
 
 static void finish(void *self)
 {
     struct lender *lender = self;
     fallow_pool_destroy(lender->pool);
-    flw_host_free(lender, 1, sizeof *lender);
+    drop(lender);
 }
 
 const struct flw_policy flw_policy_fallow = {

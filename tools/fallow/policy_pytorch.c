@@ -441,7 +441,7 @@ static bool torch_free(void *self, const struct flw_op *op, uint64_t address)
     (void)address;
     uint64_t mask = flw_uses_get(&torch->uses, op->block, torch->trace->blocks[op->block].stream);
     if (mask != 0) {
-        return flw_deferrals_put(&torch->deferrals, block, mask);
+        return flw_deferrals_put(&torch->deferrals, block, op->size_bytes, mask);
     }
     if (!is_held(torch, op->block)) {
         flw_pytorch_free(torch->model, block);
@@ -496,6 +496,8 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     out->event_count = torch->deferrals.event_count;
     out->steal_count = 0;
     out->wait_count = torch->deferrals.wait_count;
+    out->deferred_bytes = torch->deferrals.deferred_bytes;
+    flw_pytorch_count(torch->model, &out->split_count, &out->merge_count);
     out->is_seeded = torch->is_seeded;
     if (torch->has_compared) {
         out->segment_count = torch->segment_count;

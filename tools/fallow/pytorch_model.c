@@ -365,7 +365,9 @@ bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_
             return false;
         }
     }
-    return rest == NULL || flw_segheap_put(heap, rest) != NULL;
+    bool is_done = rest == NULL || flw_segheap_put(heap, rest) != NULL;
+    heap->cut_count = heap->join_count = 0;
+    return is_done;
 }
 
 /* ---- life ---- */
@@ -405,6 +407,13 @@ void flw_pytorch_destroy(struct flw_pytorch_model *model)
 uint64_t flw_pytorch_reserved_bytes(const struct flw_pytorch_model *model)
 {
     return model->heap.reserved_bytes;
+}
+
+void flw_pytorch_count(const struct flw_pytorch_model *model, uint64_t *out_split_count,
+                       uint64_t *out_merge_count)
+{
+    *out_split_count = model->heap.cut_count;
+    *out_merge_count = model->heap.join_count;
 }
 
 bool flw_pytorch_is_valid(const struct flw_pytorch_model *model)

@@ -104,6 +104,10 @@ bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_
 
 uint64_t flw_pytorch_reserved_bytes(const struct flw_pytorch_model *model);
 
+/* Blocks cut in two and neighbours joined so far, seeding apart; a granule that is mapped counts. */
+void flw_pytorch_count(const struct flw_pytorch_model *model, uint64_t *out_split_count,
+                       uint64_t *out_merge_count);
+
 bool flw_pytorch_is_valid(const struct flw_pytorch_model *model);
 
 #endif

@@ -120,17 +120,8 @@ static bool parse_valued(struct options *options, const char *name, const char *
     return true;
 }
 
-static bool takes_value(const char *name)
-{
-    static const char *const names[] = {"--policy",       "--device", "--lag", "--limit",
-                                        "--trace-device", "--repeat", "--json"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(name, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
+static const char *const valued[] = {"--policy",       "--device", "--lag",  "--limit",
+                                     "--trace-device", "--repeat", "--json", NULL};
 
 static bool parse_flag(struct options *options, const char *name)
 {
@@ -162,7 +153,7 @@ static bool parse_one(struct options *options, int argc, char **argv, int *i)
         options->trace_path = argument;
         return true;
     }
-    if (!takes_value(argument)) {
+    if (!flw_is_one_of(argument, valued)) {
         return parse_flag(options, argument);
     }
     if (*i + 1 >= argc) {

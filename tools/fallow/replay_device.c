@@ -156,6 +156,7 @@ static void remember_start(struct flw_device *device)
     device->first_call_count = ledger.call_count;
     device->first_modelled_ns = ledger.modelled_host_ns;
     device->first_given_bytes = ledger.given_bytes;
+    device->first_total_given_bytes = ledger.total_given_bytes;
     device->first_wait_units = ledger.stream_wait_ns;
     device->first_record_count = device->call_count("cuEventRecord");
 }
@@ -300,6 +301,9 @@ void flw_device_get_account(const struct flw_device *device, struct flw_device_a
     *out = (struct flw_device_account){
         .peak_reserved_bytes = ledger.peak_given_bytes - device->first_given_bytes,
         .reserved_bytes = ledger.given_bytes - device->first_given_bytes,
+        .given_bytes = ledger.total_given_bytes - device->first_total_given_bytes,
+        .returned_bytes = ledger.total_given_bytes - device->first_total_given_bytes -
+                          (ledger.given_bytes - device->first_given_bytes),
         .driver_call_count = ledger.call_count - device->first_call_count - 2 * order_count,
         .modelled_ns = ledger.modelled_host_ns - device->first_modelled_ns -
                        order_count * device->order_call_ns,

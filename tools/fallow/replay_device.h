@@ -43,7 +43,7 @@ struct flw_device {
     _Atomic uint64_t order_count, order_wait_units;
     uint64_t first_call_count; /* driver calls of setting up */
     uint64_t first_modelled_ns;
-    uint64_t first_given_bytes;
+    uint64_t first_given_bytes, first_total_given_bytes;
     uint64_t first_wait_units;
     uint64_t first_record_count;
     uint64_t device_bytes;
@@ -61,6 +61,7 @@ struct flw_device {
 struct flw_device_account {
     uint64_t peak_reserved_bytes;
     uint64_t reserved_bytes;
+    uint64_t given_bytes, returned_bytes; /* in all */
     uint64_t driver_call_count;
     uint64_t modelled_ns;
     uint64_t event_count;

@@ -68,29 +68,32 @@ static void fill_row(const struct flw_report *report, const struct flw_run_resul
 {
     snprintf(cells[NAME], CELL_BYTES, "%s", flw_report_label(report, result->policy));
     flw_format_bytes(result->peak_requested_bytes, unit, cells[REQUESTED]);
-    flw_format_bytes(result->peak_reserved_bytes, unit, cells[RESERVED]);
+    flw_format_bytes(result->statistics.peak_reserved_bytes, unit, cells[RESERVED]);
     strcpy(cells[RATIO], "-");
-    if (result->peak_reserved_bytes != FLW_NOT_APPLICABLE && result->peak_requested_bytes != 0) {
+    if (result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+        result->peak_requested_bytes != 0) {
         snprintf(cells[RATIO], CELL_BYTES, "%.3f",
-                 (double)result->peak_reserved_bytes / (double)result->peak_requested_bytes);
+                 (double)result->statistics.peak_reserved_bytes /
+                     (double)result->peak_requested_bytes);
     }
     flw_format_optional(result->failure_count, cells[FAILED]);
-    flw_format_optional(result->grow_count, cells[GROW]);
-    flw_format_optional(result->driver_call_count, cells[CALLS]);
+    flw_format_optional(result->statistics.grow_count, cells[GROW]);
+    flw_format_optional(result->statistics.driver_call_count, cells[CALLS]);
     strcpy(cells[DRIVER_TIME], "-");
     if (result->modelled_ns != FLW_NOT_APPLICABLE) {
         snprintf(cells[DRIVER_TIME], CELL_BYTES, "%.1f", (double)result->modelled_ns * 1e-6);
     }
-    flw_format_optional(result->event_count, cells[EVENTS]);
-    flw_format_optional(result->steal_count, cells[STEALS]);
-    flw_format_optional(result->wait_count, cells[WAITS]);
+    flw_format_optional(result->statistics.event_count, cells[EVENTS]);
+    flw_format_optional(result->statistics.steal_count, cells[STEALS]);
+    flw_format_optional(result->statistics.wait_count, cells[WAITS]);
     flw_format_optional(result->stream_wait_units, cells[STREAM_WAIT]);
     if (report->is_by_time && result->stream_wait_units != FLW_NOT_APPLICABLE) {
         snprintf(cells[STREAM_WAIT], CELL_BYTES, "%.1f ms",
                  (double)result->stream_wait_units * 1e-6);
     }
-    flw_format_optional(result->remap_wait_count, cells[REMAP_WAITS]);
-    const double times[] = {result->p50_ns, result->p99_ns, result->p999_ns};
+    flw_format_optional(result->statistics.remap_wait_count, cells[REMAP_WAITS]);
+    const double times[] = {result->all_times.p50_ns, result->all_times.p99_ns,
+                            result->all_times.p999_ns};
     for (int i = 0; i < 3; i++) {
         strcpy(cells[P50 + i], "-");
         if (result->has_times) {
@@ -286,7 +289,8 @@ static bool print_comparison(const struct flw_run_result *subject, const char *l
     if (other_bytes == FLW_NOT_APPLICABLE || other_bytes == 0) {
         return false;
     }
-    double share = 100.0 * ((double)subject->peak_reserved_bytes / (double)other_bytes - 1.0);
+    double share =
+        100.0 * ((double)subject->statistics.peak_reserved_bytes / (double)other_bytes - 1.0);
     flw_format_bytes(other_bytes, unit, text);
     fprintf(out, "%s %s %s (%+.1f %%)", lead, text, unit.name, share);
     return true;
@@ -297,10 +301,10 @@ static void print_verdict(const struct flw_report *report, FILE *out)
     char text[CELL_BYTES];
     struct flw_unit unit = choose_unit(report);
     const struct flw_run_result *subject = find_subject(report);
-    if (subject == NULL || subject->peak_reserved_bytes == FLW_NOT_APPLICABLE) {
+    if (subject == NULL || subject->statistics.peak_reserved_bytes == FLW_NOT_APPLICABLE) {
         return;
     }
-    flw_format_bytes(subject->peak_reserved_bytes, unit, text);
+    flw_format_bytes(subject->statistics.peak_reserved_bytes, unit, text);
     fprintf(out, "%s holds %s %s", flw_report_label(report, subject->policy), text, unit.name);
     const char *lead = " where PyTorch held";
     bool is_pytorch =
@@ -318,14 +322,14 @@ static void print_verdict(const struct flw_report *report, FILE *out)
         print_comparison(subject,
                          has_other ? ", the model of PyTorch's policy"
                                    : " where the model of PyTorch's policy holds",
-                         model->peak_reserved_bytes, unit, out);
+                         model->statistics.peak_reserved_bytes, unit, out);
     }
     for (size_t i = 0; !report->is_sim && i < report->result_count; i++) {
         const struct flw_run_result *other = &report->results[i];
         if (other != subject && other != model && other->policy->lends) {
             char also[64];
             snprintf(also, sizeof also, ", %s", other->policy->name);
-            print_comparison(subject, also, other->peak_reserved_bytes, unit, out);
+            print_comparison(subject, also, other->statistics.peak_reserved_bytes, unit, out);
         }
     }
     if (subject->failure_count != 0) {

@@ -59,8 +59,8 @@ static void print_times(const struct flw_run_result *result, FILE *out)
 {
     fprintf(out, ", \"ns_per_op\": ");
     if (result->has_times) {
-        fprintf(out, "{\"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f}", result->p50_ns,
-                result->p99_ns, result->p999_ns);
+        fprintf(out, "{\"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f}", result->all_times.p50_ns,
+                result->all_times.p99_ns, result->all_times.p999_ns);
     } else {
         fprintf(out, "null");
     }
@@ -101,19 +101,19 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
     fprintf(out, "{\"name\": ");
     flw_json_print_text(out, result->policy->name);
     print_count(out, "peak_requested_bytes", result->peak_requested_bytes);
-    print_count(out, "peak_reserved_bytes", result->peak_reserved_bytes);
+    print_count(out, "peak_reserved_bytes", result->statistics.peak_reserved_bytes);
     print_count(out, "failures", result->failure_count);
-    print_count(out, "driver_calls", result->driver_call_count);
-    print_count(out, "grow_operations", result->grow_count);
+    print_count(out, "driver_calls", result->statistics.driver_call_count);
+    print_count(out, "grow_operations", result->statistics.grow_count);
     if (result->modelled_ns == FLW_NOT_APPLICABLE) {
         fprintf(out, ", \"modelled_driver_seconds\": null");
     } else {
         fprintf(out, ", \"modelled_driver_seconds\": %.6f", (double)result->modelled_ns * 1e-9);
     }
-    print_count(out, "events_recorded", result->event_count);
-    print_count(out, "steals", result->steal_count);
-    print_count(out, "waits", result->wait_count);
-    print_count(out, "remap_waits", result->remap_wait_count);
+    print_count(out, "events_recorded", result->statistics.event_count);
+    print_count(out, "steals", result->statistics.steal_count);
+    print_count(out, "waits", result->statistics.wait_count);
+    print_count(out, "remap_waits", result->statistics.remap_wait_count);
     print_match(result, out);
     print_count(out, "smallest_limit_bytes", result->smallest_limit_bytes);
     print_times(result, out);
@@ -123,8 +123,8 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
     print_count(out, "first_failure_bytes",
                 result->first_failure_bytes == 0 ? FLW_NOT_APPLICABLE
                                                  : result->first_failure_bytes);
-    print_count(out, "remaps", result->remap_count);
-    print_count(out, "hits", result->hit_count);
+    print_count(out, "remaps", result->statistics.remap_count);
+    print_count(out, "hits", result->statistics.hit_count);
     print_count(out, "added_stream_wait", result->stream_wait_units);
     print_count(out, "violations",
                 result->policy->lends && report->checks ? result->violation_count

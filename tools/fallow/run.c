@@ -16,10 +16,12 @@
 
 static void record_sample(struct flw_run *run, uint64_t begin_ticks, bool is_free)
 {
-    uint64_t ticks = flw_ticks() - begin_ticks;
-    run->samples[run->sample_count++] = (uint32_t)flw_min(ticks, UINT32_MAX);
-    run->kind_ticks[is_free] += ticks;
-    run->kind_counts[is_free]++;
+    uint32_t ticks = (uint32_t)flw_min(flw_ticks() - begin_ticks, UINT32_MAX);
+    if (is_free) {
+        run->samples[run->sample_capacity - ++run->free_sample_count] = ticks;
+    } else {
+        run->samples[run->alloc_sample_count++] = ticks;
+    }
 }
 
 bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op, uint64_t address)
@@ -152,37 +154,55 @@ static int compare_samples(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double percentile(const struct flw_run *run, double share, uint64_t overhead_ticks,
-                         double ns_a_tick)
+static double in_ns(uint64_t ticks, uint64_t overhead_ticks, double ns_a_tick)
 {
-    size_t i = (size_t)(share * (double)(run->sample_count - 1));
-    uint64_t ticks = run->samples[i];
     return ticks <= overhead_ticks ? 0.0 : (double)(ticks - overhead_ticks) * ns_a_tick;
 }
 
-static double mean_ns(const struct flw_run *run, bool is_free, uint64_t overhead_ticks,
-                      double ns_a_tick)
+/* Sorts the samples. */
+static struct flw_run_times sum_up(uint32_t *samples, size_t count, uint64_t overhead_ticks,
+                                   double ns_a_tick)
 {
-    uint64_t count = run->kind_counts[is_free];
-    double ticks = (double)run->kind_ticks[is_free] - (double)overhead_ticks * (double)count;
-    return count == 0 || ticks <= 0 ? 0.0 : ticks / (double)count * ns_a_tick;
+    struct flw_run_times times = {.count = count};
+    struct {
+        double share, *out_ns;
+    } quantiles[] = {{0.50, &times.p50_ns},
+                     {0.90, &times.p90_ns},
+                     {0.99, &times.p99_ns},
+                     {0.999, &times.p999_ns},
+                     {1.0, &times.max_ns}};
+    double ticks = 0;
+    if (count == 0) {
+        return times;
+    }
+    qsort(samples, count, sizeof *samples, compare_samples);
+    for (size_t i = 0; i < sizeof quantiles / sizeof *quantiles; i++) {
+        size_t at = (size_t)(quantiles[i].share * (double)(count - 1));
+        *quantiles[i].out_ns = in_ns(samples[at], overhead_ticks, ns_a_tick);
+    }
+    for (size_t i = 0; i < count; i++) {
+        ticks += (double)samples[i] - (double)overhead_ticks;
+    }
+    times.mean_ns = ticks <= 0 ? 0 : ticks / (double)count * ns_a_tick;
+    return times;
 }
 
 static void take_times(struct flw_run *run, const struct flw_tick_rate *rate,
                        struct flw_run_result *result)
 {
-    if (run->sample_count == 0) {
+    size_t count = run->alloc_sample_count + run->free_sample_count;
+    if (count == 0) {
         return;
     }
     double ns_a_tick = flw_ticks_ns(rate);
     uint64_t overhead_ticks = flw_ticks_overhead();
-    qsort(run->samples, run->sample_count, sizeof *run->samples, compare_samples);
+    uint32_t *frees = run->samples + run->sample_capacity - run->free_sample_count;
     result->has_times = true;
-    result->p50_ns = percentile(run, 0.50, overhead_ticks, ns_a_tick);
-    result->p99_ns = percentile(run, 0.99, overhead_ticks, ns_a_tick);
-    result->p999_ns = percentile(run, 0.999, overhead_ticks, ns_a_tick);
-    result->alloc_mean_ns = mean_ns(run, false, overhead_ticks, ns_a_tick);
-    result->free_mean_ns = mean_ns(run, true, overhead_ticks, ns_a_tick);
+    result->alloc_times = sum_up(run->samples, run->alloc_sample_count, overhead_ticks, ns_a_tick);
+    result->free_times = sum_up(frees, run->free_sample_count, overhead_ticks, ns_a_tick);
+    memmove(run->samples + run->alloc_sample_count, frees, run->free_sample_count * sizeof *frees);
+    run->sample_count = count;
+    result->all_times = sum_up(run->samples, count, overhead_ticks, ns_a_tick);
     const struct flw_run_observer *observer = run->setup->observer;
     if (observer != NULL && observer->take_times != NULL) {
         observer->take_times(observer->context, run, overhead_ticks, ns_a_tick);
@@ -196,20 +216,13 @@ static void clear_statistics(struct flw_policy_statistics *statistics)
     statistics->is_seeded = false;
 }
 
-static void take_statistics(struct flw_run_result *result)
+/* Until a ledger says otherwise. */
+static void forget_ledger(struct flw_run_result *result)
 {
-    const struct flw_policy_statistics *statistics = &result->statistics;
-    result->peak_reserved_bytes = statistics->peak_reserved_bytes;
-    result->grow_count = statistics->grow_count;
-    result->driver_call_count = statistics->driver_call_count;
-    result->event_count = statistics->event_count;
-    result->steal_count = statistics->steal_count;
-    result->wait_count = statistics->wait_count;
-    result->remap_count = statistics->remap_count;
-    result->remap_wait_count = statistics->remap_wait_count;
-    result->hit_count = statistics->hit_count;
     result->modelled_ns = FLW_NOT_APPLICABLE;
     result->stream_wait_units = FLW_NOT_APPLICABLE;
+    result->given_bytes = FLW_NOT_APPLICABLE;
+    result->returned_bytes = FLW_NOT_APPLICABLE;
     result->smallest_limit_bytes = FLW_NOT_APPLICABLE;
     result->leaked_bytes = 0;
 }
@@ -223,10 +236,12 @@ static void take_account(const struct flw_run *run, struct flw_run_result *resul
     }
     flw_device_get_account(run->setup->device, &account);
     result->is_reserved_from_ledger = true;
-    result->peak_reserved_bytes = account.peak_reserved_bytes;
-    result->driver_call_count = account.driver_call_count;
+    result->statistics.peak_reserved_bytes = account.peak_reserved_bytes;
+    result->statistics.driver_call_count = account.driver_call_count;
+    result->statistics.event_count = account.event_count;
+    result->given_bytes = account.given_bytes;
+    result->returned_bytes = account.returned_bytes;
     result->modelled_ns = account.modelled_ns;
-    result->event_count = account.event_count;
     result->stream_wait_units = account.stream_wait_units;
 }
 
@@ -267,7 +282,7 @@ static void take_counts(struct flw_run *run, struct flw_run_result *result)
 {
     clear_statistics(&result->statistics);
     run->policy->get_statistics(run->self, &result->statistics);
-    take_statistics(result);
+    forget_ledger(result);
     take_account(run, result);
 }
 
@@ -279,11 +294,13 @@ static uint64_t subtract(uint64_t end, uint64_t begin)
 
 static void take_last_pass(const struct flw_run_result *before, struct flw_run_result *result)
 {
-    result->last_driver_call_count = subtract(result->driver_call_count, before->driver_call_count);
-    result->last_event_count = subtract(result->event_count, before->event_count);
-    result->last_steal_count = subtract(result->steal_count, before->steal_count);
-    result->last_wait_count = subtract(result->wait_count, before->wait_count);
-    result->last_remap_wait_count = subtract(result->remap_wait_count, before->remap_wait_count);
+    const struct flw_policy_statistics *then = &before->statistics;
+    const struct flw_policy_statistics *now = &result->statistics;
+    result->last_driver_call_count = subtract(now->driver_call_count, then->driver_call_count);
+    result->last_event_count = subtract(now->event_count, then->event_count);
+    result->last_steal_count = subtract(now->steal_count, then->steal_count);
+    result->last_wait_count = subtract(now->wait_count, then->wait_count);
+    result->last_remap_wait_count = subtract(now->remap_wait_count, then->remap_wait_count);
 }
 
 /* All passes. Between two of them the blocks that the trace leaves alive are freed. */
@@ -399,7 +416,7 @@ static bool ask_the_trace(const struct flw_run_setup *setup, const struct flw_po
     clear_statistics(&result->statistics);
     policy->get_statistics(self, &result->statistics);
     policy->finish(self);
-    take_statistics(result);
+    forget_ledger(result);
     take_last_pass(result, result);
     result->peak_requested_bytes = result->statistics.peak_requested_bytes;
     result->failure_count = result->statistics.failure_count;

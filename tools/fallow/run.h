@@ -44,31 +44,36 @@ struct flw_run_setup {
     const struct flw_run_observer *observer; /* NULL = nobody */
 };
 
+/* Of the timed operations of a kind, what taking a time costs taken off. */
+struct flw_run_times {
+    size_t count; /* 0: none was timed, and all else is 0 */
+    double mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns;
+};
+
 struct flw_run_result {
     const struct flw_policy *policy;
     bool has_run;        /* false: message says why there is no result */
     bool is_unsupported; /* ... because this device cannot run the policy */
     uint64_t peak_requested_bytes;
-    uint64_t peak_reserved_bytes;
     bool is_reserved_from_ledger;
     uint64_t failure_count;
     uint64_t first_failure_bytes; /* the first request that failed */
     uint64_t refused_count;       /* frees or announcements that the policy refused */
-    uint64_t grow_count, driver_call_count, modelled_ns, event_count, steal_count, wait_count;
-    uint64_t stream_wait_units, remap_count, remap_wait_count, hit_count;
+    /* What the policy counted; what the ledger knows better is the ledger's. */
+    struct flw_policy_statistics statistics;
+    /* The ledger's alone. Bytes that the driver gave and was given back, until the trace's end. */
+    uint64_t modelled_ns, stream_wait_units, given_bytes, returned_bytes;
     /* Of these, in the last pass alone; FLW_NOT_APPLICABLE with one pass. */
     uint64_t last_driver_call_count, last_event_count, last_steal_count, last_wait_count;
     uint64_t last_remap_wait_count;
     uint64_t leaked_bytes; /* still given when the policy had finished */
     uint64_t violation_count;
     char violation[FLW_RUN_VIOLATION_BYTES]; /* the first */
-    struct flw_policy_statistics statistics;
     uint64_t smallest_limit_bytes;
     uint64_t wall_ns;
     unsigned thread_count;
     bool has_times;
-    double p50_ns, p99_ns, p999_ns;
-    double alloc_mean_ns, free_mean_ns; /* 0: none was timed */
+    struct flw_run_times all_times, alloc_times, free_times;
     char message[FLW_RUN_MESSAGE_BYTES];
 };
 
@@ -78,9 +83,8 @@ struct flw_run {
     const struct flw_policy *policy;
     void *self;
     uint64_t *addresses; /* by block; 0 = not lent */
-    uint32_t *samples;   /* ticks */
-    size_t sample_count, sample_capacity;
-    uint64_t kind_ticks[2], kind_counts[2]; /* of allocs, of frees: what the samples add up to */
+    uint32_t *samples;   /* ticks of allocs from the front, of frees from the back; sorted: all */
+    size_t alloc_sample_count, free_sample_count, sample_count, sample_capacity;
     uint64_t live_bytes, peak_bytes;
     uint64_t failure_count, first_failure_bytes, refused_count;
     bool has_lost_device; /* work could not be put on the device */

@@ -23,16 +23,17 @@ uint64_t flw_run_find_limit(const struct flw_run_setup *setup, const struct flw_
                             const struct flw_run_result *unlimited)
 {
     if (!policy->lends) {
-        return policy == &flw_policy_bound ? unlimited->peak_reserved_bytes : FLW_NOT_APPLICABLE;
+        return policy == &flw_policy_bound ? unlimited->statistics.peak_reserved_bytes
+                                           : FLW_NOT_APPLICABLE;
     }
     bool is_limitable = setup->device->is_sim || !policy->limits_by_device;
     if (!is_limitable || !unlimited->has_run || unlimited->failure_count != 0) {
         return FLW_NOT_APPLICABLE;
     }
     uint64_t low = flw_align_down(setup->program->max_live_bytes, STEP_BYTES);
-    uint64_t high = flw_align_up(unlimited->peak_reserved_bytes, STEP_BYTES);
+    uint64_t high = flw_align_up(unlimited->statistics.peak_reserved_bytes, STEP_BYTES);
     if (low >= high || !completes(setup, policy, high)) {
-        high = flw_align_up(2 * unlimited->peak_reserved_bytes, STEP_BYTES);
+        high = flw_align_up(2 * unlimited->statistics.peak_reserved_bytes, STEP_BYTES);
         if (!completes(setup, policy, high)) {
             return FLW_NOT_APPLICABLE;
         }

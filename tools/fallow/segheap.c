@@ -148,6 +148,7 @@ struct flw_segheap_block *flw_segheap_cut(struct flw_segheap *heap, struct flw_s
     }
     block->next = rest;
     block->size_bytes = size_bytes;
+    heap->cut_count++;
     return rest;
 }
 
@@ -160,6 +161,7 @@ static void join(struct flw_segheap *heap, struct flw_segheap_block *left,
     if (left->next != NULL) {
         left->next->previous = left;
     }
+    heap->join_count++;
     drop_block(heap, right);
 }
 

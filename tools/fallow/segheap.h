@@ -76,6 +76,7 @@ struct flw_segheap {
     struct flw_segheap_chunk *chunks;
     struct flw_segheap_block *spares; /* linked by next */
     uint64_t reserved_bytes;
+    uint64_t cut_count, join_count; /* ever */
 };
 
 /* What a new segment is. */

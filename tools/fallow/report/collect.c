@@ -185,7 +185,7 @@ static bool run_once(struct collector *collector, enum pass pass, struct flw_run
 
 static bool is_same(const struct flw_run_result *a, const struct flw_run_result *b)
 {
-    return a->peak_reserved_bytes == b->peak_reserved_bytes &&
+    return a->statistics.peak_reserved_bytes == b->statistics.peak_reserved_bytes &&
            a->peak_requested_bytes == b->peak_requested_bytes &&
            a->failure_count == b->failure_count;
 }
@@ -221,19 +221,17 @@ static bool run_policy(struct collector *collector, struct flw_run_result *resul
         if (!is_same(&scout, result)) { /* ... but goes the same way twice */
             snprintf(result->message, sizeof result->message,
                      "policy %s does not repeat: it held %llu bytes, then %llu",
-                     result->policy->name, (unsigned long long)scout.peak_reserved_bytes,
-                     (unsigned long long)result->peak_reserved_bytes);
+                     result->policy->name, (unsigned long long)scout.statistics.peak_reserved_bytes,
+                     (unsigned long long)result->statistics.peak_reserved_bytes);
             return false;
         }
     }
     collector->step = step + 2;
     result->has_times = timed.has_times;
-    result->p50_ns = timed.p50_ns;
-    result->p99_ns = timed.p99_ns;
-    result->p999_ns = timed.p999_ns;
+    result->all_times = timed.all_times;
+    result->alloc_times = timed.alloc_times;
+    result->free_times = timed.free_times;
     result->wall_ns = timed.wall_ns;
-    policy->malloc_mean_ns = timed.alloc_mean_ns;
-    policy->free_mean_ns = timed.free_mean_ns;
     return true;
 }
 

@@ -221,7 +221,7 @@ static bool walk_once(struct record *record, struct flw_sheet *sheet, const stru
                       struct flw_sheet_policy *policy, bool is_scout)
 {
     const struct flw_trace *trace = sheet->trace;
-    bool knows_reserved = policy->result->peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+    bool knows_reserved = policy->result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
                           trace->has_segments && !record->is_inconsistent;
     record->live_bytes = record->reserved_bytes = 0;
     record->segment_count = 0;

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "report/heapview.h"
+#include "report/packing.h"
 #include "trace/trace.h"
 
 #include "tool_host.h"
@@ -229,9 +230,9 @@ static uint64_t weigh(const struct flw_op *op, uint64_t begin_op, uint64_t end_o
 }
 
 /* The heaviest blocks by size and life; of equals, the first. `weights` is room, one a block. */
-static bool select_blocks(const struct flw_sheet *sheet, const uint64_t *end_ops, uint64_t *weights,
-                          struct flw_facts *facts)
+static bool select_blocks(const struct flw_sheet *sheet, uint64_t *weights, struct flw_facts *facts)
 {
+    const uint64_t *end_ops = facts->end_ops;
     const struct flw_program *program = sheet->program;
     size_t count = 0;
     for (size_t i = 0; i < program->op_count; i++) {
@@ -265,8 +266,9 @@ static bool select_blocks(const struct flw_sheet *sheet, const uint64_t *end_ops
     return true;
 }
 
-static void count_blocks(struct flw_sheet *sheet, const uint64_t *end_ops, struct flw_facts *facts)
+static void count_blocks(struct flw_sheet *sheet, struct flw_facts *facts)
 {
+    const uint64_t *end_ops = facts->end_ops;
     const struct flw_program *program = sheet->program;
     uint64_t live_bytes = 0;
     uint64_t peak_bytes = 0;
@@ -289,26 +291,27 @@ static void count_blocks(struct flw_sheet *sheet, const uint64_t *end_ops, struc
 bool flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out)
 {
     size_t block_count = sheet->program->block_count;
-    *out = (struct flw_facts){0};
+    *out = (struct flw_facts){.block_count = block_count};
     if (!make_columns(sheet) || !make_marks(sheet)) {
         return false;
     }
-    uint64_t *end_ops = flw_host_alloc(block_count, sizeof *end_ops);
+    out->end_ops = flw_host_alloc(block_count, sizeof *out->end_ops);
     uint64_t *room = flw_host_alloc(block_count, sizeof *room);
-    bool is_done = end_ops != NULL && room != NULL;
+    bool is_done = out->end_ops != NULL && room != NULL;
     if (is_done) {
-        find_ends(sheet, end_ops);
-        count_blocks(sheet, end_ops, out);
+        find_ends(sheet, out->end_ops);
+        count_blocks(sheet, out);
         count_distinct(sheet, room);
-        is_done = select_blocks(sheet, end_ops, room, out) && flw_facts_gather_owners(sheet, out);
+        is_done = select_blocks(sheet, room, out) && flw_facts_gather_owners(sheet, out) &&
+                  flw_packing_measure(sheet->program, out->end_ops, &sheet->packed_bytes);
     }
-    flw_host_free(end_ops, block_count, sizeof *end_ops);
     flw_host_free(room, block_count, sizeof *room);
     return is_done;
 }
 
 void flw_facts_finish(struct flw_facts *facts)
 {
+    flw_host_free(facts->end_ops, facts->block_count, sizeof *facts->end_ops);
     flw_host_free(facts->selected, facts->selected_capacity, sizeof *facts->selected);
     *facts = (struct flw_facts){0};
 }

@@ -17,6 +17,8 @@ struct flw_fact_block {
 struct flw_facts {
     struct flw_fact_block *selected; /* by block, and so by begin_op */
     size_t selected_count, selected_capacity, left_out_count;
+    uint64_t *end_ops; /* by block: where its life ends; op_count where it does not */
+    size_t block_count;
     uint64_t peak_op; /* where the requested bytes peak when nothing fails */
 };
 

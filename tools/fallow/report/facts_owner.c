@@ -237,6 +237,66 @@ static void fill_series(struct owners *owners)
     }
 }
 
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static struct flw_sheet_spread spread_of(const uint64_t *sorted, size_t count)
+{
+    struct flw_sheet_spread spread = {.count = count};
+    if (count != 0) {
+        spread.p50 = sorted[(count - 1) / 2];
+        spread.p90 = sorted[(count - 1) * 9 / 10];
+        spread.p99 = sorted[(count - 1) * 99 / 100];
+        spread.max = sorted[count - 1];
+    }
+    return spread;
+}
+
+/* Sizes of a category's blocks, or their lives where those have ended, sorted. Returns how many;
+ * `out` is room, one a block. */
+static size_t list_values_of(const struct owners *owners, const struct flw_facts *facts,
+                             size_t place, bool wants_lives, uint64_t *out)
+{
+    const struct flw_program *program = owners->sheet->program;
+    size_t count = 0;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct flw_op *op = &program->ops[i];
+        if (op->kind != FLW_OP_ALLOC || owners->places[owners->keys[op->block]] != place) {
+            continue;
+        }
+        uint64_t end_op = facts->end_ops[op->block];
+        if (!wants_lives) {
+            out[count++] = op->size_bytes;
+        } else if (end_op != owners->sheet->op_count) {
+            out[count++] = end_op - i;
+        }
+    }
+    qsort(out, count, sizeof *out, compare_u64);
+    return count;
+}
+
+static bool fill_spreads(const struct owners *owners, const struct flw_facts *facts)
+{
+    struct flw_sheet *sheet = owners->sheet;
+    struct flw_sheet_category *categories = sheet->categories[owners->kind];
+    uint64_t *room = flw_host_alloc(facts->block_count, sizeof *room);
+    for (size_t c = 0; room != NULL && c < sheet->category_count[owners->kind]; c++) {
+        size_t count = list_values_of(owners, facts, c, false, room);
+        categories[c].sizes = spread_of(room, count);
+        for (size_t i = 0; i < count; i++) {
+            categories[c].requested_bytes += room[i];
+        }
+        count = list_values_of(owners, facts, c, true, room);
+        categories[c].life_ops = spread_of(room, count);
+    }
+    flw_host_free(room, facts->block_count, sizeof *room);
+    return room != NULL;
+}
+
 static bool make_categories(struct owners *owners, const struct flw_facts *facts)
 {
     const struct flw_program *program = owners->sheet->program;
@@ -253,6 +313,7 @@ static bool make_categories(struct owners *owners, const struct flw_facts *facts
     }
     if (is_done) {
         fill_series(owners);
+        is_done = fill_spreads(owners, facts);
     }
     flw_host_free(owners->live_bytes, owners->count, sizeof *owners->live_bytes);
     flw_host_free(owners->live_counts, owners->count, sizeof *owners->live_counts);

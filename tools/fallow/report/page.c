@@ -79,6 +79,22 @@ static void write_axis_choice(const struct flw_sheet *sheet, FILE *out)
     fputs("<main>\n", out);
 }
 
+/* What could be had at best. */
+static void write_floor(const struct flw_sheet *sheet, FILE *out)
+{
+    char number[FLW_SVG_NUMBER_BYTES];
+    fprintf(out, "<p class=hint>No allocator can hold less than the %s of the bound. ",
+            flw_svg_format(number, FLW_SVG_BYTES, (double)sheet->program->max_live_bytes));
+    if (sheet->packed_bytes == FLW_UNKNOWN) {
+        fputs("The trace has too many blocks to be packed by a planner.</p>\n", out);
+    } else {
+        fprintf(out,
+                "A planner that knew the whole program could place it in %s at fixed addresses "
+                "(one packing, first fit by size; not the least).</p>\n",
+                flw_svg_format(number, FLW_SVG_BYTES, (double)sheet->packed_bytes));
+    }
+}
+
 static void write_overlay(const struct flw_sheet *sheet, FILE *out)
 {
     fputs("<section><h2 id=policies>What each policy would have held</h2>\n<div class=by-ops>",
@@ -91,6 +107,8 @@ static void write_overlay(const struct flw_sheet *sheet, FILE *out)
         fputs("</div>", out);
     }
     flw_page_table_policies(sheet, out);
+    write_floor(sheet, out);
+    flw_page_table_more(sheet, out);
     fputs("<h3>Where it goes at the peak</h3>\n", out);
     flw_picture_waste(sheet, out);
     fputs("<h3>Memory against time</h3>\n", out);
@@ -117,6 +135,10 @@ static void write_failures(const struct flw_sheet *sheet, FILE *out)
             fprintf(out, ", the largest hole was %s",
                     flw_svg_format(hole, FLW_SVG_BYTES,
                                    (double)policy->first_failure_largest_hole_bytes));
+        }
+        if (policy->first_failure_hole_bytes != FLW_UNKNOWN) {
+            fprintf(out, " of %s free in all",
+                    flw_svg_format(hole, FLW_SVG_BYTES, (double)policy->first_failure_hole_bytes));
         }
         fprintf(out, "; %" PRIu64 " requests failed in all.</p>\n", policy->result->failure_count);
     }
@@ -306,6 +328,14 @@ static void write_words(FILE *out)
         {"fragmentation", "1 - largest hole / all free memory, at the peak"},
         {"steal",
          "memory freed on one stream and given to another, which then waits on the device"},
+        {"segment", "a stretch of addresses that the policy had from the driver"},
+        {"grow ops", "how often more memory was taken from the driver"},
+        {"events", "recorded on a stream, to learn when its work is done"},
+        {"splits, merges", "blocks cut in two, free neighbours joined; - where it is not counted"},
+        {"deferred",
+         "bytes that were freed while other streams still used them, and lent to nobody until those "
+         "were done"},
+        {"alive at the start", "lent before the recording began: part of the replay"},
         {"recorded", "what the recording says really happened"},
         {"(model)", "a policy written from its documentation, not the original"}};
     fputs("<section><h2 id=words>Words</h2><dl>\n", out);

@@ -35,9 +35,11 @@ static void write_real_cell(FILE *out, enum flw_svg_unit unit, bool is_known, do
 
 static double ratio_of(const struct flw_run_result *result)
 {
-    bool is_known = result->has_run && result->peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+    bool is_known = result->has_run &&
+                    result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
                     result->peak_requested_bytes != 0;
-    return is_known ? (double)result->peak_reserved_bytes / (double)result->peak_requested_bytes
+    return is_known ? (double)result->statistics.peak_reserved_bytes /
+                          (double)result->peak_requested_bytes
                     : 0;
 }
 
@@ -61,27 +63,159 @@ void flw_page_table_policies(const struct flw_sheet *sheet, FILE *out)
             continue;
         }
         write_cell(out, FLW_SVG_BYTES, result->peak_requested_bytes);
-        write_cell(out, FLW_SVG_BYTES, result->peak_reserved_bytes);
+        write_cell(out, FLW_SVG_BYTES, result->statistics.peak_reserved_bytes);
         write_real_cell(out, FLW_SVG_RATIO, ratio_of(result) > 0, ratio_of(result));
         write_real_cell(out, FLW_SVG_RATIO, policy->has_series && policy->frame_count != 0,
                         policy->fragmentation);
         write_cell(out, FLW_SVG_COUNT, result->failure_count);
-        write_cell(out, FLW_SVG_COUNT, result->grow_count);
-        write_cell(out, FLW_SVG_COUNT, result->driver_call_count);
-        write_cell(out, FLW_SVG_COUNT, result->event_count);
-        write_cell(out, FLW_SVG_COUNT, result->steal_count);
-        write_cell(out, FLW_SVG_COUNT, result->wait_count);
-        write_real_cell(out, FLW_SVG_NS, result->has_times, result->p50_ns);
-        write_real_cell(out, FLW_SVG_NS, result->has_times, result->p99_ns);
-        write_real_cell(out, FLW_SVG_NS, result->has_times, result->p999_ns);
+        write_cell(out, FLW_SVG_COUNT, result->statistics.grow_count);
+        write_cell(out, FLW_SVG_COUNT, result->statistics.driver_call_count);
+        write_cell(out, FLW_SVG_COUNT, result->statistics.event_count);
+        write_cell(out, FLW_SVG_COUNT, result->statistics.steal_count);
+        write_cell(out, FLW_SVG_COUNT, result->statistics.wait_count);
+        write_real_cell(out, FLW_SVG_NS, result->has_times, result->all_times.p50_ns);
+        write_real_cell(out, FLW_SVG_NS, result->has_times, result->all_times.p99_ns);
+        write_real_cell(out, FLW_SVG_NS, result->has_times, result->all_times.p999_ns);
         fputs("</tr>\n", out);
     }
     end_table(out);
 }
 
+/* --- more numbers --------------------------------------------------------------------------------
+ */
+
+static uint64_t subtract(uint64_t whole, uint64_t part)
+{
+    return whole == FLW_UNKNOWN || part == FLW_UNKNOWN ? FLW_UNKNOWN : whole - part;
+}
+
+static void write_memory_cells(const struct flw_sheet_policy *policy, FILE *out)
+{
+    const struct flw_run_result *result = policy->result;
+    const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
+    bool has_series = policy->peak_reserved_op != FLW_UNKNOWN;
+    uint64_t requested = has_series ? policy->requested_at_peak_bytes : FLW_UNKNOWN;
+    uint64_t block = has_series ? policy->block_at_peak_bytes : FLW_UNKNOWN;
+    bool has_holes = frame != NULL;
+    write_cell(out, FLW_SVG_BYTES, requested);
+    write_cell(out, FLW_SVG_BYTES, subtract(block, requested));
+    write_cell(out, FLW_SVG_BYTES, subtract(result->statistics.peak_reserved_bytes, block));
+    write_cell(out, FLW_SVG_COUNT,
+               has_holes ? frame->segment_count + frame->left_out_segment_count : FLW_UNKNOWN);
+    write_cell(out, FLW_SVG_COUNT,
+               has_holes ? frame->block_count + frame->left_out_count : FLW_UNKNOWN);
+    write_cell(out, FLW_SVG_COUNT, has_holes ? frame->hole_count : FLW_UNKNOWN);
+    write_cell(out, FLW_SVG_BYTES, has_holes ? frame->largest_hole_bytes : FLW_UNKNOWN);
+    write_real_cell(out, FLW_SVG_RATIO, has_holes, policy->pytorch_fragmentation);
+    write_cell(out, FLW_SVG_BYTES, has_series ? policy->end_reserved_bytes : FLW_UNKNOWN);
+    write_real_cell(out, FLW_SVG_RATIO, policy->mean_ratio > 0, policy->mean_ratio);
+}
+
+static void write_work_cells(const struct flw_sheet_policy *policy, FILE *out)
+{
+    const struct flw_run_result *result = policy->result;
+    const struct flw_policy_statistics *statistics = &result->statistics;
+    write_cell(out, FLW_SVG_BYTES, result->given_bytes);
+    write_cell(out, FLW_SVG_BYTES, result->returned_bytes);
+    write_real_cell(out, FLW_SVG_NS, result->modelled_ns != FLW_NOT_APPLICABLE,
+                    (double)result->modelled_ns);
+    write_cell(out, FLW_SVG_COUNT, statistics->hit_count);
+    write_cell(out, FLW_SVG_COUNT, statistics->split_count);
+    write_cell(out, FLW_SVG_COUNT, statistics->merge_count);
+    write_cell(out, FLW_SVG_COUNT, statistics->remap_count);
+    write_cell(out, FLW_SVG_COUNT, statistics->remap_wait_count);
+    write_cell(out, FLW_SVG_BYTES, statistics->deferred_bytes);
+}
+
+static void write_time_cells(const struct flw_sheet_policy *policy, FILE *out)
+{
+    const struct flw_run_times *kinds[] = {&policy->result->alloc_times,
+                                           &policy->result->free_times};
+    for (size_t i = 0; i < 2; i++) {
+        const double ns[] = {kinds[i]->mean_ns, kinds[i]->p50_ns,  kinds[i]->p90_ns,
+                             kinds[i]->p99_ns,  kinds[i]->p999_ns, kinds[i]->max_ns};
+        for (size_t q = 0; q < sizeof ns / sizeof *ns; q++) {
+            write_real_cell(out, FLW_SVG_NS, kinds[i]->count != 0, ns[q]);
+        }
+    }
+}
+
+/* A row a policy that ran. */
+static void write_more(const struct flw_sheet *sheet, const char *summary,
+                       const char *const *headings, size_t count,
+                       void (*write_cells)(const struct flw_sheet_policy *, FILE *), FILE *out)
+{
+    fprintf(out, "<details><summary>%s</summary>", summary);
+    begin_table(out, headings, count);
+    for (size_t i = 0; i < sheet->policy_count; i++) {
+        const struct flw_sheet_policy *policy = &sheet->policies[i];
+        if (policy->result->has_run) {
+            fputs("<tr><th scope=row>", out);
+            flw_svg_escape(out, policy->label);
+            fputs("</th>", out);
+            write_cells(policy, out);
+            fputs("</tr>\n", out);
+        }
+    }
+    end_table(out);
+    fputs("</details>\n", out);
+}
+
+void flw_page_table_more(const struct flw_sheet *sheet, FILE *out)
+{
+    static const char *const memory[] = {"policy",
+                                         "requested then",
+                                         "rounding then",
+                                         "free then",
+                                         "segments",
+                                         "blocks",
+                                         "holes",
+                                         "largest hole",
+                                         "sum of hole\302\262 / reserved\302\262",
+                                         "reserved at the end",
+                                         "mean ratio"};
+    static const char *const work[] = {"policy",      "taken from the driver",
+                                       "given back",  "driver time (model)",
+                                       "cache hits",  "splits",
+                                       "merges",      "remaps",
+                                       "remap waits", "deferred"};
+    static const char *const times[] = {"policy", "alloc mean", "p50",       "p90", "p99",
+                                        "p99.9",  "max",        "free mean", "p50", "p90",
+                                        "p99",    "p99.9",      "max"};
+    write_more(sheet, "More of the memory at the peak of reserved", memory,
+               sizeof memory / sizeof *memory, write_memory_cells, out);
+    write_more(sheet, "More of the driver and of blocks", work, sizeof work / sizeof *work,
+               write_work_cells, out);
+    write_more(sheet, "Times of allocations and frees apart", times, sizeof times / sizeof *times,
+               write_time_cells, out);
+}
+
+/* --- owners and traces ---------------------------------------------------------------------------
+ */
+
+static void write_spread(FILE *out, enum flw_svg_unit unit, const struct flw_sheet_spread *spread)
+{
+    bool has_any = spread->count != 0;
+    write_cell(out, unit, has_any ? spread->p50 : FLW_UNKNOWN);
+    write_cell(out, unit, has_any ? spread->p90 : FLW_UNKNOWN);
+    write_cell(out, unit, has_any ? spread->p99 : FLW_UNKNOWN);
+    write_cell(out, unit, has_any ? spread->max : FLW_UNKNOWN);
+}
+
 void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind kind, FILE *out)
 {
-    static const char *const headings[] = {"owner", "bytes at the peak", "blocks at the peak"};
+    static const char *const headings[] = {"owner",
+                                           "bytes at the peak",
+                                           "blocks at the peak",
+                                           "blocks in all",
+                                           "size p50",
+                                           "p90",
+                                           "p99",
+                                           "max",
+                                           "life p50",
+                                           "p90",
+                                           "p99",
+                                           "max"};
     fputs("<details><summary>Numbers</summary>", out);
     begin_table(out, headings, sizeof headings / sizeof *headings);
     for (size_t i = 0; i < sheet->category_count[kind]; i++) {
@@ -91,16 +225,29 @@ void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind ki
         fputs("</th>", out);
         write_cell(out, FLW_SVG_BYTES, category->at_peak_bytes);
         write_cell(out, FLW_SVG_COUNT, category->at_peak_count);
+        write_cell(out, FLW_SVG_COUNT, category->sizes.count);
+        write_spread(out, FLW_SVG_BYTES, &category->sizes);
+        write_spread(out, FLW_SVG_COUNT, &category->life_ops);
         fputs("</tr>\n", out);
     }
     end_table(out);
-    fputs("</details>", out);
+    fputs("<p class=hint>Lives are counted in operations, of blocks that were freed.</p></details>",
+          out);
+}
+
+/* On a narrow screen a row becomes a card, and a cell says itself whose it is (page.css). */
+static void write_labelled_cell(FILE *out, const char *label, const char *text)
+{
+    fputs("<td data-of=\"", out);
+    flw_svg_escape(out, label);
+    fprintf(out, "\">%s</td>", text);
 }
 
 void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             FILE *out)
 {
-    fputs("<div class=scroll tabindex=0><table><thead><tr><th scope=col>trace</th><th "
+    char number[FLW_SVG_NUMBER_BYTES];
+    fputs("<div class=scroll tabindex=0><table class=cards><thead><tr><th scope=col>trace</th><th "
           "scope=col>requested</th>",
           out);
     for (size_t p = 0; count > 0 && p < sheets[0].policy_count; p++) {
@@ -119,10 +266,13 @@ void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const 
         }
         flw_svg_escape(out, sheet->title);
         fputs(links != NULL && links[i] != NULL ? "</a></th>" : "</th>", out);
-        write_cell(out, FLW_SVG_BYTES, sheet->trace->peak_requested_bytes);
+        write_labelled_cell(
+            out, "requested",
+            flw_svg_format(number, FLW_SVG_BYTES, (double)sheet->trace->peak_requested_bytes));
         for (size_t p = 0; p < sheet->policy_count; p++) {
             double ratio = ratio_of(sheet->policies[p].result);
-            write_real_cell(out, FLW_SVG_RATIO, ratio > 0, ratio);
+            const char *text = ratio > 0 ? flw_svg_format(number, FLW_SVG_RATIO, ratio) : "-";
+            write_labelled_cell(out, sheet->policies[p].label, text);
         }
         fputs("</tr>\n", out);
     }

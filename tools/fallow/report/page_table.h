@@ -10,6 +10,9 @@
 #include "report/sheet.h"
 
 void flw_page_table_policies(const struct flw_sheet *sheet, FILE *out);
+/* What the first table has no room for: where the memory is, what the driver did, the times of
+ * allocations and frees apart. Each behind a summary of its own. */
+void flw_page_table_more(const struct flw_sheet *sheet, FILE *out);
 void flw_page_table_owners(const struct flw_sheet *sheet, enum flw_sheet_kind kind, FILE *out);
 void flw_page_table_landing(const struct flw_sheet *sheets, size_t count, const char *const *links,
                             FILE *out);

@@ -77,11 +77,11 @@ struct waste {
 static bool waste_of(const struct flw_sheet_policy *policy, struct waste *out)
 {
     const struct flw_run_result *result = policy->result;
-    if (!result->has_run || result->peak_reserved_bytes == FLW_NOT_APPLICABLE ||
-        result->peak_reserved_bytes == 0) {
+    if (!result->has_run || result->statistics.peak_reserved_bytes == FLW_NOT_APPLICABLE ||
+        result->statistics.peak_reserved_bytes == 0) {
         return false;
     }
-    double reserved = (double)result->peak_reserved_bytes;
+    double reserved = (double)result->statistics.peak_reserved_bytes;
     double requested = fmin((double)result->peak_requested_bytes, reserved);
     double block = policy->block == NULL
                        ? requested
@@ -133,9 +133,9 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
                               text);
             x += parts[p].bytes * unit;
         }
-        snprintf(
-            text, sizeof text, "%s %s", policy->label,
-            flw_svg_format(number, FLW_SVG_BYTES, (double)policy->result->peak_reserved_bytes));
+        snprintf(text, sizeof text, "%s %s", policy->label,
+                 flw_svg_format(number, FLW_SVG_BYTES,
+                                (double)policy->result->statistics.peak_reserved_bytes));
         flw_svg_text(&svg, "note", x + 6, y + WASTE_ROW / 2 + 4, false, text);
         y += WASTE_ROW;
     }
@@ -185,11 +185,11 @@ void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
         if (result->has_run && result->has_times &&
-            result->peak_reserved_bytes != FLW_NOT_APPLICABLE) {
-            low_x = fmin(low_x, at_least(result->p50_ns, 1));
-            high_x = fmax(high_x, at_least(result->p50_ns, 1));
-            low_y = fmin(low_y, (double)result->peak_reserved_bytes);
-            high_y = fmax(high_y, (double)result->peak_reserved_bytes);
+            result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE) {
+            low_x = fmin(low_x, at_least(result->all_times.p50_ns, 1));
+            high_x = fmax(high_x, at_least(result->all_times.p50_ns, 1));
+            low_y = fmin(low_y, (double)result->statistics.peak_reserved_bytes);
+            high_y = fmax(high_y, (double)result->statistics.peak_reserved_bytes);
         }
     }
     if (high_x == 0) {
@@ -212,9 +212,9 @@ void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
         if (result->has_run && result->has_times &&
-            result->peak_reserved_bytes != FLW_NOT_APPLICABLE) {
-            double x = flw_svg_x(&svg, at_least(result->p50_ns, 1));
-            double y = flw_svg_y(&svg, (double)result->peak_reserved_bytes);
+            result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE) {
+            double x = flw_svg_x(&svg, at_least(result->all_times.p50_ns, 1));
+            double y = flw_svg_y(&svg, (double)result->statistics.peak_reserved_bytes);
             fprintf(out, "<circle class=\"dot %s\" cx=%.1f cy=%.1f r=\"6\"/>",
                     flw_picture_colour(i), x, y);
             flw_svg_text(&svg, "note", x + 10, place_label(&labels, x, y + 4), false,

@@ -23,11 +23,11 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
 /* {"schema": 1, "traces": [...]}: an object a trace, in it one a policy. */
 void flw_print_json(const struct flw_sheet *sheets, size_t count, FILE *out);
 
-/* One line a column and policy: the most of each within the column; the holes where one was looked
- * at, else nothing. */
+/* One line a column and policy: the most of each within the column, which begins at `event`; the holes
+ * when last looked at, which was after op `holes_event`. Empty: not known. */
 void flw_print_csv(const struct flw_sheet *sheet, FILE *out);
 
-/* Several traces: one line each, the ratio of each policy. */
+/* Several traces: the ratio of each policy, a line a trace or two, 80 columns. */
 void flw_print_landing(const struct flw_sheet *sheets, size_t count, FILE *out);
 
 #endif

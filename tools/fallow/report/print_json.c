@@ -56,7 +56,7 @@ static void print_peaks(const struct flw_sheet_policy *policy, FILE *out)
     bool has_series = policy->peak_reserved_op != FLW_UNKNOWN;
     print_count(out, "peak_requested_bytes", result->peak_requested_bytes);
     print_count(out, "peak_block_bytes", policy->peak_block_bytes);
-    print_count(out, "peak_reserved_bytes", result->peak_reserved_bytes);
+    print_count(out, "peak_reserved_bytes", result->statistics.peak_reserved_bytes);
     print_count(out, "end_reserved_bytes", policy->end_reserved_bytes);
     print_real(out, "reserved_over_requested", ratio > 0, ratio);
     print_real(out, "utilisation", ratio > 0, ratio > 0 ? 1 / ratio : 0);
@@ -74,7 +74,8 @@ static void print_peaks(const struct flw_sheet_policy *policy, FILE *out)
     fprintf(out, ",\n    \"at_peak_reserved\": {\"requested_bytes\": %" PRIu64, requested);
     print_count(out, "block_bytes", block);
     print_count(out, "internal_waste_bytes", subtract(block, requested));
-    print_count(out, "external_waste_bytes", subtract(result->peak_reserved_bytes, block));
+    print_count(out, "external_waste_bytes",
+                subtract(result->statistics.peak_reserved_bytes, block));
     print_count(out, "segments",
                 frame == NULL ? FLW_UNKNOWN : frame->segment_count + frame->left_out_segment_count);
     print_count(out, "blocks",
@@ -97,28 +98,35 @@ static void print_failures(const struct flw_sheet_policy *policy, FILE *out)
     fprintf(out, ", \"first_failure\": {\"op\": %" PRIu64, policy->first_failure_op);
     print_count(out, "bytes", policy->first_failure_bytes);
     print_count(out, "largest_hole_bytes", policy->first_failure_largest_hole_bytes);
+    print_count(out, "hole_bytes", policy->first_failure_hole_bytes);
     fputc('}', out);
 }
 
 static void print_work(const struct flw_sheet *sheet, const struct flw_run_result *result,
                        FILE *out)
 {
+    const struct flw_policy_statistics *statistics = &result->statistics;
     uint64_t alloc_count = sheet->program->alloc_count + sheet->program->initial_count;
-    bool has_hits = result->hit_count != FLW_NOT_APPLICABLE && alloc_count != 0;
+    bool has_hits = statistics->hit_count != FLW_NOT_APPLICABLE && alloc_count != 0;
     bool has_modelled = result->modelled_ns != FLW_NOT_APPLICABLE;
-    print_count(out, "driver_calls", result->driver_call_count);
+    print_count(out, "driver_calls", statistics->driver_call_count);
+    print_count(out, "driver_given_bytes", result->given_bytes);
+    print_count(out, "driver_returned_bytes", result->returned_bytes);
     print_real(out, "modelled_driver_seconds", has_modelled,
                has_modelled ? (double)result->modelled_ns * 1e-9 : 0);
-    print_count(out, "grow_operations", result->grow_count);
-    print_count(out, "hits", result->hit_count);
+    print_count(out, "grow_operations", statistics->grow_count);
+    print_count(out, "hits", statistics->hit_count);
     print_real(out, "hit_rate", has_hits,
-               has_hits ? (double)result->hit_count / (double)alloc_count : 0);
-    print_count(out, "events_recorded", result->event_count);
-    print_count(out, "steals", result->steal_count);
-    print_count(out, "waits", result->wait_count);
+               has_hits ? (double)statistics->hit_count / (double)alloc_count : 0);
+    print_count(out, "splits", statistics->split_count);
+    print_count(out, "merges", statistics->merge_count);
+    print_count(out, "deferred_bytes", statistics->deferred_bytes);
+    print_count(out, "events_recorded", statistics->event_count);
+    print_count(out, "steals", statistics->steal_count);
+    print_count(out, "waits", statistics->wait_count);
     print_count(out, "added_stream_wait", result->stream_wait_units);
-    print_count(out, "remaps", result->remap_count);
-    print_count(out, "remap_waits", result->remap_wait_count);
+    print_count(out, "remaps", statistics->remap_count);
+    print_count(out, "remap_waits", statistics->remap_wait_count);
 }
 
 static void print_calls(const struct flw_sheet_policy *policy, FILE *out)
@@ -159,20 +167,29 @@ static void print_match(const struct flw_policy_statistics *statistics, FILE *ou
     fputc('}', out);
 }
 
+static void print_quantiles(const char *key, const struct flw_run_times *times, FILE *out)
+{
+    fprintf(out,
+            "\"%s\": {\"timed\": %zu, \"mean\": %.1f, \"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, "
+            "\"p999\": %.1f, \"max\": %.1f}",
+            key, times->count, times->mean_ns, times->p50_ns, times->p90_ns, times->p99_ns,
+            times->p999_ns, times->max_ns);
+}
+
 static void print_times(const struct flw_sheet_policy *policy, FILE *out)
 {
     const struct flw_run_result *result = policy->result;
-    if (!result->has_times || policy->latency_count == 0) {
+    if (!result->has_times) {
         fputs(", \"ns_per_op\": null", out);
         return;
     }
-    uint32_t last = policy->latency_count - 1;
-    fprintf(out,
-            ", \"ns_per_op\": {\"alloc_mean\": %.1f, \"free_mean\": %.1f, \"p50\": %.1f, "
-            "\"p90\": %.1f, \"p99\": %.1f, \"p999\": %.1f, \"max\": %.1f}",
-            policy->malloc_mean_ns, policy->free_mean_ns, result->p50_ns,
-            (double)policy->latency_ns[last * 9 / 10], result->p99_ns, result->p999_ns,
-            (double)policy->latency_ns[last]);
+    fputs(",\n    \"ns_per_op\": {", out);
+    print_quantiles("all", &result->all_times, out);
+    fputs(", ", out);
+    print_quantiles("alloc", &result->alloc_times, out);
+    fputs(", ", out);
+    print_quantiles("free", &result->free_times, out);
+    fputc('}', out);
 }
 
 static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
@@ -218,6 +235,7 @@ static void print_trace(const struct flw_sheet *sheet, FILE *out)
     print_count(out, "recorded_peak_reserved_bytes",
                 trace->has_segments ? trace->recorded_peak_reserved_bytes : FLW_UNKNOWN);
     print_count(out, "bound_bytes", sheet->program->max_live_bytes);
+    print_count(out, "packed_bytes", sheet->packed_bytes);
 }
 
 static void print_setting(const struct flw_sheet *sheet, FILE *out)
@@ -229,13 +247,53 @@ static void print_setting(const struct flw_sheet *sheet, FILE *out)
     print_string(out, "lag_unit", sheet->is_by_time ? "ns of trace time" : "events");
 }
 
+static void print_spread(FILE *out, const char *key, const struct flw_sheet_spread *spread)
+{
+    if (spread->count == 0) {
+        fprintf(out, ", \"%s\": null", key);
+        return;
+    }
+    fprintf(out,
+            ", \"%s\": {\"p50\": %" PRIu64 ", \"p90\": %" PRIu64 ", \"p99\": %" PRIu64
+            ", \"max\": %" PRIu64 "}",
+            key, spread->p50, spread->p90, spread->p99, spread->max);
+}
+
+/* The largest at the peak, as in at_peak_requested; their blocks of the whole trace. */
+static void print_owner(const struct flw_sheet_category *category, FILE *out)
+{
+    fputs("\n   {\"owner\": ", out);
+    flw_json_print_text(out, category->name);
+    print_count(out, "blocks", category->sizes.count);
+    print_count(out, "bytes", category->requested_bytes);
+    print_count(out, "freed", category->life_ops.count);
+    print_spread(out, "size_bytes", &category->sizes);
+    print_spread(out, "life_ops", &category->life_ops);
+    fputc('}', out);
+}
+
+static const char *const kind_keys[FLW_SHEET_KIND_COUNT] = {"by_stream", "by_size", "by_tag",
+                                                            "by_pool"};
+
+static void print_spreads(const struct flw_sheet *sheet, FILE *out)
+{
+    fputs(",\n  \"owners\": {", out);
+    for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
+        fprintf(out, "%s\"%s\": [", kind == 0 ? "" : ", ", kind_keys[kind]);
+        for (size_t i = 0; i < sheet->category_count[kind]; i++) {
+            fputs(i == 0 ? "" : ",", out);
+            print_owner(&sheet->categories[kind][i], out);
+        }
+        fputc(']', out);
+    }
+    fputc('}', out);
+}
+
 static void print_owners(const struct flw_sheet *sheet, FILE *out)
 {
-    static const char *const kinds[FLW_SHEET_KIND_COUNT] = {"by_stream", "by_size", "by_tag",
-                                                            "by_pool"};
     fputs(",\n  \"at_peak_requested\": {", out);
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
-        fprintf(out, "%s\"%s\": [", kind == 0 ? "" : ", ", kinds[kind]);
+        fprintf(out, "%s\"%s\": [", kind == 0 ? "" : ", ", kind_keys[kind]);
         for (size_t i = 0; i < sheet->category_count[kind]; i++) {
             const struct flw_sheet_category *category = &sheet->categories[kind][i];
             fprintf(out, "%s{\"owner\": ", i == 0 ? "" : ", ");
@@ -282,6 +340,7 @@ static void print_sheet(const struct flw_sheet *sheet, FILE *out)
     print_trace(sheet, out);
     print_setting(sheet, out);
     print_owners(sheet, out);
+    print_spreads(sheet, out);
     print_sizes(sheet, out);
     fputs(",\n  \"policies\": [", out);
     for (size_t i = 0; i < sheet->policy_count; i++) {

@@ -3,12 +3,16 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "trace/trace.h"
 
 #include "figures.h"
 #include "report/verdict.h"
 
+#define WIDTH      80
 #define NAME_WIDTH 24
+#define PEAK_WIDTH 9 /* with the space before it */
+#define CELL_WIDTH 6 /* the same */
 
 /* The same list of policies in every sheet, so that a number stands for one. */
 static void print_legend(const struct flw_sheet *sheet, FILE *out)
@@ -18,33 +22,65 @@ static void print_legend(const struct flw_sheet *sheet, FILE *out)
     }
 }
 
+/* Where a line has no room for the trace's name and all policies, the name has a line of its own. */
+static bool has_room(const struct flw_sheet *sheets, size_t count)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < count; i++) {
+        longest = flw_max(longest, strlen(sheets[i].title));
+    }
+    return longest <= NAME_WIDTH &&
+           NAME_WIDTH + PEAK_WIDTH + CELL_WIDTH * sheets[0].policy_count <= WIDTH;
+}
+
+static void print_cell(const struct flw_sheet_policy *policy, FILE *out)
+{
+    double ratio = flw_verdict_ratio(policy);
+    bool has_failed = policy->result->policy->lends && policy->result->failure_count != 0;
+    if (has_failed || ratio <= 0) {
+        fprintf(out, " %5s", has_failed ? "!" : "-");
+    } else {
+        fprintf(out, " %5.3f", ratio);
+    }
+}
+
+/* `sheet` NULL: the heading. What does not fit goes on below. */
+static void print_row(const struct flw_sheet *sheet, size_t policy_count, size_t indent, FILE *out)
+{
+    char peak[FLW_FIGURE_BYTES] = "MiB";
+    size_t a_line = (WIDTH - indent - PEAK_WIDTH) / CELL_WIDTH;
+    if (sheet != NULL) {
+        flw_format_bytes(sheet->trace->peak_requested_bytes,
+                         (struct flw_unit){"MiB", UINT64_C(1) << 20}, peak);
+    }
+    fprintf(out, " %*s", PEAK_WIDTH - 1, peak);
+    for (size_t p = 0; p < policy_count; p++) {
+        if (p != 0 && p % a_line == 0) {
+            fprintf(out, "\n%*s", (int)(indent + PEAK_WIDTH), "");
+        }
+        if (sheet == NULL) {
+            fprintf(out, " %5zu", p + 1);
+        } else {
+            print_cell(&sheet->policies[p], out);
+        }
+    }
+    fputc('\n', out);
+}
+
 void flw_print_landing(const struct flw_sheet *sheets, size_t count, FILE *out)
 {
     if (count == 0) {
         return;
     }
+    size_t policy_count = sheets[0].policy_count;
+    size_t indent = has_room(sheets, count) ? NAME_WIDTH : 0;
     fputs("reserved over requested at their peaks; ! where a request failed\n", out);
     print_legend(&sheets[0], out);
-    fprintf(out, "\n%-*s %7s", NAME_WIDTH, "trace", "MiB");
-    for (size_t p = 0; p < sheets[0].policy_count; p++) {
-        fprintf(out, " %5zu", p + 1);
-    }
-    fputc('\n', out);
+    fprintf(out, "\n%-*s", (int)indent, indent == 0 ? "" : "trace");
+    print_row(NULL, policy_count, indent, out);
     for (size_t i = 0; i < count; i++) {
-        char peak[FLW_FIGURE_BYTES];
-        flw_format_bytes(sheets[i].trace->peak_requested_bytes,
-                         (struct flw_unit){"MiB", UINT64_C(1) << 20}, peak);
-        fprintf(out, "%-*.*s %7s", NAME_WIDTH, NAME_WIDTH, sheets[i].title, peak);
-        for (size_t p = 0; p < sheets[i].policy_count; p++) {
-            const struct flw_sheet_policy *policy = &sheets[i].policies[p];
-            double ratio = flw_verdict_ratio(policy);
-            bool has_failed = policy->result->policy->lends && policy->result->failure_count != 0;
-            if (has_failed || ratio <= 0) {
-                fprintf(out, " %5s", has_failed ? "!" : "-");
-            } else {
-                fprintf(out, " %5.3f", ratio);
-            }
-        }
-        fputc('\n', out);
+        fprintf(out, indent == 0 ? "%.*s\n" : "%-*s", indent == 0 ? WIDTH : NAME_WIDTH,
+                sheets[i].title);
+        print_row(&sheets[i], policy_count, indent, out);
     }
 }

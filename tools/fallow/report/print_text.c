@@ -33,7 +33,12 @@ static void print_head(const struct flw_sheet *sheet, FILE *out)
     flw_format_count(sheet->is_by_time ? sheet->lag_units / 1000 : sheet->lag_units, lag);
     fprintf(out, "%.40s: %s events, %s blocks, %zu stream%s\n", sheet->title, events, blocks,
             sheet->program->stream_count, sheet->program->stream_count == 1 ? "" : "s");
-    fprintf(out, "peak requested %s %s; %s, ", peak, unit.name, sheet->device_name);
+    fprintf(out, "peak requested %s %s", peak, unit.name);
+    if (sheet->packed_bytes != FLW_UNKNOWN) {
+        flw_format_bytes(sheet->packed_bytes, unit, peak);
+        fprintf(out, ", packed %s", peak);
+    }
+    fprintf(out, "; %s, ", sheet->device_name);
     if (sheet->limit_bytes != 0) {
         char limit[FLW_FIGURE_BYTES];
         flw_format_bytes(sheet->limit_bytes, unit, limit);
@@ -42,7 +47,7 @@ static void print_head(const struct flw_sheet *sheet, FILE *out)
     if (sheet->lag_units == 0) {
         fprintf(out, "no work on it\n");
     } else {
-        fprintf(out, "work done %s %s later\n", lag, sheet->is_by_time ? "us" : "events");
+        fprintf(out, "work %s %s late\n", lag, sheet->is_by_time ? "us" : "events");
     }
 }
 
@@ -64,24 +69,24 @@ static void print_row(const struct flw_sheet *sheet, const struct flw_sheet_poli
     char failed[FLW_FIGURE_BYTES];
     char calls[FLW_FIGURE_BYTES];
     char time[FLW_FIGURE_BYTES] = "-";
-    flw_format_bytes(result->peak_reserved_bytes, unit, reserved);
+    flw_format_bytes(result->statistics.peak_reserved_bytes, unit, reserved);
     flw_format_optional(result->failure_count, failed);
-    flw_format_optional(result->driver_call_count, calls);
+    flw_format_optional(result->statistics.driver_call_count, calls);
     if (flw_verdict_ratio(policy) > 0) {
         snprintf(ratio, sizeof ratio, "%.3f", flw_verdict_ratio(policy));
     }
-    if (reference != NULL && result->peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+    if (reference != NULL && result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
         policy != reference) {
         snprintf(against, sizeof against, "%+.1f",
-                 100.0 * ((double)result->peak_reserved_bytes /
-                              (double)reference->result->peak_reserved_bytes -
+                 100.0 * ((double)result->statistics.peak_reserved_bytes /
+                              (double)reference->result->statistics.peak_reserved_bytes -
                           1.0));
     }
     if (flw_sheet_frame(policy, "peak reserved") != NULL) {
         format_share(policy->fragmentation, holes);
     }
     if (result->has_times) {
-        snprintf(time, sizeof time, "%.0f", result->p50_ns);
+        snprintf(time, sizeof time, "%.0f", result->all_times.p50_ns);
     }
     fprintf(out, "%-*.*s %10s %7s %7s %7s %6s %9s %6s\n", NAME_WIDTH, NAME_WIDTH, policy->label,
             reserved, ratio, against, holes, failed, calls, time);
@@ -130,10 +135,10 @@ static void print_sparks(const struct flw_sheet *sheet, const struct flw_sheet_p
     if (shown == NULL || !shown->has_series) {
         return;
     }
-    uint64_t top_bytes = shown->result->peak_reserved_bytes;
+    uint64_t top_bytes = shown->result->statistics.peak_reserved_bytes;
     bool shows_best = best != NULL && best != shown && best->has_series;
     if (shows_best) {
-        top_bytes = flw_max(top_bytes, best->result->peak_reserved_bytes);
+        top_bytes = flw_max(top_bytes, best->result->statistics.peak_reserved_bytes);
     }
     print_spark(sheet, "requested", shown->requested, top_bytes, is_ascii, out);
     print_spark(sheet, shown->label, shown->reserved, top_bytes, is_ascii, out);

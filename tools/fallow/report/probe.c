@@ -99,6 +99,7 @@ bool flw_probe_init(struct flw_probe *probe)
         policy->peak_reserved_op = policy->peak_requested_op = FLW_UNKNOWN;
         policy->first_failure_op = policy->first_failure_bytes = FLW_UNKNOWN;
         policy->first_failure_largest_hole_bytes = FLW_UNKNOWN;
+        policy->first_failure_hole_bytes = FLW_UNKNOWN;
         return true;
     }
     if (probe->knows_blocks) {
@@ -235,6 +236,7 @@ void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
     if (!probe->is_scout && op == policy->first_failure_op && probe->list_segments != NULL &&
         look(probe, &holes)) {
         policy->first_failure_largest_hole_bytes = holes.largest_bytes;
+        policy->first_failure_hole_bytes = holes.total_bytes;
     }
 }
 

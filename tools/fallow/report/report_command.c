@@ -20,7 +20,8 @@ static void print_help(void)
         "policy over the trace on the simulated device. Several traces, or a folder: a table over them.\n\n"
         "  --html FILE           a page with pictures; of several traces, one each beside it\n"
         "  --json FILE           every number; - is standard output, without the text\n"
-        "  --csv FILE            series over the trace: requested, block, reserved bytes, holes\n"
+        "  --csv FILE            series in at most 2000 rows a policy, each from its event to the next row's:\n"
+        "                        the most requested, in blocks, reserved; the holes after holes_event\n"
         "  --policy A,B          which policies; default all; fallow replay --help lists them\n"
         "  --lag N               work is done N events after it was given; default as fallow replay\n"
         "  --limit BYTES         most that a policy may hold (K, M, G, T allowed)\n"
@@ -93,19 +94,17 @@ static bool parse_valued(struct flw_report_options *options, const char *name, c
     return true;
 }
 
-static bool takes_value(const char *name)
-{
-    static const char *const names[] = {"--policy",       "--lag",          "--limit",
-                                        "--trace-device", "--max-reserved", "--max-fragmentation",
-                                        "--baseline",     "--json",         "--csv",
-                                        "--html"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(name, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
+static const char *const valued[] = {"--policy",
+                                     "--lag",
+                                     "--limit",
+                                     "--trace-device",
+                                     "--max-reserved",
+                                     "--max-fragmentation",
+                                     "--baseline",
+                                     "--json",
+                                     "--csv",
+                                     "--html",
+                                     NULL};
 
 static bool parse_flag(struct flw_report_options *options, const char *name)
 {
@@ -154,7 +153,7 @@ static bool parse(struct flw_report_options *options, const char **paths, int ar
         const char *argument = argv[i];
         if (argument[0] != '-' || argument[1] == '\0') {
             paths[options->path_count++] = argument;
-        } else if (!takes_value(argument)) {
+        } else if (!flw_is_one_of(argument, valued)) {
             if (!parse_flag(options, argument)) {
                 return false;
             }

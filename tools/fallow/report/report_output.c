@@ -187,7 +187,7 @@ bool flw_report_write_all(const struct flw_report_options *options, const struct
 static bool is_measured(const struct flw_run_result *result)
 {
     return strcmp(result->policy->name, flw_policy_bound.name) != 0 &&
-           result->peak_reserved_bytes != FLW_NOT_APPLICABLE;
+           result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
 }
 
 /* The worst only: one line. */
@@ -198,9 +198,10 @@ static bool is_below_reserved(uint64_t most_bytes, const struct flw_sheet *sheet
     for (size_t i = 0; i < count; i++) {
         for (size_t p = 0; p < sheets[i].policy_count; p++) {
             const struct flw_sheet_policy *policy = &sheets[i].policies[p];
-            uint64_t bytes = is_measured(policy->result) ? policy->result->peak_reserved_bytes : 0;
+            uint64_t bytes =
+                is_measured(policy->result) ? policy->result->statistics.peak_reserved_bytes : 0;
             if (bytes > most_bytes &&
-                (worst == NULL || bytes > worst->result->peak_reserved_bytes)) {
+                (worst == NULL || bytes > worst->result->statistics.peak_reserved_bytes)) {
                 worst = policy;
                 of = &sheets[i];
             }
@@ -209,8 +210,8 @@ static bool is_below_reserved(uint64_t most_bytes, const struct flw_sheet *sheet
     if (worst != NULL) {
         char bytes[FLW_FIGURE_BYTES];
         char above[FLW_FIGURE_BYTES];
-        flw_format_count(worst->result->peak_reserved_bytes, bytes);
-        flw_format_count(worst->result->peak_reserved_bytes - most_bytes, above);
+        flw_format_count(worst->result->statistics.peak_reserved_bytes, bytes);
+        flw_format_count(worst->result->statistics.peak_reserved_bytes - most_bytes, above);
         flw_complain("%s: policy %s holds %s bytes, %s more than --max-reserved allows", of->title,
                      worst->result->policy->name, bytes, above);
     }

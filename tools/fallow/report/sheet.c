@@ -116,17 +116,6 @@ uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t 
     return sheet->op_count * (h + 1) / count; /* ops are fewer than 2^33 */
 }
 
-const struct flw_sheet_frame *flw_sheet_frame(const struct flw_sheet_policy *policy,
-                                              const char *name)
-{
-    for (size_t i = 0; i < policy->frame_count; i++) {
-        if (strcmp(policy->frames[i].name, name) == 0) {
-            return &policy->frames[i];
-        }
-    }
-    return NULL;
-}
-
 /* --- invariants ----------------------------------------------------------------------------------
  */
 
@@ -193,7 +182,7 @@ static bool are_series_valid(const struct flw_sheet *sheet, const struct flw_she
     return (policy->block == NULL || block_high_bytes == policy->peak_block_bytes) &&
            is_series_valid(sheet, policy->requested, result->peak_requested_bytes,
                            policy->peak_requested_op) &&
-           is_series_valid(sheet, policy->reserved, result->peak_reserved_bytes,
+           is_series_valid(sheet, policy->reserved, result->statistics.peak_reserved_bytes,
                            policy->peak_reserved_op) &&
            is_below(policy->requested, policy->block, count) &&
            is_below(policy->block, policy->reserved, count) &&
@@ -270,7 +259,7 @@ static bool are_holes_valid(const struct flw_sheet_policy *policy)
             largest <= 1ull << highest && (highest == 0 || largest > 1ull << (highest - 1));
         if ((total_bytes == 0) != (largest == 0) || (largest != 0 && !is_in_bin) ||
             (policy->hole_count[h] == 0) != (largest == 0) ||
-            total_bytes > policy->result->peak_reserved_bytes) {
+            total_bytes > policy->result->statistics.peak_reserved_bytes) {
             return false;
         }
     }

@@ -27,6 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "run.h"
 
@@ -123,8 +124,8 @@ struct flw_sheet_policy {
     double pytorch_fragmentation; /* at peak reserved: sum(hole^2) / reserved^2 */
     /* FLW_UNKNOWN: none failed; the hole: or the policy has no addresses. */
     uint64_t first_failure_op, first_failure_bytes, first_failure_largest_hole_bytes;
-    double malloc_mean_ns, free_mean_ns; /* 0: not timed */
-    uint32_t latency_count;              /* quantiles of one operation, ascending; 0: not timed */
+    uint64_t first_failure_hole_bytes; /* all holes together */
+    uint32_t latency_count;            /* quantiles of one operation, ascending; 0: not timed */
     float latency_ns[FLW_SHEET_LATENCIES];
 
     /* Hole column h: ops below (h + 1) * op_count / hole_column_count, as its last op leaves them. */
@@ -143,9 +144,15 @@ struct flw_sheet_policy {
     uint64_t low_address, high_address; /* of all segments ever seen */
 };
 
+struct flw_sheet_spread { /* quantiles of some blocks */
+    uint64_t count, p50, p90, p99, max;
+};
+
 /* Live requested bytes by kind of owner: top twelve at the peak, and "other". */
 struct flw_sheet_category {
     char name[FLW_SHEET_NAME_BYTES];
+    uint64_t requested_bytes;                /* of all its blocks, in the whole trace */
+    struct flw_sheet_spread sizes, life_ops; /* lives: of the blocks that were freed */
     uint64_t at_peak_bytes, at_peak_count;
     uint64_t *high_bytes; /* columns.count: the maximum in the column */
 };
@@ -172,6 +179,7 @@ struct flw_sheet {
     uint64_t lag_units, limit_bytes;
     bool is_by_time; /* the lag's unit is ns; else ops */
     uint64_t op_count;
+    uint64_t packed_bytes;     /* packing.h; FLW_UNKNOWN: too many blocks */
     uint64_t initial_op_count; /* of these, the blocks of the start */
     bool has_times;
 
@@ -230,7 +238,15 @@ size_t flw_sheet_column(const struct flw_sheet_columns *columns, uint64_t op);
 uint64_t flw_sheet_hole_end(const struct flw_sheet *sheet, size_t count, size_t h);
 
 /* The frame of that name; NULL if there is none. */
-const struct flw_sheet_frame *flw_sheet_frame(const struct flw_sheet_policy *policy,
-                                              const char *name);
+static inline const struct flw_sheet_frame *flw_sheet_frame(const struct flw_sheet_policy *policy,
+                                                            const char *name)
+{
+    for (size_t i = 0; i < policy->frame_count; i++) {
+        if (strcmp(policy->frames[i].name, name) == 0) {
+            return &policy->frames[i];
+        }
+    }
+    return NULL;
+}
 
 #endif

@@ -13,7 +13,8 @@ static const struct flw_sheet_policy *find(const struct flw_sheet *sheet, const 
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
         if (strcmp(result->policy->name, name) == 0 &&
-            result->peak_reserved_bytes != FLW_NOT_APPLICABLE && result->peak_reserved_bytes != 0) {
+            result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+            result->statistics.peak_reserved_bytes != 0) {
             return &sheet->policies[i];
         }
     }
@@ -28,8 +29,8 @@ const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *she
     }
     for (size_t i = 0; reference == NULL && i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
-        if (result->policy->lends && result->peak_reserved_bytes != FLW_NOT_APPLICABLE &&
-            result->peak_reserved_bytes != 0) {
+        if (result->policy->lends && result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+            result->statistics.peak_reserved_bytes != 0) {
             reference = &sheet->policies[i];
         }
     }
@@ -43,9 +44,9 @@ const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet)
         const struct flw_run_result *result = sheet->policies[i].result;
         bool counts = result->policy->lends && result->failure_count == 0 &&
                       strcmp(result->policy->name, flw_policy_driver.name) != 0 &&
-                      result->peak_reserved_bytes != FLW_NOT_APPLICABLE;
-        if (counts &&
-            (best == NULL || result->peak_reserved_bytes < best->result->peak_reserved_bytes)) {
+                      result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
+        if (counts && (best == NULL || result->statistics.peak_reserved_bytes <
+                                           best->result->statistics.peak_reserved_bytes)) {
             best = &sheet->policies[i];
         }
     }
@@ -55,10 +56,11 @@ const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet)
 double flw_verdict_ratio(const struct flw_sheet_policy *policy)
 {
     const struct flw_run_result *result = policy->result;
-    bool is_known = result->peak_reserved_bytes != FLW_NOT_APPLICABLE &&
+    bool is_known = result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE &&
                     result->peak_requested_bytes != FLW_NOT_APPLICABLE &&
                     result->peak_requested_bytes != 0;
-    return is_known ? (double)result->peak_reserved_bytes / (double)result->peak_requested_bytes
+    return is_known ? (double)result->statistics.peak_reserved_bytes /
+                          (double)result->peak_requested_bytes
                     : 0;
 }
 
@@ -107,8 +109,8 @@ void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room)
         say_failures(sheet, out, room);
         return;
     }
-    uint64_t held_bytes = reference->result->peak_reserved_bytes;
-    uint64_t least_bytes = best->result->peak_reserved_bytes;
+    uint64_t held_bytes = reference->result->statistics.peak_reserved_bytes;
+    uint64_t least_bytes = best->result->statistics.peak_reserved_bytes;
     name_reference(sheet, reference, name, sizeof name);
     flw_format_bytes(held_bytes, unit, held);
     flw_format_bytes(least_bytes, unit, least);
@@ -122,6 +124,6 @@ void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room)
                           100.0 * (double)(held_bytes - least_bytes) / (double)held_bytes);
     if (length > 0 && (size_t)length < room && best->result->has_times) {
         snprintf(out + length, room - (size_t)length, ", at %.0f ns an operation",
-                 best->result->p50_ns);
+                 best->result->all_times.p50_ns);
     }
 }
