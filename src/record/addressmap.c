@@ -8,19 +8,14 @@
 #include <stdlib.h>
 
 #define FIRST_SLOTS 256
+#define FIRST_SHIFT (64 - 8)
 
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= UINT64_C(0xBF58476D1CE4E5B9);
-    x ^= x >> 27;
-    x *= UINT64_C(0x94D049BB133111EB);
-    return x ^ (x >> 31);
-}
-
+/* The golden ratio's multiples lie evenly, and so do those of any step between addresses; the first
+ * line is for keys whose low bits are all alike. */
 static size_t home_of(const struct flw_addressmap *map, uint64_t key)
 {
-    return (size_t)mix(key) & (map->slot_count - 1);
+    key ^= key >> 32;
+    return (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> map->shift);
 }
 
 /* The slot of the key, or the empty one where it belongs. */
@@ -35,9 +30,10 @@ static size_t probe(const struct flw_addressmap *map, uint64_t key)
 
 static bool grow(struct flw_addressmap *map)
 {
-    struct flw_addressmap next = {.slot_count = map->slot_count * 2};
+    struct flw_addressmap next = {.slot_count = map->slot_count * 2, .shift = map->shift - 1};
     if (next.slot_count == 0) {
         next.slot_count = FIRST_SLOTS;
+        next.shift = FIRST_SHIFT;
     }
     next.slots = malloc(next.slot_count * sizeof(*next.slots));
     if (next.slots == NULL) {
@@ -71,17 +67,23 @@ uint32_t flw_addressmap_find(const struct flw_addressmap *map, uint64_t key)
     return map->slots[probe(map, key)].value;
 }
 
-bool flw_addressmap_put(struct flw_addressmap *map, uint64_t key, uint32_t value)
+bool flw_addressmap_exchange(struct flw_addressmap *map, uint64_t key, uint32_t value,
+                             uint32_t *out_old)
 {
     if (map->used_count >= map->slot_count / 2 && !grow(map)) {
         return false;
     }
     struct flw_addressmap_slot *slot = &map->slots[probe(map, key)];
-    if (slot->value == FLW_ADDRESSMAP_ABSENT) {
-        map->used_count++;
-    }
+    *out_old = slot->value;
+    map->used_count += slot->value == FLW_ADDRESSMAP_ABSENT;
     *slot = (struct flw_addressmap_slot){key, value};
     return true;
+}
+
+bool flw_addressmap_put(struct flw_addressmap *map, uint64_t key, uint32_t value)
+{
+    uint32_t old;
+    return flw_addressmap_exchange(map, key, value, &old);
 }
 
 uint32_t flw_addressmap_remove(struct flw_addressmap *map, uint64_t key)

@@ -26,6 +26,7 @@ struct flw_addressmap {
     struct flw_addressmap_slot *slots;
     size_t slot_count;
     size_t used_count;
+    unsigned shift; /* of a hash, to its slot */
 };
 
 void flw_addressmap_finish(struct flw_addressmap *map);
@@ -35,6 +36,10 @@ uint32_t flw_addressmap_find(const struct flw_addressmap *map, uint64_t key);
 
 /* Insert or replace. False: no memory, the map is as before. */
 bool flw_addressmap_put(struct flw_addressmap *map, uint64_t key, uint32_t value);
+
+/* The same; *out_old is what flw_addressmap_find would have said before. */
+bool flw_addressmap_exchange(struct flw_addressmap *map, uint64_t key, uint32_t value,
+                             uint32_t *out_old);
 
 /* Returns what was there, or FLW_ADDRESSMAP_ABSENT. */
 uint32_t flw_addressmap_remove(struct flw_addressmap *map, uint64_t key);

@@ -5,11 +5,13 @@
 #ifndef FLW_RECORD_CRC32C_H
 #define FLW_RECORD_CRC32C_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* What a byte, followed by 0 to 7 zero bytes, does to a checksum of 0. */
 struct flw_crc32c {
+    bool has_instruction; /* the processor's own; the tables where it has none */
     uint32_t tables[8][256];
 };
 

@@ -260,13 +260,12 @@ bool flw_ftrace_writer_add_block(struct flw_ftrace_writer *writer,
     return put_record(writer, &record);
 }
 
-static struct flw_record record_of(const struct flw_ftrace_writer *w,
-                                   const struct flw_trace_event *event,
+/* `steps`: its time in the chunk. */
+static struct flw_record record_of(const struct flw_trace_event *event, uint64_t steps,
                                    const struct flw_trace_detail *detail)
 {
     struct flw_record record = {.op = flw_record_op_of(event->op),
-                                .time = (event->time_ns - w->chunk.frame.base_ns) /
-                                        w->chunk.frame.time_scale,
+                                .time = steps,
                                 .address = event->address,
                                 .size_bytes = event->size_bytes,
                                 .block = flw_trace_op_has_block(event->op) ? event->block : 0,
@@ -284,28 +283,40 @@ static struct flw_record record_of(const struct flw_ftrace_writer *w,
     return record;
 }
 
+/* The steps from the chunk's base to a time. A chunk whose steps do not reach it ends. */
+static bool take_steps(struct flw_ftrace_writer *w, uint64_t time_ns, uint64_t *out)
+{
+    const struct flw_frame_chunk *frame = &w->chunk.frame;
+    uint64_t since_ns = time_ns - frame->base_ns;
+    *out = 0;
+    if (frame->type != FLW_FTRACE_EVENTS) {
+        return true;
+    }
+    *out = frame->time_scale == 1 ? since_ns : since_ns / frame->time_scale;
+    if (*out * frame->time_scale == since_ns) {
+        return true;
+    }
+    w->settings.step_ns = 1;
+    return close_chunk(w);
+}
+
 bool flw_ftrace_writer_add_event(struct flw_ftrace_writer *writer,
                                  const struct flw_trace_event *event,
                                  const struct flw_trace_detail *detail,
                                  const struct flw_trace_context *context)
 {
     struct chunk *chunk = &writer->chunk;
-    struct flw_trace_event ordered = *event;
-    ordered.time_ns = event->time_ns < chunk->last_ns ? chunk->last_ns : event->time_ns;
-    event = &ordered;
-    bool is_on_step = chunk->frame.type != FLW_FTRACE_EVENTS ||
-                      (event->time_ns - chunk->frame.base_ns) % chunk->frame.time_scale == 0;
-    if (!is_on_step) {
-        writer->settings.step_ns = 1;
-        if (!close_chunk(writer)) {
-            return false;
-        }
-    }
-    if (!begin_record(writer, FLW_FTRACE_EVENTS, context, event->time_ns)) {
+    uint64_t time_ns = event->time_ns < chunk->last_ns ? chunk->last_ns : event->time_ns;
+    uint64_t chunk_count = writer->chunk_count, steps;
+    if (!take_steps(writer, time_ns, &steps) ||
+        !begin_record(writer, FLW_FTRACE_EVENTS, context, time_ns)) {
         return false;
     }
-    struct flw_record record = record_of(writer, event, detail);
-    chunk->last_ns = event->time_ns;
+    if (writer->chunk_count != chunk_count) {
+        steps = 0; /* of a new chunk, whose base it is */
+    }
+    struct flw_record record = record_of(event, steps, detail);
+    chunk->last_ns = time_ns;
     writer->event_count++;
     writer->block_count += event->op == FLW_TRACE_ALLOC;
     return put_record(writer, &record);

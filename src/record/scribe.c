@@ -134,13 +134,15 @@ const char *flw_scribe_problem(const struct flw_scribe *scribe)
 
 /* ---- records */
 
-static bool remember_block(struct flw_scribe *scribe, uint64_t address)
+/* *out_old: the block that the file had there; FLW_ADDRESSMAP_ABSENT: none. */
+static bool remember_block(struct flw_scribe *scribe, uint64_t address, uint32_t *out_old)
 {
     if (scribe->block_count >= FLW_ADDRESSMAP_ABSENT) {
         scribe->problem = "more than 2^32 blocks";
         return false;
     }
-    return flw_addressmap_put(&scribe->live, address, (uint32_t)scribe->block_count++);
+    return flw_addressmap_exchange(&scribe->live, address, (uint32_t)scribe->block_count++,
+                                   out_old);
 }
 
 bool flw_scribe_start(struct flw_scribe *scribe, const struct flw_warm *warm)
@@ -148,64 +150,79 @@ bool flw_scribe_start(struct flw_scribe *scribe, const struct flw_warm *warm)
     bool is_written =
         !warm->has_failed && flw_names_write(scribe->settings.names, scribe->writer,
                                              &scribe->stream_count, &scribe->name_count);
+    uint32_t old;
     for (size_t i = 0; is_written && i < warm->count; i++) {
         const struct flw_warm_block *from = &warm->blocks[i];
         struct flw_trace_block block = {.address = from->address,
                                         .size_bytes = from->size_bytes,
                                         .stream = (uint16_t)from->stream};
         struct flw_trace_context context = {.tag = from->tag, .pool = from->pool};
-        is_written = remember_block(scribe, from->address) &&
+        is_written = remember_block(scribe, from->address, &old) &&
                      flw_ftrace_writer_add_block(scribe->writer, &block, &context);
     }
     return is_written || fail(scribe);
 }
 
-static bool put(struct flw_scribe *scribe, const struct flw_merge_record *record,
-                enum flw_trace_op op, uint32_t block)
+/* What an event that concerns no block says beside its fields. */
+static void tell_detail(const struct flw_merge_record *record, struct flw_trace_event *event,
+                        struct flw_trace_detail *detail, struct flw_trace_context *context)
 {
-    struct flw_trace_context context = {
-        .thread = record->thread, .tag = record->tag, .pool = record->pool};
-    struct flw_trace_detail detail = {.free_bytes = FLW_TRACE_UNKNOWN,
-                                      .largest_bytes = FLW_TRACE_UNKNOWN,
-                                      .name = FLW_TRACE_NO_NAME};
-    struct flw_trace_event event = {.time_ns = scribe->last_ns,
-                                    .size_bytes = record->size_bytes,
-                                    .block = block,
-                                    .stream = (uint16_t)record->stream,
-                                    .op = (uint8_t)op};
-    switch (op) {
+    *detail = (struct flw_trace_detail){.free_bytes = FLW_TRACE_UNKNOWN,
+                                        .largest_bytes = FLW_TRACE_UNKNOWN,
+                                        .name = FLW_TRACE_NO_NAME};
+    switch (record->op) {
     case FLW_TRACE_OOM:
-        detail.free_bytes = record->address;
-        detail.largest_bytes = (uint64_t)record->tag << FLW_RING_HOLE_LOG2;
-        context.tag = 0;
+        detail->free_bytes = record->address;
+        detail->largest_bytes = (uint64_t)record->tag << FLW_RING_HOLE_LOG2;
+        event->address = 0;
+        context->tag = 0;
         break;
     case FLW_TRACE_MARK:
     case FLW_TRACE_PHASE_BEGIN:
     case FLW_TRACE_PHASE_END:
-        detail.name = (uint32_t)record->address;
-        event.size_bytes = 0;
+        detail->name = (uint32_t)record->address;
+        event->address = 0;
+        event->size_bytes = 0;
         break;
     case FLW_TRACE_DROP:
-        detail.lost_count = record->size_bytes;
-        event.size_bytes = 0;
+        detail->lost_count = record->size_bytes;
+        event->address = 0;
+        event->size_bytes = 0;
         break;
     default:
-        event.address = record->address;
         break;
     }
-    return flw_ftrace_writer_add_event(scribe->writer, &event, &detail, &context);
+}
+
+static bool put(struct flw_scribe *scribe, const struct flw_merge_record *record,
+                enum flw_trace_op op, uint32_t block)
+{
+    bool has_block = flw_trace_op_has_block((uint8_t)op);
+    struct flw_trace_detail detail;
+    struct flw_trace_context context = {
+        .thread = record->thread, .tag = record->tag, .pool = record->pool};
+    struct flw_trace_event event = {.time_ns = scribe->last_ns,
+                                    .address = record->address,
+                                    .size_bytes = record->size_bytes,
+                                    .block = block,
+                                    .stream = (uint16_t)record->stream,
+                                    .op = (uint8_t)op};
+    if (!has_block) {
+        tell_detail(record, &event, &detail, &context);
+    }
+    return flw_ftrace_writer_add_event(scribe->writer, &event, has_block ? NULL : &detail,
+                                       &context);
 }
 
 static bool take_block_record(struct flw_scribe *scribe, const struct flw_merge_record *record)
 {
     if (record->op == FLW_TRACE_ALLOC) {
-        uint32_t old = flw_addressmap_remove(&scribe->live, record->address);
-        scribe->lost_frees += old != FLW_ADDRESSMAP_ABSENT;
-        if (old != FLW_ADDRESSMAP_ABSENT && !put(scribe, record, FLW_TRACE_FREE, old)) {
+        uint32_t old, block = (uint32_t)scribe->block_count;
+        if (!remember_block(scribe, record->address, &old)) {
             return false;
         }
-        uint32_t block = (uint32_t)scribe->block_count;
-        return remember_block(scribe, record->address) &&
+        scribe->lost_frees += old != FLW_ADDRESSMAP_ABSENT;
+        return (old == FLW_ADDRESSMAP_ABSENT || put(scribe, record, FLW_TRACE_FREE, old)) &&
                put(scribe, record, FLW_TRACE_ALLOC, block);
     }
     uint32_t block = record->op == FLW_TRACE_FREE
@@ -222,11 +239,12 @@ bool flw_scribe_take(struct flw_scribe *scribe, struct flw_merge *merge,
                      const struct flw_tsc_pair *from, const struct flw_tsc_pair *to)
 {
     struct flw_merge_record record;
+    struct flw_tsc_line line = flw_tsc_line_through(from, to);
     bool is_written =
         scribe->problem == NULL && flw_names_write(scribe->settings.names, scribe->writer,
                                                    &scribe->stream_count, &scribe->name_count);
     while (is_written && flw_merge_next(merge, &record)) {
-        uint64_t ns = flw_tsc_ns(from, to, record.ticks) - scribe->settings.zero.ns;
+        uint64_t ns = flw_tsc_ns(&line, record.ticks) - scribe->settings.zero.ns;
         scribe->last_ns = flw_max(scribe->last_ns, ns);
         is_written = flw_trace_op_has_block((uint8_t)record.op)
                          ? take_block_record(scribe, &record)
@@ -245,7 +263,7 @@ bool flw_scribe_end(struct flw_scribe *scribe, uint64_t lost_count)
     char gaps[64];
     bool is_written = scribe->problem == NULL;
     if (is_written && lost_count > 0) {
-        struct flw_merge_record drop = {.size_bytes = lost_count};
+        struct flw_merge_record drop = {.size_bytes = lost_count, .op = FLW_TRACE_DROP};
         is_written = put(scribe, &drop, FLW_TRACE_DROP, UINT32_MAX);
     }
     if (is_written && scribe->unknown_frees + scribe->lost_frees > 0) {

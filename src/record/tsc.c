@@ -49,12 +49,14 @@ struct flw_tsc_pair flw_tsc_pair_now(bool uses_tsc)
     return best;
 }
 
-uint64_t flw_tsc_ns(const struct flw_tsc_pair *from, const struct flw_tsc_pair *to, uint64_t ticks)
+struct flw_tsc_line flw_tsc_line_through(const struct flw_tsc_pair *from,
+                                         const struct flw_tsc_pair *to)
 {
-    if (ticks <= from->ticks || to->ticks <= from->ticks) {
-        return from->ns;
+    struct flw_tsc_line line = {.from = *from};
+    if (to->ticks > from->ticks && to->ns > from->ns) {
+        flw_u128 span_ns = (flw_u128)(to->ns - from->ns) << FLW_TSC_SCALE_LOG2;
+        flw_u128 scale = span_ns / (to->ticks - from->ticks);
+        line.scale = scale > UINT64_MAX ? UINT64_MAX : (uint64_t)scale;
     }
-    uint64_t span_ns = to->ns > from->ns ? to->ns - from->ns : 0;
-    return from->ns +
-           (uint64_t)((flw_u128)(ticks - from->ticks) * span_ns / (to->ticks - from->ticks));
+    return line;
 }

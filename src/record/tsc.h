@@ -37,8 +37,21 @@ struct flw_tsc_pair {
 
 struct flw_tsc_pair flw_tsc_pair_now(bool uses_tsc);
 
-/* The ns of a tick between two moments, on the line through them. Ticks before `from` are taken for
- * it. */
-uint64_t flw_tsc_ns(const struct flw_tsc_pair *from, const struct flw_tsc_pair *to, uint64_t ticks);
+/* The line through two moments. */
+struct flw_tsc_line {
+    struct flw_tsc_pair from;
+    uint64_t scale; /* ns a tick, in steps of 2^-FLW_TSC_SCALE_LOG2 */
+};
+#define FLW_TSC_SCALE_LOG2 48 /* an hour is off by 0.04 ns at most */
+
+struct flw_tsc_line flw_tsc_line_through(const struct flw_tsc_pair *from,
+                                         const struct flw_tsc_pair *to);
+
+/* The ns of a tick between the two. Ticks before the first are taken for it. */
+static inline uint64_t flw_tsc_ns(const struct flw_tsc_line *line, uint64_t ticks)
+{
+    uint64_t since = ticks > line->from.ticks ? ticks - line->from.ticks : 0;
+    return line->from.ns + (uint64_t)((flw_u128)since * line->scale >> FLW_TSC_SCALE_LOG2);
+}
 
 #endif

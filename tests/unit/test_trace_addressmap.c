@@ -28,9 +28,11 @@ static void it_agrees_with_a_plain_table(void **state)
         /* grows for a while, then shrinks */
         bool is_put = (draw >> 32) % 8 < ((step / 20000) % 2 == 0 ? 5u : 3u);
         if (is_put) {
+            uint32_t old;
             held += table[key] == FLW_ADDRESSMAP_ABSENT;
+            assert_true(flw_addressmap_exchange(&map, (uint64_t)key << 21, step, &old));
+            assert_int_equal(old, table[key]);
             table[key] = step;
-            assert_true(flw_addressmap_put(&map, (uint64_t)key << 21, step));
         } else {
             held -= table[key] != FLW_ADDRESSMAP_ABSENT;
             assert_int_equal(flw_addressmap_remove(&map, (uint64_t)key << 21), table[key]);

@@ -92,19 +92,6 @@ static const char small[] = "#fallow-trace 1\n"
                             "D 7000 5\n"
                             "F 8000 0 0\n";
 
-static void the_checksum_is_crc32c(void **state)
-{
-    (void)state;
-    struct flw_crc32c crc;
-    flw_crc32c_init(&crc);
-    assert_int_equal(flw_crc32c_add(&crc, 0, "123456789", 9), 0xE3069283);
-    assert_int_equal(flw_crc32c_add(&crc, flw_crc32c_add(&crc, 0, "12345", 5), "6789", 4),
-                     0xE3069283);
-    assert_int_equal(flw_crc32c_add(&crc, 0, "", 0), 0);
-    unsigned char zeros[32] = {0};
-    assert_int_equal(flw_crc32c_add(&crc, 0, zeros, 32), 0x8A9136AA);
-}
-
 static void numbers_survive_as_bytes(void **state)
 {
     (void)state;
@@ -561,7 +548,6 @@ int main(void)
 {
     uint64_t seed = flw_test_seed("unit.trace_ftrace");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_checksum_is_crc32c),
         cmocka_unit_test(numbers_survive_as_bytes),
         cmocka_unit_test_prestate(any_trace_comes_back_the_same, &seed),
         cmocka_unit_test(a_file_cut_anywhere_is_read_up_to_there),

@@ -49,7 +49,7 @@ if(FALLOW_PYTHON)
     set_tests_properties(unit.trace_snapshot_memory PROPERTIES LABELS unit TIMEOUT 120)
   endif()
 endif()
-set(modules pickle trace_addressmap trace_annotations trace_codec trace_foreign trace_ftrace trace_kineto trace_largearray trace_pytorch trace_text trace_packer)
+set(modules pickle record trace_addressmap trace_annotations trace_codec trace_foreign trace_ftrace trace_kineto trace_largearray trace_pytorch trace_text trace_packer)
 if(LIBLZMA_INCLUDE_DIR)
   list(APPEND modules trace_input) # it packs archives of its own
 endif()
