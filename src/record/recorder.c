@@ -15,8 +15,9 @@
 
 #include "record/dump.h"
 
-#define LONGEST_NS  UINT64_C(10000000) /* between two looks of the flusher */
-#define SHORTEST_NS UINT64_C(100000)
+#define LOOK_NS     UINT64_C(10000000) /* between two looks of the flusher, at most */
+#define FLUSH_NS    UINT64_C(40000000) /* between two chunks of little, at least */
+#define FLUSH_COUNT 1000    /* records that are not little: a chunk costs about 200 bytes */
 #define SETTLE_NS   1000000 /* for calls that were under way when the recording began */
 
 static void say(const struct flw_recorder *recorder, bool is_error, const char *what,
@@ -129,7 +130,8 @@ struct flw_ring *flw_recorder_ring(struct flw_recorder *recorder, uintptr_t toke
                                          .is_fenced = recorder->settings.is_fenced,
                                          .waits = recorder->settings.waits,
                                          .overwrites = recorder->settings.keeps_last,
-                                         .stage = &recorder->stage};
+                                         .stage = &recorder->stage,
+                                         .bell = &recorder->bell};
     struct flw_ring *ring = flw_ring_create(&settings);
     if (ring == NULL) {
         return NULL;
@@ -186,17 +188,16 @@ static bool gather(struct flw_recorder *recorder, struct harvest *out)
     return true;
 }
 
-/* The fullest ring, in percent. */
-static uint64_t fullest(const struct flw_recorder *recorder)
+/* Records in all rings. */
+static uint64_t waiting_count(const struct flw_recorder *recorder)
 {
-    uint64_t most = 0;
+    uint64_t count = 0;
     struct flw_ring *ring = atomic_load_explicit(&recorder->rings, memory_order_acquire);
     for (; ring != NULL; ring = ring->next) {
-        uint64_t used = atomic_load_explicit(&ring->head, memory_order_relaxed) -
-                        atomic_load_explicit(&ring->tail, memory_order_relaxed);
-        most = flw_max(most, used == 0 ? 0 : used * 100 / (ring->mask + 1) + 1);
+        uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+        count += atomic_load_explicit(&ring->head, memory_order_relaxed) - tail;
     }
-    return most;
+    return count;
 }
 
 /* The recording is over, the recorded goes on. */
@@ -349,16 +350,20 @@ static void answer_signal(struct flw_recorder *recorder)
 static void *flusher_main(void *argument)
 {
     struct flw_recorder *recorder = argument;
-    uint64_t pause_ns = LONGEST_NS;
+    uint64_t flushed_ns = flw_clock_fine_ns();
+    uint32_t heard = 0;
     while (!flw_recorder_is_over(recorder)) {
-        nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
+        flw_bell_wait(&recorder->bell, heard, LOOK_NS);
+        uint32_t count = flw_bell_count(&recorder->bell);
         answer_signal(recorder);
-        uint64_t percent = recorder->scribe != NULL ? fullest(recorder) : 0;
-        if (percent > 0) {
+        uint64_t waiting = recorder->scribe != NULL ? waiting_count(recorder) : 0;
+        uint64_t now_ns = flw_clock_fine_ns();
+        if (waiting >= FLUSH_COUNT || (waiting > 0 && count != heard) ||
+            (waiting > 0 && now_ns - flushed_ns >= FLUSH_NS)) {
             (void)flw_recorder_flush(recorder);
+            flushed_ns = now_ns;
         }
-        pause_ns =
-            percent > 10 ? flw_max(pause_ns / 4, SHORTEST_NS) : flw_min(pause_ns * 2, LONGEST_NS);
+        heard = count;
     }
     if (atomic_load(&recorder->is_abandoned)) {
         (void)end_file(recorder);
@@ -416,6 +421,7 @@ fallow_status flw_recorder_finish(struct flw_recorder *recorder)
 {
     atomic_store(&recorder->stage, FLW_RING_OVER);
     if (recorder->has_flusher) {
+        flw_bell_ring(&recorder->bell);
         (void)pthread_join(recorder->flusher, NULL);
         recorder->has_flusher = false;
     }
@@ -435,4 +441,5 @@ void flw_recorder_abandon(struct flw_recorder *recorder)
     }
     atomic_store(&recorder->is_abandoned, true);
     atomic_store(&recorder->stage, FLW_RING_OVER);
+    flw_bell_ring(&recorder->bell);
 }

@@ -4,8 +4,9 @@
  * Does not: know what is recorded. Whoever does makes the rings' records, looks up what was there at
  * the beginning, and sees to it that nobody puts records any more before it ends.
  *
- * Two kinds. One writes a file: a thread empties the rings every few milliseconds, sooner when they
- * fill, and hands all of it to the operating system each time. The other keeps what the rings hold
+ * Two kinds. One writes a file: a thread, the flusher, empties the rings when one is half full or
+ * something has waited for some time, and hands all of it to the operating system each time: a chunk of
+ * the file. The other keeps what the rings hold
  * until it is asked for a dump: a file of its own each, complete or absent.
  *
  * Synchronization: `io` for the file and for dumps; a lock that may be held over writing, so it is
@@ -55,6 +56,7 @@ struct flw_recorder {
     struct flw_lock lock;           /* FLW_RANK_RECORD: making rings */
     struct flw_ring *_Atomic rings; /* newest first */
     uint32_t ring_count;
+    struct flw_bell bell; /* wakes the flusher */
     pthread_mutex_t io;
     struct flw_scribe *scribe; /* of the file */
     pthread_t flusher;

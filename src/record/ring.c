@@ -26,11 +26,12 @@ struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings)
     memset((void *)ring, 0, sizeof *ring);
     ring->words = words;
     ring->mask = (settings->ring_bytes >> FLW_RING_RECORD_LOG2) - 1;
-    ring->room = settings->overwrites ? UINT64_MAX : ring->mask + 1;
+    ring->room = settings->overwrites ? UINT64_MAX : (ring->mask + 1) / 2;
     ring->uses_tsc = settings->uses_tsc;
     ring->is_fenced = settings->is_fenced;
     ring->waits = settings->waits;
     ring->stage = settings->stage;
+    ring->bell = settings->bell;
     return ring;
 }
 
@@ -42,17 +43,29 @@ void flw_ring_destroy(struct flw_ring *ring)
     }
 }
 
+/* False: there is no room for so many records. Then and where half of the ring is full, the bell has
+ * been rung, once for each time that it gets so far. */
+static bool look_for_room(struct flw_ring *ring, uint64_t wanted, bool *has_rung)
+{
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    uint64_t used = head - tail, capacity = ring->mask + 1;
+    if (used >= ring->room && !*has_rung) {
+        flw_bell_ring(ring->bell);
+        *has_rung = true;
+    }
+    if (capacity - used < wanted) {
+        return false;
+    }
+    ring->tail_seen = used < ring->room ? tail : tail + ring->room;
+    return true;
+}
+
 bool flw_ring_make_room(struct flw_ring *ring)
 {
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
-    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    uint64_t wanted = lost > 0 ? 2 : 1;
-    for (;;) {
-        uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
-        if (ring->room - (head - tail) >= wanted) {
-            ring->tail_seen = tail;
-            break;
-        }
+    bool has_rung = lost > 0;
+    while (!look_for_room(ring, lost > 0 ? 2 : 1, &has_rung)) {
         bool counts = atomic_load_explicit(ring->stage, memory_order_relaxed) == FLW_RING_RUNNING;
         if (!ring->waits || !counts) {
             atomic_store_explicit(&ring->lost, lost + counts, memory_order_relaxed);

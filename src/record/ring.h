@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the ring that one thread puts its records into, and their 32 bytes.
- * Does not: format, allocate or call the system while a record is put (unless it is to wait for room).
+ * Does not: format or allocate while a record is put, nor call the system, unless half of the ring
+ * waits to be written: then it rings for the writer, and may wait for room when it is full.
  *
  * A record is four words: ticks; address; size and, from bit 48 on, stream; op, from bit 16 on the
  * private pool, from bit 32 on the tag. What the words mean for each op: flw_ring_op.
@@ -13,7 +14,8 @@
  * INVARIANTS
  *   1. tail <= head; head - tail <= mask + 1, unless the ring overwrites.
  *   2. Records tail to head - 1 lie at their number & mask; their ticks do not fall.
- *   3. lost > 0 only while, by tail_seen, there is no room.
+ *   3. Where it does not overwrite, room is half of the ring and tail_seen <= tail + room: records up
+ *      to tail_seen + room have their place.
  *
  * Synchronization: tail by the reader, everything else that changes by the owner. A ring of a thread
  * that has ended goes to the next thread with its token.
@@ -23,6 +25,7 @@
 
 #include "base/asym.h"
 #include "base/bits.h"
+#include "record/bell.h"
 #include "record/event.h"
 #include "record/tsc.h"
 
@@ -44,8 +47,8 @@ enum flw_ring_stage {
 struct flw_ring {
     struct flw_asym asym;
     _Atomic uint64_t head; /* records put */
-    uint64_t tail_seen;    /* by the owner, when it had no room last */
-    uint64_t room;         /* records; UINT64_MAX: the oldest are overwritten */
+    uint64_t tail_seen;    /* the owner looks at the tail again `room` records after this one */
+    uint64_t room;         /* UINT64_MAX: the oldest are overwritten */
     uint64_t mask;
     uint64_t *words;
     _Atomic uint64_t lost; /* records that found no room, not said yet */
@@ -55,6 +58,7 @@ struct flw_ring {
     uint32_t thread;
     uintptr_t token;         /* of the thread */
     const atomic_int *stage; /* enum flw_ring_stage */
+    struct flw_bell *bell;   /* of whoever empties it */
     struct flw_ring *next;
     _Alignas(FLW_LINE_PAIR) _Atomic uint64_t tail; /* records taken out */
 };
@@ -63,14 +67,16 @@ struct flw_ring_settings {
     uint64_t ring_bytes; /* a power of two */
     bool uses_tsc, is_fenced, waits, overwrites;
     const atomic_int *stage;
+    struct flw_bell *bell;
 };
 
 /* NULL: no host memory. */
 struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings);
 void flw_ring_destroy(struct flw_ring *ring);
 
-/* Owner. There is none by tail_seen: look again, wait if the ring does. False: still none, and the
- * record counts as lost if the recording is under way. Else what was lost before has been put as a DROP. */
+/* Owner. It is time to look at the tail: ring if the ring is half full, wait if there is no room and
+ * the ring waits. False: there is none, and the record counts as lost if the recording is under way.
+ * Else what was lost before has been put as a DROP. */
 bool flw_ring_make_room(struct flw_ring *ring);
 
 /* A record without its ticks. */
