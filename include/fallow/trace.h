@@ -8,6 +8,8 @@
  * (fallow_request.tag), and the phases that the program names. Threads put records of 32 bytes into
  * rings of their own; nothing is formatted, allocated or written there.
  *
+ * Times have steps of 16 ns, about what it takes to read the clock.
+ *
  * Two kinds. A *file* is written while the program runs: it can be read after a crash up to the last
  * 100 ms at most. A *flight recorder* (FALLOW_RECORD_RING_ONLY) keeps the last records of each thread in
  * memory and writes them when asked: by fallow_record_dump, when an allocation fails, or by a signal.
@@ -31,9 +33,10 @@ typedef struct fallow_recorder fallow_recorder;
 
 /** Bits of fallow_record_config.flags. */
 enum {
-    FALLOW_RECORD_BLOCK_WHEN_FULL = 1u << 0, /**< a thread whose ring is full waits until there is
-                                                  room. Without it the record is lost, and the trace
-                                                  says how many were. Not with RING_ONLY */
+    FALLOW_RECORD_BLOCK_WHEN_FULL = 1u << 0, /**< nothing is lost: a thread whose ring is full waits
+                                                  until there is room. Without it the record is lost,
+                                                  and the trace says how many were. Not with
+                                                  RING_ONLY */
     FALLOW_RECORD_RING_ONLY = 1u << 1,  /**< flight recorder: `path` is written by dumps only */
     FALLOW_RECORD_DUMP_ON_OOM = 1u << 2 /**< an allocation that fails for want of memory dumps
                                                   before it returns */

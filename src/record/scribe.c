@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #define BUFFER_BYTES (128u << 10)
+#define STEP_NS \
+    16 /* of times: about what reading the clock takes; the rest is noise, half a byte */
 
 struct flw_scribe {
     struct flw_scribe_settings settings;
@@ -95,7 +97,7 @@ struct flw_scribe *flw_scribe_open(const struct flw_scribe_settings *settings)
                                        .process = (uint32_t)getpid(),
                                        .wall_ns = settings->wall_ns,
                                        .mono_ns = settings->zero.ns,
-                                       .step_ns = 1};
+                                       .step_ns = STEP_NS};
     if (scribe == NULL) {
         (void)close(settings->fd);
         return NULL;
@@ -245,7 +247,7 @@ bool flw_scribe_take(struct flw_scribe *scribe, struct flw_merge *merge,
                                                    &scribe->stream_count, &scribe->name_count);
     while (is_written && flw_merge_next(merge, &record)) {
         uint64_t ns = flw_tsc_ns(&line, record.ticks) - scribe->settings.zero.ns;
-        scribe->last_ns = flw_max(scribe->last_ns, ns);
+        scribe->last_ns = flw_max(scribe->last_ns, ns - ns % STEP_NS);
         is_written = flw_trace_op_has_block((uint8_t)record.op)
                          ? take_block_record(scribe, &record)
                          : put(scribe, &record, record.op, UINT32_MAX);

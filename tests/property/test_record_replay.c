@@ -1,24 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a generated run goes through a recorded pool, and the recording is that run: the same calls
- * in the same order, the same blocks, the same peak; and `fallow replay` finds the same in both.
+ * Owns: generated runs go through a recorded pool, and the recordings are those runs: the same calls in
+ * the same order, the same blocks, the same peak, in few bytes; and `fallow replay` finds the same in
+ * both.
  */
 #include "unit/test_api.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fallow/trace.h"
+#include "trace/packer.h"
 #include "trace/trace.h"
 
 #define STREAMS_MOST 64
 #define COMMAND_MOST 1024
+#define BYTES_MOST   6.0 /* an event, before anything packs the file */
 
 struct player {
     struct api api;
     CUstream streams[STREAMS_MOST];
     void **blocks; /* by number in the played trace */
 };
+
+static void make_file(char *path)
+{
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+}
 
 static struct flw_trace *read_file(const char *path)
 {
@@ -130,31 +141,91 @@ static uint64_t replayed_peak(const char *path)
     return peak;
 }
 
-static void a_recorded_run_replays_to_the_same_peaks_and_blocks(void **state)
+/* ---- sizes */
+
+static void *read_bytes(const char *path, size_t *out_count)
 {
-    (void)state;
-    struct player player = {.blocks = NULL};
-    char path[] = "/tmp/fallow-record-replay-XXXXXX";
-    const char *demo = getenv("FALLOW_DEMO");
-    assert_non_null(demo);
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    struct flw_trace *played = read_file(demo);
+    struct stat info;
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &info), 0);
+    *out_count = (size_t)info.st_size;
+    void *bytes = malloc(*out_count);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *out_count, file), *out_count);
+    assert_int_equal(fclose(file), 0);
+    return bytes;
+}
+
+/* Bytes after zstd -3; 0: this build has none. */
+static size_t packed_count(const void *bytes, size_t count)
+{
+    const char *problem;
+    FILE *to = tmpfile();
+    assert_non_null(to);
+    FILE *packer = flw_packer_open(to, FLW_CODEC_ZSTD, &problem);
+    size_t packed = 0;
+    if (packer != NULL) {
+        assert_int_equal(fwrite(bytes, 1, count, packer), count);
+        assert_int_equal(fclose(packer), 0);
+        packed = (size_t)ftell(to);
+    }
+    assert_int_equal(fclose(to), 0);
+    return packed;
+}
+
+static void tell_sizes(const char *name, const char *path, const struct flw_trace *trace,
+                       double bytes_most)
+{
+    size_t count;
+    void *bytes = read_bytes(path, &count);
+    double each = (double)count / (double)trace->event_count;
+    double packed = (double)packed_count(bytes, count) / (double)trace->event_count;
+    free(bytes);
+    print_message("%s: %zu events, %.2f B an event, %.2f after zstd -3\n", name, trace->event_count,
+                  each, packed);
+    assert_true(each <= bytes_most);
+}
+
+/* ---- one run */
+
+static void begin_player(struct player *player, const struct flw_trace *played)
+{
     flw_sim_config world = flw_sim_config_default(5);
-    api_begin(&player.api, &world);
-    fallow_pool_config config = api_config(&player.api);
-    assert_int_equal(fallow_pool_create(&config, &player.api.pool), FALLOW_OK);
+    api_begin(&player->api, &world);
+    fallow_pool_config config = api_config(&player->api);
+    assert_int_equal(fallow_pool_create(&config, &player->api.pool), FALLOW_OK);
     assert_true(played->stream_count <= STREAMS_MOST);
     for (size_t i = 0; i < played->stream_count; i++) {
         assert_int_equal(
-            player.api.sim.cu.cuStreamCreate(&player.streams[i], CU_STREAM_NON_BLOCKING), 0);
+            player->api.sim.cu.cuStreamCreate(&player->streams[i], CU_STREAM_NON_BLOCKING), 0);
     }
-    player.blocks = calloc(played->block_count, sizeof *player.blocks);
-    assert_non_null(player.blocks);
+    player->blocks = calloc(played->block_count, sizeof *player->blocks);
+    assert_non_null(player->blocks);
     for (uint32_t i = 0; i < played->initial_count; i++) {
-        lend(&player, &played->blocks[i], i, 0);
+        lend(player, &played->blocks[i], i, 0);
     }
+}
+
+static void end_player(struct player *player, const struct flw_trace *played)
+{
+    for (size_t i = 0; i < played->block_count; i++) {
+        if (!played->blocks[i].freed) {
+            assert_int_equal(fallow_free(player->api.pool, player->blocks[i], player->api.stream),
+                             0);
+        }
+    }
+    free(player->blocks);
+    api_end(&player->api);
+}
+
+static void play_and_compare(const char *name, const char *played_path, double bytes_most)
+{
+    struct player player = {.blocks = NULL};
+    char path[] = "/tmp/fallow-record-replay-XXXXXX";
+    make_file(path);
+    struct flw_trace *played = read_file(played_path);
+    begin_player(&player, played);
     fallow_recorder *recorder = NULL;
     fallow_record_config file;
     fallow_record_config_init(&file);
@@ -172,23 +243,51 @@ static void a_recorded_run_replays_to_the_same_peaks_and_blocks(void **state)
     assert_true(recorded->peak_requested_bytes == played->peak_requested_bytes);
     assert_true(recorded->peak_requested_bytes == api_stats(&player.api).peak_requested_bytes);
     expect_same_calls(played, recorded);
-    assert_true(replayed_peak(path) == replayed_peak(demo));
-    for (size_t i = 0; i < played->block_count; i++) {
-        if (!played->blocks[i].freed) {
-            assert_int_equal(fallow_free(player.api.pool, player.blocks[i], player.api.stream), 0);
-        }
-    }
+    assert_true(replayed_peak(path) == replayed_peak(played_path));
+    tell_sizes(name, path, recorded, bytes_most);
+    end_player(&player, played);
     flw_trace_destroy(recorded);
     flw_trace_destroy(played);
-    free(player.blocks);
     assert_int_equal(unlink(path), 0);
-    api_end(&player.api);
+}
+
+static void a_recorded_run_replays_to_the_same_peaks_and_blocks(void **state)
+{
+    (void)state;
+    const char *demo = getenv("FALLOW_DEMO");
+    assert_non_null(demo);
+    play_and_compare("demo", demo, BYTES_MOST);
+}
+
+/* Random sizes and lives have more to say: a size alone is four bytes. */
+static void so_does_a_generated_run_of_each_kind(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        double bytes_most;
+    } kinds[] = {{"serve --steps 40", BYTES_MOST},
+                 {"train --layers 8 --steps 4", BYTES_MOST},
+                 {"train --layers 8 --zero3 8 --vary conversation", BYTES_MOST},
+                 {"random multi-stream --count 5000", 2 * BYTES_MOST}};
+    char command[COMMAND_MOST];
+    char path[] = "/tmp/fallow-record-gen-XXXXXX";
+    const char *program = getenv("FALLOW_COMMAND");
+    assert_non_null(program);
+    make_file(path);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(command, sizeof command, "%s gen %s >%s", program, kinds[i].arguments, path);
+        assert_int_equal(system(command), 0);
+        play_and_compare(kinds[i].arguments, path, kinds[i].bytes_most);
+    }
+    assert_int_equal(unlink(path), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_recorded_run_replays_to_the_same_peaks_and_blocks),
+        cmocka_unit_test(so_does_a_generated_run_of_each_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
