@@ -6,12 +6,14 @@
 #define FLW_TRACE_JSONTEXT_H
 
 #include <stdio.h>
+#include <string.h>
 
 /* In quotes. The names of files may be any bytes: each beyond ASCII becomes one character. */
-static inline void flw_json_print_text(FILE *file, const char *text)
+static inline void flw_json_print_bytes(FILE *file, const char *text, size_t bytes)
 {
+    const unsigned char *end = (const unsigned char *)text + bytes;
     putc('"', file);
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
+    for (const unsigned char *c = (const unsigned char *)text; c < end; c++) {
         if (*c == '"' || *c == '\\') {
             fprintf(file, "\\%c", *c);
         } else if (*c < 0x20 || *c >= 0x7f) {
@@ -21,6 +23,11 @@ static inline void flw_json_print_text(FILE *file, const char *text)
         }
     }
     putc('"', file);
+}
+
+static inline void flw_json_print_text(FILE *file, const char *text)
+{
+    flw_json_print_bytes(file, text, strlen(text));
 }
 
 #endif

@@ -46,6 +46,46 @@ static const char tiny_info[] =
     "  setting          max_split_size 1\n"
     "  header           origin a test\n";
 
+static const char tiny_json[] = "{\"schema\": 1,\n"
+                                " \"source\": \"tiny.ftext\",\n"
+                                " \"format\": \"text\",\n"
+                                " \"file_bytes\": 336,\n"
+                                " \"device\": 1,\n"
+                                " \"devices\": [1],\n"
+                                " \"truncation\": null,\n"
+                                " \"events\": 10,\n"
+                                " \"duration_ns\": 500000000,\n"
+                                " \"has_times\": true,\n"
+                                " \"has_addresses\": true,\n"
+                                " \"has_segments\": true,\n"
+                                " \"allocations\": 2,\n"
+                                " \"distinct_sizes\": 2,\n"
+                                " \"smallest_bytes\": 512,\n"
+                                " \"largest_bytes\": 2097152,\n"
+                                " \"start_blocks\": 1,\n"
+                                " \"start_bytes\": 1048576,\n"
+                                " \"start_segments\": 1,\n"
+                                " \"start_reserved_bytes\": 2097152,\n"
+                                " \"end_blocks\": 2,\n"
+                                " \"end_bytes\": 3145728,\n"
+                                " \"peak_requested_bytes\": 3146240,\n"
+                                " \"peak_reserved_bytes\": 23068672,\n"
+                                " \"segment_events\": 1,\n"
+                                " \"uses\": 1,\n"
+                                " \"out_of_memory\": 1,\n"
+                                " \"marks\": 0,\n"
+                                " \"phases\": 1,\n"
+                                " \"waits\": 0,\n"
+                                " \"captures\": 0,\n"
+                                " \"cache_emptied\": 0,\n"
+                                " \"context_changes\": 2,\n"
+                                " \"missing_events\": 0,\n"
+                                " \"unknown_frees\": 0,\n"
+                                " \"lost_frees\": 0,\n"
+                                " \"streams\": [0, 7],\n"
+                                " \"settings\": [\"max_split_size 1\"],\n"
+                                " \"header\": [\"origin a test\"]}\n";
+
 static size_t read_bytes(const char *name, char *bytes, size_t room)
 {
     char path[256];
@@ -139,6 +179,61 @@ static void info_is_as_written_here(void **state)
     assert_string_equal(strstr(out_text, "  events"), strstr(tiny_info, "  events"));
 }
 
+/* The keys of an object, a line each. */
+static void take_keys(const char *json, char *keys, size_t room)
+{
+    size_t count = 0;
+    for (const char *at = strchr(json, '"'); at != NULL; at = strstr(at, "\n \"")) {
+        at += *at == '"' ? 1 : 3;
+        size_t bytes = strcspn(at, "\"");
+        assert_true(count + bytes + 2 < room);
+        memcpy(keys + count, at, bytes);
+        count += bytes;
+        keys[count++] = '\n';
+    }
+    keys[count] = '\0';
+}
+
+static void info_as_json_is_as_written_here(void **state)
+{
+    char keys[2048], others[2048];
+    (void)state;
+    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    expect_success("info tiny.ftext --json");
+    assert_string_equal(out_text, tiny_json);
+    expect_success("info --json tiny.ftext");
+    assert_string_equal(out_text, tiny_json);
+    take_keys(out_text, keys, sizeof keys);
+    expect_success("info --help");
+    for (const char *key = keys; *key != '\0'; key = strchr(key, '\n') + 1) {
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(key, "\n"), key);
+        if (strstr(out_text, word) == NULL) {
+            fail_msg("the help does not name %s", word);
+        }
+    }
+    write_file("lines", "1 1048576 4096 0\n", 17);
+    expect_success("info lines --json");
+    assert_non_null(strstr(out_text, "\"duration_ns\": null,\n"));
+    assert_non_null(strstr(out_text, "\"peak_reserved_bytes\": null,\n"));
+    take_keys(out_text, others, sizeof others);
+    assert_string_equal(others, keys);
+}
+
+static void a_header_cannot_break_the_json(void **state)
+{
+    static const char trace[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\n"
+                                "x recorded_devices 7\nrecorded_devices 1],\"a\":[\"\n"
+                                "D 0 18446744073709551615\nD 0 9\n";
+    (void)state;
+    write_file("odd.ftext", trace, strlen(trace));
+    expect_success("info odd.ftext --json");
+    assert_non_null(strstr(out_text, "\"devices\": [0],\n"));
+    assert_non_null(strstr(out_text, "\"missing_events\": 18446744073709551615,\n"));
+    assert_non_null(strstr(out_text, "\"header\": [\"x recorded_devices 7\", "
+                                     "\"recorded_devices 1],\\\"a\\\":[\\\"\"]}\n"));
+}
+
 static void text_packed_and_dumped_is_the_same_text(void **state)
 {
     (void)state;
@@ -188,6 +283,8 @@ static void info_names_the_devices_of_a_recording(void **state)
     expect_success("info two.json");
     assert_non_null(strstr(out_text, "two.json: kineto json, device 0\n"));
     assert_non_null(strstr(out_text, "  devices          0 2; --trace-device chooses\n"));
+    expect_success("info two.json --json");
+    assert_non_null(strstr(out_text, "\"devices\": [0, 2],\n"));
     expect_success("info two.json --trace-device 2");
     assert_non_null(strstr(out_text, ", 1 size from 1.0 KiB to 1.0 KiB\n"));
 }
@@ -244,6 +341,7 @@ static void a_wrong_command_line_is_told_in_one_line(void **state)
     expect_error("info a b", 2, "trace info needs one file, not several");
     expect_error("pack a", 2, "trace pack needs -o FILE");
     expect_error("import a", 2, "trace import needs -o FILE");
+    expect_error("dump a --json", 2, "trace dump has no option '--json'");
     expect_error("info a -o b", 2, "trace info has no option '-o'");
     expect_error("dump a -o", 2, "-o needs a value");
     expect_error("export tiny.ftext", 2, "export needs --to text");
@@ -335,6 +433,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_verb_has_help_with_an_example),
         cmocka_unit_test(info_is_as_written_here),
+        cmocka_unit_test(info_as_json_is_as_written_here),
+        cmocka_unit_test(a_header_cannot_break_the_json),
         cmocka_unit_test(text_packed_and_dumped_is_the_same_text),
         cmocka_unit_test(what_generators_make_comes_back_the_same),
         cmocka_unit_test(info_names_the_devices_of_a_recording),

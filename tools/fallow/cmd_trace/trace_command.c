@@ -19,7 +19,7 @@ struct verb {
     const char *text; /* of its help */
     const char *example;
     int (*run)(const struct flw_verb_options *options);
-    bool takes_many, takes_out, needs_out, takes_form;
+    bool takes_many, takes_out, needs_out, takes_form, takes_json;
 };
 
 struct form {
@@ -177,13 +177,22 @@ static int run_verify(const struct flw_verb_options *options)
 
 static const struct verb verbs[] = {
     {.name = "info",
-     .arguments = "FILE",
+     .arguments = "FILE [--json]",
      .summary = "what a trace is and holds",
      .text =
          "Form, events, allocations, streams, blocks of the start, peaks, settings, and what is\n"
-         "missing.",
-     .example = "fallow trace info snapshot.pickle",
-     .run = flw_verb_info},
+         "missing. With --json all of it as one object, whose keys are the same for every trace:\n\n"
+         "  schema, source, format, file_bytes, device, devices, truncation (null: all was read),\n"
+         "  events, duration_ns, has_times, has_addresses, has_segments, allocations,\n"
+         "  distinct_sizes, smallest_bytes, largest_bytes, start_blocks, start_bytes,\n"
+         "  start_segments, start_reserved_bytes, end_blocks, end_bytes, peak_requested_bytes,\n"
+         "  peak_reserved_bytes, segment_events, uses, out_of_memory, marks, phases, waits,\n"
+         "  captures, cache_emptied, context_changes, missing_events, unknown_frees, lost_frees,\n"
+         "  streams, settings, header\n\n"
+         "null stands for what a trace does not say.",
+     .example = "fallow trace info snapshot.pickle --json | jq .peak_requested_bytes",
+     .run = flw_verb_info,
+     .takes_json = true},
     {.name = "dump",
      .arguments = "FILE [-o FILE]",
      .summary = "a trace as lines of text",
@@ -252,6 +261,9 @@ static void print_verb(const struct verb *verb)
     if (verb->takes_form) {
         printf("  --to FORM          text, chrome, rmm, pytorch, ftrace\n");
     }
+    if (verb->takes_json) {
+        printf("  --json             one JSON object on standard output\n");
+    }
     printf("  --trace-device N   which device of the recording; default the busiest\n"
            "  --damaged          read on behind damage in a .ftrace\n"
            "\nFILE may be -, standard input.\n"
@@ -283,6 +295,10 @@ static bool parse_option(const struct verb *verb, struct flw_verb_options *optio
     bool is_device = strcmp(name, "--trace-device") == 0;
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         options->wants_help = true;
+        return true;
+    }
+    if (verb->takes_json && strcmp(name, "--json") == 0) {
+        options->wants_json = true;
         return true;
     }
     if (strcmp(name, "--damaged") == 0) {

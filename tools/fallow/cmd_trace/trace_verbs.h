@@ -17,6 +17,7 @@ struct flw_verb_options {
     const char *form;     /* --to; NULL = not given */
     int device;           /* -1 = the one with the most events */
     bool goes_on;         /* --damaged */
+    bool wants_json;      /* --json */
     bool wants_help;
 };
 

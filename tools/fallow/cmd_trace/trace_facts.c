@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace_facts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace_verbs.h"
+
+static int compare_sizes(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void count_sizes(struct flw_trace_facts *facts)
+{
+    const struct flw_trace *trace = facts->trace;
+    size_t count = trace->block_count - trace->initial_count;
+    uint64_t *sizes = count > 0 ? malloc(count * sizeof *sizes) : NULL;
+    if (sizes == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        sizes[i] = trace->blocks[trace->initial_count + i].size_bytes;
+    }
+    qsort(sizes, count, sizeof *sizes, compare_sizes);
+    facts->has_sizes = true;
+    facts->distinct_sizes = 1;
+    for (size_t i = 1; i < count; i++) {
+        facts->distinct_sizes += sizes[i] != sizes[i - 1];
+    }
+    facts->smallest_bytes = sizes[0];
+    facts->largest_bytes = sizes[count - 1];
+    free(sizes);
+}
+
+/* Both sums are at most the peak. */
+static void count_blocks(struct flw_trace_facts *facts)
+{
+    const struct flw_trace *trace = facts->trace;
+    for (size_t i = 0; i < trace->block_count; i++) {
+        const struct flw_trace_block *block = &trace->blocks[i];
+        facts->start_bytes += i < trace->initial_count ? block->size_bytes : 0;
+        facts->end_bytes += block->freed ? 0 : block->size_bytes;
+        facts->end_count += !block->freed;
+    }
+}
+
+static void count_events(struct flw_trace_facts *facts)
+{
+    const struct flw_trace *trace = facts->trace;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        facts->ops[trace->events[i].op]++;
+    }
+    for (size_t i = 0; i < trace->detail_count; i++) {
+        if (__builtin_add_overflow(facts->lost_count, trace->details[i].lost_count,
+                                   &facts->lost_count)) {
+            facts->lost_count = UINT64_MAX;
+            break;
+        }
+    }
+    facts->wait_count = facts->ops[FLW_TRACE_SYNC_DEVICE] + facts->ops[FLW_TRACE_SYNC_STREAM] +
+                        facts->ops[FLW_TRACE_SYNC_EVENT] + facts->ops[FLW_TRACE_SYNC_WAIT];
+    facts->duration_ns = trace->event_count > 0 ? trace->events[trace->event_count - 1].time_ns : 0;
+}
+
+/* Readers note them where there are several; anybody can write a header of the text form. */
+static void find_devices(struct flw_trace_facts *facts)
+{
+    static const char key[] = "recorded_devices ";
+    const char *line = facts->trace->notes;
+    while (line != NULL && strncmp(line, key, sizeof key - 1) != 0) {
+        line = strchr(line, '\n');
+        line += line != NULL;
+    }
+    if (line != NULL) {
+        const char *devices = line + sizeof key - 1;
+        size_t bytes = strspn(devices, "0123456789 ");
+        bytes += strncmp(devices + bytes, "...", 3) == 0 ? 3 : 0; /* more than they list */
+        if (bytes > 0 && bytes <= FLW_TRACE_NAME_BYTES && devices[bytes] == '\n') {
+            facts->devices = devices;
+            facts->devices_bytes = (int)bytes;
+        }
+    }
+}
+
+struct flw_trace_facts flw_trace_facts_count(const char *path, const struct flw_trace *trace)
+{
+    struct flw_trace_facts facts = {
+        .path = path, .trace = trace, .file_bytes = flw_verb_file_bytes(path)};
+    find_devices(&facts);
+    count_sizes(&facts);
+    count_blocks(&facts);
+    count_events(&facts);
+    return facts;
+}
