@@ -4,7 +4,7 @@ if(COMMAND flw_add_test)
   set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
   flw_add_test(property pytorch_policy
     SOURCES test_pytorch_policy.c ${tool}/deferrals.c ${tool}/policy_pytorch.c
-      ${tool}/program.c
+      ${tool}/lanes.c ${tool}/program.c
       ${tool}/pytorch_expand.c ${tool}/pytorch_model.c ${tool}/pytorch_ranges.c ${tool}/pytorch_record.c ${tool}/segheap.c
       ${tool}/tool_host.c
     LIBRARIES flw_trace)

@@ -24,7 +24,7 @@ endif()
 if(COMMAND flw_add_test)
   set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
   flw_add_test(unit replay_program
-    SOURCES test_replay_program.c ${tool}/program.c ${tool}/tool_host.c LIBRARIES flw_trace)
+    SOURCES test_replay_program.c ${tool}/lanes.c ${tool}/program.c ${tool}/tool_host.c LIBRARIES flw_trace)
   flw_add_test(unit policy_setting
     SOURCES test_policy_setting.c ${tool}/policy_setting.c ${tool}/command.c LIBRARIES flw_base)
   flw_add_test(unit pytorch_model

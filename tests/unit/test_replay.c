@@ -266,6 +266,38 @@ static void the_demo_breaks_no_rule_at_any_lag(void **state)
     }
 }
 
+/* A graph's memory is no ordinary block's, nor the other way round, and comes back to its own. */
+static void memory_of_private_pools_is_kept_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(run("gen serve --mode graph --steps 20 --max-seqs 16 -o graph.ftext"), 0);
+    assert_int_equal(run("replay graph.ftext --lag 0 --no-times --repeat 2 --json - "
+                         "--policy fallow,fallow-memory-first,pytorch,naive"),
+                     0);
+    assert_non_null(strstr(out_text, "\"private_pools\": 1,"));
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(get_count(lenders[i], "failures"), 0);
+        assert_int_equal(get_count(lenders[i], "violations"), 0);
+    }
+    assert_int_equal(command_run("printf '#fallow-trace 1\\ndevice 0\\nstream 0\\nfields none\\n"
+                                 "A 0 0 67108864 0 pool=1\\nF 0 0 0\\nA 0 1 67108864 0\\nF 0 1 0\\n"
+                                 "A 0 2 67108864 0 pool=1\\nF 0 2 0\\n' >pool.ftext"),
+                     0);
+    assert_int_equal(run("replay pool.ftext --lag 0 --no-times --json - "
+                         "--policy fallow,fallow-memory-first,pytorch,naive"),
+                     0);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t reserved_bytes = get_count(lenders[i], "peak_reserved_bytes");
+        assert_true(reserved_bytes >= 128 << 20 && reserved_bytes < 136 << 20);
+    }
+    assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 128 << 20);
+    assert_int_equal(get_count("naive", "peak_reserved_bytes"), 64 << 20);
+    assert_int_equal(run("replay pool.ftext --policy fallow,naive"), 0);
+    assert_non_null(strstr(out_text,
+                           "1 private pool (captured graphs), kept apart by fallow; lent to "
+                           "everybody by naive\n"));
+}
+
 /* Idle memory goes only when the host waits. */
 static void a_release_threshold_gives_back_what_is_idle(void **state)
 {
@@ -458,6 +490,7 @@ int main(void)
     const struct CMUnitTest simulated[] = {
         cmocka_unit_test(every_policy_serves_the_tiny_trace_within_its_own_figures),
         cmocka_unit_test(the_demo_breaks_no_rule_at_any_lag),
+        cmocka_unit_test(memory_of_private_pools_is_kept_apart),
         cmocka_unit_test(a_release_threshold_gives_back_what_is_idle),
         cmocka_unit_test(every_setting_of_pytorch_serves_the_demo_by_the_rules),
         cmocka_unit_test(lag_zero_is_labelled),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
+#include <stdio.h>
+
 #include "base/bits.h"
 #include "trace/trace.h"
 
@@ -89,6 +91,39 @@ struct flw_plan_lag flw_plan_choose_lag(const struct flw_trace *trace, const uin
     struct flw_plan_lag lag = {.is_by_time = trace->has_times && events == NULL && is_sim};
     lag.units = events != NULL ? *events : lag.is_by_time ? DEFAULT_LAG_NS : FLW_PLAN_LAG_EVENTS;
     return lag;
+}
+
+/* Names of the policies that do, or do not, keep pools apart. */
+static size_t list_names(const struct flw_run_result *results, size_t count, bool keeps_apart,
+                         char *out, size_t room)
+{
+    size_t length = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        const struct flw_policy *policy = results[i].policy;
+        if (policy->lends && policy->keeps_pools_apart == keeps_apart && length < room) {
+            length += (size_t)snprintf(out + length, room - length, "%s%s", length == 0 ? "" : ", ",
+                                       policy->name);
+        }
+    }
+    return length;
+}
+
+void flw_plan_say_pools(const struct flw_program *program, const struct flw_run_result *results,
+                        size_t count, char out[FLW_PLAN_NOTE_BYTES])
+{
+    char apart[FLW_PLAN_NOTE_BYTES / 2];
+    char mixed[FLW_PLAN_NOTE_BYTES / 2];
+    size_t pool_count = program->lanes.pool_count;
+    out[0] = '\0';
+    if (pool_count == 0) {
+        return;
+    }
+    size_t apart_length = list_names(results, count, true, apart, sizeof apart);
+    size_t mixed_length = list_names(results, count, false, mixed, sizeof mixed);
+    snprintf(out, FLW_PLAN_NOTE_BYTES, "%zu private pool%s (captured graphs)%s%.150s%s%.150s",
+             pool_count, pool_count == 1 ? "" : "s", apart_length == 0 ? "" : ", kept apart by ",
+             apart, mixed_length == 0 ? "" : "; lent to everybody by ", mixed);
 }
 
 bool flw_plan_complain(const struct flw_run_result *result)

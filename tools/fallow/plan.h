@@ -43,6 +43,13 @@ struct flw_plan_lag {
 struct flw_plan_lag flw_plan_choose_lag(const struct flw_trace *trace, const uint64_t *events,
                                         bool is_sim);
 
+#define FLW_PLAN_NOTE_BYTES 512
+
+/* One sentence on the trace's private pools: who kept their memory apart. Empty where there are
+ * none. */
+void flw_plan_say_pools(const struct flw_program *program, const struct flw_run_result *results,
+                        size_t count, char out[FLW_PLAN_NOTE_BYTES]);
+
 /* What must not pass silently. False: at least one such thing was said. */
 bool flw_plan_complain(const struct flw_run_result *result);
 

@@ -81,12 +81,13 @@ struct flw_policy_statistics {
 void flw_policy_take_stats(struct flw_policy_statistics *out, const fallow_stats *stats);
 
 struct flw_policy {
-    const char *name;      /* with the settings as given */
-    const char *summary;   /* a line for the help */
-    const char *sim_label; /* shown on the simulated device; NULL = name */
-    bool lends;            /* false: says numbers of the trace, runs nothing */
-    bool is_thread_safe;   /* alloc, free and use from several threads */
-    bool limits_by_device; /* a limit is the device's size, not a setting */
+    const char *name;       /* with the settings as given */
+    const char *summary;    /* a line for the help */
+    const char *sim_label;  /* shown on the simulated device; NULL = name */
+    bool lends;             /* false: says numbers of the trace, runs nothing */
+    bool is_thread_safe;    /* alloc, free and use from several threads */
+    bool keeps_pools_apart; /* memory of private pools of the recording is lent to nobody else */
+    bool limits_by_device;  /* a limit is the device's size, not a setting */
     /* False: this device cannot run the policy at all. NULL: every device can. */
     bool (*is_supported)(const struct flw_device *device);
     /* NULL: message says what failed. */

@@ -14,11 +14,19 @@
 #include "replay_device.h"
 #include "tool_host.h"
 
+struct lane {
+    fallow_capture *capture; /* NULL: not begun, or released */
+    uint64_t lent_count;     /* inside it */
+};
+
 struct lender {
     fallow_pool *pool;
-    fallow_stream *streams; /* the device's */
+    struct flw_device *device;
+    fallow_stream *streams; /* the device's, lanes too */
     const struct flw_trace *trace;
-    atomic_bool *is_used; /* by block: on another stream too; NULL: none is */
+    const struct flw_lanes *lanes;
+    struct lane *captures; /* by private lane */
+    atomic_bool *is_used;  /* by block: on another stream too; NULL: none is */
     size_t block_count;
     _Atomic uint64_t deferred_bytes;
     char log[FLW_POLICY_MESSAGE_BYTES];
@@ -35,22 +43,33 @@ static void remember_line(void *context, fallow_log_level level, const char *mes
 static void drop(struct lender *lender)
 {
     if (lender != NULL) {
+        flw_host_free(lender->captures, lender->lanes->count, sizeof *lender->captures);
         flw_host_free(lender->is_used, lender->block_count, sizeof *lender->is_used);
         flw_host_free(lender, 1, sizeof *lender);
     }
+}
+
+static bool make_room(struct lender *lender, const struct flw_policy_setup *setup)
+{
+    const struct flw_program *program = setup->program;
+    lender->trace = setup->trace;
+    lender->lanes = &program->lanes;
+    if (program->has_uses) {
+        lender->block_count = program->block_count;
+        lender->is_used = flw_host_alloc(lender->block_count, sizeof *lender->is_used);
+        if (lender->is_used == NULL) {
+            return false;
+        }
+    }
+    lender->captures = flw_host_alloc(program->lanes.count, sizeof *lender->captures);
+    return lender->captures != NULL;
 }
 
 static void *create_with(const struct flw_policy_setup *setup, fallow_economy economy,
                          char *message)
 {
     struct lender *lender = flw_host_alloc(1, sizeof *lender);
-    bool has_memory = lender != NULL;
-    if (has_memory && setup->program->has_uses) {
-        lender->block_count = setup->program->block_count;
-        lender->is_used = flw_host_alloc(lender->block_count, sizeof *lender->is_used);
-        has_memory = lender->is_used != NULL;
-    }
-    if (!has_memory) {
+    if (lender == NULL || !make_room(lender, setup)) {
         drop(lender);
         snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy fallow: out of host memory");
         return NULL;
@@ -65,8 +84,8 @@ static void *create_with(const struct flw_policy_setup *setup, fallow_economy ec
     config.decay_ms = UINT32_MAX; /* a replay is over in less than a decay: keep it repeatable */
     config.log = remember_line;
     config.log_context = lender;
+    lender->device = setup->device;
     lender->streams = setup->device->streams;
-    lender->trace = setup->trace;
     fallow_status status = fallow_pool_create(&config, &lender->pool);
     if (status != FALLOW_OK) {
         snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy fallow: %s: %.150s",
@@ -88,24 +107,69 @@ static void *create_memory_first(const struct flw_policy_setup *setup, char *mes
     return create_with(setup, FALLOW_MEMORY_FIRST, message);
 }
 
+/* The capture's memory goes back, and its stream is an ordinary one. The stream comes after what
+ * used the memory, as it does after a graph's last launch. */
+static bool release(struct lender *lender)
+{
+    bool is_done = true;
+    for (size_t i = 0; i < lender->lanes->count; i++) {
+        struct lane *lane = &lender->captures[i];
+        const struct flw_lane *about = &lender->lanes->list[i];
+        uint16_t number = (uint16_t)(lender->lanes->stream_count + i);
+        if (lane->capture == NULL) {
+            continue;
+        }
+        if (lane->lent_count < about->alloc_count) {
+            is_done &= fallow_capture_end(lane->capture) == FALLOW_OK;
+        }
+        is_done &=
+            !lender->device->has_work || flw_device_order(lender->device, about->stream, number);
+        is_done &= fallow_capture_release(lane->capture) == FALLOW_OK;
+        *lane = (struct lane){0};
+    }
+    return is_done;
+}
+
+static bool lend_inside(struct lender *lender, uint16_t number, const struct flw_op *op,
+                        void **out_pointer)
+{
+    size_t private = number - lender->lanes->stream_count;
+    struct lane *lane = &lender->captures[private];
+    fallow_stream stream = lender->streams[number];
+    if (lane->lent_count == 0 &&
+        fallow_capture_begin(lender->pool, stream, &lane->capture) != FALLOW_OK) {
+        return false;
+    }
+    lane->lent_count++;
+    bool is_lent = fallow_alloc(lender->pool, op->size_bytes, stream, out_pointer) == FALLOW_OK;
+    bool is_last = lane->lent_count == lender->lanes->list[private].alloc_count;
+    return (!is_last || fallow_capture_end(lane->capture) == FALLOW_OK) && is_lent;
+}
+
 static bool lend(void *self, const struct flw_op *op, uint64_t *out_address)
 {
     struct lender *lender = self;
     void *pointer = NULL;
-    fallow_status status =
-        fallow_alloc(lender->pool, op->size_bytes, lender->streams[op->stream], &pointer);
+    uint16_t lane = flw_lanes_get(lender->lanes, op->block, op->stream);
+    bool is_lent = lane != op->stream
+                       ? lend_inside(lender, lane, op, &pointer)
+                       : fallow_alloc(lender->pool, op->size_bytes, lender->streams[op->stream],
+                                      &pointer) == FALLOW_OK;
     *out_address = (uint64_t)(uintptr_t)pointer;
-    return status == FALLOW_OK;
+    return is_lent;
 }
 
 static bool take_back(void *self, const struct flw_op *op, uint64_t address)
 {
     struct lender *lender = self;
+    uint16_t home = lender->trace->blocks[op->block].stream;
+    uint16_t stream =
+        op->stream == home ? flw_lanes_get(lender->lanes, op->block, home) : op->stream;
     if (lender->is_used != NULL && lender->is_used[op->block]) {
         atomic_fetch_add_explicit(&lender->deferred_bytes, op->size_bytes, memory_order_relaxed);
         lender->is_used[op->block] = false; /* the next pass */
     }
-    return fallow_free(lender->pool, (void *)(uintptr_t)address, lender->streams[op->stream]) ==
+    return fallow_free(lender->pool, (void *)(uintptr_t)address, lender->streams[stream]) ==
            FALLOW_OK;
 }
 
@@ -117,6 +181,14 @@ static bool announce(void *self, const struct flw_op *op, uint64_t address)
     }
     return fallow_record_use(lender->pool, (void *)(uintptr_t)address,
                              lender->streams[op->stream]) == FALLOW_OK;
+}
+
+/* A pass begins its captures anew. */
+static void advance(void *self, const struct flw_op *op)
+{
+    if (op->kind == FLW_OP_PASS) {
+        (void)release(self); /* what stays is given back with the pool */
+    }
 }
 
 static uint64_t block_bytes(void *self, const struct flw_op *op, uint64_t address)
@@ -147,6 +219,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 static void finish(void *self)
 {
     struct lender *lender = self;
+    (void)release(lender);
     fallow_pool_destroy(lender->pool);
     drop(lender);
 }
@@ -155,11 +228,13 @@ const struct flw_policy flw_policy_fallow = {
     .name = "fallow",
     .summary = "this library, balanced",
     .lends = true,
+    .keeps_pools_apart = true,
     .is_thread_safe = true,
     .create = create_balanced,
     .alloc = lend,
     .free = take_back,
     .use = announce,
+    .advance = advance,
     .block_bytes = block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,
@@ -169,11 +244,13 @@ const struct flw_policy flw_policy_fallow_memory_first = {
     .name = "fallow-memory-first",
     .summary = "this library, memory first",
     .lends = true,
+    .keeps_pools_apart = true,
     .is_thread_safe = true,
     .create = create_memory_first,
     .alloc = lend,
     .free = take_back,
     .use = announce,
+    .advance = advance,
     .block_bytes = block_bytes,
     .get_statistics = get_statistics,
     .finish = finish,

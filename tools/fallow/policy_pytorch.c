@@ -61,6 +61,7 @@ struct torch {
     struct flw_pytorch_settings settings;
     const struct flw_trace *trace;
     struct flw_pytorch_record record;
+    const struct flw_lanes *lanes; /* the program's */
     struct flw_pytorch_model *model;
     struct flw_segheap_block **blocks; /* by number */
     size_t block_count;
@@ -164,7 +165,7 @@ static void unmap(void *context, const struct flw_pytorch_range *range)
 {
     struct torch *torch = context;
     struct flw_pytorch_range on_stream = *range;
-    on_stream.stream = flw_pytorch_record_stream(&torch->record, range->stream);
+    on_stream.stream = flw_lanes_stream(torch->lanes, range->stream);
     torch->reserved_bytes -= range->size_bytes;
     flw_pytorch_ranges_unmap(&torch->ranges, &on_stream);
 }
@@ -237,14 +238,14 @@ static struct flw_pytorch_seed seed_at(const struct seeding *seeding, size_t i, 
     size_t begin = first_block_at(trace, segment->address);
     size_t end = first_block_at(trace, segment->address + segment->size_bytes);
     *out_first = begin;
-    return (struct flw_pytorch_seed){.address = segment->address,
-                                     .size_bytes = segment->size_bytes,
-                                     .stream = flw_pytorch_record_find_lane(
-                                         &seeding->torch->record, segment->pool, segment->stream),
-                                     .is_large = segment->is_large,
-                                     .block_addresses = seeding->addresses + begin,
-                                     .block_bytes = seeding->sizes + begin,
-                                     .block_count = end - begin};
+    return (struct flw_pytorch_seed){
+        .address = segment->address,
+        .size_bytes = segment->size_bytes,
+        .stream = flw_lanes_find(seeding->torch->lanes, segment->pool, segment->stream),
+        .is_large = segment->is_large,
+        .block_addresses = seeding->addresses + begin,
+        .block_bytes = seeding->sizes + begin,
+        .block_count = end - begin};
 }
 
 /* Nothing is taken before all of it is known to fit. */
@@ -370,6 +371,7 @@ static void *create(const struct flw_policy_setup *setup, char *message)
         goto fail;
     }
     torch->trace = setup->trace;
+    torch->lanes = &setup->program->lanes;
     torch->block_count = setup->program->block_count;
     torch->stream_count = setup->program->stream_count;
     torch->has_same_segments = true;
@@ -378,7 +380,7 @@ static void *create(const struct flw_policy_setup *setup, char *message)
         (struct flw_deferrals){.device = setup->device, .done = take_back, .context = torch};
     if (torch->blocks == NULL || !flw_uses_init(&torch->uses, setup->program) ||
         !flw_deferrals_init(&torch->deferrals, setup->program) ||
-        !flw_pytorch_record_init(&torch->record, setup->trace, torch->stream_count)) {
+        !flw_pytorch_record_init(&torch->record, setup->trace)) {
         goto fail;
     }
     torch->settings.first_private = (uint16_t)torch->stream_count;
@@ -412,7 +414,7 @@ static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_addre
     } else {
         flw_deferrals_poll(&torch->deferrals);
         block = flw_pytorch_alloc(torch->model, op->size_bytes,
-                                  flw_pytorch_record_lane(&torch->record, op->block));
+                                  flw_lanes_get(torch->lanes, op->block, op->stream));
         torch->segment_address = 0;
     }
     if (block == NULL) {
@@ -513,6 +515,7 @@ const struct flw_policy flw_policy_pytorch = {
     .name = "pytorch",
     .summary = "PyTorch's allocator, as a model",
     .lends = true,
+    .keeps_pools_apart = true,
     .limits_by_device = true,
     .create = create,
     .alloc = torch_alloc,
@@ -530,6 +533,7 @@ const struct flw_policy flw_policy_pytorch_expandable = {
     .name = "pytorch-expandable",
     .summary = "the same with expandable segments",
     .lends = true,
+    .keeps_pools_apart = true,
     .limits_by_device = true,
     .is_supported = flw_pytorch_ranges_are_supported,
     .create = create,

@@ -169,6 +169,9 @@ struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_ti
     }
     program->block_count = trace->block_count;
     program->stream_count = trace->stream_count == 0 ? 1 : trace->stream_count;
+    if (!flw_lanes_init(&program->lanes, trace, program->stream_count)) {
+        goto fail;
+    }
     build(&builder, trace, by_time);
     flw_host_free(builder.use_counts, trace->block_count, 1);
     return program;
@@ -183,6 +186,7 @@ void flw_program_destroy(struct flw_program *program)
     if (program == NULL) {
         return;
     }
+    flw_lanes_finish(&program->lanes);
     flw_host_free(program->ops, program->op_capacity, sizeof *program->ops);
     flw_host_free(program->op_bits, program->event_count / 64 + 1, sizeof *program->op_bits);
     flw_host_free(program, 1, sizeof *program);

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lanes.h"
+
 struct flw_trace;
 
 enum flw_op_kind {
@@ -52,6 +54,7 @@ struct flw_program {
     uint64_t alloc_count;    /* ALLOC ops after the initial ones */
     uint64_t zero_count;     /* requests of size 0, left out: no policy lends anything for them */
     uint64_t max_live_bytes; /* what the bound policy says: live until FREE */
+    struct flw_lanes lanes;  /* what private pools there are */
     bool has_uses;
     bool crosses_streams; /* uses or frees on other streams than the lending one */
 };

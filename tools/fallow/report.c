@@ -8,6 +8,7 @@
 #include "trace/trace.h"
 
 #include "figures.h"
+#include "plan.h"
 
 #define CELL_BYTES 96
 
@@ -240,6 +241,15 @@ static void print_matches(const struct flw_report *report, FILE *out)
     }
 }
 
+static void print_pools(const struct flw_report *report, FILE *out)
+{
+    char note[FLW_PLAN_NOTE_BYTES];
+    flw_plan_say_pools(report->program, report->results, report->result_count, note);
+    if (note[0] != '\0') {
+        fprintf(out, "%s\n", note);
+    }
+}
+
 /* What a repeating step still costs. */
 static void print_last_passes(const struct flw_report *report, FILE *out)
 {
@@ -349,6 +359,7 @@ void flw_report_print_table(const struct flw_report *report, FILE *out, bool use
     print_rows(report, out, uses_colour);
     fputc('\n', out);
     print_matches(report, out);
+    print_pools(report, out);
     print_last_passes(report, out);
     print_verdict(report, out);
 }

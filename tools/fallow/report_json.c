@@ -32,6 +32,7 @@ static void print_trace(const struct flw_report *report, FILE *out)
                 trace->has_segments ? trace->recorded_segment_calls : FLW_NOT_APPLICABLE);
     print_count(out, "initial_blocks", trace->initial_count);
     print_count(out, "streams", report->program->stream_count);
+    print_count(out, "private_pools", report->program->lanes.pool_count);
     print_count(out, "zero_size_requests", report->program->zero_count);
     print_count(out, "unknown_frees", trace->unknown_free_count);
     fprintf(out, ", \"source\": ");
@@ -129,6 +130,8 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
     print_count(out, "violations",
                 result->policy->lends && report->checks ? result->violation_count
                                                         : FLW_NOT_APPLICABLE);
+    print_bool(out, "keeps_private_pools_apart", result->policy->lends,
+               result->policy->keeps_pools_apart);
     print_last_pass(report, result, out);
     print_speed(report, result, out);
     fputc('}', out);

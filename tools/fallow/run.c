@@ -361,8 +361,8 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
     struct flw_device_world world = {
         .device_bytes = is_limited_here ? setup->limit_bytes : setup->device_bytes,
         .lag_units = setup->lag_units,
-        .stream_count = setup->program->stream_count,
-        .crosses_streams = setup->program->crosses_streams,
+        .stream_count = setup->program->stream_count + setup->program->lanes.count,
+        .crosses_streams = setup->program->crosses_streams || setup->program->lanes.count != 0,
         .checks = setup->checks,
     };
     struct flw_policy_setup policy_setup = {.policy = policy,

@@ -320,6 +320,8 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
         flw_sheet_finish(out_sheet);
         return false;
     }
+    flw_plan_say_pools(out_sheet->program, out_sheet->results, out_sheet->policy_count,
+                       out_sheet->pools_note);
     flw_verdict_write(out_sheet, out_sheet->verdict, sizeof out_sheet->verdict);
     FLW_ASSERT_VALID(flw_sheet_is_valid(out_sheet));
     return true;

@@ -95,6 +95,18 @@ static void write_floor(const struct flw_sheet *sheet, FILE *out)
     }
 }
 
+static void write_pools(const struct flw_sheet *sheet, FILE *out)
+{
+    if (sheet->pools_note[0] != '\0') {
+        fputs("<p class=hint>", out);
+        flw_svg_escape(out, sheet->pools_note);
+        fputs(
+            ". The recording does not say when a graph was destroyed: what is kept apart stays so "
+            "until the end.</p>\n",
+            out);
+    }
+}
+
 static void write_overlay(const struct flw_sheet *sheet, FILE *out)
 {
     fputs("<section><h2 id=policies>What each policy would have held</h2>\n<div class=by-ops>",
@@ -108,6 +120,7 @@ static void write_overlay(const struct flw_sheet *sheet, FILE *out)
     }
     flw_page_table_policies(sheet, out);
     write_floor(sheet, out);
+    write_pools(sheet, out);
     flw_page_table_more(sheet, out);
     fputs("<h3>Where it goes at the peak</h3>\n", out);
     flw_picture_waste(sheet, out);

@@ -203,6 +203,7 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
     print_peaks(policy, out);
     fputs(",\n    \"reserved_from_ledger\": ", out);
     fputs(result->is_reserved_from_ledger ? "true" : "false", out);
+    print_bool(out, "keeps_private_pools_apart", result->policy->keeps_pools_apart);
     print_failures(policy, out);
     print_work(sheet, result, out);
     print_calls(policy, out);
@@ -228,6 +229,7 @@ static void print_trace(const struct flw_sheet *sheet, FILE *out)
     print_count(out, "frees", free_count);
     print_count(out, "initial_blocks", trace->initial_count);
     print_count(out, "streams", trace->stream_count);
+    print_count(out, "private_pools", sheet->program->lanes.pool_count);
     print_count(out, "distinct_sizes", sheet->distinct_size_count);
     print_count(out, "freed_by_the_next_op", sheet->temporary_count);
     print_count(out, "unknown_frees", trace->unknown_free_count);

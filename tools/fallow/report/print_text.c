@@ -244,6 +244,9 @@ void flw_print_text(const struct flw_sheet *sheet, const struct flw_print_style 
     if (mapped != NULL && flw_sheet_frame(mapped, "peak reserved") != NULL) {
         print_map(mapped, map_rows, out);
     }
+    if (sheet->pools_note[0] != '\0') {
+        print_wrapped(sheet->pools_note, out);
+    }
     fputs(style->uses_colour ? "\033[1m" : "", out);
     print_wrapped(sheet->verdict, out);
     fputs(style->uses_colour ? "\033[0m" : "", out);

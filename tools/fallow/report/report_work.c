@@ -204,6 +204,7 @@ static void keep(struct work *work, const struct flw_trace *trace,
     *kept_program = *program;
     kept_program->ops = NULL;
     kept_program->op_bits = NULL;
+    kept_program->lanes = (struct flw_lanes){.pool_count = program->lanes.pool_count};
     sheet->trace = kept;
     sheet->program = kept_program;
     work->sheet_count++;

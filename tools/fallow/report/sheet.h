@@ -29,6 +29,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "plan.h"
 #include "run.h"
 
 #define FLW_SHEET_COLUMNS      2000
@@ -199,7 +200,8 @@ struct flw_sheet {
 
     struct flw_sheet_mark *marks;
     size_t mark_count;
-    char verdict[256]; /* one sentence */
+    char verdict[256];                    /* one sentence */
+    char pools_note[FLW_PLAN_NOTE_BYTES]; /* flw_plan_say_pools */
 };
 
 /* collect.c */
