@@ -70,7 +70,11 @@ typedef enum fallow_economy {
 typedef enum fallow_reuse_policy {
     FALLOW_REUSE_WAIT = 0, /**< another stream's memory too, making the taker wait if need be */
     FALLOW_REUSE_COMPLETED = 1, /**< another stream's memory only when its work is known complete */
-    FALLOW_REUSE_SAME_STREAM = 2 /**< at present the same as COMPLETED */
+    FALLOW_REUSE_SAME_STREAM =
+        2 /**< never another stream's memory, complete or not: what a stream has freed serves it alone
+               until it is retired, or lost, and complete. Idle memory comes to another stream only by
+               way of the driver, unmapped or given back as whole handles or allocations, so the pool
+               holds more and refuses earlier at a limit */
 } fallow_reuse_policy;
 
 /** Bits of `checks`. 0: everything that costs no device work. */

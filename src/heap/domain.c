@@ -41,6 +41,7 @@ const struct flw_order_ops flw_order_stream = {
     .name = "stream", .reuses_at_once = true, .record = stream_record, .wait = stream_wait};
 const struct flw_order_ops flw_order_capture = {.name = "capture", .reuses_at_once = true};
 const struct flw_order_ops flw_order_released = {.name = "released capture"};
+const struct flw_order_ops flw_order_mixed = {.name = "mixed"};
 const struct flw_order_ops flw_order_context = {.name = "context", .record = context_record};
 
 struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
@@ -282,6 +283,9 @@ fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *dom
 static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_domain *nobody = heap->domains[FLW_NOBODY];
+    if (flw_domain_keeps(heap, domain)) {
+        return;
+    }
     for (struct flw_span *run; (run = domain->runs.oldest) != NULL;) {
         if (run->u.run.ticket > domain->completed + FLW_MUTANT(RUN_TO_NOBODY_EARLY)) {
             break;
@@ -304,6 +308,9 @@ static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
 
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
 {
+    if (heap->mixed != NULL && domain->ops == &flw_order_stream) {
+        hand_to_nobody(heap, domain); /* what it kept while it was known */
+    }
     /* Uses of live blocks may name a lost stream: only a synchronisation covers those, or, where
      * streams may die, the fence of each. */
     bool is_over = !domain->is_lost || heap->streams_may_die ||
@@ -564,6 +571,9 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
     if (domain->is_known) {
         domain->is_known = false;
         atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
+    }
+    if (heap->mixed != NULL) {
+        hand_to_nobody(heap, domain); /* what it kept and is complete needs no synchronisation */
     }
 }
 

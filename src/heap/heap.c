@@ -160,6 +160,18 @@ static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_
     return FALLOW_OK;
 }
 
+/* All that comes to it is complete. */
+static bool make_mixed(struct flw_heap *heap)
+{
+    heap->mixed = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
+    if (heap->mixed != NULL) {
+        heap->mixed->is_known = true;
+        heap->mixed->is_retired = true;
+        heap->mixed->completed = heap->mixed->ticket++;
+    }
+    return heap->mixed != NULL;
+}
+
 fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config)
 {
     memset(heap, 0, sizeof *heap);
@@ -197,7 +209,8 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
         heap->page_handle = (struct flw_handle **)(void *)heap->handle_meta.base;
     }
     struct flw_domain *nobody = flw_domain_create(heap, &flw_order_capture, NULL, NULL, 0);
-    if (nobody == NULL || (remaps && !make_address_run(heap))) {
+    bool has_domains = nobody != NULL && (!config->keeps_owners || make_mixed(heap));
+    if (!has_domains || (remaps && !make_address_run(heap))) {
         goto fail;
     }
     nobody->completed = UINT64_MAX; /* what is nobody's is complete */

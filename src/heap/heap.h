@@ -131,6 +131,10 @@ struct flw_heap {
     uint64_t slab_bytes;         /* runs serving slabs */
     bool streams_may_die;        /* a stored handle is never recorded on */
     bool absorbs_nobody;         /* one stream only: its runs join nobody's neighbours */
+    struct flw_domain *mixed;    /* NULL: complete memory is nobody's. Else it stays with its stream
+                                    while that lives; what blocks of several streams had shared is
+                                    this domain's, which lends nothing. Only unmapped does either
+                                    come to another stream */
 
     struct flw_heap_counters count;
     _Atomic int lost_error; /* CUresult that lost the device; 0 none */
@@ -149,6 +153,7 @@ struct flw_heap_config {
     const int *peers;
     uint32_t peer_count;
     uint32_t handle_types;
+    bool keeps_owners; /* see heap.mixed */
 };
 
 /* calls. Nothing stays on failure. */
@@ -205,6 +210,12 @@ bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain
 
 /* lock. The domain has done everything up to ticket: its old memory becomes nobody's. */
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket);
+
+/* lock. Does memory of the domain stay its own when it is complete? */
+static inline bool flw_domain_keeps(const struct flw_heap *heap, const struct flw_domain *domain)
+{
+    return FLW_UNLIKELY(heap->mixed != NULL) && domain->is_known;
+}
 
 /* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */
 void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);

@@ -38,6 +38,7 @@ extern const struct flw_order_ops flw_order_capture;
 extern const struct flw_order_ops
     flw_order_released; /* a capture's, released, with blocks still lent */
 extern const struct flw_order_ops flw_order_context;
+extern const struct flw_order_ops flw_order_mixed; /* of no stream: heap.mixed */
 
 /* A recorded event and the tickets it covers. Synchronization: the heap lock. */
 struct flw_fence {

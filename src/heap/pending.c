@@ -107,7 +107,7 @@ static void settle(struct flw_heap *heap, struct flw_pending *pending)
 {
     struct flw_domain *domain = heap->domains[pending->domain];
     bool is_complete = pending->own_ticket != 0 && pending->own_ticket <= domain->completed;
-    if (!domain->is_known || is_complete) {
+    if (!domain->is_known || (is_complete && !flw_domain_keeps(heap, domain))) {
         domain = heap->domains[FLW_NOBODY];
     }
     heap->pending_bytes -= pending->bytes;

@@ -202,7 +202,7 @@ static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain,
     struct flw_run_part *part = &run->u.run;
     FLW_ASSERT(part->state != FLW_RUN_FREE);
     uint32_t owner = domain->index;
-    if (ticket <= domain->completed) { /* nobody's own too */
+    if (ticket <= domain->completed && !flw_domain_keeps(heap, domain)) { /* nobody's own too */
         owner = FLW_NOBODY;
         ticket = 0;
     } else if (ticket == domain->ticket) { /* an open stamp: the next fence is wanted */

@@ -23,22 +23,21 @@ static struct flw_handle *handle_inside(const struct flw_heap *heap, const struc
     return NULL;
 }
 
-/* lock. Cut the handle's stretch out of nobody's run, BUSY. NULL: host memory. */
-static struct flw_span *cut_handle(struct flw_heap *heap, struct flw_span *run,
-                                   const struct flw_handle *handle)
+/* lock. Cut the units [begin, end) out of a free run, BUSY. NULL: host memory. */
+static struct flw_span *cut_range(struct flw_heap *heap, struct flw_span *run, uint64_t begin,
+                                  uint64_t end)
 {
-    uint64_t handle_end = (uint64_t)handle->begin_unit + handle->unit_count;
     struct flw_span *middle = run, *rest = NULL;
     flw_run_set_busy(heap, run);
-    if (handle_end < flw_run_end(run)) {
-        rest = flw_run_split(heap, run, (uint32_t)(handle_end - flw_run_begin(run)));
+    if (end < flw_run_end(run)) {
+        rest = flw_run_split(heap, run, (uint32_t)(end - flw_run_begin(run)));
         if (rest == NULL) {
             flw_run_put_back(heap, run);
             return NULL;
         }
     }
-    if (handle->begin_unit > flw_run_begin(run)) {
-        middle = flw_run_split(heap, run, (uint32_t)(handle->begin_unit - flw_run_begin(run)));
+    if (begin > flw_run_begin(run)) {
+        middle = flw_run_split(heap, run, (uint32_t)(begin - flw_run_begin(run)));
         if (middle == NULL) {
             run = rest != NULL ? flw_run_absorb(heap, run, rest) : run;
             flw_run_put_back(heap, run);
@@ -52,42 +51,134 @@ static struct flw_span *cut_handle(struct flw_heap *heap, struct flw_span *run,
     return middle;
 }
 
+/* lock. The run that begins at the unit. */
+static struct flw_span *run_at(const struct flw_heap *heap, uint64_t unit)
+{
+    struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
+    return span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
+}
+
+static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
+{
+    const struct flw_domain *owner = heap->domains[run->u.run.owner];
+    return run->u.run.state == FLW_RUN_FREE &&
+           (run->u.run.owner == FLW_NOBODY ||
+            (flw_domain_keeps(heap, owner) && run->u.run.ticket <= owner->completed));
+}
+
+/* lock. Where complete memory keeps its owner: the units [begin, end), of which `first` has the
+ * first, as one run, BUSY, if all of them are idle, whoever owns them. Else NULL. */
+static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *first, uint64_t begin,
+                                   uint64_t end)
+{
+    struct flw_span *whole = NULL, *part;
+    for (uint64_t unit = flw_run_begin(first); unit < end; unit = flw_run_end(part)) {
+        part = run_at(heap, unit);
+        if (!is_idle(heap, part)) {
+            return NULL;
+        }
+    }
+    for (uint64_t unit = flw_run_begin(first); unit < end;) {
+        part = run_at(heap, unit);
+        unit = flw_run_end(part);
+        part = cut_range(heap, part, flw_max(begin, flw_run_begin(part)), flw_min(end, unit));
+        if (part == NULL) {
+            if (whole != NULL) {
+                flw_heap_put_run_stamped(heap, heap->mixed->index, heap->mixed->completed, whole);
+            }
+            return NULL;
+        }
+        whole = flw_run_absorb(heap, whole, part);
+    }
+    return whole;
+}
+
 #define UNMAP_BATCH 64
+
+struct cuts {
+    struct flw_span *runs[UNMAP_BATCH];
+    uint32_t count;
+    uint64_t bytes;
+};
+
+/* lock. Cut handles out of the domain's memory, oldest first, until want_bytes are cut. */
+static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uint64_t want_bytes,
+                     struct cuts *cuts)
+{
+    struct flw_span *run = domain->runs.oldest;
+    while (run != NULL && cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes) {
+        struct flw_span *next = run->u.run.age_next;
+        struct flw_handle *handle =
+            run->u.run.unit_count >= heap->page_units ? handle_inside(heap, run) : NULL;
+        struct flw_span *middle = NULL;
+        if (handle != NULL) {
+            middle = cut_range(heap, run, handle->begin_unit,
+                               (uint64_t)handle->begin_unit + handle->unit_count);
+        }
+        if (middle != NULL) {
+            cuts->bytes += flw_run_bytes(middle);
+            cuts->runs[cuts->count++] = middle;
+            /* What was cut off went back to the index at the young end: it is met again. */
+            next = next != NULL ? next : domain->runs.oldest;
+        }
+        run = next;
+    }
+}
+
+/* lock. The same for handles that lie over idle memory of several owners. */
+static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
+{
+    uint64_t unit = 0; /* where the run begins that has the handle's first unit */
+    for (uint64_t page = 0;
+         page < heap->mapped_page_end && cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes;) {
+        const struct flw_handle *handle = heap->page_handle[page];
+        if (handle == NULL) {
+            page++;
+            continue;
+        }
+        uint64_t begin = handle->begin_unit, end = begin + handle->unit_count;
+        while (flw_run_end(run_at(heap, unit)) <= begin) {
+            unit = flw_run_end(run_at(heap, unit));
+        }
+        struct flw_span *whole = cut_shared(heap, run_at(heap, unit), begin, end);
+        if (whole != NULL) {
+            cuts->bytes += flw_run_bytes(whole);
+            cuts->runs[cuts->count++] = whole;
+            unit = begin;
+        }
+        page = end / heap->page_units;
+    }
+}
+
+/* lock. Nobody's memory; where complete memory keeps its owner, then theirs. */
+static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
+{
+    uint32_t nobody = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_NOBODY;
+    cuts->count = 0;
+    cuts->bytes = 0;
+    cut_idle(heap, heap->domains[nobody], want_bytes, cuts);
+    if (heap->mixed != NULL) {
+        cut_idle_shared(heap, want_bytes, cuts);
+    }
+}
 
 uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
 {
-    struct flw_span *cut[UNMAP_BATCH];
+    struct cuts cuts = {.count = 1};
     uint64_t done_bytes = 0;
     struct flw_driver_section section;
     if (!heap->source.ops->remaps || !flw_heap_enter_driver(heap, &section)) {
         return 0;
     }
-    for (uint32_t count = 1; done_bytes < want_bytes && count > 0;) {
-        uint64_t planned_bytes = 0;
-        count = 0;
+    while (done_bytes < want_bytes && cuts.count > 0) {
         flw_lock_acquire(&heap->lock);
-        struct flw_span *run =
-            heap->domains[FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_NOBODY]
-                ->runs.oldest;
-        while (run != NULL && count < UNMAP_BATCH && done_bytes + planned_bytes < want_bytes) {
-            struct flw_span *next = run->u.run.age_next;
-            struct flw_handle *handle =
-                run->u.run.unit_count >= heap->page_units ? handle_inside(heap, run) : NULL;
-            struct flw_span *middle = handle != NULL ? cut_handle(heap, run, handle) : NULL;
-            if (middle != NULL) {
-                planned_bytes += flw_run_bytes(middle);
-                cut[count++] = middle;
-                /* What was cut off went back to the index at the young end: it is met again. */
-                next = next != NULL ? next : heap->domains[FLW_NOBODY]->runs.oldest;
-            }
-            run = next;
-        }
+        plan_cuts(heap, want_bytes - done_bytes, &cuts);
         flw_lock_release(&heap->lock);
-        for (uint32_t i = 0; i < count; i++) {
-            CUresult result = heap->source.ops->unmap(&heap->source, flw_run_address(heap, cut[i]),
-                                                      flw_run_bytes(cut[i]));
+        for (uint32_t i = 0; i < cuts.count; i++) {
+            CUresult result = heap->source.ops->unmap(
+                &heap->source, flw_run_address(heap, cuts.runs[i]), flw_run_bytes(cuts.runs[i]));
             struct flw_handle *handle =
-                flw_heap_handle_at(heap, (uint64_t)cut[i]->u.run.begin_unit << FLW_UNIT_LOG2);
+                flw_heap_handle_at(heap, (uint64_t)cuts.runs[i]->u.run.begin_unit << FLW_UNIT_LOG2);
             if (result != CUDA_SUCCESS) {
                 flw_heap_lose_device(heap, result, "cuMemUnmap");
             }
@@ -98,8 +189,8 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
             }
             flw_handle_link_idle(heap, handle);
             atomic_fetch_add(&heap->count.remaps, 1);
-            done_bytes += flw_run_bytes(cut[i]);
-            flw_run_return_unmapped(heap, cut[i]);
+            done_bytes += flw_run_bytes(cuts.runs[i]);
+            flw_run_return_unmapped(heap, cuts.runs[i]);
             flw_lock_release(&heap->lock);
         }
     }
@@ -136,16 +227,30 @@ static uint64_t release_one_handle(struct flw_heap *heap)
     return bytes;
 }
 
+/* lock. The run of a segment that is idle as a whole, out of its index; NULL. */
+static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct flw_segment *segment)
+{
+    struct flw_span *run =
+        flw_page_map_span_at(&heap->map, (uint64_t)segment->begin_unit << FLW_UNIT_LOG2);
+    if (run->kind != FLW_SPAN_RUN || !is_idle(heap, run)) {
+        return NULL;
+    }
+    if (run->u.run.unit_count == segment->unit_count) {
+        flw_run_unindex(heap, run);
+        return run;
+    }
+    return heap->mixed == NULL ? NULL
+                               : cut_shared(heap, run, segment->begin_unit,
+                                            (uint64_t)segment->begin_unit + segment->unit_count);
+}
+
 static uint64_t release_one_segment(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
     struct flw_segment *segment = heap->segments;
     for (; segment != NULL; segment = segment->next) {
-        struct flw_span *run =
-            flw_page_map_span_at(&heap->map, (uint64_t)segment->begin_unit << FLW_UNIT_LOG2);
-        if (run->kind == FLW_SPAN_RUN && run->u.run.state == FLW_RUN_FREE &&
-            run->u.run.owner == FLW_NOBODY && run->u.run.unit_count == segment->unit_count) {
-            flw_run_unindex(heap, run);
+        struct flw_span *run = take_idle_segment(heap, segment);
+        if (run != NULL) {
             /* Cleared before the driver may give the addresses to somebody else. */
             heap->map.units[segment->begin_unit] = 0;
             heap->map.units[segment->begin_unit + segment->unit_count - 1] = 0;

@@ -368,6 +368,33 @@ static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
     heap->empty_slab_count--;
 }
 
+/* Whose memory the empty slabs of a class are, where complete memory keeps its owner: their slots lie
+ * in lists, what is uncarved is the maker's. */
+static void note_owners(struct flw_heap *heap, unsigned class_index)
+{
+    struct flw_span *slab = heap->empty_slabs[class_index];
+    for (; slab != NULL; slab = slab->u.slab.empty_next) {
+        struct flw_slab_part *part = &slab->u.slab;
+        part->owner = part->carved_count < part->slot_count ? part->domain : FLW_NOBODY;
+    }
+    for (uint32_t d = 1; d < heap->domain_end; d++) {
+        const struct flw_batch *batch = heap->domains[d]->batches[class_index].head;
+        for (; batch != NULL; batch = batch->next) {
+            for (uint32_t i = 0; i < batch->count; i++) {
+                uint32_t *owner = &flw_slot_span(&heap->map, batch->slots[i])->u.slab.owner;
+                *owner = *owner == FLW_NOBODY || *owner == d ? d : heap->mixed->index;
+            }
+        }
+    }
+}
+
+static uint32_t owner_of(const struct flw_heap *heap, const struct flw_slab_part *part)
+{
+    return heap->mixed != NULL      ? part->owner
+           : part->stamp_count == 1 ? part->stamps[0].domain
+                                    : FLW_NOBODY;
+}
+
 /* The slab's run becomes free memory: of one domain, of nobody, or pending on several. */
 static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
 {
@@ -386,7 +413,8 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
         }
     }
     part->stamp_count = (uint16_t)live;
-    if (live > 1 || part->stamps_overflowed) {
+    uint32_t owner = owner_of(heap, part), kept = heap->mixed != NULL ? owner : FLW_NOBODY;
+    if (live > 1 || part->stamps_overflowed || (live == 1 && part->stamps[0].domain != owner)) {
         pending = flw_heap_new_pending(heap);
         if (pending == NULL) {
             return false;
@@ -406,14 +434,14 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
         run->u.run.state = FLW_RUN_PENDING;
         *pending = (struct flw_pending){.run = run,
                                         .bytes = flw_run_bytes(run),
-                                        .domain = FLW_NOBODY,
+                                        .domain = kept,
                                         .sweep_next = part->stamps_overflowed,
                                         .stamp_count = live};
         memcpy(pending->stamps, part->stamps, live * sizeof *part->stamps);
         flw_heap_hold_pending(heap, pending);
     } else {
-        uint32_t owner = live == 1 ? part->stamps[0].domain : FLW_NOBODY;
-        flw_heap_put_run_stamped(heap, owner, live == 1 ? part->stamps[0].ticket : 0, run);
+        uint64_t ticket = live == 1 ? part->stamps[0].ticket : heap->domains[owner]->completed;
+        flw_heap_put_run_stamped(heap, owner, ticket, run);
     }
     flw_page_map_drop_slab(&heap->map, slab);
     return true;
@@ -426,6 +454,9 @@ bool flw_heap_reclaim_slabs(struct flw_heap *heap)
     for (unsigned c = 0; c < FLW_CLASS_COUNT && heap->empty_slab_count > 0; c++) {
         if (heap->empty_slabs[c] == NULL) {
             continue;
+        }
+        if (heap->mixed != NULL) {
+            note_owners(heap, c);
         }
         for (uint32_t d = 0; d < heap->domain_end; d++) {
             if (heap->domains[d] != NULL) {

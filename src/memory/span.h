@@ -95,6 +95,7 @@ struct flw_slab_part {
     bool stamps_overflowed; /* more than FLW_STAMPS_MAX domains: all are asked */
     uint8_t class_index;
     uint8_t step_log2; /* units = smallest << step */
+    uint32_t owner;    /* scratch: whose free slots all of it is, while empty slabs are looked at */
     struct flw_stamp stamps[FLW_STAMPS_MAX];
 };
 

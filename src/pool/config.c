@@ -167,7 +167,9 @@ static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
                                      .limit_bytes = flw_min(limit, device_bytes),
                                      .peers = pool->config.peer_devices,
                                      .peer_count = (uint32_t)pool->config.peer_device_count,
-                                     .handle_types = pool->config.handle_types};
+                                     .handle_types = pool->config.handle_types,
+                                     .keeps_owners =
+                                         pool->config.reuse_policy == FALLOW_REUSE_SAME_STREAM};
     CUresult result = pool->driver.cuCtxPushCurrent_v2(pool->config.context);
     if (result != CUDA_SUCCESS) {
         flw_pool_log(pool, FALLOW_LOG_ERROR, "the context cannot be made current: %s",

@@ -168,6 +168,112 @@ static void reuse_policies_forbid_what_they_name(void **state)
     }
 }
 
+/* All that was freed so far is known complete; nothing is given back. */
+static void complete_everything(struct api *api)
+{
+    assert_int_equal(fallow_pool_trim_within(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK); /* fences */
+    api->sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim_within(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK);
+}
+
+#define OWNED 40
+
+/* One stream frees blocks, every `mix`-th on a second one; when all is complete a third asks for as
+ * many. How many addresses of the first two it gets. */
+static unsigned reused_by_another(fallow_reuse_policy policy, size_t bytes, size_t mix,
+                                  bool retires)
+{
+    struct api api;
+    CUstream third;
+    void *owned[OWNED], *taken[2 * OWNED];
+    unsigned reused = 0;
+    api_begin(&api, NULL);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&third, CU_STREAM_NON_BLOCKING), 0);
+    fallow_pool_config config = api_config(&api);
+    config.reuse_policy = policy;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    /* After a peak like this the pool grows rather than move what it has. */
+    void *peak = api_alloc(&api, 400 * MIB, third);
+    assert_int_equal(fallow_free(api.pool, peak, third), FALLOW_OK);
+    complete_everything(&api);
+    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+    uint64_t moves = api_stats(&api).remap_count;
+    for (size_t i = 0; i < OWNED; i++) {
+        owned[i] = api_alloc(&api, bytes, api.stream);
+        api_use(&api, owned[i], bytes, api.stream);
+    }
+    api.sim.step(UINT64_MAX); /* so that the second stream comes after the first */
+    for (size_t i = 0; i < OWNED; i++) {
+        CUstream freeing = i % mix == mix - 1 ? api.other : api.stream;
+        assert_int_equal(fallow_free(api.pool, owned[i], freeing), FALLOW_OK);
+    }
+    if (retires) {
+        assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_stream_retire(api.pool, api.other), FALLOW_OK);
+    }
+    complete_everything(&api);
+    for (size_t i = 0; i < 2 * OWNED; i++) {
+        taken[i] = api_alloc(&api, bytes, third);
+        api_use(&api, taken[i], bytes, third);
+        for (size_t k = 0; k < OWNED; k++) {
+            reused += taken[i] == owned[k];
+        }
+    }
+    assert_int_equal(api_stats(&api).remap_count, moves);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    for (size_t i = 0; i < 2 * OWNED; i++) {
+        assert_int_equal(fallow_free(api.pool, taken[i], third), FALLOW_OK);
+    }
+    complete_everything(&api);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+    assert_int_equal(api_stats(&api).reserved_bytes, 0); /* kept memory is no lost memory */
+    api_end(&api);
+    return reused;
+}
+
+static void complete_memory_stays_with_its_stream_where_the_policy_says_so(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {5000, 60000, 900000, 3 * MIB};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (size_t mix = 2; mix <= OWNED + 1; mix += OWNED - 1) {
+            assert_true(reused_by_another(FALLOW_REUSE_COMPLETED, sizes[i], mix, false) > 0);
+            assert_int_equal(reused_by_another(FALLOW_REUSE_SAME_STREAM, sizes[i], mix, false), 0);
+        }
+        assert_true(reused_by_another(FALLOW_REUSE_SAME_STREAM, sizes[i], OWNED + 1, true) > 0);
+    }
+}
+
+static void kept_memory_serves_its_stream_again_and_moves_at_the_limit(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 64 * MIB;
+    config.reuse_policy = FALLOW_REUSE_SAME_STREAM;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *first = api_alloc(&api, 40 * MIB, api.stream);
+    api_use(&api, first, 40 * MIB, api.stream);
+    assert_int_equal(fallow_free(api.pool, first, api.stream), FALLOW_OK);
+    void *small = api_alloc(&api, 5 * MIB, api.other); /* two streams from now on */
+    complete_everything(&api);
+    void *again = api_alloc(&api, 40 * MIB, api.stream);
+    assert_ptr_equal(again, first);
+    assert_int_equal(fallow_free(api.pool, again, api.stream), FALLOW_OK);
+    complete_everything(&api);
+    uint64_t moves = api_stats(&api).remap_count;
+    void *moved = api_alloc(&api, 40 * MIB, api.other);
+    api_use(&api, moved, 40 * MIB, api.other);
+    assert_true(api_stats(&api).remap_count > moves);
+    assert_int_equal(api_stats(&api).steal_count, 0);
+    assert_int_equal(fallow_free(api.pool, moved, api.other), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, small, api.other), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
 static void a_failure_for_room_is_explained(void **state)
 {
     (void)state;
@@ -432,6 +538,8 @@ int main(void)
         cmocka_unit_test(a_repeating_step_makes_no_driver_call_after_two),
         cmocka_unit_test(memory_of_another_stream_is_taken_with_a_wait_on_the_device),
         cmocka_unit_test(reuse_policies_forbid_what_they_name),
+        cmocka_unit_test(complete_memory_stays_with_its_stream_where_the_policy_says_so),
+        cmocka_unit_test(kept_memory_serves_its_stream_again_and_moves_at_the_limit),
         cmocka_unit_test(a_failure_for_room_is_explained),
         cmocka_unit_test(trim_of_an_idle_pool_leaves_nothing),
         cmocka_unit_test(a_request_carries_its_tag_and_wishes),
