@@ -137,7 +137,7 @@ int main(int count, char **words)
 {
     fallow_pool_config config;
     fallow_stats stats;
-    race.rounds = 1000;
+    race.rounds = 400;
     race.seed = 1;
     for (int i = 1; i + 1 < count; i += 2) {
         *(strcmp(words[i], "--seed") == 0 ? &race.seed : &race.rounds) =
