@@ -5,8 +5,8 @@
  * Does not: claim to be NVIDIA's allocator: its inside is not published, and reports call this a
  * model.
  *
- * INVARIANTS  the blocks of a chunk cover it without gap or overlap; a free block is in exactly one
- *             bucket; used = sum of lent blocks; reserved = sum of chunks
+ * INVARIANTS  the blocks of a chunk cover it without gap or overlap; the free blocks, and no
+ *             others, are in the pool's tree of them; used = sum of lent blocks; reserved = sum of chunks
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 
 struct block {
     struct flw_tree_node node;
-    struct block *previous, *next; /* of its bucket, while free */
+    struct flw_tree_node free_node; /* of the pool's free blocks, while free: no addresses, keys */
     struct flw_region *chunk;
     bool is_lent, is_graphs;
     struct flw_position freed; /* sequence 0: done long ago */
@@ -36,27 +36,23 @@ static void refresh_high(struct flw_memory_pool *pool)
 
 /* ---- blocks ---- */
 
-static void enter_bucket(struct flw_memory_pool *pool, struct block *block)
+/* A place in the order of free blocks: by size, then the latest first. */
+static uint64_t key_of(uint64_t bytes, uint32_t since_latest)
 {
-    struct block **head = &pool->bucket[flw_log2_floor(block->node.end - block->node.begin)];
-    block->previous = NULL;
-    block->next = *head;
-    if (*head != NULL) {
-        (*head)->previous = block;
-    }
-    *head = block;
+    return (bytes / STEP_BYTES) << 32 | since_latest;
 }
 
-static void leave_bucket(struct flw_memory_pool *pool, struct block *block)
+static void enter_free(struct flw_memory_pool *pool, struct block *block)
 {
-    if (block->next != NULL) {
-        block->next->previous = block->previous;
-    }
-    if (block->previous != NULL) {
-        block->previous->next = block->next;
-    } else {
-        pool->bucket[flw_log2_floor(block->node.end - block->node.begin)] = block->next;
-    }
+    uint64_t bytes = block->node.end - block->node.begin;
+    block->free_node.begin = key_of(bytes, UINT32_MAX - pool->entered_count++);
+    block->free_node.end = block->free_node.begin + 1;
+    flw_tree_insert(&pool->free_blocks, &block->free_node);
+}
+
+static void leave_free(struct flw_memory_pool *pool, struct block *block)
+{
+    flw_tree_remove(&pool->free_blocks, &block->free_node);
 }
 
 static struct block *add_block(struct flw_memory_pool *pool, struct flw_region *chunk,
@@ -110,15 +106,15 @@ static void merge_right(struct flw_memory_pool *pool, struct block *left)
         return;
     }
     uint64_t end = right->node.end;
-    leave_bucket(pool, left);
-    leave_bucket(pool, right);
+    leave_free(pool, left);
+    leave_free(pool, right);
     if (right->freed.sequence > left->freed.sequence) {
         left->freed = right->freed;
     }
     flw_clock_join(&left->freed_clock, &right->freed_clock);
     drop_block(pool, right);
     left->node.end = end;
-    enter_bucket(pool, left);
+    enter_free(pool, left);
 }
 
 static void merge_around(struct flw_memory_pool *pool, struct block *block)
@@ -153,7 +149,7 @@ static struct block *grow(struct flw_memory_pool *pool, uint64_t bytes, CUresult
     refresh_high(pool);
     flw_latency_add_bytes(FLW_ENTRY_cuMemPoolTrimTo, whole);
     struct block *block = add_block(pool, chunk, chunk->node.begin, chunk->node.end);
-    enter_bucket(pool, block);
+    enter_free(pool, block);
     return block;
 }
 
@@ -162,7 +158,7 @@ static void drop_chunk(struct flw_memory_pool *pool, struct block *block)
     struct flw_region *chunk = block->chunk;
     uint64_t begin = chunk->node.begin;
     uint64_t bytes = chunk->bytes;
-    leave_bucket(pool, block);
+    leave_free(pool, block);
     drop_block(pool, block);
     flw_check_forget(begin, begin + bytes);
     pool->reserved_bytes -= bytes;
@@ -224,32 +220,27 @@ static enum reuse may_reuse(const struct flw_memory_pool *pool, const struct flw
 static struct block *best_fit(struct flw_memory_pool *pool, const struct flw_stream *stream,
                               uint64_t bytes, enum reuse wanted)
 {
-    for (unsigned k = flw_log2_floor(bytes); k < 64; k++) {
-        struct block *best = NULL;
-        for (struct block *block = pool->bucket[k]; block != NULL; block = block->next) {
-            uint64_t size = block->node.end - block->node.begin;
-            if (size >= bytes && (best == NULL || size < best->node.end - best->node.begin) &&
-                may_reuse(pool, stream, block) == wanted) {
-                best = block;
-            }
+    struct flw_tree_node *node = flw_tree_from(&pool->free_blocks, key_of(bytes, 0));
+    while (node != NULL) {
+        struct block *block = FLW_CONTAINER(node, struct block, free_node);
+        if (may_reuse(pool, stream, block) == wanted) {
+            return block;
         }
-        if (best != NULL) {
-            return best;
-        }
+        node = flw_tree_from(&pool->free_blocks, node->end);
     }
     return NULL;
 }
 
 static void lend(struct flw_memory_pool *pool, struct block *block, uint64_t bytes)
 {
-    leave_bucket(pool, block);
+    leave_free(pool, block);
     if (block->node.end - block->node.begin > bytes) {
         uint64_t end = block->node.end;
         block->node.end = block->node.begin + bytes;
         struct block *rest = add_block(pool, block->chunk, block->node.end, end);
         rest->freed = block->freed;
         flw_clock_copy(&rest->freed_clock, &block->freed_clock);
-        enter_bucket(pool, rest);
+        enter_free(pool, rest);
     }
     block->is_lent = true;
     pool->used_bytes += bytes;
@@ -338,7 +329,7 @@ static void take_back(struct flw_memory_pool *pool, struct block *block)
     pool->used_bytes -= block->node.end - block->node.begin;
     block->is_lent = false;
     block->is_graphs = false;
-    enter_bucket(pool, block);
+    enter_free(pool, block);
     merge_around(pool, block);
     if (pool->is_destroyed) {
         flw_pool_end_if_unused(pool);
@@ -446,6 +437,7 @@ void flw_pool_drop_blocks(struct flw_memory_pool *pool)
     while (pool->blocks.root != NULL) {
         drop_block(pool, FLW_CONTAINER(pool->blocks.root, struct block, node));
     }
+    pool->free_blocks = (struct flw_tree){0};
     struct flw_tree_node *node = flw_tree_from(&flw_world.regions, 0);
     while (node != NULL) {
         uint64_t end = node->end;

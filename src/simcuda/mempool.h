@@ -13,9 +13,10 @@ struct flw_memory_pool {
     CUmemoryPool handle;
     struct flw_device *device;
     bool is_default, is_destroyed;
-    struct flw_tree blocks;   /* all chunks' blocks, by address */
-    struct block *bucket[64]; /* free blocks by floor(log2(bytes)) */
-    uint64_t max_bytes;       /* 0: the device's */
+    struct flw_tree blocks;      /* all chunks' blocks, by address */
+    struct flw_tree free_blocks; /* by size; of equals, the latest first */
+    uint32_t entered_count;      /* into that tree, ever */
+    uint64_t max_bytes;          /* 0: the device's */
     uint64_t release_threshold;
     uint64_t used_bytes, used_high, reserved_bytes, reserved_high;
     bool follows_events, is_opportunistic, makes_dependencies;
