@@ -10,6 +10,8 @@ add_test(NAME check.format COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/format.sh ${PROJE
 set_tests_properties(check.layers check.layers_catches check.format PROPERTIES
   LABELS check TIMEOUT 60 SKIP_RETURN_CODE 77)
 if(TARGET fallow)
+  add_test(NAME check.help COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/help.sh $<TARGET_FILE:fallow>)
+  set_tests_properties(check.help PROPERTIES LABELS check TIMEOUT 60)
   add_test(NAME check.completion COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/completion.sh
     $<TARGET_FILE:fallow> ${PROJECT_SOURCE_DIR}/tools/fallow/completion/fallow.bash)
   set_tests_properties(check.completion PROPERTIES LABELS check TIMEOUT 60)

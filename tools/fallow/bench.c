@@ -44,7 +44,9 @@ static const char help[] =
     "  --device sim|N   (sim)                          --json       everything, one line\n"
     "\n"
     "exit status 0: measured; 1: a call failed, the figures do not count, or nothing could be set up;\n"
-    "2: the command line is wrong\n";
+    "2: the command line is wrong\n"
+    "\n"
+    "example: fallow bench replace --size mixed --percentiles\n";
 
 struct shape {
     const char *name;

@@ -22,7 +22,9 @@ static const char help[] =
     "  --driver NAME    a driver's library (libcuda.so.1), or sim\n"
     "  --json           the same as one JSON object; numbers are bytes, nanoseconds and counts\n"
     "\n"
-    "exit status 0: a pool can be used; 1: it cannot, the last lines say why; 2: the command line\n";
+    "exit status 0: a pool can be used; 1: it cannot, the last lines say why; 2: the command line\n"
+    "\n"
+    "example: fallow doctor --device sim\n";
 
 struct settings {
     const char *driver; /* NULL: look for the real one, then show the simulated one */

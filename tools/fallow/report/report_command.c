@@ -175,6 +175,13 @@ static int run_diff(int argc, char **argv)
     char message[FLW_BASELINE_MESSAGE_BYTES];
     struct flw_baseline a = {0};
     struct flw_baseline b = {0};
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        puts("usage: fallow report diff A.json B.json\n\n"
+             "What changed from one report to another, policy by policy: the files that\n"
+             "fallow report TRACE --json FILE wrote.\n\n"
+             "example: fallow report diff before.json after.json");
+        return FLW_EXIT_OK;
+    }
     if (argc != 3) {
         flw_complain(
             "report diff needs two files that --json wrote: fallow report diff A.json B.json");
