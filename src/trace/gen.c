@@ -318,6 +318,11 @@ static void fill(struct flw_gen *gen)
     if (gen->has_failed) {
         return;
     }
+    if (gen->build.trace->block_count == 0) {
+        flw_gen_fail(gen, "these options leave no allocation to make; see fallow gen %s --help",
+                     gen->kind->name);
+        return;
+    }
     gen->build.trace->has_times = true;
     const char *wrong = flw_measure_trace(gen->build.trace);
     if (wrong != NULL) {

@@ -14,6 +14,7 @@
  *   kernels        `count` kernels in turn over the streams, 8 bytes each, freed behind the launch.
  *   query          gen_query.c
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/bits.h"
@@ -126,6 +127,11 @@ static void run_threads(struct flw_gen *gen, uint64_t thread_count, uint64_t str
     struct thread threads[THREADS_MAX] = {{0}};
     uint64_t count = number(gen, OPTION_COUNT_OF_BLOCKS) / thread_count;
     uint64_t room = 2 * (count + 1); /* a thread */
+    if (count == 0) {
+        flw_gen_fail(gen, "--count %" PRIu64 " is not one block for each of %" PRIu64 " threads",
+                     number(gen, OPTION_COUNT_OF_BLOCKS), thread_count);
+        return;
+    }
     uint32_t *blocks = calloc(thread_count * room, sizeof(*blocks));
     if (blocks == NULL) {
         flw_gen_fail(gen, "no memory for %llu blocks", (unsigned long long)count);

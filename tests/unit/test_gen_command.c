@@ -73,6 +73,9 @@ static void wrong_options_are_named_in_one_line(void **state)
     command_expect_error("\"$F\" gen adversarial nix", 2,
                          "--scenario has no 'nix'; fallow gen adversarial");
     command_expect_error("\"$F\" gen adversarial half-max comb-free", 2, "cannot use 'comb-free'");
+    command_expect_error("\"$F\" gen random multi-stream --count 3 --threads 64", 1,
+                         "--count 3 is not one block for each of 64 threads");
+    command_expect_error("\"$F\" gen random --cap 1", 1, "these options leave no allocation");
     command_expect_error("\"$F\" gen random -o /nowhere/at/all", 1, "/nowhere/at/all");
     command_expect_error("\"$F\" gen random >/dev/full", 1, "cannot write");
 }
