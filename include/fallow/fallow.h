@@ -413,7 +413,7 @@ typedef struct fallow_oom_report {
     uint64_t largest_free_bytes; /**< largest contiguous hole that the stream could have used */
     uint64_t pending_bytes;      /**< waiting for fences */
     uint64_t captured_bytes;
-    uint64_t device_free_bytes; /**< what the driver said was left */
+    uint64_t device_free_bytes; /**< what the driver said was left; UINT64_MAX: it did not say */
     double fragmentation;       /**< 1 - largest_free / free; 0 when nothing is free */
     uint64_t rung_count[12];    /**< how often each rung of the ladder was climbed, in its order */
     uint64_t rung_ns[12];       /**< time spent there */

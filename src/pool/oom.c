@@ -78,18 +78,19 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
     struct owner_sum sum = {.count = 0};
-    fallow_oom_report report = {0};
+    fallow_oom_report report = {.device_free_bytes = UINT64_MAX};
     size_t device_free = 0, device_total = 0;
     atomic_fetch_add(&pool->ooms, 1);
     if (flw_heap_enter_driver(heap, &section)) {
         flw_heap_count_call(heap);
-        (void)pool->driver.cuMemGetInfo_v2(&device_free, &device_total);
+        if (pool->driver.cuMemGetInfo_v2(&device_free, &device_total) == CUDA_SUCCESS) {
+            report.device_free_bytes = device_free;
+        }
         flw_heap_leave_driver(heap, &section);
     }
     report.size_bytes = need->size_bytes;
     report.limit_bytes = heap->limit_bytes;
     report.requested_bytes = flw_not_negative(flw_pool_requested(pool));
-    report.device_free_bytes = device_free;
     sum_owners(pool, &sum);
     flw_lock_acquire(&heap->lock);
     report.reserved_bytes = atomic_load(&heap->reserved_bytes);

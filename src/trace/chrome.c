@@ -88,13 +88,26 @@ static void print_memory(struct writer *w, const struct flw_trace_event *event)
     end_event(w);
 }
 
-static void print_instant(struct writer *w, const struct flw_trace_event *event)
+static void print_known(struct writer *w, const char *key, uint64_t bytes)
+{
+    if (bytes != FLW_TRACE_UNKNOWN) {
+        fprintf(w->file, ",\"%s\":%" PRIu64, key, bytes);
+    }
+}
+
+/* Out of memory: with what was free, where that is known. */
+static void print_instant(struct writer *w, const struct flw_trace_event *event,
+                          const struct flw_trace_detail *detail)
 {
     begin_event(w, "i\",\"s\":\"t", instants[event->op], event->time_ns);
     fprintf(w->file, "\"bytes\":%" PRIu64 ",\"stream\":%" PRIu64, event->size_bytes,
             w->trace->streams[event->stream]);
     if (event->address != 0) {
         fprintf(w->file, ",\"address\":\"0x%" PRIx64 "\"", event->address);
+    }
+    if (event->op == FLW_TRACE_OOM && detail != NULL) {
+        print_known(w, "device_free", detail->free_bytes);
+        print_known(w, "largest_free", detail->largest_bytes);
     }
     end_event(w);
 }
@@ -155,7 +168,7 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
     case FLW_TRACE_SEGMENT_ALLOC:
     case FLW_TRACE_SEGMENT_MAP:
         w->reserved_bytes += event->size_bytes;
-        print_instant(w, event);
+        print_instant(w, event, detail);
         print_reserved(w, event->time_ns);
         break;
     case FLW_TRACE_SEGMENT_FREE:
@@ -163,12 +176,12 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
         /* A recording whose beginning is lost may give back more than it took. */
         w->reserved_bytes -=
             event->size_bytes < w->reserved_bytes ? event->size_bytes : w->reserved_bytes;
-        print_instant(w, event);
+        print_instant(w, event, detail);
         print_reserved(w, event->time_ns);
         break;
     default:
         if (flw_trace_op_has_stream(event->op)) {
-            print_instant(w, event);
+            print_instant(w, event, detail);
         } else {
             print_named(w, event, detail);
         }

@@ -22,6 +22,7 @@ enum opcode {
     OPCODE_BININT1 = 'K',
     OPCODE_BININT2 = 'M',
     OPCODE_LONG1 = 0x8A,
+    OPCODE_BINFLOAT = 'G',
     OPCODE_NEWTRUE = 0x88,
     OPCODE_NEWFALSE = 0x89,
     OPCODE_TUPLE2 = 0x86
@@ -128,6 +129,13 @@ void flw_encoder_put_number(struct flw_encoder *encoder, uint64_t number)
     } else {
         put_long(encoder, number);
     }
+}
+
+void flw_encoder_put_unknown(struct flw_encoder *encoder)
+{
+    static const unsigned char nan[8] = {0x7F, 0xF8}; /* a double, highest byte first */
+    put(encoder, OPCODE_BINFLOAT);
+    fwrite(nan, 1, sizeof nan, encoder->file);
 }
 
 void flw_encoder_put_bool(struct flw_encoder *encoder, bool is_true)

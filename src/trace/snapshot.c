@@ -158,6 +158,17 @@ static bool is_written(const struct writer *w, uint8_t op)
            (!is_segment || w->remains.has_recorded_segments);
 }
 
+/* PyTorch's own reader wants a number there: where none is known it prints "nan". */
+static void put_device_free(struct writer *w)
+{
+    if (w->detail != NULL && w->detail->free_bytes != FLW_TRACE_UNKNOWN) {
+        put_pair(w, WORD_DEVICE_FREE, w->detail->free_bytes);
+    } else {
+        flw_encoder_put_word(&w->encoder, WORD_DEVICE_FREE);
+        flw_encoder_put_unknown(&w->encoder);
+    }
+}
+
 static void put_event(struct writer *w, const struct flw_trace_event *event, uint8_t op,
                       uint64_t number)
 {
@@ -167,8 +178,7 @@ static void put_event(struct writer *w, const struct flw_trace_event *event, uin
     flw_encoder_open_dict(&w->encoder);
     put_word_pair(w, WORD_ACTION, (enum word)actions[op]);
     if (op == FLW_TRACE_OOM) {
-        bool is_known = w->detail != NULL && w->detail->free_bytes != FLW_TRACE_UNKNOWN;
-        put_pair(w, WORD_DEVICE_FREE, is_known ? w->detail->free_bytes : 0);
+        put_device_free(w);
     } else {
         put_pair(w, WORD_ADDR, has_block ? w->remains.addresses[event->block] : event->address);
     }

@@ -47,6 +47,8 @@ def check_events(events, segments):
         assert action in ACTIONS
         wanted = EVENT - {"addr"} | {"device_free"} if action == "oom" else EVENT
         assert set(event) - {"time_us", "pool_id"} == wanted, set(event) ^ wanted
+        free = event.get("device_free", 0)
+        assert isinstance(free, int) or free != free, free  # or not a number: nobody knows
         assert event.get("time_us", 0) >= time_us
         time_us = event.get("time_us", 0)
         if action == "alloc":

@@ -330,7 +330,19 @@ static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
     const struct flw_trace_event *oom = event_of(trace, FLW_TRACE_OOM, NULL, &at);
     struct flw_trace_walk walk = {0};
     assert_true(oom->size_bytes == 100 * MIB);
-    assert_true(flw_trace_walk_detail(trace, &walk, at)->largest_bytes <= 24 * MIB);
+    const struct flw_trace_detail *detail = flw_trace_walk_detail(trace, &walk, at);
+    assert_true(detail->largest_bytes <= 24 * MIB);
+    assert_true(detail->free_bytes <= 80 * (uint64_t)1024 * MIB);
+    flw_trace_destroy(trace);
+    assert_true((bed.api.sim.fail)("cuMemGetInfo_v2", 1, CUDA_ERROR_INVALID_VALUE, 0) != 0);
+    assert_int_equal(fallow_alloc(bed.api.pool, 100 * MIB, bed.api.stream, &none),
+                     FALLOW_OUT_OF_MEMORY);
+    fallow_oom_report report;
+    fallow_oom_report_init(&report);
+    assert_int_equal(fallow_pool_get_oom_report(bed.api.pool, &report), FALLOW_OK);
+    assert_true(report.device_free_bytes == UINT64_MAX);
+    trace = read_file(bed.path);
+    assert_true(trace->details[trace->detail_count - 1].free_bytes == FLW_TRACE_UNKNOWN);
     flw_trace_destroy(trace);
     give_back(&bed, stays, bed.api.stream);
     give_back(&bed, more, bed.api.stream);

@@ -5,6 +5,7 @@
  */
 #include "support/test.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -417,6 +418,22 @@ static void pools_come_back_from_what_was_written(void **state)
     flw_trace_destroy(trace);
 }
 
+static char *write_chrome(const struct flw_trace *trace)
+{
+    char path[] = "/tmp/fallow_annotations_XXXXXX";
+    char *text = calloc(1, 65536);
+    int fd = mkstemp(path);
+    assert_non_null(text);
+    assert_true(fd >= 0);
+    assert_true(flw_trace_write_chrome(trace, path, message));
+    close(fd);
+    fd = open(path, O_RDONLY); /* another file: it was put in place */
+    assert_true(read(fd, text, 65535) > 0);
+    close(fd);
+    assert_int_equal(unlink(path), 0);
+    return text;
+}
+
 static void an_out_of_memory_says_what_was_free(void **state)
 {
     (void)state;
@@ -438,8 +455,18 @@ static void an_out_of_memory_says_what_was_free(void **state)
     assert_true(trace->details[0].largest_bytes == FLW_TRACE_UNKNOWN);
     assert_int_equal(trace->events[0].size_bytes, 5 * MIB);
     struct flw_trace *again = write_and_read(trace);
+    assert_int_equal(again->detail_count, 1); /* what nobody knew is not known now */
+    assert_int_equal(again->details[0].event, 0);
     assert_int_equal(again->details[0].free_bytes, 12345);
     flw_trace_destroy(again);
+    char *chrome = write_chrome(trace);
+    const char *first = strstr(chrome, "\"oom\""), *second = strstr(first + 1, "\"oom\"");
+    const char *said = strstr(chrome, ",\"device_free\":12345}");
+    assert_non_null(second);
+    assert_true(said > first && said < second);
+    assert_null(strstr(second, "device_free"));
+    assert_null(strstr(chrome, "largest_free"));
+    free(chrome);
     flw_trace_destroy(trace);
 }
 
