@@ -87,6 +87,44 @@ static void a_failure_leaves_no_file(void **state)
     assert_string_equal(out_text, "");
 }
 
+/* One of each kind. */
+static const char *const generated[] = {
+    "random rmm --count 300",
+    "random multi-stream --count 300",
+    "random kernels --count 300",
+    "random query --count 20",
+    "adversarial sawtooth --cycles 10",
+    "adversarial pin-small-between-large --cycles 10",
+    "adversarial comb-free --cycles 4",
+    "adversarial alternating-streams --cycles 4",
+    "adversarial half-max --cycles 4",
+    "adversarial batch-size-change --cycles 9",
+    "train --layers 2 --steps 2",
+    "serve llama-3-8b --steps 10",
+    "serve llama-3-8b --steps 10 --mode graph --max-seqs 16 --kv pages",
+    "serve qwen3-30b-a3b --steps 8 --ep 8 --expert-skew 80",
+    "serve deepseek-v3 --steps 4 --tp 8 --ep 32 --mla flashmla --traffic code",
+    "train --layers 4 --zero3 4 --prefetch 2 --vary conversation --attention flash --steps 2",
+    "train --layers 4 --stages 2 --rank 0 --recompute full --steps 2",
+};
+#define GENERATED (sizeof generated / sizeof *generated)
+
+static void every_generated_trace_is_the_same_as_text_and_as_a_file(void **state)
+{
+    (void)state;
+    char line[640];
+    for (size_t i = 0; i < GENERATED; i++) {
+        snprintf(line, sizeof line,
+                 "\"$F\" gen %s -o a.ftext 2>log && \"$F\" gen %s -o a.ftrace 2>log && "
+                 "\"$F\" trace pack a.ftext -o b.ftrace 2>log && cmp a.ftrace b.ftrace && "
+                 "\"$F\" trace dump b.ftrace -o b.ftext 2>log && cmp a.ftext b.ftext",
+                 generated[i], generated[i]);
+        if (command_run(line) != 0) {
+            fail_msg("gen %s: %s%s", generated[i], out_text, error_text);
+        }
+    }
+}
+
 /* FALLOW_REPLAYS is set where the simulated driver is built. */
 static void replayed(const char *arguments)
 {
@@ -107,31 +145,12 @@ static void replayed(const char *arguments)
 
 static void every_generated_trace_replays(void **state)
 {
-    static const char *const arguments[] = {
-        "random rmm --count 300",
-        "random multi-stream --count 300",
-        "random kernels --count 300",
-        "random query --count 20",
-        "adversarial sawtooth --cycles 10",
-        "adversarial pin-small-between-large --cycles 10",
-        "adversarial comb-free --cycles 4",
-        "adversarial alternating-streams --cycles 4",
-        "adversarial half-max --cycles 4",
-        "adversarial batch-size-change --cycles 9",
-        "train --layers 2 --steps 2",
-        "serve llama-3-8b --steps 10",
-        "serve llama-3-8b --steps 10 --mode graph --max-seqs 16 --kv pages",
-        "serve qwen3-30b-a3b --steps 8 --ep 8 --expert-skew 80",
-        "serve deepseek-v3 --steps 4 --tp 8 --ep 32 --mla flashmla --traffic code",
-        "train --layers 4 --zero3 4 --prefetch 2 --vary conversation --attention flash --steps 2",
-        "train --layers 4 --stages 2 --rank 0 --recompute full --steps 2",
-    };
     (void)state;
     if (getenv("FALLOW_REPLAYS") == NULL) {
         skip();
     }
-    for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {
-        replayed(arguments[i]);
+    for (size_t i = 0; i < GENERATED; i++) {
+        replayed(generated[i]);
     }
 }
 
@@ -145,6 +164,7 @@ int main(void)
         cmocka_unit_test(the_name_decides_the_form),
         cmocka_unit_test(wrong_options_are_named_in_one_line),
         cmocka_unit_test(a_failure_leaves_no_file),
+        cmocka_unit_test(every_generated_trace_is_the_same_as_text_and_as_a_file),
         cmocka_unit_test(every_generated_trace_replays),
     };
     if (getenv("FALLOW_COMMAND") == NULL) {
