@@ -5,7 +5,9 @@ if(TARGET fallow_shared AND COMMAND flw_add_test)
     flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
   endforeach()
   if(TARGET flw_trace)
-    flw_add_test(unit recorder SOURCES test_recorder.c LIBRARIES fallow_shared test_support flw_trace
-      TIMEOUT 120)
+    foreach(module recorder recorder_end)
+      flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support flw_trace
+        TIMEOUT 120)
+    endforeach()
   endif()
 endif()
