@@ -15,6 +15,7 @@
 #include "trace/trace.h"
 
 #define HEAP_POLICIES 2  /* whose heaps are drawn: each costs a quarter of a megabyte */
+#define PHASE_NAMES   8  /* that are listed */
 #define FRAMES        12 /* page.css has so many choices */
 
 static void begin_page(FILE *out, const char *title)
@@ -157,13 +158,43 @@ static void write_failures(const struct flw_sheet *sheet, FILE *out)
     }
 }
 
+static bool is_named_before(const struct flw_sheet *sheet, size_t mark)
+{
+    size_t i = 0;
+    while (i < mark && strcmp(sheet->marks[i].name, sheet->marks[mark].name) != 0) {
+        i++;
+    }
+    return i < mark;
+}
+
+static void write_phases(const struct flw_sheet *sheet, FILE *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < sheet->mark_count; i++) {
+        if (is_named_before(sheet, i)) {
+            continue;
+        }
+        if (count < PHASE_NAMES) {
+            fputs(count == 0 ? "<p class=hint>Shaded: phases that the recording names, " : ", ",
+                  out);
+            flw_svg_escape(out, sheet->marks[i].name);
+        }
+        count++;
+    }
+    if (count > PHASE_NAMES) {
+        fprintf(out, " and %zu more", count - PHASE_NAMES);
+    }
+    fputs(count == 0 ? "" : ".</p>\n", out);
+}
+
 static void write_timelines(const struct flw_sheet *sheet, FILE *out)
 {
     fputs(
         "<section><h2 id=timelines>Policy by policy</h2><p class=hint>The area is what the program "
-        "had requested (darker: the least within a column), the line what the policy had "
-        "reserved.</p>\n",
+        "had requested (darker: the least within a column), the upper line what the policy had "
+        "reserved, the lower one what it had lent, rounded.</p>\n",
         out);
+    write_phases(sheet, out);
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_sheet_policy *policy = &sheet->policies[i];
         if (policy->requested == NULL && policy->reserved == NULL) {
@@ -298,6 +329,9 @@ static void write_heaps(const struct flw_sheet *sheet, FILE *out)
         flw_picture_strip(sheet, policy, out);
         fputs("<h4>Holes over time</h4>", out);
         flw_picture_holes(sheet, policy, out);
+        fputs("<p class=hint>Darker: more bytes in holes of that size. The line is the largest "
+              "request of the moment: what lies below it can not serve it.</p>\n",
+              out);
         fputs("</div>\n", out);
     }
     fputs("</section>\n", out);
@@ -323,6 +357,9 @@ static void write_requests(const struct flw_sheet *sheet, FILE *out)
     flw_picture_sizes(sheet, out);
     fputs("<h3>Lifetimes</h3>", out);
     flw_picture_lifetimes(sheet, out);
+    fputs("<p class=hint>Above: how many blocks lived so long. Below: of each size; darker: more "
+          "blocks. Blocks that were never freed are left out.</p>\n",
+          out);
     fputs("</section>\n", out);
 }
 

@@ -169,8 +169,10 @@ void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_po
         draw_polygon(&svg, &polygons[i]);
     }
     flw_svg_end(&svg);
-    fprintf(out, "<p class=hint>%zu of %zu blocks, the heaviest by size times lifetime.</p>\n",
-            count, policy->rectangle_count + policy->left_out_count);
+    fprintf(
+        out,
+        "<p class=hint>%zu of %zu blocks, the heaviest by size times lifetime, stacked; a colour a size.</p>\n",
+        count, policy->rectangle_count + policy->left_out_count);
     flw_host_free(steps, (size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
 }
 

@@ -107,7 +107,7 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
         return;
     }
     svg.height = WASTE_ROW * (double)rows;
-    svg.x = (struct flw_svg_axis){.high = 1.2 * high, .unit = FLW_SVG_BYTES};
+    svg.x = (struct flw_svg_axis){.high = 1.04 * high, .unit = FLW_SVG_BYTES};
     svg.y = (struct flw_svg_axis){.high = 1, .is_bare = true};
     flw_svg_begin(&svg, "Where the memory goes at the peak",
                   "A bar a policy: requested, lost to rounding, free inside what is reserved.");
@@ -136,7 +136,7 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
         snprintf(text, sizeof text, "%s %s", policy->label,
                  flw_svg_format(number, FLW_SVG_BYTES,
                                 (double)policy->result->statistics.peak_reserved_bytes));
-        flw_svg_text(&svg, "note", x + 6, y + WASTE_ROW / 2 + 4, false, text);
+        flw_svg_text(&svg, "note", svg.left + 8, y + WASTE_ROW / 2 + 4, false, text);
         y += WASTE_ROW;
     }
     flw_svg_end(&svg);
@@ -147,35 +147,80 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
     fputs("</p>\n", out);
 }
 
-#define LABEL_WIDTH  150.0
+#define LETTER_WIDTH 7.5
 #define LABEL_HEIGHT 13.0
 #define LABELS       64
+#define DOT_RADIUS   6.0
+#define DOT_DISTANCE 10.0 /* of a label from its dot */
 
+/* What labels may not lie on: dots and earlier labels, each from its left end at half its height. */
 struct labels {
-    double x[LABELS], y[LABELS];
+    double x[LABELS], y[LABELS], width[LABELS];
     size_t count;
 };
 
-/* Where a label can stand without lying on an earlier one: at `y`, else below or above it. */
-static double place_label(struct labels *labels, double x, double y)
+static void take_place(struct labels *labels, double x, double y, double width)
 {
-    double at = y;
-    for (unsigned tries = 1; tries < 12; tries++) {
-        bool is_free = true;
-        for (size_t i = 0; i < labels->count; i++) {
-            is_free &=
-                fabs(labels->x[i] - x) >= LABEL_WIDTH || fabs(labels->y[i] - at) >= LABEL_HEIGHT;
-        }
-        if (is_free) {
-            break;
-        }
-        at = y + (tries % 2 == 0 ? -LABEL_HEIGHT : LABEL_HEIGHT) * (double)((tries + 1) / 2);
-    }
     if (labels->count < LABELS) {
         labels->x[labels->count] = x;
-        labels->y[labels->count++] = at;
+        labels->y[labels->count] = y;
+        labels->width[labels->count++] = width;
     }
-    return at;
+}
+
+static bool is_place_free(const struct labels *labels, double x, double y, double width)
+{
+    bool is_free = true;
+    for (size_t i = 0; i < labels->count; i++) {
+        is_free &= labels->x[i] >= x + width || x >= labels->x[i] + labels->width[i] ||
+                   fabs(labels->y[i] - y) >= LABEL_HEIGHT;
+    }
+    return is_free;
+}
+
+/* Beside the dot, else below or above that, right of it or left. */
+static void draw_label(const struct flw_svg *svg, struct labels *labels, double dot_x, double dot_y,
+                       const char *text)
+{
+    double width = LETTER_WIDTH * (double)strlen(text);
+    double x = dot_x + DOT_DISTANCE;
+    double y = dot_y;
+    for (unsigned tries = 1; tries < 24 && !is_place_free(labels, x, y, width); tries++) {
+        unsigned step = tries / 2;
+        bool is_left = tries % 2 != 0 && dot_x - DOT_DISTANCE - width > svg->left;
+        x = is_left ? dot_x - DOT_DISTANCE - width : dot_x + DOT_DISTANCE;
+        y = dot_y + (step % 2 == 0 ? -LABEL_HEIGHT : LABEL_HEIGHT) * (double)((step + 1) / 2);
+    }
+    take_place(labels, x, y, width);
+    flw_svg_text(svg, "note", x, y + 4, false, text);
+}
+
+static bool has_dot(const struct flw_run_result *result)
+{
+    return result->has_run && result->has_times &&
+           result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE;
+}
+
+static void draw_dots(const struct flw_svg *svg, const struct flw_sheet *sheet)
+{
+    struct labels labels = {.count = 0};
+    for (unsigned draws_labels = 0; draws_labels < 2; draws_labels++) {
+        for (size_t i = 0; i < sheet->policy_count; i++) {
+            const struct flw_run_result *result = sheet->policies[i].result;
+            if (!has_dot(result)) {
+                continue;
+            }
+            double x = flw_svg_x(svg, at_least(result->all_times.p50_ns, 1));
+            double y = flw_svg_y(svg, (double)result->statistics.peak_reserved_bytes);
+            if (draws_labels) {
+                draw_label(svg, &labels, x, y, sheet->policies[i].label);
+            } else {
+                fprintf(svg->out, "<circle class=\"dot %s\" cx=%.1f cy=%.1f r=\"%.0f\"/>",
+                        flw_picture_colour(i), x, y, DOT_RADIUS);
+                take_place(&labels, x - DOT_RADIUS, y, 2 * DOT_RADIUS);
+            }
+        }
+    }
 }
 
 void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
@@ -184,8 +229,7 @@ void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
     double low_x = INFINITY, high_x = 0, low_y = INFINITY, high_y = 0;
     for (size_t i = 0; i < sheet->policy_count; i++) {
         const struct flw_run_result *result = sheet->policies[i].result;
-        if (result->has_run && result->has_times &&
-            result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE) {
+        if (has_dot(result)) {
             low_x = fmin(low_x, at_least(result->all_times.p50_ns, 1));
             high_x = fmax(high_x, at_least(result->all_times.p50_ns, 1));
             low_y = fmin(low_y, (double)result->statistics.peak_reserved_bytes);
@@ -205,21 +249,9 @@ void flw_picture_trade(const struct flw_sheet *sheet, FILE *out)
                                   .high = 1.05 * at_least(high_y, 1),
                                   .unit = FLW_SVG_BYTES,
                                   .name = "peak reserved"};
-    struct labels labels = {.count = 0};
     flw_svg_begin(&svg, "Memory against time",
                   "One dot a policy; further down is less memory, further left is faster.");
     flw_svg_draw_axes(&svg);
-    for (size_t i = 0; i < sheet->policy_count; i++) {
-        const struct flw_run_result *result = sheet->policies[i].result;
-        if (result->has_run && result->has_times &&
-            result->statistics.peak_reserved_bytes != FLW_NOT_APPLICABLE) {
-            double x = flw_svg_x(&svg, at_least(result->all_times.p50_ns, 1));
-            double y = flw_svg_y(&svg, (double)result->statistics.peak_reserved_bytes);
-            fprintf(out, "<circle class=\"dot %s\" cx=%.1f cy=%.1f r=\"6\"/>",
-                    flw_picture_colour(i), x, y);
-            flw_svg_text(&svg, "note", x + 10, place_label(&labels, x, y + 4), false,
-                         sheet->policies[i].label);
-        }
-    }
+    draw_dots(&svg, sheet);
     flw_svg_end(&svg);
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define TOP        18.0
+#define TOP        26.0
 #define TICK_ERROR 1e-9 /* of a step: a bound that is a tick, but for rounding */
 
 /* Bytes of the UTF-8 character that begins here; 0: none does. */
@@ -199,7 +199,7 @@ void flw_svg_draw_axes(const struct flw_svg *svg)
     draw_ticks(svg, true);
     draw_ticks(svg, false);
     if (svg->y.name != NULL) {
-        flw_svg_text(svg, "axis", 4, 12, false, svg->y.name);
+        flw_svg_text(svg, "axis", 4, 11, false, svg->y.name);
     }
     if (svg->x.name != NULL) {
         fprintf(svg->out, "<text class=\"axis end\" x=%.1f y=%.1f>", svg->left + svg->width,
