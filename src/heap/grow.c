@@ -180,7 +180,7 @@ static void publish_stock(struct flw_heap *heap, const struct stock *stock, uint
     heap->mapped_page_end = flw_max(heap->mapped_page_end, begin_unit / heap->page_units);
 }
 
-/* How far to map beyond the need: to the preferred handle size, within hole and budget. */
+/* How far to map beyond the need, within hole and budget. */
 static void extend_ahead(const struct flw_heap *heap, const struct flw_grow_request *request,
                          struct flw_placement *place)
 {
@@ -202,7 +202,7 @@ static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *req
                        const struct flw_placement *place, struct stock *stock)
 {
     uint64_t need_units = place->map_end - place->map_begin;
-    uint64_t chunk = flw_max(heap->page_units, request->ahead_bytes >> FLW_UNIT_LOG2);
+    uint64_t chunk = flw_max(heap->page_units, request->handle_bytes >> FLW_UNIT_LOG2);
     uint32_t types = request->handle_types | heap->source.handle_types;
     *stock = (struct stock){.end = &stock->handles};
     if (request->is_single_handle) {

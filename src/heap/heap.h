@@ -333,7 +333,8 @@ struct flw_grow_request {
     uint32_t unit_count;
     uint32_t align_units;
     uint64_t budget_bytes; /* reserved may reach this by new handles */
-    uint64_t ahead_bytes;  /* preferred handle size; 0: exactly what is needed */
+    uint64_t handle_bytes; /* of a new handle, preferably; 0: the granularity */
+    uint64_t ahead_bytes;  /* map at least so much, where budget and hole allow */
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle; /* a handle or segment of its own, all of it */
 };

@@ -26,19 +26,21 @@ static bool is_limited(const struct flw_climb *climb)
     return climb->heap->limit_bytes < climb->pool->device_bytes;
 }
 
-/* Handles grow with the pool, so that calls do not; small again in the last tenth of a limit. A handle
- * moves only as a whole: with larger ones more is held. So a memory-first pool that could not keep to
- * its budget takes smaller ones from then on. */
+/* Growths become larger with the pool, so that calls do not become more; small again in the last tenth
+ * of a limit. A growth is one handle. But a handle moves only as a whole: with larger ones more is held.
+ * So a memory-first pool that could not keep to its budget takes smaller ones from then on, and a small
+ * pool, where a few large ones would pin all that it may hold beyond its need, makes several for one
+ * growth. */
 #define HANDLE_HALVINGS 2
 
-static uint64_t usual_handle(const struct flw_climb *climb)
+static uint64_t usual_growth(const struct flw_climb *climb)
 {
     uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
     bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
     if (reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9) {
         return climb->heap->source.granularity_bytes;
     }
-    /* Several streams split what there is: small handles while that is little. */
+    /* Several streams split what there is: small growths while that is little. */
     bool splits = is_tight || atomic_load(&climb->heap->stream_count) > 1;
     uint64_t least = is_tight ? 8 * FLW_MIB : 16 * FLW_MIB;
     least = splits ? flw_min(least, reserved / 32) : least;
@@ -52,9 +54,9 @@ static uint64_t usual_handle(const struct flw_climb *climb)
  * driver calls, and the first request of a pool may be for most of the device. */
 #define GROWTH_HANDLES 1024
 
-static uint64_t handle_size(const struct flw_climb *climb)
+static uint64_t growth_size(const struct flw_climb *climb)
 {
-    uint64_t wanted = flw_max(usual_handle(climb), climb->need_bytes / GROWTH_HANDLES);
+    uint64_t wanted = flw_max(usual_growth(climb), climb->need_bytes / GROWTH_HANDLES);
     wanted = wanted < 2 * FLW_MIB ? 2 * FLW_MIB : 1ull << flw_log2_floor(wanted);
     return flw_max(wanted, climb->heap->source.granularity_bytes);
 }
@@ -96,14 +98,17 @@ static bool grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
     struct flw_need *need = climb->need;
     struct flw_span *run = NULL;
-    struct flw_grow_request request = {.domain = need->domain,
-                                       .unit_count = need->unit_count,
-                                       .align_units = need->align_units,
-                                       .budget_bytes =
-                                           flw_min(budget_bytes, climb->heap->limit_bytes),
-                                       .ahead_bytes = handle_size(climb),
-                                       .handle_types = need->handle_types,
-                                       .is_single_handle = flw_need_is_single(need)};
+    uint64_t ahead_bytes = growth_size(climb);
+    uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
+    struct flw_grow_request request = {
+        .domain = need->domain,
+        .unit_count = need->unit_count,
+        .align_units = need->align_units,
+        .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
+        .handle_bytes = after <= FLW_SMALL_POOL_BYTES ? 0 : ahead_bytes,
+        .ahead_bytes = ahead_bytes,
+        .handle_types = need->handle_types,
+        .is_single_handle = flw_need_is_single(need)};
     if ((need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
         return false;
     }

@@ -9,20 +9,23 @@
 
 /* ---- taking what is there */
 
+static bool take_slots(struct flw_heap *heap, struct flw_need *need)
+{
+    need->count =
+        flw_heap_take_slots(heap, need->domain, need->class_index, need->want, need->slots);
+    return need->count > 0;
+}
+
+static bool take_slab(struct flw_heap *heap, struct flw_need *need)
+{
+    struct flw_span *run = flw_heap_take_slab_run(heap, need->domain, need->class_index);
+    return run != NULL && flw_heap_adopt_slab(heap, need->domain, need->class_index, run) &&
+           take_slots(heap, need);
+}
+
 bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need)
 {
-    struct flw_domain *domain = need->domain;
-    need->count = flw_heap_take_slots(heap, domain, need->class_index, need->want, need->slots);
-    if (need->count > 0) {
-        return true;
-    }
-    struct flw_span *run = flw_heap_take_slab_run(heap, domain, need->class_index);
-    if (run == NULL) {
-        return false;
-    }
-    return flw_heap_adopt_slab(heap, need->domain, need->class_index, run) &&
-           (need->count =
-                flw_heap_take_slots(heap, domain, need->class_index, need->want, need->slots)) > 0;
+    return take_slots(heap, need) || take_slab(heap, need);
 }
 
 bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
@@ -40,11 +43,6 @@ bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
     }
     flw_lock_release(&heap->lock);
     return is_taken;
-}
-
-static bool rung_own(struct flw_climb *climb)
-{
-    return flw_climb_take(climb->heap, climb->need);
 }
 
 /* Is there anything that a look at the device may show complete? */
@@ -99,9 +97,48 @@ static bool rung_own_cache(struct flw_climb *climb)
     return reclaim_and_take(climb); /* also where nothing was cached: slabs may be empty by now */
 }
 
-/* To stop other threads for memory pays where much is held: with less than this a pool grows first,
- * else two threads that hand little memory to and fro would stop each other at every refill. */
+/* To take memory out of caches pays where much is held: with less than this a pool grows first, else
+ * two threads that hand little memory to and fro would stop each other at every refill. */
 #define DRAIN_FROM_BYTES (16 * FLW_MIB)
+
+/* A slab stays where it is for as long as one block of it is lent, and keeps the runs around it apart.
+ * So while a small pool still grows, what caches and slabs hold free makes room before a new slab is
+ * made. Only so often after each growth: a step that repeats does not grow, and pays nothing. */
+#define TIDIES_AFTER_GROWTH 1024
+
+/* heap lock */
+static bool may_tidy(struct flw_pool *pool)
+{
+    uint64_t grows = atomic_load_explicit(&pool->heap.count.grows, memory_order_relaxed);
+    uint64_t reserved = atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed);
+    if (reserved < DRAIN_FROM_BYTES || reserved > FLW_SMALL_POOL_BYTES) {
+        return false;
+    }
+    if (pool->tidied_growth != grows) {
+        pool->tidied_growth = grows;
+        pool->tidies_left = TIDIES_AFTER_GROWTH;
+    }
+    if (pool->tidies_left == 0) {
+        return false;
+    }
+    pool->tidies_left--;
+    return true;
+}
+
+static bool rung_own(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_need *need = climb->need;
+    if (need->class_index == FLW_CLASS_COUNT) {
+        return flw_climb_take(heap, need);
+    }
+    flw_lock_acquire(&heap->lock);
+    bool is_taken = take_slots(heap, need);
+    bool is_tidy = is_taken || !may_tidy(climb->pool);
+    is_taken = is_taken || (is_tidy && take_slab(heap, need));
+    flw_lock_release(&heap->lock);
+    return is_tidy ? is_taken : rung_own_cache(climb);
+}
 
 static bool rung_caches(struct flw_climb *climb)
 {

@@ -8,6 +8,9 @@
 
 #include "pool/pool.h"
 
+/* To this size what is pinned without need is a large part of a pool. */
+#define FLW_SMALL_POOL_BYTES (512 * FLW_MIB)
+
 /* What the rungs share. */
 struct flw_climb {
     struct flw_pool *pool;

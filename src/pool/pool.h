@@ -92,7 +92,9 @@ struct flw_pool {
 
     atomic_uint open_captures;
 
-    atomic_uint handle_halvings;     /* new handles are so many times smaller (ladder.c) */
+    atomic_uint handle_halvings; /* new handles are so many times smaller (ladder.c) */
+    uint64_t tidied_growth;      /* the growth that gave tidies_left (ladder.c); heap lock */
+    uint32_t tidies_left;
     _Atomic int64_t requested_bytes; /* settled; the caches hold the rest */
     _Atomic int64_t peak_requested_bytes;
     _Atomic uint64_t peak_live_bytes;

@@ -41,7 +41,6 @@ random rmm --count 10000 --max 256M|growths over three a segment call
 random rmm --count 10000 --max 64M|growths over three a segment call
 random multi-stream --count 10000 --streams 3 --threads 3 --max 64M|growths over three a segment call
 random query --count 200|growths over three a segment call
-random query --count 200 --rows 1000000|balanced over 1.17
 random query --count 200 --rows 1000000|memory first over 1.05
 serve deepseek-v3 --ep 32 --mla flashmla --traffic long --steps 20|growths over three a segment call'
 
