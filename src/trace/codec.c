@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the three libraries behind one step, and what each of their failures means to a user.
+ * Owns: the three libraries behind one step each way, and what each of their failures means to a user.
  */
 #include "trace/codec.h"
 
@@ -20,9 +20,13 @@
 
 #define DICTIONARY_BYTES_MAX (UINT64_C(256) << 20) /* what an archive's own window may take */
 #define DICTIONARY_LOG2_MAX  28
+#define XZ_LEVEL             6
+#define GZIP_LEVEL           6
+#define ZSTD_LEVEL           3
 
 struct flw_codec {
     enum flw_codec_kind kind;
+    bool packs;
     bool is_between; /* gzip, zstd: the last archive is complete, the next has not begun */
 #if FLW_HAS_LZMA
     lzma_stream xz;
@@ -31,7 +35,8 @@ struct flw_codec {
     z_stream gzip;
 #endif
 #if FLW_HAS_ZSTD
-    ZSTD_DCtx *zstd;
+    ZSTD_DCtx *zstd;      /* NULL where it packs */
+    ZSTD_CCtx *zstd_pack; /* NULL where it unpacks */
 #endif
 };
 
@@ -88,20 +93,35 @@ static const char *xz_problem(lzma_ret code)
     }
 }
 
-static enum flw_codec_step unpack_xz(struct flw_codec *codec, struct flw_codec_buffers *buffers,
-                                     const char **out_problem)
+/* Either way. */
+static lzma_ret step_xz(lzma_stream *stream, struct flw_codec_buffers *buffers)
 {
-    lzma_stream *stream = &codec->xz;
     stream->next_in = buffers->in;
     stream->avail_in = buffers->in_count;
     stream->next_out = buffers->out;
     stream->avail_out = buffers->out_room;
     lzma_ret code = lzma_code(stream, buffers->in_is_last ? LZMA_FINISH : LZMA_RUN);
-    bool has_moved = stream->avail_in < buffers->in_count || stream->avail_out < buffers->out_room;
     buffers->in = stream->next_in;
     buffers->in_count = stream->avail_in;
     buffers->out = stream->next_out;
     buffers->out_room = stream->avail_out;
+    return code;
+}
+
+static enum flw_codec_step pack_xz(struct flw_codec *codec, struct flw_codec_buffers *buffers)
+{
+    lzma_ret code = step_xz(&codec->xz, buffers);
+    return code == LZMA_STREAM_END ? FLW_CODEC_ENDED
+           : code == LZMA_OK       ? FLW_CODEC_MORE
+                                   : FLW_CODEC_FAILED;
+}
+
+static enum flw_codec_step unpack_xz(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                     const char **out_problem)
+{
+    size_t in_count = buffers->in_count, out_room = buffers->out_room;
+    lzma_ret code = step_xz(&codec->xz, buffers);
+    bool has_moved = buffers->in_count < in_count || buffers->out_room < out_room;
     if (code == LZMA_STREAM_END) {
         return FLW_CODEC_ENDED;
     }
@@ -116,6 +136,8 @@ static enum flw_codec_step unpack_xz(struct flw_codec *codec, struct flw_codec_b
 
 #if FLW_HAS_ZLIB
 #define GZIP_WINDOW (15 + 16) /* the largest window; gzip's own header, not zlib's */
+#define GZIP_MEMORY 8
+#define GZIP_STEP   (UINT32_C(1) << 30) /* zlib counts in 32 bits */
 
 static const char *start_gzip(struct flw_codec *codec)
 {
@@ -137,29 +159,49 @@ static bool skip_padding(struct flw_codec_buffers *buffers)
     return buffers->in_count > 0;
 }
 
+/* Either way. */
+static int step_gzip(struct flw_codec *codec, struct flw_codec_buffers *buffers)
+{
+    z_stream *stream = &codec->gzip;
+    uInt in_count = (uInt)(buffers->in_count < GZIP_STEP ? buffers->in_count : GZIP_STEP);
+    uInt out_room = (uInt)(buffers->out_room < GZIP_STEP ? buffers->out_room : GZIP_STEP);
+    bool is_last = buffers->in_is_last && in_count == buffers->in_count;
+    stream->next_in = (unsigned char *)(uintptr_t)buffers->in; /* not written to */
+    stream->avail_in = in_count;
+    stream->next_out = buffers->out;
+    stream->avail_out = out_room;
+    int code = codec->packs ? deflate(stream, is_last ? Z_FINISH : Z_NO_FLUSH)
+                            : inflate(stream, Z_NO_FLUSH);
+    buffers->in = stream->next_in;
+    buffers->in_count -= in_count - stream->avail_in;
+    buffers->out = stream->next_out;
+    buffers->out_room -= out_room - stream->avail_out;
+    return code;
+}
+
+static enum flw_codec_step pack_gzip(struct flw_codec *codec, struct flw_codec_buffers *buffers)
+{
+    int code = step_gzip(codec, buffers);
+    return code == Z_STREAM_END                  ? FLW_CODEC_ENDED
+           : code == Z_OK || code == Z_BUF_ERROR ? FLW_CODEC_MORE
+                                                 : FLW_CODEC_FAILED;
+}
+
 static enum flw_codec_step unpack_gzip(struct flw_codec *codec, struct flw_codec_buffers *buffers,
                                        const char **out_problem)
 {
-    z_stream *stream = &codec->gzip;
     if (codec->is_between) {
         if (!skip_padding(buffers)) {
             return buffers->in_is_last ? FLW_CODEC_ENDED : FLW_CODEC_MORE;
         }
-        if (inflateReset2(stream, GZIP_WINDOW) != Z_OK) {
+        if (inflateReset2(&codec->gzip, GZIP_WINDOW) != Z_OK) {
             return fail(out_problem, "no memory to unpack it");
         }
         codec->is_between = false;
     }
-    stream->next_in = (unsigned char *)(uintptr_t)buffers->in; /* not written to */
-    stream->avail_in = (uInt)buffers->in_count;
-    stream->next_out = buffers->out;
-    stream->avail_out = (uInt)buffers->out_room;
-    int code = inflate(stream, Z_NO_FLUSH);
-    bool has_moved = stream->avail_in < buffers->in_count || stream->avail_out < buffers->out_room;
-    buffers->in = stream->next_in;
-    buffers->in_count = stream->avail_in;
-    buffers->out = stream->next_out;
-    buffers->out_room = stream->avail_out;
+    size_t in_count = buffers->in_count, out_room = buffers->out_room;
+    int code = step_gzip(codec, buffers);
+    bool has_moved = buffers->in_count < in_count || buffers->out_room < out_room;
     if (code == Z_STREAM_END) {
         codec->is_between = true;
         return FLW_CODEC_MORE;
@@ -205,6 +247,36 @@ static const char *zstd_problem(size_t code)
     }
 }
 
+static bool start_zstd_pack(struct flw_codec *codec)
+{
+    codec->zstd_pack = ZSTD_createCCtx();
+    return codec->zstd_pack != NULL &&
+           !ZSTD_isError(
+               ZSTD_CCtx_setParameter(codec->zstd_pack, ZSTD_c_compressionLevel, ZSTD_LEVEL)) &&
+           !ZSTD_isError(ZSTD_CCtx_setParameter(codec->zstd_pack, ZSTD_c_checksumFlag, 1));
+}
+
+static void move_zstd(struct flw_codec_buffers *buffers, size_t taken, size_t given)
+{
+    buffers->in += taken;
+    buffers->in_count -= taken;
+    buffers->out += given;
+    buffers->out_room -= given;
+}
+
+static enum flw_codec_step pack_zstd(struct flw_codec *codec, struct flw_codec_buffers *buffers)
+{
+    bool is_last = buffers->in_is_last;
+    ZSTD_inBuffer in = {buffers->in, buffers->in_count, 0};
+    ZSTD_outBuffer out = {buffers->out, buffers->out_room, 0};
+    size_t left =
+        ZSTD_compressStream2(codec->zstd_pack, &out, &in, is_last ? ZSTD_e_end : ZSTD_e_continue);
+    move_zstd(buffers, in.pos, out.pos);
+    return ZSTD_isError(left)     ? FLW_CODEC_FAILED
+           : is_last && left == 0 ? FLW_CODEC_ENDED
+                                  : FLW_CODEC_MORE;
+}
+
 static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec_buffers *buffers,
                                        const char **out_problem)
 {
@@ -217,10 +289,7 @@ static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec
     if (ZSTD_isError(left)) {
         return fail(out_problem, zstd_problem(left));
     }
-    buffers->in += in.pos;
-    buffers->in_count -= in.pos;
-    buffers->out += out.pos;
-    buffers->out_room -= out.pos;
+    move_zstd(buffers, in.pos, out.pos);
     codec->is_between = left == 0;
     if (in.pos == 0 && out.pos == 0 && buffers->in_is_last && !codec->is_between) {
         return fail(out_problem, "the .zst data ends early: it is truncated");
@@ -260,20 +329,64 @@ static const char *start(struct flw_codec *codec)
     }
 }
 
-struct flw_codec *flw_codec_create(enum flw_codec_kind kind, const char **out_problem)
+static const char *start_pack(struct flw_codec *codec)
+{
+    const char *problem = "no memory to pack it";
+    switch (codec->kind) {
+    case FLW_CODEC_XZ:
+#if FLW_HAS_LZMA
+        codec->xz = (lzma_stream)LZMA_STREAM_INIT;
+        return lzma_easy_encoder(&codec->xz, XZ_LEVEL, LZMA_CHECK_CRC64) == LZMA_OK ? NULL
+                                                                                    : problem;
+#else
+        return "this build has no liblzma to pack it with: leave .xz out of its name";
+#endif
+    case FLW_CODEC_GZIP:
+#if FLW_HAS_ZLIB
+        return deflateInit2(&codec->gzip, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
+                            Z_DEFAULT_STRATEGY) == Z_OK
+                   ? NULL
+                   : problem;
+#else
+        return "this build has no zlib to pack it with: leave .gz out of its name";
+#endif
+    case FLW_CODEC_ZSTD:
+#if FLW_HAS_ZSTD
+        return start_zstd_pack(codec) ? NULL : problem;
+#else
+        return "this build has no libzstd to pack it with: leave .zst out of its name";
+#endif
+    default:
+        (void)problem;
+        return "nothing to pack it with";
+    }
+}
+
+static struct flw_codec *create(enum flw_codec_kind kind, bool packs, const char **out_problem)
 {
     struct flw_codec *codec = calloc(1, sizeof(*codec));
-    *out_problem = "no memory to unpack it";
+    *out_problem = packs ? "no memory to pack it" : "no memory to unpack it";
     if (codec == NULL) {
         return NULL;
     }
     codec->kind = kind;
-    *out_problem = start(codec);
+    codec->packs = packs;
+    *out_problem = packs ? start_pack(codec) : start(codec);
     if (*out_problem != NULL) {
         flw_codec_destroy(codec);
         return NULL;
     }
     return codec;
+}
+
+struct flw_codec *flw_codec_create(enum flw_codec_kind kind, const char **out_problem)
+{
+    return create(kind, false, out_problem);
+}
+
+struct flw_codec *flw_codec_create_packer(enum flw_codec_kind kind, const char **out_problem)
+{
+    return create(kind, true, out_problem);
 }
 
 void flw_codec_destroy(struct flw_codec *codec)
@@ -288,13 +401,12 @@ void flw_codec_destroy(struct flw_codec *codec)
 #endif
 #if FLW_HAS_ZLIB
     if (codec->kind == FLW_CODEC_GZIP) {
-        inflateEnd(&codec->gzip);
+        (void)(codec->packs ? deflateEnd(&codec->gzip) : inflateEnd(&codec->gzip));
     }
 #endif
 #if FLW_HAS_ZSTD
-    if (codec->kind == FLW_CODEC_ZSTD) {
-        ZSTD_freeDCtx(codec->zstd);
-    }
+    ZSTD_freeDCtx(codec->zstd);
+    ZSTD_freeCCtx(codec->zstd_pack);
 #endif
     free(codec);
 }
@@ -318,5 +430,26 @@ enum flw_codec_step flw_codec_unpack(struct flw_codec *codec, struct flw_codec_b
     default:
         (void)buffers;
         return fail(out_problem, "not packed");
+    }
+}
+
+enum flw_codec_step flw_codec_pack(struct flw_codec *codec, struct flw_codec_buffers *buffers)
+{
+    switch (codec->kind) {
+#if FLW_HAS_LZMA
+    case FLW_CODEC_XZ:
+        return pack_xz(codec, buffers);
+#endif
+#if FLW_HAS_ZLIB
+    case FLW_CODEC_GZIP:
+        return pack_gzip(codec, buffers);
+#endif
+#if FLW_HAS_ZSTD
+    case FLW_CODEC_ZSTD:
+        return pack_zstd(codec, buffers);
+#endif
+    default:
+        (void)buffers;
+        return FLW_CODEC_FAILED;
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: unpacking .xz, .gz and .zst bytes, each through its usual library where the build has it.
+ * Owns: unpacking and packing .xz, .gz and .zst bytes, each through its usual library where the build
+ * has it.
  * Does not: read files, or trust archives: what one may unpack to is for the caller to bound.
  *
  * Archives that follow one another are one. Checksums are verified.
@@ -40,12 +41,16 @@ struct flw_codec_buffers {
 
 enum flw_codec_kind flw_codec_tell(const unsigned char *bytes, size_t count);
 
-/* NULL: `*out_problem` says why, and what to do. */
+/* One that unpacks, one that packs. NULL: `*out_problem` says why, and what to do. */
 struct flw_codec *flw_codec_create(enum flw_codec_kind kind, const char **out_problem);
+struct flw_codec *flw_codec_create_packer(enum flw_codec_kind kind, const char **out_problem);
 void flw_codec_destroy(struct flw_codec *codec);
 
 /* Makes progress wherever there is input and room. */
 enum flw_codec_step flw_codec_unpack(struct flw_codec *codec, struct flw_codec_buffers *buffers,
                                      const char **out_problem);
+
+/* The same the other way. ENDED: the archive of all up to what was last is complete. */
+enum flw_codec_step flw_codec_pack(struct flw_codec *codec, struct flw_codec_buffers *buffers);
 
 #endif
