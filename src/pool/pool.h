@@ -109,7 +109,8 @@ struct flw_pool {
     _Atomic uint64_t rung_count[FLW_RUNG_COUNT], rung_ns[FLW_RUNG_COUNT];
     atomic_flag in_callback;
 
-    _Atomic uint64_t peak_window_bytes; /* decay: largest need lately */
+    /* Decay: the largest need since peak_window_ns, and of the window before. */
+    _Atomic uint64_t peak_window_bytes, peak_before_bytes;
     _Atomic uint64_t peak_window_ns, decay_ns;
     struct flw_debug *debug;                  /* NULL: no debug checks */
     struct fallow_recorder *_Atomic recorder; /* NULL: not recorded */

@@ -101,6 +101,23 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes)
 /* What the last two seconds needed is the floor; above it idle memory goes after decay_ms. */
 #define WINDOW_NS 2000000000ull
 
+/* The most that was needed in this window and the one before: two seconds at least, four at most. */
+static uint64_t note_need(struct flw_pool *pool, uint64_t requested, uint64_t now)
+{
+    uint64_t begin = atomic_load(&pool->peak_window_ns);
+    uint64_t most = atomic_load(&pool->peak_window_bytes);
+    if (now - begin > WINDOW_NS &&
+        atomic_compare_exchange_strong(&pool->peak_window_ns, &begin, now)) {
+        atomic_store(&pool->peak_before_bytes, now - begin > 2 * WINDOW_NS ? requested : most);
+        most = requested;
+        atomic_store(&pool->peak_window_bytes, most);
+    }
+    while (requested > most &&
+           !atomic_compare_exchange_weak(&pool->peak_window_bytes, &most, requested)) {
+    }
+    return flw_max(flw_max(requested, most), atomic_load(&pool->peak_before_bytes));
+}
+
 void flw_pool_decay(struct flw_pool *pool, bool may_release)
 {
     if (pool->config.decay_ms == UINT32_MAX) {
@@ -110,12 +127,7 @@ void flw_pool_decay(struct flw_pool *pool, bool may_release)
     /* A thread that hits only settles nothing: where memory may go, the sum is worth its lock. */
     int64_t live = may_release ? flw_pool_requested(pool) : atomic_load(&pool->requested_bytes);
     uint64_t requested = live > 0 ? (uint64_t)live : 0;
-    uint64_t most = atomic_load(&pool->peak_window_bytes);
-    if (requested >= most || now - atomic_load(&pool->peak_window_ns) > WINDOW_NS) {
-        atomic_store(&pool->peak_window_bytes, requested);
-        atomic_store(&pool->peak_window_ns, now);
-        most = flw_max(most, requested);
-    }
+    uint64_t most = note_need(pool, requested, now);
     uint64_t last = atomic_load(&pool->decay_ns);
     if (last == 0) {
         atomic_store(&pool->decay_ns, now);
