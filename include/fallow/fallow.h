@@ -143,7 +143,9 @@ typedef struct fallow_pool_config {
                                   gone */
     uint8_t helper_thread;   /**< 1: a thread of the pool polls, so an idle process gives back */
     uint8_t reserved_0;      /**< 0 */
-    uint32_t wait_ms; /**< longest wait for the device before failing; 0 = 100. Before more is
+    uint32_t wait_ms; /**< longest wait for the device before failing; 0 = 100. Memory of a stream
+                                  that was lost takes a synchronisation of its context, which lasts as
+                                  long as the device works, and so does a trim's. Before more is
                                   taken than the economy wants to hold, an allocation waits for work
                                   already given, however long it takes, unless this is UINT32_MAX or
                                   the request says NO_WAIT;

@@ -192,19 +192,23 @@ static bool is_capture_refusal(CUresult result)
            result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
+bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain, bool is_own)
+{
+    /* A retired stream's handle may be another stream's by now. */
+    bool is_nameable =
+        domain->is_known || domain->ops != &flw_order_stream || FLW_MUTANT(RETIRED_IS_RECORDED_ON);
+    return domain->ops->record != NULL && !domain->is_lost && domain->captured_by == 0 &&
+           is_nameable && (is_own || !heap->streams_may_die) &&
+           (!domain->own_thread_only || domain->thread == flw_thread_token());
+}
+
 static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain, bool is_own)
 {
     fallow_status status = FALLOW_OK;
     flw_lock_acquire(&heap->lock);
     /* A place that another thread has just freed: all of it is complete. */
     bool is_covered = domain->ops == NULL || domain->unfenced_bytes == 0 || domain->is_recording;
-    /* A retired stream's handle may be another stream's by now. */
-    bool is_nameable =
-        domain->is_known || domain->ops != &flw_order_stream || FLW_MUTANT(RETIRED_IS_RECORDED_ON);
-    bool is_possible = !is_covered && domain->ops->record != NULL && !domain->is_lost &&
-                       domain->captured_by == 0 && is_nameable &&
-                       (is_own || !heap->streams_may_die) &&
-                       (!domain->own_thread_only || domain->thread == flw_thread_token());
+    bool is_possible = !is_covered && flw_domain_can_fence(heap, domain, is_own);
     struct flw_fence *fence = NULL;
     uint64_t ticket = 0, unfenced_bytes = domain->unfenced_bytes;
     bool has_open_use = false;
@@ -585,13 +589,45 @@ void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain)
     }
 }
 
+static CUresult sync_present(struct flw_heap *heap)
+{
+    flw_heap_count_call(heap);
+    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
+    return heap->driver->cuCtxSynchronize();
+}
+
+/* Driver calls. Announced users of other contexts, lost: their own contexts alone cover them. A
+ * context that is gone has nothing left to wait for. */
+static CUresult sync_lost_foreign(struct flw_heap *heap)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint32_t cursor = 0;
+    for (struct flw_domain *domain;
+         result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
+        flw_lock_acquire(&heap->lock);
+        CUcontext context = domain->context, previous = NULL;
+        bool is_wanted = domain->sync_ticket != 0 && domain->is_foreign && domain->is_lost;
+        flw_lock_release(&heap->lock);
+        if (is_wanted) {
+            result = heap->driver->cuCtxPushCurrent_v2(context);
+            if (result == CUDA_SUCCESS) {
+                result = sync_present(heap);
+                (void)heap->driver->cuCtxPopCurrent_v2(&previous);
+            } else if (is_gone(result)) {
+                result = CUDA_SUCCESS;
+            }
+        }
+    }
+    return result;
+}
+
 fallow_status flw_heap_sync_context(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *domain = heap->domains[i];
-        bool is_covered =
-            domain->ops != NULL && !domain->is_foreign && domain->ops != &flw_order_capture;
+        bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
+                          (!domain->is_foreign || domain->is_lost);
         /* What reaches a retired stream is stamped with its last fence's ticket: that one stays. */
         domain->sync_ticket = !is_covered          ? 0
                               : domain->is_retired ? domain->ticket - 1
@@ -600,9 +636,10 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
     }
     flw_heap_begin_sync_of_pendings(heap);
     flw_lock_release(&heap->lock);
-    flw_heap_count_call(heap);
-    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
-    CUresult result = heap->driver->cuCtxSynchronize();
+    CUresult result = sync_present(heap);
+    if (result == CUDA_SUCCESS) {
+        result = sync_lost_foreign(heap);
+    }
     if (is_capture_refusal(result)) {
         flw_lock_acquire(&heap->lock);
         for (uint32_t i = 1; i < heap->domain_end; i++) {

@@ -185,6 +185,10 @@ struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream)
  * at the end. What it says of itself may have changed when the caller looks. */
 struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
 
+/* lock. Can this thread have a fence recorded on the domain? `is_own`: inside a call on its stream. */
+bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain,
+                          bool is_own);
+
 /* calls. Make an event cover every ticket so far. OK also when another thread is at it or nothing
  * was stamped since the last one. DRIVER: the stream is gone, the domain is now lost. */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
@@ -227,7 +231,8 @@ void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain);
 /* The same where it is no mistake: a thread's default stream when the thread ends. */
 void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
 
-/* calls. cuCtxSynchronize: completes everything of this context, the unfenced included. */
+/* calls. cuCtxSynchronize: completes everything of this context, the unfenced included, and of the
+ * contexts of lost foreign streams. */
 fallow_status flw_heap_sync_context(struct flw_heap *heap);
 
 /* ---- pendings (pending.c); lock */

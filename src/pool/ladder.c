@@ -169,8 +169,9 @@ static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct
             *out_ticket = is_patient ? domain->oldest->ticket : domain->newest->ticket;
             return domain;
         }
-        bool has_memory =
-            domain->unfenced_bytes > 0 && (domain->runs.run_count > 0 || heap->pending_count > 0);
+        bool has_memory = domain->unfenced_bytes > 0 &&
+                          (domain->runs.run_count > 0 || heap->pending_count > 0) &&
+                          flw_domain_can_fence(heap, domain, domain == need->domain);
         if (has_memory && (unfenced == NULL || domain == need->domain)) {
             unfenced = domain;
         }
@@ -298,8 +299,8 @@ static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
     bool has_memory = flw_heap_has_lost_pending(heap);
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
-        has_memory |= domain->ops != NULL && domain->is_lost && !domain->is_foreign &&
-                      (wants_place || domain->unfenced_bytes > 0);
+        has_memory |=
+            domain->ops != NULL && domain->is_lost && (wants_place || domain->unfenced_bytes > 0);
     }
     return has_memory;
 }
@@ -399,6 +400,19 @@ static void plan(struct flw_climb *climb)
     flw_climb_want_units(climb, unit_count);
 }
 
+/* heap lock. Is there memory that serves the need, perhaps, once the device has done more? */
+static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *need)
+{
+    bool has_any = heap->pending_count > 0;
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        const struct flw_domain *domain = heap->domains[i];
+        has_any |= domain->runs.run_count > 0;
+        has_any |=
+            need->class_index < FLW_CLASS_COUNT && domain->batches[need->class_index].head != NULL;
+    }
+    return has_any;
+}
+
 fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
 {
     struct flw_climb climb = {.pool = pool, .heap = &pool->heap, .need = need};
@@ -443,12 +457,9 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     if (climb.status == FALLOW_OUT_OF_MEMORY && !is_hopeless &&
         (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
         flw_lock_acquire(&pool->heap.lock);
-        bool has_pending = pool->heap.pending_count > 0;
-        for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
-            has_pending |= pool->heap.domains[i]->runs.run_count > 0;
-        }
+        bool may_come = has_incomplete(&pool->heap, need);
         flw_lock_release(&pool->heap.lock);
-        climb.status = has_pending ? FALLOW_WOULD_WAIT : FALLOW_OUT_OF_MEMORY;
+        climb.status = may_come ? FALLOW_WOULD_WAIT : FALLOW_OUT_OF_MEMORY;
     }
     if (climb.status == FALLOW_OUT_OF_MEMORY) {
         flw_oom_report_fill(pool, need);

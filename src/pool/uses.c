@@ -16,7 +16,8 @@ static struct flw_note **bucket_of(const struct flw_pool *pool, uint64_t address
 }
 
 /* Twice the buckets; the old ones are lost until the pool goes, no more memory than the new.
- * Without host memory it stays as it is, and only gets slower. */
+ * Without host memory it stays as it is, and only gets slower. All notes are moved under the lock:
+ * one announcement among as many as there are notes makes others wait. */
 static void widen(struct flw_pool *pool)
 {
     uint32_t log2 = pool->note_log2 == 0 ? FIRST_BUCKETS_LOG2 : pool->note_log2 + 1;
