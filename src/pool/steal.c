@@ -140,6 +140,36 @@ static bool steal(struct flw_climb *climb, struct flw_domain *donor, uint64_t ti
     return is_moved;
 }
 
+/* heap lock. May its memory change hands? */
+static bool is_donor(const struct flw_domain *donor, const struct flw_need *need)
+{
+    return donor->ops == &flw_order_stream && donor != need->domain && !donor->is_lost &&
+           !donor->is_foreign;
+}
+
+/* heap lock. The donor with most free memory, since one wait covers it all; then the next: *rank is of
+ * the last one, begin with UINT64_MAX. Its memory that fits has *out_ticket. NULL: no more. */
+static struct flw_domain *next_donor(const struct flw_heap *heap, const struct flw_need *need,
+                                     uint64_t *rank, uint64_t *out_ticket)
+{
+    struct flw_domain *best = NULL;
+    uint64_t best_rank = 0;
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *donor = heap->domains[i];
+        uint64_t own_rank = (donor->runs.unit_count_total + 1) * FLW_DOMAIN_COUNT - i;
+        if (own_rank > best_rank && own_rank < *rank && is_donor(donor, need)) {
+            uint64_t ticket = donor_ticket(heap, donor, need);
+            if (ticket != 0) {
+                best = donor;
+                best_rank = own_rank;
+                *out_ticket = ticket;
+            }
+        }
+    }
+    *rank = best_rank;
+    return best;
+}
+
 static bool steal_from_any(struct flw_climb *climb, bool may_record)
 {
     struct flw_heap *heap = climb->heap;
@@ -147,15 +177,15 @@ static bool steal_from_any(struct flw_climb *climb, bool may_record)
     bool is_forbidden = climb->pool->config.reuse_policy != FALLOW_REUSE_WAIT ||
                         need->domain->ops->wait == NULL || flw_need_is_single(need) ||
                         (need->flags & FALLOW_REQUEST_NO_WAIT) != 0;
-    uint32_t cursor = 0;
-    for (struct flw_domain *donor;
-         !is_forbidden && (donor = flw_domain_next(heap, &cursor)) != NULL;) {
+    uint64_t rank = UINT64_MAX, ticket = 0;
+    while (!is_forbidden) {
         flw_lock_acquire(&heap->lock);
-        bool is_donor = donor->ops == &flw_order_stream && donor != need->domain &&
-                        !donor->is_lost && !donor->is_foreign;
-        uint64_t ticket = is_donor ? donor_ticket(heap, donor, need) : 0;
+        struct flw_domain *donor = next_donor(heap, need, &rank, &ticket);
         flw_lock_release(&heap->lock);
-        if (ticket != 0 && steal(climb, donor, ticket, may_record)) {
+        if (donor == NULL) {
+            break;
+        }
+        if (steal(climb, donor, ticket, may_record)) {
             return true;
         }
     }

@@ -7,9 +7,13 @@
 #   gen_figures.sh <fallow>
 #
 #   balanced      reserved <= 1.17 x requested + 16 MiB
-#   memory first  reserved <= 1.05 x requested + 16 MiB; from three streams on 1.10 x
+#   memory first  reserved <= 1.05 x requested + 16 MiB; from three streams on 1.10 x, and at most 0.05
+#                 steals an allocation
 #   both          no request fails, no rule is broken; at most three growths for each segment call of
 #                 PyTorch's policy
+#
+# KNOWN's growths: with random sizes near the cap only memory buys fewer. Up to 256 MiB of 16 GiB, held /
+# growths: 1.02 / 4,041, 1.10 / 1,271, 1.20 / 265; PyTorch's policy 1.39 / 122.
 #
 # Each line of TRACES is a command line of `fallow gen`. KNOWN lists the goals that are missed today, one
 # line a trace and goal; they are printed, and nothing else may join them. One that is met by now is
@@ -36,22 +40,26 @@ train --layers 16 --stages 4 --rank 3 --attention flash --vary code --seq 4096 -
 serve llama-3-8b --mode graph --steps 100
 serve qwen3-30b-a3b --ep 8 --expert-skew 80 --traffic code --steps 40
 serve deepseek-v3 --ep 32 --mla flashmla --traffic long --steps 20'
-KNOWN='random rmm|growths over three a segment call
-random rmm --count 10000 --max 256M|growths over three a segment call
-random rmm --count 10000 --max 64M|growths over three a segment call
-random multi-stream --count 10000 --streams 3 --threads 3 --max 64M|growths over three a segment call
-random query --count 200|growths over three a segment call
+KNOWN='random rmm|balanced growths over three a segment call
+random rmm|memory first growths over three a segment call
+random rmm --count 10000 --max 256M|balanced growths over three a segment call
+random rmm --count 10000 --max 256M|memory first growths over three a segment call
+random rmm --count 10000 --max 64M|memory first growths over three a segment call
+random multi-stream --count 10000 --streams 3 --threads 3 --max 64M|memory first growths over three a segment call
+random multi-stream --count 10000 --streams 3 --threads 3 --max 64M|memory first over 0.05 steals an allocation
+random query --count 200|balanced growths over three a segment call
+random query --count 200|memory first growths over three a segment call
 random query --count 200 --rows 1000000|memory first over 1.05
-serve deepseek-v3 --ep 32 --mla flashmla --traffic long --steps 20|growths over three a segment call'
+serve deepseek-v3 --ep 32 --mla flashmla --traffic long --steps 20|memory first growths over three a segment call'
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-# figures POLICY: "requested reserved failures violations growths", null as -1
+# figures POLICY: "requested reserved failures violations growths steals", null as -1
 figures() {
     awk -v name="\"name\": \"$1\"" 'index($0, name) {
-        count = split("peak_requested_bytes peak_reserved_bytes failures violations grow_operations", key, " ")
+        count = split("peak_requested_bytes peak_reserved_bytes failures violations grow_operations steals", key, " ")
         for (i = 1; i <= count; i++) {
             value = "-1"
             if (match($0, "\"" key[i] "\": [0-9]+")) {
@@ -78,8 +86,9 @@ over() {
 }
 
 held() {
-    local name=$1 lag lag_words streams factor=1.05 missed_b=0 missed_m=0 broken=0 grown=0
-    local b_asked b_held b_failed b_broken b_grows m_asked m_held m_failed m_broken m_grows p_grows
+    local name=$1 lag lag_words streams factor=1.05 missed_b=0 missed_m=0 broken=0 grown_b=0 grown_m=0 stole=0
+    local b_asked b_held b_failed b_broken b_grows m_asked m_held m_failed m_broken m_grows m_steals
+    local p_grows allocs rest
     # shellcheck disable=SC2086 # the words of a command line
     "$fallow" gen $name -o "$work/trace.ftext" 2>"$work/error" || { cat "$work/error" >&2; failed=1; return; }
     streams=$(grep -c '^stream ' "$work/trace.ftext")
@@ -93,22 +102,27 @@ held() {
             broken=1
             continue
         fi
-        read -r b_asked b_held b_failed b_broken b_grows < <(figures fallow)
-        read -r m_asked m_held m_failed m_broken m_grows < <(figures fallow-memory-first)
-        read -r _ _ _ _ p_grows < <(figures pytorch)
+        read -r b_asked b_held b_failed b_broken b_grows rest < <(figures fallow)
+        read -r m_asked m_held m_failed m_broken m_grows m_steals < <(figures fallow-memory-first)
+        read -r _ _ _ _ p_grows rest < <(figures pytorch)
+        allocs=$(sed -n 's/.*"allocs": \([0-9]*\).*/\1/p' "$work/json" | head -1)
         awk -v n="$name" -v l="$lag" -v a="$b_asked" -v b="$b_held" -v m="$m_held" -v g="$b_grows" \
-            -v h="$m_grows" -v p="$p_grows" 'BEGIN {
-            printf "%-88s lag %-7s balanced %.3f  memory first %.3f  growths %d, %d; segments %d\n", n, l,
-                b / a, m / a, g, h, p }'
+            -v h="$m_grows" -v p="$p_grows" -v s="$m_steals" -v c="$allocs" 'BEGIN {
+            printf "%-88s lag %-7s balanced %.3f  memory first %.3f  growths %d, %d; segments %d; steals %.4f\n",
+                n, l, b / a, m / a, g, h, p, (c > 0 ? s / c : 0) }'
         [ "$b_failed$b_broken$m_failed$m_broken" = 0000 ] || broken=1
         [ "$(over "$b_held" 1.17 "$b_asked")" = 0 ] || missed_b=1
         [ "$(over "$m_held" $factor "$m_asked")" = 0 ] || missed_m=1
-        { [ "$b_grows" -le $((3 * p_grows)) ] && [ "$m_grows" -le $((3 * p_grows)) ]; } || grown=1
+        [ "$b_grows" -le $((3 * p_grows)) ] || grown_b=1
+        [ "$m_grows" -le $((3 * p_grows)) ] || grown_m=1
+        [ "$streams" -lt 3 ] || [ $((20 * m_steals)) -le "$allocs" ] || stole=1
     done
     goal "$name" "balanced over 1.17" $missed_b
     goal "$name" "memory first over $factor" $missed_m
     goal "$name" "failures or broken rules" $broken
-    goal "$name" "growths over three a segment call" $grown
+    goal "$name" "balanced growths over three a segment call" $grown_b
+    goal "$name" "memory first growths over three a segment call" $grown_m
+    goal "$name" "memory first over 0.05 steals an allocation" $stole
 }
 
 while read -r line; do
