@@ -559,7 +559,7 @@ static bool import_snapshot(struct import *import, int device)
 
 bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **out_trace)
 {
-    static const struct flw_pickle_vocabulary vocabulary = {words, WORD_COUNT};
+    static const struct flw_pickle_vocabulary vocabulary = {words, WORD_READ_COUNT};
     struct import import = {.input = input};
     *out_trace = NULL;
     if (!flw_pickle_read(input, &vocabulary, &import.kept, &import.root)) {

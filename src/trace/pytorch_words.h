@@ -1,107 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the words of a snapshot that its reader knows.
- * Does not: say what they mean (pytorch.c does).
+ * Owns: the words of a snapshot, for its reader and its writer.
+ * Does not: say what they mean (pytorch.c and snapshot.c do).
  */
 #ifndef FLW_TRACE_PYTORCH_WORDS_H
 #define FLW_TRACE_PYTORCH_WORDS_H
 
+#include "trace/encoder.h"
 #include "trace/pickle.h"
 
+/* What the reader knows: actions in the order of its `operations`, states and types, keys. */
+#define WORD_READ_LIST(X)                           \
+    X(ALLOC, "alloc")                               \
+    X(FREE_REQUESTED, "free_requested")             \
+    X(FREE_COMPLETED, "free_completed")             \
+    X(SEGMENT_ALLOC, "segment_alloc")               \
+    X(SEGMENT_FREE, "segment_free")                 \
+    X(SEGMENT_MAP, "segment_map")                   \
+    X(SEGMENT_UNMAP, "segment_unmap")               \
+    X(OOM, "oom")                                   \
+    X(SNAPSHOT, "snapshot")                         \
+    X(USER_DEFINED, "user_defined")                 \
+    X(WORKSPACE_SNAPSHOT, "workspace_snapshot")     \
+    X(ACTIVE_ALLOCATED, "active_allocated")         \
+    X(ACTIVE_PENDING_FREE, "active_pending_free")   \
+    X(ACTIVE_AWAITING_FREE, "active_awaiting_free") \
+    X(INACTIVE, "inactive")                         \
+    X(LARGE, "large")                               \
+    X(SMALL, "small")                               \
+    X(START, "START")                               \
+    X(END, "END")                                   \
+    X(SEGMENTS, "segments")                         \
+    X(DEVICE_TRACES, "device_traces")               \
+    X(DEVICE, "device")                             \
+    X(ADDRESS, "address")                           \
+    X(TOTAL_SIZE, "total_size")                     \
+    X(STREAM, "stream")                             \
+    X(SEGMENT_TYPE, "segment_type")                 \
+    X(IS_EXPANDABLE, "is_expandable")               \
+    X(BLOCKS, "blocks")                             \
+    X(SIZE, "size")                                 \
+    X(REQUESTED_SIZE, "requested_size")             \
+    X(STATE, "state")                               \
+    X(HISTORY, "history")                           \
+    X(REAL_SIZE, "real_size")                       \
+    X(ACTION, "action")                             \
+    X(ADDR, "addr")                                 \
+    X(TIME_US, "time_us")                           \
+    X(SEGMENT_POOL_ID, "segment_pool_id")           \
+    X(POOL_ID, "pool_id")                           \
+    X(DEVICE_FREE, "device_free")                   \
+    X(ANNOTATIONS, "external_annotations")          \
+    X(STAGE, "stage")                               \
+    X(NAME, "name")
+
+/* What is written only: the reader would keep their values. */
+#define WORD_WRITTEN_LIST(X)            \
+    X(FRAMES, "frames")                 \
+    X(ALLOCATED_SIZE, "allocated_size") \
+    X(ACTIVE_SIZE, "active_size")
+
+#define WORD_NUMBER(name, text) WORD_##name,
+#define WORD_TEXT(name, text)   text,
+
 enum word {
-    /* actions, in the order of `operations` */
-    WORD_ALLOC,
-    WORD_FREE_REQUESTED,
-    WORD_FREE_COMPLETED,
-    WORD_SEGMENT_ALLOC,
-    WORD_SEGMENT_FREE,
-    WORD_SEGMENT_MAP,
-    WORD_SEGMENT_UNMAP,
-    WORD_OOM,
-    WORD_SNAPSHOT,
-    WORD_USER_DEFINED,
-    WORD_WORKSPACE_SNAPSHOT,
-    /* states and types */
-    WORD_ACTIVE_ALLOCATED,
-    WORD_ACTIVE_PENDING_FREE,
-    WORD_ACTIVE_AWAITING_FREE,
-    WORD_INACTIVE,
-    WORD_LARGE,
-    WORD_SMALL,
-    WORD_START,
-    WORD_END,
-    /* keys */
-    WORD_SEGMENTS,
-    WORD_DEVICE_TRACES,
-    WORD_DEVICE,
-    WORD_ADDRESS,
-    WORD_TOTAL_SIZE,
-    WORD_STREAM,
-    WORD_SEGMENT_TYPE,
-    WORD_IS_EXPANDABLE,
-    WORD_BLOCKS,
-    WORD_SIZE,
-    WORD_REQUESTED_SIZE,
-    WORD_STATE,
-    WORD_HISTORY,
-    WORD_REAL_SIZE,
-    WORD_ACTION,
-    WORD_ADDR,
-    WORD_TIME_US,
-    WORD_SEGMENT_POOL_ID,
-    WORD_POOL_ID,
-    WORD_DEVICE_FREE,
-    WORD_ANNOTATIONS,
-    WORD_STAGE,
-    WORD_NAME,
-    WORD_COUNT
+    WORD_READ_LIST(WORD_NUMBER) WORD_READ_COUNT,
+    WORD_BEFORE_WRITTEN = WORD_READ_COUNT - 1,
+    WORD_WRITTEN_LIST(WORD_NUMBER) WORD_COUNT
 };
 
-static const char *const words[] = {
-    "alloc",
-    "free_requested",
-    "free_completed",
-    "segment_alloc",
-    "segment_free",
-    "segment_map",
-    "segment_unmap",
-    "oom",
-    "snapshot",
-    "user_defined",
-    "workspace_snapshot",
-    "active_allocated",
-    "active_pending_free",
-    "active_awaiting_free",
-    "inactive",
-    "large",
-    "small",
-    "START",
-    "END",
-    "segments",
-    "device_traces",
-    "device",
-    "address",
-    "total_size",
-    "stream",
-    "segment_type",
-    "is_expandable",
-    "blocks",
-    "size",
-    "requested_size",
-    "state",
-    "history",
-    "real_size",
-    "action",
-    "addr",
-    "time_us",
-    "segment_pool_id",
-    "pool_id",
-    "device_free",
-    "external_annotations",
-    "stage",
-    "name",
-};
+static const char *const words[] = {WORD_READ_LIST(WORD_TEXT) WORD_WRITTEN_LIST(WORD_TEXT)};
 _Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
-_Static_assert(WORD_COUNT <= FLW_PICKLE_WORDS_MAX, "the vocabulary fits");
+_Static_assert(WORD_READ_COUNT <= FLW_PICKLE_WORDS_MAX, "the vocabulary fits");
+_Static_assert(WORD_COUNT <= FLW_ENCODER_WORDS_MAX, "the writer's words fit");
+
+#undef WORD_NUMBER
+#undef WORD_TEXT
 
 #endif

@@ -15,100 +15,10 @@
 #include "trace/encoder.h"
 #include "trace/input.h"
 #include "trace/output.h"
+#include "trace/pytorch_words.h"
 #include "trace/remains.h"
 
 #define DEVICES_MAX 1024
-
-enum word {
-    /* actions, in the order of enum flw_trace_op */
-    WORD_ALLOC,
-    WORD_FREE_REQUESTED,
-    WORD_FREE_COMPLETED,
-    WORD_SEGMENT_ALLOC,
-    WORD_SEGMENT_FREE,
-    WORD_SEGMENT_MAP,
-    WORD_SEGMENT_UNMAP,
-    WORD_OOM,
-    WORD_SNAPSHOT,
-    /* the rest */
-    WORD_ACTION,
-    WORD_ADDR,
-    WORD_SIZE,
-    WORD_STREAM,
-    WORD_TIME_US,
-    WORD_FRAMES,
-    WORD_DEVICE_FREE,
-    WORD_SEGMENTS,
-    WORD_DEVICE_TRACES,
-    WORD_DEVICE,
-    WORD_ADDRESS,
-    WORD_TOTAL_SIZE,
-    WORD_ALLOCATED_SIZE,
-    WORD_ACTIVE_SIZE,
-    WORD_REQUESTED_SIZE,
-    WORD_SEGMENT_TYPE,
-    WORD_LARGE,
-    WORD_SMALL,
-    WORD_SEGMENT_POOL_ID,
-    WORD_IS_EXPANDABLE,
-    WORD_BLOCKS,
-    WORD_STATE,
-    WORD_ACTIVE_ALLOCATED,
-    WORD_ACTIVE_PENDING_FREE,
-    WORD_INACTIVE,
-    WORD_POOL_ID,
-    WORD_ANNOTATIONS,
-    WORD_STAGE,
-    WORD_START,
-    WORD_END,
-    WORD_NAME,
-    WORD_COUNT
-};
-
-static const char *const words[] = {
-    "alloc",
-    "free_requested",
-    "free_completed",
-    "segment_alloc",
-    "segment_free",
-    "segment_map",
-    "segment_unmap",
-    "oom",
-    "snapshot",
-    "action",
-    "addr",
-    "size",
-    "stream",
-    "time_us",
-    "frames",
-    "device_free",
-    "segments",
-    "device_traces",
-    "device",
-    "address",
-    "total_size",
-    "allocated_size",
-    "active_size",
-    "requested_size",
-    "segment_type",
-    "large",
-    "small",
-    "segment_pool_id",
-    "is_expandable",
-    "blocks",
-    "state",
-    "active_allocated",
-    "active_pending_free",
-    "inactive",
-    "pool_id",
-    "external_annotations",
-    "stage",
-    "START",
-    "END",
-    "name",
-};
-_Static_assert(sizeof(words) / sizeof(words[0]) == WORD_COUNT, "a word for each number");
-_Static_assert(WORD_COUNT <= FLW_ENCODER_WORDS_MAX, "the vocabulary fits");
 
 static const uint8_t actions[] = {
     [FLW_TRACE_ALLOC] = WORD_ALLOC,
