@@ -23,6 +23,7 @@
 #define XZ_LEVEL             6
 #define GZIP_LEVEL           6
 #define ZSTD_LEVEL           3
+#define ZSTD_SLICE_BYTES     ((size_t)4096)
 
 struct flw_codec {
     enum flw_codec_kind kind;
@@ -283,13 +284,15 @@ static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec
     if (codec->is_between && buffers->in_count == 0) {
         return buffers->in_is_last ? FLW_CODEC_ENDED : FLW_CODEC_MORE;
     }
-    ZSTD_inBuffer in = {buffers->in, buffers->in_count, 0};
+    /* In slices: what it had taken is not told where it fails. */
+    size_t slice = buffers->in_count < ZSTD_SLICE_BYTES ? buffers->in_count : ZSTD_SLICE_BYTES;
+    ZSTD_inBuffer in = {buffers->in, slice, 0};
     ZSTD_outBuffer out = {buffers->out, buffers->out_room, 0};
     size_t left = ZSTD_decompressStream(codec->zstd, &out, &in);
+    move_zstd(buffers, in.pos, out.pos);
     if (ZSTD_isError(left)) {
         return fail(out_problem, zstd_problem(left));
     }
-    move_zstd(buffers, in.pos, out.pos);
     codec->is_between = left == 0;
     if (in.pos == 0 && out.pos == 0 && buffers->in_is_last && !codec->is_between) {
         return fail(out_problem, "the .zst data ends early: it is truncated");

@@ -72,8 +72,7 @@ static bool hold(struct flw_ftracereader *r, size_t count)
     while (r->count < count) {
         struct flw_input *input = r->input;
         if (input->at == input->end && !flw_input_fill(input, 1)) {
-            return input->failed ? flw_ftracereader_stop(r, "no more can be read or unpacked")
-                                 : false;
+            return input->failed ? flw_ftracereader_stop(r, "%s", flw_input_reason(input)) : false;
         }
         size_t there = (size_t)(input->end - input->at);
         size_t step = there < count - r->count ? there : count - r->count;

@@ -19,15 +19,17 @@
 #define WIDTH_SHIFT  4                            /* in a shape: width above kind + 1 */
 #define ITEM_IS_LIST 1                            /* of a list's item; above: the step */
 #define ITEM_IS_BACK 2
+#define ALL_LEFT_OUT UINT32_MAX /* a list of which nothing was kept */
 
 struct node {
     uint32_t offset;
-    uint32_t first; /* dict: chunk; list: 1 + index in lists; 0: nothing is kept */
+    uint32_t first; /* dict: chunk; list: 1 + index in lists, or ALL_LEFT_OUT; 0: empty so far */
 };
 
 struct list {
     uint32_t first, last; /* chunks */
     uint32_t count;       /* entries kept */
+    bool has_left_out;    /* and others were not */
 };
 
 struct flw_harvest {
@@ -178,17 +180,27 @@ static bool is_kept_item(const struct flw_harvest *harvest, struct flw_pickle_va
 /* The list's record, made where it has none. NULL: no memory. */
 static struct list *list_of(struct flw_harvest *harvest, struct node *node)
 {
-    if (node->first == 0) {
+    if (node->first == 0 || node->first == ALL_LEFT_OUT) {
         struct list *lists = flw_largearray_reserve(harvest->lists, harvest->list_count,
                                                     &harvest->list_room, sizeof(*lists));
         if (lists == NULL) {
             return NULL;
         }
         harvest->lists = lists;
-        lists[harvest->list_count++] = (struct list){0, 0, 0};
+        lists[harvest->list_count++] = (struct list){.has_left_out = node->first != 0};
         node->first = (uint32_t)harvest->list_count;
     }
     return &harvest->lists[node->first - 1];
+}
+
+/* Nothing of a chunk is kept. */
+static void leave_out(struct flw_harvest *harvest, struct node *node)
+{
+    if (node->first == 0 || node->first == ALL_LEFT_OUT) {
+        node->first = ALL_LEFT_OUT;
+    } else {
+        harvest->lists[node->first - 1].has_left_out = true;
+    }
 }
 
 static void put_items(struct flw_harvest *harvest, const struct flw_pickle_value *items,
@@ -213,7 +225,11 @@ static bool extend_list(struct flw_harvest *harvest, struct node *node,
     for (size_t i = 0; i < item_count; i++) {
         count += is_kept_item(harvest, items[i]);
     }
+    if (count == 0 && item_count == 0) {
+        return true;
+    }
     if (count == 0) {
+        leave_out(harvest, node);
         return true;
     }
     struct list *list = reserve_bytes(harvest, CHUNK_BYTES + (size_t)count * NUMBER_BYTES)
@@ -233,6 +249,7 @@ static bool extend_list(struct flw_harvest *harvest, struct node *node,
     }
     list->last = chunk;
     list->count += count;
+    list->has_left_out |= count < item_count;
     return true;
 }
 
@@ -385,7 +402,13 @@ uint32_t flw_harvest_count(const struct flw_harvest *harvest, struct flw_pickle_
     if (container.kind == FLW_PICKLE_DICT) {
         return count_pairs(harvest, first);
     }
-    return first != 0 ? harvest->lists[first - 1].count : 0;
+    return first != 0 && first != ALL_LEFT_OUT ? harvest->lists[first - 1].count : 0;
+}
+
+bool flw_harvest_has_left_out(const struct flw_harvest *harvest, struct flw_pickle_value list)
+{
+    uint32_t first = list.kind == FLW_PICKLE_LIST ? harvest->nodes[list.bits].first : 0;
+    return first == ALL_LEFT_OUT || (first != 0 && harvest->lists[first - 1].has_left_out);
 }
 
 static struct flw_harvest_cursor chunk_cursor(const struct flw_harvest *harvest, uint32_t chunk)
@@ -402,7 +425,8 @@ struct flw_harvest_cursor flw_harvest_first(const struct flw_harvest *harvest,
                                             struct flw_pickle_value list)
 {
     uint32_t first = list.kind == FLW_PICKLE_LIST ? harvest->nodes[list.bits].first : 0;
-    return chunk_cursor(harvest, first != 0 ? harvest->lists[first - 1].first : 0);
+    bool is_kept = first != 0 && first != ALL_LEFT_OUT;
+    return chunk_cursor(harvest, is_kept ? harvest->lists[first - 1].first : 0);
 }
 
 bool flw_harvest_next(const struct flw_harvest *harvest, struct flw_harvest_cursor *cursor,

@@ -72,6 +72,9 @@ uint64_t flw_harvest_offset(const struct flw_harvest *harvest, struct flw_pickle
 /* Entries kept in a dict or list; 0 for anything else. */
 uint32_t flw_harvest_count(const struct flw_harvest *harvest, struct flw_pickle_value container);
 
+/* Was something in this list that was not kept: no dict or list, or a dict without any of the words? */
+bool flw_harvest_has_left_out(const struct flw_harvest *harvest, struct flw_pickle_value list);
+
 /* The containers of a list, in order. */
 struct flw_harvest_cursor {
     uint64_t at;    /* byte of the next item */

@@ -183,7 +183,7 @@ static bool add_initial_blocks(const struct heap *heap, struct flw_build *build)
     return has_memory;
 }
 
-static bool resolve_blocks(const struct flw_history *history, struct flw_build *build)
+static bool resolve_blocks(struct flw_history *history, struct flw_build *build)
 {
     struct heap heap = {.history = history};
     bool has_memory = history->event_count < FLW_ADDRESSMAP_ABSENT - history->block_count;
@@ -191,6 +191,7 @@ static bool resolve_blocks(const struct flw_history *history, struct flw_build *
         has_memory =
             flw_addressmap_put(&heap.places, history->blocks[i].block.address, (uint32_t)i);
     }
+    history->double_count = history->block_count - heap.places.used_count;
     for (size_t i = history->event_count; has_memory && i-- > 0;) {
         has_memory = undo_event(&heap, i);
     }

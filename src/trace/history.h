@@ -28,6 +28,7 @@ struct flw_history {
     size_t pool_count, pool_room;
     struct flw_history_block *blocks; /* not yet reusable after the last event, any order */
     size_t block_count, block_room;
+    uint64_t double_count;              /* of them, where another one lies; known when resolved */
     struct flw_trace_segment *segments; /* after the last event */
     size_t segment_count, segment_room;
 };

@@ -27,6 +27,7 @@ struct flw_unpacker {
     unsigned char *packed; /* NULL where the packed bytes are the caller's memory */
     uint64_t packed_bytes; /* handed to the codec or about to be */
     uint64_t unpacked_bytes;
+    const char *problem; /* met behind bytes that were handed out: told when more are asked for */
     bool has_ended;
 };
 
@@ -117,12 +118,25 @@ static bool feed(struct flw_input *input)
     return !input->failed;
 }
 
+static size_t fail_unpacking(struct flw_input *input, const char *problem)
+{
+    const struct flw_unpacker *unpacker = input->unpacker;
+    input->failed = true;
+    flw_input_message(input->message, input->name, "packed byte %llu: %s",
+                      (unsigned long long)(unpacker->packed_bytes - unpacker->buffers.in_count),
+                      problem);
+    return 0;
+}
+
 /* As read_some, through the unpacker. */
 static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t room)
 {
     struct flw_unpacker *unpacker = input->unpacker;
     struct flw_codec_buffers *buffers = &unpacker->buffers;
     const char *problem = NULL;
+    if (unpacker->problem != NULL) {
+        return fail_unpacking(input, unpacker->problem);
+    }
     buffers->out = out;
     buffers->out_room = room;
     while (buffers->out_room == room && !unpacker->has_ended) {
@@ -131,11 +145,10 @@ static size_t unpack_some(struct flw_input *input, unsigned char *out, size_t ro
         }
         enum flw_codec_step step = flw_codec_unpack(unpacker->codec, buffers, &problem);
         if (step == FLW_CODEC_FAILED) {
-            input->failed = true;
-            flw_input_message(input->message, input->name, "packed byte %llu: %s",
-                              (unsigned long long)(unpacker->packed_bytes - buffers->in_count),
-                              problem);
-            return 0;
+            unpacker->problem = problem;
+            if (buffers->out_room == room) {
+                return fail_unpacking(input, problem);
+            }
         }
         unpacker->has_ended = step == FLW_CODEC_ENDED;
     }
@@ -243,6 +256,25 @@ bool flw_input_drain(struct flw_input *input)
         input->at = input->end;
     } while (flw_input_fill(input, 1));
     return !input->failed;
+}
+
+void flw_input_blame(struct flw_input *input)
+{
+    struct flw_unpacker *unpacker = input->unpacker;
+    if (unpacker == NULL || unpacker->has_ended) {
+        return;
+    }
+    input->failed = false;
+    while (!input->failed && unpack_some(input, input->buffer, WINDOW_BYTES) > 0) {
+    }
+    input->failed = true;
+}
+
+const char *flw_input_reason(const struct flw_input *input)
+{
+    char name[NAME_CHARACTERS + sizeof("...")];
+    append_name(name, sizeof(name), input->name);
+    return input->message + strlen(name) + strlen(": ");
 }
 
 static bool open_file(struct flw_input *input, const char *path)

@@ -62,6 +62,13 @@ bool flw_input_fail(struct flw_input *input, uint64_t offset, const char *format
 /* The same for what comes too early: "NAME: byte OFFSET: the file ends inside WHAT". */
 bool flw_input_fail_short(struct flw_input *input, const char *what);
 
+/* After a reader has given up: where an archive is damaged further on, the message says that, for it
+ * is why what came out of it made no sense. The window is of no use then. */
+void flw_input_blame(struct flw_input *input);
+
+/* Why it failed: the message without the name. */
+const char *flw_input_reason(const struct flw_input *input);
+
 static inline uint64_t flw_input_offset(const struct flw_input *input)
 {
     return input->begin_offset + (uint64_t)(input->at - input->begin);

@@ -593,11 +593,13 @@ static bool run(struct flw_machine *m)
     if (flw_input_offset(m->input) < m->frame_end) {
         return flw_machine_fail(m, "the last frame claims more bytes than there are");
     }
+    m->end_offset = flw_input_offset(m->input);
     return flw_input_drain(m->input);
 }
 
 bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary *vocabulary,
-                     struct flw_harvest **out_harvest, struct flw_pickle_value *out_root)
+                     struct flw_harvest **out_harvest, struct flw_pickle_value *out_root,
+                     uint64_t *out_rest_bytes)
 {
     struct flw_machine m = {.input = input, .vocabulary = vocabulary, .opcode_name = "the pickle"};
     *out_harvest = NULL;
@@ -607,6 +609,7 @@ bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary
     m.kept = flw_harvest_create();
     bool is_read = m.kept != NULL ? run(&m) : flw_machine_fail_memory(&m);
     *out_root = is_read ? m.root : absent;
+    *out_rest_bytes = is_read ? flw_input_offset(input) - m.end_offset : 0;
     free(m.stack);
     flw_largearray_free(m.memo, m.memo_room, sizeof(*m.memo));
     if (!is_read) {

@@ -27,8 +27,10 @@ struct flw_pickle_vocabulary {
     uint32_t count; /* at most FLW_PICKLE_WORDS_MAX */
 };
 
-/* Reads to the end of the input. False: nothing is held, the input's message says why. */
+/* Reads to the end of the input, the pickle and `out_rest_bytes` behind it. False: nothing is held,
+ * the input's message says why. */
 bool flw_pickle_read(struct flw_input *input, const struct flw_pickle_vocabulary *vocabulary,
-                     struct flw_harvest **out_harvest, struct flw_pickle_value *out_root);
+                     struct flw_harvest **out_harvest, struct flw_pickle_value *out_root,
+                     uint64_t *out_rest_bytes);
 
 #endif

@@ -31,6 +31,7 @@ struct flw_machine {
     uint64_t opcode_offset;
     const char *opcode_name;
     struct flw_pickle_value root; /* once stopped */
+    uint64_t end_offset;          /* once stopped: one past STOP */
     bool stopped;
 };
 

@@ -49,6 +49,7 @@ struct import {
     struct flw_pickle_value annotations;
     struct flw_phases phases;
     uint64_t unplaced_count; /* annotations without a time among events that have none */
+    uint64_t rest_bytes;     /* of the file, behind the pickle */
     bool has_pools;          /* events say theirs */
     int device;
     bool is_recorded[DEVICES_MAX]; /* which devices have an event or a segment */
@@ -75,6 +76,12 @@ static bool count_step(struct import *import)
     }
     import->steps_left--;
     return true;
+}
+
+/* Nothing in a list goes unnoticed: all of it is what it should be. */
+static bool check_items(struct import *import, struct flw_pickle_value list, const char *what)
+{
+    return !flw_harvest_has_left_out(import->kept, list) || fail_at(import, list, what);
 }
 
 /* A number that must be there and not negative. */
@@ -271,9 +278,10 @@ static bool add_event(struct import *import, struct flw_pickle_value dict,
 {
     uint32_t pool = get_pool(import, dict, WORD_POOL_ID);
     struct flw_trace_detail detail = flw_build_no_detail();
-    struct flw_pickle_value free_bytes = flw_harvest_get(import->kept, dict, WORD_DEVICE_FREE);
-    bool is_oom = event->op == FLW_TRACE_OOM && free_bytes.kind == FLW_PICKLE_UNSIGNED;
-    detail.free_bytes = is_oom ? free_bytes.bits : FLW_TRACE_UNKNOWN;
+    if (event->op == FLW_TRACE_OOM &&
+        !get_number_or(import, dict, WORD_DEVICE_FREE, FLW_TRACE_UNKNOWN, &detail.free_bytes)) {
+        return false;
+    }
     bool has_memory = detail.free_bytes != FLW_TRACE_UNKNOWN
                           ? add_detailed(import, event, detail)
                           : flw_history_add_event(&import->history, event);
@@ -320,6 +328,9 @@ static bool read_events(struct import *import)
         struct flw_harvest_cursor events = flw_harvest_first(import->kept, list);
         struct flw_pickle_value dict;
         uint64_t count = flw_harvest_count(import->kept, list);
+        if (!check_items(import, list, "an item of this trace is no event")) {
+            return false;
+        }
         count = count < import->steps_left ? count : import->steps_left;
         if (!flw_history_reserve_events(&import->history, count)) {
             return fail_memory(import);
@@ -397,6 +408,9 @@ static bool read_segment(struct import *import, struct flw_pickle_value dict)
     if (!flw_history_add_segment(&import->history, &segment)) {
         return fail_memory(import);
     }
+    if (!check_items(import, blocks, "an item of these blocks is no block")) {
+        return false;
+    }
     struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, blocks);
     struct flw_pickle_value block;
     uint64_t address = segment.address;
@@ -445,9 +459,16 @@ static bool take_census(struct import *import, struct census *census)
     struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->traces);
     struct flw_pickle_value item;
     int count = 0;
+    if (!check_items(import, import->traces, "the trace of a device is no list") ||
+        !check_items(import, import->segments, "an item of the segments is no segment")) {
+        return false;
+    }
     for (; flw_harvest_next(import->kept, &cursor, &item); count++) {
         if (count == DEVICES_MAX) {
             return fail_at(import, import->traces, "more than 1024 devices");
+        }
+        if (item.kind != FLW_PICKLE_LIST) {
+            return fail_at(import, item, "the trace of a device is no list");
         }
         census->events[count] = flw_harvest_count(import->kept, item);
     }
@@ -492,6 +513,14 @@ static bool choose_device(struct import *import, int device)
 
 /* ---- together ---- */
 
+/* A list, or not there. */
+static bool check_list(struct import *import, struct flw_pickle_value part, enum word word)
+{
+    return part.kind == FLW_PICKLE_LIST || part.kind == FLW_PICKLE_ABSENT ||
+           flw_input_fail(import->input, flw_harvest_offset(import->kept, import->root),
+                          "\"%s\" is no list", words[word]);
+}
+
 static bool find_parts(struct import *import)
 {
     struct flw_pickle_value root = import->root;
@@ -506,7 +535,9 @@ static bool find_parts(struct import *import)
         return fail_at(import, root,
                        "a pickle, but not a PyTorch memory snapshot: no \"segments\"");
     }
-    return true;
+    return check_list(import, import->segments, WORD_SEGMENTS) &&
+           check_list(import, import->traces, WORD_DEVICE_TRACES) &&
+           check_list(import, import->annotations, WORD_ANNOTATIONS);
 }
 
 static bool add_count(struct flw_notes *notes, const char *key, uint64_t count)
@@ -523,7 +554,9 @@ static char *make_notes(const struct import *import)
     if (!flw_notes_add_lines(&notes, "origin pytorch snapshot\n") ||
         !flw_notes_add_devices(&notes, import->is_recorded, DEVICES_MAX) ||
         !add_count(&notes, "annotations_before_the_events", import->phases.early_count) ||
-        !add_count(&notes, "annotations_without_a_place", import->unplaced_count)) {
+        !add_count(&notes, "annotations_without_a_place", import->unplaced_count) ||
+        !add_count(&notes, "blocks_of_the_end_given_twice", import->history.double_count) ||
+        !add_count(&notes, "bytes_behind_the_pickle_not_read", import->rest_bytes)) {
         flw_notes_finish(&notes);
     }
     return flw_notes_take(&notes);
@@ -562,7 +595,7 @@ bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **ou
     static const struct flw_pickle_vocabulary vocabulary = {words, WORD_READ_COUNT};
     struct import import = {.input = input};
     *out_trace = NULL;
-    if (!flw_pickle_read(input, &vocabulary, &import.kept, &import.root)) {
+    if (!flw_pickle_read(input, &vocabulary, &import.kept, &import.root, &import.rest_bytes)) {
         return false;
     }
     import.steps_left = flw_input_offset(input);

@@ -144,6 +144,9 @@ static bool read_file(const char *path, int device, bool goes_on, struct flw_tra
         return false;
     }
     bool is_read = read_any(&input, device, goes_on, out_trace);
+    if (!is_read) {
+        flw_input_blame(&input);
+    }
     flw_input_close(&input);
     return is_read;
 }
@@ -168,6 +171,9 @@ bool flw_trace_read_bytes(const void *bytes, size_t count, const char *name, int
         return false;
     }
     bool is_read = read_any(&input, device, false, out_trace);
+    if (!is_read) {
+        flw_input_blame(&input);
+    }
     flw_input_close(&input);
     return is_read;
 }

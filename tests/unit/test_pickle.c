@@ -26,8 +26,9 @@ static struct flw_harvest *read_bytes(const void *bytes, size_t count,
 {
     struct flw_input input;
     struct flw_harvest *harvest = NULL;
+    uint64_t rest_bytes;
     assert_true(flw_input_open_bytes(&input, bytes, count, "name", message));
-    flw_pickle_read(&input, &vocabulary, &harvest, root);
+    flw_pickle_read(&input, &vocabulary, &harvest, root, &rest_bytes);
     flw_input_close(&input);
     return harvest;
 }

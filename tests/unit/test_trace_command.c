@@ -428,6 +428,17 @@ static void a_full_disk_and_a_closed_pipe_are_told_in_one_line(void **state)
     }
 }
 
+static void a_file_that_may_not_grow_is_told_and_not_left_behind(void **state)
+{
+    (void)state;
+    write_big_trace();
+    assert_int_equal(command_run("mkdir limited && (ulimit -f 16; \"$F\" trace pack big.ftext -o "
+                                 "limited/big.ftrace); echo $?; ls -A limited"),
+                     0);
+    expect_one_line("limited/big.ftrace: cannot write: File too large");
+    assert_string_equal(out_text, "1\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +455,7 @@ int main(void)
         cmocka_unit_test(what_is_no_trace_is_told_in_one_line),
         cmocka_unit_test(a_cut_file_is_read_up_to_there_and_not_verified),
         cmocka_unit_test(a_full_disk_and_a_closed_pipe_are_told_in_one_line),
+        cmocka_unit_test(a_file_that_may_not_grow_is_told_and_not_left_behind),
     };
     if (getenv("FALLOW_COMMAND") == NULL) {
         fprintf(stderr, "FALLOW_COMMAND does not name the program\n");

@@ -89,6 +89,7 @@ static struct writer long_pickle(uint64_t events)
         put_event(&w, "alloc", i << 20, i);
         if (i % 3 == 0) {
             put_string(&w, "a string that is longer than any word of the vocabulary is");
+            put_code(&w, '0'); /* and goes again */
         }
     }
     end_snapshot(&w);
@@ -199,15 +200,41 @@ static void a_cut_archive_of_a_trace_file_is_read_up_to_there(void **state)
     flw_trace_destroy(trace);
     assert_true(flw_trace_read("cut.ftrace.xz", -1, &trace, message));
     assert_string_equal(message, "");
-    assert_non_null(strstr(trace->truncation, "no more can be read or unpacked"));
+    assert_non_null(strstr(trace->truncation, ": the .xz data ends early: it is truncated"));
+    assert_non_null(strstr(trace->truncation, "packed byte "));
     assert_in_range(trace->event_count, whole->event_count / 4, whole->event_count - 1);
     assert_true(flw_trace_is_valid(trace));
+    flw_trace_destroy(trace);
+    packed[packed_count * 3 / 4] ^= 0x10;
+    write_file("bad.ftrace.xz", packed, packed_count);
+    assert_true(flw_trace_read("bad.ftrace.xz", -1, &trace, message));
+    assert_non_null(strstr(trace->truncation, ": the .xz data is corrupt"));
+    assert_in_range(trace->event_count, whole->event_count / 4, whole->event_count - 1);
     flw_trace_destroy(trace);
     assert_false(flw_trace_read("stub.ftrace.xz", -1, &trace, message));
     assert_int_equal(strncmp(message, "stub.ftrace.xz: ", 16), 0);
     flw_trace_destroy(whole);
     free(packed);
     free(bytes);
+}
+
+/* An archive of stored bytes whose checksum is wrong: unpacked they are read before it is seen. */
+static void a_damaged_archive_is_blamed_for_what_made_no_sense(void **state)
+{
+    (void)state;
+    static const char text[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields none\nA x\n";
+    uint8_t bytes[128] = {0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 1};
+    size_t count = sizeof(text) - 1;
+    bytes[11] = (uint8_t)count;
+    bytes[13] = (uint8_t)~count;
+    bytes[14] = 0xFF;
+    memcpy(bytes + 15, text, count);
+    write_file("plain.ftext", text, count);
+    expect_refused("plain.ftext", "byte 46: line 5: ");
+    write_file("bad.ftext.gz", bytes, 15 + count + 8);
+    if (FLW_HAS_ZLIB) {
+        expect_refused("bad.ftext.gz", ": the .gz data is corrupt");
+    }
 }
 
 static void an_archive_that_unpacks_to_far_too_much_is_refused(void **state)
@@ -342,6 +369,7 @@ int main(void)
         cmocka_unit_test(archives_one_after_the_other_are_one_file),
         cmocka_unit_test(a_broken_archive_is_an_error_that_names_the_file),
         cmocka_unit_test(a_cut_archive_of_a_trace_file_is_read_up_to_there),
+        cmocka_unit_test(a_damaged_archive_is_blamed_for_what_made_no_sense),
         cmocka_unit_test(an_archive_that_unpacks_to_far_too_much_is_refused),
         cmocka_unit_test(what_cannot_be_read_is_an_error_that_names_it),
         cmocka_unit_test(an_odd_file_name_stays_on_one_line),

@@ -409,6 +409,86 @@ static void impossible_events_are_refused(void **state)
     }
 }
 
+static void what_a_list_cannot_hold_is_refused_and_not_passed_over(void **state)
+{
+    (void)state;
+    struct writer w = begin_pickle(4);
+    begin_snapshot(&w);
+    begin_events(&w);
+    put_event(&w, "alloc", BASE, 9);
+    put_string(&w, "no event");
+    end_snapshot(&w);
+    expect_refused(&w, "an item of this trace is no event");
+    w = begin_pickle(4);
+    begin_snapshot(&w);
+    begin_events(&w);
+    put_string(&w, "no event, and no other one");
+    end_snapshot(&w);
+    expect_refused(&w, "an item of this trace is no event");
+    w = begin_pickle(4);
+    begin_snapshot(&w);
+    put_string(&w, "no segment");
+    begin_events(&w);
+    end_snapshot(&w);
+    expect_refused(&w, "an item of the segments is no segment");
+    w = begin_pickle(4);
+    begin_snapshot(&w);
+    begin_segment(&w, BASE, MIB, "large", 0);
+    put_block(&w, BASE, 512, "inactive");
+    put_string(&w, "no block");
+    end_segment(&w);
+    begin_events(&w);
+    end_snapshot(&w);
+    expect_refused(&w, "an item of these blocks is no block");
+    w = begin_pickle(4);
+    begin_dict(&w);
+    put_string(&w, "segments");
+    put_string(&w, "none");
+    put_string(&w, "device_traces");
+    begin_list(&w);
+    end_list(&w);
+    end_dict(&w);
+    end_pickle(&w);
+    expect_refused(&w, "\"segments\" is no list");
+}
+
+static void an_out_of_memory_with_less_than_nothing_free_is_refused(void **state)
+{
+    (void)state;
+    struct writer w = begin_pickle(4);
+    begin_snapshot(&w);
+    begin_events(&w);
+    begin_dict(&w);
+    put_word_pair(&w, "action", "oom");
+    put_pair(&w, "size", 9);
+    put_string(&w, "device_free");
+    put_code(&w, 'J');
+    put_little_endian(&w, UINT32_MAX, 4);
+    end_dict(&w);
+    end_snapshot(&w);
+    expect_refused(&w, "\"device_free\" is negative");
+}
+
+static void a_block_given_twice_and_bytes_behind_are_said(void **state)
+{
+    (void)state;
+    struct writer w = begin_pickle(4);
+    begin_snapshot(&w);
+    begin_segment(&w, BASE, MIB, "large", 0);
+    put_block(&w, BASE, 512, "active_allocated");
+    put_block(&w, BASE, 1024, "active_allocated");
+    end_segment(&w);
+    begin_events(&w);
+    end_snapshot(&w);
+    put_bytes(&w, "rest", 4);
+    struct flw_trace *trace = import(&w);
+    assert_int_equal(trace->initial_count, 1);
+    assert_string_equal(trace->notes, "origin pytorch snapshot\n"
+                                      "blocks_of_the_end_given_twice 1\n"
+                                      "bytes_behind_the_pickle_not_read 4\n");
+    flw_trace_destroy(trace);
+}
+
 static void sizes_that_add_up_to_more_than_64_bits_are_refused(void **state)
 {
     (void)state;
@@ -459,6 +539,9 @@ int main(void)
         cmocka_unit_test(times_start_at_zero_and_never_fall),
         cmocka_unit_test(what_is_no_snapshot_is_refused),
         cmocka_unit_test(impossible_events_are_refused),
+        cmocka_unit_test(what_a_list_cannot_hold_is_refused_and_not_passed_over),
+        cmocka_unit_test(an_out_of_memory_with_less_than_nothing_free_is_refused),
+        cmocka_unit_test(a_block_given_twice_and_bytes_behind_are_said),
         cmocka_unit_test(sizes_that_add_up_to_more_than_64_bits_are_refused),
         cmocka_unit_test(shared_lists_cannot_make_the_walk_long),
     };
