@@ -44,7 +44,7 @@ void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
 {
     struct flw_slot *slot = flw_span_slot(&heap->map, run, 0);
     run->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
-    slot->loan = 0;
+    flw_slot_set_loan(slot, 0);
     flw_slot_set_word(slot, heap->map.base + run->base);
 }
 

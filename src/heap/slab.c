@@ -158,7 +158,7 @@ static uint32_t carve(struct flw_heap *heap, struct flw_domain *domain, unsigned
     for (uint32_t i = 0; i < count; i++, part->carved_count++) {
         struct flw_slot *slot = flw_span_slot(&heap->map, slab, part->carved_count);
         flw_slot_set_word(slot, heap->map.base + slab->base + part->carved_count * size);
-        slot->loan = 0;
+        flw_slot_set_loan(slot, 0);
         out[i] = slot;
     }
     if (part->carved_count == part->slot_count) {
@@ -261,9 +261,15 @@ struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain
     return run;
 }
 
+/* Atomic: a free of any pointer may read it. */
+static void set_bin(struct flw_span *slab, unsigned class_index)
+{
+    __atomic_store_n(&slab->bin, flw_bin_offset(class_index), __ATOMIC_RELAXED);
+}
+
 void flw_heap_open_slab(struct flw_span *slab)
 {
-    __atomic_store_n(&slab->bin, flw_bin_offset(slab->u.slab.class_index), __ATOMIC_RELAXED);
+    set_bin(slab, slab->u.slab.class_index);
     slab->u.slab.capture = 0;
 }
 
@@ -304,7 +310,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
         return false;
     }
     struct flw_slab_part *part = &slab->u.slab;
-    slab->bin = flw_bin_offset(domain->capture != 0 ? FLW_CLASS_COUNT : class_index);
+    set_bin(slab, domain->capture != 0 ? FLW_CLASS_COUNT : class_index);
     part->run = run;
     part->capture = (uint16_t)domain->capture;
     part->domain = domain->index;

@@ -75,16 +75,17 @@ static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
         map->span_meta.used_bytes = spans_used;
         return NULL;
     }
-    span->bin = map->no_bin;
+    __atomic_store_n(&span->bin, map->no_bin, __ATOMIC_RELAXED);
     span->slots = (uint64_t)((unsigned char *)slots - map->slots);
     return span;
 }
 
-struct flw_span *flw_page_map_extend_runs(struct flw_page_map *map)
+/* Not inlined: its callers seldom need it. */
+FLW_NOINLINE struct flw_span *flw_page_map_extend_runs(struct flw_page_map *map)
 {
     struct flw_span *run = new_span(map, 1);
     if (run != NULL) {
-        run->kind = FLW_SPAN_RUN;
+        __atomic_store_n(&run->kind, FLW_SPAN_RUN, __ATOMIC_RELAXED);
     }
     return run;
 }
@@ -119,7 +120,7 @@ struct flw_span *flw_page_map_new_slab(struct flw_page_map *map, unsigned class_
         if (slab == NULL) {
             return NULL;
         }
-        slab->kind = FLW_SPAN_SLAB;
+        __atomic_store_n(&slab->kind, FLW_SPAN_SLAB, __ATOMIC_RELAXED);
         slab->magic = UINT64_MAX / size + 1;
     }
     slab->u.slab = (struct flw_slab_part){.slot_count = (uint32_t)count,

@@ -115,6 +115,11 @@ static inline void flw_slot_set_word(struct flw_slot *slot, uint64_t word)
     __atomic_store_n(&slot->word, word, __ATOMIC_RELEASE);
 }
 
+static inline void flw_slot_set_loan(struct flw_slot *slot, uint64_t loan)
+{
+    __atomic_store_n(&slot->loan, loan, __ATOMIC_RELAXED);
+}
+
 /* The span of a live or free slot. */
 static inline struct flw_span *flw_slot_span(const struct flw_page_map *map,
                                              const struct flw_slot *slot)

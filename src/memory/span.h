@@ -42,7 +42,7 @@ enum flw_slot_state {
 #define FLW_SLOT_STATE_MASK 0xffull
 
 /* Synchronization: word by compare-and-swap from live states, plain from free ones (its holder
- * alone); loan by the holder. */
+ * alone); loan by the holder. Both are read by look-ups of any pointer: written atomically. */
 struct flw_slot {
     uint64_t word;
     uint64_t loan; /* requested bytes | number of the stream that lent it (heap/lender.h) << 48 */
@@ -112,13 +112,15 @@ struct flw_run_part {
     uint16_t bin;             /* FREE, UNMAPPED: the bin of its index that it is in */
 };
 
+/* Synchronization: bin and kind are read by look-ups of any pointer: written atomically. (magic, base
+ * and slots are read so too, out of ThreadSanitizer's sight: page_map.h.) */
 struct flw_span {
     /* What a free reads: one line. */
     uint64_t magic; /* 2^64 / slot size + 1; 0 for a run: index is always 0 */
     uint64_t base;  /* masked offset of the first byte */
     uint64_t slots; /* byte offset of its first slot in the slot arena */
     uint32_t bin;   /* byte offset of its bin in a thread cache; runs: the bin that holds nothing */
-    uint8_t kind;   /* enum flw_span_kind; immutable */
+    uint8_t kind;   /* enum flw_span_kind; set once */
     uint8_t reserved[3];
     struct flw_span *next_unused;
     union {

@@ -65,6 +65,12 @@ static inline bool is_live(const struct flw_slot *slot, uint64_t address)
            (FLW_MUTANT(DOUBLE_FREE_ACCEPTED) && word == address);
 }
 
+/* Where the hit missed the pointer may be no block's, and the span somebody's new one. */
+static inline bool is_run(const struct flw_span *span)
+{
+    return FLW_LOAD(span->kind) == FLW_SPAN_RUN;
+}
+
 static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
                             struct flw_slot *slot, void *ptr)
 {
@@ -97,7 +103,7 @@ fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream)
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;
         }
-        if (span->kind == FLW_SPAN_RUN) {
+        if (is_run(span)) {
             return flw_entry_free_run(pool, ptr, stream, hot, span, slot);
         }
     }
@@ -242,7 +248,7 @@ static FLW_NOINLINE fallow_status free_recorded(fallow_pool *pool, void *ptr, fa
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;
         }
-        if (span->kind == FLW_SPAN_RUN) {
+        if (is_run(span)) {
             return flw_entry_free_run_recorded(pool, ptr, stream, hot, span, slot);
         }
     }
@@ -298,7 +304,7 @@ static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_strea
             flw_asym_enter(&hot->asym);
             if (FLW_LOAD(hot->key) == (const void *)handle) {
                 slot = flw_slot_of(hot, ptr, &span);
-                if (span->kind == FLW_SPAN_RUN) {
+                if (is_run(span)) {
                     return flw_entry_free_run(handle, ptr, stream, hot, span, slot);
                 }
                 is_done = free_hit(hot, span, slot, ptr);

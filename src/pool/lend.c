@@ -38,7 +38,7 @@ static void lend_slot(const struct flw_domain *domain, struct flw_slot *slot, ui
                       enum flw_slot_state state, void **out_ptr)
 {
     uint64_t address = flw_slot_address(slot);
-    __atomic_store_n(&slot->loan, domain->lender + size_bytes, __ATOMIC_RELAXED);
+    flw_slot_set_loan(slot, domain->lender + size_bytes);
     __atomic_store_n(&slot->word, address + state, __ATOMIC_RELEASE);
     *out_ptr = (void *)(uintptr_t)address;
 }
