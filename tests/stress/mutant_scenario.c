@@ -207,6 +207,30 @@ static void check_held_block_of_retired_stream(const struct flw_sim *sim)
     }
 }
 
+/* A block that lies ready in the stream's cache is not the capture's: the graph would run with memory
+ * that the stream goes on lending. */
+static void check_capture_beside_cache(const struct flw_sim *sim)
+{
+    struct bed bed;
+    fallow_capture *capture = NULL;
+    CUgraph graph = NULL;
+    plough(&bed, sim);
+    CUstream stream = bed.stream[0];
+    void *cached = lend(bed.pool, 4096, stream);
+    expect(fallow_free(bed.pool, cached, stream) == FALLOW_OK, "a free is refused");
+    must(bed.cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    expect(fallow_capture_begin(bed.pool, stream, &capture) == FALLOW_OK, "a begin is refused");
+    void *captured = lend(bed.pool, 4096, stream);
+    expect(captured != cached, "a capture is lent a block of the stream's");
+    expect(fallow_free(bed.pool, captured, stream) == FALLOW_OK, "a free is refused");
+    must(bed.cu->cuStreamEndCapture(stream, &graph));
+    expect(fallow_capture_end(capture) == FALLOW_OK, "an end is refused");
+    expect(fallow_capture_release(capture) == FALLOW_OK, "a release is refused");
+    if (!is_wrong) {
+        fallow_pool_destroy(bed.pool);
+    }
+}
+
 /* A capture whose last launch is ordered before its stream's end; the stream is retired and its
  * handle is another's; then the capture is released. */
 static void check_release_after_retire(const struct flw_sim *sim)
@@ -315,8 +339,8 @@ int flw_mutant_scenarios(void)
     }
     is_wrong |= flw_sim_print_violations(&sim) != 0;
     void (*const checks[])(const struct flw_sim *sim) = {
-        check_slab_of_many_streams, check_held_block_of_retired_stream, check_release_after_retire,
-        check_drain_beside_owner};
+        check_slab_of_many_streams, check_held_block_of_retired_stream, check_capture_beside_cache,
+        check_release_after_retire, check_drain_beside_owner};
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !is_wrong; i++) {
         checks[i](&sim);
     }
