@@ -6,6 +6,9 @@
  * overwritten meanwhile is thrown away. The rings go back to different moments. Before the latest of
  * those something is missing, so the dump begins there; what was lent then follows from what is lent
  * now and the records since (warm.h).
+ *
+ * Where the machine is busy, or rings are small, a ring may come round while another is copied, time and
+ * again, so that nothing is left that all rings have. Then owners are held for as long as a copy takes.
  */
 #include "record/dump.h"
 
@@ -68,22 +71,23 @@ static bool copy_ring(const struct flw_ring *ring, struct flw_merge_run *run)
     return true;
 }
 
-/* False: no memory. */
-static bool copy_rings(struct flw_recorder *recorder, struct dump *dump)
+/* From the next barrier on. A recorder that writes a file too has rings that wait by themselves. */
+static void hold_rings(struct flw_ring *rings, bool is_held)
 {
-    const struct flw_recorder_host *host = &recorder->settings.host;
-    host->look_up(host->context, &dump->warm, &recorder->names);
-    struct flw_ring *rings = atomic_load_explicit(&recorder->rings, memory_order_acquire);
-    size_t count = 0;
-    for (const struct flw_ring *ring = rings; ring != NULL; ring = ring->next) {
-        count++;
+    for (struct flw_ring *ring = rings; ring != NULL; ring = ring->next) {
+        if (ring->overwrites && is_held) {
+            flw_ring_hold(ring);
+        } else if (ring->overwrites) {
+            flw_ring_let_go(ring);
+        }
     }
-    dump->runs = calloc(count + 1, sizeof *dump->runs);
-    dump->now = flw_tsc_pair_now(recorder->uses_tsc);
-    dump->begin_ticks = recorder->begin_ticks;
-    dump->until_ticks = flw_min(dump->now.ticks, atomic_load(&recorder->end_ticks));
+}
+
+/* False: no memory. */
+static bool copy_each(struct flw_recorder *recorder, struct flw_ring *rings, struct dump *dump)
+{
     flw_recorder_order(recorder);
-    for (struct flw_ring *ring = rings; dump->runs != NULL && ring != NULL; ring = ring->next) {
+    for (struct flw_ring *ring = rings; ring != NULL; ring = ring->next) {
         flw_asym_wait(&ring->asym);
         struct flw_merge_run *run = &dump->runs[dump->count];
         if (!copy_ring(ring, run)) {
@@ -95,7 +99,38 @@ static bool copy_rings(struct flw_recorder *recorder, struct dump *dump)
             dump->begin_ticks = flw_max(dump->begin_ticks, oldest);
         }
     }
-    return dump->runs != NULL;
+    return true;
+}
+
+/* False: no memory. Nothing that an owner may hold is asked for while rings are held. */
+static bool copy_rings(struct flw_recorder *recorder, struct dump *dump, bool holds)
+{
+    const struct flw_recorder_host *host = &recorder->settings.host;
+    host->look_up(host->context, &dump->warm, &recorder->names);
+    struct flw_ring *rings = atomic_load_explicit(&recorder->rings, memory_order_acquire);
+    size_t count = 0;
+    for (const struct flw_ring *ring = rings; ring != NULL; ring = ring->next) {
+        count++;
+    }
+    dump->runs = calloc(count + 1, sizeof *dump->runs);
+    if (dump->runs == NULL) {
+        return false;
+    }
+    if (holds) {
+        hold_rings(rings, true);
+        flw_recorder_order(recorder);
+        for (struct flw_ring *ring = rings; ring != NULL; ring = ring->next) {
+            flw_asym_wait(&ring->asym);
+        }
+    }
+    dump->now = flw_tsc_pair_now(recorder->uses_tsc);
+    dump->begin_ticks = recorder->begin_ticks;
+    dump->until_ticks = flw_min(dump->now.ticks, atomic_load(&recorder->end_ticks));
+    bool is_copied = copy_each(recorder, rings, dump);
+    if (holds) {
+        hold_rings(rings, false);
+    }
+    return is_copied;
 }
 
 /* The runs from the dump's beginning on, to be read once more. */
@@ -189,12 +224,12 @@ fallow_status flw_dump_write(struct flw_recorder *recorder, const char *path, co
 {
     struct dump dump = {0};
     fallow_status status = FALLOW_OUT_OF_HOST_MEMORY;
-    bool is_copied = copy_rings(recorder, &dump);
+    bool is_copied = copy_rings(recorder, &dump, false);
     *out_why = "no host memory";
     for (int i = 1; i < TRIES && is_copied && dump.begin_ticks >= dump.until_ticks; i++) {
         drop_copies(&dump);
         dump = (struct dump){0};
-        is_copied = copy_rings(recorder, &dump);
+        is_copied = copy_rings(recorder, &dump, i + 1 == TRIES);
     }
     if (is_copied && tell_all(&dump)) {
         status = write_file(recorder, &dump, path, out_why);

@@ -30,6 +30,7 @@ struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings)
     ring->uses_tsc = settings->uses_tsc;
     ring->is_fenced = settings->is_fenced;
     ring->waits = settings->waits;
+    ring->overwrites = settings->overwrites;
     ring->stage = settings->stage;
     ring->bell = settings->bell;
     return ring;
@@ -61,8 +62,29 @@ static bool look_for_room(struct flw_ring *ring, uint64_t wanted, bool *has_rung
     return true;
 }
 
+void flw_ring_hold(struct flw_ring *ring)
+{
+    __atomic_store_n(&ring->room, 0, __ATOMIC_RELAXED);
+}
+
+void flw_ring_let_go(struct flw_ring *ring)
+{
+    __atomic_store_n(&ring->room, UINT64_MAX, __ATOMIC_RELEASE); /* after the copy */
+}
+
+static void wait_while_held(const struct flw_ring *ring)
+{
+    while (__atomic_load_n(&ring->room, __ATOMIC_ACQUIRE) == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+    }
+}
+
 bool flw_ring_make_room(struct flw_ring *ring)
 {
+    if (ring->overwrites) {
+        wait_while_held(ring);
+        return true;
+    }
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
     bool has_rung = lost > 0;
     while (!look_for_room(ring, lost > 0 ? 2 : 1, &has_rung)) {

@@ -17,7 +17,8 @@
  *   3. Where it does not overwrite, room is half of the ring and tail_seen <= tail + room: records up
  *      to tail_seen + room have their place.
  *
- * Synchronization: tail by the reader, everything else that changes by the owner. A ring of a thread
+ * Synchronization: tail by the reader, and room of a ring that overwrites (relaxed: after a barrier and
+ * a wait the owner has seen it); everything else that changes by the owner. A ring of a thread
  * that has ended goes to the next thread with its token.
  */
 #ifndef FLW_RECORD_RING_H
@@ -48,13 +49,14 @@ struct flw_ring {
     struct flw_asym asym;
     _Atomic uint64_t head; /* records put */
     uint64_t tail_seen;    /* the owner looks at the tail again `room` records after this one */
-    uint64_t room;         /* UINT64_MAX: the oldest are overwritten */
+    uint64_t room;         /* UINT64_MAX: the oldest are overwritten; 0: held, by the reader */
     uint64_t mask;
     uint64_t *words;
     _Atomic uint64_t lost; /* records that found no room, not said yet */
     bool uses_tsc;
     bool is_fenced; /* no membarrier: the owner orders its own stores */
     bool waits;     /* for room, while *stage is RUNNING */
+    bool overwrites;
     uint32_t thread;
     uintptr_t token;         /* of the thread */
     const atomic_int *stage; /* enum flw_ring_stage */
@@ -74,8 +76,13 @@ struct flw_ring_settings {
 struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings);
 void flw_ring_destroy(struct flw_ring *ring);
 
+/* Reader, a ring that overwrites: its owner puts no more from the next barrier and wait on, and waits
+ * where it would, until the ring is let go. What the owner may hold meanwhile must not be needed. */
+void flw_ring_hold(struct flw_ring *ring);
+void flw_ring_let_go(struct flw_ring *ring);
+
 /* Owner. It is time to look at the tail: ring if the ring is half full, wait if there is no room and
- * the ring waits. False: there is none, and the record counts as lost if the recording is under way.
+ * the ring waits, or is held. False: there is none, and the record counts as lost if the recording is under way.
  * Else what was lost before has been put as a DROP. */
 bool flw_ring_make_room(struct flw_ring *ring);
 
@@ -129,7 +136,8 @@ static inline void flw_ring_put(struct flw_ring *ring, const struct flw_ring_ent
                                 bool is_ordered)
 {
     uint64_t number = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    if (FLW_UNLIKELY(number - ring->tail_seen >= ring->room)) {
+    uint64_t room = __atomic_load_n(&ring->room, __ATOMIC_RELAXED);
+    if (FLW_UNLIKELY(number - ring->tail_seen >= room)) {
         if (!flw_ring_make_room(ring)) {
             return;
         }
