@@ -79,7 +79,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_start(fallow_pool *pool,
  *
  * Errors      INVALID_RECORDER, INVALID_ARGUMENT (no path, or one too many), IO (the log names the
  *             file), OUT_OF_HOST_MEMORY.
- * Cost        waits for the file. Other threads go on allocating.
+ * Cost        waits for the file. Other threads go on allocating; where rings are so small, or the
+ *             machine so busy, that they come round faster than they can be copied, they wait for the
+ *             copy.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_dump(fallow_recorder *recorder,
                                                              const char *path);
