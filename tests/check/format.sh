@@ -14,5 +14,5 @@ if [ "$version" != "$expected" ]; then
     echo "clang-format $version, not $expected: nothing checked"
     exit 77
 fi
-find src include tools tests -name '*.[ch]' | sort | xargs clang-format --dry-run -Werror --ferror-limit=1
-echo "$(find src include tools tests -name '*.[ch]' | wc -l) files are formatted"
+find src include kernels tools tests -name '*.[ch]' | sort | xargs clang-format --dry-run -Werror --ferror-limit=1
+echo "$(find src include kernels tools tests -name '*.[ch]' | wc -l) files are formatted"

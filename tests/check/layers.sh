@@ -9,6 +9,7 @@
 #   record   base; pool may include it       trace    base, record
 #   simcuda  base and the driver's types
 #   include/fallow                           fallow/ only: users have nothing else
+#   kernels  itself and fallow/: kernel modules are a user of the pool like any other
 #   src includes nothing of tools/ or tests/; nobody but tests/support/test.h includes <cmocka.h>
 #   a file of more than 800 lines says why in its opening comment ("Long because ...")
 #
@@ -50,17 +51,23 @@ offences=$(
                 echo "$file:$line: src/$layer must not include \"$path\""
         done
     done
+    includes kernels | while IFS=: read -r file line path; do
+        case $path in
+        fallow/* | common/* | attention/* | mla/* | moe/*) ;;
+        *) echo "$file:$line: kernels must not include \"$path\"" ;;
+        esac
+    done
     includes include | while IFS=: read -r file line path; do
         case $path in fallow/*) ;; *) echo "$file:$line: a public header must not include \"$path\"" ;; esac
     done
     # A bracketed include of ours would slip past the rules above.
     grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*<(base|driver|memory|heap|record|pool|trace|simcuda|support)/' \
-        --include='*.[ch]' src include tools tests 2>/dev/null |
+        --include='*.[ch]' src include kernels tools tests 2>/dev/null |
         sed -E 's/^([^:]+:[0-9]+):.*/\1: include our own headers in quotes/' || true
-    grep -rHnE '#[[:space:]]*include[[:space:]]*<cmocka\.h>' --include='*.[ch]' src include tools tests |
+    grep -rHnE '#[[:space:]]*include[[:space:]]*<cmocka\.h>' --include='*.[ch]' src include kernels tools tests |
         grep -v '^tests/support/test\.h:' |
         sed -E 's/^([^:]+:[0-9]+):.*/\1: include "support\/test.h", never <cmocka.h>/' || true
-    find src include tools tests -name '*.[ch]' | while read -r file; do
+    find src include kernels tools tests -name '*.[ch]' | while read -r file; do
         lines=$(wc -l <"$file")
         if [ "$lines" -gt 800 ] && ! sed '/\*\//q' "$file" | grep -q 'Long because'; then
             echo "$file: $lines lines; split it, or say in its opening comment why it is long (\"Long because ...\")"
@@ -74,4 +81,4 @@ if [ -n "$offences" ]; then
     echo "$(echo "$offences" | wc -l) offences against the layers"
     exit 1
 fi
-echo "$(find src include tools tests -name '*.[ch]' | wc -l) files keep to their layers"
+echo "$(find src include kernels tools tests -name '*.[ch]' | wc -l) files keep to their layers"

@@ -14,7 +14,7 @@ failures=0
 fresh() {
     rm -rf "$tree"
     mkdir -p "$tree/src/base" "$tree/src/driver" "$tree/src/heap" "$tree/src/record" "$tree/src/simcuda" "$tree/src/trace" \
-        "$tree/include/fallow" "$tree/tools" "$tree/tests/support" "$tree/tests/unit"
+        "$tree/include/fallow" "$tree/kernels/common" "$tree/tools" "$tree/tests/support" "$tree/tests/unit"
     printf '%s\n#include "base/b.h"\n' "$spdx" >"$tree/src/heap/a.c"
     printf '%s\n#include <cmocka.h>\n' "$spdx" >"$tree/tests/support/test.h"
 }
@@ -43,6 +43,7 @@ plant src/record/x.c '#include "trace/trace.h"' "record must not include trace"
 plant src/simcuda/x.c '#include "driver/driver.h"' "simcuda includes the driver's types only"
 plant src/heap/x.c '#include "../tools/t.h"' "src must not include tools"
 plant src/heap/x.c '#include <pool/pool.h>' "brackets do not hide an include"
+plant kernels/common/x.c '#include "pool/pool.h"' "kernels use the public headers only"
 plant include/fallow/x.h '#include "base/bits.h"' "a public header includes public ones only"
 plant tests/unit/x.c '#include <cmocka.h>' "cmocka comes through test.h"
 fresh

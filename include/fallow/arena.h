@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file
+ * Arenas: the scratch memory of a step, borrowed once and reused dirty.
+ *
+ * A *layout* is a set of named regions, each with a size, an alignment, an init class and a lifetime
+ * in phases; regions that are never alive together share bytes. An *arena* belongs to a key (a model's
+ * geometry, a stream slot, a graph mode) and serves one *lease* of a layout at a time: all regions or
+ * none. It keeps the largest block it ever needed, so that in steady state a lease costs no driver
+ * call, no pool call and no host allocation.
+ *
+ *     fallow_layout_create(regions, count, &layout);       once
+ *     fallow_arena_create(pool, &config, &arena);          once
+ *     for each step:
+ *         fallow_lease_begin(arena, layout, stream, &lease);
+ *         ... fallow_lease_region_at(lease, i) ... work on `stream` ...
+ *         fallow_lease_end(lease, stream);
+ *
+ * CONTENTS     scratch regions are dirty: of 0xcd, of the last step, of another layout. What must hold a
+ *              value is written by the kernel module that owns it (FALLOW_INIT_ classes say which).
+ *              *Persistent* regions (FALLOW_REGION_PERSISTENT) lie apart, keep address and contents
+ *              from one lease to the next, and are initialised by the arena as their class says when they
+ *              are first lent, and again after fallow_arena_lose_contents.
+ * THREADS      an arena may be used from any thread; one lease at a time, a second begin is BUSY.
+ * ERRORS       a call that fails has changed nothing; fallow_arena_last_error says what and why.
+ */
+#ifndef FALLOW_ARENA_H
+#define FALLOW_ARENA_H
+
+#include "fallow/fallow.h"
+#include "fallow/init_class.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fallow_layout fallow_layout;
+typedef struct fallow_arena fallow_arena;
+typedef struct fallow_lease fallow_lease;
+
+/* ---- layout */
+
+/** Bits of fallow_region.flags. */
+enum {
+    FALLOW_REGION_PERSISTENT = 1u << 0 /**< keeps address and contents between leases; its phases are
+                                            not looked at */
+};
+
+/** One region of a layout. Zero is the default of every field but name and size_bytes. */
+typedef struct fallow_region {
+    const char *name; /**< unique in its layout, at most 63 bytes; copied */
+    size_t size_bytes;
+    size_t align_bytes; /**< a power of two to 2 MiB; 0 = 256 */
+    fallow_init_class init;
+    uint32_t first_phase, last_phase; /**< alive in both and between; 0 to 65,535 */
+    uint32_t flags;                   /**< FALLOW_REGION_ bits */
+    int64_t init_value; /**< persistent regions: what each element holds at first (COUNTER, ZERO and
+                             LEADING_ZERO: 0); ONCE with init_step: element i holds value + i step */
+    int64_t init_step;
+    uint32_t element_bytes; /**< 1, 2, 4 or 8; 0 = 4 */
+    uint32_t reserved_0;
+} fallow_region;
+
+/**
+ * Place regions: each gets an offset, a multiple of its alignment, such that no two that are alive in
+ * one phase overlap. The same routine counts the bytes and carves them.
+ *
+ * Errors      INVALID_ARGUMENT (a NULL or doubled name, no size, a bad alignment, last_phase before
+ *             first_phase, more than 65,535 regions, a sum beyond 2^62), OUT_OF_HOST_MEMORY.
+ * Threads     a layout is immutable and may serve several arenas at once.
+ * Cost        host only; some microseconds for tens of regions.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_create(const fallow_region *regions,
+                                                               size_t count,
+                                                               fallow_layout **out_layout);
+
+/** The same, searching for up to effort_ns for a smaller placement. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_create_within(const fallow_region *regions,
+                                                                      size_t count,
+                                                                      uint64_t effort_ns,
+                                                                      fallow_layout **out_layout);
+/** No lease of it may be open. NULL is allowed. */
+FALLOW_API void fallow_layout_destroy(fallow_layout *layout);
+
+/** Bytes of the scratch block. */
+FALLOW_API size_t fallow_layout_bytes(const fallow_layout *layout);
+/** The most bytes alive in any one phase, without padding: no placement is smaller. */
+FALLOW_API size_t fallow_layout_lower_bound(const fallow_layout *layout);
+/** Bytes of the persistent block. */
+FALLOW_API size_t fallow_layout_persistent_bytes(const fallow_layout *layout);
+FALLOW_API size_t fallow_layout_region_count(const fallow_layout *layout);
+/** Region i as it was given (alignment and element filled in; the name lives as long as the layout) and
+ *  its offset in its block. Either may be NULL. INVALID_ARGUMENT: no such region. */
+FALLOW_API fallow_status fallow_layout_region(const fallow_layout *layout, size_t index,
+                                              fallow_region *out_region, size_t *out_offset);
+/** The index of a region, or SIZE_MAX. */
+FALLOW_API size_t fallow_layout_find(const fallow_layout *layout, const char *name);
+
+/* ---- arena */
+
+/** Bits of fallow_arena_config.checks: for tests and debugging; each lease then takes driver calls. */
+enum {
+    FALLOW_ARENA_CHECK_POISON = 1u << 0,    /**< scratch is filled at begin with 0xff or, every other
+                                                 lease, 0x7f: never one pattern, since 0xff is a
+                                                 legal -1 */
+    FALLOW_ARENA_CHECK_RED_ZONES = 1u << 1, /**< 256 B between regions, compared at end */
+    FALLOW_ARENA_CHECK_WRITTEN = 1u << 2    /**< at end: of regions whose class demands that they are
+                                                 fully written, the bytes that still hold the poison of
+                                                 this lease and of the one before are counted */
+};
+
+typedef struct fallow_arena_config {
+    size_t struct_size;  /**< set by fallow_arena_config_init */
+    const char *name;    /**< for messages, at most 63 bytes; NULL = "arena" */
+    uint32_t tag;        /**< of its blocks in the pool */
+    uint32_t checks;     /**< FALLOW_ARENA_CHECK_ bits */
+    size_t scratch_bytes;    /**< take this much at create; 0 = at the first lease */
+    size_t persistent_bytes; /**< the same for the persistent block */
+    fallow_log_function log; /**< damage and refusals; NULL = silent */
+    void *log_context;
+} fallow_arena_config;
+
+FALLOW_API void fallow_arena_config_init_sized(fallow_arena_config *config, size_t struct_size);
+static inline void fallow_arena_config_init(fallow_arena_config *config)
+{
+    fallow_arena_config_init_sized(config, sizeof *config);
+}
+
+/** Make an arena on a pool, which must outlive it. Errors: INVALID_ARGUMENT, INVALID_POOL, and those of
+ *  fallow_alloc where config asks for bytes. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_create(fallow_pool *pool,
+                                                              const fallow_arena_config *config,
+                                                              fallow_arena **out_arena);
+/** Gives its blocks back in the order of the last lease's end. No lease may be open. NULL is
+ *  allowed. */
+FALLOW_API void fallow_arena_destroy(fallow_arena *arena);
+
+/** After warm-up: from now on a lease that needs more than the arena holds is OUT_OF_MEMORY, in a
+ *  sentence that names the largest region, the bytes wanted and the locked size. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lock(fallow_arena *arena);
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_unlock(fallow_arena *arena);
+
+/** Give the blocks back to the pool; the next lease takes new ones. BUSY: leased, or pinned by a
+ *  capture. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena);
+
+/** Called for each persistent region that must be made to hold its values again, on the stream of the
+ *  lease that found it so. Returns 0 if it has done so; else the arena does what its class says. */
+typedef int (*fallow_wake_function)(void *context, const fallow_region *region, void *address,
+                                    fallow_stream stream);
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_on_wake(fallow_arena *arena,
+                                                               fallow_wake_function wake,
+                                                               void *context);
+/** The contents of persistent regions are gone (sleep and wake, an aborted step that left counters):
+ *  the next lease initialises them all again, addresses kept. BUSY while leased. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lose_contents(fallow_arena *arena);
+
+typedef struct fallow_arena_stats {
+    size_t struct_size;
+    uint64_t scratch_bytes;    /**< held */
+    uint64_t persistent_bytes; /**< held */
+    uint64_t lease_count;
+    uint64_t grow_count;  /**< times that a block was taken from the pool */
+    uint64_t wait_count;  /**< leases begun on another stream than the last end's: one event each */
+    uint64_t init_count;  /**< persistent regions initialised */
+    uint64_t refuse_count; /**< leases refused */
+    uint64_t damage_count; /**< red zones found written */
+    uint64_t unwritten_count; /**< bytes that a lease should have written and did not */
+    uint64_t generation;  /**< of the scratch block: counts its changes of address */
+    uint8_t is_locked, is_leased, is_pinned, reserved_0[5];
+} fallow_arena_stats;
+
+FALLOW_API void fallow_arena_stats_init_sized(fallow_arena_stats *stats, size_t struct_size);
+static inline void fallow_arena_stats_init(fallow_arena_stats *stats)
+{
+    fallow_arena_stats_init_sized(stats, sizeof *stats);
+}
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_get_stats(fallow_arena *arena,
+                                                                 fallow_arena_stats *out_stats);
+/** The last refusal in a sentence; "" if none. Copied, cut, terminated. */
+FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_bytes);
+
+/* ---- lease */
+
+/**
+ * Borrow all regions of a layout for work given to `stream` from now on.
+ *
+ * Ordering    after the last lease's end. On the same stream that costs nothing; on another one event
+ *             and one device wait.
+ * Ownership   *out_lease lives in the arena until fallow_lease_end; do not free it.
+ * Errors      BUSY (leased already), OUT_OF_MEMORY (locked and too small, or the pool's), CAPTURING
+ *             (growth inside a capture; the sentence names the bytes to take before it), and those of
+ *             fallow_alloc.
+ * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already. It is
+ *             then pinned: it neither grows nor moves, and eager leases are BUSY, until
+ *             fallow_arena_unpin, which comes after fallow_capture_release.
+ * Cost        steady state: at most 250 instructions with the end of it; no driver call, no pool call.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin(fallow_arena *arena,
+                                                             const fallow_layout *layout,
+                                                             fallow_stream stream,
+                                                             fallow_lease **out_lease);
+/** The address of a region; NULL: no such name, or the lease has ended. By index: O(1). */
+FALLOW_API void *fallow_lease_region(const fallow_lease *lease, const char *name);
+FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index);
+/** Give everything back, in the order of `stream`'s present end. INVALID_ARGUMENT: it has ended
+ *  already. References (fallow_lease_retain) delay the end until the last one is dropped. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
+                                                           fallow_stream stream);
+
+struct DLManagedTensorVersioned;
+/** A DLPack 1.0 shape over one region, whose deleter holds the lease open until it is called. dtype codes as
+ *  in DLPack (0 int, 1 uint, 2 float, 4 bfloat). strides NULL: row-major. The consumer orders its work
+ *  after `stream` of the lease. INVALID_ARGUMENT: the tensor leaves the region. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_export(
+    fallow_lease *lease, size_t index, const int64_t *shape, const int64_t *strides, int dimensions,
+    uint8_t dtype_code, uint8_t dtype_bits, uint64_t byte_offset,
+    struct DLManagedTensorVersioned **out_tensor);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

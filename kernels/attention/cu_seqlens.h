@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the kernel cu_seqlens and its twin are given.
+ */
+#ifndef FLW_KERNELS_CU_SEQLENS_H
+#define FLW_KERNELS_CU_SEQLENS_H
+
+#include <stdint.h>
+
+enum {
+    FLW_CU_SEQLENS_THREADS = 1024,
+    FLW_CU_SEQLENS_ITEMS = 4 /* of a thread, in one step of the block */
+};
+
+/* Lengths above it count as it, so that no sum of 65,536 leaves 64 bits. */
+#define FLW_CU_SEQLENS_LONGEST (((int64_t)1 << 46) - 1)
+
+struct flw_cu_seqlens_args {
+    const void *lengths;        /* [rows, batch] i32, or i64 */
+    const int32_t *delta;       /* [1] or NULL */
+    const int32_t *valid_count; /* [1] or NULL */
+    void *cu_seqlens;           /* [rows, batch + 1], exclusive: [rows, batch]; i32, or i64 */
+    void *total;                /* [rows] or NULL; i32, or i64 */
+    int32_t *max_length;        /* [rows] or NULL */
+    int32_t *flags;             /* [1] or NULL */
+    int32_t batch, rows, round_to;
+    int32_t lengths_is_i64, cu_is_i64, is_exclusive;
+};
+
+#endif

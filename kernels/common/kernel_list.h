@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the list of kernels: X(name) stands for the device function flw_<name> in <name>.cu, the twin
+ * flw_twin_<name>, and the one struct flw_<name>_args that both are given by value.
+ * Does not: say which public call launches which.
+ */
+#ifndef FLW_KERNELS_KERNEL_LIST_H
+#define FLW_KERNELS_KERNEL_LIST_H
+
+#include "attention/cu_seqlens.h"
+
+#define FLW_KERNEL_LIST(X) X(cu_seqlens)
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: loaded kernels, and giving one to a stream.
+ * Does not: check parameters (refusal.h), know what a kernel computes.
+ * Synchronization: everything but `message` and `launch_count` is immutable after create.
+ */
+#ifndef FLW_KERNELS_LIBRARY_H
+#define FLW_KERNELS_LIBRARY_H
+
+#include "common/kernel_list.h"
+#include "fallow/kernels.h"
+
+enum flw_kernel {
+#define X(name) FLW_KERNEL_##name,
+    FLW_KERNEL_LIST(X)
+#undef X
+    FLW_KERNEL_COUNT
+};
+
+/* The shape of a launch. blocks_x 0: nothing to do, OK. */
+struct flw_grid {
+    unsigned blocks_x, blocks_y, blocks_z; /* y and z: 0 = 1 */
+    unsigned threads;                      /* a block, in x */
+    unsigned shared_bytes;                 /* dynamic */
+};
+
+/* Keep a sentence for fallow_kernels_last_error. */
+void flw_kernels_refuse(fallow_kernels *kernels, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Give a kernel to a stream. `args` is its flw_<name>_args; copied. DRIVER, DEVICE_LOST,
+ * INVALID_STREAM with a sentence kept. */
+fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel,
+                                 struct flw_grid grid, const void *args, fallow_stream stream);
+
+/* Blocks of `per_block` items that hold `count`. */
+static inline unsigned flw_grid_blocks(int64_t count, int64_t per_block)
+{
+    return (unsigned)((count + per_block - 1) / per_block);
+}
+
+#endif

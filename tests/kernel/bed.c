@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/bed.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "support/sim.h"
+
+#define BUFFERS 256
+
+struct flw_bed {
+    struct flw_sim sim; /* `cu` alone on a GPU */
+    bool is_simulated;
+    int device;
+    uint64_t random;
+    const char *test; /* running now */
+    unsigned failures;
+    fallow_pool *pool;
+    fallow_kernels *kernels;
+    CUcontext context;
+    CUstream stream;
+    void *buffers[BUFFERS];
+    unsigned buffer_count;
+    uint64_t violations_seen;
+    char error[256];
+};
+
+static void must(const struct flw_bed *bed, CUresult result, const char *call)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "%s: %s: %s\n", bed->test, call,
+                flw_driver_error_name(&bed->sim.cu, result));
+        exit(1);
+    }
+}
+#define MUST(bed, call) must(bed, (bed)->sim.cu.call, #call)
+
+void flw_bed_fail(struct flw_bed *bed, const char *file, int line, const char *format, ...)
+{
+    va_list arguments;
+    fprintf(stderr, "%s:%d: ", file, line);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    bed->failures++;
+}
+
+fallow_pool *flw_bed_pool(struct flw_bed *bed)
+{
+    return bed->pool;
+}
+
+fallow_kernels *flw_bed_kernels(struct flw_bed *bed)
+{
+    return bed->kernels;
+}
+
+fallow_stream flw_bed_stream(struct flw_bed *bed)
+{
+    return bed->stream;
+}
+
+bool flw_bed_is_simulated(const struct flw_bed *bed)
+{
+    return bed->is_simulated;
+}
+
+const char *flw_bed_last_error(struct flw_bed *bed)
+{
+    fallow_kernels_last_error(bed->kernels, bed->error, sizeof bed->error);
+    return bed->error;
+}
+
+bool flw_bed_error_has(struct flw_bed *bed, const char *word)
+{
+    return strstr(flw_bed_last_error(bed), word) != NULL;
+}
+
+uint64_t flw_bed_random(struct flw_bed *bed)
+{
+    uint64_t x = bed->random += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most)
+{
+    return (int64_t)(flw_bed_random(bed) % (uint64_t)most);
+}
+
+/* ---- memory */
+
+static CUdeviceptr address_of(const void *pointer)
+{
+    return (CUdeviceptr)(uintptr_t)pointer;
+}
+
+void flw_bed_dirty(struct flw_bed *bed, void *buffer, size_t bytes, unsigned char pattern)
+{
+    if (bytes > 0) {
+        MUST(bed, cuMemsetD8Async(address_of(buffer), pattern, bytes, bed->stream));
+        MUST(bed, cuStreamSynchronize(bed->stream));
+        if (bed->is_simulated) {
+            bed->sim.forget(address_of(buffer), bytes);
+        }
+    }
+}
+
+void *flw_bed_buffer(struct flw_bed *bed, const char *name, size_t bytes)
+{
+    void *buffer = NULL;
+    size_t room = bytes == 0 ? 256 : bytes;
+    fallow_status status = fallow_alloc(bed->pool, room, bed->stream, &buffer);
+    if (status != FALLOW_OK || bed->buffer_count == BUFFERS) {
+        fprintf(stderr, "%s: no buffer '%s' of %zu bytes: %s\n", bed->test, name, bytes,
+                fallow_status_name(status));
+        exit(1);
+    }
+    bed->buffers[bed->buffer_count++] = buffer;
+    if (bed->is_simulated) {
+        bed->sim.name(address_of(buffer), room, name);
+    }
+    flw_bed_dirty(bed, buffer, room, 0xcd);
+    return buffer;
+}
+
+void flw_bed_write(struct flw_bed *bed, void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0) {
+        MUST(bed, cuMemcpyHtoDAsync(address_of(to), from, bytes, bed->stream));
+        MUST(bed, cuStreamSynchronize(bed->stream));
+    }
+}
+
+void *flw_bed_upload(struct flw_bed *bed, const char *name, const void *from, size_t bytes)
+{
+    void *buffer = flw_bed_buffer(bed, name, bytes);
+    flw_bed_write(bed, buffer, from, bytes);
+    return buffer;
+}
+
+void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0) {
+        MUST(bed, cuMemcpyDtoHAsync(to, address_of(from), bytes, bed->stream));
+    }
+    MUST(bed, cuStreamSynchronize(bed->stream));
+}
+
+static void free_buffers(struct flw_bed *bed)
+{
+    while (bed->buffer_count > 0) {
+        void *buffer = bed->buffers[--bed->buffer_count];
+        if (bed->is_simulated) {
+            bed->sim.name(address_of(buffer), 1, NULL);
+        }
+        FLW_EXPECT(bed, fallow_free(bed->pool, buffer, bed->stream) == FALLOW_OK,
+                   "a buffer could not be freed");
+    }
+}
+
+/* ---- violations */
+
+static uint64_t new_violations(struct flw_bed *bed)
+{
+    if (!bed->is_simulated) {
+        return 0;
+    }
+    uint64_t count = flw_sim_read_ledger(&bed->sim).violation_count;
+    uint64_t fresh = count - bed->violations_seen;
+    bed->violations_seen = count;
+    return fresh;
+}
+
+uint64_t flw_bed_violations(struct flw_bed *bed)
+{
+    uint64_t first = bed->violations_seen, fresh = new_violations(bed);
+    for (uint64_t i = 0; i < fresh && i < 5; i++) {
+        const char *sentence = bed->sim.violation(first + i);
+        fprintf(stderr, "violation: %s\n", sentence != NULL ? sentence : "(no sentence)");
+    }
+    return fresh;
+}
+
+uint64_t flw_bed_expect_violations(struct flw_bed *bed, char *text, size_t text_bytes)
+{
+    uint64_t first = bed->violations_seen, fresh = new_violations(bed);
+    const char *sentence = fresh > 0 ? bed->sim.violation(first) : NULL;
+    snprintf(text, text_bytes, "%s", sentence != NULL ? sentence : "");
+    return fresh;
+}
+
+/* ---- the proof */
+
+struct proof {
+    void *outputs[FLW_BED_OUTPUTS];
+    size_t room[FLW_BED_OUTPUTS];
+    unsigned char *first[FLW_BED_OUTPUTS]; /* what the run over zeros wrote */
+    unsigned char *now[FLW_BED_OUTPUTS];
+};
+
+static void *get(size_t bytes)
+{
+    void *memory = calloc(1, bytes == 0 ? 1 : bytes);
+    if (memory == NULL) {
+        abort();
+    }
+    return memory;
+}
+
+/* Make all outputs look unwritten; what is in them stays. */
+static void forget_all(struct flw_bed *bed, const struct proof *proof, size_t count)
+{
+    MUST(bed, cuStreamSynchronize(bed->stream));
+    for (size_t i = 0; i < count && bed->is_simulated; i++) {
+        bed->sim.forget(address_of(proof->outputs[i]), proof->room[i]);
+    }
+}
+
+static void run_over(struct flw_bed *bed, const struct flw_bed_step *step, struct proof *proof,
+                     const char *what, bool is_first)
+{
+    forget_all(bed, proof, step->output_count);
+    step->launch(bed, step->inputs, proof->outputs);
+    for (size_t i = 0; i < step->output_count; i++) {
+        unsigned char *to = is_first ? proof->first[i] : proof->now[i];
+        size_t bytes = step->declared_bytes[i], at = 0;
+        flw_bed_read(bed, to, proof->outputs[i], bytes);
+        while (!is_first && at < bytes && to[at] == proof->first[i][at]) {
+            at++;
+        }
+        FLW_EXPECT(bed, is_first || at == bytes,
+                   "output '%s' differs over memory %s: byte %zu is 0x%02x, over zeros 0x%02x",
+                   step->names[i], what, at, to[at], proof->first[i][at]);
+    }
+    FLW_EXPECT(bed, flw_bed_violations(bed) == 0, "violations over memory %s", what);
+}
+
+static void fill_all(struct flw_bed *bed, const struct proof *proof, size_t count,
+                     unsigned char pattern)
+{
+    for (size_t i = 0; i < count; i++) {
+        flw_bed_dirty(bed, proof->outputs[i], proof->room[i], pattern);
+    }
+}
+
+static size_t largest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
+                   const struct flw_bed_step *larger, const struct flw_bed_step *smaller,
+                   void *const out[])
+{
+    static const struct {
+        const char *what;
+        unsigned char pattern;
+    } fills[] = {{"of zeros", 0}, {"of 0xff", 0xff}, {"of 0x7f", 0x7f}};
+    const struct {
+        const char *what;
+        const struct flw_bed_step *before;
+    } steps[] = {{"left by a larger step", larger}, {"left by a smaller step", smaller}};
+    struct proof proof = {0};
+    size_t count = step->output_count;
+    for (size_t i = 0; i < count; i++) {
+        proof.room[i] = step->buffer_bytes[i];
+        for (int s = 0; s < 2; s++) {
+            if (steps[s].before != NULL) {
+                proof.room[i] = largest(proof.room[i], steps[s].before->buffer_bytes[i]);
+            }
+        }
+        proof.outputs[i] = flw_bed_buffer(bed, step->names[i], proof.room[i]);
+        proof.first[i] = get(step->declared_bytes[i] + 1);
+        proof.now[i] = get(step->declared_bytes[i] + 1);
+    }
+    for (size_t f = 0; f < sizeof fills / sizeof *fills; f++) {
+        fill_all(bed, &proof, count, fills[f].pattern);
+        run_over(bed, step, &proof, fills[f].what, f == 0);
+    }
+    for (int s = 0; s < 2; s++) {
+        if (steps[s].before != NULL) {
+            fill_all(bed, &proof, count, 0x7f);
+            steps[s].before->launch(bed, steps[s].before->inputs, proof.outputs);
+            run_over(bed, step, &proof, steps[s].what, false);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (out != NULL && out[i] != NULL) {
+            memcpy(out[i], proof.first[i], step->declared_bytes[i]);
+        }
+        free(proof.first[i]);
+        free(proof.now[i]);
+    }
+}
+
+/* ---- main */
+
+static const char *option(int argc, char **argv, const char *name, const char *absent)
+{
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], name) == 0) {
+            return argv[i + 1];
+        }
+    }
+    return absent;
+}
+
+/* False: no such device here. */
+static bool open_driver(struct flw_bed *bed, const char *device)
+{
+    char message[FLW_DRIVER_MESSAGE_BYTES];
+    bed->is_simulated = strcmp(device, "sim") == 0;
+    bed->device = bed->is_simulated ? 0 : atoi(device);
+    if (bed->is_simulated) {
+        return flw_sim_open(&bed->sim);
+    }
+    if (flw_driver_open(&bed->sim.cu, NULL, message) != FALLOW_OK) {
+        fprintf(stderr, "%s\n", message);
+        return false;
+    }
+    return bed->sim.cu.cuInit(0) == CUDA_SUCCESS;
+}
+
+static void begin_test(struct flw_bed *bed)
+{
+    if (bed->is_simulated) {
+        flw_sim_config config = flw_sim_config_default(flw_bed_random(bed));
+        config.backed = 1;
+        config.check = 1;
+        config.device_bytes = (uint64_t)8 << 30;
+        bed->context = flw_sim_begin(&bed->sim, &config);
+    } else {
+        MUST(bed, cuDevicePrimaryCtxRetain(&bed->context, bed->device));
+        MUST(bed, cuCtxSetCurrent(bed->context));
+    }
+    bed->violations_seen = 0;
+    MUST(bed, cuStreamCreate(&bed->stream, CU_STREAM_NON_BLOCKING));
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.device = bed->device;
+    config.driver = bed->is_simulated ? "sim" : NULL;
+    fallow_status status = fallow_pool_create(&config, &bed->pool);
+    if (status == FALLOW_OK) {
+        status = fallow_kernels_create(bed->pool, &bed->kernels);
+    }
+    if (status != FALLOW_OK) {
+        fprintf(stderr, "%s: no pool or kernels: %s\n", bed->test, fallow_status_name(status));
+        exit(status == FALLOW_NOT_SUPPORTED || status == FALLOW_NOT_FOUND ? 77 : 1);
+    }
+}
+
+static void end_test(struct flw_bed *bed)
+{
+    MUST(bed, cuStreamSynchronize(bed->stream));
+    free_buffers(bed);
+    fallow_kernels_destroy(bed->kernels);
+    FLW_EXPECT(bed, flw_bed_violations(bed) == 0, "violations that no test expected");
+    FLW_EXPECT(bed, fallow_stream_retire(bed->pool, bed->stream) == FALLOW_OK, "no retire");
+    fallow_pool_destroy(bed->pool);
+    MUST(bed, cuStreamDestroy(bed->stream));
+    if (!bed->is_simulated) {
+        MUST(bed, cuDevicePrimaryCtxRelease(bed->device));
+    }
+}
+
+int flw_bed_main(int argc, char **argv, const struct flw_bed_test *tests, size_t count)
+{
+    struct flw_bed bed = {.test = "start"};
+    const char *only = option(argc, argv, "--only", NULL);
+    const char *seed = option(argc, argv, "--seed", getenv("FALLOW_TEST_SEED"));
+    bed.random = seed != NULL ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
+    printf("seed 0x%llx\n", (unsigned long long)bed.random);
+    if (!open_driver(&bed, option(argc, argv, "--device", "sim"))) {
+        return 77;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (only == NULL || strcmp(only, tests[i].name) == 0) {
+            unsigned before = bed.failures;
+            bed.test = tests[i].name;
+            begin_test(&bed);
+            tests[i].run(&bed);
+            end_test(&bed);
+            printf("%-6s %s\n", bed.failures == before ? "ok" : "FAILED", tests[i].name);
+        }
+    }
+    printf("%u failures%s\n", bed.failures, bed.is_simulated ? " (simulated device)" : "");
+    return bed.failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a bed for kernel modules: a pool, loaded kernels and a stream on the simulated device (memory with
+ * contents, every access checked) or on a GPU; named buffers; the proof that dirty memory does not
+ * show.
+ * Does not: know a module; need a test framework, so that it runs where there is a GPU and no cmocka.
+ *
+ * A test program is a list of named functions given to flw_bed_main; `--device sim` (the default) or
+ * `--device N`, `--only NAME`, `--seed N`. A function fails by FLW_EXPECT, which prints and counts, and goes on.
+ */
+#ifndef FLW_TESTS_KERNEL_BED_H
+#define FLW_TESTS_KERNEL_BED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "fallow/fallow.h"
+#include "fallow/kernels.h"
+
+struct flw_bed;
+
+struct flw_bed_test {
+    const char *name; /* a sentence with underscores */
+    void (*run)(struct flw_bed *bed);
+};
+
+#define FLW_BED_TEST(function) \
+    {                          \
+#function, function    \
+    }
+
+int flw_bed_main(int argc, char **argv, const struct flw_bed_test *tests, size_t count);
+
+/* A failure is printed with file and line and counted; the test goes on. */
+void flw_bed_fail(struct flw_bed *bed, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+#define FLW_EXPECT(bed, condition, ...)                         \
+    do {                                                        \
+        if (!(condition)) {                                     \
+            flw_bed_fail(bed, __FILE__, __LINE__, __VA_ARGS__); \
+        }                                                       \
+    } while (0)
+#define FLW_EXPECT_OK(bed, call)                                              \
+    do {                                                                      \
+        fallow_status flw_status_ = (call);                                   \
+        FLW_EXPECT(bed, flw_status_ == FALLOW_OK, "%s: %s; %s", #call,        \
+                   fallow_status_name(flw_status_), flw_bed_last_error(bed)); \
+    } while (0)
+/* Refused with this status, in a sentence that has `word` in it, and nothing was launched. */
+#define FLW_EXPECT_REFUSED(bed, call, expected, word)                                       \
+    do {                                                                                    \
+        uint64_t flw_launched_ = fallow_kernels_launch_count(flw_bed_kernels(bed));         \
+        fallow_status flw_status_ = (call);                                                 \
+        FLW_EXPECT(bed, flw_status_ == (expected), "%s: %s", #call,                         \
+                   fallow_status_name(flw_status_));                                        \
+        FLW_EXPECT(bed, flw_bed_error_has(bed, word), "no '%s' in: %s", word,               \
+                   flw_bed_last_error(bed));                                                \
+        FLW_EXPECT(bed, fallow_kernels_launch_count(flw_bed_kernels(bed)) == flw_launched_, \
+                   "%s launched something", #call);                                         \
+    } while (0)
+
+fallow_pool *flw_bed_pool(struct flw_bed *bed);
+fallow_kernels *flw_bed_kernels(struct flw_bed *bed);
+fallow_stream flw_bed_stream(struct flw_bed *bed);
+bool flw_bed_is_simulated(const struct flw_bed *bed);
+const char *flw_bed_last_error(struct flw_bed *bed);
+bool flw_bed_error_has(struct flw_bed *bed, const char *word);
+
+/* The next number of the run's generator (its seed is printed), and one below `most`. */
+uint64_t flw_bed_random(struct flw_bed *bed);
+int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most);
+
+/* ---- memory: stops the program where the device refuses. Freed after the test. */
+
+/* `bytes` of dirty memory (a pattern, and unwritten to the checker), named in reports. bytes 0: a
+ * pointer to 256 bytes that nothing may touch. */
+void *flw_bed_buffer(struct flw_bed *bed, const char *name, size_t bytes);
+/* The same, holding what the host has. */
+void *flw_bed_upload(struct flw_bed *bed, const char *name, const void *from, size_t bytes);
+void flw_bed_write(struct flw_bed *bed, void *to, const void *from, size_t bytes);
+/* Waits for the stream. Bytes that nobody has written are a violation. */
+void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes);
+/* Fill with a byte; then forget that it was written (simulated device). */
+void flw_bed_dirty(struct flw_bed *bed, void *buffer, size_t bytes, unsigned char pattern);
+
+/* ---- proof: dirty memory does not show */
+
+#define FLW_BED_OUTPUTS 12
+
+/* One step: a call, or a chain of calls, with all it writes (scratch is named as an output of 0 declared
+ * bytes). `launch` uploads what the step reads and modifies in place, then gives the calls to the
+ * bed's stream. */
+struct flw_bed_step {
+    void *inputs;
+    void (*launch)(struct flw_bed *bed, void *inputs, void *const outputs[]);
+    size_t output_count;
+    const char *names[FLW_BED_OUTPUTS];
+    size_t buffer_bytes[FLW_BED_OUTPUTS];   /* what the query says */
+    size_t declared_bytes[FLW_BED_OUTPUTS]; /* what is written and may be read */
+};
+
+/* Run `step` in memory of zeros, of 0xff, of 0x7f, left by `larger`, and left by `smaller` (each may
+ * be NULL, not both): the declared bytes are written, all of them, and the same each time. The bytes of the
+ * last run are left in out[i] where that is not NULL. */
+void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
+                   const struct flw_bed_step *larger, const struct flw_bed_step *smaller,
+                   void *const out[]);
+
+/* Violations since the last call of it; the first few are printed. 0 on a GPU. */
+uint64_t flw_bed_violations(struct flw_bed *bed);
+/* As above, and quiet: the first sentence to `text`. For tests that expect one. */
+uint64_t flw_bed_expect_violations(struct flw_bed *bed, char *text, size_t text_bytes);
+
+#endif
