@@ -42,7 +42,8 @@ typedef struct fallow_lease fallow_lease;
 
 /** Bits of fallow_region.flags. */
 enum {
-    FALLOW_REGION_PERSISTENT = 1u << 0 /**< keeps address and contents between leases; its phases are
+    FALLOW_REGION_PERSISTENT =
+        1u << 0 /**< keeps address and contents between leases; its phases are
                                             not looked at */
 };
 
@@ -100,20 +101,20 @@ FALLOW_API size_t fallow_layout_find(const fallow_layout *layout, const char *na
 
 /** Bits of fallow_arena_config.checks: for tests and debugging; each lease then takes driver calls. */
 enum {
-    FALLOW_ARENA_CHECK_POISON = 1u << 0,    /**< scratch is filled at begin with 0xff or, every other
+    FALLOW_ARENA_CHECK_POISON = 1u << 0, /**< scratch is filled at begin with 0xff or, every other
                                                  lease, 0x7f: never one pattern, since 0xff is a
                                                  legal -1 */
     FALLOW_ARENA_CHECK_RED_ZONES = 1u << 1, /**< 256 B between regions, compared at end */
-    FALLOW_ARENA_CHECK_WRITTEN = 1u << 2    /**< at end: of regions whose class demands that they are
+    FALLOW_ARENA_CHECK_WRITTEN = 1u << 2 /**< at end: of regions whose class demands that they are
                                                  fully written, the bytes that still hold the poison of
                                                  this lease and of the one before are counted */
 };
 
 typedef struct fallow_arena_config {
-    size_t struct_size;  /**< set by fallow_arena_config_init */
-    const char *name;    /**< for messages, at most 63 bytes; NULL = "arena" */
-    uint32_t tag;        /**< of its blocks in the pool */
-    uint32_t checks;     /**< FALLOW_ARENA_CHECK_ bits */
+    size_t struct_size;      /**< set by fallow_arena_config_init */
+    const char *name;        /**< for messages, at most 63 bytes; NULL = "arena" */
+    uint32_t tag;            /**< of its blocks in the pool */
+    uint32_t checks;         /**< FALLOW_ARENA_CHECK_ bits */
     size_t scratch_bytes;    /**< take this much at create; 0 = at the first lease */
     size_t persistent_bytes; /**< the same for the persistent block */
     fallow_log_function log; /**< damage and refusals; NULL = silent */
@@ -160,13 +161,13 @@ typedef struct fallow_arena_stats {
     uint64_t scratch_bytes;    /**< held */
     uint64_t persistent_bytes; /**< held */
     uint64_t lease_count;
-    uint64_t grow_count;  /**< times that a block was taken from the pool */
-    uint64_t wait_count;  /**< leases begun on another stream than the last end's: one event each */
-    uint64_t init_count;  /**< persistent regions initialised */
-    uint64_t refuse_count; /**< leases refused */
-    uint64_t damage_count; /**< red zones found written */
+    uint64_t grow_count; /**< times that a block was taken from the pool */
+    uint64_t wait_count; /**< leases begun on another stream than the last end's: one event each */
+    uint64_t init_count; /**< persistent regions initialised */
+    uint64_t refuse_count;    /**< leases refused */
+    uint64_t damage_count;    /**< red zones found written */
     uint64_t unwritten_count; /**< bytes that a lease should have written and did not */
-    uint64_t generation;  /**< of the scratch block: counts its changes of address */
+    uint64_t generation;      /**< of the scratch block: counts its changes of address */
     uint8_t is_locked, is_leased, is_pinned, reserved_0[5];
 } fallow_arena_stats;
 
@@ -212,10 +213,10 @@ struct DLManagedTensorVersioned;
 /** A DLPack 1.0 shape over one region, whose deleter holds the lease open until it is called. dtype codes as
  *  in DLPack (0 int, 1 uint, 2 float, 4 bfloat). strides NULL: row-major. The consumer orders its work
  *  after `stream` of the lease. INVALID_ARGUMENT: the tensor leaves the region. */
-FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_export(
-    fallow_lease *lease, size_t index, const int64_t *shape, const int64_t *strides, int dimensions,
-    uint8_t dtype_code, uint8_t dtype_bits, uint64_t byte_offset,
-    struct DLManagedTensorVersioned **out_tensor);
+FALLOW_API FALLOW_NODISCARD fallow_status
+fallow_lease_export(fallow_lease *lease, size_t index, const int64_t *shape, const int64_t *strides,
+                    int dimensions, uint8_t dtype_code, uint8_t dtype_bits, uint64_t byte_offset,
+                    struct DLManagedTensorVersioned **out_tensor);
 
 #ifdef __cplusplus
 }

@@ -36,6 +36,7 @@
 #define FALLOW_KERNELS_H
 
 #include "fallow/fallow.h"
+#include "fallow/init_class.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -69,19 +70,6 @@ enum {
     FALLOW_FLAG_DROPPED = 1 << 3,  /**< rows beyond the capacity were dropped */
     FALLOW_FLAG_INDEX = 1 << 4 /**< an index outside its table was replaced as the module says */
 };
-
-/** How an output's bytes may be found before the module has run, and what the module guarantees. */
-typedef enum fallow_init_class {
-    FALLOW_INIT_DIRTY = 0, /**< fully written before it is read */
-    FALLOW_INIT_PREFIX,    /**< fully written up to a length on the device; the rest is not read */
-    FALLOW_INIT_ONCE,      /**< constant, written once, only read later */
-    FALLOW_INIT_LEADING_ZERO, /**< element 0 of each row must be 0; its producer writes it each time */
-    FALLOW_INIT_COUNTER,      /**< zero at the first use; its kernel restores zero */
-    FALLOW_INIT_ZERO,         /**< zero at every launch; fused into the kernel before */
-    FALLOW_INIT_SENTINEL,     /**< unfilled slots hold a sentinel, written by the producer */
-    FALLOW_INIT_VALID_TAIL,  /**< the tail is a legal index or length, written by the producer */
-    FALLOW_INIT_NEUTRAL_TAIL /**< the tail is finite or neutral, written by the producer */
-} fallow_init_class;
 
 #define FALLOW_NEED_OUTPUTS 8
 

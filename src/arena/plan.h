@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: where intervals with a size and a lifetime go so that those alive together never overlap and
+ * the whole is small: offline dynamic storage allocation.
+ * Does not: know regions, names or memory.
+ */
+#ifndef FLW_ARENA_PLAN_H
+#define FLW_ARENA_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One interval. INVARIANT of a plan: items whose [first_phase, last_phase] meet do not overlap in
+ * [offset, offset + bytes), and offset is a multiple of align_bytes (a power of two). */
+struct flw_plan_item {
+    uint64_t bytes; /* > 0 */
+    uint64_t align_bytes;
+    uint32_t first_phase, last_phase; /* inclusive */
+    uint64_t offset;                  /* out */
+};
+
+/* The most bytes alive in one phase: no plan is smaller. */
+uint64_t flw_plan_lower_bound(const struct flw_plan_item *items, size_t count);
+
+/* Set every offset; *out_bytes is the largest end. effort_ns 0: a fixed, repeatable amount of work of some
+ * milliseconds; else search until the bound is met or the time is up. False: host memory; offsets are
+ * undefined then. The same input gives the same plan where effort_ns is 0. */
+bool flw_plan_place(struct flw_plan_item *items, size_t count, uint64_t effort_ns,
+                    uint64_t *out_bytes);
+
+/* Recomputes the invariant; *out_bytes as above. */
+bool flw_plan_is_valid(const struct flw_plan_item *items, size_t count, uint64_t *out_bytes);
+
+#endif
