@@ -16,7 +16,7 @@
  *         ... fallow_lease_region_at(lease, i) ... work on `stream` ...
  *         fallow_lease_end(lease, stream);
  *
- * CONTENTS     scratch regions are dirty: of 0xcd, of the last step, of another layout. What must hold a
+ * CONTENTS     scratch regions are dirty: they hold what the last step, or another layout, left there. What must hold a
  *              value is written by the kernel module that owns it (FALLOW_INIT_ classes say which).
  *              *Persistent* regions (FALLOW_REGION_PERSISTENT) lie apart, keep address and contents
  *              from one lease to the next, and are initialised by the arena as their class says when they
@@ -115,8 +115,7 @@ typedef struct fallow_arena_config {
     const char *name;        /**< for messages, at most 63 bytes; NULL = "arena" */
     uint32_t tag;            /**< of its blocks in the pool */
     uint32_t checks;         /**< FALLOW_ARENA_CHECK_ bits */
-    size_t scratch_bytes;    /**< take this much at create; 0 = at the first lease */
-    size_t persistent_bytes; /**< the same for the persistent block */
+    size_t scratch_bytes;    /**< the first scratch block is at least this large */
     fallow_log_function log; /**< damage and refusals; NULL = silent */
     void *log_context;
 } fallow_arena_config;
@@ -142,7 +141,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lock(fallow_arena *arena)
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_unlock(fallow_arena *arena);
 
 /** Give the blocks back to the pool; the next lease takes new ones. BUSY: leased, or pinned by a
- *  capture. */
+ *  capture. Contents of persistent regions are lost. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena);
 
 /** Called for each persistent region that must be made to hold its values again, on the stream of the
@@ -187,14 +186,14 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  * Borrow all regions of a layout for work given to `stream` from now on.
  *
  * Ordering    after the last lease's end. On the same stream that costs nothing; on another one event
- *             and one device wait.
+ *             and one device wait, for which the last end's stream must still exist.
  * Ownership   *out_lease lives in the arena until fallow_lease_end; do not free it.
  * Errors      BUSY (leased already), OUT_OF_MEMORY (locked and too small, or the pool's), CAPTURING
  *             (growth inside a capture; the sentence names the bytes to take before it), and those of
  *             fallow_alloc.
  * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already. It is
  *             then pinned: it neither grows nor moves, and eager leases are BUSY, until
- *             fallow_arena_unpin, which comes after fallow_capture_release.
+ *             fallow_capture_release. Launch its graphs in stream order: see fallow_lease_guard.
  * Cost        steady state: at most 250 instructions with the end of it; no driver call, no pool call.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin(fallow_arena *arena,
@@ -205,9 +204,14 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin(fallow_arena *arena
 FALLOW_API void *fallow_lease_region(const fallow_lease *lease, const char *name);
 FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index);
 /** Give everything back, in the order of `stream`'s present end. INVALID_ARGUMENT: it has ended
- *  already. References (fallow_lease_retain) delay the end until the last one is dropped. */
+ *  already. Exports (fallow_lease_export) delay the end until the last one is dropped. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
                                                            fallow_stream stream);
+
+/** A graph captured from this arena is about to be launched on `stream`: orders it after the launch, or the
+ *  lease, before it. On the same stream as that, nothing; else one event and one wait. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_guard(fallow_arena *arena,
+                                                             fallow_stream stream);
 
 struct DLManagedTensorVersioned;
 /** A DLPack 1.0 shape over one region, whose deleter holds the lease open until it is called. dtype codes as

@@ -5,9 +5,8 @@
 #
 #   layers.sh <source root>
 #
-#   base < driver < memory < heap < pool     a layer includes itself, lower ones and fallow/
+#   base < driver < memory < heap < pool < arena     a layer includes itself, lower ones and fallow/
 #   record   base; pool may include it       trace    base, record
-#   arena    base; a user of the pool through its public calls
 #   simcuda  base and the driver's types
 #   include/fallow                           fallow/ only: users have nothing else
 #   kernels  itself and fallow/: kernel modules are a user of the pool like any other
@@ -27,7 +26,7 @@ allowed_of() {
     heap) echo '^(base|driver|memory|heap|fallow)/' ;;
     record) echo '^(base|record|fallow)/' ;;
     pool) echo '^(base|driver|memory|heap|record|pool|fallow)/' ;;
-    arena) echo '^(base|arena|fallow)/' ;;
+    arena) echo '^(base|driver|memory|heap|record|pool|arena|fallow)/' ;;
     trace) echo '^(base|record|trace)/' ;;
     package) echo '^$' ;;
     simcuda) echo '^(base|simcuda|fallow)/|^driver/(driver_types|entry_points)\.h$' ;;

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arena/arena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL_CHECKS \
+    (FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_RED_ZONES | FALLOW_ARENA_CHECK_WRITTEN)
+
+void fallow_arena_config_init_sized(fallow_arena_config *config, size_t struct_size)
+{
+    memset(config, 0, struct_size);
+    config->struct_size = struct_size;
+}
+
+void fallow_arena_stats_init_sized(fallow_arena_stats *stats, size_t struct_size)
+{
+    memset(stats, 0, struct_size);
+    stats->struct_size = struct_size;
+}
+
+fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const char *format, ...)
+{
+    char sentence[sizeof arena->message];
+    va_list arguments;
+    va_start(arguments, format);
+    int used = snprintf(sentence, sizeof sentence, "arena '%s': ", arena->name);
+    vsnprintf(sentence + used, sizeof sentence - (size_t)used, format, arguments);
+    va_end(arguments);
+    pthread_mutex_lock(&arena->lock);
+    memcpy(arena->message, sentence, sizeof sentence);
+    pthread_mutex_unlock(&arena->lock);
+    atomic_fetch_add_explicit(&arena->refuse_count, 1, memory_order_relaxed);
+    if (arena->log != NULL) {
+        arena->log(arena->log_context, FALLOW_LOG_WARNING, sentence);
+    }
+    return status;
+}
+
+void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_bytes)
+{
+    if (arena != NULL && out_text != NULL && text_bytes > 0) {
+        pthread_mutex_lock(&arena->lock);
+        snprintf(out_text, text_bytes, "%s", arena->message);
+        pthread_mutex_unlock(&arena->lock);
+    }
+}
+
+bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to)
+{
+    int idle = FLW_ARENA_IDLE;
+    if (atomic_compare_exchange_strong_explicit(&arena->state, &idle, (int)to, memory_order_acquire,
+                                                memory_order_relaxed)) {
+        return true;
+    }
+    (void)flw_arena_refuse(arena, FALLOW_BUSY, "%s",
+                           idle == FLW_ARENA_LEASED ? "a lease is open; end it first"
+                                                    : "another thread is inside a call on it");
+    return false;
+}
+
+void flw_arena_settle(fallow_arena *arena)
+{
+    atomic_store_explicit(&arena->state, FLW_ARENA_IDLE, memory_order_release);
+}
+
+fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, fallow_stream stream,
+                             void **out_block)
+{
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = bytes;
+    request.align_bytes = bytes >= (size_t)2 << 20 ? (size_t)2 << 20 : 0;
+    request.tag = arena->tag;
+    return fallow_alloc_request(arena->handle, &request, stream, out_block);
+}
+
+bool flw_arena_is_pinned(fallow_arena *arena)
+{
+    size_t kept = 0;
+    if (arena->pin_count == 0) {
+        return false;
+    }
+    for (size_t i = 0; i < arena->pin_count; i++) {
+        if (flw_capture_lives(arena->pool, arena->pins[i])) {
+            arena->pins[kept++] = arena->pins[i];
+        }
+    }
+    atomic_store_explicit(&arena->pin_count, kept, memory_order_relaxed);
+    return kept > 0;
+}
+
+/* ---- life */
+
+/* A copy with defaults; INVALID_ARGUMENT for bits that no version has. */
+static fallow_status accept_config(const fallow_arena_config *given, fallow_arena_config *config)
+{
+    *config = (fallow_arena_config){.struct_size = sizeof *config};
+    fallow_status status =
+        given == NULL ? FALLOW_OK : flw_struct_accept(config, sizeof *config, given);
+    if (status == FALLOW_OK && (config->checks & ~(uint32_t)ALL_CHECKS) != 0) {
+        status = FALLOW_INVALID_ARGUMENT;
+    }
+    return status;
+}
+
+fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *given,
+                                  fallow_arena **out_arena)
+{
+    fallow_arena_config config;
+    if (out_arena == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_arena = NULL;
+    struct flw_pool *inside = flw_pool_of(pool);
+    if (inside == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    fallow_status status = accept_config(given, &config);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    fallow_arena *arena = calloc(1, sizeof *arena);
+    if (arena == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    arena->handle = pool;
+    arena->pool = inside;
+    arena->tag = config.tag;
+    arena->checks = config.checks;
+    arena->least_bytes = config.scratch_bytes;
+    arena->log = config.log;
+    arena->log_context = config.log_context;
+    snprintf(arena->name, sizeof arena->name, "%s", config.name == NULL ? "arena" : config.name);
+    pthread_mutex_init(&arena->lock, NULL);
+    status = config.checks != 0 ? flw_arena_check_create(arena) : FALLOW_OK;
+    if (status != FALLOW_OK) {
+        fallow_arena_destroy(arena);
+        return status;
+    }
+    *out_arena = arena;
+    return FALLOW_OK;
+}
+
+void flw_arena_free_scratch(fallow_arena *arena)
+{
+    if (arena->scratch != NULL) {
+        (void)fallow_free(arena->handle, arena->scratch, arena->last_stream);
+        arena->scratch = NULL;
+        arena->scratch_bytes = 0;
+        atomic_store_explicit(&arena->held_scratch_bytes, 0, memory_order_relaxed);
+    }
+}
+
+static void destroy_event(fallow_arena *arena)
+{
+    struct flw_driver_section section;
+    if (arena->event != NULL && flw_heap_enter_driver(&arena->pool->heap, &section)) {
+        flw_heap_count_call(&arena->pool->heap);
+        (void)arena->pool->driver.cuEventDestroy(arena->event);
+        flw_heap_leave_driver(&arena->pool->heap, &section);
+    }
+}
+
+void fallow_arena_destroy(fallow_arena *arena)
+{
+    if (arena == NULL) {
+        return;
+    }
+    if (flw_pool_of(arena->handle) != NULL) {
+        flw_arena_free_scratch(arena);
+        flw_arena_free_persistent(arena);
+        destroy_event(arena);
+    }
+    flw_arena_check_destroy(arena);
+    pthread_mutex_destroy(&arena->lock);
+    free(arena->pins);
+    free(arena);
+}
+
+/* ---- calls between leases */
+
+static fallow_status set_locked(fallow_arena *arena, bool is_locked)
+{
+    if (arena == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
+        return FALLOW_BUSY;
+    }
+    atomic_store_explicit(&arena->is_locked, is_locked, memory_order_relaxed);
+    flw_arena_settle(arena);
+    return FALLOW_OK;
+}
+
+fallow_status fallow_arena_lock(fallow_arena *arena)
+{
+    return set_locked(arena, true);
+}
+
+fallow_status fallow_arena_unlock(fallow_arena *arena)
+{
+    return set_locked(arena, false);
+}
+
+fallow_status fallow_arena_trim(fallow_arena *arena)
+{
+    fallow_status status = FALLOW_OK;
+    if (arena == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
+        return FALLOW_BUSY;
+    }
+    if (flw_arena_is_pinned(arena)) {
+        status = flw_arena_refuse(arena, FALLOW_BUSY,
+                                  "%zu captures hold its addresses; release them before the trim",
+                                  (size_t)arena->pin_count);
+    } else {
+        flw_arena_free_scratch(arena);
+        flw_arena_free_persistent(arena);
+        arena->is_plain = false;
+    }
+    flw_arena_settle(arena);
+    return status;
+}
+
+fallow_status fallow_arena_on_wake(fallow_arena *arena, fallow_wake_function wake, void *context)
+{
+    if (arena == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
+        return FALLOW_BUSY;
+    }
+    arena->wake = wake;
+    arena->wake_context = context;
+    flw_arena_settle(arena);
+    return FALLOW_OK;
+}
+
+fallow_status fallow_arena_lose_contents(fallow_arena *arena)
+{
+    if (arena == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
+        return FALLOW_BUSY;
+    }
+    for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
+        each->holds_values = false;
+    }
+    arena->is_plain = false;
+    flw_arena_settle(arena);
+    return FALLOW_OK;
+}
+
+static uint64_t read_count(const _Atomic uint64_t *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+fallow_status fallow_arena_get_stats(fallow_arena *arena, fallow_arena_stats *out_stats)
+{
+    if (arena == NULL || out_stats == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    fallow_arena_stats stats = {.struct_size = sizeof stats,
+                                .lease_count = read_count(&arena->lease_count),
+                                .grow_count = read_count(&arena->grow_count),
+                                .wait_count = read_count(&arena->wait_count),
+                                .init_count = read_count(&arena->init_count),
+                                .refuse_count = read_count(&arena->refuse_count),
+                                .damage_count = read_count(&arena->damage_count),
+                                .unwritten_count = read_count(&arena->unwritten_count),
+                                .generation = read_count(&arena->generation),
+                                .scratch_bytes = read_count(&arena->held_scratch_bytes),
+                                .persistent_bytes = read_count(&arena->held_persistent_bytes)};
+    int state = atomic_load_explicit(&arena->state, memory_order_acquire);
+    stats.is_leased = state == FLW_ARENA_LEASED;
+    stats.is_locked = atomic_load_explicit(&arena->is_locked, memory_order_relaxed);
+    stats.is_pinned = atomic_load_explicit(&arena->pin_count, memory_order_relaxed) > 0;
+    return flw_struct_answer(out_stats, &stats, sizeof stats);
+}

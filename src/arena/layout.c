@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arena/layout.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena/plan.h"
+#include "base/bits.h"
+
+#define NAME_MOST    63
+#define REGIONS_MOST 65535
+#define ALIGN_MOST   ((size_t)2 << 20)
+#define ALIGN_USUAL  256
+#define BYTES_MOST   ((uint64_t)1 << 62)
+
+static _Atomic uint64_t last_id; /* numbers layouts; relaxed */
+
+static bool is_persistent(const fallow_region *region)
+{
+    return (region->flags & FALLOW_REGION_PERSISTENT) != 0;
+}
+
+static bool is_region_legal(const fallow_region *region)
+{
+    size_t align = region->align_bytes, element = region->element_bytes;
+    return region->name != NULL && region->name[0] != '\0' && strlen(region->name) <= NAME_MOST &&
+           region->size_bytes > 0 && region->size_bytes <= BYTES_MOST &&
+           (align & (align - 1)) == 0 && align <= ALIGN_MOST &&
+           (unsigned)region->init <= FALLOW_INIT_NEUTRAL_TAIL &&
+           (region->flags & ~(uint32_t)FALLOW_REGION_PERSISTENT) == 0 && region->reserved_0 == 0 &&
+           (is_persistent(region) || region->first_phase <= region->last_phase) &&
+           (!is_persistent(region) || region->size_bytes % (element == 0 ? 4 : element) == 0) &&
+           (element == 0 || element == 1 || element == 2 || element == 4 || element == 8);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The calls for a lease by name and the sentences that name a region need one of each. */
+static fallow_status check_regions(const fallow_region *regions, size_t count)
+{
+    uint64_t sum = 0;
+    fallow_status status = FALLOW_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_region_legal(&regions[i]) || sum > BYTES_MOST - regions[i].size_bytes) {
+            return FALLOW_INVALID_ARGUMENT;
+        }
+        sum += regions[i].size_bytes;
+    }
+    const char **names = malloc(count * sizeof *names + 1);
+    if (names == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        names[i] = regions[i].name;
+    }
+    qsort(names, count, sizeof *names, compare_names);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0) {
+            status = FALLOW_INVALID_ARGUMENT;
+        }
+    }
+    free(names);
+    return status;
+}
+
+/* A layout with copied regions, nothing placed yet. */
+static fallow_layout *copy_regions(const fallow_region *regions, size_t count)
+{
+    size_t name_bytes = 1;
+    for (size_t i = 0; i < count; i++) {
+        name_bytes += strlen(regions[i].name) + 1;
+    }
+    fallow_layout *layout = calloc(1, sizeof *layout + count * sizeof layout->regions[0]);
+    char *names = malloc(name_bytes);
+    if (layout == NULL || names == NULL) {
+        free(layout);
+        free(names);
+        return NULL;
+    }
+    layout->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+    layout->count = count;
+    layout->names = names;
+    for (size_t i = 0; i < count; i++) {
+        fallow_region *region = &layout->regions[i].region;
+        size_t bytes = strlen(regions[i].name) + 1;
+        *region = regions[i];
+        memcpy(names, regions[i].name, bytes);
+        region->name = names;
+        names += bytes;
+        region->align_bytes = region->align_bytes == 0 ? ALIGN_USUAL : region->align_bytes;
+        region->element_bytes = region->element_bytes == 0 ? 4 : region->element_bytes;
+    }
+    return layout;
+}
+
+/* Persistent regions lie one behind the other: they are all alive all the time. */
+static void place_persistent(fallow_layout *layout)
+{
+    for (size_t i = 0; i < layout->count; i++) {
+        struct flw_placed_region *placed = &layout->regions[i];
+        if (is_persistent(&placed->region)) {
+            placed->offset = flw_align_up(layout->persistent_bytes, placed->region.align_bytes);
+            placed->guarded_offset = placed->offset;
+            layout->persistent_bytes = placed->offset + placed->region.size_bytes;
+            layout->persistent_count++;
+        }
+    }
+}
+
+/* Scratch regions with `zone_bytes` behind each; the offsets go to `offset_of`. */
+static bool place_scratch(fallow_layout *layout, struct flw_plan_item *items, size_t zone_bytes,
+                          uint64_t effort_ns)
+{
+    size_t count = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < layout->count; i++) {
+        const fallow_region *region = &layout->regions[i].region;
+        if (!is_persistent(region)) {
+            items[count++] = (struct flw_plan_item){.bytes = region->size_bytes + zone_bytes,
+                                                    .align_bytes = region->align_bytes,
+                                                    .first_phase = region->first_phase,
+                                                    .last_phase = region->last_phase};
+        }
+    }
+    if (zone_bytes == 0) {
+        layout->lower_bound = flw_plan_lower_bound(items, count);
+    }
+    if (!flw_plan_place(items, count, effort_ns, &bytes)) {
+        return false;
+    }
+    for (size_t i = 0, k = 0; i < layout->count; i++) {
+        struct flw_placed_region *placed = &layout->regions[i];
+        if (!is_persistent(&placed->region)) {
+            *(zone_bytes == 0 ? &placed->offset : &placed->guarded_offset) = items[k++].offset;
+        }
+    }
+    *(zone_bytes == 0 ? &layout->bytes : &layout->guarded_bytes) = bytes;
+    return true;
+}
+
+fallow_status fallow_layout_create_within(const fallow_region *regions, size_t count,
+                                          uint64_t effort_ns, fallow_layout **out_layout)
+{
+    if (out_layout == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_layout = NULL;
+    if (count == 0 || count > REGIONS_MOST || regions == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    fallow_status status = check_regions(regions, count);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    fallow_layout *layout = copy_regions(regions, count);
+    struct flw_plan_item *items = malloc(count * sizeof *items);
+    if (layout == NULL || items == NULL) {
+        goto fail;
+    }
+    place_persistent(layout);
+    if (!place_scratch(layout, items, 0, effort_ns) ||
+        !place_scratch(layout, items, FLW_ARENA_ZONE_BYTES, 0)) {
+        goto fail;
+    }
+    free(items);
+    *out_layout = layout;
+    return FALLOW_OK;
+fail:
+    free(items);
+    fallow_layout_destroy(layout);
+    return FALLOW_OUT_OF_HOST_MEMORY;
+}
+
+fallow_status fallow_layout_create(const fallow_region *regions, size_t count,
+                                   fallow_layout **out_layout)
+{
+    return fallow_layout_create_within(regions, count, 0, out_layout);
+}
+
+void fallow_layout_destroy(fallow_layout *layout)
+{
+    if (layout != NULL) {
+        free(layout->names);
+        free(layout);
+    }
+}
+
+size_t fallow_layout_bytes(const fallow_layout *layout)
+{
+    return layout == NULL ? 0 : layout->bytes;
+}
+
+size_t fallow_layout_lower_bound(const fallow_layout *layout)
+{
+    return layout == NULL ? 0 : layout->lower_bound;
+}
+
+size_t fallow_layout_persistent_bytes(const fallow_layout *layout)
+{
+    return layout == NULL ? 0 : layout->persistent_bytes;
+}
+
+size_t fallow_layout_region_count(const fallow_layout *layout)
+{
+    return layout == NULL ? 0 : layout->count;
+}
+
+fallow_status fallow_layout_region(const fallow_layout *layout, size_t index,
+                                   fallow_region *out_region, size_t *out_offset)
+{
+    if (layout == NULL || index >= layout->count) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if (out_region != NULL) {
+        *out_region = layout->regions[index].region;
+    }
+    if (out_offset != NULL) {
+        *out_offset = layout->regions[index].offset;
+    }
+    return FALLOW_OK;
+}
+
+size_t fallow_layout_find(const fallow_layout *layout, const char *name)
+{
+    for (size_t i = 0; layout != NULL && name != NULL && i < layout->count; i++) {
+        if (strcmp(layout->regions[i].region.name, name) == 0) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+static bool overlap(const fallow_region *a, size_t a_at, const fallow_region *b, size_t b_at,
+                    size_t zone)
+{
+    return a->first_phase <= b->last_phase && b->first_phase <= a->last_phase &&
+           a_at < b_at + b->size_bytes + zone && b_at < a_at + a->size_bytes + zone;
+}
+
+bool flw_layout_is_valid(const fallow_layout *layout)
+{
+    size_t end = 0, guarded_end = 0;
+    for (size_t i = 0; i < layout->count; i++) {
+        const struct flw_placed_region *a = &layout->regions[i];
+        const fallow_region *region = &a->region;
+        if (a->offset % region->align_bytes != 0 || a->guarded_offset % region->align_bytes != 0) {
+            return false;
+        }
+        if (is_persistent(region)) {
+            continue;
+        }
+        end = flw_max(end, a->offset + region->size_bytes);
+        guarded_end =
+            flw_max(guarded_end, a->guarded_offset + region->size_bytes + FLW_ARENA_ZONE_BYTES);
+        for (size_t j = 0; j < i; j++) {
+            const struct flw_placed_region *b = &layout->regions[j];
+            if (!is_persistent(&b->region) &&
+                (overlap(region, a->offset, &b->region, b->offset, 0) ||
+                 overlap(region, a->guarded_offset, &b->region, b->guarded_offset,
+                         FLW_ARENA_ZONE_BYTES))) {
+                return false;
+            }
+        }
+    }
+    return end == layout->bytes && guarded_end == layout->guarded_bytes &&
+           layout->lower_bound <= layout->bytes;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the checks of an arena: poison, red zones, "was everything written". They wait for the stream at
+ * both ends of a lease, and do nothing inside a capture. On the simulated device a lease's scratch is
+ * named region by region and forgotten at begin, so that a kernel's read of what nobody wrote is
+ * reported with both names.
+ * Does not: run where an arena has no checks.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena/arena.h"
+#include "base/bits.h"
+
+#include "fallow/simcuda.h"
+
+#define ZONE_BYTE 0xe7
+
+struct flw_arena_check {
+    flw_sim_name_function name; /* NULL: a real device */
+    flw_sim_forget_function forget;
+    unsigned char *now, *before; /* scratch at the end of this lease and of the one before */
+    size_t room, before_bytes;   /* before_bytes 0: there is none to compare with */
+    uint64_t before_layout;
+    unsigned char pattern, before_pattern;
+    bool is_skipped; /* this lease: inside a capture, or a driver call failed */
+};
+
+fallow_status flw_arena_check_create(fallow_arena *arena)
+{
+    struct flw_arena_check *check = calloc(1, sizeof *check);
+    if (check == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    void *name = fallow_pool_driver_entry(arena->handle, "flw_sim_name");
+    void *forget = fallow_pool_driver_entry(arena->handle, "flw_sim_forget");
+    memcpy(&check->name, &name, sizeof name);
+    memcpy(&check->forget, &forget, sizeof forget);
+    arena->check = check;
+    return FALLOW_OK;
+}
+
+void flw_arena_check_destroy(fallow_arena *arena)
+{
+    if (arena->check != NULL) {
+        free(arena->check->now);
+        free(arena->check->before);
+        free(arena->check);
+    }
+}
+
+static bool has(const fallow_arena *arena, uint32_t check)
+{
+    return (arena->checks & check) != 0;
+}
+
+size_t flw_arena_needed_bytes(const fallow_arena *arena, const fallow_layout *layout)
+{
+    size_t bytes = has(arena, FALLOW_ARENA_CHECK_RED_ZONES) ? layout->guarded_bytes : layout->bytes;
+    return arena->scratch == NULL ? flw_max(bytes, arena->least_bytes) : bytes;
+}
+
+/* ---- the driver */
+
+static CUdeviceptr scratch_of(const fallow_lease *lease)
+{
+    return (CUdeviceptr)(uintptr_t)lease->base;
+}
+
+static bool may(fallow_arena *arena, CUresult result, const char *call)
+{
+    if (result != CUDA_SUCCESS) {
+        (void)flw_arena_refuse(arena, FALLOW_DRIVER, "this lease is not checked: %s answered %s",
+                               call, flw_driver_error_name(&arena->pool->driver, result));
+        arena->check->is_skipped = true;
+    }
+    return result == CUDA_SUCCESS;
+}
+
+static bool fill(fallow_arena *arena, CUdeviceptr to, unsigned char byte, size_t bytes,
+                 fallow_stream stream)
+{
+    flw_heap_count_call(&arena->pool->heap);
+    return bytes == 0 || may(arena, arena->pool->driver.cuMemsetD8Async(to, byte, bytes, stream),
+                             "cuMemsetD8Async");
+}
+
+static bool wait_for(fallow_arena *arena, fallow_stream stream)
+{
+    flw_heap_count_call(&arena->pool->heap);
+    return may(arena, arena->pool->driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
+static bool copy_back(fallow_arena *arena, unsigned char *to, CUdeviceptr from, size_t bytes,
+                      fallow_stream stream)
+{
+    flw_heap_count_call(&arena->pool->heap);
+    return may(arena, arena->pool->driver.cuMemcpyDtoHAsync(to, from, bytes, stream),
+               "cuMemcpyDtoHAsync");
+}
+
+/* ---- begin */
+
+static bool is_scratch(const struct flw_placed_region *placed)
+{
+    return (placed->region.flags & FALLOW_REGION_PERSISTENT) == 0;
+}
+
+static size_t offset_in(const fallow_lease *lease, const struct flw_placed_region *placed)
+{
+    return lease->is_guarded ? placed->guarded_offset : placed->offset;
+}
+
+/* Only where regions never share bytes has each a name of its own: the first by index keeps the byte. */
+static void name_regions(const fallow_arena *arena, const fallow_lease *lease)
+{
+    char name[160];
+    for (size_t i = lease->layout->count; i-- > 0;) {
+        const struct flw_placed_region *placed = &lease->layout->regions[i];
+        if (is_scratch(placed)) {
+            snprintf(name, sizeof name, "region '%s' of arena '%s'", placed->region.name,
+                     arena->name);
+            arena->check->name(scratch_of(lease) + offset_in(lease, placed),
+                               placed->region.size_bytes, name);
+        }
+    }
+}
+
+static bool draw_zones(fallow_arena *arena, const fallow_lease *lease, fallow_stream stream)
+{
+    for (size_t i = 0; i < lease->layout->count; i++) {
+        const struct flw_placed_region *placed = &lease->layout->regions[i];
+        if (is_scratch(placed) &&
+            !fill(arena, scratch_of(lease) + placed->guarded_offset + placed->region.size_bytes,
+                  ZONE_BYTE, FLW_ARENA_ZONE_BYTES, stream)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void flw_arena_check_begin(fallow_arena *arena, fallow_lease *lease, fallow_stream stream)
+{
+    struct flw_arena_check *check = arena->check;
+    struct flw_driver_section section;
+    size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
+    check->is_skipped = arena->last_capture != 0;
+    if (check->is_skipped || !flw_heap_enter_driver(&arena->pool->heap, &section)) {
+        check->is_skipped = true;
+        return;
+    }
+    check->pattern = check->pattern == 0xff ? 0x7f : 0xff;
+    bool is_filled = has(arena, FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_WRITTEN)
+                         ? fill(arena, scratch_of(lease), check->pattern, bytes, stream)
+                         : true;
+    if (is_filled && wait_for(arena, stream) && check->forget != NULL) {
+        check->forget(scratch_of(lease), bytes);
+        name_regions(arena, lease);
+    }
+    if (!check->is_skipped && has(arena, FALLOW_ARENA_CHECK_RED_ZONES)) {
+        (void)draw_zones(arena, lease, stream);
+    }
+    flw_heap_leave_driver(&arena->pool->heap, &section);
+}
+
+/* ---- end */
+
+static void check_zones(fallow_arena *arena, const fallow_lease *lease, fallow_stream stream)
+{
+    unsigned char zone[FLW_ARENA_ZONE_BYTES];
+    for (size_t i = 0; i < lease->layout->count; i++) {
+        const struct flw_placed_region *placed = &lease->layout->regions[i];
+        size_t at = placed->guarded_offset + placed->region.size_bytes, k = 0;
+        if (!is_scratch(placed)) {
+            continue;
+        }
+        if (!copy_back(arena, zone, scratch_of(lease) + at, sizeof zone, stream) ||
+            !wait_for(arena, stream)) {
+            return;
+        }
+        while (k < sizeof zone && zone[k] == ZONE_BYTE) {
+            k++;
+        }
+        if (k < sizeof zone) {
+            atomic_fetch_add_explicit(&arena->damage_count, 1, memory_order_relaxed);
+            (void)flw_arena_refuse(arena, FALLOW_OK,
+                                   "red zone: something wrote %zu bytes behind region '%s' of %zu "
+                                   "bytes, 0x%02x",
+                                   k, placed->region.name, placed->region.size_bytes, zone[k]);
+        }
+    }
+}
+
+static bool must_be_written(const fallow_region *region)
+{
+    return region->init != FALLOW_INIT_PREFIX;
+}
+
+/* A byte that held the poison of two leases at their ends, one 0xff and one 0x7f, was written in neither. */
+static void count_unwritten(fallow_arena *arena, const fallow_lease *lease)
+{
+    const struct flw_arena_check *check = arena->check;
+    for (size_t i = 0; i < lease->layout->count; i++) {
+        const struct flw_placed_region *placed = &lease->layout->regions[i];
+        size_t begin = offset_in(lease, placed), count = 0, first = 0;
+        if (!is_scratch(placed) || !must_be_written(&placed->region)) {
+            continue;
+        }
+        for (size_t k = placed->region.size_bytes; k-- > 0;) {
+            if (check->now[begin + k] == check->pattern &&
+                check->before[begin + k] == check->before_pattern) {
+                first = k;
+                count++;
+            }
+        }
+        if (count > 0) {
+            atomic_fetch_add_explicit(&arena->unwritten_count, count, memory_order_relaxed);
+            (void)flw_arena_refuse(arena, FALLOW_OK,
+                                   "unwritten: %zu bytes of region '%s' (%zu bytes), the first at "
+                                   "%zu, were written by neither of two leases",
+                                   count, placed->region.name, placed->region.size_bytes, first);
+        }
+    }
+}
+
+/* Regions that share bytes with later ones hold those at the end: only a byte that nobody ever wrote
+ * counts, so sharing hides faults and never invents one. */
+static void check_written(fallow_arena *arena, const fallow_lease *lease, fallow_stream stream)
+{
+    struct flw_arena_check *check = arena->check;
+    size_t bytes = flw_arena_needed_bytes(arena, lease->layout);
+    if (bytes > check->room) {
+        unsigned char *now = realloc(check->now, bytes);
+        check->now = now != NULL ? now : check->now;
+        unsigned char *before = realloc(check->before, bytes);
+        check->before = before != NULL ? before : check->before;
+        if (now == NULL || before == NULL) {
+            return;
+        }
+        check->room = bytes;
+        check->before_bytes = 0;
+    }
+    if (!copy_back(arena, check->now, scratch_of(lease), bytes, stream) ||
+        !wait_for(arena, stream)) {
+        return;
+    }
+    if (check->before_bytes == bytes && check->before_layout == lease->layout->id) {
+        count_unwritten(arena, lease);
+    }
+    unsigned char *swapped = check->before;
+    check->before = check->now;
+    check->now = swapped;
+    check->before_bytes = bytes;
+    check->before_layout = lease->layout->id;
+    check->before_pattern = check->pattern;
+}
+
+void flw_arena_check_end(fallow_arena *arena, fallow_lease *lease, fallow_stream stream)
+{
+    struct flw_driver_section section;
+    if (arena->check->is_skipped || !flw_heap_enter_driver(&arena->pool->heap, &section)) {
+        return;
+    }
+    if (has(arena, FALLOW_ARENA_CHECK_RED_ZONES)) {
+        check_zones(arena, lease, stream);
+    }
+    if (has(arena, FALLOW_ARENA_CHECK_WRITTEN)) {
+        check_written(arena, lease, stream);
+    }
+    if (arena->check->name != NULL) {
+        arena->check->name(scratch_of(lease), flw_arena_needed_bytes(arena, lease->layout), NULL);
+    }
+    flw_heap_leave_driver(&arena->pool->heap, &section);
+}
