@@ -31,7 +31,9 @@ static struct fallow_capture *enter(struct flw_pool *pool)
         uint32_t index = (table.next + i) % FLW_CAPTURE_COUNT;
         if (table.places[index].pool == NULL) {
             found = &table.places[index];
-            *found = (struct fallow_capture){.pool = pool, .index = index + 1};
+            uint64_t turn = found->serial / FLW_CAPTURE_COUNT + 1;
+            *found = (struct fallow_capture){
+                .pool = pool, .index = index + 1, .serial = turn * FLW_CAPTURE_COUNT + index};
             table.next = index + 1;
         }
     }
@@ -46,6 +48,38 @@ static struct flw_pool *pool_of(const fallow_capture *capture)
                     at < base + FLW_CAPTURE_COUNT * sizeof *capture &&
                     (at - base) % sizeof *capture == 0;
     return is_place && !capture->is_released ? capture->pool : NULL;
+}
+
+uint64_t flw_capture_serial(struct flw_pool *pool, fallow_stream stream)
+{
+    uint64_t serial = 0;
+    fallow_status status;
+    if (atomic_load(&pool->open_captures) == 0) {
+        return 0;
+    }
+    const struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
+    if (domain != NULL) {
+        flw_lock_acquire(&pool->heap.lock);
+        if (domain->captured_by != 0) {
+            serial = table.places[domain->captured_by - 1].serial;
+        }
+        flw_lock_release(&pool->heap.lock);
+    }
+    return serial;
+}
+
+bool flw_capture_lives(struct flw_pool *pool, uint64_t serial)
+{
+    const struct fallow_capture *capture = &table.places[serial % FLW_CAPTURE_COUNT];
+    flw_lock_acquire(&table.lock);
+    bool lives = capture->serial == serial && capture->pool == pool;
+    if (lives) {
+        flw_lock_acquire(&pool->heap.lock);
+        lives = !capture->is_released;
+        flw_lock_release(&pool->heap.lock);
+    }
+    flw_lock_release(&table.lock);
+    return lives;
 }
 
 static void give_up_place(struct fallow_capture *capture)

@@ -40,6 +40,7 @@ struct fallow_capture {
     bool is_released;      /* its handle is gone; its memory too, once nobody is inside */
     uint32_t inside_count; /* allocations under way from its memory */
     uint32_t index;        /* 1 + place */
+    uint64_t serial;       /* place and turn: never again another capture's; kept when it is over */
     uint32_t stream_count;
     struct flw_domain *stream_domains[FLW_CAPTURE_STREAMS]; /* the streams' own domains */
     struct flw_domain *domains[FLW_CAPTURE_STREAMS];        /* the capture's, one for each */
@@ -247,6 +248,10 @@ bool flw_uses_has(struct flw_pool *pool, uint64_t address);
 void flw_uses_fence(struct flw_pool *pool);
 
 /* ---- capture.c */
+/* The serial of the capture that a stream is in; 0: none, which is one load while nothing is captured.
+ * And whether a capture has not been released yet. */
+uint64_t flw_capture_serial(struct flw_pool *pool, fallow_stream stream);
+bool flw_capture_lives(struct flw_pool *pool, uint64_t serial);
 /* Is the stream being captured? That may end before the caller has done anything about it. */
 static inline bool flw_capture_is_on(const struct flw_domain *stream_domain)
 {
