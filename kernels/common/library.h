@@ -7,6 +7,8 @@
 #ifndef FLW_KERNELS_LIBRARY_H
 #define FLW_KERNELS_LIBRARY_H
 
+#include <stdbool.h>
+
 #include "common/kernel_list.h"
 #include "fallow/kernels.h"
 
@@ -37,6 +39,14 @@ fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel
 static inline unsigned flw_grid_blocks(int64_t count, int64_t per_block)
 {
     return (unsigned)((count + per_block - 1) / per_block);
+}
+
+/* Can rows that begin at `base`, `stride` elements apart and `width` long, be moved 16 bytes at a time? */
+static inline bool flw_is_vector_row(const void *base, int64_t stride, int64_t width,
+                                     size_t element_bytes)
+{
+    return (uintptr_t)base % 16 == 0 && (uint64_t)stride * element_bytes % 16 == 0 &&
+           (uint64_t)width * element_bytes % 16 == 0;
 }
 
 #endif
