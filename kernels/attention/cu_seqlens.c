@@ -103,6 +103,6 @@ fallow_status fallow_attention_cu_seqlens(fallow_kernels *kernels,
                                        .lengths_is_i64 = params.lengths_dtype == FALLOW_I64,
                                        .cu_is_i64 = params.cu_dtype == FALLOW_I64,
                                        .is_exclusive = params.exclusive};
-    struct flw_grid grid = {.blocks_x = (unsigned)params.rows, .threads = FLW_CU_SEQLENS_THREADS};
+    struct flw_grid grid = {.blocks_x = params.rows, .threads = FLW_CU_SEQLENS_THREADS};
     return flw_kernels_launch(kernels, FLW_KERNEL_cu_seqlens, grid, &args, stream);
 }

@@ -8,7 +8,12 @@
 #define FLW_KERNELS_KERNEL_LIST_H
 
 #include "attention/cu_seqlens.h"
+#include "moe/silu_and_mul.h"
 
-#define FLW_KERNEL_LIST(X) X(cu_seqlens)
+/* clang-format off */
+#define FLW_KERNEL_LIST(X) \
+    X(cu_seqlens) \
+    X(silu_and_mul)
+/* clang-format on */
 
 #endif

@@ -245,16 +245,26 @@ fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel
     unsigned char copy[1024];
     void *parameters[] = {copy};
     _Static_assert(sizeof(void *) == 8, "device addresses are 64 bits");
+#define X(name) \
+    _Static_assert(sizeof(struct flw_##name##_args) <= sizeof copy, "arguments of " #name);
+    FLW_KERNEL_LIST(X)
+#undef X
     if (grid.blocks_x == 0) {
         return FALLOW_OK;
+    }
+    if (grid.blocks_x < 0 || grid.blocks_x > INT32_MAX || grid.blocks_y < 0 ||
+        grid.blocks_y > UINT16_MAX) {
+        flw_kernels_refuse(kernels, "launch of %s: the shape takes %lld x %lld blocks, too many",
+                           kernel_table[kernel].name, (long long)grid.blocks_x,
+                           (long long)grid.blocks_y);
+        return FALLOW_INVALID_ARGUMENT;
     }
     memcpy(copy, args, kernel_table[kernel].args_bytes);
     int error = kernels->push(kernels->context);
     if (error == 0) {
-        error = kernels->launch(kernels->functions[kernel], grid.blocks_x,
-                                grid.blocks_y == 0 ? 1 : grid.blocks_y,
-                                grid.blocks_z == 0 ? 1 : grid.blocks_z, grid.threads, 1, 1,
-                                grid.shared_bytes, stream, parameters, NULL);
+        error = kernels->launch(kernels->functions[kernel], (unsigned)grid.blocks_x,
+                                grid.blocks_y == 0 ? 1 : (unsigned)grid.blocks_y, 1, grid.threads,
+                                1, 1, grid.shared_bytes, stream, parameters, NULL);
         (void)kernels->pop(&popped);
     }
     if (error != 0) {

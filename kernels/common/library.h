@@ -19,11 +19,11 @@ enum flw_kernel {
     FLW_KERNEL_COUNT
 };
 
-/* The shape of a launch. blocks_x 0: nothing to do, OK. */
+/* The shape of a launch. blocks_x 0: nothing to do, OK; above 2^31 - 1, or y above 65,535: refused. */
 struct flw_grid {
-    unsigned blocks_x, blocks_y, blocks_z; /* y and z: 0 = 1 */
-    unsigned threads;                      /* a block, in x */
-    unsigned shared_bytes;                 /* dynamic */
+    int64_t blocks_x, blocks_y; /* y: 0 = 1 */
+    unsigned threads;           /* a block, in x */
+    unsigned shared_bytes;      /* dynamic */
 };
 
 /* Keep a sentence for fallow_kernels_last_error. */
@@ -36,9 +36,9 @@ fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel
                                  struct flw_grid grid, const void *args, fallow_stream stream);
 
 /* Blocks of `per_block` items that hold `count`. */
-static inline unsigned flw_grid_blocks(int64_t count, int64_t per_block)
+static inline int64_t flw_grid_blocks(int64_t count, int64_t per_block)
 {
-    return (unsigned)((count + per_block - 1) / per_block);
+    return (count + per_block - 1) / per_block;
 }
 
 /* Can rows that begin at `base`, `stride` elements apart and `width` long, be moved 16 bytes at a time? */

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// silu_and_mul: out[i] = in[i] / (1 + exp(-in[i])) * in[width + i]; its definition is
+// silu_and_mul_twin.c.
+//
+// Bytes     rows width (2 read, 1 written) elements: bandwidth, nothing is read twice.
+// Shape     a thread takes 16 bytes of the gate and the 16 of the up half beside it. A group of 128
+//           elements that share a scale is 16 threads (32 of F32), which agree on the largest by
+//           shuffles; no shared memory.
+// Aliasing  a thread reads its gate and up before it writes, and only where its own gate was, so that
+//           out may be in at the same stride.
+// Speed     exp and the division by their fast forms: 36 instructions an element are all that an H200's
+//           bandwidth leaves room for. They are within 4e-6.
+#include "common/vector.cuh"
+#include "moe/silu_and_mul.h"
+
+namespace
+{
+
+__device__ float silu(float x)
+{
+    return __fdividef(x, 1.0f + __expf(-x));
+}
+
+template <typename T> __device__ float activate(T gate, T up, bool rounds_silu)
+{
+    float value = silu(flw_to_float(gate));
+    if (rounds_silu) {
+        value = flw_to_float(flw_from_float<T>(value));
+    }
+    return value * flw_to_float(up);
+}
+
+__device__ bool is_written(const flw_silu_and_mul_args &args, int64_t row)
+{
+    return args.row_counts == nullptr ||
+           row % args.group_rows < args.row_counts[row / args.group_rows];
+}
+
+// The largest |value| of the threads that share a group; all of them are in one warp and call it.
+template <typename T, int N> __device__ float largest_of_group(const float (&values)[N])
+{
+    constexpr int threads = FLW_SILU_GROUP / N;
+    const unsigned first = threadIdx.x % FLW_WARP / threads * threads;
+    const unsigned mask = threads == FLW_WARP ? FLW_ALL_LANES : ((1u << threads) - 1) << first;
+    float largest = FLW_SILU_LEAST;
+    for (int j = 0; j < N; j++) {
+        largest = fmaxf(largest, fabsf(values[j])); // a NaN does not count
+    }
+    for (int step = threads / 2; step > 0; step /= 2) {
+        largest = fmaxf(largest, __shfl_xor_sync(mask, largest, step));
+    }
+    return largest;
+}
+
+template <typename T, int N> __device__ void run(const flw_silu_and_mul_args &args)
+{
+    const int64_t packs = args.width / N;
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const int64_t row = index / packs, i = index % packs * N;
+    if (row >= args.rows || !is_written(args, row)) {
+        return; // a whole group does, or none of it: 128 divides the width then
+    }
+    const T *gate_at = static_cast<const T *>(args.in) + row * args.in_stride + i;
+    const flw_pack<T, N> gate = flw_read<T, N>(gate_at);
+    const flw_pack<T, N> up = flw_read<T, N>(gate_at + args.width);
+    float values[N];
+    for (int j = 0; j < N; j++) {
+        values[j] = activate(gate.at[j], up.at[j], args.rounds_silu);
+    }
+    if (N == 1 || !args.quantises) {
+        flw_pack<T, N> out;
+        for (int j = 0; j < N; j++) {
+            out.at[j] = flw_from_float<T>(values[j]);
+        }
+        flw_write<T, N>(static_cast<T *>(args.out) + row * args.out_stride + i, out);
+        return;
+    }
+    if constexpr (N > 1) {
+        const float scale = largest_of_group<T, N>(values) / FLW_SILU_TOP;
+        flw_pack<__nv_fp8_e4m3, N> out;
+        for (int j = 0; j < N; j++) {
+            out.at[j] = flw_from_float<__nv_fp8_e4m3>(values[j] / scale);
+        }
+        flw_write<__nv_fp8_e4m3, N>(
+            static_cast<__nv_fp8_e4m3 *>(args.out) + row * args.out_stride + i, out);
+        if (i % FLW_SILU_GROUP == 0) {
+            args.scales[row * (args.width / FLW_SILU_GROUP) + i / FLW_SILU_GROUP] = scale;
+        }
+    }
+}
+
+template <typename T> __device__ void run_as(const flw_silu_and_mul_args &args)
+{
+    if (args.is_vector) {
+        run<T, 16 / sizeof(T)>(args);
+    } else {
+        run<T, 1>(args);
+    }
+}
+
+} // namespace
+
+extern "C" __global__ void __launch_bounds__(FLW_SILU_THREADS)
+    flw_silu_and_mul(const flw_silu_and_mul_args args)
+{
+    if (args.dtype == FALLOW_BF16) {
+        run_as<__nv_bfloat16>(args);
+    } else if (args.dtype == FALLOW_F16) {
+        run_as<__half>(args);
+    } else {
+        run_as<float>(args);
+    }
+}
