@@ -96,6 +96,16 @@ int64_t flw_refusal_product(struct flw_refusal *refusal, const char *name, int64
     return a * b;
 }
 
+uint64_t flw_refusal_rows(struct flw_refusal *refusal, const char *name, int64_t rows,
+                          int64_t stride, int64_t width, size_t element_bytes)
+{
+    if (rows <= 0) {
+        return 0;
+    }
+    int64_t before = flw_refusal_product(refusal, name, rows - 1, stride);
+    return (uint64_t)flw_refusal_product(refusal, name, before + width, (int64_t)element_bytes);
+}
+
 static void add_extent(struct flw_refusal *refusal, struct flw_extent extent, uint64_t bytes,
                        size_t align_bytes)
 {

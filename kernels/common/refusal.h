@@ -63,6 +63,10 @@ void flw_refusal_dtype(struct flw_refusal *refusal, const char *name, fallow_dty
 /* a * b in 64 bits; refuses a product above 2^62. */
 int64_t flw_refusal_product(struct flw_refusal *refusal, const char *name, int64_t a, int64_t b);
 
+/* Bytes from the first element of rows to the end of the last one; refuses what is beyond 2^62. */
+uint64_t flw_refusal_rows(struct flw_refusal *refusal, const char *name, int64_t rows,
+                          int64_t stride, int64_t width, size_t element_bytes);
+
 /* A buffer of `bytes`: not NULL (unless bytes is 0), aligned, end within 64 bits. */
 void flw_refusal_input(struct flw_refusal *refusal, const char *name, const void *pointer,
                        uint64_t bytes, size_t align_bytes);

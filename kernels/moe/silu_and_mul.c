@@ -37,15 +37,6 @@ static void check_shape(struct flw_refusal *refusal, fallow_silu_and_mul_params 
     }
 }
 
-/* Bytes from the first element of `rows` rows to the end of the last. */
-static uint64_t extent(struct flw_refusal *refusal, const char *name, int64_t rows, int64_t stride,
-                       int64_t width, size_t element_bytes)
-{
-    int64_t before = flw_refusal_product(refusal, name, rows > 0 ? rows - 1 : 0, stride);
-    int64_t count = rows > 0 ? before + width : 0;
-    return (uint64_t)flw_refusal_product(refusal, name, count, (int64_t)element_bytes);
-}
-
 struct buffers {
     size_t in_each, out_each;
     uint64_t in_bytes, out_bytes, scale_bytes;
@@ -55,10 +46,10 @@ static struct buffers measure(struct flw_refusal *refusal, const fallow_silu_and
 {
     struct buffers buffers = {.in_each = fallow_dtype_bytes(params->dtype),
                               .out_each = fallow_dtype_bytes(params->out_dtype)};
-    buffers.in_bytes = extent(refusal, "in", params->rows, params->in_stride,
-                              2 * (int64_t)params->width, buffers.in_each);
-    buffers.out_bytes =
-        extent(refusal, "out", params->rows, params->out_stride, params->width, buffers.out_each);
+    buffers.in_bytes = flw_refusal_rows(refusal, "in", params->rows, params->in_stride,
+                                        2 * (int64_t)params->width, buffers.in_each);
+    buffers.out_bytes = flw_refusal_rows(refusal, "out", params->rows, params->out_stride,
+                                         params->width, buffers.out_each);
     if (params->out_dtype == FALLOW_E4M3) {
         buffers.scale_bytes =
             (uint64_t)params->rows * (uint64_t)(params->width / FLW_SILU_GROUP) * 4;
@@ -89,13 +80,16 @@ fallow_status fallow_moe_silu_and_mul_query(const fallow_silu_and_mul_params *ca
     return flw_refusal_give_need(&refusal, out_need, &need);
 }
 
-/* One thread a pack of 16 bytes of `in`, or an element. */
-static struct flw_grid grid_of(const fallow_silu_and_mul_params *params, bool is_vector)
+/* One thread a pack of 16 bytes of `in`, or an element; a block lies in one row. */
+static struct flw_grid grid_of(const fallow_silu_and_mul_params *params, bool is_vector,
+                               uint32_t *out_blocks_per_row)
 {
     int64_t pack = is_vector ? 16 / (int64_t)fallow_dtype_bytes(params->dtype) : 1;
-    int64_t packs = params->rows * (params->width / pack);
-    return (struct flw_grid){.blocks_x = flw_grid_blocks(packs, FLW_SILU_THREADS),
-                             .threads = FLW_SILU_THREADS};
+    int64_t packs = params->width / pack;
+    unsigned threads =
+        packs < FLW_SILU_THREADS ? (unsigned)flw_grid_blocks(packs, 32) * 32 : FLW_SILU_THREADS;
+    *out_blocks_per_row = (uint32_t)flw_grid_blocks(packs, threads);
+    return (struct flw_grid){.blocks_x = params->rows * *out_blocks_per_row, .threads = threads};
 }
 
 static bool is_vector_of(const fallow_silu_and_mul_params *params, const struct buffers *buffers)
@@ -134,7 +128,8 @@ fallow_status fallow_moe_silu_and_mul(fallow_kernels *kernels,
         flw_refusal_refuse(&refusal, FALLOW_INVALID_ARGUMENT,
                            "in and out: rows that are quantised begin at multiples of 16 bytes");
     }
-    struct flw_grid grid = grid_of(&params, is_vector);
+    uint32_t blocks_per_row;
+    struct flw_grid grid = grid_of(&params, is_vector, &blocks_per_row);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;
     }
@@ -146,6 +141,7 @@ fallow_status fallow_moe_silu_and_mul(fallow_kernels *kernels,
                                          .group_rows = params.group_rows,
                                          .in_stride = params.in_stride,
                                          .out_stride = params.out_stride,
+                                         .blocks_per_row = blocks_per_row,
                                          .width = params.width,
                                          .dtype = (int32_t)params.dtype,
                                          .is_vector = is_vector,

@@ -4,9 +4,10 @@
 // silu_and_mul_twin.c.
 //
 // Bytes     rows width (2 read, 1 written) elements: bandwidth, nothing is read twice.
-// Shape     a thread takes 16 bytes of the gate and the 16 of the up half beside it. A group of 128
-//           elements that share a scale is 16 threads (32 of F32), which agree on the largest by
-//           shuffles; no shared memory.
+// Shape     a thread takes 16 bytes of the gate and the 16 of the up half beside it; a block lies in
+//           one row, so that a row costs one 32-bit division and none of 64. A group of 128 elements
+//           that share a scale is 16 threads (32 of F32), which agree on the largest by shuffles; no
+//           shared memory.
 // Aliasing  a thread reads its gate and up before it writes, and only where its own gate was, so that
 //           out may be in at the same stride.
 // Speed     exp and the division by their fast forms: 36 instructions an element are all that an H200's
@@ -31,10 +32,11 @@ template <typename T> __device__ float activate(T gate, T up, bool rounds_silu)
     return value * flw_to_float(up);
 }
 
-__device__ bool is_written(const flw_silu_and_mul_args &args, int64_t row)
+__device__ bool is_written(const flw_silu_and_mul_args &args, uint32_t row)
 {
+    const uint32_t group_rows = static_cast<uint32_t>(args.group_rows);
     return args.row_counts == nullptr ||
-           row % args.group_rows < args.row_counts[row / args.group_rows];
+           static_cast<int64_t>(row % group_rows) < args.row_counts[row / group_rows];
 }
 
 // The largest |value| of the threads that share a group; all of them are in one warp and call it.
@@ -55,10 +57,9 @@ template <typename T, int N> __device__ float largest_of_group(const float (&val
 
 template <typename T, int N> __device__ void run(const flw_silu_and_mul_args &args)
 {
-    const int64_t packs = args.width / N;
-    const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    const int64_t row = index / packs, i = index % packs * N;
-    if (row >= args.rows || !is_written(args, row)) {
+    const uint32_t row = blockIdx.x / args.blocks_per_row;
+    const int32_t i = ((blockIdx.x - row * args.blocks_per_row) * blockDim.x + threadIdx.x) * N;
+    if (i >= args.width || !is_written(args, row)) {
         return; // a whole group does, or none of it: 128 divides the width then
     }
     const T *gate_at = static_cast<const T *>(args.in) + row * args.in_stride + i;
@@ -85,7 +86,8 @@ template <typename T, int N> __device__ void run(const flw_silu_and_mul_args &ar
         flw_write<__nv_fp8_e4m3, N>(
             static_cast<__nv_fp8_e4m3 *>(args.out) + row * args.out_stride + i, out);
         if (i % FLW_SILU_GROUP == 0) {
-            args.scales[row * (args.width / FLW_SILU_GROUP) + i / FLW_SILU_GROUP] = scale;
+            const int64_t groups = args.width / FLW_SILU_GROUP;
+            args.scales[row * groups + i / FLW_SILU_GROUP] = scale;
         }
     }
 }

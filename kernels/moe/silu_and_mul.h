@@ -21,6 +21,7 @@ struct flw_silu_and_mul_args {
     float *scales;             /* [rows, width / 128] or NULL */
     const int32_t *row_counts; /* [rows / group_rows] or NULL */
     int64_t rows, group_rows, in_stride, out_stride;
+    uint32_t blocks_per_row; /* rows x it are the grid, so rows are below 2^31 */
     int32_t width;
     int32_t dtype;     /* fallow_dtype of `in`, and of `out` where nothing is quantised */
     int32_t is_vector; /* rows may be moved 16 bytes at a time */
