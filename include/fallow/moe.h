@@ -58,6 +58,48 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_silu_and_mul_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_silu_and_mul(
     fallow_kernels *kernels, const fallow_silu_and_mul_params *params, fallow_stream stream);
 
+/* ---- combine: the weighted sum of the experts' rows */
+
+/**
+ * out[t, :] = scale * sum over j of weights[t, j] * rows[positions[t, j], :], j ascending, in float,
+ * scaled last and rounded once; with `rounds_each` every product and partial sum is rounded to dtype.
+ *
+ * A j whose position is below 0 or whose weight is 0 is left out: its row is not read, so what is in it
+ * (NaN of an expert that nobody chose) cannot show. A token with none left gets a row of 0. A position
+ * of row_count or more counts as below 0 (INDEX). Nothing needs to be zero before: there are no atomics.
+ */
+typedef struct fallow_combine_params {
+    size_t struct_size;
+    const void *rows;         /**< [row_count, width], row stride rows_stride; dtype */
+    const float *weights;     /**< [tokens, top_k]; NULL = all 1 */
+    const int32_t *positions; /**< [tokens, top_k], the row of each choice; negative: dropped */
+    void *out;                /**< out [tokens, width], row stride out_stride; dtype */
+    int32_t *flags;           /**< in/out [1]; NULL = not wanted */
+    int64_t tokens;           /**< 0 to 2^31 - 1 */
+    int64_t row_count;        /**< 0 to 2^31 - 1 */
+    int64_t rows_stride;      /**< elements; 0 = width */
+    int64_t out_stride;       /**< elements; 0 = width */
+    int32_t width;            /**< 1 to 2^20 */
+    int32_t top_k;            /**< 1 to 64 */
+    float scale;              /**< 0 = 1 */
+    fallow_dtype dtype;       /**< F16, BF16, F32 */
+    uint8_t rounds_each;
+    uint8_t reserved_0[7];
+} fallow_combine_params;
+
+static inline void fallow_combine_params_init(fallow_combine_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status
+fallow_moe_combine_query(const fallow_combine_params *params, fallow_workspace_need *out_need);
+
+/** (top_k + 1) tokens width elements and 8 tokens top_k bytes moved. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_combine(fallow_kernels *kernels,
+                                                             const fallow_combine_params *params,
+                                                             fallow_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -49,4 +49,21 @@ static inline bool flw_is_vector_row(const void *base, int64_t stride, int64_t w
            (uint64_t)width * element_bytes % 16 == 0;
 }
 
+/* A launch whose blocks lie in one row each: a thread takes 16 bytes, or an element. */
+struct flw_row_grid {
+    struct flw_grid grid;
+    uint32_t blocks_per_row;
+};
+
+static inline struct flw_row_grid flw_grid_rows(int64_t rows, int64_t width, size_t element_bytes,
+                                                bool is_vector, unsigned most_threads)
+{
+    int64_t packs = is_vector ? width * (int64_t)element_bytes / 16 : width;
+    unsigned threads =
+        packs < most_threads ? (unsigned)flw_grid_blocks(packs, 32) * 32 : most_threads;
+    int64_t blocks = flw_grid_blocks(packs, threads);
+    return (struct flw_row_grid){.grid = {.blocks_x = rows * blocks, .threads = threads},
+                                 .blocks_per_row = (uint32_t)blocks};
+}
+
 #endif

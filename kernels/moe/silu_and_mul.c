@@ -80,18 +80,6 @@ fallow_status fallow_moe_silu_and_mul_query(const fallow_silu_and_mul_params *ca
     return flw_refusal_give_need(&refusal, out_need, &need);
 }
 
-/* One thread a pack of 16 bytes of `in`, or an element; a block lies in one row. */
-static struct flw_grid grid_of(const fallow_silu_and_mul_params *params, bool is_vector,
-                               uint32_t *out_blocks_per_row)
-{
-    int64_t pack = is_vector ? 16 / (int64_t)fallow_dtype_bytes(params->dtype) : 1;
-    int64_t packs = params->width / pack;
-    unsigned threads =
-        packs < FLW_SILU_THREADS ? (unsigned)flw_grid_blocks(packs, 32) * 32 : FLW_SILU_THREADS;
-    *out_blocks_per_row = (uint32_t)flw_grid_blocks(packs, threads);
-    return (struct flw_grid){.blocks_x = params->rows * *out_blocks_per_row, .threads = threads};
-}
-
 static bool is_vector_of(const fallow_silu_and_mul_params *params, const struct buffers *buffers)
 {
     return flw_is_vector_row(params->in, params->in_stride, params->width, buffers->in_each) &&
@@ -128,8 +116,8 @@ fallow_status fallow_moe_silu_and_mul(fallow_kernels *kernels,
         flw_refusal_refuse(&refusal, FALLOW_INVALID_ARGUMENT,
                            "in and out: rows that are quantised begin at multiples of 16 bytes");
     }
-    uint32_t blocks_per_row;
-    struct flw_grid grid = grid_of(&params, is_vector, &blocks_per_row);
+    struct flw_row_grid rows =
+        flw_grid_rows(params.rows, params.width, buffers.in_each, is_vector, FLW_SILU_THREADS);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;
     }
@@ -141,11 +129,11 @@ fallow_status fallow_moe_silu_and_mul(fallow_kernels *kernels,
                                          .group_rows = params.group_rows,
                                          .in_stride = params.in_stride,
                                          .out_stride = params.out_stride,
-                                         .blocks_per_row = blocks_per_row,
+                                         .blocks_per_row = rows.blocks_per_row,
                                          .width = params.width,
                                          .dtype = (int32_t)params.dtype,
                                          .is_vector = is_vector,
                                          .quantises = params.out_dtype == FALLOW_E4M3,
                                          .rounds_silu = params.rounds_silu};
-    return flw_kernels_launch(kernels, FLW_KERNEL_silu_and_mul, grid, &args, stream);
+    return flw_kernels_launch(kernels, FLW_KERNEL_silu_and_mul, rows.grid, &args, stream);
 }

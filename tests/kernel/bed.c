@@ -8,7 +8,7 @@
 
 #include "support/sim.h"
 
-#define BUFFERS 256
+#define BUFFERS 4096
 
 struct flw_bed {
     struct flw_sim sim; /* `cu` alone on a GPU */

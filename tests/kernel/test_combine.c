@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/number.h"
+#include "fallow/moe.h"
+#include "kernel/bed.h"
+
+#define MOST_ROWS  64
+#define MOST_WIDTH 136
+#define MOST_K     8
+
+/* One call, with its inputs in the host's memory; rows of 0 mod 7 are NaN. */
+struct fixture {
+    fallow_combine_params params;
+    unsigned char rows[MOST_ROWS * MOST_WIDTH * 4];
+    float weights[MOST_ROWS * MOST_K];
+    int32_t positions[MOST_ROWS * MOST_K];
+};
+
+static float row_value(const struct fixture *fixture, int64_t row, int64_t i)
+{
+    int64_t at = row * fixture->params.width + i;
+    return flw_number_widen(fixture->rows + at * (int64_t)fallow_dtype_bytes(fixture->params.dtype),
+                            fixture->params.dtype);
+}
+
+static bool is_nan_row(int64_t row)
+{
+    return row % 7 == 0;
+}
+
+/* Choices of NaN rows have weight 0, or are dropped; others are random, some dropped. */
+static struct fixture *make(struct flw_bed *bed, int64_t tokens, int32_t width, int32_t top_k,
+                            fallow_dtype dtype)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    if (fixture == NULL) {
+        abort();
+    }
+    fallow_combine_params *params = &fixture->params;
+    fallow_combine_params_init(params);
+    params->tokens = tokens;
+    params->width = width;
+    params->top_k = top_k;
+    params->row_count = MOST_ROWS;
+    params->dtype = dtype;
+    for (int64_t k = 0; k < (int64_t)MOST_ROWS * width; k++) {
+        float value = (float)flw_bed_random_below(bed, 2001) / 250.0f - 4.0f;
+        flw_number_narrow(fixture->rows + k * (int64_t)fallow_dtype_bytes(dtype), dtype,
+                          is_nan_row(k / width) ? NAN : value);
+    }
+    for (int64_t k = 0; k < tokens * top_k; k++) {
+        fixture->positions[k] = (int32_t)flw_bed_random_below(bed, MOST_ROWS + 8) - 8;
+        fixture->weights[k] = (float)flw_bed_random_below(bed, 1001) / 1000.0f;
+        if (fixture->positions[k] >= 0 && is_nan_row(fixture->positions[k])) {
+            fixture->weights[k] = 0.0f;
+        }
+    }
+    params->rows = flw_bed_upload(bed, "rows", fixture->rows,
+                                  MOST_ROWS * (size_t)width * fallow_dtype_bytes(dtype));
+    params->weights =
+        flw_bed_upload(bed, "weights", fixture->weights, (size_t)(tokens * top_k) * sizeof(float));
+    params->positions = flw_bed_upload(bed, "positions", fixture->positions,
+                                       (size_t)(tokens * top_k) * sizeof(int32_t));
+    return fixture;
+}
+
+static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
+{
+    fallow_combine_params params = ((struct fixture *)inputs)->params;
+    params.out = outputs[0];
+    FLW_EXPECT_OK(bed, fallow_moe_combine(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+}
+
+static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
+{
+    fallow_workspace_need need;
+    fallow_workspace_need_init(&need);
+    FLW_EXPECT(bed, fallow_moe_combine_query(&fixture->params, &need) == FALLOW_OK,
+               "query refused");
+    return (struct flw_bed_step){.inputs = fixture,
+                                 .launch = launch,
+                                 .output_count = 1,
+                                 .names = {"out"},
+                                 .buffer_bytes = {need.outputs[0].bytes},
+                                 .declared_bytes = {need.outputs[0].bytes}};
+}
+
+static void prove(struct flw_bed *bed, struct fixture *fixture, void *out)
+{
+    const fallow_combine_params *params = &fixture->params;
+    struct fixture *larger =
+        make(bed, params->tokens + 2, params->width, params->top_k, params->dtype);
+    struct fixture *smaller =
+        make(bed, params->tokens / 2, params->width, params->top_k, params->dtype);
+    struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, larger),
+                        after = step_of(bed, smaller);
+    flw_bed_prove(bed, &step, &before, &after, (void *[]){out});
+    free(larger);
+    free(smaller);
+}
+
+static double expected(const struct fixture *fixture, int64_t token, int64_t i)
+{
+    const fallow_combine_params *params = &fixture->params;
+    double sum = 0;
+    for (int32_t j = 0; j < params->top_k; j++) {
+        int32_t row = fixture->positions[token * params->top_k + j];
+        double weight = fixture->weights[token * params->top_k + j];
+        if (row >= 0 && row < params->row_count && weight != 0) {
+            sum += weight * (double)row_value(fixture, row, i);
+        }
+    }
+    return sum * (params->scale == 0 ? 1.0 : (double)params->scale);
+}
+
+static void check(struct flw_bed *bed, struct fixture *fixture)
+{
+    const fallow_combine_params *params = &fixture->params;
+    unsigned char out[MOST_ROWS * MOST_WIDTH * 4];
+    size_t each = fallow_dtype_bytes(params->dtype);
+    double ulp = params->dtype == FALLOW_BF16  ? 0x1p-8
+                 : params->dtype == FALLOW_F16 ? 0x1p-11
+                                               : 0x1p-23;
+    prove(bed, fixture, out);
+    for (int64_t k = 0; k < params->tokens * params->width; k++) {
+        double want = expected(fixture, k / params->width, k % params->width);
+        float got = flw_number_widen(out + k * (int64_t)each, params->dtype);
+        FLW_EXPECT(bed, fabs((double)got - want) <= fabs(want) * ulp + 1e-5,
+                   "element %lld is %g, expected %g", (long long)k, (double)got, want);
+    }
+}
+
+static void sums_are_close_to_double_and_nan_rows_do_not_show(struct flw_bed *bed)
+{
+    static const int32_t widths[] = {1, 7, 8, 136};
+    static const int64_t tokens[] = {0, 1, 9};
+    for (int d = 0; d < 3; d++) {
+        for (int w = 0; w < 4; w++) {
+            for (int t = 0; t < 3; t++) {
+                static const fallow_dtype dtypes[] = {FALLOW_F16, FALLOW_BF16, FALLOW_F32};
+                struct fixture *fixture =
+                    make(bed, tokens[t], widths[w], t == 1 ? 1 : MOST_K, dtypes[d]);
+                fixture->params.scale = w == 1 ? 2.5f : 0.0f;
+                check(bed, fixture);
+                free(fixture);
+            }
+        }
+    }
+}
+
+static void a_token_with_nothing_left_gets_zeros(struct flw_bed *bed)
+{
+    struct fixture *fixture = make(bed, 2, 24, 3, FALLOW_BF16);
+    int32_t positions[] = {-1, -5, 0, 7, 14, -1}; /* dropped, or NaN with weight 0 */
+    float weights[6] = {1, 1, 0, 0, 0, 1};
+    uint16_t out[48];
+    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.positions, positions, sizeof positions);
+    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.weights, weights, sizeof weights);
+    prove(bed, fixture, out);
+    for (int i = 0; i < 48; i++) {
+        FLW_EXPECT(bed, out[i] == 0, "element %d is 0x%04x", i, out[i]);
+    }
+    free(fixture);
+}
+
+static void positions_beyond_the_rows_are_dropped_and_flagged(struct flw_bed *bed)
+{
+    struct fixture *fixture = make(bed, 4, 16, 2, FALLOW_F32);
+    int32_t flags = 0;
+    fixture->positions[3] = MOST_ROWS;
+    fixture->weights[3] = 1.0f;
+    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.positions, fixture->positions, 32);
+    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
+    check(bed, fixture);
+    flw_bed_read(bed, &flags, fixture->params.flags, 4);
+    FLW_EXPECT(bed, flags == FALLOW_FLAG_INDEX, "flags %d", flags);
+    free(fixture);
+}
+
+static void without_weights_each_counts_one(struct flw_bed *bed)
+{
+    struct fixture *fixture = make(bed, 3, 16, 2, FALLOW_F32);
+    for (int k = 0; k < 6; k++) {
+        fixture->positions[k] = k + 1; /* no NaN row */
+        fixture->weights[k] = 1.0f;
+    }
+    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.positions, fixture->positions, 24);
+    fixture->params.weights = NULL;
+    check(bed, fixture);
+    free(fixture);
+}
+
+static void rounding_each_step_is_another_sum(struct flw_bed *bed)
+{
+    struct fixture *fixture = make(bed, 6, 8, 4, FALLOW_BF16);
+    fixture->params.rounds_each = 1;
+    uint16_t out[48];
+    prove(bed, fixture, out);
+    for (int64_t k = 0; k < 48; k++) {
+        float sum = 0;
+        for (int j = 0; j < 4; j++) {
+            int32_t row = fixture->positions[k / 8 * 4 + j];
+            float weight = fixture->weights[k / 8 * 4 + j];
+            if (row >= 0 && weight != 0) {
+                float product =
+                    flw_bf16_widen(flw_bf16_narrow(weight * row_value(fixture, row, k % 8)));
+                sum = flw_bf16_widen(flw_bf16_narrow(sum + product));
+            }
+        }
+        FLW_EXPECT(bed, out[k] == flw_bf16_narrow(sum), "element %lld", (long long)k);
+    }
+    free(fixture);
+}
+
+static void mistakes_are_refused_by_name(struct flw_bed *bed)
+{
+    fallow_combine_params good, bad;
+    fallow_kernels *kernels = flw_bed_kernels(bed);
+    fallow_stream stream = flw_bed_stream(bed);
+    char *memory = flw_bed_buffer(bed, "memory", 1 << 16);
+    fallow_combine_params_init(&good);
+    good.tokens = 4;
+    good.row_count = 8;
+    good.width = 32;
+    good.top_k = 2;
+    good.dtype = FALLOW_F32;
+    good.rows = memory;
+    good.positions = (int32_t *)(void *)(memory + 4096);
+    good.out = memory + 8192;
+#define REFUSED(change, word)                                                                   \
+    bad = good;                                                                                 \
+    change;                                                                                     \
+    FLW_EXPECT_REFUSED(bed, fallow_moe_combine(kernels, &bad, stream), FALLOW_INVALID_ARGUMENT, \
+                       word)
+    REFUSED(bad.tokens = -1, "tokens");
+    REFUSED(bad.tokens = (int64_t)1 << 31, "tokens");
+    REFUSED(bad.row_count = -1, "row_count");
+    REFUSED(bad.width = 0, "width");
+    REFUSED(bad.top_k = 0, "top_k");
+    REFUSED(bad.top_k = 65, "top_k");
+    REFUSED(bad.dtype = FALLOW_E4M3, "dtype");
+    REFUSED(bad.rows_stride = 31, "rows_stride");
+    REFUSED(bad.out_stride = -1, "out_stride");
+    REFUSED(bad.rows = NULL, "rows is NULL");
+    REFUSED(bad.positions = NULL, "positions is NULL");
+    REFUSED(bad.out = NULL, "out is NULL");
+    REFUSED(bad.out = memory + 8194, "out is not aligned");
+    REFUSED(bad.out = memory + 512, "rows and out overlap");
+    REFUSED(bad.out = memory + 4096, "positions and out overlap");
+#undef REFUSED
+}
+
+int main(int argc, char **argv)
+{
+    static const struct flw_bed_test tests[] = {
+        FLW_BED_TEST(sums_are_close_to_double_and_nan_rows_do_not_show),
+        FLW_BED_TEST(a_token_with_nothing_left_gets_zeros),
+        FLW_BED_TEST(positions_beyond_the_rows_are_dropped_and_flagged),
+        FLW_BED_TEST(without_weights_each_counts_one),
+        FLW_BED_TEST(rounding_each_step_is_another_sum),
+        FLW_BED_TEST(mistakes_are_refused_by_name),
+    };
+    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}
