@@ -9,6 +9,12 @@
 #include "support/sim.h"
 
 #define BUFFERS 4096
+#define GRAPHS  16
+
+struct flw_bed_graph {
+    CUgraph graph;
+    CUgraphExec executable;
+};
 
 struct flw_bed {
     struct flw_sim sim; /* `cu` alone on a GPU */
@@ -23,6 +29,8 @@ struct flw_bed {
     CUstream stream;
     void *buffers[BUFFERS];
     unsigned buffer_count;
+    struct flw_bed_graph graphs[GRAPHS];
+    unsigned graph_count;
     uint64_t violations_seen;
     char error[256];
 };
@@ -160,6 +168,39 @@ static void free_buffers(struct flw_bed *bed)
         }
         FLW_EXPECT(bed, fallow_free(bed->pool, buffer, bed->stream) == FALLOW_OK,
                    "a buffer could not be freed");
+    }
+}
+
+/* ---- graphs */
+
+struct flw_bed_graph *flw_bed_capture(struct flw_bed *bed,
+                                      void (*launch)(struct flw_bed *bed, void *inputs,
+                                                     void *const outputs[]),
+                                      void *inputs, void *const outputs[])
+{
+    if (bed->graph_count == GRAPHS) {
+        fprintf(stderr, "%s: more than %d graphs\n", bed->test, GRAPHS);
+        exit(1);
+    }
+    struct flw_bed_graph *graph = &bed->graphs[bed->graph_count++];
+    MUST(bed, cuStreamBeginCapture_v2(bed->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    launch(bed, inputs, outputs);
+    MUST(bed, cuStreamEndCapture(bed->stream, &graph->graph));
+    MUST(bed, cuGraphInstantiateWithFlags(&graph->executable, graph->graph, 0));
+    return graph;
+}
+
+void flw_bed_replay(struct flw_bed *bed, struct flw_bed_graph *graph)
+{
+    MUST(bed, cuGraphLaunch(graph->executable, bed->stream));
+}
+
+static void destroy_graphs(struct flw_bed *bed)
+{
+    while (bed->graph_count > 0) {
+        struct flw_bed_graph *graph = &bed->graphs[--bed->graph_count];
+        MUST(bed, cuGraphExecDestroy(graph->executable));
+        MUST(bed, cuGraphDestroy(graph->graph));
     }
 }
 
@@ -357,6 +398,7 @@ static void begin_test(struct flw_bed *bed)
 static void end_test(struct flw_bed *bed)
 {
     MUST(bed, cuStreamSynchronize(bed->stream));
+    destroy_graphs(bed);
     free_buffers(bed);
     fallow_kernels_destroy(bed->kernels);
     FLW_EXPECT(bed, flw_bed_violations(bed) == 0, "violations that no test expected");

@@ -85,6 +85,18 @@ void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes)
 /* Fill with a byte; then forget that it was written (simulated device). */
 void flw_bed_dirty(struct flw_bed *bed, void *buffer, size_t bytes, unsigned char pattern);
 
+/* ---- graphs: destroyed after the test */
+
+struct flw_bed_graph;
+
+/* Capture the calls that `launch` gives to the bed's stream; it may not upload, read or allocate. */
+struct flw_bed_graph *flw_bed_capture(struct flw_bed *bed,
+                                      void (*launch)(struct flw_bed *bed, void *inputs,
+                                                     void *const outputs[]),
+                                      void *inputs, void *const outputs[]);
+/* Run them again, with what the memory holds by then. */
+void flw_bed_replay(struct flw_bed *bed, struct flw_bed_graph *graph);
+
 /* ---- proof: dirty memory does not show */
 
 #define FLW_BED_OUTPUTS 12

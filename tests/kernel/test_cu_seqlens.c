@@ -260,6 +260,36 @@ static void lengths_may_lie_where_the_sums_do(struct flw_bed *bed)
     drop(&fixture);
 }
 
+static void a_graph_takes_count_delta_and_lengths_from_the_device(struct flw_bed *bed)
+{
+    struct fixture fixture = {.delta = 0};
+    make(bed, &fixture, 512, 1, 131072);
+    give_inputs(bed, &fixture);
+    void *outputs[] = {flw_bed_buffer(bed, "cu_seqlens", 513 * 4), flw_bed_buffer(bed, "total", 4),
+                       flw_bed_buffer(bed, "max_length", 4)};
+    struct flw_bed_graph *graph = flw_bed_capture(bed, launch, &fixture, outputs);
+    for (int32_t valid = 512; valid >= 0; valid -= 128) {
+        int32_t lengths[512], cu[513], longest;
+        for (int i = 0; i < 512; i++) {
+            lengths[i] = (int32_t)(fixture.lengths[i] = flw_bed_random_below(bed, 100 + valid));
+        }
+        fixture.valid = valid;
+        fixture.delta = valid % 256 == 0 ? 1 : 0;
+        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.lengths, lengths, sizeof lengths);
+        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.valid_count, &fixture.valid, 4);
+        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.delta, &fixture.delta, 4);
+        flw_bed_replay(bed, graph);
+        flw_bed_read(bed, cu, outputs[0], sizeof cu);
+        flw_bed_read(bed, &longest, outputs[2], 4);
+        expect(&fixture);
+        for (int i = 0; i <= 512; i++) {
+            FLW_EXPECT(bed, cu[i] == fixture.cu[i], "cu_seqlens[%d] of %d valid", i, valid);
+        }
+        FLW_EXPECT(bed, longest == fixture.longest[0], "max_length of %d valid", valid);
+    }
+    drop(&fixture);
+}
+
 static void mistakes_are_refused_by_name(struct flw_bed *bed)
 {
     fallow_cu_seqlens_params good, bad;
@@ -302,6 +332,7 @@ int main(int argc, char **argv)
         FLW_BED_TEST(types_forms_and_rows_agree),
         FLW_BED_TEST(what_is_out_of_bounds_is_flagged_and_defined),
         FLW_BED_TEST(lengths_may_lie_where_the_sums_do),
+        FLW_BED_TEST(a_graph_takes_count_delta_and_lengths_from_the_device),
         FLW_BED_TEST(mistakes_are_refused_by_name),
     };
     return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
