@@ -380,7 +380,7 @@ static void capture(struct server *s)
 
 static void start(struct server *s)
 {
-    const struct flw_serve_model *m = s->serve.model;
+    const fallow_model *m = s->serve.model;
     flw_gen_begin_phase(s->gen, "load");
     flw_serve_load(&s->serve);
     flw_gen_take_quick(s->gen, WORKSPACE_BYTES, FLW_SERVE_COMPUTE);
@@ -400,7 +400,7 @@ static void start(struct server *s)
 
 static bool fits(struct server *s)
 {
-    const struct flw_serve_model *m = s->serve.model;
+    const fallow_model *m = s->serve.model;
     uint64_t tp = number(s, OPTION_TP);
     uint64_t ep = number(s, OPTION_EP);
     if (m->heads % tp != 0) {
@@ -417,7 +417,7 @@ static bool fits(struct server *s)
 
 static bool set_up(struct server *s)
 {
-    const struct flw_serve_model *m = &flw_serve_models[number(s, OPTION_MODEL)];
+    const fallow_model *m = fallow_model_preset(number(s, OPTION_MODEL));
     struct flw_serve *v = &s->serve;
     v->model = m;
     if (!fits(s)) {

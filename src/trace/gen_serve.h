@@ -5,6 +5,7 @@
 #ifndef FLW_TRACE_GEN_SERVE_H
 #define FLW_TRACE_GEN_SERVE_H
 
+#include "fallow/model.h"
 #include "trace/gen.h"
 
 #define FLW_SERVE_COMPUTE 0
@@ -13,24 +14,13 @@
 #define FLW_SERVE_LAYERS_MAX 128
 #define FLW_SERVE_SHARE      UINT64_C(1000000) /* the whole, of the experts' shares */
 
-/* A model as published. */
-struct flw_serve_model {
-    const char *name;
-    uint64_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab;
-    uint64_t experts, top_k, expert_intermediate; /* 0 experts: none */
-    uint64_t dense_layers;                        /* the first ones, without experts */
-    uint64_t shared_experts;
-    uint64_t query_rank, kv_rank, rope_dim; /* latent attention; kv_rank 0: none */
-    uint64_t weight_bytes;                  /* a value: 1 is fp8 */
-};
-
-extern const struct flw_serve_model flw_serve_models[];
+/* The names of fallow/model.h's presets, in its order, and what the help says of them. */
 extern const char *const flw_serve_model_names[];
 extern const char *const flw_serve_model_help[];
 
 struct flw_serve {
     struct flw_gen *gen;
-    const struct flw_serve_model *model;
+    const fallow_model *model;
     uint64_t tp, ep;
     uint64_t heads, kv_heads, intermediate, expert_intermediate, experts; /* of this rank */
     uint64_t max_len, max_seqs;

@@ -95,7 +95,7 @@ static void decode_flashmla(struct flw_serve *s, uint64_t decodes)
 
 static void decode_latent(struct flw_serve *s, uint64_t decodes)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     uint64_t rows = decodes * s->heads;
     uint32_t query = take(s, rows * (m->kv_rank + m->rope_dim) * 2);
     uint32_t out = take(s, rows * m->kv_rank * 2);
@@ -112,7 +112,7 @@ static void decode_latent(struct flw_serve *s, uint64_t decodes)
 
 static void prefill_latent(struct flw_serve *s, uint64_t tokens, uint64_t context)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     uint32_t out = take(s, tokens * s->heads * m->head_dim * 2);
     uint32_t sums = take(s, tokens * s->heads * 4);
     for (uint64_t done = 0; done < context; done += s->chunk_tokens) {
@@ -128,7 +128,7 @@ static void prefill_latent(struct flw_serve *s, uint64_t tokens, uint64_t contex
 
 static uint32_t attend_latent(struct flw_serve *s, const struct flw_serve_batch *b, uint32_t normed)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     uint32_t in = take(s, b->tokens * (m->query_rank + m->kv_rank + m->rope_dim) * 2);
     give(s, normed);
     uint32_t query = take(s, b->tokens * s->heads * (m->head_dim + m->rope_dim) * 2);
@@ -171,7 +171,7 @@ static uint64_t choose_rows(const struct flw_serve *s, uint64_t choices)
 
 static uint32_t run_experts(struct flw_serve *s, uint64_t tokens)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     uint64_t choices = flw_min(tokens, EXPERT_TOKENS_MAX) * m->top_k;
     uint64_t rows = choose_rows(s, choices);
     uint64_t padded = choices + m->experts * (rows - 1);
@@ -218,7 +218,7 @@ static uint64_t draw_choices(struct flw_gen *gen, uint64_t count, uint64_t share
 
 static uint32_t run_dealt_experts(struct flw_serve *s, uint64_t layer, uint64_t tokens)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     uint64_t choices = draw_choices(s->gen, tokens * m->top_k * s->ep, s->shares[layer]);
     uint32_t received = flw_gen_take(s->gen, choices * m->hidden * 2, FLW_SERVE_COPY);
     flw_gen_use(s->gen, received, FLW_SERVE_COMPUTE);
@@ -238,7 +238,7 @@ static uint32_t run_dealt_experts(struct flw_serve *s, uint64_t layer, uint64_t 
 
 static uint32_t run_inner(struct flw_serve *s, uint64_t layer, uint64_t tokens, uint32_t normed)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     if (m->experts == 0 || layer < m->dense_layers) {
         uint32_t down = run_dense(s, tokens, s->intermediate);
         give(s, normed);

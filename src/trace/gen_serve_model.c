@@ -1,73 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the shapes of models, their weights on one rank, and how much its experts are asked for.
- *
- * The shapes are those of the models' published configurations. Attention and inner layers are cut in
- * `tp` parts, experts are dealt to `ep` ranks.
+ * Owns: a model's weights on one rank, and how much its experts are asked for. Attention and inner
+ * layers are cut in `tp` parts, experts are dealt to `ep` ranks.
  */
 #include "trace/gen_serve.h"
 
 #include "base/bits.h"
-
-const struct flw_serve_model flw_serve_models[] = {
-    {.name = "llama-3-8b",
-     .layers = 32,
-     .hidden = 4096,
-     .heads = 32,
-     .kv_heads = 8,
-     .head_dim = 128,
-     .intermediate = 14336,
-     .vocab = 128256,
-     .weight_bytes = 2},
-    {.name = "llama-3-70b",
-     .layers = 80,
-     .hidden = 8192,
-     .heads = 64,
-     .kv_heads = 8,
-     .head_dim = 128,
-     .intermediate = 28672,
-     .vocab = 128256,
-     .weight_bytes = 2},
-    {.name = "qwen3-30b-a3b",
-     .layers = 48,
-     .hidden = 2048,
-     .heads = 32,
-     .kv_heads = 4,
-     .head_dim = 128,
-     .vocab = 151936,
-     .experts = 128,
-     .top_k = 8,
-     .expert_intermediate = 768,
-     .weight_bytes = 2},
-    {.name = "mixtral-8x7b",
-     .layers = 32,
-     .hidden = 4096,
-     .heads = 32,
-     .kv_heads = 8,
-     .head_dim = 128,
-     .vocab = 32000,
-     .experts = 8,
-     .top_k = 2,
-     .expert_intermediate = 14336,
-     .weight_bytes = 2},
-    {.name = "deepseek-v3",
-     .layers = 61,
-     .hidden = 7168,
-     .heads = 128,
-     .kv_heads = 1,
-     .head_dim = 128,
-     .intermediate = 18432,
-     .vocab = 129280,
-     .experts = 256,
-     .top_k = 8,
-     .expert_intermediate = 2048,
-     .dense_layers = 3,
-     .shared_experts = 1,
-     .query_rank = 1536,
-     .kv_rank = 512,
-     .rope_dim = 64,
-     .weight_bytes = 1},
-};
 
 const char *const flw_serve_model_names[] = {"llama-3-8b",   "llama-3-70b", "qwen3-30b-a3b",
                                              "mixtral-8x7b", "deepseek-v3", NULL};
@@ -92,7 +30,7 @@ static bool has_experts(const struct flw_serve *s, uint64_t layer)
 
 static struct matrices count_values(const struct flw_serve *s, uint64_t layer)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     struct matrices v = {0};
     if (m->kv_rank > 0) {
         v.in = m->hidden * (m->query_rank + m->kv_rank + m->rope_dim);
@@ -117,7 +55,7 @@ static struct matrices count_values(const struct flw_serve *s, uint64_t layer)
 
 uint64_t flw_serve_weight_bytes(const struct flw_serve *s, uint64_t layer)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     if (layer == m->layers) {
         return 2 * flw_div_up(m->vocab, s->tp) * m->hidden * 2;
     }
@@ -128,7 +66,7 @@ uint64_t flw_serve_weight_bytes(const struct flw_serve *s, uint64_t layer)
 
 uint64_t flw_serve_kv_bytes(const struct flw_serve *s)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     uint64_t values = m->kv_rank > 0 ? m->kv_rank + m->rope_dim : 2 * s->kv_heads * m->head_dim;
     return m->layers * values * 2;
 }
@@ -141,7 +79,7 @@ static void hold(struct flw_serve *s, uint64_t size_bytes)
 
 void flw_serve_load(struct flw_serve *s)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     uint64_t ends_bytes = flw_div_up(m->vocab, s->tp) * m->hidden * 2;
     hold(s, ends_bytes);
     for (uint64_t i = 0; i < m->layers; i++) {
@@ -168,7 +106,7 @@ void flw_serve_load(struct flw_serve *s)
 /* A layer's experts in an order of liking that is drawn: rank r is asked for with weight 1/r. */
 static uint64_t draw_share(struct flw_serve *s, uint64_t skew)
 {
-    const struct flw_serve_model *m = s->model;
+    const fallow_model *m = s->model;
     uint64_t total = 0;
     uint64_t own = 0;
     uint64_t left = s->experts; /* of this rank's, not yet given a place */

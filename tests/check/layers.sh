@@ -27,7 +27,7 @@ allowed_of() {
     record) echo '^(base|record|fallow)/' ;;
     pool) echo '^(base|driver|memory|heap|record|pool|fallow)/' ;;
     arena) echo '^(base|driver|memory|heap|record|pool|arena|fallow)/' ;;
-    trace) echo '^(base|record|trace)/' ;;
+    trace) echo '^(base|record|trace)/|^fallow/model\.h$' ;;
     package) echo '^$' ;;
     simcuda) echo '^(base|simcuda|fallow)/|^driver/(driver_types|entry_points)\.h$' ;;
     *) return 1 ;;

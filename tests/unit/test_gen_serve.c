@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "trace/gen_serve.h"
 
 static char folder[] = "/tmp/fallow_gen_serve_XXXXXX";
 static char requests_path[64];
@@ -26,6 +27,18 @@ static struct flw_trace *serve(const char *words)
     char all[512];
     snprintf(all, sizeof(all), "%s speed=1 requests=%s", words, requests_path);
     return bed_make("serve", all);
+}
+
+static void models_are_named_as_the_presets_are(void **state)
+{
+    size_t count = 0;
+    (void)state;
+    while (flw_serve_model_names[count] != NULL) {
+        assert_non_null(fallow_model_preset(count));
+        assert_string_equal(flw_serve_model_names[count], fallow_model_preset(count)->name);
+        count++;
+    }
+    assert_null(fallow_model_preset(count));
 }
 
 /* A prompt of 1000 tokens in one step, and three steps of one token each. */
@@ -366,6 +379,7 @@ static void outputs_are_those_of_version_1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_are_named_as_the_presets_are),
         cmocka_unit_test(weights_are_as_many_as_the_models_have),
         cmocka_unit_test(a_dense_layer_has_the_sizes_computed_by_hand),
         cmocka_unit_test(long_contexts_are_split),
