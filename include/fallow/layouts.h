@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file
+ * Ready layouts: from a model's geometry and a step's sizes to the arena layout of that step, one call a
+ * path. Every size follows from the formulas beside its region in src/arena/ready_*.c.
+ */
+#ifndef FALLOW_LAYOUTS_H
+#define FALLOW_LAYOUTS_H
+
+#include "fallow/arena.h"
+#include "fallow/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What a step is sized for. Zero is the default of every field but struct_size; a size that a path needs
+ *  and that has no default is INVALID_ARGUMENT. */
+typedef struct fallow_step {
+    size_t struct_size; /**< set by fallow_step_init */
+    uint64_t batch;     /**< requests, of a captured graph the most; 0 = 1 */
+    uint64_t tokens;    /**< in the step; 0 = batch */
+    uint64_t context;   /**< the longest, in tokens; 0 = 8,192 */
+    uint64_t page_size; /**< tokens of a cache page; 0 = 64 */
+    uint64_t chunk;     /**< attention chunk of local attention (FA3), 0 = none; tokens of a context
+                                  chunk (MLA), 0 = 65,536 */
+    uint64_t draft_tokens; /**< of speculative decoding; 0 = none */
+    uint64_t splits;       /**< of a decode (FA3); 0 = 32 */
+    uint64_t sm_count;     /**< multiprocessors; 0 = 132 */
+    uint64_t tensor_ranks; /**< heads are divided by it; 0 = 1 */
+    uint64_t expert_ranks; /**< experts are divided by it; 0 = 1 */
+    uint64_t block_rows;   /**< rows that a MoE product takes at a time; 0 = 128 */
+    uint64_t value_bytes;  /**< of an activation; 0 = 2 */
+    uint8_t pads_values;   /**< MLA: values padded to the width of keys */
+    uint8_t quantises;     /**< DeepGEMM: activations in fp8 with a scale for each 128 */
+    uint8_t
+        activates_in_place; /**< experts: the activation takes the gate's place, at the stride of
+                                     gate and up, and is no region of its own */
+    uint8_t reserved_0[5];
+} fallow_step;
+
+FALLOW_API void fallow_step_init_sized(fallow_step *step, size_t struct_size);
+static inline void fallow_step_init(fallow_step *step)
+{
+    fallow_step_init_sized(step, sizeof *step);
+}
+
+/** Make the layout of a path. Errors: INVALID_ARGUMENT (the model lacks what the path is about, a rank count
+ *  that does not divide, sizes beyond 2^62), and those of fallow_layout_create. */
+typedef fallow_status (*fallow_layout_function)(const fallow_model *model, const fallow_step *step,
+                                                fallow_layout **out_layout);
+
+/** SGLang's FlashAttention backend: the persistent state of a captured decode graph (lengths, offsets,
+ *  page table, scheduler metadata, of local attention and of a draft's verification where asked for),
+ *  and the accumulators of split decoding as scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_fa3_graph(const fallow_model *model,
+                                                                  const fallow_step *step,
+                                                                  fallow_layout **out_layout);
+/** FlashMLA's decode: block table, tile metadata, splits, accumulators. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_flashmla_decode(const fallow_model *model,
+                                                                        const fallow_step *step,
+                                                                        fallow_layout **out_layout);
+/** vLLM's MLA prefill of `tokens` new tokens whose contexts are read in chunks: gathered rows, keys, the
+ *  two pairs of output and LSE that are merged in place. Phases: five a chunk. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_mla_prefill(const fallow_model *model,
+                                                                    const fallow_step *step,
+                                                                    fallow_layout **out_layout);
+/** A layer of experts as Triton kernels run it: routing, alignment, two products. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_moe_triton(const fallow_model *model,
+                                                                   const fallow_step *step,
+                                                                   fallow_layout **out_layout);
+/** The same with DeepGEMM's contiguous rows. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_moe_contiguous(const fallow_model *model,
+                                                                       const fallow_step *step,
+                                                                       fallow_layout **out_layout);
+/** The same with DeepGEMM's masked rows: a fixed room for each expert. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_moe_masked(const fallow_model *model,
+                                                                   const fallow_step *step,
+                                                                   fallow_layout **out_layout);
+
+/** A path by name. */
+typedef struct fallow_path {
+    const char *name;    /**< "fa3-graph" */
+    const char *summary; /**< one line */
+    fallow_layout_function make;
+    const char *const
+        *phases; /**< names of the phases; NULL ends them; the last ones repeat a chunk */
+} fallow_path;
+
+/** The paths in their order; NULL after the last. Static storage. */
+FALLOW_API const fallow_path *fallow_path_at(size_t index);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

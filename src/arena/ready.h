@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the ready layouts share: a step with its defaults, and regions added one by one.
+ * Does not: know a path.
+ */
+#ifndef FLW_ARENA_READY_H
+#define FLW_ARENA_READY_H
+
+#include <stdbool.h>
+
+#include "fallow/layouts.h"
+
+#define FLW_READY_REGIONS 1024
+
+/* A layout in the making. Sizes are 64-bit products that are checked: the first that does not fit, or that is
+ * refused, makes the end INVALID_ARGUMENT. */
+struct flw_ready {
+    const fallow_model *model;
+    fallow_step step; /* defaults filled in */
+    fallow_status status;
+    uint64_t heads, kv_heads, experts; /* of this rank */
+    size_t count;
+    fallow_region *regions;
+    char (*names)[64];
+};
+
+fallow_status flw_ready_begin(struct flw_ready *ready, const fallow_model *model,
+                              const fallow_step *step, fallow_layout **out_layout);
+fallow_status flw_ready_end(struct flw_ready *ready, fallow_layout **out_layout);
+
+void flw_ready_require(struct flw_ready *ready, bool is_so);
+
+/* rows * columns * element_bytes, alive from first to last. */
+fallow_region *flw_ready_add(struct flw_ready *ready, const char *name, uint64_t rows,
+                             uint64_t columns, uint32_t element_bytes, fallow_init_class init,
+                             uint32_t first_phase, uint32_t last_phase);
+/* Keeps contents: first element `value`, each next one `step` more. */
+void flw_ready_keep(struct flw_ready *ready, const char *name, uint64_t rows, uint64_t columns,
+                    uint32_t element_bytes, fallow_init_class init, int64_t value, int64_t step);
+/* "name 3" */
+fallow_region *flw_ready_add_numbered(struct flw_ready *ready, const char *name, uint64_t number,
+                                      uint64_t rows, uint64_t columns, uint32_t element_bytes,
+                                      uint32_t first_phase, uint32_t last_phase);
+
+static inline uint64_t flw_ready_divide_up(uint64_t a, uint64_t b)
+{
+    return b == 0 ? 0 : a / b + (a % b != 0);
+}
+
+static inline uint64_t flw_ready_round_up(uint64_t a, uint64_t b)
+{
+    return flw_ready_divide_up(a, b) * b;
+}
+
+#endif
