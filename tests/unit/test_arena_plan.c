@@ -314,6 +314,21 @@ static void a_full_graph_is_placed_at_the_bound(void **state)
     assert_true(place(items, COUNT_OF(items)) == flw_plan_lower_bound(items, COUNT_OF(items)));
 }
 
+/* Nearly as many neighbours, and no order of first fit meets the bound: the search has its largest lists. */
+static void the_largest_search_comes_within_a_tenth(void **state)
+{
+    (void)state;
+    static struct flw_plan_item items[FLW_PLAN_GRAPH_MAX_ITEMS];
+    uint64_t fixed = 42;
+    for (size_t i = 0; i < COUNT_OF(items); i++) {
+        uint32_t first = (uint32_t)draw(&fixed, 1000);
+        uint32_t last = first + (uint32_t)draw(&fixed, 900);
+        items[i] = item_of(first, last, 256 * (1 + draw(&fixed, 4000)), 256);
+    }
+    uint64_t bytes = place(items, COUNT_OF(items));
+    assert_true(bytes <= flw_plan_lower_bound(items, COUNT_OF(items)) / 100 * 110);
+}
+
 static void graphs_hold_what_their_invariants_say(void **state)
 {
     (void)state;
@@ -368,6 +383,7 @@ int main(void)
         cmocka_unit_test(huge_sizes_do_not_wrap),
         cmocka_unit_test(sixty_five_thousand_items_are_placed),
         cmocka_unit_test(a_full_graph_is_placed_at_the_bound),
+        cmocka_unit_test(the_largest_search_comes_within_a_tenth),
         cmocka_unit_test(graphs_hold_what_their_invariants_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
