@@ -21,6 +21,7 @@ int flw_command_gen(int argc, char **argv);
 int flw_command_trace(int argc, char **argv);
 int flw_command_bench(int argc, char **argv);
 int flw_command_doctor(int argc, char **argv);
+int flw_command_layout(int argc, char **argv);
 
 /* "fallow: " and one line to standard error. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -25,6 +25,10 @@ static const struct subcommand subcommands[] = {
      flw_command_report},
     {"trace", "look at traces, check them, turn one form into another", flw_command_trace},
     {"gen", "make allocation traces: serve, train, random, adversarial", flw_command_gen},
+#if defined(FLW_HAS_LIBRARY)
+    {"layout", "show the workspace of a step: its regions, what they share, the least possible",
+     flw_command_layout},
+#endif
 #if defined(FLW_HAS_BENCH)
     {"bench", "measure what an operation of the allocator costs", flw_command_bench},
 #endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: `fallow layout`: a ready layout as a table, a picture of regions over phases, and JSON.
+ * Does not: place anything (the library does), touch a device.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "fallow/layouts.h"
+
+#define PICTURE_ROWS    16
+#define PICTURE_COLUMNS 64
+
+static const char help_begin[] =
+    "usage: fallow layout PATH --model NAME [OPTIONS]\n"
+    "\n"
+    "The workspace of a step: its regions, where they lie, which share bytes, what the whole takes\n"
+    "against the least that is possible, and what filling it with zeros would cost.\n"
+    "\n"
+    "paths\n";
+
+static const char help_end[] =
+    "\n"
+    "  --model NAME          which one\n"
+    "  --batch N             requests (1)               --tokens N   in the step (batch)\n"
+    "  --context N           the longest, tokens (8192) --page N     tokens of a cache page (64)\n"
+    "  --chunk N             tokens of an attention chunk, or of a context chunk (65536)\n"
+    "  --draft N             tokens of speculative decoding\n"
+    "  --splits N            of a decode (32)           --sms N      multiprocessors (132)\n"
+    "  --tp N  --ep N        ranks that heads, experts are divided by (1)\n"
+    "  --block N             rows that a product of experts takes at a time (128)\n"
+    "  --pad-values          latent attention: values as wide as keys\n"
+    "  --quantise            activations of experts in fp8\n"
+    "  --in-place            the activation takes the gate's place\n"
+    "  --bandwidth BYTES     a second, for the cost of zeros (4.8T, an H200's by its data sheet)\n"
+    "  --json                everything, one object\n"
+    "\n"
+    "exit status 0: shown; 1: no such layout; 2: the command line is wrong\n"
+    "\n"
+    "example: fallow layout moe-triton --model qwen3-30b-a3b --tokens 8192\n";
+
+struct settings {
+    const fallow_path *path;
+    const fallow_model *model;
+    fallow_step step;
+    uint64_t bandwidth; /* bytes a second */
+    bool is_json;
+};
+
+static void print_help(void)
+{
+    fputs(help_begin, stdout);
+    for (size_t i = 0; fallow_path_at(i) != NULL; i++) {
+        printf("  %-16s %s\n", fallow_path_at(i)->name, fallow_path_at(i)->summary);
+    }
+    fputs("\nmodels:", stdout);
+    for (size_t i = 0; fallow_model_preset(i) != NULL; i++) {
+        printf(" %s", fallow_model_preset(i)->name);
+    }
+    fputs("\n", stdout);
+    fputs(help_end, stdout);
+}
+
+/* ---- command line */
+
+enum {
+    OPTION_MODEL = 256,
+    OPTION_BANDWIDTH,
+    OPTION_PAD,
+    OPTION_QUANTISE,
+    OPTION_IN_PLACE,
+    OPTION_JSON,
+    OPTION_HELP,
+    OPTION_COUNT /* and the counts of the step from here */
+};
+
+/* Options that set one number of a step. */
+struct number {
+    const char *name;
+    size_t offset; /* in fallow_step */
+};
+
+static const struct number numbers[] = {
+    {"batch", offsetof(fallow_step, batch)},     {"tokens", offsetof(fallow_step, tokens)},
+    {"context", offsetof(fallow_step, context)}, {"page", offsetof(fallow_step, page_size)},
+    {"chunk", offsetof(fallow_step, chunk)},     {"draft", offsetof(fallow_step, draft_tokens)},
+    {"splits", offsetof(fallow_step, splits)},   {"sms", offsetof(fallow_step, sm_count)},
+    {"tp", offsetof(fallow_step, tensor_ranks)}, {"ep", offsetof(fallow_step, expert_ranks)},
+    {"block", offsetof(fallow_step, block_rows)}};
+#define NUMBER_COUNT (sizeof numbers / sizeof *numbers)
+
+static bool set_number(struct settings *settings, const struct number *number, const char *text)
+{
+    uint64_t value;
+    if (!flw_parse_count(text, &value) || value == 0) {
+        flw_complain("--%s '%s' is not a whole number above 0", number->name, text);
+        return false;
+    }
+    memcpy((char *)&settings->step + number->offset, &value, sizeof value);
+    return true;
+}
+
+static bool set_bandwidth(struct settings *settings, const char *text)
+{
+    if (!flw_parse_bytes(text, &settings->bandwidth) || settings->bandwidth == 0) {
+        flw_complain("--bandwidth '%s' is not a number of bytes above 0, such as 3350G", text);
+        return false;
+    }
+    return true;
+}
+
+static bool set_model(struct settings *settings, const char *name)
+{
+    settings->model = fallow_model_find(name);
+    if (settings->model == NULL) {
+        flw_complain("there is no model '%s'; fallow layout --help lists them", name);
+    }
+    return settings->model != NULL;
+}
+
+static bool apply(struct settings *settings, int option, const char *value)
+{
+    switch (option) {
+    case OPTION_MODEL:
+        return set_model(settings, value);
+    case OPTION_BANDWIDTH:
+        return set_bandwidth(settings, value);
+    case OPTION_PAD:
+        settings->step.pads_values = 1;
+        return true;
+    case OPTION_QUANTISE:
+        settings->step.quantises = 1;
+        return true;
+    case OPTION_IN_PLACE:
+        settings->step.activates_in_place = 1;
+        return true;
+    case OPTION_JSON:
+        settings->is_json = true;
+        return true;
+    default:
+        return option >= OPTION_COUNT &&
+               set_number(settings, &numbers[option - OPTION_COUNT], value);
+    }
+}
+
+static bool find_path(struct settings *settings, const char *name)
+{
+    for (size_t i = 0; fallow_path_at(i) != NULL; i++) {
+        if (strcmp(fallow_path_at(i)->name, name) == 0) {
+            settings->path = fallow_path_at(i);
+            return true;
+        }
+    }
+    flw_complain("there is no path '%s'; fallow layout --help lists them", name);
+    return false;
+}
+
+/* 0: go on; 1: help was shown; 2: a mistake was named. */
+static int parse(int argc, char **argv, struct settings *settings)
+{
+    static const struct option words[] = {{"model", required_argument, NULL, OPTION_MODEL},
+                                          {"bandwidth", required_argument, NULL, OPTION_BANDWIDTH},
+                                          {"pad-values", no_argument, NULL, OPTION_PAD},
+                                          {"quantise", no_argument, NULL, OPTION_QUANTISE},
+                                          {"in-place", no_argument, NULL, OPTION_IN_PLACE},
+                                          {"json", no_argument, NULL, OPTION_JSON},
+                                          {"help", no_argument, NULL, OPTION_HELP}};
+    enum {
+        WORD_COUNT = sizeof words / sizeof *words
+    };
+    struct option options[WORD_COUNT + NUMBER_COUNT + 1] = {0};
+    memcpy(options, words, sizeof words);
+    for (size_t i = 0; i < NUMBER_COUNT; i++) {
+        options[WORD_COUNT + i] =
+            (struct option){numbers[i].name, required_argument, NULL, OPTION_COUNT + (int)i};
+    }
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option == OPTION_HELP) {
+            print_help();
+            return 1;
+        }
+        if (option == '?' || !apply(settings, option, optarg)) {
+            return 2;
+        }
+    }
+    if (optind + 1 != argc) {
+        flw_complain("fallow layout takes one path; see fallow layout --help");
+        return 2;
+    }
+    if (!find_path(settings, argv[optind])) {
+        return 2;
+    }
+    if (settings->model == NULL) {
+        flw_complain("which model? --model NAME; fallow layout --help lists them");
+        return 2;
+    }
+    return 0;
+}
+
+/* ---- what is shown */
+
+static const char *class_name(fallow_init_class init)
+{
+    static const char *const names[] = {"dirty",        "dirty prefix", "once",
+                                        "leading zero", "counter",      "zero",
+                                        "sentinel",     "valid tail",   "neutral tail"};
+    return (unsigned)init < sizeof names / sizeof *names ? names[init] : "?";
+}
+
+static bool is_persistent(const fallow_region *region)
+{
+    return (region->flags & FALLOW_REGION_PERSISTENT) != 0;
+}
+
+static char letter_of(size_t scratch_index)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    return letters[scratch_index % (sizeof letters - 1)];
+}
+
+static uint32_t last_phase_of(const fallow_layout *layout)
+{
+    uint32_t last = 0;
+    fallow_region region;
+    for (size_t i = 0; fallow_layout_region(layout, i, &region, NULL) == FALLOW_OK; i++) {
+        if (!is_persistent(&region) && region.last_phase > last) {
+            last = region.last_phase;
+        }
+    }
+    return last;
+}
+
+static void print_table(const fallow_layout *layout)
+{
+    fallow_region region;
+    size_t offset, scratch = 0;
+    printf("   %-24s %16s %16s  %-13s %s\n", "region", "bytes", "offset", "holds at first",
+           "phases");
+    for (size_t i = 0; fallow_layout_region(layout, i, &region, &offset) == FALLOW_OK; i++) {
+        if (is_persistent(&region)) {
+            printf("   %-24s %16zu %16s  %-13s kept\n", region.name, region.size_bytes, "-",
+                   class_name(region.init));
+        } else {
+            printf(" %c %-24s %16zu %16zu  %-13s %u to %u\n", letter_of(scratch++), region.name,
+                   region.size_bytes, offset, class_name(region.init), region.first_phase,
+                   region.last_phase);
+        }
+    }
+}
+
+/* The letter of the scratch region that has this byte in this phase. */
+static char letter_at(const fallow_layout *layout, size_t byte, uint32_t phase)
+{
+    fallow_region region;
+    size_t offset, scratch = 0;
+    for (size_t i = 0; fallow_layout_region(layout, i, &region, &offset) == FALLOW_OK; i++) {
+        if (is_persistent(&region)) {
+            continue;
+        }
+        if (phase >= region.first_phase && phase <= region.last_phase && byte >= offset &&
+            byte < offset + region.size_bytes) {
+            return letter_of(scratch);
+        }
+        scratch++;
+    }
+    return '.';
+}
+
+static void print_picture(const fallow_layout *layout, const fallow_path *path)
+{
+    size_t bytes = fallow_layout_bytes(layout);
+    uint32_t phases = last_phase_of(layout) + 1;
+    uint32_t columns = phases < PICTURE_COLUMNS ? phases : PICTURE_COLUMNS;
+    uint32_t width = columns <= 8 ? 6 : 1; /* of a phase */
+    if (bytes == 0) {
+        return;
+    }
+    printf("\nscratch, phases from left to right");
+    for (size_t i = 0; path->phases[i] != NULL; i++) {
+        printf("%s%s", i == 0 ? ": " : ", ", path->phases[i]);
+    }
+    printf("%s\n", phases > 8 ? ", and again for each chunk" : "");
+    for (int row = PICTURE_ROWS - 1; row >= 0; row--) {
+        printf("%9.1f MiB  ", (double)bytes / PICTURE_ROWS * row / (1 << 20));
+        for (uint32_t column = 0; column < columns; column++) {
+            size_t middle = (size_t)((double)bytes / PICTURE_ROWS * (row + 0.5));
+            char letter =
+                letter_at(layout, middle, (uint32_t)((uint64_t)column * phases / columns));
+            for (uint32_t k = 0; k < width; k++) {
+                putchar(letter);
+            }
+        }
+        putchar('\n');
+    }
+}
+
+static double zero_fill_us(const struct settings *settings, size_t bytes)
+{
+    return (double)bytes / (double)settings->bandwidth * 1e6;
+}
+
+static void print_text(const struct settings *settings, const fallow_layout *layout)
+{
+    size_t bytes = fallow_layout_bytes(layout), bound = fallow_layout_lower_bound(layout);
+    size_t kept = fallow_layout_persistent_bytes(layout);
+    printf("%s of %s\n\n", settings->path->name, settings->model->name);
+    print_table(layout);
+    print_picture(layout, settings->path);
+    printf("\nscratch        %16zu bytes\n", bytes);
+    printf("lower bound    %16zu bytes: the most alive in one phase; %.3f times that\n", bound,
+           bound == 0 ? 1.0 : (double)bytes / (double)bound);
+    printf("kept           %16zu bytes, apart from scratch\n", kept);
+    printf("zeros          %16.1f us would fill it all, at %.2f TB/s (computed, not measured)\n",
+           zero_fill_us(settings, bytes + kept), (double)settings->bandwidth / 1e12);
+}
+
+static void print_json(const struct settings *settings, const fallow_layout *layout)
+{
+    fallow_region region;
+    size_t offset, bytes = fallow_layout_bytes(layout);
+    size_t kept = fallow_layout_persistent_bytes(layout);
+    printf("{\"path\":\"%s\",\"model\":\"%s\",\"scratch_bytes\":%zu,\"lower_bound_bytes\":%zu,"
+           "\"persistent_bytes\":%zu,\"bandwidth_bytes_per_second\":%llu,"
+           "\"computed_zero_fill_us\":%.3f,\"regions\":[",
+           settings->path->name, settings->model->name, bytes, fallow_layout_lower_bound(layout),
+           kept, (unsigned long long)settings->bandwidth, zero_fill_us(settings, bytes + kept));
+    for (size_t i = 0; fallow_layout_region(layout, i, &region, &offset) == FALLOW_OK; i++) {
+        printf("%s{\"name\":\"%s\",\"bytes\":%zu,\"align_bytes\":%zu,\"offset\":%zu,"
+               "\"class\":\"%s\",\"persistent\":%s,\"first_phase\":%u,\"last_phase\":%u}",
+               i == 0 ? "" : ",", region.name, region.size_bytes, region.align_bytes, offset,
+               class_name(region.init), is_persistent(&region) ? "true" : "false",
+               region.first_phase, region.last_phase);
+    }
+    printf("]}\n");
+}
+
+int flw_command_layout(int argc, char **argv)
+{
+    struct settings settings = {.bandwidth = 4800000000000};
+    fallow_layout *layout = NULL;
+    fallow_step_init(&settings.step);
+    int parsed = parse(argc, argv, &settings);
+    if (parsed != 0) {
+        return parsed == 1 ? FLW_EXIT_OK : FLW_EXIT_USAGE;
+    }
+    fallow_status status = settings.path->make(settings.model, &settings.step, &layout);
+    if (status != FALLOW_OK) {
+        flw_complain("%s cannot be made of %s with these sizes (%s): experts, latent attention, or "
+                     "a rank count that divides, is missing, or the sizes are beyond 64 bits",
+                     settings.path->name, settings.model->name, fallow_status_name(status));
+        return FLW_EXIT_FAILED;
+    }
+    if (settings.is_json) {
+        print_json(&settings, layout);
+    } else {
+        print_text(&settings, layout);
+    }
+    fallow_layout_destroy(layout);
+    return FLW_EXIT_OK;
+}
