@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/twin.h"
 #include "support/sim.h"
 
 #define BUFFERS 4096
@@ -34,6 +35,12 @@ struct flw_bed {
     uint64_t violations_seen;
     char error[256];
 };
+
+/* The simulated driver's, one a process; for twins, which are given no bed. */
+static struct {
+    flw_sim_load_function load;
+    flw_sim_store_function store;
+} accessors;
 
 static void must(const struct flw_bed *bed, CUresult result, const char *call)
 {
@@ -204,6 +211,36 @@ static void destroy_graphs(struct flw_bed *bed)
     }
 }
 
+/* ---- a program's own kernel */
+
+void flw_bed_run_twin(struct flw_bed *bed, const char *kernel, flw_sim_twin twin, const void *args,
+                      size_t args_bytes)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    unsigned char copy[256];
+    void *parameters[] = {copy};
+    if (!bed->is_simulated || args_bytes > sizeof copy) {
+        fprintf(stderr, "%s: no kernel '%s' here\n", bed->test, kernel);
+        exit(1);
+    }
+    memcpy(copy, args, args_bytes);
+    bed->sim.register_twin(kernel, twin);
+    bed->sim.parameters(kernel, 1, &args_bytes);
+    MUST(bed, cuModuleLoadData(&module, kernel));
+    MUST(bed, cuModuleGetFunction(&function, module, kernel));
+    MUST(bed, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, bed->stream, parameters, NULL));
+    MUST(bed, cuStreamSynchronize(bed->stream));
+    MUST(bed, cuModuleUnload(module));
+}
+
+void flw_bed_begin_twin(struct flw_twin *twin, flw_sim_launch *launch, void **parameters,
+                        void *args, size_t args_bytes)
+{
+    memcpy(args, parameters[0], args_bytes);
+    *twin = (struct flw_twin){.launch = launch, .load = accessors.load, .store = accessors.store};
+}
+
 /* ---- violations */
 
 static uint64_t new_violations(struct flw_bed *bed)
@@ -358,7 +395,10 @@ static bool open_driver(struct flw_bed *bed, const char *device)
     bed->is_simulated = strcmp(device, "sim") == 0;
     bed->device = bed->is_simulated ? 0 : atoi(device);
     if (bed->is_simulated) {
-        return flw_sim_open(&bed->sim);
+        bool is_open = flw_sim_open(&bed->sim);
+        accessors.load = bed->sim.load;
+        accessors.store = bed->sim.store;
+        return is_open;
     }
     if (flw_driver_open(&bed->sim.cu, NULL, message) != FALLOW_OK) {
         fprintf(stderr, "%s\n", message);

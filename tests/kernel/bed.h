@@ -18,6 +18,7 @@
 
 #include "fallow/fallow.h"
 #include "fallow/kernels.h"
+#include "fallow/simcuda.h"
 
 struct flw_bed;
 
@@ -119,6 +120,15 @@ struct flw_bed_step {
 void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
                    const struct flw_bed_step *larger, const struct flw_bed_step *smaller,
                    void *const out[]);
+
+/* ---- a program's own kernel, on the simulated device: a twin that a test wrote, under a name that reports
+ * will show. `args` is copied; given to the bed's stream. */
+void flw_bed_run_twin(struct flw_bed *bed, const char *kernel, flw_sim_twin twin, const void *args,
+                      size_t args_bytes);
+/* For such a twin: its arguments, and the accessors of common/twin.h. */
+struct flw_twin;
+void flw_bed_begin_twin(struct flw_twin *twin, flw_sim_launch *launch, void **parameters,
+                        void *args, size_t args_bytes);
 
 /* Violations since the last call of it; the first few are printed. 0 on a GPU. */
 uint64_t flw_bed_violations(struct flw_bed *bed);

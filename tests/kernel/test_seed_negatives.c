@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: edits that were proposed for serving engines, "zeros to empty, since everything is filled before
+ * use", as test subjects. Each unsafe one must be caught, with the buffer, the first byte and the
+ * kernel that read it; each one beside it does what the edit was after, and passes.
+ *
+ * The engines' own kernels are stood for by twins that read what those read, in the order in which they
+ * do. Simulated device only: what is caught is a read of what nobody wrote, and that a GPU does not tell.
+ */
+#include <string.h>
+
+#include "common/twin.h"
+#include "fallow/attention.h"
+#include "kernel/bed.h"
+
+enum {
+    BATCH = 8,
+    PAGE = 16,
+    PAGES = 32, /* of a row */
+    CONTEXT = PAGE * PAGES
+};
+
+/* ---- the consumers */
+
+/* FlashAttention's decode: of each row its length, its query offsets, and the pages that it has. */
+struct attention_args {
+    const int32_t *cache_seqlens, *cu_seqlens_q, *page_table; /* [B], [B + 1], [B, PAGES] */
+    int32_t batch;
+};
+
+static void attend(flw_sim_launch *launch, void **parameters)
+{
+    struct attention_args args;
+    struct flw_twin twin;
+    flw_bed_begin_twin(&twin, launch, parameters, &args, sizeof args);
+    for (int32_t r = 0; r < args.batch; r++) {
+        int32_t length = flw_load_i32(&twin, "cache_seqlens", args.cache_seqlens, r);
+        (void)flw_load_i32(&twin, "cu_seqlens_q", args.cu_seqlens_q, r);
+        (void)flw_load_i32(&twin, "cu_seqlens_q", args.cu_seqlens_q, r + 1);
+        for (int32_t j = 0; j < PAGES && j * PAGE < length; j++) {
+            (void)flw_load_i32(&twin, "page_table", args.page_table, r * PAGES + j);
+        }
+    }
+}
+
+/* An index by a table's first columns, as hybrid models map their pages. */
+struct index_args {
+    const int32_t *page_table;
+    int32_t batch, columns;
+};
+
+static void index_pages(flw_sim_launch *launch, void **parameters)
+{
+    struct index_args args;
+    struct flw_twin twin;
+    flw_bed_begin_twin(&twin, launch, parameters, &args, sizeof args);
+    for (int32_t r = 0; r < args.batch; r++) {
+        for (int32_t j = 0; j < args.columns; j++) {
+            (void)flw_load_i32(&twin, "page_table", args.page_table, r * PAGES + j);
+        }
+    }
+}
+
+/* Tile metadata of FlashMLA, and the rotary embedding: both read one value a row. */
+struct vector_args {
+    const void *values;
+    int32_t count, is_i64;
+};
+
+static void read_vector(flw_sim_launch *launch, void **parameters)
+{
+    struct vector_args args;
+    struct flw_twin twin;
+    flw_bed_begin_twin(&twin, launch, parameters, &args, sizeof args);
+    for (int32_t i = 0; i < args.count; i++) {
+        (void)flw_load_int(&twin, "values", args.values, i, args.is_i64 ? FALLOW_I64 : FALLOW_I32);
+    }
+}
+
+/* ---- what a report must say */
+
+/* Something was caught, and the first sentence has each of the words. */
+static void expect_caught(struct flw_bed *bed, const char *kernel, const char *buffer,
+                          const char *offset)
+{
+    char sentence[512];
+    uint64_t count = flw_bed_expect_violations(bed, sentence, sizeof sentence);
+    FLW_EXPECT(bed, count > 0, "%s read what nobody wrote, and nothing was reported", kernel);
+    FLW_EXPECT(bed, strstr(sentence, "unwritten") != NULL, "another violation: %s", sentence);
+    FLW_EXPECT(bed, strstr(sentence, kernel) != NULL, "no kernel '%s': %s", kernel, sentence);
+    FLW_EXPECT(bed, strstr(sentence, buffer) != NULL, "no buffer '%s': %s", buffer, sentence);
+    FLW_EXPECT(bed, strstr(sentence, offset) != NULL, "no '%s': %s", offset, sentence);
+    printf("       caught: %s\n", sentence);
+}
+
+static void expect_clean(struct flw_bed *bed)
+{
+    FLW_EXPECT(bed, flw_bed_violations(bed) == 0, "the correct form was reported");
+}
+
+/* ---- SGLang's graph state: 23 zeros to empty */
+
+struct graph_state {
+    int32_t *cache_seqlens, *cu_seqlens_q, *page_table;
+};
+
+/* torch.empty: buffers that hold what somebody left. */
+static struct graph_state make_state(struct flw_bed *bed)
+{
+    return (struct graph_state){
+        .cache_seqlens = flw_bed_buffer(bed, "decode cache_seqlens", BATCH * 4),
+        .cu_seqlens_q = flw_bed_buffer(bed, "decode cu_seqlens_q", (BATCH + 1) * 4),
+        .page_table = flw_bed_buffer(bed, "decode page_table", BATCH * PAGES * 4)};
+}
+
+static void run_attention(struct flw_bed *bed, const struct graph_state *state)
+{
+    struct attention_args args = {.cache_seqlens = state->cache_seqlens,
+                                  .cu_seqlens_q = state->cu_seqlens_q,
+                                  .page_table = state->page_table,
+                                  .batch = BATCH};
+    flw_bed_run_twin(bed, "flash_attention", attend, &args, sizeof args);
+}
+
+static void write_ints(struct flw_bed *bed, int32_t *to, int count, int32_t first, int32_t step)
+{
+    int32_t values[BATCH * PAGES];
+    for (int i = 0; i < count; i++) {
+        values[i] = first + i * step;
+    }
+    flw_bed_write(bed, to, values, (size_t)count * 4);
+}
+
+/* Offsets by the module: the leading zero is its producer's business. */
+static void write_offsets(struct flw_bed *bed, int32_t *cu_seqlens, int32_t each)
+{
+    int32_t lengths[BATCH];
+    fallow_cu_seqlens_params params;
+    for (int i = 0; i < BATCH; i++) {
+        lengths[i] = each;
+    }
+    fallow_cu_seqlens_params_init(&params);
+    params.lengths = flw_bed_upload(bed, "accept lengths", lengths, sizeof lengths);
+    params.cu_seqlens = cu_seqlens;
+    params.batch = BATCH;
+    FLW_EXPECT_OK(bed,
+                  fallow_attention_cu_seqlens(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+}
+
+static void a_capture_that_binds_empty_buffers_reads_lengths(struct flw_bed *bed)
+{
+    struct graph_state state = make_state(bed);
+    write_offsets(bed, state.cu_seqlens_q, 1);
+    run_attention(bed, &state);
+    expect_caught(bed, "flash_attention", "decode cache_seqlens", "argument 'cache_seqlens'");
+}
+
+static void a_capture_that_fills_lengths_only_reads_pages(struct flw_bed *bed)
+{
+    struct graph_state state = make_state(bed);
+    write_offsets(bed, state.cu_seqlens_q, 1);
+    write_ints(bed, state.cache_seqlens, BATCH, 1, 0); /* "capture length 1" */
+    run_attention(bed, &state);
+    expect_caught(bed, "flash_attention", "decode page_table", "argument 'page_table'");
+}
+
+static void a_draft_that_rewrites_offsets_from_one_on_reads_the_first(struct flw_bed *bed)
+{
+    struct graph_state state = make_state(bed);
+    write_ints(bed, state.cu_seqlens_q + 1, BATCH, 4, 4); /* cu[1:].copy_(cumsum) */
+    write_ints(bed, state.cache_seqlens, BATCH, 1, 0);
+    write_ints(bed, state.page_table, BATCH * PAGES, 0, 1);
+    run_attention(bed, &state);
+    expect_caught(bed, "flash_attention", "decode cu_seqlens_q", "argument 'cu_seqlens_q'");
+    write_offsets(bed, state.cu_seqlens_q, 4);
+    run_attention(bed, &state);
+    expect_clean(bed);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct flw_bed_test tests[] = {
+        FLW_BED_TEST(a_capture_that_binds_empty_buffers_reads_lengths),
+        FLW_BED_TEST(a_capture_that_fills_lengths_only_reads_pages),
+        FLW_BED_TEST(a_draft_that_rewrites_offsets_from_one_on_reads_the_first),
+    };
+    (void)index_pages;
+    (void)read_vector;
+    return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}
