@@ -56,6 +56,74 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_cu_seqlens_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_cu_seqlens(
     fallow_kernels *kernels, const fallow_cu_seqlens_params *params, fallow_stream stream);
 
+/* ---- page_table: a decode step's metadata in one launch */
+
+/**
+ * For each row r < n: start = starts[r] within [0, stride],
+ *
+ *     c = lengths[r] + *delta within [0, min(cols * page_size, stride - start)]
+ *     page_table[r, j] = req_to_token[requests[r], start + j * page_size] / page_size,  j < ceil(c / page_size)
+ *     page_table[r, j] = fill,                                       ceil(c / page_size) <= j < cols
+ *
+ * and for the pads n <= r < batch: c = pad_len, and all of the row is fill. Here n = *valid_count within
+ * [0, batch]. Of all rows, pads included: cache_seqlens[r] = c, cu_k[0] = 0, cu_k[r+1] = cu_k[r] + c,
+ * max_length is the largest c, 0 if batch is 0.
+ *
+ * Modes: full writes all columns (capture, first use, consumers that do not mask). Bounded writes the
+ * columns j < ceil(c / page_size) of each row, pads included, and leaves the others as they are: for
+ * consumers that stop at cache_seqlens.
+ * With full_to_swa (sliding windows) a token slot is mapped before it is divided.
+ * The padded form of a block table (FlashMLA, trtllm) is this with a sentinel as fill, and without
+ * cache_seqlens and cu_k; `starts` serves a chunk of a prefix.
+ *
+ * Never read: requests, lengths and starts of pads; a slot at or beyond `stride` of its row.
+ * Flags: NEGATIVE and CLAMPED for a length or start that was cut; OVERFLOW for a cu_k stored as 2^31-1;
+ * INDEX where fill stands for what could not be found: a request outside the table (all of its row),
+ * a slot below 0 or outside full_to_swa, a mapped slot below 0.
+ */
+typedef struct fallow_page_table_params {
+    size_t struct_size;          /**< set by fallow_page_table_params_init; no input may alias an
+                                     output */
+    const void *lengths;         /**< [batch] lengths_dtype */
+    const int32_t *delta;        /**< [1], added to each valid length; NULL = 0 */
+    const int32_t *valid_count;  /**< [1]; NULL = batch */
+    const int32_t *starts;       /**< [batch], first token of each row; NULL = 0 */
+    const void *requests;        /**< [batch] requests_dtype, rows of req_to_token */
+    const int32_t *req_to_token; /**< [request_rows, stride], token slots; those of one page are
+                                     contiguous from a multiple of page_size on */
+    const int32_t *full_to_swa;  /**< [swa_count], slot to slot; NULL = none */
+    int32_t *page_table;         /**< out [batch, cols], rows ld apart */
+    int32_t *cache_seqlens;      /**< out [batch]; NULL = not wanted */
+    int32_t *cu_k;               /**< out [batch + 1]; NULL = not wanted */
+    int32_t *max_length;         /**< out [1]; NULL = not wanted */
+    int32_t *flags;              /**< in/out [1]; NULL = not wanted */
+    int64_t request_rows;        /**< 1 to 2^31-1 */
+    int64_t stride;              /**< of req_to_token's rows; 1 to 2^31-1 */
+    int64_t swa_count;           /**< of full_to_swa; 0 = there is none */
+    int64_t ld;                  /**< of page_table's rows, >= cols; 0 = cols */
+    int32_t batch;               /**< 0 to 65,536 */
+    int32_t cols;                /**< 1 to 2^30 */
+    int32_t page_size;           /**< >= 1, any; 0 = 1 */
+    int32_t fill;                /**< a page that may be read, or the consumer's sentinel */
+    int32_t pad_len;             /**< of pads: 0 or 1 */
+    fallow_dtype lengths_dtype;  /**< I32, I64 */
+    fallow_dtype requests_dtype; /**< I32, I64 */
+    uint8_t bounded;             /**< 1: bounded mode */
+    uint8_t reserved_0[3];
+} fallow_page_table_params;
+
+static inline void fallow_page_table_params_init(fallow_page_table_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table_query(
+    const fallow_page_table_params *params, fallow_workspace_need *out_need);
+
+/** Replaces add, copy, cumsum, copy, gather, floor division, copy. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table(
+    fallow_kernels *kernels, const fallow_page_table_params *params, fallow_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -27,15 +27,14 @@ __device__ int64_t load_length(const flw_cu_seqlens_args &args, int64_t i, int64
                                int32_t *bits)
 {
     const int64_t given = flw_get_int(args.lengths, i, args.lengths_is_i64);
-    const int64_t length =
-        flw_clamp(given, -FLW_CU_SEQLENS_LONGEST, FLW_CU_SEQLENS_LONGEST) + delta;
-    if (length > FLW_CU_SEQLENS_LONGEST || given > FLW_CU_SEQLENS_LONGEST) {
+    const int64_t length = flw_clamp(given, -FLW_LONGEST, FLW_LONGEST) + delta;
+    if (length > FLW_LONGEST || given > FLW_LONGEST) {
         *bits |= FALLOW_FLAG_OVERFLOW;
     }
     if (length < 0) {
         *bits |= FALLOW_FLAG_NEGATIVE;
     }
-    return flw_clamp(length, 0, FLW_CU_SEQLENS_LONGEST);
+    return flw_clamp(length, 0, FLW_LONGEST);
 }
 
 } // namespace
@@ -44,7 +43,6 @@ extern "C" __global__ void __launch_bounds__(FLW_CU_SEQLENS_THREADS)
     flw_cu_seqlens(const flw_cu_seqlens_args args)
 {
     __shared__ int64_t sums[FLW_WARP];
-    __shared__ int64_t longest_of[FLW_WARP];
     const int64_t row = blockIdx.x, step = blockDim.x * FLW_CU_SEQLENS_ITEMS;
     const int64_t width = args.batch + (args.is_exclusive ? 0 : 1);
     const int64_t delta = flw_scalar(args.delta, 0);
@@ -76,15 +74,8 @@ extern "C" __global__ void __launch_bounds__(FLW_CU_SEQLENS_THREADS)
         __syncthreads(); // before `sums` is used again
     }
 
-    longest = flw_warp_max(longest);
-    if (threadIdx.x % FLW_WARP == 0) {
-        longest_of[threadIdx.x / FLW_WARP] = longest;
-    }
-    __syncthreads();
+    longest = flw_block_max(longest, sums); // after the last step's barrier
     if (threadIdx.x == 0) {
-        for (int warp = 1; warp < blockDim.x / FLW_WARP; warp++) {
-            longest = longest_of[warp] > longest ? longest_of[warp] : longest;
-        }
         if (args.total != nullptr) {
             flw_put_int(args.total, row, args.cu_is_i64, saturate(carried, args.cu_is_i64, &bits));
         }

@@ -5,15 +5,12 @@
 #ifndef FLW_KERNELS_CU_SEQLENS_H
 #define FLW_KERNELS_CU_SEQLENS_H
 
-#include <stdint.h>
+#include "common/integer.h"
 
 enum {
     FLW_CU_SEQLENS_THREADS = 1024,
     FLW_CU_SEQLENS_ITEMS = 4 /* of a thread, in one step of the block */
 };
-
-/* Lengths above it count as it, so that no sum of 65,536 leaves 64 bits. */
-#define FLW_CU_SEQLENS_LONGEST (((int64_t)1 << 46) - 1)
 
 struct flw_cu_seqlens_args {
     const void *lengths;        /* [rows, batch] i32, or i64 */

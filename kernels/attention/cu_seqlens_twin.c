@@ -26,14 +26,14 @@ static int64_t load_length(struct flw_twin *twin, const struct flw_cu_seqlens_ar
 {
     fallow_dtype dtype = args->lengths_is_i64 ? FALLOW_I64 : FALLOW_I32;
     int64_t given = flw_load_int(twin, "lengths", args->lengths, i, dtype);
-    int64_t length = clamp(given, -FLW_CU_SEQLENS_LONGEST, FLW_CU_SEQLENS_LONGEST) + delta;
-    if (length > FLW_CU_SEQLENS_LONGEST || given > FLW_CU_SEQLENS_LONGEST) {
+    int64_t length = clamp(given, -FLW_LONGEST, FLW_LONGEST) + delta;
+    if (length > FLW_LONGEST || given > FLW_LONGEST) {
         *bits |= FALLOW_FLAG_OVERFLOW;
     }
     if (length < 0) {
         *bits |= FALLOW_FLAG_NEGATIVE;
     }
-    return clamp(length, 0, FLW_CU_SEQLENS_LONGEST);
+    return clamp(length, 0, FLW_LONGEST);
 }
 
 static void scan_row(struct flw_twin *twin, const struct flw_cu_seqlens_args *args, int64_t row,

@@ -13,7 +13,7 @@
 
 #include "fallow/kernels.h"
 
-#define FLW_WARP 32
+#define FLW_WARP      32
 #define FLW_ALL_LANES 0xffffffffu
 
 __device__ inline int64_t flw_clamp(int64_t value, int64_t least, int64_t most)
@@ -86,8 +86,7 @@ template <> __device__ inline __nv_fp8_e4m3 flw_from_float(float value)
 
 // The sum over all threads before this one; *total: over all of the block. Every thread of the block
 // calls it; `shared` has one element a warp, and may be used again after a __syncthreads.
-template <typename T>
-__device__ inline T flw_block_exclusive_sum(T value, T *shared, T *total)
+template <typename T> __device__ inline T flw_block_exclusive_sum(T value, T *shared, T *total)
 {
     const int lane = threadIdx.x % FLW_WARP, warp = threadIdx.x / FLW_WARP;
     const int warps = (blockDim.x + FLW_WARP - 1) / FLW_WARP;
@@ -120,6 +119,22 @@ __device__ inline int64_t flw_warp_max(int64_t value)
     for (int step = FLW_WARP / 2; step > 0; step /= 2) {
         int64_t other = __shfl_xor_sync(FLW_ALL_LANES, value, step);
         value = other > value ? other : value;
+    }
+    return value;
+}
+
+// The largest of all threads' values, in thread 0. Every thread of the block calls it; `shared` has one
+// element a warp.
+__device__ inline int64_t flw_block_max(int64_t value, int64_t *shared)
+{
+    const int warps = (blockDim.x + FLW_WARP - 1) / FLW_WARP;
+    value = flw_warp_max(value);
+    if (threadIdx.x % FLW_WARP == 0) {
+        shared[threadIdx.x / FLW_WARP] = value;
+    }
+    __syncthreads();
+    for (int warp = 1; threadIdx.x == 0 && warp < warps; warp++) {
+        value = shared[warp] > value ? shared[warp] : value;
     }
     return value;
 }

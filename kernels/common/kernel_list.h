@@ -8,12 +8,14 @@
 #define FLW_KERNELS_KERNEL_LIST_H
 
 #include "attention/cu_seqlens.h"
+#include "attention/page_table.h"
 #include "moe/combine.h"
 #include "moe/silu_and_mul.h"
 
 /* clang-format off */
 #define FLW_KERNEL_LIST(X) \
     X(cu_seqlens) \
+    X(page_table) \
     X(combine) \
     X(silu_and_mul)
 /* clang-format on */
