@@ -16,13 +16,19 @@
  *         ... fallow_lease_region_at(lease, i) ... work on `stream` ...
  *         fallow_lease_end(lease, stream);
  *
- * CONTENTS     scratch regions are dirty: they hold what the last step, or another layout, left there. What must hold a
- *              value is written by the kernel module that owns it (FALLOW_INIT_ classes say which).
- *              *Persistent* regions (FALLOW_REGION_PERSISTENT) lie apart, keep address and contents
- *              from one lease to the next, and are initialised by the arena as their class says when they
- *              are first lent, and again after fallow_arena_lose_contents.
+ * CONTENTS     scratch regions are dirty: they hold what the last step, or another layout, left there.
+ *              What must hold a value is written by the kernel module that owns it (FALLOW_INIT_
+ *              classes say which). *Persistent* regions (FALLOW_REGION_PERSISTENT) lie apart, keep
+ *              address and contents from one lease to the next and from layout to layout, found by
+ *              name, and are initialised by the arena as their class says when they are first lent,
+ *              and again after fallow_arena_lose_contents. A layout that has more of one than before
+ *              moves it: it is initialised anew.
+ * ORDER        a lease comes after the last one on the device, whatever the streams. Tell the pool
+ *              before a stream is destroyed (fallow_stream_retire): then its handle may be another
+ *              stream's, and the arena still knows what it was given.
  * THREADS      an arena may be used from any thread; one lease at a time, a second begin is BUSY.
- * ERRORS       a call that fails has changed nothing; fallow_arena_last_error says what and why.
+ * ERRORS       a call that fails has changed nothing that the caller sees; fallow_arena_last_error
+ *              says what and why. INVALID_POOL: the pool is gone. DEVICE_LOST as the pool's calls.
  */
 #ifndef FALLOW_ARENA_H
 #define FALLOW_ARENA_H
@@ -64,10 +70,12 @@ typedef struct fallow_region {
 
 /**
  * Place regions: each gets an offset, a multiple of its alignment, such that no two that are alive in
- * one phase overlap. The same routine counts the bytes and carves them.
+ * one phase overlap. The same routine counts the bytes and carves them. Persistent regions have a
+ * block each.
  *
- * Errors      INVALID_ARGUMENT (a NULL or doubled name, no size, a bad alignment, last_phase before
- *             first_phase, more than 65,535 regions, a sum beyond 2^62), OUT_OF_HOST_MEMORY.
+ * Errors      INVALID_ARGUMENT (a NULL, empty, long or doubled name, no size, a bad alignment, class,
+ *             flag or element, a persistent size that is no multiple of its elements, last_phase
+ *             before first_phase, more than 65,535 regions, a sum beyond 2^62), OUT_OF_HOST_MEMORY.
  * Threads     a layout is immutable and may serve several arenas at once.
  * Cost        host only; some microseconds for tens of regions.
  */
@@ -87,11 +95,12 @@ FALLOW_API void fallow_layout_destroy(fallow_layout *layout);
 FALLOW_API size_t fallow_layout_bytes(const fallow_layout *layout);
 /** The most bytes alive in any one phase, without padding: no placement is smaller. */
 FALLOW_API size_t fallow_layout_lower_bound(const fallow_layout *layout);
-/** Bytes of the persistent block. */
+/** Bytes of the persistent regions. */
 FALLOW_API size_t fallow_layout_persistent_bytes(const fallow_layout *layout);
 FALLOW_API size_t fallow_layout_region_count(const fallow_layout *layout);
 /** Region i as it was given (alignment and element filled in; the name lives as long as the layout) and
- *  its offset in its block. Either may be NULL. INVALID_ARGUMENT: no such region. */
+ *  its offset in the scratch block, 0 for a persistent one. Either may be NULL. INVALID_ARGUMENT: no
+ *  such region. */
 FALLOW_API fallow_status fallow_layout_region(const fallow_layout *layout, size_t index,
                                               fallow_region *out_region, size_t *out_offset);
 /** The index of a region, or SIZE_MAX. */
@@ -99,15 +108,21 @@ FALLOW_API size_t fallow_layout_find(const fallow_layout *layout, const char *na
 
 /* ---- arena */
 
-/** Bits of fallow_arena_config.checks: for tests and debugging; each lease then takes driver calls. */
+/** Bits of fallow_arena_config.checks: for tests and debugging. Each lease then takes driver calls and
+ *  waits for its stream at both ends; leases in captures are not checked. On the simulated device any
+ *  of them makes a read of what nobody has written in this lease a violation that names region and
+ *  arena. Findings go to the log at level error and to fallow_arena_last_error. */
 enum {
     FALLOW_ARENA_CHECK_POISON = 1u << 0, /**< scratch is filled at begin with 0xff or, every other
                                                  lease, 0x7f: never one pattern, since 0xff is a
                                                  legal -1 */
-    FALLOW_ARENA_CHECK_RED_ZONES = 1u << 1, /**< 256 B between regions, compared at end */
+    FALLOW_ARENA_CHECK_RED_ZONES = 1u << 1, /**< 256 B behind each region, compared at end; no two
+                                                 regions share bytes then, so the arena is larger */
     FALLOW_ARENA_CHECK_WRITTEN = 1u << 2 /**< at end: of regions whose class demands that they are
-                                                 fully written, the bytes that still hold the poison of
-                                                 this lease and of the one before are counted */
+                                                 fully written (all but PREFIX), the bytes that still
+                                                 hold the poison of this lease and of the one before,
+                                                 of the same layout, are counted. Where regions share
+                                                 bytes one may have written for another */
 };
 
 typedef struct fallow_arena_config {
@@ -115,7 +130,8 @@ typedef struct fallow_arena_config {
     const char *name;        /**< for messages, at most 63 bytes; NULL = "arena" */
     uint32_t tag;            /**< of its blocks in the pool */
     uint32_t checks;         /**< FALLOW_ARENA_CHECK_ bits */
-    size_t scratch_bytes;    /**< the first scratch block is at least this large */
+    size_t scratch_bytes;    /**< the first scratch block, taken by the first lease, is at least
+                                  this large; a lock before it allows as much */
     fallow_log_function log; /**< damage and refusals; NULL = silent */
     void *log_context;
 } fallow_arena_config;
@@ -126,33 +142,39 @@ static inline void fallow_arena_config_init(fallow_arena_config *config)
     fallow_arena_config_init_sized(config, sizeof *config);
 }
 
-/** Make an arena on a pool, which must outlive it. Errors: INVALID_ARGUMENT, INVALID_POOL, and those of
- *  fallow_alloc where config asks for bytes. */
+/** Make an arena on a pool, which must outlive it; it takes no device memory yet. NULL config:
+ *  defaults. Errors: INVALID_ARGUMENT (unknown check bits), INVALID_POOL, VERSION (struct_size),
+ *  OUT_OF_HOST_MEMORY. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_create(fallow_pool *pool,
                                                               const fallow_arena_config *config,
                                                               fallow_arena **out_arena);
-/** Gives its blocks back in the order of the last lease's end. No lease may be open. NULL is
- *  allowed. */
+/** Gives its blocks back, after the last lease and, where captures leased, after all that the streams
+ *  they began on have been given by now: their graphs are not launched any more. With a lease open, or
+ *  an export of it, that happens at its end. No other call may be under way. NULL is allowed. */
 FALLOW_API void fallow_arena_destroy(fallow_arena *arena);
 
 /** After warm-up: from now on a lease that needs more than the arena holds is OUT_OF_MEMORY, in a
- *  sentence that names the largest region, the bytes wanted and the locked size. */
+ *  sentence that names the largest region, the bytes wanted and the locked size. What is trimmed may
+ *  come back. BUSY while leased. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lock(fallow_arena *arena);
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_unlock(fallow_arena *arena);
 
-/** Give the blocks back to the pool; the next lease takes new ones. BUSY: leased, or pinned by a
- *  capture. Contents of persistent regions are lost. */
+/** Give the blocks back to the pool; the next lease takes new ones, of the locked size where it is
+ *  locked. BUSY: leased, or pinned by a capture. Contents of persistent regions are lost. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena);
 
-/** Called for each persistent region that must be made to hold its values again, on the stream of the
- *  lease that found it so. Returns 0 if it has done so; else the arena does what its class says. */
+/** Called for each persistent region that must be made to hold its values, at first and again, on the
+ *  stream of the lease that found it so; region: the largest that any layout had of it. Returns 0 if it
+ *  has given the stream what does so; else the arena does what its class says. Must not call into the
+ *  arena. */
 typedef int (*fallow_wake_function)(void *context, const fallow_region *region, void *address,
                                     fallow_stream stream);
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_on_wake(fallow_arena *arena,
                                                                fallow_wake_function wake,
                                                                void *context);
 /** The contents of persistent regions are gone (sleep and wake, an aborted step that left counters):
- *  the next lease initialises them all again, addresses kept. BUSY while leased. */
+ *  the next lease initialises those of its layout again, addresses kept; with graphs captured, the next
+ *  fallow_lease_guard all of them. BUSY while leased. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lose_contents(fallow_arena *arena);
 
 typedef struct fallow_arena_stats {
@@ -160,10 +182,10 @@ typedef struct fallow_arena_stats {
     uint64_t scratch_bytes;    /**< held */
     uint64_t persistent_bytes; /**< held */
     uint64_t lease_count;
-    uint64_t grow_count; /**< times that a block was taken from the pool */
-    uint64_t wait_count; /**< leases begun on another stream than the last end's: one event each */
-    uint64_t init_count; /**< persistent regions initialised */
-    uint64_t refuse_count;    /**< leases refused */
+    uint64_t grow_count;      /**< times that a block was taken from the pool */
+    uint64_t wait_count;      /**< waits on the device between streams: one event each */
+    uint64_t init_count;      /**< persistent regions initialised */
+    uint64_t refuse_count;    /**< calls refused */
     uint64_t damage_count;    /**< red zones found written */
     uint64_t unwritten_count; /**< bytes that a lease should have written and did not */
     uint64_t generation;      /**< of the scratch block: counts its changes of address */
@@ -177,7 +199,7 @@ static inline void fallow_arena_stats_init(fallow_arena_stats *stats)
 }
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_get_stats(fallow_arena *arena,
                                                                  fallow_arena_stats *out_stats);
-/** The last refusal in a sentence; "" if none. Copied, cut, terminated. */
+/** The last refusal or finding in a sentence; "" if none. Copied, cut, terminated. */
 FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_bytes);
 
 /* ---- lease */
@@ -186,37 +208,51 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  * Borrow all regions of a layout for work given to `stream` from now on.
  *
  * Ordering    after the last lease's end. On the same stream that costs nothing; on another one event
- *             and one device wait, for which the last end's stream must still exist.
- * Ownership   *out_lease lives in the arena until fallow_lease_end; do not free it.
- * Errors      BUSY (leased already), OUT_OF_MEMORY (locked and too small, or the pool's), CAPTURING
- *             (growth inside a capture; the sentence names the bytes to take before it), and those of
- *             fallow_alloc.
- * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already. It is
- *             then pinned: it neither grows nor moves, and eager leases are BUSY, until
- *             fallow_capture_release. Launch its graphs in stream order: see fallow_lease_guard.
- * Cost        steady state: at most 250 instructions with the end of it; no driver call, no pool call.
+ *             and one device wait, and the questions that keep them out of captures. On
+ *             CU_STREAM_PER_THREAD, and on pools with streams_may_die, each end records.
+ * Ownership   *out_lease is the arena's until fallow_lease_end; do not free it. A handle that has ended
+ *             is told from the next 8,190.
+ * Errors      BUSY (leased already, or pinned), OUT_OF_MEMORY (locked and too small, or the pool's: the
+ *             arena stays as it was, or empty where its old block did not come back), INVALID_ARGUMENT
+ *             (a persistent region holds other values in another layout), CAPTURING (growth or
+ *             initialisation inside a capture; the sentence names the bytes to take before it; or the
+ *             stream of the last end is being captured), DRIVER, and those of fallow_alloc.
+ * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already, and
+ *             values in its persistent regions. It is then pinned: it neither grows nor moves, and
+ *             eager leases are BUSY, until fallow_capture_release. Inside one capture leases are
+ *             ordered; graphs are launched in stream order: see fallow_lease_guard.
+ * Cost        steady state (the layout and stream of the last lease): at most 250 instructions with the
+ *             end of it; no driver call, no pool call, no host allocation. A new layout: a look at each
+ *             of its persistent regions, by name.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin(fallow_arena *arena,
                                                              const fallow_layout *layout,
                                                              fallow_stream stream,
                                                              fallow_lease **out_lease);
-/** The address of a region; NULL: no such name, or the lease has ended. By index: O(1). */
+/** The address of a region; NULL: no such region, or the lease has ended. By index: O(1). */
 FALLOW_API void *fallow_lease_region(const fallow_lease *lease, const char *name);
 FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index);
-/** Give everything back, in the order of `stream`'s present end. INVALID_ARGUMENT: it has ended
- *  already. Exports (fallow_lease_export) delay the end until the last one is dropped. */
+/** Give everything back, in the order of `stream`'s present end, which comes after every use. Exports
+ *  (fallow_lease_export) delay the end until the last one is dropped. INVALID_ARGUMENT: it has ended
+ *  already. The lease stays open after INVALID_STREAM, and after CAPTURING: it was begun outside of the
+ *  capture that `stream` is in. One begun inside a capture may end inside or after it. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
                                                            fallow_stream stream);
 
-/** A graph captured from this arena is about to be launched on `stream`: orders it after the launch, or the
- *  lease, before it. On the same stream as that, nothing; else one event and one wait. */
+/** A graph captured from this arena is about to be launched on `stream`: orders it after the launch, or
+ *  the lease, before it, and initialises persistent regions whose contents were lost. On the same stream
+ *  as that, nothing; else one event and one wait. BUSY while leased. CAPTURING: `stream` is being
+ *  captured. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_guard(fallow_arena *arena,
                                                              fallow_stream stream);
 
 struct DLManagedTensorVersioned;
-/** A DLPack 1.0 shape over one region, whose deleter holds the lease open until it is called. dtype codes as
- *  in DLPack (0 int, 1 uint, 2 float, 4 bfloat). strides NULL: row-major. The consumer orders its work
- *  after `stream` of the lease. INVALID_ARGUMENT: the tensor leaves the region. */
+/** A DLPack 1.0 tensor over one region, which holds the lease open until its deleter is called, from any
+ *  thread, before or after fallow_lease_end. dtype codes as in DLPack (0 int, 1 uint, 2 float, 4 bfloat);
+ *  at most 8 dimensions; strides in elements, not negative, NULL: row-major. The consumer orders its work
+ *  after `stream` of the lease, and before the present end of the stream given to fallow_lease_end when
+ *  it calls the deleter. INVALID_ARGUMENT: the tensor leaves the region or is not aligned to its
+ *  elements. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_lease_export(fallow_lease *lease, size_t index, const int64_t *shape, const int64_t *strides,
                     int dimensions, uint8_t dtype_code, uint8_t dtype_bits, uint64_t byte_offset,

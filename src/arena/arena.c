@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
+
 #define ALL_CHECKS \
     (FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_RED_ZONES | FALLOW_ARENA_CHECK_WRITTEN)
 
@@ -21,21 +23,34 @@ void fallow_arena_stats_init_sized(fallow_arena_stats *stats, size_t struct_size
     stats->struct_size = struct_size;
 }
 
-fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const char *format, ...)
+static void keep(fallow_arena *arena, fallow_log_level level, const char *format, va_list arguments)
 {
     char sentence[sizeof arena->message];
-    va_list arguments;
-    va_start(arguments, format);
     int used = snprintf(sentence, sizeof sentence, "arena '%s': ", arena->name);
     vsnprintf(sentence + used, sizeof sentence - (size_t)used, format, arguments);
-    va_end(arguments);
     pthread_mutex_lock(&arena->lock);
     memcpy(arena->message, sentence, sizeof sentence);
     pthread_mutex_unlock(&arena->lock);
-    atomic_fetch_add_explicit(&arena->refuse_count, 1, memory_order_relaxed);
     if (arena->log != NULL) {
-        arena->log(arena->log_context, FALLOW_LOG_WARNING, sentence);
+        arena->log(arena->log_context, level, sentence);
     }
+}
+
+void flw_arena_say(fallow_arena *arena, fallow_log_level level, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    keep(arena, level, format, arguments);
+    va_end(arguments);
+}
+
+fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    keep(arena, FALLOW_LOG_WARNING, format, arguments);
+    va_end(arguments);
+    atomic_fetch_add_explicit(&arena->refuse_count, 1, memory_order_relaxed);
     return status;
 }
 
@@ -51,45 +66,73 @@ void fallow_arena_last_error(fallow_arena *arena, char *out_text, size_t text_by
 bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to)
 {
     int idle = FLW_ARENA_IDLE;
-    if (atomic_compare_exchange_strong_explicit(&arena->state, &idle, (int)to, memory_order_acquire,
-                                                memory_order_relaxed)) {
+    if (FLW_LIKELY(atomic_compare_exchange_strong_explicit(
+            &arena->state, &idle, (int)to, memory_order_acquire, memory_order_relaxed))) {
         return true;
     }
     (void)flw_arena_refuse(arena, FALLOW_BUSY, "%s",
-                           idle == FLW_ARENA_LEASED ? "a lease is open; end it first"
-                                                    : "another thread is inside a call on it");
+                           idle == FLW_ARENA_AT_WORK ? "another thread is inside a call on it"
+                                                     : "a lease is open; end it first");
     return false;
 }
 
+static void free_arena(fallow_arena *arena);
+
 void flw_arena_settle(fallow_arena *arena)
 {
-    atomic_store_explicit(&arena->state, FLW_ARENA_IDLE, memory_order_release);
+    int state = atomic_load_explicit(&arena->state, memory_order_relaxed);
+    if (FLW_UNLIKELY(state == FLW_ARENA_DOOMED ||
+                     !atomic_compare_exchange_strong_explicit(&arena->state, &state, FLW_ARENA_IDLE,
+                                                              memory_order_acq_rel,
+                                                              memory_order_acquire))) {
+        free_arena(arena);
+    }
 }
 
-fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, fallow_stream stream,
-                             void **out_block)
+/* ---- memory */
+
+fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_bytes,
+                             fallow_stream stream, void **out_block)
 {
     fallow_request request;
     fallow_request_init(&request);
     request.size_bytes = bytes;
-    request.align_bytes = bytes >= (size_t)2 << 20 ? (size_t)2 << 20 : 0;
+    request.align_bytes = align_bytes;
     request.tag = arena->tag;
     return fallow_alloc_request(arena->handle, &request, stream, out_block);
 }
 
-bool flw_arena_is_pinned(fallow_arena *arena)
+/* On a stream that has a handle still, the other one announced; what cannot be named is waited for. */
+void flw_arena_give_back(fallow_arena *arena, void *block)
 {
-    size_t kept = 0;
-    if (arena->pin_count == 0) {
-        return false;
+    fallow_stream stream = NULL;
+    if (flw_arena_can_name(arena, &arena->last)) {
+        stream = arena->last.stream;
+    } else {
+        flw_arena_await(arena, &arena->last);
     }
-    for (size_t i = 0; i < arena->pin_count; i++) {
-        if (flw_capture_lives(arena->pool, arena->pins[i])) {
-            arena->pins[kept++] = arena->pins[i];
+    for (size_t i = 0; i < arena->debt_count; i++) {
+        const struct flw_arena_mark *debt = &arena->debts[i];
+        if (!flw_arena_can_name(arena, debt) ||
+            fallow_record_use(arena->handle, block, debt->stream) != FALLOW_OK) {
+            flw_arena_await(arena, debt);
         }
     }
-    atomic_store_explicit(&arena->pin_count, kept, memory_order_relaxed);
-    return kept > 0;
+    fallow_status status = fallow_free(arena->handle, block, stream);
+    if (status != FALLOW_OK) {
+        flw_arena_say(arena, FALLOW_LOG_ERROR, "a block could not be given back: %s",
+                      fallow_status_message(status));
+    }
+}
+
+void flw_arena_free_scratch(fallow_arena *arena)
+{
+    if (arena->scratch != NULL) {
+        flw_arena_give_back(arena, arena->scratch);
+        arena->scratch = NULL;
+        arena->scratch_bytes = 0;
+        atomic_store_explicit(&arena->held_scratch_bytes, 0, memory_order_relaxed);
+    }
 }
 
 /* ---- life */
@@ -122,10 +165,11 @@ fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *
     if (status != FALLOW_OK) {
         return status;
     }
-    fallow_arena *arena = calloc(1, sizeof *arena);
+    fallow_arena *arena = aligned_alloc(FLW_ARENA_BYTES, FLW_ARENA_BYTES);
     if (arena == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
+    memset(arena, 0, sizeof *arena);
     arena->handle = pool;
     arena->pool = inside;
     arena->tag = config.tag;
@@ -144,16 +188,6 @@ fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *
     return FALLOW_OK;
 }
 
-void flw_arena_free_scratch(fallow_arena *arena)
-{
-    if (arena->scratch != NULL) {
-        (void)fallow_free(arena->handle, arena->scratch, arena->last_stream);
-        arena->scratch = NULL;
-        arena->scratch_bytes = 0;
-        atomic_store_explicit(&arena->held_scratch_bytes, 0, memory_order_relaxed);
-    }
-}
-
 static void destroy_event(fallow_arena *arena)
 {
     struct flw_driver_section section;
@@ -164,25 +198,38 @@ static void destroy_event(fallow_arena *arena)
     }
 }
 
-void fallow_arena_destroy(fallow_arena *arena)
+/* Nobody else is inside. */
+static void free_arena(fallow_arena *arena)
 {
-    if (arena == NULL) {
-        return;
-    }
     if (flw_pool_of(arena->handle) != NULL) {
+        flw_arena_forget_pins(arena);
         flw_arena_free_scratch(arena);
-        flw_arena_free_persistent(arena);
+        flw_arena_trim_persistent(arena);
         destroy_event(arena);
     }
+    flw_arena_free_persistent(arena);
     flw_arena_check_destroy(arena);
-    pthread_mutex_destroy(&arena->lock);
     free(arena->pins);
+    free(arena->debts);
+    pthread_mutex_destroy(&arena->lock);
     free(arena);
 }
 
-/* ---- calls between leases */
+void fallow_arena_destroy(fallow_arena *arena)
+{
+    int leased = FLW_ARENA_LEASED;
+    if (arena == NULL) {
+        return;
+    }
+    if (atomic_compare_exchange_strong_explicit(&arena->state, &leased, FLW_ARENA_DOOMED,
+                                                memory_order_acq_rel, memory_order_acquire)) {
+        return; /* the end of the lease, or the last export dropped, destroys it */
+    }
+    free_arena(arena);
+}
 
-static fallow_status set_locked(fallow_arena *arena, bool is_locked)
+/* Claimed, not pinned; else BUSY. */
+static fallow_status enter(fallow_arena *arena, const char *to_do)
 {
     if (arena == NULL) {
         return FALLOW_INVALID_ARGUMENT;
@@ -190,71 +237,75 @@ static fallow_status set_locked(fallow_arena *arena, bool is_locked)
     if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
         return FALLOW_BUSY;
     }
-    atomic_store_explicit(&arena->is_locked, is_locked, memory_order_relaxed);
-    flw_arena_settle(arena);
+    if (flw_pool_of(arena->handle) == NULL) {
+        flw_arena_settle(arena);
+        return FALLOW_INVALID_POOL;
+    }
+    if (to_do != NULL && flw_arena_is_pinned(arena)) {
+        fallow_status status = flw_arena_refuse(
+            arena, FALLOW_BUSY, "%zu captures hold its addresses; release them before the %s",
+            atomic_load_explicit(&arena->pin_count, memory_order_relaxed), to_do);
+        flw_arena_settle(arena);
+        return status;
+    }
     return FALLOW_OK;
 }
 
 fallow_status fallow_arena_lock(fallow_arena *arena)
 {
-    return set_locked(arena, true);
+    fallow_status status = enter(arena, NULL);
+    if (status == FALLOW_OK) {
+        arena->locked_bytes = flw_max(arena->scratch_bytes, arena->least_bytes);
+        atomic_store_explicit(&arena->is_locked, true, memory_order_relaxed);
+        flw_arena_settle(arena);
+    }
+    return status;
 }
 
 fallow_status fallow_arena_unlock(fallow_arena *arena)
 {
-    return set_locked(arena, false);
+    fallow_status status = enter(arena, NULL);
+    if (status == FALLOW_OK) {
+        atomic_store_explicit(&arena->is_locked, false, memory_order_relaxed);
+        flw_arena_settle(arena);
+    }
+    return status;
 }
 
 fallow_status fallow_arena_trim(fallow_arena *arena)
 {
-    fallow_status status = FALLOW_OK;
-    if (arena == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
-    }
-    if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
-        return FALLOW_BUSY;
-    }
-    if (flw_arena_is_pinned(arena)) {
-        status = flw_arena_refuse(arena, FALLOW_BUSY,
-                                  "%zu captures hold its addresses; release them before the trim",
-                                  (size_t)arena->pin_count);
-    } else {
+    fallow_status status = enter(arena, "trim");
+    if (status == FALLOW_OK) {
         flw_arena_free_scratch(arena);
-        flw_arena_free_persistent(arena);
+        flw_arena_trim_persistent(arena);
         arena->is_plain = false;
+        flw_arena_settle(arena);
     }
-    flw_arena_settle(arena);
     return status;
 }
 
 fallow_status fallow_arena_on_wake(fallow_arena *arena, fallow_wake_function wake, void *context)
 {
-    if (arena == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
+    fallow_status status = enter(arena, NULL);
+    if (status == FALLOW_OK) {
+        arena->wake = wake;
+        arena->wake_context = context;
+        flw_arena_settle(arena);
     }
-    if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
-        return FALLOW_BUSY;
-    }
-    arena->wake = wake;
-    arena->wake_context = context;
-    flw_arena_settle(arena);
-    return FALLOW_OK;
+    return status;
 }
 
 fallow_status fallow_arena_lose_contents(fallow_arena *arena)
 {
-    if (arena == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
+    fallow_status status = enter(arena, NULL);
+    if (status == FALLOW_OK) {
+        for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
+            each->holds_values = false;
+        }
+        arena->is_plain = false;
+        flw_arena_settle(arena);
     }
-    if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
-        return FALLOW_BUSY;
-    }
-    for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
-        each->holds_values = false;
-    }
-    arena->is_plain = false;
-    flw_arena_settle(arena);
-    return FALLOW_OK;
+    return status;
 }
 
 static uint64_t read_count(const _Atomic uint64_t *count)
@@ -279,7 +330,7 @@ fallow_status fallow_arena_get_stats(fallow_arena *arena, fallow_arena_stats *ou
                                 .scratch_bytes = read_count(&arena->held_scratch_bytes),
                                 .persistent_bytes = read_count(&arena->held_persistent_bytes)};
     int state = atomic_load_explicit(&arena->state, memory_order_acquire);
-    stats.is_leased = state == FLW_ARENA_LEASED;
+    stats.is_leased = state == FLW_ARENA_LEASED || state == FLW_ARENA_DOOMED;
     stats.is_locked = atomic_load_explicit(&arena->is_locked, memory_order_relaxed);
     stats.is_pinned = atomic_load_explicit(&arena->pin_count, memory_order_relaxed) > 0;
     return flw_struct_answer(out_stats, &stats, sizeof stats);

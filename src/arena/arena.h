@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: an arena: its scratch block, its persistent regions, the state of its one lease, and what it
- * remembers of the last one.
+ * Owns: an arena: its scratch block, its persistent regions, its one lease, and whose work may still use
+ * them.
  * Does not: place regions (layout.h), know kernels.
  *
  * INVARIANTS
  *   1. scratch_bytes > 0 exactly where scratch is a block of the pool; nobody else knows it.
- *   2. At most one lease is open; `state` is FLW_ARENA_LEASED then.
+ *   2. At most one lease is open; `state` is LEASED or DOOMED then, and open_handle its handle until its
+ *      owner ends it.
  *   3. A binding's addresses are those of the persistent regions of its layout, by index; NULL for
- *      scratch ones.
+ *      scratch ones. Where a region moves, all bindings go.
+ *   4. Everything that uses the arena's memory outside of captures comes before the next work of one of
+ *      `last` and `debts`. Its blocks are lent in the order of `last`.
  * Synchronization: `state` is taken by compare-and-swap before anything else is looked at or changed; its
- * holder alone reads and writes every other field but the statistics (relaxed) and `message` (`lock`).
+ * holder alone reads and writes every other field but the statistics (relaxed), `open_handle` and
+ * `references` (they end a lease, from any thread) and `message` (`lock`).
  */
 #ifndef FLW_ARENA_ARENA_H
 #define FLW_ARENA_ARENA_H
@@ -24,118 +28,178 @@
 enum flw_arena_state {
     FLW_ARENA_IDLE,
     FLW_ARENA_LEASED,
+    FLW_ARENA_DOOMED, /* leased, and destroyed when the lease ends */
     FLW_ARENA_AT_WORK /* in a call that is no lease: lock, trim, ... */
+};
+
+/* A stream whose work, up to its present end, may use the arena's memory. */
+struct flw_arena_mark {
+    struct flw_domain *domain; /* NULL: none */
+    uint64_t lender;           /* the domain's: another's where its place was given away */
+    uint64_t ticket; /* of a fence that covers it already; 0: its end is now, whenever one asks */
+    fallow_stream stream;
+};
+
+/* A capture that leased, not released as far as known. */
+struct flw_arena_pin {
+    uint64_t serial;
+    struct flw_arena_mark origin; /* the stream it began on, which its graphs are done before */
 };
 
 /* A region that keeps address and contents. */
 struct flw_persistent {
     struct flw_persistent *next;
-    char name[64];
-    void *address;
-    size_t bytes;
+    fallow_region
+        region; /* what it holds; size_bytes: of its block, kept where the block is gone */
+    char name[FLW_ARENA_NAME_MOST + 1];
+    void *address; /* NULL: trimmed */
     bool holds_values;
 };
 
 /* What a layout's persistent regions are, found once. */
 struct flw_binding {
-    struct flw_binding *next;
+    struct flw_binding *next; /* used longer ago */
     uint64_t layout_id;
     void *addresses[];
 };
 
-/* Leases take turns, so that a handle that has ended is told from the one that is open. */
-#define FLW_LEASE_TURNS 16
+/* An arena lies at a multiple of this, and a lease's handle is an address in it that is never followed:
+ * the arena's and the lease's turn. The handles of so many leases in a row differ. */
+#define FLW_ARENA_BYTES 8192
+#define FLW_LEASE_TURNS (FLW_ARENA_BYTES - 1)
 
-struct fallow_lease {
-    struct fallow_arena *arena;
+/* The one lease. */
+struct flw_lease {
     const fallow_layout *layout;
-    unsigned char *base; /* of scratch; NULL: ended */
+    unsigned char *base; /* of scratch */
     void *const *persistent;
-    fallow_stream end_stream;
-    atomic_int references;  /* the owner's and one an export; 0: ended */
-    _Atomic bool has_ended; /* by its owner; exports may hold it open */
-    bool is_guarded;        /* offsets with zones */
+    fallow_stream stream;      /* it began on */
+    fallow_stream end_stream;  /* ended by its owner; exports may hold it open */
+    struct flw_arena_mark end; /* of end_stream; domain NULL: as `last` */
+    uint64_t capture;          /* serial of the capture it began in; 0 none */
+    bool ends_captured;
+    bool is_guarded; /* offsets with zones */
 };
 
 struct fallow_arena {
     /* What a begin in steady state reads. */
     atomic_int state;
+    bool is_plain; /* nothing but what a steady begin looks at is to be looked at */
+    unsigned turn;
+    fallow_pool *handle;
     struct flw_pool *pool;
     unsigned char *scratch;
-    size_t scratch_bytes;
-    fallow_stream last_stream; /* of the last lease's end */
     uint64_t last_layout_id;
     void *const *last_persistent;
-    bool is_plain; /* nothing but the order and the size is to be looked at */
-    bool has_last; /* last_stream means something */
-    unsigned turn;
+    struct flw_arena_mark last;
+    uint64_t gone_streams; /* of the pool, when `last` was noted */
     _Atomic uint64_t lease_count;
+    _Atomic uintptr_t open_handle; /* 0: none, or its owner has ended it */
+    atomic_int references;         /* the owner's and one an export; 0: no lease */
+    struct flw_lease lease;
 
-    fallow_pool *handle;
-    uint64_t last_capture;    /* serial of the capture that the last lease was in; 0 none */
-    uint64_t *pins;           /* serials of captures that leased */
+    size_t scratch_bytes;
+    size_t least_bytes;  /* of the first scratch block */
+    size_t locked_bytes; /* the most that scratch may have while locked */
+    struct flw_arena_pin *pins;
+    struct flw_arena_mark *debts; /* streams of captures released since, beside `last` */
+    size_t pin_room, debt_room, debt_count;
     _Atomic size_t pin_count; /* relaxed; statistics read it */
-    size_t pin_room;
-    CUevent event; /* made at the first begin on another stream */
+    struct {
+        uint64_t serial; /* 0: none */
+        fallow_stream stream;
+    } captured;    /* the last end inside a capture */
+    CUevent event; /* made at the first begin on another stream of one capture */
     struct flw_persistent *persistent;
     struct flw_binding *bindings;
-    size_t least_bytes; /* of the first scratch block */
     uint32_t tag, checks;
     atomic_bool is_locked; /* relaxed; statistics read it */
     fallow_wake_function wake;
     void *wake_context;
     struct flw_arena_check *check; /* NULL: no checks */
-    struct fallow_lease leases[FLW_LEASE_TURNS];
 
     _Atomic uint64_t grow_count, wait_count, init_count, refuse_count, damage_count,
         unwritten_count, generation, held_scratch_bytes, held_persistent_bytes;
     fallow_log_function log;
     void *log_context;
-    char name[64];
+    char name[FLW_ARENA_NAME_MOST + 1];
     pthread_mutex_t lock; /* message */
     char message[256];
 };
+_Static_assert(sizeof(fallow_arena) <= FLW_ARENA_BYTES, "handles are addresses in it");
+
+/* ---- arena.c */
 
 /* Idle to `to`; false: BUSY, said. */
 bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to);
+/* To idle; a doomed arena is gone then. */
 void flw_arena_settle(fallow_arena *arena);
 
-/* Keep and log a sentence; returns `status`. */
+/* Keep and log a sentence; refuse: count it too, and return `status`. */
 fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void flw_arena_say(fallow_arena *arena, fallow_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* One block from the pool with the arena's tag. */
-fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, fallow_stream stream,
-                             void **out_block);
-
-/* The scratch block back to the pool, in the order of the last lease's end. */
+fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_bytes,
+                             fallow_stream stream, void **out_block);
+/* Back to the pool after everything that may use it. */
+void flw_arena_give_back(fallow_arena *arena, void *block);
 void flw_arena_free_scratch(fallow_arena *arena);
 
-/* Is any capture that leased still unreleased? Forgets those that are not. */
+/* ---- arena_order.c */
+
+/* The mark of a stream. The domain is NULL, with a status, where the driver does not know it. */
+struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream stream,
+                                        fallow_status *status);
+/* Later work of the stream comes after all that `last` and the debts say; it is `last` then. */
+fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream);
+/* The same between two streams of one capture. */
+fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream, uint64_t capture);
+/* Where nobody could record on the stream later: record now. */
+void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark);
+/* Whether this thread may name the mark's stream. */
+bool flw_arena_can_name(fallow_arena *arena, const struct flw_arena_mark *mark);
+/* Wait on the host until what the mark's stream had been given by now is done. */
+void flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark);
+
+/* Is any capture that leased still unreleased? The others become debts. */
 bool flw_arena_is_pinned(fallow_arena *arena);
+fallow_status flw_arena_pin(fallow_arena *arena, uint64_t capture);
+/* Pins become debts whether released or not: the arena goes. */
+void flw_arena_forget_pins(fallow_arena *arena);
 
 /* ---- persist.c */
 
-/* The addresses of a layout's persistent regions, taken and bound where they are not yet. */
+/* Whether the persistent regions of a layout can be had: a refusal changes nothing. */
+fallow_status flw_arena_check_persistent(fallow_arena *arena, const fallow_layout *layout,
+                                         uint64_t capture);
+/* Their addresses, taken and bound where they are not yet. */
 fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
-                             uint64_t capture);
-/* Make those of `layout` hold their values that do not. Driver calls. */
-fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
-                             uint64_t capture);
+                             void *const **out_addresses);
+/* Make those of `layout`, NULL: all, hold their values that do not. Driver calls. */
+fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout,
+                             fallow_stream stream);
+bool flw_arena_must_wake(const fallow_arena *arena);
+/* Blocks back; what they were is kept, for an arena that is locked. */
+void flw_arena_trim_persistent(fallow_arena *arena);
 void flw_arena_free_persistent(fallow_arena *arena);
 
 /* ---- lease.c */
 
+/* The arena of a handle if that lease is open, else NULL. */
+fallow_arena *flw_lease_arena(const fallow_lease *lease);
 /* Drop a reference; the last one ends the lease. */
-void flw_lease_drop(fallow_lease *lease);
+void flw_lease_drop(fallow_arena *arena);
 
 /* ---- lease_check.c */
 
 fallow_status flw_arena_check_create(fallow_arena *arena);
 void flw_arena_check_destroy(fallow_arena *arena);
 size_t flw_arena_needed_bytes(const fallow_arena *arena, const fallow_layout *layout);
-/* At begin: name, forget, poison, draw zones. At end: compare. `capture`: nothing is done. */
-void flw_arena_check_begin(fallow_arena *arena, fallow_lease *lease, fallow_stream stream);
-void flw_arena_check_end(fallow_arena *arena, fallow_lease *lease, fallow_stream stream);
+/* At begin: name, forget, poison, draw zones. At end: compare. In a capture nothing is done. */
+void flw_arena_check_begin(fallow_arena *arena);
+void flw_arena_check_end(fallow_arena *arena);
 
 #endif

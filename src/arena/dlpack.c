@@ -37,49 +37,52 @@ struct DLManagedTensorVersioned {
     struct dl_tensor tensor;
 };
 
-struct export
-{
+struct flw_export {
     struct DLManagedTensorVersioned managed;
-    fallow_lease *lease;
+    fallow_arena *arena;
     int64_t shape[DIMENSIONS_MOST], strides[DIMENSIONS_MOST];
 };
 
-static void delete (struct DLManagedTensorVersioned *self)
+static void drop_export(struct DLManagedTensorVersioned *self)
 {
-    struct export *export = (struct export *)self->manager;
-    flw_lease_drop(export->lease);
-    free(export);
+    struct flw_export *exported = self->manager;
+    fallow_arena *arena = exported->arena;
+    free(exported);
+    flw_lease_drop(arena);
 }
 
 /* Bytes from the first element to the end of the last; false: beyond 62 bits, or below the first. */
-static bool measure(const struct export *export, int dimensions, uint64_t element_bytes,
+static bool measure(const struct flw_export *exported, int dimensions, uint64_t element_bytes,
                     uint64_t *out_bytes)
 {
     uint64_t last = 0;
+    bool is_empty = false;
+    *out_bytes = 0;
     for (int i = 0; i < dimensions; i++) {
-        if (export->shape[i] < 0 || export->strides[i] < 0) {
+        if (exported->shape[i] < 0 || exported->strides[i] < 0) {
             return false;
         }
-        if (export->shape[i] == 0) {
-            *out_bytes = 0;
-            return true;
-        }
-        uint64_t steps = (uint64_t) export->shape[i] - 1, reach = 0;
-        if (__builtin_mul_overflow(steps, (uint64_t) export->strides[i], &reach) ||
+        is_empty |= exported->shape[i] == 0;
+    }
+    for (int i = 0; !is_empty && i < dimensions; i++) {
+        uint64_t steps = (uint64_t)exported->shape[i] - 1, reach = 0;
+        if (__builtin_mul_overflow(steps, (uint64_t)exported->strides[i], &reach) ||
             __builtin_add_overflow(last, reach, &last)) {
             return false;
         }
     }
-    return !__builtin_mul_overflow(last + 1, element_bytes, out_bytes) && *out_bytes < (uint64_t)1
-                                                                                           << 62;
+    return is_empty || (last < (uint64_t)1 << 62 &&
+                        !__builtin_mul_overflow(last + 1, element_bytes, out_bytes) &&
+                        *out_bytes <= (uint64_t)1 << 62);
 }
 
-static bool fill_strides(struct export *export, const int64_t *strides, int dimensions)
+static bool fill_strides(struct flw_export *exported, const int64_t *strides, int dimensions)
 {
     int64_t step = 1;
     for (int i = dimensions; i-- > 0;) {
-        export->strides[i] = strides != NULL ? strides[i] : step;
-        if (__builtin_mul_overflow(step, export->shape[i] < 1 ? 1 : export->shape[i], &step)) {
+        int64_t rows = exported->shape[i] < 1 ? 1 : exported->shape[i];
+        exported->strides[i] = strides != NULL ? strides[i] : step;
+        if (strides == NULL && __builtin_mul_overflow(step, rows, &step)) {
             return false;
         }
     }
@@ -97,40 +100,50 @@ fallow_status fallow_lease_export(fallow_lease *lease, size_t index, const int64
     }
     *out_tensor = NULL;
     void *address = fallow_lease_region_at(lease, index);
-    if (address == NULL || dimensions < 0 || dimensions > DIMENSIONS_MOST ||
+    fallow_arena *arena = flw_lease_arena(lease);
+    if (address == NULL || arena == NULL || dimensions < 0 || dimensions > DIMENSIONS_MOST ||
         (dimensions > 0 && shape == NULL) || dtype_bits == 0 || dtype_bits % 8 != 0) {
         return FALLOW_INVALID_ARGUMENT;
     }
-    size_t room = lease->layout->regions[index].region.size_bytes;
-    struct export *export = calloc(1, sizeof *export);
-    if (export == NULL) {
+    uint64_t element_bytes = dtype_bits / 8u;
+    const fallow_region *region = &arena->lease.layout->regions[index].region;
+    struct flw_export *exported = calloc(1, sizeof *exported);
+    if (exported == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     for (int i = 0; i < dimensions; i++) {
-        export->shape[i] = shape[i];
+        exported->shape[i] = shape[i];
     }
-    if (!fill_strides(export, strides, dimensions) ||
-        !measure(export, dimensions, dtype_bits / 8u, &bytes) || byte_offset > room ||
-        bytes > room - byte_offset) {
-        free(export);
-        return flw_arena_refuse(lease->arena, FALLOW_INVALID_ARGUMENT,
+    if (!fill_strides(exported, strides, dimensions) ||
+        !measure(exported, dimensions, element_bytes, &bytes) || byte_offset > region->size_bytes ||
+        bytes > region->size_bytes - byte_offset) {
+        free(exported);
+        return flw_arena_refuse(arena, FALLOW_INVALID_ARGUMENT,
                                 "a tensor of %llu bytes at %llu leaves region '%s' of %zu bytes",
                                 (unsigned long long)bytes, (unsigned long long)byte_offset,
-                                lease->layout->regions[index].region.name, room);
+                                region->name, region->size_bytes);
     }
-    export->lease = lease;
-    export->managed = (struct DLManagedTensorVersioned){
-        .version = {MAJOR_VERSION, 0},
-        .manager = export,
-        .deleter = delete,
-        .tensor = {.data = address,
-                   .device = {DEVICE_CUDA, lease->arena->pool->device},
-                   .dimensions = dimensions,
-                   .dtype = {dtype_code, dtype_bits, 1},
-                   .shape = export->shape,
-                   .strides = export->strides,
-                   .byte_offset = byte_offset}};
-    atomic_fetch_add_explicit(&lease->references, 1, memory_order_relaxed);
-    *out_tensor = &export->managed;
+    if (((uintptr_t)address + byte_offset) % element_bytes != 0) {
+        free(exported);
+        return flw_arena_refuse(arena, FALLOW_INVALID_ARGUMENT,
+                                "a tensor at %llu of region '%s' is not aligned to its elements of "
+                                "%llu bytes",
+                                (unsigned long long)byte_offset, region->name,
+                                (unsigned long long)element_bytes);
+    }
+    exported->arena = arena;
+    exported->managed =
+        (struct DLManagedTensorVersioned){.version = {MAJOR_VERSION, 0},
+                                          .manager = exported,
+                                          .deleter = drop_export,
+                                          .tensor = {.data = address,
+                                                     .device = {DEVICE_CUDA, arena->pool->device},
+                                                     .dimensions = dimensions,
+                                                     .dtype = {dtype_code, dtype_bits, 1},
+                                                     .shape = exported->shape,
+                                                     .strides = exported->strides,
+                                                     .byte_offset = byte_offset}};
+    atomic_fetch_add_explicit(&arena->references, 1, memory_order_relaxed);
+    *out_tensor = &exported->managed;
     return FALLOW_OK;
 }

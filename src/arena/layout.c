@@ -7,12 +7,15 @@
 
 #include "arena/plan.h"
 #include "base/bits.h"
+#include "base/check.h"
+#include "base/mutant.h"
 
-#define NAME_MOST    63
-#define REGIONS_MOST 65535
-#define ALIGN_MOST   ((size_t)2 << 20)
-#define ALIGN_USUAL  256
-#define BYTES_MOST   ((uint64_t)1 << 62)
+#define REGIONS_MOST    65535
+#define CHECKED_REGIONS 4096 /* above, the quadratic check would be the longest part */
+#define PHASE_MOST      65535
+#define ALIGN_MOST      ((size_t)2 << 20)
+#define ALIGN_USUAL     256
+#define BYTES_MOST      ((uint64_t)1 << 62)
 
 static _Atomic uint64_t last_id; /* numbers layouts; relaxed */
 
@@ -24,12 +27,13 @@ static bool is_persistent(const fallow_region *region)
 static bool is_region_legal(const fallow_region *region)
 {
     size_t align = region->align_bytes, element = region->element_bytes;
-    return region->name != NULL && region->name[0] != '\0' && strlen(region->name) <= NAME_MOST &&
-           region->size_bytes > 0 && region->size_bytes <= BYTES_MOST &&
-           (align & (align - 1)) == 0 && align <= ALIGN_MOST &&
+    return region->name != NULL && region->name[0] != '\0' &&
+           strlen(region->name) <= FLW_ARENA_NAME_MOST && region->size_bytes > 0 &&
+           region->size_bytes <= BYTES_MOST && (align & (align - 1)) == 0 && align <= ALIGN_MOST &&
            (unsigned)region->init <= FALLOW_INIT_NEUTRAL_TAIL &&
            (region->flags & ~(uint32_t)FALLOW_REGION_PERSISTENT) == 0 && region->reserved_0 == 0 &&
-           (is_persistent(region) || region->first_phase <= region->last_phase) &&
+           (is_persistent(region) ||
+            (region->first_phase <= region->last_phase && region->last_phase <= PHASE_MOST)) &&
            (!is_persistent(region) || region->size_bytes % (element == 0 ? 4 : element) == 0) &&
            (element == 0 || element == 1 || element == 2 || element == 4 || element == 8);
 }
@@ -97,48 +101,62 @@ static fallow_layout *copy_regions(const fallow_region *regions, size_t count)
     return layout;
 }
 
-/* Persistent regions lie one behind the other: they are all alive all the time. */
+/* Persistent regions have a block each. */
 static void place_persistent(fallow_layout *layout)
 {
     for (size_t i = 0; i < layout->count; i++) {
-        struct flw_placed_region *placed = &layout->regions[i];
-        if (is_persistent(&placed->region)) {
-            placed->offset = flw_align_up(layout->persistent_bytes, placed->region.align_bytes);
-            placed->guarded_offset = placed->offset;
-            layout->persistent_bytes = placed->offset + placed->region.size_bytes;
+        const fallow_region *region = &layout->regions[i].region;
+        if (is_persistent(region)) {
+            layout->persistent_bytes =
+                flw_align_up(layout->persistent_bytes, region->align_bytes) + region->size_bytes;
             layout->persistent_count++;
         }
     }
 }
 
-/* Scratch regions with `zone_bytes` behind each; the offsets go to `offset_of`. */
-static bool place_scratch(fallow_layout *layout, struct flw_plan_item *items, size_t zone_bytes,
-                          uint64_t effort_ns)
+/* One behind the other, a zone behind each. */
+static void place_guarded(fallow_layout *layout)
+{
+    for (size_t i = 0; i < layout->count; i++) {
+        struct flw_placed_region *placed = &layout->regions[i];
+        if (!is_persistent(&placed->region)) {
+            placed->guarded_offset =
+                flw_align_up(layout->guarded_bytes, placed->region.align_bytes);
+            layout->guarded_bytes =
+                placed->guarded_offset + placed->region.size_bytes + FLW_ARENA_ZONE_BYTES;
+        }
+    }
+}
+
+static bool place_scratch(fallow_layout *layout, struct flw_plan_item *items, uint64_t effort_ns)
 {
     size_t count = 0;
     uint64_t bytes = 0;
+    layout->align_bytes = 1;
     for (size_t i = 0; i < layout->count; i++) {
         const fallow_region *region = &layout->regions[i].region;
         if (!is_persistent(region)) {
-            items[count++] = (struct flw_plan_item){.bytes = region->size_bytes + zone_bytes,
+            items[count++] = (struct flw_plan_item){.bytes = region->size_bytes,
                                                     .align_bytes = region->align_bytes,
                                                     .first_phase = region->first_phase,
                                                     .last_phase = region->last_phase};
+            layout->align_bytes = flw_max(layout->align_bytes, region->align_bytes);
         }
     }
-    if (zone_bytes == 0) {
-        layout->lower_bound = flw_plan_lower_bound(items, count);
-    }
+    layout->lower_bound = flw_plan_lower_bound(items, count);
     if (!flw_plan_place(items, count, effort_ns, &bytes)) {
         return false;
     }
+    layout->bytes = bytes;
     for (size_t i = 0, k = 0; i < layout->count; i++) {
         struct flw_placed_region *placed = &layout->regions[i];
         if (!is_persistent(&placed->region)) {
-            *(zone_bytes == 0 ? &placed->offset : &placed->guarded_offset) = items[k++].offset;
+            placed->offset = items[k++].offset;
+            if (FLW_MUTANT(ARENA_REGIONS_OVERLAP) && placed->offset > 0) {
+                placed->offset -= placed->region.align_bytes;
+            }
         }
     }
-    *(zone_bytes == 0 ? &layout->bytes : &layout->guarded_bytes) = bytes;
     return true;
 }
 
@@ -162,11 +180,12 @@ fallow_status fallow_layout_create_within(const fallow_region *regions, size_t c
         goto fail;
     }
     place_persistent(layout);
-    if (!place_scratch(layout, items, 0, effort_ns) ||
-        !place_scratch(layout, items, FLW_ARENA_ZONE_BYTES, 0)) {
+    place_guarded(layout);
+    if (!place_scratch(layout, items, effort_ns)) {
         goto fail;
     }
     free(items);
+    FLW_ASSERT_VALID(count > CHECKED_REGIONS || flw_layout_is_valid(layout));
     *out_layout = layout;
     return FALLOW_OK;
 fail:
@@ -234,16 +253,19 @@ size_t fallow_layout_find(const fallow_layout *layout, const char *name)
     return SIZE_MAX;
 }
 
-static bool overlap(const fallow_region *a, size_t a_at, const fallow_region *b, size_t b_at,
-                    size_t zone)
+static bool overlap(const struct flw_placed_region *a, const struct flw_placed_region *b)
 {
-    return a->first_phase <= b->last_phase && b->first_phase <= a->last_phase &&
-           a_at < b_at + b->size_bytes + zone && b_at < a_at + a->size_bytes + zone;
+    bool meet = a->region.first_phase <= b->region.last_phase &&
+                b->region.first_phase <= a->region.last_phase;
+    return (meet && a->offset < b->offset + b->region.size_bytes &&
+            b->offset < a->offset + a->region.size_bytes) ||
+           (a->guarded_offset < b->guarded_offset + b->region.size_bytes + FLW_ARENA_ZONE_BYTES &&
+            b->guarded_offset < a->guarded_offset + a->region.size_bytes + FLW_ARENA_ZONE_BYTES);
 }
 
 bool flw_layout_is_valid(const fallow_layout *layout)
 {
-    size_t end = 0, guarded_end = 0;
+    size_t end = 0, guarded_end = 0, align = 1;
     for (size_t i = 0; i < layout->count; i++) {
         const struct flw_placed_region *a = &layout->regions[i];
         const fallow_region *region = &a->region;
@@ -253,19 +275,17 @@ bool flw_layout_is_valid(const fallow_layout *layout)
         if (is_persistent(region)) {
             continue;
         }
+        align = flw_max(align, region->align_bytes);
         end = flw_max(end, a->offset + region->size_bytes);
         guarded_end =
             flw_max(guarded_end, a->guarded_offset + region->size_bytes + FLW_ARENA_ZONE_BYTES);
         for (size_t j = 0; j < i; j++) {
             const struct flw_placed_region *b = &layout->regions[j];
-            if (!is_persistent(&b->region) &&
-                (overlap(region, a->offset, &b->region, b->offset, 0) ||
-                 overlap(region, a->guarded_offset, &b->region, b->guarded_offset,
-                         FLW_ARENA_ZONE_BYTES))) {
+            if (!is_persistent(&b->region) && overlap(a, b)) {
                 return false;
             }
         }
     }
     return end == layout->bytes && guarded_end == layout->guarded_bytes &&
-           layout->lower_bound <= layout->bytes;
+           align == layout->align_bytes && layout->lower_bound <= layout->bytes;
 }

@@ -4,11 +4,12 @@
  * Does not: hold memory, know an arena.
  *
  * INVARIANTS (flw_layout_is_valid recomputes them)
- *   1. Scratch regions alive in one phase do not overlap in [offset, offset + size_bytes), nor in
- *      [guarded_offset, guarded_offset + size_bytes + FLW_ZONE_BYTES).
- *   2. Every offset is a multiple of its region's alignment; bytes and guarded_bytes are the largest
- *      ends. A persistent region's offset is its place in persistent_bytes.
- *   3. lower_bound <= bytes <= guarded_bytes + padding.
+ *   1. Scratch regions alive in one phase do not overlap in [offset, offset + size_bytes). In
+ *      [guarded_offset, guarded_offset + size_bytes + FLW_ARENA_ZONE_BYTES) none ever do: a zone that
+ *      another region may write in its own phase would prove nothing.
+ *   2. Every offset is a multiple of its region's alignment, align_bytes of all; bytes and
+ *      guarded_bytes are the largest ends. A persistent region has a block of its own and offset 0.
+ *   3. lower_bound <= bytes.
  * Synchronization: immutable after create.
  */
 #ifndef FLW_ARENA_LAYOUT_H
@@ -21,16 +22,19 @@
 /* Behind each region of an arena that checks red zones. */
 #define FLW_ARENA_ZONE_BYTES 256
 
+#define FLW_ARENA_NAME_MOST 63
+
 struct flw_placed_region {
     fallow_region region; /* defaults filled in; the name is the layout's own */
     size_t offset;
-    size_t guarded_offset; /* with room for a zone behind each region */
+    size_t guarded_offset; /* with a zone behind each region, nothing shared */
 };
 
 struct fallow_layout {
     uint64_t id; /* of this layout, never again of another in the process */
     size_t count;
     size_t persistent_count;
+    size_t align_bytes; /* of scratch: the largest */
     size_t bytes, guarded_bytes, persistent_bytes, lower_bound;
     char *names; /* one block */
     struct flw_placed_region regions[];

@@ -1,23 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: leases: begin, the addresses, end. In steady state (the last lease's layout and stream, nothing
- * to initialise, no capture open) a begin is a claim, five compares and six stores.
+ * to initialise, no capture open, no stream gone) a begin is a claim, some compares and some stores.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "arena/arena.h"
 #include "base/bits.h"
+#include "base/mutant.h"
+
+/* ---- handles */
+
+static uintptr_t handle_of(const fallow_arena *arena)
+{
+    return (uintptr_t)arena + 1 + arena->turn % FLW_LEASE_TURNS;
+}
+
+static fallow_arena *arena_at(const fallow_lease *lease)
+{
+    /* The arena's own allocation; the handle's low bits are its turn. */
+    return (fallow_arena *)(void *)((uintptr_t)lease & ~(uintptr_t)(FLW_ARENA_BYTES - 1));
+}
+
+fallow_arena *flw_lease_arena(const fallow_lease *lease)
+{
+    fallow_arena *arena = arena_at(lease);
+    return arena != NULL && atomic_load_explicit(&arena->open_handle, memory_order_acquire) ==
+                                (uintptr_t)lease
+               ? arena
+               : NULL;
+}
 
 /* ---- what is not steady state */
 
 static const fallow_region *largest_region(const fallow_layout *layout)
 {
-    const fallow_region *largest = &layout->regions[0].region;
-    for (size_t i = 1; i < layout->count; i++) {
+    const fallow_region *largest = NULL;
+    for (size_t i = 0; i < layout->count; i++) {
         const fallow_region *region = &layout->regions[i].region;
         if ((region->flags & FALLOW_REGION_PERSISTENT) == 0 &&
-            region->size_bytes > largest->size_bytes) {
+            (largest == NULL || region->size_bytes > largest->size_bytes)) {
             largest = region;
         }
     }
@@ -35,17 +58,18 @@ static void adopt(fallow_arena *arena, void *block, size_t bytes)
 
 /* Scratch contents are worth nothing between leases: where both do not fit, the old block goes first,
  * and one of its size is taken back if the larger one fails all the same. */
-static fallow_status grow(fallow_arena *arena, size_t bytes, fallow_stream stream)
+static fallow_status grow(fallow_arena *arena, size_t bytes, size_t align, fallow_stream stream)
 {
     size_t old_bytes = arena->scratch_bytes;
     void *block = NULL;
-    fallow_status status = flw_arena_take(arena, bytes, stream, &block);
+    fallow_status status = flw_arena_take(arena, bytes, align, stream, &block);
     if (status == FALLOW_OK) {
         flw_arena_free_scratch(arena);
     } else if (status == FALLOW_OUT_OF_MEMORY && old_bytes > 0) {
         flw_arena_free_scratch(arena);
-        status = flw_arena_take(arena, bytes, stream, &block);
-        if (status != FALLOW_OK && flw_arena_take(arena, old_bytes, stream, &block) == FALLOW_OK) {
+        status = flw_arena_take(arena, bytes, align, stream, &block);
+        if (status != FALLOW_OK &&
+            flw_arena_take(arena, old_bytes, 0, stream, &block) == FALLOW_OK) {
             adopt(arena, block, old_bytes);
         }
     }
@@ -55,114 +79,131 @@ static fallow_status grow(fallow_arena *arena, size_t bytes, fallow_stream strea
     return status;
 }
 
-static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
-                               fallow_stream stream, uint64_t capture)
+/* What scratch must have to serve the layout; 0: it does. */
+static size_t missing_bytes(const fallow_arena *arena, const fallow_layout *layout)
 {
     size_t bytes = flw_arena_needed_bytes(arena, layout);
+    bool is_misaligned = ((uintptr_t)arena->scratch & (layout->align_bytes - 1)) != 0;
+    return bytes > arena->scratch_bytes || (is_misaligned && bytes > 0)
+               ? flw_max(bytes, arena->scratch_bytes)
+               : 0;
+}
+
+/* A refusal changes nothing. */
+static fallow_status check_scratch(fallow_arena *arena, const fallow_layout *layout,
+                                   uint64_t capture)
+{
+    size_t bytes = missing_bytes(arena, layout);
     const fallow_region *largest = largest_region(layout);
-    if (bytes <= arena->scratch_bytes) {
+    if (bytes == 0 || largest == NULL) {
+        return FALLOW_OK;
+    }
+    if (arena->is_locked && (bytes > arena->locked_bytes || arena->scratch != NULL)) {
+        return flw_arena_refuse(arena, FALLOW_OUT_OF_MEMORY,
+                                "locked at %zu bytes, the layout needs %zu aligned to %zu (largest "
+                                "region '%s', %zu bytes)",
+                                arena->locked_bytes, bytes, layout->align_bytes, largest->name,
+                                largest->size_bytes);
+    }
+    if (capture != 0 && !FLW_MUTANT(ARENA_GROWS_IN_CAPTURE)) {
+        return flw_arena_refuse(
+            arena, FALLOW_CAPTURING,
+            "holds %zu bytes and cannot grow inside a capture; the layout needs %zu aligned to "
+            "%zu (largest region '%s', %zu bytes): lease it once before",
+            arena->scratch_bytes, bytes, layout->align_bytes, largest->name, largest->size_bytes);
+    }
+    return FALLOW_OK;
+}
+
+static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
+                               fallow_stream stream)
+{
+    size_t bytes = missing_bytes(arena, layout);
+    if (bytes == 0) {
         return FALLOW_OK;
     }
     if (arena->is_locked) {
-        return flw_arena_refuse(arena, FALLOW_OUT_OF_MEMORY,
-                                "locked at %zu bytes, the layout needs %zu (largest region '%s', "
-                                "%zu bytes)",
-                                arena->scratch_bytes, bytes, largest->name, largest->size_bytes);
+        bytes = arena->locked_bytes; /* trimmed since */
     }
-    if (capture != 0) {
-        return flw_arena_refuse(
-            arena, FALLOW_CAPTURING,
-            "holds %zu bytes and cannot grow inside a capture; the layout needs "
-            "%zu (largest region '%s', %zu bytes): lease it once before",
-            arena->scratch_bytes, bytes, largest->name, largest->size_bytes);
-    }
-    fallow_status status = grow(arena, bytes, stream);
+    fallow_status status = grow(arena, bytes, layout->align_bytes, stream);
+    return status == FALLOW_OK
+               ? FALLOW_OK
+               : flw_arena_refuse(arena, status, "the pool did not lend %zu bytes: %s", bytes,
+                                  fallow_status_message(status));
+}
+
+/* Nothing that can refuse comes after the first step that changes something, but the pool, the driver
+ * and host memory. What was taken by the time that one of those fails stays with the arena, unleased,
+ * in the order of `last`. */
+static fallow_status prepare_eager(fallow_arena *arena, const fallow_layout *layout,
+                                   const struct flw_arena_mark *mark, void *const **out_persistent)
+{
+    fallow_status status = flw_capture_check(arena->pool, mark->domain);
     if (status != FALLOW_OK) {
-        return flw_arena_refuse(arena, status, "the pool did not lend %zu bytes: %s", bytes,
-                                fallow_status_message(status));
+        return flw_arena_refuse(arena, status, "the stream %s",
+                                status == FALLOW_CAPTURING
+                                    ? "is being captured: tell fallow_capture_begin"
+                                    : "is not the driver's");
     }
-    return FALLOW_OK;
-}
-
-/* Later work of `stream` comes after what the last lease's stream has been given: one event, one wait.
- * Between eager work and a capture nothing can be ordered here: the graph is launched in order. */
-static fallow_status order_after_last(fallow_arena *arena, fallow_stream stream, uint64_t capture)
-{
-    const struct flw_driver *driver = &arena->pool->driver;
-    struct flw_heap *heap = &arena->pool->heap;
-    struct flw_driver_section section;
-    CUresult result = CUDA_SUCCESS;
-    if (!arena->has_last || arena->last_stream == stream || arena->last_capture != capture) {
-        return FALLOW_OK;
+    if (flw_arena_is_pinned(arena) && !FLW_MUTANT(ARENA_LEASED_WHILE_PINNED)) {
+        return flw_arena_refuse(
+            arena, FALLOW_BUSY,
+            "%zu captures hold its addresses; an eager step needs an arena of its own, or release "
+            "them first",
+            atomic_load_explicit(&arena->pin_count, memory_order_relaxed));
     }
-    if (!flw_heap_enter_driver(heap, &section)) {
-        return FALLOW_DEVICE_LOST;
-    }
-    if (arena->event == NULL) {
-        flw_heap_count_call(heap);
-        result = driver->cuEventCreate(&arena->event, CU_EVENT_DISABLE_TIMING);
-    }
-    if (result == CUDA_SUCCESS) {
-        flw_heap_count_call(heap);
-        result = driver->cuEventRecord(arena->event, arena->last_stream);
-    }
-    if (result == CUDA_SUCCESS) {
-        flw_heap_count_call(heap);
-        result = driver->cuStreamWaitEvent(stream, arena->event, 0);
-    }
-    flw_heap_leave_driver(heap, &section);
-    if (result != CUDA_SUCCESS) {
-        return flw_arena_refuse(arena, FALLOW_DRIVER,
-                                "the lease could not be ordered after the last one: %s",
-                                flw_driver_error_name(driver, result));
-    }
-    atomic_fetch_add_explicit(&arena->wait_count, 1, memory_order_relaxed);
-    return FALLOW_OK;
-}
-
-static fallow_status pin(fallow_arena *arena, uint64_t capture)
-{
-    for (size_t i = 0; i < arena->pin_count; i++) {
-        if (arena->pins[i] == capture) {
-            return FALLOW_OK;
-        }
-    }
-    if (arena->pin_count == arena->pin_room) {
-        size_t room = arena->pin_room * 2 + 8;
-        uint64_t *pins = realloc(arena->pins, room * sizeof *pins);
-        if (pins == NULL) {
-            return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room to note a capture");
-        }
-        arena->pins = pins;
-        arena->pin_room = room;
-    }
-    arena->pins[arena->pin_count] = capture;
-    atomic_store_explicit(&arena->pin_count, arena->pin_count + 1, memory_order_relaxed);
-    return FALLOW_OK;
-}
-
-/* Everything that a begin may have to do. What has been taken by the time that something fails (a larger
- * block, a persistent region) stays with the arena, unleased. */
-static fallow_status prepare(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream)
-{
-    fallow_status status;
-    uint64_t capture = flw_capture_serial(arena->pool, stream);
-    if (capture == 0 && flw_arena_is_pinned(arena)) {
-        return flw_arena_refuse(arena, FALLOW_BUSY,
-                                "%zu captures hold its addresses; an eager step needs an arena of "
-                                "its own, or release them first",
-                                (size_t)arena->pin_count);
-    }
-    if ((status = make_room(arena, layout, stream, capture)) != FALLOW_OK ||
-        (status = flw_arena_bind(arena, layout, stream, capture)) != FALLOW_OK ||
-        (status = order_after_last(arena, stream, capture)) != FALLOW_OK ||
-        (status = flw_arena_wake(arena, layout, stream, capture)) != FALLOW_OK ||
-        (status = capture != 0 ? pin(arena, capture) : FALLOW_OK) != FALLOW_OK) {
+    if ((status = flw_arena_order(arena, mark)) != FALLOW_OK ||
+        (status = make_room(arena, layout, mark->stream)) != FALLOW_OK ||
+        (status = flw_arena_bind(arena, layout, mark->stream, out_persistent)) != FALLOW_OK) {
         return status;
     }
-    arena->last_capture = capture;
+    return flw_arena_wake(arena, layout, mark->stream);
+}
+
+static fallow_status prepare_captured(fallow_arena *arena, const fallow_layout *layout,
+                                      fallow_stream stream, uint64_t capture,
+                                      void *const **out_persistent)
+{
+    fallow_status status;
+    if (FLW_MUTANT(ARENA_GROWS_IN_CAPTURE) &&
+        (status = make_room(arena, layout, stream)) != FALLOW_OK) {
+        return status;
+    }
+    if ((status = flw_arena_bind(arena, layout, stream, out_persistent)) != FALLOW_OK ||
+        (status = flw_arena_order_captured(arena, stream, capture)) != FALLOW_OK) {
+        return status;
+    }
+    return flw_arena_pin(arena, capture);
+}
+
+/* Everything that a begin may have to do. */
+static fallow_status prepare(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream)
+{
+    struct flw_pool *pool = arena->pool;
+    void *const *persistent = NULL;
+    fallow_status status;
+    arena->is_plain = false;
+    uint64_t gone = atomic_load_explicit(&pool->heap.count.gone_streams, memory_order_acquire);
+    struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
+    if (mark.domain == NULL) {
+        return flw_arena_refuse(arena, status, "the stream: %s", fallow_status_message(status));
+    }
+    uint64_t capture = flw_capture_serial(pool, stream);
+    if ((status = check_scratch(arena, layout, capture)) != FALLOW_OK ||
+        (status = flw_arena_check_persistent(arena, layout, capture)) != FALLOW_OK) {
+        return status;
+    }
+    status = capture == 0 ? prepare_eager(arena, layout, &mark, &persistent)
+                          : prepare_captured(arena, layout, stream, capture, &persistent);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    arena->lease.capture = capture;
     arena->last_layout_id = layout->id;
-    arena->is_plain = capture == 0 && arena->checks == 0;
+    arena->last_persistent = persistent;
+    arena->gone_streams = gone;
+    arena->is_plain = capture == 0 && arena->checks == 0 && !mark.domain->own_thread_only &&
+                      !pool->config.check_streams && !pool->config.streams_may_die;
     return FALLOW_OK;
 }
 
@@ -171,9 +212,19 @@ static fallow_status prepare(fallow_arena *arena, const fallow_layout *layout, f
 static inline bool is_steady(const fallow_arena *arena, const fallow_layout *layout,
                              fallow_stream stream)
 {
-    return arena->is_plain && arena->last_layout_id == layout->id && arena->has_last &&
-           arena->last_stream == stream &&
-           atomic_load_explicit(&arena->pool->open_captures, memory_order_acquire) == 0;
+    const struct flw_pool *pool = arena->pool;
+    return arena->is_plain && arena->last_layout_id == layout->id && arena->last.stream == stream &&
+           atomic_load_explicit(&pool->open_captures, memory_order_acquire) == 0 &&
+           arena->gone_streams ==
+               atomic_load_explicit(&pool->heap.count.gone_streams, memory_order_acquire) &&
+           !flw_heap_is_lost(&pool->heap);
+}
+
+/* A statistic that only holders of the claim write. */
+static void count_lease(fallow_arena *arena)
+{
+    uint64_t count = atomic_load_explicit(&arena->lease_count, memory_order_relaxed);
+    atomic_store_explicit(&arena->lease_count, count + 1, memory_order_relaxed);
 }
 
 fallow_status fallow_lease_begin(fallow_arena *arena, const fallow_layout *layout,
@@ -186,101 +237,156 @@ fallow_status fallow_lease_begin(fallow_arena *arena, const fallow_layout *layou
     if (FLW_UNLIKELY(!flw_arena_claim(arena, FLW_ARENA_LEASED))) {
         return FALLOW_BUSY;
     }
-    if (FLW_UNLIKELY(!is_steady(arena, layout, stream))) {
-        fallow_status status = prepare(arena, layout, stream);
-        if (status != FALLOW_OK) {
-            flw_arena_settle(arena);
-            return status;
-        }
+    fallow_status status = FALLOW_OK;
+    if (FLW_UNLIKELY(flw_pool_of(arena->handle) == NULL)) {
+        status = FALLOW_INVALID_POOL;
+    } else if (FLW_UNLIKELY(!is_steady(arena, layout, stream))) {
+        status = prepare(arena, layout, stream);
     }
-    fallow_lease *lease = &arena->leases[arena->turn++ % FLW_LEASE_TURNS];
-    lease->arena = arena;
+    if (FLW_UNLIKELY(status != FALLOW_OK)) {
+        flw_arena_settle(arena);
+        return status;
+    }
+    struct flw_lease *lease = &arena->lease;
     lease->layout = layout;
     lease->base = arena->scratch;
     lease->persistent = arena->last_persistent;
+    lease->stream = stream;
     lease->is_guarded = (arena->checks & FALLOW_ARENA_CHECK_RED_ZONES) != 0;
-    atomic_store_explicit(&lease->has_ended, false, memory_order_relaxed);
-    atomic_store_explicit(&lease->references, 1, memory_order_release);
     if (FLW_UNLIKELY(arena->checks != 0)) {
-        flw_arena_check_begin(arena, lease, stream);
+        flw_arena_check_begin(arena);
     }
-    /* A statistic that only holders of the claim write. */
-    atomic_store_explicit(&arena->lease_count,
-                          atomic_load_explicit(&arena->lease_count, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    *out_lease = lease;
+    count_lease(arena);
+    arena->turn++;
+    atomic_store_explicit(&arena->references, 1, memory_order_relaxed);
+    atomic_store_explicit(&arena->open_handle, handle_of(arena), memory_order_release);
+    *out_lease = (fallow_lease *)handle_of(arena); /* never followed */
     return FALLOW_OK;
 }
 
 void *fallow_lease_region_at(const fallow_lease *lease, size_t index)
 {
-    if (lease == NULL || atomic_load_explicit(&lease->references, memory_order_relaxed) == 0 ||
-        index >= lease->layout->count) {
+    const fallow_arena *arena = flw_lease_arena(lease);
+    if (FLW_UNLIKELY(arena == NULL || index >= arena->lease.layout->count)) {
         return NULL;
     }
-    const struct flw_placed_region *placed = &lease->layout->regions[index];
+    const struct flw_placed_region *placed = &arena->lease.layout->regions[index];
     if ((placed->region.flags & FALLOW_REGION_PERSISTENT) != 0) {
-        return lease->persistent[index];
+        return arena->lease.persistent[index];
     }
-    return lease->base + (lease->is_guarded ? placed->guarded_offset : placed->offset);
+    return arena->lease.base + (arena->lease.is_guarded ? placed->guarded_offset : placed->offset);
 }
 
 void *fallow_lease_region(const fallow_lease *lease, const char *name)
 {
-    return lease == NULL || atomic_load_explicit(&lease->references, memory_order_relaxed) == 0
+    const fallow_arena *arena = flw_lease_arena(lease);
+    return arena == NULL
                ? NULL
-               : fallow_lease_region_at(lease, fallow_layout_find(lease->layout, name));
+               : fallow_lease_region_at(lease, fallow_layout_find(arena->lease.layout, name));
 }
 
-void flw_lease_drop(fallow_lease *lease)
+void flw_lease_drop(fallow_arena *arena)
 {
-    if (atomic_fetch_sub_explicit(&lease->references, 1, memory_order_acq_rel) != 1) {
+    if (atomic_fetch_sub_explicit(&arena->references, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    fallow_arena *arena = lease->arena;
-    if (FLW_UNLIKELY(arena->checks != 0)) {
-        flw_arena_check_end(arena, lease, lease->end_stream);
+    struct flw_lease *lease = &arena->lease;
+    if (FLW_UNLIKELY(arena->checks != 0) && flw_pool_of(arena->handle) != NULL) {
+        flw_arena_check_end(arena);
     }
-    arena->last_stream = lease->end_stream;
-    arena->has_last = true;
+    if (FLW_UNLIKELY(lease->ends_captured)) {
+        arena->captured.serial = lease->capture;
+        arena->captured.stream = lease->end_stream;
+    } else if (FLW_UNLIKELY(lease->end.domain != NULL)) {
+        arena->last = lease->end;
+    }
     flw_arena_settle(arena);
+}
+
+/* What is known of the end where it is not a plain one: it may be on another stream, inside a capture,
+ * or on a stream that nobody else can record on. A refusal leaves the lease open. */
+static fallow_status note_end(fallow_arena *arena, fallow_stream stream)
+{
+    struct flw_lease *lease = &arena->lease;
+    uint64_t capture = flw_capture_serial(arena->pool, stream);
+    fallow_status status = FALLOW_OK;
+    if (capture != 0 && capture != lease->capture) {
+        return flw_arena_refuse(arena, FALLOW_CAPTURING,
+                                "the lease was begun outside of the capture: end it there");
+    }
+    lease->ends_captured = capture != 0;
+    if (lease->capture != 0) {
+        return FALLOW_OK; /* its work is in a graph, if not in a capture still */
+    }
+    struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
+    if (mark.domain == NULL) {
+        return flw_arena_refuse(arena, status, "the stream of the end: %s",
+                                fallow_status_message(status));
+    }
+    if (mark.domain->own_thread_only || arena->pool->config.streams_may_die) {
+        flw_arena_fence_now(arena, &mark);
+    }
+    lease->end = mark;
+    return FALLOW_OK;
 }
 
 fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
 {
-    if (lease == NULL) {
+    fallow_arena *arena = arena_at(lease);
+    uintptr_t handle = (uintptr_t)lease;
+    if (FLW_UNLIKELY(arena == NULL)) {
         return FALLOW_INVALID_ARGUMENT;
     }
-    bool had_ended = false;
-    if (FLW_UNLIKELY(atomic_load_explicit(&lease->references, memory_order_acquire) == 0 ||
-                     !atomic_compare_exchange_strong_explicit(&lease->has_ended, &had_ended, true,
-                                                              memory_order_acq_rel,
-                                                              memory_order_relaxed))) {
-        return lease->arena == NULL ? FALLOW_INVALID_ARGUMENT
-                                    : flw_arena_refuse(lease->arena, FALLOW_INVALID_ARGUMENT,
-                                                       "the lease has ended already");
+    if (FLW_UNLIKELY(!atomic_compare_exchange_strong_explicit(
+            &arena->open_handle, &handle, 0, memory_order_acq_rel, memory_order_relaxed))) {
+        return flw_arena_refuse(arena, FALLOW_INVALID_ARGUMENT, "the lease has ended already");
     }
-    lease->end_stream = stream;
-    flw_lease_drop(lease);
+    arena->lease.end = (struct flw_arena_mark){0};
+    arena->lease.ends_captured = false;
+    bool is_there = flw_pool_of(arena->handle) != NULL;
+    if (FLW_UNLIKELY(is_there && (!arena->is_plain || stream != arena->lease.stream ||
+                                  atomic_load_explicit(&arena->pool->open_captures,
+                                                       memory_order_acquire) > 0))) {
+        fallow_status status = note_end(arena, stream);
+        if (status != FALLOW_OK) {
+            atomic_store_explicit(&arena->open_handle, handle, memory_order_release);
+            return status;
+        }
+    }
+    arena->lease.end_stream = stream;
+    flw_lease_drop(arena);
     return FALLOW_OK;
 }
 
-/* A graph captured from this arena is about to be launched on `stream`: after the launch before it. */
+/* ---- graphs */
+
 fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
 {
+    fallow_status status = FALLOW_OK;
     if (arena == NULL) {
         return FALLOW_INVALID_ARGUMENT;
     }
     if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
         return FALLOW_BUSY;
     }
-    arena->last_capture = 0; /* what the last stream was given by now is launches, or eager */
-    fallow_status status = order_after_last(arena, stream, 0);
-    if (status == FALLOW_OK) {
-        arena->last_stream = stream;
-        arena->has_last = true;
-        arena->is_plain = false;
+    if (flw_pool_of(arena->handle) == NULL) {
+        flw_arena_settle(arena);
+        return FALLOW_INVALID_POOL;
     }
+    struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
+    if (mark.domain == NULL) {
+        status = flw_arena_refuse(arena, status, "the stream: %s", fallow_status_message(status));
+    } else if (flw_capture_serial(arena->pool, stream) != 0 ||
+               flw_capture_check(arena->pool, mark.domain) != FALLOW_OK) {
+        status = flw_arena_refuse(arena, FALLOW_CAPTURING,
+                                  "a graph is launched inside a capture: its order is the graph's");
+    } else {
+        status = flw_arena_order(arena, &mark);
+    }
+    if (status == FALLOW_OK && flw_arena_must_wake(arena)) {
+        status = flw_arena_wake(arena, NULL, stream);
+    }
+    arena->is_plain = false;
     flw_arena_settle(arena);
     return status;
 }

@@ -8,8 +8,10 @@
 
 #include "arena/arena.h"
 #include "base/bits.h"
+#include "base/mutant.h"
 
-#define UPLOAD_BYTES ((size_t)64 << 10)
+#define UPLOAD_BYTES  ((size_t)64 << 10)
+#define BINDINGS_MOST 32
 
 static struct flw_persistent *find(const fallow_arena *arena, const char *name)
 {
@@ -31,11 +33,23 @@ static void drop_bindings(fallow_arena *arena)
     arena->last_layout_id = 0;
 }
 
-static void free_block(fallow_arena *arena, struct flw_persistent *persistent)
+static void give_back(fallow_arena *arena, struct flw_persistent *persistent)
 {
-    (void)fallow_free(arena->handle, persistent->address, arena->last_stream);
-    atomic_fetch_sub_explicit(&arena->held_persistent_bytes, persistent->bytes,
-                              memory_order_relaxed);
+    if (persistent->address != NULL) {
+        flw_arena_give_back(arena, persistent->address);
+        atomic_fetch_sub_explicit(&arena->held_persistent_bytes, persistent->region.size_bytes,
+                                  memory_order_relaxed);
+    }
+    persistent->address = NULL;
+    persistent->holds_values = false;
+}
+
+void flw_arena_trim_persistent(fallow_arena *arena)
+{
+    drop_bindings(arena);
+    for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
+        give_back(arena, each);
+    }
 }
 
 void flw_arena_free_persistent(fallow_arena *arena)
@@ -44,53 +58,8 @@ void flw_arena_free_persistent(fallow_arena *arena)
     while (arena->persistent != NULL) {
         struct flw_persistent *persistent = arena->persistent;
         arena->persistent = persistent->next;
-        free_block(arena, persistent);
         free(persistent);
     }
-}
-
-/* A block for a region that has none, or too small a one. */
-static fallow_status take(fallow_arena *arena, const fallow_region *region, fallow_stream stream,
-                          uint64_t capture)
-{
-    struct flw_persistent *persistent = find(arena, region->name);
-    void *block = NULL;
-    if (arena->is_locked || capture != 0) {
-        return flw_arena_refuse(
-            arena, arena->is_locked ? FALLOW_OUT_OF_MEMORY : FALLOW_CAPTURING,
-            "persistent region '%s' needs %zu bytes, has %zu, and the arena is %s", region->name,
-            region->size_bytes, persistent == NULL ? (size_t)0 : persistent->bytes,
-            arena->is_locked ? "locked" : "being captured: lease it once before");
-    }
-    if (persistent == NULL) {
-        persistent = calloc(1, sizeof *persistent);
-        if (persistent == NULL) {
-            return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room for region '%s'",
-                                    region->name);
-        }
-        memcpy(persistent->name, region->name, strlen(region->name) + 1);
-    }
-    fallow_status status = flw_arena_take(arena, region->size_bytes, stream, &block);
-    if (status != FALLOW_OK) {
-        if (persistent->address == NULL) {
-            free(persistent);
-        }
-        return flw_arena_refuse(arena, status, "the pool did not lend %zu bytes for '%s': %s",
-                                region->size_bytes, region->name, fallow_status_message(status));
-    }
-    if (persistent->address != NULL) {
-        free_block(arena, persistent);
-        drop_bindings(arena);
-    } else {
-        persistent->next = arena->persistent;
-        arena->persistent = persistent;
-    }
-    persistent->address = block;
-    persistent->bytes = region->size_bytes;
-    persistent->holds_values = false;
-    atomic_fetch_add_explicit(&arena->held_persistent_bytes, persistent->bytes,
-                              memory_order_relaxed);
-    return FALLOW_OK;
 }
 
 static bool is_persistent(const fallow_region *region)
@@ -98,29 +67,155 @@ static bool is_persistent(const fallow_region *region)
     return (region->flags & FALLOW_REGION_PERSISTENT) != 0;
 }
 
-fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
-                             uint64_t capture)
+/* ---- can they be had? */
+
+static bool holds_the_same(const fallow_region *a, const fallow_region *b)
 {
+    return a->init == b->init && a->init_value == b->init_value && a->init_step == b->init_step &&
+           a->element_bytes == b->element_bytes;
+}
+
+static bool must_take(const struct flw_persistent *persistent, const fallow_region *region)
+{
+    return persistent == NULL || persistent->address == NULL ||
+           persistent->region.size_bytes < region->size_bytes ||
+           ((uintptr_t)persistent->address & (region->align_bytes - 1)) != 0;
+}
+
+static fallow_status check_one(fallow_arena *arena, const fallow_region *region, uint64_t capture)
+{
+    const struct flw_persistent *persistent = find(arena, region->name);
+    size_t has_bytes = persistent == NULL ? 0 : persistent->region.size_bytes;
+    if (persistent != NULL && !holds_the_same(&persistent->region, region)) {
+        return flw_arena_refuse(arena, FALLOW_INVALID_ARGUMENT,
+                                "persistent region '%s' holds other values in another layout",
+                                region->name);
+    }
+    bool is_taken = must_take(persistent, region);
+    /* A region that was trimmed may come back while locked. */
+    if (is_taken && arena->is_locked &&
+        (has_bytes < region->size_bytes || persistent->address != NULL)) {
+        return flw_arena_refuse(arena, FALLOW_OUT_OF_MEMORY,
+                                "locked, and persistent region '%s' needs %zu bytes aligned to "
+                                "%zu, has %zu",
+                                region->name, region->size_bytes, region->align_bytes, has_bytes);
+    }
+    if (is_taken && capture != 0) {
+        return flw_arena_refuse(arena, FALLOW_CAPTURING,
+                                "persistent region '%s' needs %zu bytes aligned to %zu, has %zu, "
+                                "and cannot move inside a capture: lease it once before",
+                                region->name, region->size_bytes, region->align_bytes, has_bytes);
+    }
+    if (capture != 0 && !persistent->holds_values) {
+        return flw_arena_refuse(arena, FALLOW_CAPTURING,
+                                "persistent region '%s' must be initialised and cannot be inside "
+                                "a capture: lease it once before",
+                                region->name);
+    }
+    return FALLOW_OK;
+}
+
+fallow_status flw_arena_check_persistent(fallow_arena *arena, const fallow_layout *layout,
+                                         uint64_t capture)
+{
+    fallow_status status = FALLOW_OK;
+    for (size_t i = 0; status == FALLOW_OK && layout->persistent_count > 0 && i < layout->count;
+         i++) {
+        const fallow_region *region = &layout->regions[i].region;
+        status = is_persistent(region) ? check_one(arena, region, capture) : FALLOW_OK;
+    }
+    return status;
+}
+
+/* ---- blocks */
+
+static struct flw_persistent *enter(fallow_arena *arena, const fallow_region *region)
+{
+    struct flw_persistent *persistent = calloc(1, sizeof *persistent);
+    if (persistent != NULL) {
+        memcpy(persistent->name, region->name, strlen(region->name) + 1);
+        persistent->region = *region;
+        persistent->region.name = persistent->name;
+        persistent->region.size_bytes = 0; /* nothing yet: a locked arena gives it nothing */
+        persistent->next = arena->persistent;
+        arena->persistent = persistent;
+    }
+    return persistent;
+}
+
+/* A block for a region that has none, or too small a one. */
+static fallow_status take(fallow_arena *arena, const fallow_region *region, fallow_stream stream)
+{
+    struct flw_persistent *persistent = find(arena, region->name);
+    void *block = NULL;
+    if (persistent == NULL && (persistent = enter(arena, region)) == NULL) {
+        return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room for region '%s'",
+                                region->name);
+    }
+    size_t bytes = flw_max(region->size_bytes, persistent->region.size_bytes);
+    size_t align = flw_max(region->align_bytes, persistent->region.align_bytes);
+    fallow_status status = flw_arena_take(arena, bytes, align, stream, &block);
+    if (status != FALLOW_OK) {
+        return flw_arena_refuse(arena, status, "the pool did not lend %zu bytes for '%s': %s",
+                                bytes, region->name, fallow_status_message(status));
+    }
+    give_back(arena, persistent);
+    if (!FLW_MUTANT(ARENA_STALE_BINDING)) {
+        drop_bindings(arena);
+    }
+    persistent->address = block;
+    persistent->region.size_bytes = bytes;
+    persistent->region.align_bytes = align;
+    atomic_fetch_add_explicit(&arena->held_persistent_bytes, bytes, memory_order_relaxed);
+    return FALLOW_OK;
+}
+
+/* The layout's binding to the front of the list; NULL: it has none. */
+static struct flw_binding *find_binding(fallow_arena *arena, uint64_t layout_id)
+{
+    for (struct flw_binding **link = &arena->bindings; *link != NULL; link = &(*link)->next) {
+        struct flw_binding *binding = *link;
+        if (binding->layout_id == layout_id) {
+            *link = binding->next;
+            binding->next = arena->bindings;
+            arena->bindings = binding;
+            return binding;
+        }
+    }
+    return NULL;
+}
+
+/* Layouts come and go, nobody says when: those used longest ago are found anew if need be. */
+static void limit_bindings(fallow_arena *arena)
+{
+    struct flw_binding **link = &arena->bindings;
+    for (size_t i = 0; i < BINDINGS_MOST && *link != NULL; i++) {
+        link = &(*link)->next;
+    }
+    while (*link != NULL) {
+        struct flw_binding *binding = *link;
+        *link = binding->next;
+        free(binding);
+    }
+}
+
+fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
+                             void *const **out_addresses)
+{
+    *out_addresses = NULL;
     if (layout->persistent_count == 0) {
-        arena->last_persistent = NULL;
         return FALLOW_OK;
     }
     for (size_t i = 0; i < layout->count; i++) {
         const fallow_region *region = &layout->regions[i].region;
-        const struct flw_persistent *persistent =
-            is_persistent(region) ? find(arena, region->name) : NULL;
-        if (is_persistent(region) &&
-            (persistent == NULL || persistent->bytes < region->size_bytes)) {
-            fallow_status status = take(arena, region, stream, capture);
+        if (is_persistent(region) && must_take(find(arena, region->name), region)) {
+            fallow_status status = take(arena, region, stream);
             if (status != FALLOW_OK) {
                 return status;
             }
         }
     }
-    struct flw_binding *binding = arena->bindings;
-    while (binding != NULL && binding->layout_id != layout->id) {
-        binding = binding->next;
-    }
+    struct flw_binding *binding = find_binding(arena, layout->id);
     if (binding == NULL) {
         binding = calloc(1, sizeof *binding + layout->count * sizeof binding->addresses[0]);
         if (binding == NULL) {
@@ -134,8 +229,9 @@ fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, f
         }
         binding->next = arena->bindings;
         arena->bindings = binding;
+        limit_bindings(arena);
     }
-    arena->last_persistent = binding->addresses;
+    *out_addresses = binding->addresses;
     return FALLOW_OK;
 }
 
@@ -216,36 +312,48 @@ static fallow_status fill(fallow_arena *arena, const fallow_region *given, void 
                                   region.name, flw_driver_error_name(&arena->pool->driver, result));
 }
 
-fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
-                             uint64_t capture)
+/* The whole block: a layout that has less of it may be the first that finds it without values. */
+static fallow_status wake_one(fallow_arena *arena, struct flw_persistent *persistent,
+                              fallow_stream stream)
 {
-    if (layout->persistent_count == 0) {
-        return FALLOW_OK;
+    const fallow_region *region = &persistent->region;
+    bool is_done = arena->wake != NULL &&
+                   arena->wake(arena->wake_context, region, persistent->address, stream) == 0;
+    bool has_values = region->init != FALLOW_INIT_DIRTY && region->init != FALLOW_INIT_PREFIX;
+    if (!is_done && has_values) {
+        fallow_status status = fill(arena, region, persistent->address, stream);
+        if (status != FALLOW_OK) {
+            return status;
+        }
     }
-    for (size_t i = 0; i < layout->count; i++) {
-        const fallow_region *region = &layout->regions[i].region;
-        struct flw_persistent *persistent =
-            is_persistent(region) ? find(arena, region->name) : NULL;
-        if (persistent == NULL || persistent->holds_values) {
-            continue;
-        }
-        if (capture != 0) {
-            return flw_arena_refuse(arena, FALLOW_CAPTURING,
-                                    "region '%s' must be initialised and cannot be inside a "
-                                    "capture: lease it once before",
-                                    region->name);
-        }
-        bool is_done = arena->wake != NULL &&
-                       arena->wake(arena->wake_context, region, persistent->address, stream) == 0;
-        bool has_values = region->init != FALLOW_INIT_DIRTY && region->init != FALLOW_INIT_PREFIX;
-        if (!is_done && has_values) {
-            fallow_status status = fill(arena, region, persistent->address, stream);
-            if (status != FALLOW_OK) {
-                return status;
-            }
-        }
-        persistent->holds_values = true;
-        atomic_fetch_add_explicit(&arena->init_count, 1, memory_order_relaxed);
-    }
+    persistent->holds_values = true;
+    atomic_fetch_add_explicit(&arena->init_count, 1, memory_order_relaxed);
     return FALLOW_OK;
+}
+
+static bool lacks_values(const struct flw_persistent *persistent)
+{
+    return persistent->address != NULL && !persistent->holds_values;
+}
+
+bool flw_arena_must_wake(const fallow_arena *arena)
+{
+    const struct flw_persistent *each = arena->persistent;
+    while (each != NULL && !lacks_values(each)) {
+        each = each->next;
+    }
+    return each != NULL;
+}
+
+fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream)
+{
+    fallow_status status = FALLOW_OK;
+    for (struct flw_persistent *each = arena->persistent; status == FALLOW_OK && each != NULL;
+         each = each->next) {
+        if (lacks_values(each) &&
+            (layout == NULL || fallow_layout_find(layout, each->name) != SIZE_MAX)) {
+            status = wake_one(arena, each, stream);
+        }
+    }
+    return status;
 }

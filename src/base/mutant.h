@@ -46,7 +46,13 @@
     X(INTERIOR_FREE_ACCEPTED, "a free does not compare the slot's word") \
     X(DOUBLE_FREE_ACCEPTED, "a free accepts a block that is free") \
     X(SIZE_NOT_VERIFIED, "a sized free accepts any size") \
-    X(ALIGNMENT_IGNORED, "a run is not moved to its alignment")
+    X(ALIGNMENT_IGNORED, "a run is not moved to its alignment") \
+    X(ARENA_REGIONS_OVERLAP, "regions of a layout that are alive together share bytes") \
+    X(ARENA_NOT_ORDERED, "a lease on another stream does not come after the last one") \
+    X(ARENA_STALE_BINDING, "a layout keeps the address of a persistent region that has moved") \
+    X(ARENA_ZONE_NOT_COMPARED, "an arena's red zones are not compared") \
+    X(ARENA_GROWS_IN_CAPTURE, "an arena grows inside a capture") \
+    X(ARENA_LEASED_WHILE_PINNED, "an eager lease of an arena that graphs hold the addresses of")
 /* clang-format on */
 
 enum flw_mutant_name {

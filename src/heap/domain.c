@@ -575,6 +575,7 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
     if (domain->is_known) {
         domain->is_known = false;
         atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
     }
     if (heap->mixed != NULL) {
         hand_to_nobody(heap, domain); /* what it kept and is complete needs no synchronisation */

@@ -68,6 +68,18 @@ uint64_t flw_capture_serial(struct flw_pool *pool, fallow_stream stream)
     return serial;
 }
 
+struct flw_domain *flw_capture_origin(struct flw_pool *pool, uint64_t serial)
+{
+    const struct fallow_capture *capture = &table.places[serial % FLW_CAPTURE_COUNT];
+    struct flw_domain *origin = NULL;
+    flw_lock_acquire(&pool->heap.lock);
+    if (capture->serial == serial && capture->pool == pool && capture->is_capturing) {
+        origin = capture->stream_domains[0];
+    }
+    flw_lock_release(&pool->heap.lock);
+    return origin;
+}
+
 bool flw_capture_lives(struct flw_pool *pool, uint64_t serial)
 {
     const struct fallow_capture *capture = &table.places[serial % FLW_CAPTURE_COUNT];

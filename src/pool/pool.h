@@ -251,6 +251,8 @@ void flw_uses_fence(struct flw_pool *pool);
 /* The serial of the capture that a stream is in; 0: none, which is one load while nothing is captured.
  * And whether a capture has not been released yet. */
 uint64_t flw_capture_serial(struct flw_pool *pool, fallow_stream stream);
+/* Of the capture under way that has this serial, the stream it began on; NULL: there is none. */
+struct flw_domain *flw_capture_origin(struct flw_pool *pool, uint64_t serial);
 bool flw_capture_lives(struct flw_pool *pool, uint64_t serial);
 /* Is the stream being captured? That may end before the caller has done anything about it. */
 static inline bool flw_capture_is_on(const struct flw_domain *stream_domain)

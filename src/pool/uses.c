@@ -345,6 +345,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
         domain->is_known = false;
         domain->is_retired = true;
         atomic_fetch_sub(&heap->stream_count, 1);
+        atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
     }
     flw_domain_free_place(heap, domain);
     flw_lock_release(&heap->lock);

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the arena's memory comes after: the stream of the last end, the streams of captures that
+ * were released since, and the captures that are not. The pool's order domains do the work: their
+ * fences cover streams that were retired, and refuse those that are being captured.
+ * Does not: know regions.
+ */
+#include <stdlib.h>
+
+#include "arena/arena.h"
+#include "base/mutant.h"
+
+struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream stream,
+                                        fallow_status *status)
+{
+    struct flw_domain *domain = flw_pool_domain(arena->pool, stream, status);
+    return (struct flw_arena_mark){
+        .domain = domain, .lender = domain == NULL ? 0 : domain->lender, .stream = stream};
+}
+
+/* heap lock. Its place was given away: all it ever did is complete. */
+static bool is_over(const struct flw_arena_mark *mark)
+{
+    return mark->domain == NULL || mark->domain->ops != &flw_order_stream ||
+           mark->domain->lender != mark->lender;
+}
+
+/* The ticket that covers the mark; 0: nothing of it is open. */
+static uint64_t ticket_of(fallow_arena *arena, const struct flw_arena_mark *mark)
+{
+    uint64_t ticket = mark->ticket;
+    flw_lock_acquire(&arena->pool->heap.lock);
+    if (is_over(mark)) {
+        ticket = 0;
+    } else if (ticket == 0) {
+        ticket = flw_domain_stamp(mark->domain);
+        flw_domain_want_fence(mark->domain, 1);
+    }
+    if (ticket != 0 && mark->domain->completed >= ticket) {
+        ticket = 0;
+    }
+    flw_lock_release(&arena->pool->heap.lock);
+    return ticket;
+}
+
+bool flw_arena_can_name(fallow_arena *arena, const struct flw_arena_mark *mark)
+{
+    struct flw_heap *heap = &arena->pool->heap;
+    flw_lock_acquire(&heap->lock);
+    bool can = !is_over(mark) && mark->domain->is_known &&
+               (!mark->domain->own_thread_only || mark->domain->thread == flw_thread_token());
+    flw_lock_release(&heap->lock);
+    return can;
+}
+
+static bool is_complete(fallow_arena *arena, const struct flw_arena_mark *mark, uint64_t ticket,
+                        bool *is_captured)
+{
+    struct flw_heap *heap = &arena->pool->heap;
+    flw_lock_acquire(&heap->lock);
+    bool is_done = is_over(mark) || mark->domain->completed >= ticket;
+    *is_captured = !is_done && mark->domain->captured_by != 0;
+    flw_lock_release(&heap->lock);
+    return is_done;
+}
+
+/* Driver calls. One fence, if none covers it, and one wait on the device. A stream that can be neither
+ * fenced nor asked any more is waited for on the host, with everything else. */
+static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
+                                 const struct flw_arena_mark *mark)
+{
+    struct flw_heap *heap = &arena->pool->heap;
+    bool is_captured = false;
+    uint64_t ticket = mark->domain == taker ? 0 : ticket_of(arena, mark);
+    if (ticket == 0 || FLW_MUTANT(ARENA_NOT_ORDERED)) {
+        return FALLOW_OK;
+    }
+    fallow_status status = flw_domain_order_after(heap, taker, mark->domain, ticket, true);
+    if (status == FALLOW_OK) {
+        atomic_fetch_add_explicit(&arena->wait_count, 1, memory_order_relaxed);
+        return FALLOW_OK;
+    }
+    if (flw_heap_is_lost(heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    if (is_complete(arena, mark, ticket, &is_captured)) {
+        return FALLOW_OK;
+    }
+    if (!is_captured && (status = flw_heap_sync_context(heap)) != FALLOW_CAPTURING) {
+        return status;
+    }
+    return flw_arena_refuse(arena, FALLOW_CAPTURING,
+                            "the stream that the last lease ended on is being captured: "
+                            "lease again after the capture, or inside it");
+}
+
+/* The mark's domain is the stream's own: a recycled handle is another domain. */
+fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream)
+{
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(&arena->pool->heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    fallow_status status = order_after(arena, stream->domain, &arena->last);
+    if (status == FALLOW_OK) {
+        arena->last = *stream;
+    }
+    while (status == FALLOW_OK && arena->debt_count > 0) {
+        status = order_after(arena, stream->domain, &arena->debts[arena->debt_count - 1]);
+        arena->debt_count -= status == FALLOW_OK;
+    }
+    flw_heap_leave_driver(&arena->pool->heap, &section);
+    return status;
+}
+
+fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream, uint64_t capture)
+{
+    const struct flw_driver *driver = &arena->pool->driver;
+    struct flw_heap *heap = &arena->pool->heap;
+    struct flw_driver_section section;
+    CUresult result = CUDA_SUCCESS;
+    if (arena->captured.serial != capture || arena->captured.stream == stream) {
+        return FALLOW_OK; /* between graphs: whoever launches them orders them */
+    }
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    if (arena->event == NULL) {
+        flw_heap_count_call(heap);
+        result = driver->cuEventCreate(&arena->event, CU_EVENT_DISABLE_TIMING);
+    }
+    if (result == CUDA_SUCCESS) {
+        flw_heap_count_call(heap);
+        result = driver->cuEventRecord(arena->event, arena->captured.stream);
+    }
+    if (result == CUDA_SUCCESS) {
+        flw_heap_count_call(heap);
+        result = driver->cuStreamWaitEvent(stream, arena->event, 0);
+    }
+    flw_heap_leave_driver(heap, &section);
+    if (result != CUDA_SUCCESS) {
+        return flw_arena_refuse(
+            arena, FALLOW_DRIVER,
+            "the lease could not be ordered after the last one of its capture: %s",
+            flw_driver_error_name(driver, result));
+    }
+    atomic_fetch_add_explicit(&arena->wait_count, 1, memory_order_relaxed);
+    return FALLOW_OK;
+}
+
+void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark)
+{
+    struct flw_driver_section section;
+    mark->ticket = 0;
+    uint64_t ticket = ticket_of(arena, mark);
+    if (ticket != 0 && flw_heap_enter_driver(&arena->pool->heap, &section)) {
+        if (flw_domain_fence_own(&arena->pool->heap, mark->domain) == FALLOW_OK) {
+            mark->ticket = ticket;
+        }
+        flw_heap_leave_driver(&arena->pool->heap, &section);
+    }
+}
+
+void flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark)
+{
+    struct flw_heap *heap = &arena->pool->heap;
+    struct flw_driver_section section;
+    uint64_t ticket = ticket_of(arena, mark);
+    if (ticket != 0 && flw_heap_enter_driver(heap, &section)) {
+        if (flw_domain_wait(heap, mark->domain, ticket, UINT64_MAX) != FALLOW_OK) {
+            (void)flw_heap_sync_context(heap);
+        }
+        flw_heap_leave_driver(heap, &section);
+    }
+}
+
+/* ---- captures */
+
+static void add_debt(fallow_arena *arena, const struct flw_arena_mark *mark)
+{
+    size_t i = 0;
+    while (i < arena->debt_count && arena->debts[i].domain != mark->domain) {
+        i++;
+    }
+    if (mark->domain != NULL) {
+        arena->debts[i] =
+            *mark; /* a place that was given away: nothing of the last owner is open */
+        arena->debt_count += i == arena->debt_count;
+    }
+}
+
+bool flw_arena_is_pinned(fallow_arena *arena)
+{
+    size_t kept = 0, count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
+    for (size_t i = 0; i < count; i++) {
+        if (flw_capture_lives(arena->pool, arena->pins[i].serial)) {
+            arena->pins[kept++] = arena->pins[i];
+        } else {
+            add_debt(arena, &arena->pins[i].origin);
+        }
+    }
+    atomic_store_explicit(&arena->pin_count, kept, memory_order_relaxed);
+    return kept > 0;
+}
+
+void flw_arena_forget_pins(fallow_arena *arena)
+{
+    size_t count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
+    for (size_t i = 0; i < count; i++) {
+        add_debt(arena, &arena->pins[i].origin);
+    }
+    atomic_store_explicit(&arena->pin_count, 0, memory_order_relaxed);
+}
+
+/* A debt has room before it is owed: releasing a pin cannot fail. */
+static bool make_room(fallow_arena *arena, size_t pins, size_t debts)
+{
+    if (pins > arena->pin_room) {
+        struct flw_arena_pin *room = realloc(arena->pins, 2 * pins * sizeof *room);
+        if (room == NULL) {
+            return false;
+        }
+        arena->pins = room;
+        arena->pin_room = 2 * pins;
+    }
+    if (debts > arena->debt_room) {
+        struct flw_arena_mark *room = realloc(arena->debts, 2 * debts * sizeof *room);
+        if (room == NULL) {
+            return false;
+        }
+        arena->debts = room;
+        arena->debt_room = 2 * debts;
+    }
+    return true;
+}
+
+fallow_status flw_arena_pin(fallow_arena *arena, uint64_t capture)
+{
+    size_t count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
+    for (size_t i = 0; i < count; i++) {
+        if (arena->pins[i].serial == capture) {
+            return FALLOW_OK;
+        }
+    }
+    if (!make_room(arena, count + 1, count + 1 + arena->debt_count)) {
+        return flw_arena_refuse(arena, FALLOW_OUT_OF_HOST_MEMORY, "no room to note a capture");
+    }
+    struct flw_domain *origin = flw_capture_origin(arena->pool, capture);
+    arena->pins[count] =
+        (struct flw_arena_pin){.serial = capture,
+                               .origin = {.domain = origin,
+                                          .lender = origin == NULL ? 0 : origin->lender,
+                                          .stream = origin == NULL ? NULL : origin->stream}};
+    atomic_store_explicit(&arena->pin_count, count + 1, memory_order_relaxed);
+    return FALLOW_OK;
+}
