@@ -374,12 +374,14 @@ fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
         return FALLOW_INVALID_POOL;
     }
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
-    if (mark.domain == NULL) {
-        status = flw_arena_refuse(arena, status, "the stream: %s", fallow_status_message(status));
-    } else if (flw_capture_serial(arena->pool, stream) != 0 ||
-               flw_capture_check(arena->pool, mark.domain) != FALLOW_OK) {
-        status = flw_arena_refuse(arena, FALLOW_CAPTURING,
-                                  "a graph is launched inside a capture: its order is the graph's");
+    if (mark.domain != NULL) {
+        status = flw_capture_serial(arena->pool, stream) != 0
+                     ? FALLOW_CAPTURING
+                     : flw_capture_check(arena->pool, mark.domain);
+    }
+    if (status != FALLOW_OK) {
+        status = flw_arena_refuse(arena, status, "the stream of a launch: %s",
+                                  fallow_status_message(status));
     } else {
         status = flw_arena_order(arena, &mark);
     }
