@@ -9,6 +9,7 @@
 
 #include "attention/cu_seqlens.h"
 #include "attention/page_table.h"
+#include "mla/flashmla_schedule.h"
 #include "moe/combine.h"
 #include "moe/silu_and_mul.h"
 
@@ -16,6 +17,7 @@
 #define FLW_KERNEL_LIST(X) \
     X(cu_seqlens) \
     X(page_table) \
+    X(flashmla_schedule) \
     X(combine) \
     X(silu_and_mul)
 /* clang-format on */
