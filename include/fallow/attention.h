@@ -124,6 +124,66 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table(
     fallow_kernels *kernels, const fallow_page_table_params *params, fallow_stream stream);
 
+/* ---- merge_states: attention over two parts of the keys, as attention over all of them */
+
+/**
+ * With m = max(a_lse, b_lse) and w = exp(lse - m) of each side:
+ * out = (w_a a + w_b b) / (w_a + w_b), out_lse = m + log(w_a + w_b), for each head of each token, in
+ * float and rounded once. With `is_base_2` it is exp2 and log2.
+ *
+ * An LSE of +inf counts as -inf: there were no keys. A side whose weight is 0 in float (from a
+ * difference of 104 on, in base 2 of 150) is not read, so that nothing in it can show; the other one is
+ * copied, every bit of row and LSE. Both without keys: a row of 0, or with `keeps_a` a copy of a; the
+ * LSE is -inf. A NaN in an LSE makes NaN of the row and its LSE; one in a row stays unless its side
+ * has weight 0.
+ * Tokens at *context_tokens and after it have no a: b's rows and LSE are copied, a's are not read.
+ * E4M3: value / *out_scale, to nearest even, saturating, copies too.
+ * Error: 6e-7 of the larger of |a| and |b| before the rounding; 3e-7 + 1.2e-7 |out_lse|.
+ */
+typedef struct fallow_merge_states_params {
+    size_t struct_size;
+    const void *a;      /**< [tokens, heads, width], row stride a_stride; dtype. The prefix */
+    const void *b;      /**< the same, b_stride. The suffix */
+    const float *a_lse; /**< [heads, tokens], with `lse_by_token` [tokens, heads]; row stride
+                                         a_lse_stride */
+    const float *b_lse; /**< the same, b_lse_stride */
+    void *out;          /**< out [tokens, heads, width], row stride out_stride; out_dtype. May alias
+                                         a or b exactly if strides and types are equal */
+    float *out_lse;     /**< out, as a_lse, out_lse_stride; may alias a_lse or b_lse exactly if the
+                                         strides are equal. NULL = not wanted */
+    const int32_t *context_tokens; /**< [1], clamped to [0, tokens]; NULL = tokens */
+    const float *out_scale;        /**< [1], E4M3 only; NULL = 1 */
+    int64_t tokens;                /**< tokens x heads: 0 to 2^31 - 1 */
+    int64_t
+        a_stride; /**< from a head to the next, elements; a token is `heads` of them; 0 = width */
+    int64_t b_stride;       /**< the same */
+    int64_t out_stride;     /**< the same */
+    int64_t a_lse_stride;   /**< elements; 0 = tokens, with `lse_by_token` heads */
+    int64_t b_lse_stride;   /**< the same */
+    int64_t out_lse_stride; /**< the same */
+    int32_t heads;          /**< 1 to 65,536 */
+    int32_t width;          /**< 1 to 2^20; 16 bytes at a time where rows are multiples of 16 bytes
+                                 (E4M3: of 16 elements) */
+    fallow_dtype dtype;     /**< F16, BF16, F32 */
+    fallow_dtype out_dtype; /**< dtype, or E4M3 */
+    uint8_t lse_by_token;
+    uint8_t is_base_2;
+    uint8_t keeps_a;
+    uint8_t reserved_0[5];
+} fallow_merge_states_params;
+
+static inline void fallow_merge_states_params_init(fallow_merge_states_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states_query(
+    const fallow_merge_states_params *params, fallow_workspace_need *out_need);
+
+/** 3 tokens heads width elements and 12 tokens heads bytes moved. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states(
+    fallow_kernels *kernels, const fallow_merge_states_params *params, fallow_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

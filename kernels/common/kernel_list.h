@@ -8,6 +8,7 @@
 #define FLW_KERNELS_KERNEL_LIST_H
 
 #include "attention/cu_seqlens.h"
+#include "attention/merge_states.h"
 #include "attention/page_table.h"
 #include "mla/flashmla_schedule.h"
 #include "moe/combine.h"
@@ -16,6 +17,7 @@
 /* clang-format off */
 #define FLW_KERNEL_LIST(X) \
     X(cu_seqlens) \
+    X(merge_states) \
     X(page_table) \
     X(flashmla_schedule) \
     X(combine) \
