@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Kernel modules of multi-head latent attention: the decode schedule.
+ * Kernel modules of multi-head latent attention: the decode schedule, chunked prefill.
  * kernels.h has the conventions.
  */
 #ifndef FALLOW_MLA_H
@@ -61,6 +61,69 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_flashmla_schedule_query(
 /** One launch of one block, no scratch. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_flashmla_schedule(
     fallow_kernels *kernels, const fallow_flashmla_schedule_params *params, fallow_stream stream);
+
+/* ---- gather_kv: pages of the compressed cache to rows */
+
+/** How a token lies in the cache, and what becomes of it. Values are pinned. */
+typedef enum fallow_kv_format {
+    FALLOW_KV_ROWS = 0,     /**< width elements of dtype, copied bit for bit */
+    FALLOW_KV_E4M3 = 1,     /**< width e4m3, to BF16: float(e4m3) * *scale, rounded once */
+    FALLOW_KV_FLASHMLA = 2, /**< 656 bytes to 576 BF16: 512 e4m3, then 4 F32 scales, of 128 elements
+                                 each, then 64 BF16 that are copied */
+    FALLOW_KV_INDEXER = 3 /**< a block holds page_size rows of 128 e4m3, then page_size F32 scales;
+                                 rows to dst, scales to dst_scales, bit for bit */
+} fallow_kv_format;
+
+/**
+ * For each sequence b and each t with cu_seqlens[b] <= t < cu_seqlens[b + 1], let
+ * position = starts[b] + t - cu_seqlens[b]; then
+ * dst[t, :] = cache[block_table[b, position / page_size], position % page_size, :].
+ *
+ * Written: rows t < min(cu_seqlens[batch], tokens). Others are outside the declared extent: neither
+ * written nor to be read. cu_seqlens[batch] above tokens: the rest is dropped (DROPPED).
+ * A row of zeros is written, and nothing is read for it, where the position is below 0 or its page
+ * lies beyond table_columns, where the block is below 0 or block_count or more, and where
+ * token_to_seq[t] is no sequence (INDEX).
+ * Strides of the cache are in its elements: of dtype in FALLOW_KV_ROWS, bytes in the other formats.
+ */
+typedef struct fallow_gather_kv_params {
+    size_t struct_size;         /**< set by fallow_gather_kv_params_init */
+    const void *cache;          /**< [block_count, page_size, width]; FLASHMLA: aligned to 16 bytes,
+                                      INDEXER: to 4, strides too */
+    const int32_t *block_table; /**< [batch, table_columns], row stride table_stride */
+    const int32_t *cu_seqlens;  /**< [batch + 1], ascending from 0 */
+    const int32_t *starts;      /**< [batch], the first position; NULL = all 0 */
+    const int32_t *token_to_seq; /**< [tokens], the sequence of each row, as chunk plans have it;
+                                      NULL = searched in cu_seqlens */
+    const float *scale;          /**< [1], E4M3 only; NULL = 1 */
+    void *dst;                   /**< out [tokens, width], row stride dst_stride; dtype */
+    float *dst_scales;           /**< out [tokens], INDEXER only */
+    int32_t *flags;              /**< in/out [1]; NULL = not wanted */
+    int64_t block_stride;        /**< 0 = page_size token_stride; INDEXER: 0 = 132 page_size */
+    int64_t token_stride;        /**< 0 = width, FLASHMLA: 656; INDEXER: 0 or 128 */
+    int64_t dst_stride;          /**< elements of dst; 0 = width */
+    int64_t table_stride;        /**< elements; 0 = table_columns */
+    int32_t tokens;              /**< rows of dst, 0 to 2^31 - 1 */
+    int32_t batch;               /**< 0 to 65,536 */
+    int32_t block_count;         /**< 0 to 2^31 - 1 */
+    int32_t table_columns;       /**< 0 to 2^31 - 1 */
+    int32_t page_size;           /**< tokens of a block, 1 to 65,536 */
+    int32_t width;           /**< 1 to 16,384; 0 = 576, INDEXER: 128. FLASHMLA, INDEXER: no other */
+    fallow_dtype dtype;      /**< of dst. ROWS: F16, BF16, E4M3, U8; INDEXER: E4M3; others: BF16 */
+    fallow_kv_format format; /**< FALLOW_KV_ROWS is the default */
+} fallow_gather_kv_params;
+
+static inline void fallow_gather_kv_params_init(fallow_gather_kv_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status
+fallow_mla_gather_kv_query(const fallow_gather_kv_params *params, fallow_workspace_need *out_need);
+
+/** 2,304 bytes moved a token of 576 BF16; 1,808 of FLASHMLA. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_gather_kv(
+    fallow_kernels *kernels, const fallow_gather_kv_params *params, fallow_stream stream);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 #include "attention/merge_states.h"
 #include "attention/page_table.h"
 #include "mla/flashmla_schedule.h"
+#include "mla/gather_kv.h"
 #include "moe/combine.h"
 #include "moe/silu_and_mul.h"
 
@@ -20,6 +21,7 @@
     X(merge_states) \
     X(page_table) \
     X(flashmla_schedule) \
+    X(gather_kv) \
     X(combine) \
     X(silu_and_mul)
 /* clang-format on */

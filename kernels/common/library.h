@@ -66,4 +66,21 @@ static inline struct flw_row_grid flw_grid_rows(int64_t rows, int64_t width, siz
                                  .blocks_per_row = (uint32_t)blocks};
 }
 
+/* A block that lies over several rows: `columns` threads share a row, and `rows` of them, a power of
+ * two, are under way at once. A thread then stays in its column: one 32-bit division a thread. */
+struct flw_tile {
+    int32_t columns, rows;
+};
+
+static inline struct flw_tile flw_tile_of(int32_t row_units, int32_t most_rows,
+                                          int32_t most_threads)
+{
+    struct flw_tile tile = {.columns = row_units < most_threads ? row_units : most_threads,
+                            .rows = 1};
+    while (tile.rows * 2 <= most_rows && tile.rows * 2 * tile.columns <= most_threads) {
+        tile.rows *= 2;
+    }
+    return tile;
+}
+
 #endif
