@@ -13,6 +13,68 @@
 extern "C" {
 #endif
 
+/* ---- route: each token's experts and their weights */
+
+/** How a logit becomes a score. Values are pinned. */
+typedef enum fallow_route_score {
+    FALLOW_ROUTE_SOFTMAX = 0, /**< exp(x - largest) / sum; 0 in a row without a finite largest */
+    FALLOW_ROUTE_SIGMOID = 1  /**< 1 / (1 + exp(-x)) */
+} fallow_route_score;
+
+/**
+ * For each token: the score s[e] of each expert, a NaN logit's is 0 and +inf counts as the largest
+ * float; the candidates c = s + bias, a NaN is -inf. With `groups` above 1 a group's score is its
+ * largest c, or with `groups_by_two` the sum of its two largest; the groups_kept best stay, the c of
+ * all others becomes -inf. ids = the top_k - shared largest c, descending; weights are their s, not c.
+ * **Equal candidates and equal groups rank by lower number**, so that ids are always different and
+ * below `experts`, whatever the logits: a row of NaN gets ids 0, 1, 2 ... (without a bias).
+ *
+ * With S the sum of a token's weights: `renormalises` makes them w / S, or 1 / their number where S is
+ * 0. The last `shared` slots are shared experts, ids experts, experts + 1 ..., of weight S / scale
+ * (1 / scale if renormalised). Then all weights are multiplied by scale, unless `leaves_scale`: the
+ * combine does it. Last, each id becomes physical[id].
+ * Tokens from *token_count on are padding: ids -1, weights 0, logits not read.
+ * Error: ids are exact where candidates are equal or 1e-5 apart (relative); weights 1e-6 relative,
+ * 2e-6 where the logit is more than 8 below the row's largest.
+ */
+typedef struct fallow_route_params {
+    size_t struct_size;
+    const void *logits;         /**< [tokens, experts], row stride logits_stride; dtype */
+    const float *bias;          /**< [experts]; NULL = 0 */
+    const int32_t *token_count; /**< [1], clamped to [0, tokens]; NULL = tokens */
+    const int32_t *physical;    /**< [experts + shared]; NULL = the id itself */
+    float *weights;             /**< out [tokens, top_k] */
+    void *ids;                  /**< out [tokens, top_k] ids_dtype */
+    int64_t tokens;             /**< 0 to 2^31 - 1 */
+    int64_t logits_stride;      /**< elements; 0 = experts */
+    int32_t experts;            /**< 1 to 1,024 */
+    int32_t top_k;              /**< 1 to 32, shared ones counted */
+    int32_t shared;             /**< 0 to top_k - 1 */
+    int32_t groups;             /**< 1 to 32, divides experts; 0 = 1 */
+    int32_t groups_kept;        /**< 1 to groups; 0 = groups */
+    float scale;                /**< finite and above 0; 0 = 1 */
+    fallow_dtype dtype;         /**< F16, BF16, F32 */
+    fallow_dtype ids_dtype;     /**< I32, I64 */
+    fallow_route_score score;
+    uint8_t groups_by_two;
+    uint8_t renormalises;
+    uint8_t leaves_scale;
+    uint8_t reserved_0;
+} fallow_route_params;
+
+static inline void fallow_route_params_init(fallow_route_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_route_query(const fallow_route_params *params,
+                                                                 fallow_workspace_need *out_need);
+
+/** tokens experts elements read, (4 + 4 or 8) tokens top_k bytes written. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_route(fallow_kernels *kernels,
+                                                           const fallow_route_params *params,
+                                                           fallow_stream stream);
+
 /* ---- silu_and_mul: the activation between the two products of an expert */
 
 /**

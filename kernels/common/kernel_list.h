@@ -13,6 +13,7 @@
 #include "mla/flashmla_schedule.h"
 #include "mla/gather_kv.h"
 #include "moe/combine.h"
+#include "moe/route.h"
 #include "moe/silu_and_mul.h"
 
 /* clang-format off */
@@ -23,6 +24,7 @@
     X(flashmla_schedule) \
     X(gather_kv) \
     X(combine) \
+    X(route) \
     X(silu_and_mul)
 /* clang-format on */
 
