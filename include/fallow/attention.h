@@ -124,6 +124,59 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table(
     fallow_kernels *kernels, const fallow_page_table_params *params, fallow_stream stream);
 
+/* ---- kv_indices: the token slots of ragged rows, one after the other */
+
+/**
+ * For each row b < n, with width = cu_seqlens[b+1] - cu_seqlens[b] and start = starts[b] within
+ * [0, stride]:
+ *
+ *     kv_indices[cu_seqlens[b] + t] = req_to_token[requests[b], start + t],   t < lengths[b]
+ *     kv_indices[cu_seqlens[b] + t] = fill,                                   lengths[b] <= t < width
+ *
+ * Here n = *valid_count within [0, batch], and cu_seqlens ascends from 0: a room of exactly lengths[b],
+ * or of more where the sums were rounded up. Chunk i of a prefix: row i of its starts, lengths and sums.
+ *
+ * The declared extent ends at cu_seqlens[n], or at `capacity` if that is less (CLAMPED); past it
+ * nothing is written. A row of length 0 has nothing looked up, its request included.
+ * Flags: NEGATIVE for a length, width or start below 0; CLAMPED for a length beyond its width or beyond
+ * `stride` (fill from there on), or a start beyond `stride`; INDEX for a request outside the table (all of
+ * its row is fill). If cu_seqlens does not ascend from 0 nothing outside the extent is written, and
+ * what is in it is not defined.
+ *
+ * The padded form, a row of pages for each request, is page_table with starts and a sentinel.
+ */
+typedef struct fallow_kv_indices_params {
+    size_t struct_size;          /**< set by fallow_kv_indices_params_init; no input may alias an
+                                     output */
+    const int32_t *cu_seqlens;   /**< [batch + 1]; what follows [n] is not read */
+    const int32_t *lengths;      /**< [batch]; NULL = the widths */
+    const int32_t *starts;       /**< [batch], first token of each row; NULL = 0 */
+    const int32_t *valid_count;  /**< [1]; NULL = batch */
+    const void *requests;        /**< [batch] requests_dtype, rows of req_to_token */
+    const int32_t *req_to_token; /**< [request_rows, stride], token slots */
+    int32_t *kv_indices;         /**< out [capacity], up to cu_seqlens[n] */
+    int32_t *flags;              /**< in/out [1]; NULL = not wanted */
+    int64_t request_rows;        /**< 1 to 2^31-1 */
+    int64_t stride;              /**< of req_to_token's rows; 1 to 2^31-1 */
+    int64_t capacity;            /**< of kv_indices; 0 to 2^31-1 */
+    int32_t batch;               /**< 0 to 65,536 */
+    int32_t fill;                /**< where a row has more room than slots */
+    fallow_dtype requests_dtype; /**< I32, I64 */
+    uint32_t reserved_0;
+} fallow_kv_indices_params;
+
+static inline void fallow_kv_indices_params_init(fallow_kv_indices_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_kv_indices_query(
+    const fallow_kv_indices_params *params, fallow_workspace_need *out_need);
+
+/** Replaces a gather a request. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_kv_indices(
+    fallow_kernels *kernels, const fallow_kv_indices_params *params, fallow_stream stream);
+
 /* ---- merge_states: attention over two parts of the keys, as attention over all of them */
 
 /**

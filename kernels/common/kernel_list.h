@@ -8,6 +8,7 @@
 #define FLW_KERNELS_KERNEL_LIST_H
 
 #include "attention/cu_seqlens.h"
+#include "attention/kv_indices.h"
 #include "attention/merge_states.h"
 #include "attention/page_table.h"
 #include "mla/flashmla_schedule.h"
@@ -21,6 +22,7 @@
     X(cu_seqlens) \
     X(merge_states) \
     X(page_table) \
+    X(kv_indices) \
     X(flashmla_schedule) \
     X(gather_kv) \
     X(combine) \
