@@ -237,6 +237,87 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states(
     fallow_kernels *kernels, const fallow_merge_states_params *params, fallow_stream stream);
 
+/* ---- neutral_rows: rows that no key was seen for */
+
+/**
+ * Row t belongs to request b if cu_q[b] <= t < cu_q[b+1]. Rows of requests without keys, and rows of no
+ * request (t >= cu_q[n], n = *valid_count clamped to [0, batch]), get rows[t] = 0 and LSE -inf, or +inf
+ * with `lse_is_plus_inf`: by store, so that what they held, NaN too, does not matter. All other rows are
+ * outside the declared extent: neither read nor written.
+ *
+ * Without key_counts and cu_k every request has keys: only the rows of padding are set. Without `rows`
+ * only the LSE are set. If cu_q does not ascend from 0 it is unspecified which rows are neutral.
+ */
+typedef struct fallow_neutral_rows_params {
+    size_t struct_size;
+    void *rows; /**< in/out [tokens, heads, width], from a head to the next `stride`; dtype.
+                     NULL = only the LSE */
+    float *lse; /**< in/out [heads, tokens], with `lse_by_token` [tokens, heads], row stride
+                     lse_stride. NULL = only the rows */
+    const int32_t *cu_q;        /**< [batch + 1] */
+    const int32_t *key_counts;  /**< [batch], 0 and less: no keys; NULL = not given */
+    const int32_t *cu_k;        /**< [batch + 1], the same as differences; NULL = not given. One of
+                                     both at most */
+    const int32_t *valid_count; /**< [1]; NULL = batch */
+    int64_t tokens;             /**< 0 to 2^31 - 9 */
+    int64_t stride;             /**< elements; 0 = width */
+    int64_t lse_stride;         /**< elements; 0 = tokens, with `lse_by_token` heads */
+    int32_t heads;              /**< 1 to 65,536 */
+    int32_t width;              /**< 1 to 2^20 */
+    int32_t batch;              /**< 0 to 2^24 */
+    fallow_dtype dtype;         /**< U8, E4M3, F16, BF16, F32 */
+    uint8_t lse_by_token;
+    uint8_t lse_is_plus_inf;
+    uint8_t reserved_0[6];
+} fallow_neutral_rows_params;
+
+static inline void fallow_neutral_rows_params_init(fallow_neutral_rows_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_neutral_rows_query(
+    const fallow_neutral_rows_params *params, fallow_workspace_need *out_need);
+
+/** Moves what is neutral, and 8 batch bytes. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_neutral_rows(
+    fallow_kernels *kernels, const fallow_neutral_rows_params *params, fallow_stream stream);
+
+/* ---- padded_copy: what varies with the batch into a buffer of a graph */
+
+/**
+ * dst[r, :] = src[r, :] for r < n, and value for n <= r < rows; n = *valid_count clamped to
+ * [0, src_rows]. A kernel that was captured for `rows` then finds a legal value in every row: 0 for
+ * positions, 1 for lengths, -1 for slots and expert ids. Rows of src from n on are not read.
+ */
+typedef struct fallow_padded_copy_params {
+    size_t struct_size;
+    const void *src;            /**< [src_rows, width], row stride src_stride; dtype */
+    void *dst;                  /**< out [rows, width], row stride dst_stride; dtype. May alias src
+                                     exactly if the strides are equal */
+    const int32_t *valid_count; /**< [1]; NULL = src_rows */
+    int64_t value;              /**< of the padding; one that dtype holds */
+    int64_t rows;               /**< 0 to 2^31 - 1 */
+    int64_t src_rows;           /**< 1 to rows; 0 = rows */
+    int64_t src_stride;         /**< elements; 0 = width */
+    int64_t dst_stride;         /**< elements; 0 = width */
+    int64_t width;              /**< 1 to 2^31 - 1; 0 = 1, a vector */
+    fallow_dtype dtype;         /**< I32, I64 */
+    uint32_t reserved_0;
+} fallow_padded_copy_params;
+
+static inline void fallow_padded_copy_params_init(fallow_padded_copy_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_padded_copy_query(
+    const fallow_padded_copy_params *params, fallow_workspace_need *out_need);
+
+/** Replaces fill and copy. (n + rows) width elements moved. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_padded_copy(
+    fallow_kernels *kernels, const fallow_padded_copy_params *params, fallow_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,6 +10,8 @@
 #include "attention/cu_seqlens.h"
 #include "attention/kv_indices.h"
 #include "attention/merge_states.h"
+#include "attention/neutral_rows.h"
+#include "attention/padded_copy.h"
 #include "attention/page_table.h"
 #include "mla/flashmla_schedule.h"
 #include "mla/gather_kv.h"
@@ -21,6 +23,8 @@
 #define FLW_KERNEL_LIST(X) \
     X(cu_seqlens) \
     X(merge_states) \
+    X(neutral_rows) \
+    X(padded_copy) \
     X(page_table) \
     X(kv_indices) \
     X(flashmla_schedule) \

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the kernel padded_copy and its twin are given.
+ */
+#ifndef FLW_KERNELS_PADDED_COPY_H
+#define FLW_KERNELS_PADDED_COPY_H
+
+#include <stdint.h>
+
+enum {
+    FLW_PADDED_COPY_THREADS = 256
+};
+
+/* Rows that lie side by side in both are one stretch: `stretches` 1 and rows in it; else a stretch a
+ * row. */
+struct flw_padded_copy_args {
+    const void *src;            /* [src_rows, width]; NULL: none */
+    void *dst;                  /* [rows, width]; may be src */
+    const int32_t *valid_count; /* [1] or NULL */
+    int64_t value;
+    int64_t src_stride, dst_stride; /* of stretches */
+    int64_t stretch;                /* elements of one */
+    int64_t rows, width;
+    int64_t src_rows; /* at most rows */
+    uint32_t blocks_per_stretch;
+    int32_t is_flat; /* one stretch */
+    int32_t is_i64, is_vector;
+};
+
+#endif
