@@ -318,6 +318,82 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_padded_copy_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_padded_copy(
     fallow_kernels *kernels, const fallow_padded_copy_params *params, fallow_stream stream);
 
+/* ---- fa3_schedule: what FlashAttention-3 prepares for batches of varying lengths */
+
+/** How the vectors of the metadata lie. Values are pinned. */
+typedef enum fallow_fa3_layout {
+    FALLOW_FA3_LAYOUT = 0, /**< splits | m_blocks | batch_idx if sorted | heads_in_l2 if swizzled */
+    FALLOW_FA3_LAYOUT_VLLM = 1 /**< its fork: qlen | splits if batch <= 992 and max_splits > 1 |
+                                    heads_in_l2 if swizzled; never sorted */
+} fallow_fa3_layout;
+
+/**
+ * For request i < n, n = *valid_count clamped to [0, batch], with
+ *   pack = packed ? heads_q / heads_kv : 1, heads = packed ? heads_kv : heads_q:
+ * qlen[i] = q[i] pack; m_blocks[i] = ceil(qlen[i] / block_m);
+ * n_blocks[i] = ceil(max(k[i] - leftpad_k[i] + k_new[i], 0) / block_n);
+ * total = sum of m_blocks[i] n_blocks[i];
+ * per_sm = (int)ceilf(float(total) * 1.1f * float(heads) / float(multiprocessors)), in fp32, left to right;
+ * splits[i] = ceil(n_blocks[i] / per_sm) clamped to [1, max_splits]; 1 where max_splits = 1, batch > 992
+ *   or total = 0;
+ * n'[i] = ceil(n_blocks[i] / splits[i]);
+ * heads_in_l2[i] = min(heads, h (packed ? 1 : heads_q / heads_kv)), h the largest of 16, 8, 4, 2, 1 with
+ *   h max(n'[i], 1) <= 8 MiB / (block_n (head_dim + head_dim_v) bytes of dtype), 1 if none.
+ * q is seqused_q, else the differences of cu_seqlens_q, else seqlen_q; k is found alike, and k_new without
+ * the first.
+ *
+ * Sorted: all vectors are in the order of descending n' (causal: n' block_n - m_blocks block_m), equal ones
+ * by ascending i, which batch_idx holds.
+ * Each vector is round_up(batch, 4) long, 0 from n on. The last element of the metadata is the
+ * semaphore of the tile scheduler, set to 0.
+ * Flags: NEGATIVE for a q, or a sum of k, below 0, which counts as 0; OVERFLOW for a qlen or a count of
+ * blocks above 2^31 - 1, which counts as that, and for a product above 2^46 - 1.
+ */
+typedef struct fallow_fa3_schedule_params {
+    size_t struct_size;              /**< set by fallow_fa3_schedule_params_init */
+    const int32_t *cu_seqlens_q;     /**< [batch + 1]; NULL = seqlen_q each */
+    const int32_t *seqused_q;        /**< [batch]; NULL = by cu_seqlens_q */
+    const int32_t *cu_seqlens_k;     /**< [batch + 1]; NULL = seqlen_k each */
+    const int32_t *seqused_k;        /**< [batch]; NULL = by cu_seqlens_k */
+    const int32_t *cu_seqlens_k_new; /**< [batch + 1]; NULL = seqlen_k_new each */
+    const int32_t *leftpad_k;        /**< [batch]; NULL = 0 */
+    const int32_t *valid_count;      /**< [1]; NULL = batch */
+    int32_t *metadata;               /**< out [vectors round_up(batch, 4) + 1] */
+    int32_t *flags;                  /**< in/out [1]; NULL = not wanted */
+    int32_t batch;                   /**< 0 to 65,536; sorted: to 4,096 */
+    int32_t seqlen_q;                /**< >= 0, where no array gives it */
+    int32_t seqlen_k;                /**< >= 0 */
+    int32_t seqlen_k_new;            /**< >= 0 */
+    int32_t heads_q;                 /**< a multiple of heads_kv, to 65,536 */
+    int32_t heads_kv;                /**< >= 1 */
+    int32_t multiprocessors;         /**< >= 1 */
+    int32_t block_m;                 /**< rows of a tile, 1 to 1,024 */
+    int32_t block_n;                 /**< keys of a tile, 1 to 1,024 */
+    int32_t max_splits;              /**< 1 to 256; 0 = 1 */
+    int32_t head_dim;                /**< swizzled: 1 to 65,536 */
+    int32_t head_dim_v;              /**< 0 = head_dim */
+    fallow_dtype dtype;              /**< of K and V; swizzled: F16, BF16, E4M3 */
+    fallow_fa3_layout layout;        /**< FALLOW_FA3_LAYOUT is the default */
+    uint8_t packed;                  /**< 1: query heads of a KV head share a tile */
+    uint8_t causal;                  /**< 1: sorted by the shortest row's blocks */
+    uint8_t sorted;                  /**< 1: with batch_idx */
+    uint8_t swizzled;                /**< 1: with heads_in_l2 */
+    uint8_t no_semaphore;            /**< 1: the last element is left out */
+    uint8_t reserved_0[7];
+} fallow_fa3_schedule_params;
+
+static inline void fallow_fa3_schedule_params_init(fallow_fa3_schedule_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_fa3_schedule_query(
+    const fallow_fa3_schedule_params *params, fallow_workspace_need *out_need);
+
+/** One launch of one block, no scratch; the semaphore needs no memset. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_fa3_schedule(
+    fallow_kernels *kernels, const fallow_fa3_schedule_params *params, fallow_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

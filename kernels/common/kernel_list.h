@@ -8,6 +8,7 @@
 #define FLW_KERNELS_KERNEL_LIST_H
 
 #include "attention/cu_seqlens.h"
+#include "attention/fa3_schedule.h"
 #include "attention/kv_indices.h"
 #include "attention/merge_states.h"
 #include "attention/neutral_rows.h"
@@ -27,6 +28,7 @@
     X(padded_copy) \
     X(page_table) \
     X(kv_indices) \
+    X(fa3_schedule) \
     X(flashmla_schedule) \
     X(gather_kv) \
     X(combine) \

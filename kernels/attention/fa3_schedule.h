@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the kernel fa3_schedule and its twin are given.
+ */
+#ifndef FLW_KERNELS_FA3_SCHEDULE_H
+#define FLW_KERNELS_FA3_SCHEDULE_H
+
+#include <stdint.h>
+
+enum {
+    FLW_FA3_SCHEDULE_THREADS = 1024,
+    FLW_FA3_SCHEDULE_DYNAMIC_BATCH = 992, /* above: one split each */
+    FLW_FA3_SCHEDULE_SORTED_BATCH = 4096, /* at most */
+    FLW_FA3_SCHEDULE_INDEX_BITS = 12      /* of a request among those that are sorted */
+};
+
+/* Products of blocks above it count as it, so that no sum of 65,536 leaves 64 bits. */
+#define FLW_FA3_SCHEDULE_LARGEST (((int64_t)1 << 46) - 1)
+
+/* Elements of the metadata where a vector begins, -1: it is not there. Either layout is a set of them. */
+struct flw_fa3_schedule_places {
+    int32_t splits, m_blocks, qlen, batch_idx, heads_in_l2, semaphore;
+};
+
+struct flw_fa3_schedule_args {
+    const int32_t *cu_seqlens_q;     /* [batch + 1] or NULL */
+    const int32_t *seqused_q;        /* [batch] or NULL */
+    const int32_t *cu_seqlens_k;     /* [batch + 1] or NULL */
+    const int32_t *seqused_k;        /* [batch] or NULL */
+    const int32_t *cu_seqlens_k_new; /* [batch + 1] or NULL */
+    const int32_t *leftpad_k;        /* [batch] or NULL */
+    const int32_t *valid_count;      /* [1] or NULL */
+    int32_t *metadata;
+    int32_t *flags; /* [1] or NULL */
+    struct flw_fa3_schedule_places places;
+    int32_t batch, padded_batch; /* and rounded up to 4 */
+    int32_t seqlen_q, seqlen_k, seqlen_k_new;
+    int32_t pack;             /* query heads of a tile's row group */
+    int32_t heads;            /* that have tiles of their own */
+    int32_t heads_per_chosen; /* heads_in_l2 counts in these */
+    int32_t multiprocessors, block_m, block_n, max_splits;
+    int32_t is_dynamic; /* splits follow from the lengths */
+    int32_t is_causal;
+    int64_t blocks_in_l2;
+};
+
+#endif
