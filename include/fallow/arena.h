@@ -150,7 +150,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_create(fallow_pool *pool,
                                                               fallow_arena **out_arena);
 /** Gives its blocks back, after the last lease and, where captures leased, after all that the streams
  *  they began on have been given by now: their graphs are not launched any more. With a lease open, or
- *  an export of it, that happens at its end. No other call may be under way. NULL is allowed. */
+ *  an export of it, that happens at its end. No other call may be under way, nor a retirement of one of
+ *  those streams. NULL is allowed. */
 FALLOW_API void fallow_arena_destroy(fallow_arena *arena);
 
 /** After warm-up: from now on a lease that needs more than the arena holds is OUT_OF_MEMORY, in a
@@ -160,7 +161,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lock(fallow_arena *arena)
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_unlock(fallow_arena *arena);
 
 /** Give the blocks back to the pool; the next lease takes new ones, of the locked size where it is
- *  locked. BUSY: leased, or pinned by a capture. Contents of persistent regions are lost. */
+ *  locked. BUSY: leased, or pinned by a capture. Contents of persistent regions are lost. The stream of
+ *  the last end may not be retired meanwhile. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena);
 
 /** Called for each persistent region that must be made to hold its values, at first and again, on the

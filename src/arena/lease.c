@@ -177,7 +177,8 @@ static fallow_status prepare_captured(fallow_arena *arena, const fallow_layout *
 }
 
 /* Everything that a begin may have to do. */
-static fallow_status prepare(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream)
+static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layout *layout,
+                                          fallow_stream stream)
 {
     struct flw_pool *pool = arena->pool;
     void *const *persistent = NULL;
@@ -305,9 +306,12 @@ void flw_lease_drop(fallow_arena *arena)
 
 /* What is known of the end where it is not a plain one: it may be on another stream, inside a capture,
  * or on a stream that nobody else can record on. A refusal leaves the lease open. */
-static fallow_status note_end(fallow_arena *arena, fallow_stream stream)
+static FLW_NOINLINE fallow_status note_end(fallow_arena *arena, fallow_stream stream)
 {
     struct flw_lease *lease = &arena->lease;
+    if (flw_pool_of(arena->handle) == NULL) {
+        return FALLOW_OK;
+    }
     uint64_t capture = flw_capture_serial(arena->pool, stream);
     fallow_status status = FALLOW_OK;
     if (capture != 0 && capture != lease->capture) {
@@ -343,10 +347,8 @@ fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
     }
     arena->lease.end = (struct flw_arena_mark){0};
     arena->lease.ends_captured = false;
-    bool is_there = flw_pool_of(arena->handle) != NULL;
-    if (FLW_UNLIKELY(is_there && (!arena->is_plain || stream != arena->lease.stream ||
-                                  atomic_load_explicit(&arena->pool->open_captures,
-                                                       memory_order_acquire) > 0))) {
+    if (FLW_UNLIKELY(!arena->is_plain || stream != arena->lease.stream ||
+                     atomic_load_explicit(&arena->pool->open_captures, memory_order_acquire) > 0)) {
         fallow_status status = note_end(arena, stream);
         if (status != FALLOW_OK) {
             atomic_store_explicit(&arena->open_handle, handle, memory_order_release);

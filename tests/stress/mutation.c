@@ -38,6 +38,7 @@ _Static_assert(MUTANTS == FLW_MUTANT_COUNT, "one line a mutant");
 /* Cheap ones first. Each is run once a round, with another seed. */
 static const char *const profiles[] = {
     "scenario",
+    "arena --ops 3000 --threads 2",
     "--threads 1 --ops 20000 --validate 200",
     "--threads 1 --ops 20000 --validate 500 --streams 8 --live 400",
     "--threads 2 --ops 20000 --streams 4",

@@ -336,6 +336,7 @@ static void mistakes_on_the_command_line_are_refused(void **state)
         "deferred --live 1M --size 1M",
         "pair --record ring --policy null",
         "holes --record ring",
+        "lease --policy naive",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         int status = run_command(lines[i]);
@@ -433,6 +434,33 @@ static void what_one_thread_lends_and_another_takes_back_holds_at_most_twice_the
     }
 }
 
+static void a_lease_makes_no_driver_call_and_no_pool_call(void **state)
+{
+    (void)state;
+    if (flw_bench_policy_find("fallow") == NULL) {
+        skip();
+    }
+    assert_int_equal(run_command("lease --count 1000 --warm 0"), 0);
+    struct flw_bench_options options = make_options(1000);
+    struct flw_bench_report report = {0};
+    struct flw_bench_bed bed;
+    char message[FLW_BENCH_MESSAGE_BYTES];
+    options.policy = flw_bench_policy_find("fallow");
+    options.device = -1;
+    assert_true(flw_bench_bed_open(&bed, &options, message));
+    assert_true(flw_bench_lease(&options, &bed, &report, message));
+    assert_int_equal(report.failure_count, 0);
+    int found = 0;
+    for (size_t i = 0; i < report.value_count; i++) {
+        if (strncmp(report.values[i].key, "lease_", 6) == 0) {
+            assert_true(report.values[i].value == 0);
+            found++;
+        }
+    }
+    assert_int_equal(found, 2);
+    flw_bench_bed_close(&bed);
+}
+
 static void every_shape_runs_on_the_pools(void **state)
 {
     (void)state;
@@ -481,6 +509,7 @@ int main(void)
         cmocka_unit_test(mistakes_on_the_command_line_are_refused),
         cmocka_unit_test(every_shape_runs_on_the_empty_library),
         cmocka_unit_test(what_one_thread_lends_and_another_takes_back_holds_at_most_twice_the_live),
+        cmocka_unit_test(a_lease_makes_no_driver_call_and_no_pool_call),
         cmocka_unit_test(every_shape_runs_on_the_pools),
         cmocka_unit_test(a_recorded_pair_is_measured_beside_the_clock),
     };

@@ -30,6 +30,7 @@ static const char help[] =
     "  threads   --threads pinned threads, each on its own stream, beside libfallow-null.so in turn\n"
     "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
     "            --live is the length of the queue between them; --lockstep: by turns, for callgrind\n"
+    "  lease     begin and end an arena's lease of twelve regions (--policy fallow)\n"
     "\n"
     "options\n"
     "  --size BYTES|small|mixed|log   512 B..32 KiB; 19 sizes 512 B..64 MiB; log-uniform (4096)\n"
@@ -64,6 +65,7 @@ static const struct shape shapes[] = {
     {"streams", flw_bench_streams, 0, 4, 1},
     {"threads", flw_bench_threads, 64, 1, 2},
     {"handoff", flw_bench_handoff, 64, 1, 2},
+    {"lease", flw_bench_lease, 0, 1, 1},
 };
 
 /* Digits with an optional K, M or G (powers of 1,024). */
@@ -230,7 +232,7 @@ static const struct shape *find_shape(const char *name)
     }
     fprintf(stderr,
             "fallow bench: no shape '%s': use pair, replace, grow, holes, deferred, streams, "
-            "threads or handoff\n",
+            "threads, handoff or lease\n",
             name);
     return NULL;
 }
@@ -255,6 +257,9 @@ static const char *find_conflict(const struct flw_bench_options *options)
     if (options->record != NULL &&
         (strcmp(shape, "pair") != 0 || strcmp(options->policy->name, "fallow") != 0)) {
         return "--record is for pair with --policy fallow";
+    }
+    if (strcmp(shape, "lease") == 0 && strcmp(options->policy->name, "fallow") != 0) {
+        return "lease is for --policy fallow";
     }
     if (options->has_percentiles && (strcmp(shape, "replace") != 0 || options->is_pair)) {
         return "--percentiles is for replace";

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stress_arena.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "support/sim.h"
+
+#include "fallow/arena.h"
+
+#define ARENAS       4
+#define LAYOUTS      16
+#define REGIONS_MOST 10
+#define STREAMS      3 /* a thread's own */
+#define THREADS_MOST 16
+
+struct run {
+    struct flw_sim sim;
+    CUcontext context;
+    fallow_pool *pool;
+    fallow_arena *arenas[ARENAS];
+    pthread_mutex_t launches[ARENAS]; /* from a guard to the launch it is for */
+    fallow_layout *layouts[LAYOUTS];
+    pthread_rwlock_t retiring; /* a trim may not meet the retirement of the last stream */
+    uint64_t ops;
+    _Atomic uint64_t leases, refusals, captures;
+    atomic_bool is_broken;
+};
+
+struct worker {
+    struct run *run;
+    uint64_t random;
+    CUstream streams[STREAMS];
+    CUevent event;
+};
+
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return (x ^ (x >> 31)) % below;
+}
+
+static void expect(struct run *run, bool holds, const char *sentence, int status)
+{
+    if (!holds && !atomic_exchange(&run->is_broken, true)) {
+        fprintf(stderr, "failed: %s (%s)\n", sentence,
+                fallow_status_message((fallow_status)status));
+    }
+}
+
+static void must(CUresult result, const char *call)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "failed: the test's own %s answered %d\n", call, (int)result);
+        abort();
+    }
+}
+
+/* ---- layouts */
+
+/* Persistent regions go by a few names, with sizes of their own, so that layouts move them. */
+static void make_layouts(struct run *run, uint64_t *random)
+{
+    static const char *const kept[] = {"counter", "table", "arange"};
+    char names[REGIONS_MOST][8];
+    fallow_region regions[REGIONS_MOST];
+    for (size_t l = 0; l < LAYOUTS; l++) {
+        size_t count = 1 + draw(random, REGIONS_MOST - 3), k = count;
+        for (size_t i = 0; i < count; i++) {
+            uint32_t first = (uint32_t)draw(random, 6);
+            snprintf(names[i], sizeof names[i], "r%zu", i);
+            regions[i] = (fallow_region){
+                .name = names[i],
+                .size_bytes = 1 + draw(random, draw(random, 8) == 0 ? 3 << 20 : 40000),
+                .align_bytes = (size_t)1 << draw(random, 16),
+                .first_phase = first,
+                .last_phase = first + (uint32_t)draw(random, 3)};
+        }
+        for (size_t i = 0; i < 3; i++) {
+            if (draw(random, 3) == 0) {
+                regions[k++] =
+                    (fallow_region){.name = kept[i],
+                                    .size_bytes = 512 * (1 + draw(random, 20)),
+                                    .init = i == 0 ? FALLOW_INIT_COUNTER : FALLOW_INIT_ONCE,
+                                    .init_step = i == 2,
+                                    .flags = FALLOW_REGION_PERSISTENT};
+            }
+        }
+        if (fallow_layout_create(regions, k, &run->layouts[l]) != FALLOW_OK) {
+            expect(run, false, "a legal layout is refused", 0);
+        }
+    }
+}
+
+/* ---- a lease */
+
+/* Every region, phase by phase, as a step would: written, then read. */
+static void touch(struct worker *worker, const fallow_lease *lease, const fallow_layout *layout,
+                  CUstream stream)
+{
+    struct run *run = worker->run;
+    for (size_t i = 0; i < fallow_layout_region_count(layout); i++) {
+        fallow_region region;
+        if (fallow_layout_region(layout, i, &region, NULL) != FALLOW_OK) {
+            abort();
+        }
+        void *address = fallow_lease_region_at(lease, i);
+        expect(run, address != NULL && (uintptr_t)address % region.align_bytes == 0,
+               "a region has no address, or one that is not aligned", 0);
+        flw_sim_range ranges[2] = {{(uint64_t)(uintptr_t)address, region.size_bytes, 1, 0},
+                                   {(uint64_t)(uintptr_t)address, region.size_bytes, 0, 0}};
+        must((CUresult)run->sim.touch(stream, &ranges[0], 1), "touch");
+        must((CUresult)run->sim.touch(stream, &ranges[1], 1), "touch");
+    }
+}
+
+/* What DLPack's structure has in front: only the deleter is wanted. */
+struct managed {
+    uint32_t version[2];
+    void *context;
+    void (*deleter)(struct managed *self);
+};
+
+static struct managed *export_one(struct worker *worker, fallow_lease *lease)
+{
+    struct DLManagedTensorVersioned *tensor = NULL;
+    const int64_t words[] = {1};
+    fallow_status status = fallow_lease_export(lease, 0, words, NULL, 1, 1, 8, 0, &tensor);
+    expect(worker->run, status == FALLOW_OK, "a byte of a region is not exported", status);
+    return (struct managed *)(void *)tensor;
+}
+
+static void end_lease(struct worker *worker, fallow_lease *lease, CUstream begun, CUstream end)
+{
+    struct run *run = worker->run;
+    struct managed *tensor = draw(&worker->random, 4) == 0 ? export_one(worker, lease) : NULL;
+    if (end != begun) {
+        must(run->sim.cu.cuEventRecord(worker->event, begun), "cuEventRecord");
+        must(run->sim.cu.cuStreamWaitEvent(end, worker->event, 0), "cuStreamWaitEvent");
+    }
+    bool is_first = draw(&worker->random, 2) == 0;
+    if (tensor != NULL && is_first) {
+        tensor->deleter(tensor);
+    }
+    fallow_status status = fallow_lease_end(lease, end);
+    expect(run, status == FALLOW_OK, "an open lease does not end", status);
+    if (tensor != NULL && !is_first) {
+        tensor->deleter(tensor);
+    }
+    expect(run, fallow_lease_region_at(lease, 0) == NULL, "a lease that has ended has regions", 0);
+}
+
+static bool is_expected(fallow_status status)
+{
+    return status == FALLOW_OK || status == FALLOW_BUSY || status == FALLOW_CAPTURING ||
+           status == FALLOW_OUT_OF_MEMORY;
+}
+
+static void lease_once(struct worker *worker, fallow_arena *arena, CUstream stream,
+                       bool is_captured)
+{
+    struct run *run = worker->run;
+    const fallow_layout *layout = run->layouts[draw(&worker->random, LAYOUTS)];
+    fallow_lease *lease = NULL;
+    fallow_status status = fallow_lease_begin(arena, layout, stream, &lease);
+    expect(run, is_expected(status), "a begin answers what it never should", status);
+    if (status != FALLOW_OK) {
+        atomic_fetch_add(&run->refusals, 1);
+        return;
+    }
+    atomic_fetch_add(&run->leases, 1);
+    touch(worker, lease, layout, stream);
+    bool moves = !is_captured && draw(&worker->random, 4) == 0;
+    end_lease(worker, lease, stream,
+              moves ? worker->streams[draw(&worker->random, STREAMS)] : stream);
+}
+
+/* ---- graphs */
+
+static void launch(struct worker *worker, size_t index, CUgraphExec graph, CUstream stream)
+{
+    struct run *run = worker->run;
+    fallow_status status = FALLOW_BUSY;
+    pthread_mutex_lock(&run->launches[index]);
+    while (status == FALLOW_BUSY || status == FALLOW_CAPTURING) { /* others lease inside captures */
+        status = fallow_lease_guard(run->arenas[index], stream);
+        if (status != FALLOW_OK) {
+            sched_yield();
+        }
+        expect(run, is_expected(status), "a guard answers what it never should", status);
+    }
+    must(run->sim.cu.cuGraphLaunch(graph, stream), "cuGraphLaunch");
+    pthread_mutex_unlock(&run->launches[index]);
+}
+
+static void capture_once(struct worker *worker)
+{
+    struct run *run = worker->run;
+    size_t index = (size_t)draw(&worker->random, ARENAS);
+    CUstream stream = worker->streams[draw(&worker->random, STREAMS)];
+    fallow_capture *capture = NULL;
+    CUgraph graph = NULL;
+    CUgraphExec executable = NULL;
+    fallow_status status = fallow_capture_begin(run->pool, stream, &capture);
+    expect(run, status == FALLOW_OK, "a capture does not begin", status);
+    must(run->sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+         "cuStreamBeginCapture");
+    for (uint64_t i = draw(&worker->random, 3) + 1; i > 0; i--) {
+        lease_once(worker, run->arenas[index], stream, true);
+    }
+    must(run->sim.cu.cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+    expect(run, fallow_capture_end(capture) == FALLOW_OK, "a capture does not end", 0);
+    must(run->sim.cu.cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiate");
+    for (uint64_t i = draw(&worker->random, 3); i > 0; i--) {
+        launch(worker, index, executable, stream);
+    }
+    must(run->sim.cu.cuGraphExecDestroy(executable), "cuGraphExecDestroy");
+    must(run->sim.cu.cuGraphDestroy(graph), "cuGraphDestroy");
+    expect(run, fallow_capture_release(capture) == FALLOW_OK, "a capture is not released", 0);
+    atomic_fetch_add(&run->captures, 1);
+}
+
+/* ---- what else happens to arenas and streams */
+
+static void renew_stream(struct worker *worker)
+{
+    struct run *run = worker->run;
+    CUstream *stream = &worker->streams[draw(&worker->random, STREAMS)];
+    pthread_rwlock_wrlock(&run->retiring);
+    fallow_status status = fallow_stream_retire(run->pool, *stream);
+    expect(run, status == FALLOW_OK, "a stream is not retired", status);
+    must(run->sim.cu.cuStreamDestroy_v2(*stream), "cuStreamDestroy");
+    must(run->sim.cu.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    pthread_rwlock_unlock(&run->retiring);
+}
+
+static void disturb(struct worker *worker)
+{
+    struct run *run = worker->run;
+    fallow_arena *arena = run->arenas[draw(&worker->random, ARENAS)];
+    fallow_status status = FALLOW_OK;
+    switch (draw(&worker->random, 5)) {
+    case 0:
+        status = fallow_arena_lock(arena);
+        break;
+    case 1:
+    case 2:
+        status = fallow_arena_unlock(arena);
+        break;
+    case 3:
+        pthread_rwlock_rdlock(&run->retiring);
+        status = fallow_arena_trim(arena);
+        pthread_rwlock_unlock(&run->retiring);
+        break;
+    default:
+        status = fallow_arena_lose_contents(arena);
+    }
+    expect(run, is_expected(status), "an arena answers what it never should", status);
+}
+
+/* Other owners, to whom a block that an arena gives back may go. */
+static void borrow(struct worker *worker)
+{
+    struct run *run = worker->run;
+    CUstream stream = worker->streams[draw(&worker->random, STREAMS)];
+    size_t bytes = 1 + draw(&worker->random, 100000);
+    void *block = NULL;
+    if (fallow_alloc(run->pool, bytes, stream, &block) == FALLOW_OK) {
+        flw_sim_range range = {(uint64_t)(uintptr_t)block, bytes, 1, 0};
+        must((CUresult)run->sim.touch(stream, &range, 1), "touch");
+        expect(run, fallow_free(run->pool, block, stream) == FALLOW_OK, "a free is refused", 0);
+    }
+}
+
+static void *work(void *context)
+{
+    struct worker *worker = context;
+    struct run *run = worker->run;
+    must(run->sim.cu.cuCtxSetCurrent(run->context), "cuCtxSetCurrent");
+    must(run->sim.cu.cuEventCreate(&worker->event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    for (size_t i = 0; i < STREAMS; i++) {
+        must(run->sim.cu.cuStreamCreate(&worker->streams[i], CU_STREAM_NON_BLOCKING),
+             "cuStreamCreate");
+    }
+    for (uint64_t i = 0; i < run->ops && !run->is_broken; i++) {
+        uint64_t what = draw(&worker->random, 100);
+        if (what < 4) {
+            capture_once(worker);
+        } else if (what < 8) {
+            disturb(worker);
+        } else if (what < 10) {
+            renew_stream(worker);
+        } else if (what < 20) {
+            borrow(worker);
+        } else {
+            lease_once(worker, run->arenas[draw(&worker->random, ARENAS)],
+                       worker->streams[draw(&worker->random, STREAMS)], false);
+        }
+        if (i % 500 == 499) {
+            expect(run, flw_sim_read_ledger(&run->sim).violation_count == 0, "a rule is broken", 0);
+        }
+    }
+    must(run->sim.cu.cuEventDestroy_v2(worker->event), "cuEventDestroy");
+    return NULL;
+}
+
+/* ---- the run */
+
+static void make(struct run *run, uint64_t seed)
+{
+    flw_sim_config config = flw_sim_config_default(seed);
+    uint64_t random = seed;
+    config.check = 1;
+    config.schedule = FLW_SIM_RANDOM;
+    run->context = flw_sim_begin(&run->sim, &config);
+    fallow_pool_config pool_config;
+    fallow_pool_config_init(&pool_config);
+    pool_config.driver = "sim";
+    if (fallow_pool_create(&pool_config, &run->pool) != FALLOW_OK) {
+        abort();
+    }
+    make_layouts(run, &random);
+    pthread_rwlock_init(&run->retiring, NULL);
+    for (size_t i = 0; i < ARENAS; i++) {
+        pthread_mutex_init(&run->launches[i], NULL);
+        if (fallow_arena_create(run->pool, NULL, &run->arenas[i]) != FALLOW_OK) {
+            abort();
+        }
+    }
+}
+
+static void finish(struct run *run)
+{
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    for (size_t i = 0; i < ARENAS; i++) {
+        fallow_arena_destroy(run->arenas[i]);
+    }
+    for (size_t i = 0; i < LAYOUTS; i++) {
+        fallow_layout_destroy(run->layouts[i]);
+    }
+    expect(run, fallow_pool_get_stats(run->pool, &stats) == FALLOW_OK && stats.live_count == 0,
+           "arenas left blocks behind", 0);
+    expect(run, fallow_pool_validate(run->pool) == FALLOW_OK, "an invariant is broken", 0);
+    fallow_pool_destroy(run->pool);
+    expect(run, flw_sim_read_ledger(&run->sim).given_bytes == 0, "memory is left behind", 0);
+    run->is_broken = flw_sim_print_violations(&run->sim) != 0 || run->is_broken;
+}
+
+int stress_arena(int count, char **words)
+{
+    static struct run run;
+    static struct worker workers[THREADS_MOST];
+    pthread_t threads[THREADS_MOST];
+    uint64_t seed = (uint64_t)time(NULL), ops = 20000, thread_count = 2;
+    const char *given = getenv("FALLOW_TEST_SEED");
+    seed = given != NULL ? strtoull(given, NULL, 0) : seed;
+    for (int i = 1; i + 1 < count; i += 2) {
+        uint64_t value = strtoull(words[i + 1], NULL, 0);
+        seed = strcmp(words[i], "--seed") == 0 ? value : seed;
+        ops = strcmp(words[i], "--ops") == 0 ? value : ops;
+        thread_count = strcmp(words[i], "--threads") == 0 ? value : thread_count;
+    }
+    if (thread_count < 1 || thread_count > THREADS_MOST || !flw_sim_open(&run.sim)) {
+        fprintf(stderr, "usage: stress_arena [--seed N] [--ops N] [--threads 1..16]\n");
+        return 2;
+    }
+    fprintf(stderr, "stress_arena: --seed 0x%llx\n", (unsigned long long)seed);
+    run.ops = ops / thread_count;
+    make(&run, seed);
+    for (uint64_t i = 0; i < thread_count; i++) {
+        workers[i] = (struct worker){.run = &run, .random = seed + 77 * i};
+        if (pthread_create(&threads[i], NULL, work, &workers[i]) != 0) {
+            abort();
+        }
+    }
+    for (uint64_t i = 0; i < thread_count; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    if (!run.is_broken) {
+        finish(&run);
+    } else {
+        (void)flw_sim_print_violations(&run.sim);
+    }
+    printf("%llu leases, %llu refused, %llu captures\n", (unsigned long long)run.leases,
+           (unsigned long long)run.refusals, (unsigned long long)run.captures);
+    return run.is_broken ? 1 : 0;
+}
