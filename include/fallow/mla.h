@@ -62,6 +62,83 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_flashmla_schedule_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_flashmla_schedule(
     fallow_kernels *kernels, const fallow_flashmla_schedule_params *params, fallow_stream stream);
 
+/* ---- chunk_plan: contexts cut to chunks that fit a workspace */
+
+/** How contexts are cut. Values are pinned. */
+typedef enum fallow_chunk_mode {
+    FALLOW_CHUNK_UNIFORM = 0, /**< every context in steps of one length */
+    FALLOW_CHUNK_PACKED = 1   /**< each chunk filled with contexts in order */
+} fallow_chunk_mode;
+
+/**
+ * Let c_b = max(context_lengths[b], 0) (below 0: NEGATIVE), W = workspace_tokens, p = page_size.
+ *
+ * Uniform: length = W / nb rounded down to a multiple of p, where nb counts the b with c_b > 0
+ * (counts_every_request: all). Chunk i has start[b] = i length and
+ * len[b] = max(min(c_b, start[b] + length) - start[b], 0), for i < n = ceil(max c / length). A length
+ * of 0 plans nothing: n is 0 (DROPPED); fallow_mla_chunk_count says so before, or pack.
+ * Packed: requests in order, each from where the chunk before left it. In each chunk
+ * take = min(what is left of c_b, room), rounded down to a multiple of p if that does not finish the
+ * request; take 0 or an unfinished request ends the chunk. start[b] and len[b] are 0 where nothing is
+ * taken; requests without context open no chunk.
+ *
+ * cu_seqlens[i, :] are the sums of len from 0, totals[i] the last of them, at most W; max_lengths[i]
+ * the largest len; token_to_seq[i, t] = b for cu[b] <= t < cu[b + 1], 0 beyond totals[i]; a total
+ * above token_capacity: the map is cut (CLAMPED). Rows n <= i < chunk_capacity hold 0. Chunks beyond
+ * chunk_capacity are left out (DROPPED), and chunk_count is min(n, chunk_capacity).
+ *
+ * Decode context parallelism (dcp_size D > 1, uniform only): tokens go round the ranks, dcp_interleave
+ * at a time, and c_b is this rank's share of the context; length and n come from rank 0's shares, the
+ * longest, so that all ranks have the same chunks.
+ */
+typedef struct fallow_chunk_plan_params {
+    size_t struct_size;             /**< set by fallow_chunk_plan_params_init */
+    const int32_t *context_lengths; /**< [batch] */
+    int32_t *starts;                /**< out [chunk_capacity, batch] */
+    int32_t *lengths;               /**< out [chunk_capacity, batch] */
+    int32_t *cu_seqlens;            /**< out [chunk_capacity, batch + 1] */
+    int32_t *totals;                /**< out [chunk_capacity]; NULL = not wanted */
+    int32_t *max_lengths;           /**< out [chunk_capacity]; NULL = not wanted */
+    int32_t *token_to_seq;          /**< out [chunk_capacity, token_capacity] */
+    int32_t *chunk_count;           /**< out [1]; NULL = not wanted */
+    int32_t *flags;                 /**< in/out [1]; NULL = not wanted */
+    int32_t batch;                  /**< 0 to 4,096 */
+    int32_t chunk_capacity;         /**< 1 to 65,536 */
+    int32_t workspace_tokens;       /**< page_size to 2^28 */
+    int32_t page_size;              /**< 1 to 65,536 */
+    int32_t token_capacity;         /**< 0 to 2^28; 0: no token_to_seq */
+    int32_t dcp_size;               /**< 1 to 4,096; 0 = 1 */
+    int32_t dcp_rank;               /**< 0 to dcp_size - 1 */
+    int32_t dcp_interleave;         /**< 1 to 65,536; 0 = 1 */
+    fallow_chunk_mode mode;         /**< FALLOW_CHUNK_UNIFORM is the default */
+    uint8_t counts_every_request;   /**< 1: nb is batch; uniform only */
+    uint8_t reserved_0[3];
+} fallow_chunk_plan_params;
+
+static inline void fallow_chunk_plan_params_init(fallow_chunk_plan_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_chunk_plan_query(
+    const fallow_chunk_plan_params *params, fallow_workspace_need *out_need);
+
+/** All tables of all chunks in one launch, no scratch, no word from the host. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_chunk_plan(
+    fallow_kernels *kernels, const fallow_chunk_plan_params *params, fallow_stream stream);
+
+/**
+ * The length of the host's loop, from lengths that the host has: *out_chunk_count is n, whatever
+ * chunk_capacity says (it and the pointers of params are not looked at), *out_most_tokens the largest
+ * of the totals, 0 if n is 0; it may be NULL.
+ *
+ * Errors      INVALID_ARGUMENT: params, a NULL pointer, or a uniform length of 0 (W / nb < p).
+ * Cost        host only; no device, some nanoseconds a request.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status
+fallow_mla_chunk_count(const fallow_chunk_plan_params *params, const int32_t *context_lengths,
+                       int64_t *out_chunk_count, int64_t *out_most_tokens);
+
 /* ---- gather_kv: pages of the compressed cache to rows */
 
 /** How a token lies in the cache, and what becomes of it. Values are pinned. */

@@ -14,6 +14,7 @@
 #include "attention/neutral_rows.h"
 #include "attention/padded_copy.h"
 #include "attention/page_table.h"
+#include "mla/chunk_plan.h"
 #include "mla/flashmla_schedule.h"
 #include "mla/gather_kv.h"
 #include "moe/combine.h"
@@ -29,6 +30,7 @@
     X(page_table) \
     X(kv_indices) \
     X(fa3_schedule) \
+    X(chunk_plan) \
     X(flashmla_schedule) \
     X(gather_kv) \
     X(combine) \
