@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# example.install: installs the build, moves the installed tree, then builds quickstart.c against it
-# through CMake and through pkg-config and runs both on the simulated device.
+# example.install: installs the build, moves the installed tree, then builds quickstart.c and a user of
+# the kernels against it through CMake and through pkg-config and runs them on the simulated device.
 #
 #   install.sh <source root> <build tree> <scratch folder> <c compiler>
 #
@@ -15,6 +15,27 @@ command -v pkg-config >/dev/null || { echo "no pkg-config: nothing checked"; exi
 unset LD_LIBRARY_PATH
 rm -rf "$work"
 mkdir -p "$work/moved" "$work/client"
+
+# The other library: found, linked, opened.
+kernels=$work/client/kernels.c
+cat >"$kernels" <<'C'
+#include <fallow/arena.h>
+#include <fallow/kernels.h>
+
+int main(void)
+{
+    fallow_pool_config config = {.struct_size = sizeof config, .driver = "sim"};
+    fallow_pool *pool = NULL;
+    fallow_kernels *kernels = NULL;
+    fallow_arena *arena = NULL;
+    int failed = fallow_pool_create(&config, &pool) || fallow_kernels_create(pool, &kernels) ||
+                 fallow_arena_create(pool, NULL, &arena);
+    fallow_arena_destroy(arena);
+    fallow_kernels_destroy(kernels);
+    fallow_pool_destroy(pool);
+    return failed;
+}
+C
 
 expect_output() {
     local said
@@ -34,6 +55,8 @@ project(client LANGUAGES C)
 find_package(fallow 0.1 REQUIRED)
 add_executable(quickstart quickstart.c)
 target_link_libraries(quickstart PRIVATE fallow::fallow)
+add_executable(kernels kernels.c)
+target_link_libraries(kernels PRIVATE fallow::kernels)
 CMAKE
 cmake -S "$work/client" -B "$work/client/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$tree" \
     >"$work/configure.log"
@@ -41,6 +64,7 @@ grep -q "^fallow_DIR:PATH=$tree/" "$work/client/build/CMakeCache.txt" ||
     { echo "find_package found another fallow than the moved one" >&2; exit 1; }
 cmake --build "$work/client/build" >"$work/build.log"
 expect_output "$work/client/build/quickstart"
+"$work/client/build/kernels" || { echo "the user of fallow::kernels failed" >&2; exit 1; }
 
 # Through pkg-config.
 export PKG_CONFIG_PATH=$tree/$libdir/pkgconfig
@@ -48,6 +72,10 @@ export PKG_CONFIG_PATH=$tree/$libdir/pkgconfig
 "$cc" -std=c11 "$program" -o "$work/by_pkg_config" $(pkg-config --cflags --libs fallow) \
     -Wl,-rpath,"$(pkg-config --variable=libdir fallow)"
 expect_output "$work/by_pkg_config"
+# shellcheck disable=SC2046
+"$cc" -std=c11 "$kernels" -o "$work/kernels_by_pkg_config" $(pkg-config --cflags --libs fallow-kernels) \
+    -Wl,-rpath,"$(pkg-config --variable=libdir fallow-kernels)"
+"$work/kernels_by_pkg_config" || { echo "the user of pkg-config fallow-kernels failed" >&2; exit 1; }
 
 # The command finds its libraries and the simulated driver where they lie now.
 if [ -x "$build/bin/fallow" ]; then
