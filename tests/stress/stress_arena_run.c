@@ -69,7 +69,7 @@ static void must(CUresult result, const char *call)
 static void make_layouts(struct run *run, uint64_t *random)
 {
     static const char *const kept[] = {"counter", "table", "arange"};
-    char names[REGIONS_MOST][8];
+    char names[REGIONS_MOST][24];
     fallow_region regions[REGIONS_MOST];
     for (size_t l = 0; l < LAYOUTS; l++) {
         size_t count = 1 + draw(random, REGIONS_MOST - 3), k = count;

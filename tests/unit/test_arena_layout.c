@@ -162,7 +162,7 @@ static void random_layouts_never_overlap_what_is_alive_together(void **state)
 {
     (void)state;
     uint64_t random = flw_test_seed("random_layouts");
-    char names[40][8];
+    char names[40][24];
     fallow_region regions[40];
     for (int round = 0; round < 300; round++) {
         size_t count = 1 + flw_test_random(&random) % 40;
@@ -188,7 +188,7 @@ static void an_effort_never_makes_a_layout_larger(void **state)
 {
     (void)state;
     fallow_region regions[24];
-    char names[24][8];
+    char names[24][24];
     for (size_t i = 0; i < 24; i++) {
         snprintf(names[i], sizeof names[i], "r%zu", i);
         regions[i] = (fallow_region){.name = names[i],

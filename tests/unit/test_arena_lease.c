@@ -120,7 +120,7 @@ static void steady_state_makes_no_driver_call_and_no_pool_call(void **state)
     (void)state;
     struct api api;
     fallow_region regions[12];
-    char names[12][8];
+    char names[12][24];
     bed_begin(&api);
     for (size_t i = 0; i < 12; i++) {
         snprintf(names[i], sizeof names[i], "r%zu", i);
