@@ -40,8 +40,9 @@ expect "fallow trace export x --" "--to !--json"
 expect "fallow trace info x --" "--json --trace-device !--to"
 expect "fallow gen " "serve train random adversarial"
 expect "fallow gen train --" "--layers --hidden !--policy"
-expect "fallow bench " "pair deferred handoff"
-expect "fallow bench pair --" "--count --live"
+expect "fallow bench " "pair deferred handoff kernels"
+expect "fallow bench pair --" "--count --live !--only"
+expect "fallow bench kernels --" "--only --device --json !--count"
 # Every subcommand and every option of its help is offered.
 for sub in $("$fallow" --help | sed -n 's/^  \([a-z][a-z-]*\)  *[^ ].*/\1/p'); do
     [ "$sub" = fallow ] && continue

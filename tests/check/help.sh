@@ -8,15 +8,16 @@
 set -eu
 fallow=$1
 failures=0
-for subcommand in replay report 'report diff' layout bench doctor; do
+for subcommand in replay report 'report diff' layout bench 'bench kernels' doctor; do
     # shellcheck disable=SC2086
     if ! "$fallow" $subcommand --help | grep -q "^example: fallow $subcommand "; then
         echo "fallow $subcommand --help: no example of it"
         failures=1
     fi
 done
-for subcommand in layout bench doctor; do
-    example=$("$fallow" "$subcommand" --help | sed -n 's/^example: fallow //p')
+for subcommand in layout bench 'bench kernels' doctor; do
+    # shellcheck disable=SC2086
+    example=$("$fallow" $subcommand --help | sed -n 's/^example: fallow //p')
     # shellcheck disable=SC2086
     if ! "$fallow" $example >/dev/null; then
         echo "fallow $example: failed"

@@ -4,6 +4,8 @@
  */
 #include "bench.h"
 
+#include "bench_kernels.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -31,6 +33,9 @@ static const char help[] =
     "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
     "            --live is the length of the queue between them; --lockstep: by turns, for callgrind\n"
     "  lease     begin and end an arena's lease of twelve regions (--policy fallow)\n"
+#if defined(FLW_HAS_KERNELS)
+    "  kernels   the kernel modules: bytes, launches, time; options of its own\n"
+#endif
     "\n"
     "options\n"
     "  --size BYTES|small|mixed|log   512 B..32 KiB; 19 sizes 512 B..64 MiB; log-uniform (4096)\n"
@@ -372,6 +377,11 @@ int flw_command_bench(int argc, char **argv)
     struct flw_bench_usage before, after;
     struct flw_bench_bed bed;
     const struct shape *shape = NULL;
+#if defined(FLW_HAS_KERNELS)
+    if (argc > 1 && strcmp(argv[1], "kernels") == 0) {
+        return flw_command_bench_kernels(argc - 1, argv + 1);
+    }
+#endif
     int parsed = parse(argc, argv, &options, &shape);
     if (parsed != 0) {
         return parsed == 1 ? 0 : 2;

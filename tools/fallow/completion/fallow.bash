@@ -21,7 +21,7 @@ _fallow() {
     fi
     help=("$program" "$sub")
     case $sub in
-        trace | gen) [ "$COMP_CWORD" -gt 2 ] && help+=("$verb") ;;
+        trace | gen | bench) [ "$COMP_CWORD" -gt 2 ] && help+=("$verb") ;;
     esac
     if [ "$before" = --policy ] && [ "$sub" != bench ]; then
         local done=${word%"${word##*,}"} # what stands before the last comma

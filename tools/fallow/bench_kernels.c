@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: `fallow bench kernels`: its command line, the run over all cases, what is printed.
+ */
+#include "bench_kernels.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "command.h"
+#include "trace/jsontext.h"
+
+static const char help[] =
+    "usage: fallow bench kernels [--only NAME] [--device sim|N] [--json]\n"
+    "\n"
+    "Every kernel module at its sizes: bytes read and written (what its query says, at most), launches\n"
+    "counted, and on a GPU the time of a launch inside a graph, by events, and the share of the speed\n"
+    "of a copy from device to device that moves as many bytes.\n"
+    "The simulated device runs each call at small sizes, with every access checked, and takes no time.\n"
+    "\n"
+    "  --only NAME        one module, as the table names it\n"
+    "  --device sim|N     (sim)\n"
+    "  --json             everything, one object\n"
+    "\n"
+    "exit status 0: every call ran with the launches that its query says and its goal allows;\n"
+    "1: one did not; 2: the command line is wrong; 77: no such device, or no kernels for it\n"
+    "\n"
+    "example: fallow bench kernels --only combine\n";
+
+static const struct flw_kernel_case *const tables[] = {flw_kernel_cases_attention,
+                                                       flw_kernel_cases_mla, flw_kernel_cases_moe};
+
+struct settings {
+    const char *only;
+    int device;
+    bool is_json;
+};
+
+struct result {
+    struct flw_kernel_size sizes[FLW_KERNEL_SIZES]; /* full */
+    size_t size_count;
+    uint64_t read_bytes, write_bytes; /* full size */
+    uint64_t launches;
+    struct flw_kernel_time time;
+    bool is_ok;
+    char message[FLW_KERNEL_MESSAGE_BYTES];
+};
+
+/* ---- command line */
+
+static bool is_module(const char *name)
+{
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (const struct flw_kernel_case *of = tables[t]; of->module != NULL; of++) {
+            if (strcmp(of->module, name) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool set_device(struct settings *settings, const char *text)
+{
+    char *end = NULL;
+    if (strcmp(text, "sim") == 0) {
+        settings->device = -1;
+        return true;
+    }
+    long value = strtol(text, &end, 10);
+    settings->device = (int)value;
+    return *text >= '0' && *text <= '9' && *end == '\0' && value <= 1023;
+}
+
+/* 0: go on; 1: help was shown; 2: a mistake was named. */
+static int parse(int argc, char **argv, struct settings *settings)
+{
+    static const struct option options[] = {
+        {"only", required_argument, NULL, 'o'},
+        {"device", required_argument, NULL, 'd'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    *settings = (struct settings){.device = -1};
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+        if (option == 'h') {
+            fputs(help, stdout);
+            return 1;
+        }
+        if (option == '?') {
+            return 2;
+        }
+        if (option == 'j') {
+            settings->is_json = true;
+        } else if (option == 'o') {
+            settings->only = optarg;
+        } else if (!set_device(settings, optarg)) {
+            fprintf(stderr, "fallow bench kernels: --device '%s': a number or sim\n", optarg);
+            return 2;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "fallow bench kernels: what is '%s'? see --help\n", argv[optind]);
+        return 2;
+    }
+    if (settings->only != NULL && !is_module(settings->only)) {
+        fprintf(stderr, "fallow bench kernels: no module '%s'; without --only it lists them all\n",
+                settings->only);
+        return 2;
+    }
+    return 0;
+}
+
+/* ---- one case */
+
+/* What the query says of the call; launches_count and bytes. */
+static bool ask(struct flw_kernel_call *call, fallow_workspace_need *need)
+{
+    fallow_workspace_need_init(need);
+    fallow_status status = call->of->query(call->params, need);
+    if (status != FALLOW_OK) {
+        snprintf(call->message, FLW_KERNEL_MESSAGE_BYTES, "its query was refused: %s",
+                 fallow_status_name(status));
+    }
+    return status == FALLOW_OK;
+}
+
+static bool get_full_bytes(const struct flw_kernel_case *of, struct result *result)
+{
+    struct flw_kernel_call call;
+    fallow_workspace_need need;
+    bool is_done = flw_kernel_call_make(&call, of, NULL, FLW_KERNEL_SHAPES, result->message) &&
+                   ask(&call, &need);
+    if (is_done) {
+        memcpy(result->sizes, call.sizes, sizeof result->sizes);
+        result->size_count = call.size_count;
+        result->read_bytes = need.read_bytes;
+        result->write_bytes = need.write_bytes;
+    }
+    return is_done;
+}
+
+static bool launch_once(struct flw_kernel_call *call, const fallow_workspace_need *need,
+                        struct result *result)
+{
+    struct flw_kernel_bed *bed = call->bed;
+    uint64_t before = fallow_kernels_launch_count(bed->kernels);
+    fallow_status status = call->of->launch(bed->kernels, call->params, bed->stream);
+    result->launches = fallow_kernels_launch_count(bed->kernels) - before;
+    if (status != FALLOW_OK) {
+        fallow_kernels_last_error(bed->kernels, result->message, sizeof result->message);
+        return false;
+    }
+    if (!flw_kernel_bed_settle(bed, result->message)) {
+        return false;
+    }
+    unsigned goal = call->of->launch_goal;
+    if (result->launches != need->launch_count || (goal > 0 && result->launches > goal)) {
+        snprintf(result->message, sizeof result->message,
+                 "%llu launches; its query says %u, the goal is %u",
+                 (unsigned long long)result->launches, need->launch_count, goal);
+        return false;
+    }
+    return true;
+}
+
+static void run(const struct flw_kernel_case *of, struct flw_kernel_bed *bed, struct result *result)
+{
+    struct flw_kernel_call call = {0};
+    fallow_workspace_need need;
+    enum flw_kernel_scale scale = bed->is_simulated ? FLW_KERNEL_SMALL : FLW_KERNEL_FULL;
+    *result = (struct result){0};
+    if (!get_full_bytes(of, result)) {
+        return;
+    }
+    result->is_ok = flw_kernel_call_make(&call, of, bed, scale, result->message) &&
+                    ask(&call, &need) && launch_once(&call, &need, result) &&
+                    flw_kernel_time(&call, &need, &result->time) &&
+                    flw_kernel_bed_settle(bed, result->message);
+    flw_kernel_call_finish(&call);
+}
+
+/* ---- what is printed */
+
+static double moved_bytes(const struct result *result)
+{
+    return (double)result->read_bytes + (double)result->write_bytes;
+}
+
+static double copy_share(const struct result *result)
+{
+    return result->time.copy_us / result->time.us; /* as many bytes in both */
+}
+
+static void print_sizes(const struct result *result, const char *quote, const char *between)
+{
+    for (size_t i = 0; i < result->size_count; i++) {
+        printf("%s%s%s%s%s%lld", i == 0 ? "" : between, quote, result->sizes[i].name, quote,
+               *quote == '\0' ? " " : ":", (long long)result->sizes[i].value);
+    }
+}
+
+static void print_head(const struct flw_kernel_bed *bed)
+{
+    printf("on %s\n", bed->device_name);
+    if (bed->is_simulated) {
+        printf("simulated device: byte and launch counts only\n");
+    }
+    printf("%-18s %-22s %15s %15s %8s %4s", "module", "case", "bytes read", "written", "launches",
+           "goal");
+    if (!bed->is_simulated) {
+        printf(" %9s %9s %8s %9s %14s", "us", "copy us", "GB/s", "of copy", "goal");
+    }
+    printf("  sizes\n");
+}
+
+static void print_goal(bool is_met, double goal, const char *unit)
+{
+    printf(" %4.0f %-2s %s", goal, unit, is_met ? "met" : "missed");
+}
+
+static void print_time(const struct flw_kernel_case *of, const struct result *result)
+{
+    printf(" %9.2f", result->time.us);
+    if (result->time.has_copy) {
+        printf(" %9.2f %8.0f %7.1f %%", result->time.copy_us,
+               moved_bytes(result) / result->time.us / 1e3, copy_share(result) * 100);
+    } else {
+        printf(" %9s %8.0f %9s", "-", moved_bytes(result) / result->time.us / 1e3, "-");
+    }
+    if (of->goal_us > 0) {
+        print_goal(result->time.us <= of->goal_us, of->goal_us, "us");
+    } else if (of->goal_share > 0) {
+        print_goal(copy_share(result) >= of->goal_share, of->goal_share * 100, "%");
+    } else {
+        printf(" %14s", "-");
+    }
+}
+
+static void print_row(const struct flw_kernel_case *of, const struct flw_kernel_bed *bed,
+                      const struct result *result)
+{
+    printf("%-18s %-22s", of->module, of->variant);
+    if (!result->is_ok) {
+        printf(" FAILED: %s\n", result->message);
+        return;
+    }
+    printf(" %15llu %15llu %8llu", (unsigned long long)result->read_bytes,
+           (unsigned long long)result->write_bytes, (unsigned long long)result->launches);
+    if (of->launch_goal > 0) {
+        printf(" %4u", of->launch_goal);
+    } else {
+        printf(" %4s", "-");
+    }
+    if (!bed->is_simulated) {
+        print_time(of, result);
+    }
+    printf("  ");
+    print_sizes(result, "", ", ");
+    putchar('\n');
+}
+
+static void print_json_case(const struct flw_kernel_case *of, const struct flw_kernel_bed *bed,
+                            const struct result *result)
+{
+    printf("{\"module\":\"%s\",\"case\":\"%s\",\"sizes\":{", of->module, of->variant);
+    print_sizes(result, "\"", ",");
+    printf("},\"read_bytes\":%llu,\"write_bytes\":%llu,\"launches\":%llu,\"launch_goal\":",
+           (unsigned long long)result->read_bytes, (unsigned long long)result->write_bytes,
+           (unsigned long long)result->launches);
+    if (of->launch_goal > 0) {
+        printf("%u", of->launch_goal);
+    } else {
+        printf("null");
+    }
+    if (of->goal_us > 0) {
+        printf(",\"goal_us\":%g", of->goal_us);
+    } else if (of->goal_share > 0) {
+        printf(",\"goal_of_copy\":%g", of->goal_share);
+    }
+    if (!bed->is_simulated && result->is_ok) {
+        printf(",\"us\":%.4f,\"gb_per_s\":%.1f", result->time.us,
+               moved_bytes(result) / result->time.us / 1e3);
+        if (result->time.has_copy) {
+            printf(",\"copy_us\":%.4f,\"of_copy\":%.4f", result->time.copy_us, copy_share(result));
+        }
+    }
+    printf(",\"ok\":%s,\"message\":", result->is_ok ? "true" : "false");
+    flw_json_print_text(stdout, result->is_ok ? "" : result->message);
+    putchar('}');
+}
+
+static void print_json_head(const struct flw_kernel_bed *bed)
+{
+    printf("{\"bench\":\"kernels\",\"device\":");
+    flw_json_print_text(stdout, bed->device_name);
+    printf(",\"simulated\":%s,\"note\":\"%s\",\"cases\":[", bed->is_simulated ? "true" : "false",
+           bed->is_simulated ? "simulated device: byte and launch counts only"
+                             : "times by events around graphs of many launches");
+}
+
+/* Returns how many cases failed. */
+static unsigned run_all(const struct settings *settings, struct flw_kernel_bed *bed)
+{
+    unsigned failures = 0;
+    bool is_first = true;
+    struct result result;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (const struct flw_kernel_case *of = tables[t]; of->module != NULL; of++) {
+            if (settings->only != NULL && strcmp(settings->only, of->module) != 0) {
+                continue;
+            }
+            run(of, bed, &result);
+            failures += !result.is_ok;
+            if (settings->is_json) {
+                printf("%s", is_first ? "" : ",");
+                print_json_case(of, bed, &result);
+            } else {
+                print_row(of, bed, &result);
+            }
+            is_first = false;
+        }
+    }
+    return failures;
+}
+
+int flw_command_bench_kernels(int argc, char **argv)
+{
+    char message[FLW_KERNEL_MESSAGE_BYTES] = "";
+    struct settings settings;
+    struct flw_kernel_bed bed;
+    bool is_absent = false;
+    int parsed = parse(argc, argv, &settings);
+    if (parsed != 0) {
+        return parsed == 1 ? FLW_EXIT_OK : FLW_EXIT_USAGE;
+    }
+    if (!flw_kernel_bed_open(&bed, settings.device, message, &is_absent)) {
+        fprintf(stderr, "fallow bench kernels: %s\n", message);
+        return is_absent ? 77 : FLW_EXIT_FAILED;
+    }
+    if (settings.is_json) {
+        print_json_head(&bed);
+    } else {
+        print_head(&bed);
+    }
+    unsigned failures = run_all(&settings, &bed);
+    if (settings.is_json) {
+        printf("],\"failures\":%u}\n", failures);
+    }
+    flw_kernel_bed_close(&bed);
+    if (failures > 0) {
+        fprintf(stderr, "fallow bench kernels: %u cases failed\n", failures);
+    }
+    return failures == 0 ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+}

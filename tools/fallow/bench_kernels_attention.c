@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the cases of the modules of attention.
+ */
+#include "bench_kernels.h"
+
+#include "fallow/attention.h"
+
+static const int64_t lengths_of[] = {8192}; /* drawn below it */
+
+/* ---- cu_seqlens */
+
+FLW_KERNEL_ADAPT(attention, cu_seqlens)
+
+static void make_cu_seqlens(struct flw_kernel_call *call)
+{
+    fallow_cu_seqlens_params *params = flw_kernel_params(call, sizeof *params);
+    params->batch = (int32_t)flw_kernel_size(call, "batch", 64);
+    params->rows = (int32_t)flw_kernel_size(call, "rows", 4);
+    params->lengths_dtype = FALLOW_I32;
+    params->cu_dtype = FALLOW_I32;
+    int64_t count = (int64_t)params->batch * params->rows;
+    params->lengths = flw_kernel_integers(call, count, flw_kernel_scatter, lengths_of);
+    params->cu_seqlens = flw_kernel_output(call, (count + params->rows) * 4);
+}
+
+/* ---- page_table */
+
+FLW_KERNEL_ADAPT(attention, page_table)
+
+/* A decode step whose requests have all reached `context`, so that what the query says is moved. */
+static void make_page_table(struct flw_kernel_call *call)
+{
+    static const int64_t one = 1;
+    fallow_page_table_params *params = flw_kernel_params(call, sizeof *params);
+    params->batch = (int32_t)flw_kernel_size(call, "batch", 16);
+    params->page_size = (int32_t)flw_kernel_size(call, "page_size", 64);
+    params->stride = flw_kernel_size(call, "context", 2048);
+    params->cols = (int32_t)(params->stride / params->page_size);
+    params->request_rows = params->batch;
+    params->lengths_dtype = FALLOW_I32;
+    params->requests_dtype = FALLOW_I32;
+    params->lengths = flw_kernel_integers(call, params->batch, flw_kernel_same, &params->stride);
+    params->requests = flw_kernel_integers(call, params->batch, flw_kernel_multiples, &one);
+    params->req_to_token =
+        flw_kernel_integers(call, params->batch * params->stride, flw_kernel_multiples, &one);
+    params->page_table = flw_kernel_output(call, (int64_t)params->batch * params->cols * 4);
+    params->cache_seqlens = flw_kernel_output(call, params->batch * 4);
+    params->cu_k = flw_kernel_output(call, (params->batch + 1) * 4);
+    params->max_length = flw_kernel_output(call, 4);
+}
+
+/* ---- merge_states */
+
+FLW_KERNEL_ADAPT(attention, merge_states)
+
+/* In place: the merged state takes the first one's place. */
+static void make_merge_states(struct flw_kernel_call *call)
+{
+    fallow_merge_states_params *params = flw_kernel_params(call, sizeof *params);
+    params->tokens = flw_kernel_size(call, "tokens", 32);
+    params->heads = (int32_t)flw_kernel_size(call, "heads", 8);
+    params->width = (int32_t)flw_kernel_size(call, "width", 128);
+    params->dtype = FALLOW_BF16;
+    params->out_dtype = FALLOW_BF16;
+    int64_t rows = params->tokens * params->heads;
+    params->out = flw_kernel_filled(call, rows * params->width * 2, FLW_KERNEL_ONES_BF16);
+    params->out_lse = flw_kernel_filled(call, rows * 4, FLW_KERNEL_ONES_F32);
+    params->a = params->out;
+    params->a_lse = params->out_lse;
+    params->b = flw_kernel_filled(call, rows * params->width * 2, FLW_KERNEL_ONES_BF16);
+    params->b_lse = flw_kernel_filled(call, rows * 4, FLW_KERNEL_ONES_F32);
+}
+
+/* ---- kv_indices */
+
+FLW_KERNEL_ADAPT(attention, kv_indices)
+
+static void make_kv_indices(struct flw_kernel_call *call)
+{
+    static const int64_t one = 1;
+    fallow_kv_indices_params *params = flw_kernel_params(call, sizeof *params);
+    params->batch = (int32_t)flw_kernel_size(call, "batch", 16);
+    params->stride = flw_kernel_size(call, "context", 256);
+    params->request_rows = params->batch;
+    params->capacity = params->batch * params->stride;
+    params->requests_dtype = FALLOW_I32;
+    params->cu_seqlens =
+        flw_kernel_integers(call, params->batch + 1, flw_kernel_multiples, &params->stride);
+    params->requests = flw_kernel_integers(call, params->batch, flw_kernel_multiples, &one);
+    params->req_to_token = flw_kernel_integers(call, params->capacity, flw_kernel_multiples, &one);
+    params->kv_indices = flw_kernel_output(call, params->capacity * 4);
+}
+
+/* ---- neutral_rows */
+
+FLW_KERNEL_ADAPT(attention, neutral_rows)
+
+/* All of them, so that what the query says is moved. */
+static void make_neutral_rows(struct flw_kernel_call *call)
+{
+    static const int64_t none = 0;
+    fallow_neutral_rows_params *params = flw_kernel_params(call, sizeof *params);
+    params->tokens = flw_kernel_size(call, "tokens", 32);
+    params->heads = (int32_t)flw_kernel_size(call, "heads", 8);
+    params->width = (int32_t)flw_kernel_size(call, "width", 128);
+    params->batch = 8;
+    params->dtype = FALLOW_BF16;
+    int64_t rows = params->tokens * params->heads, each = params->tokens / params->batch;
+    params->cu_q = flw_kernel_integers(call, params->batch + 1, flw_kernel_multiples, &each);
+    params->key_counts = flw_kernel_integers(call, params->batch, flw_kernel_same, &none);
+    params->rows = flw_kernel_output(call, rows * params->width * 2);
+    params->lse = flw_kernel_output(call, rows * 4);
+}
+
+/* ---- padded_copy */
+
+FLW_KERNEL_ADAPT(attention, padded_copy)
+
+static void make_padded_copy(struct flw_kernel_call *call)
+{
+    static const int64_t one = 1;
+    fallow_padded_copy_params *params = flw_kernel_params(call, sizeof *params);
+    params->rows = flw_kernel_size(call, "rows", 64);
+    params->src_rows = params->rows / 2;
+    params->value = -1;
+    params->dtype = FALLOW_I32;
+    params->src = flw_kernel_integers(call, params->src_rows, flw_kernel_multiples, &one);
+    params->dst = flw_kernel_output(call, params->rows * 4);
+}
+
+/* ---- fa3_schedule */
+
+FLW_KERNEL_ADAPT(attention, fa3_schedule)
+
+/* Llama-3-70B's decode, sorted and swizzled: four vectors and the semaphore. */
+static void make_fa3_schedule(struct flw_kernel_call *call)
+{
+    static const int64_t longest = 8192;
+    fallow_fa3_schedule_params *params = flw_kernel_params(call, sizeof *params);
+    params->batch = (int32_t)flw_kernel_size(call, "batch", 64);
+    params->heads_q = 64;
+    params->heads_kv = 8;
+    params->multiprocessors = 132;
+    params->block_m = 128;
+    params->block_n = 128;
+    params->max_splits = 32;
+    params->head_dim = 128;
+    params->dtype = FALLOW_BF16;
+    params->packed = 1;
+    params->sorted = 1;
+    params->swizzled = 1;
+    params->seqlen_q = 1;
+    params->seqused_k = flw_kernel_integers(call, params->batch, flw_kernel_scatter, &longest);
+    params->metadata =
+        flw_kernel_output(call, (4 * (((int64_t)params->batch + 3) / 4 * 4) + 1) * 4);
+}
+
+#define COPY  .goal_share = FLW_KERNEL_GOAL_SHARE
+#define QUICK .goal_us = FLW_KERNEL_GOAL_US
+#define ONCE  .launch_goal = 1
+
+const struct flw_kernel_case flw_kernel_cases_attention[] = {
+    {FLW_KERNEL_ROW(cu_seqlens, "decode"), .sizes = {512, 1}, QUICK, ONCE},
+    {FLW_KERNEL_ROW(cu_seqlens, "chunks"), .sizes = {64, 16}, QUICK, ONCE},
+    {FLW_KERNEL_ROW(page_table, "decode"), .sizes = {64, 64, 8192}, QUICK, ONCE},
+    {FLW_KERNEL_ROW(page_table, "long, pages of 64"), .sizes = {512, 64, 131072}, ONCE},
+    {FLW_KERNEL_ROW(page_table, "long, pages of 1"), .sizes = {512, 1, 131072}, ONCE},
+    {FLW_KERNEL_ROW(kv_indices, "131,072 tokens"), .sizes = {512, 256}, QUICK},
+    {FLW_KERNEL_ROW(merge_states, "deepseek-v3"), .sizes = {8192, 128, 128}, COPY, ONCE},
+    {FLW_KERNEL_ROW(merge_states, "deepseek-v3, tp 8"), .sizes = {8192, 16, 128}, COPY, ONCE},
+    {FLW_KERNEL_ROW(neutral_rows, "deepseek-v3"), .sizes = {8192, 128, 128}},
+    {FLW_KERNEL_ROW(padded_copy, "512 of 1,024"), .sizes = {1024}, QUICK, ONCE},
+    {FLW_KERNEL_ROW(fa3_schedule, "llama-3-70b"), .sizes = {512}, .goal_us = 10, ONCE},
+    {.module = NULL},
+};

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the cases of the modules of mixtures of experts, at the sizes of one layer of known models.
+ */
+#include "bench_kernels.h"
+
+#include "fallow/moe.h"
+
+/* ---- route */
+
+FLW_KERNEL_ADAPT(moe, route)
+
+static fallow_route_params *make_routing(struct flw_kernel_call *call)
+{
+    fallow_route_params *params = flw_kernel_params(call, sizeof *params);
+    params->tokens = flw_kernel_size(call, "tokens", 64);
+    params->experts = (int32_t)flw_kernel_size(call, "experts", 256);
+    params->top_k = (int32_t)flw_kernel_size(call, "top_k", 8);
+    params->dtype = FALLOW_BF16;
+    params->ids_dtype = FALLOW_I32;
+    params->renormalises = 1;
+    params->logits =
+        flw_kernel_integers(call, params->tokens * params->experts / 2, flw_kernel_logits, NULL);
+    params->weights = flw_kernel_output(call, params->tokens * params->top_k * 4);
+    params->ids = flw_kernel_output(call, params->tokens * params->top_k * 4);
+    return params;
+}
+
+static void make_route(struct flw_kernel_call *call)
+{
+    (void)make_routing(call);
+}
+
+/* DeepSeek-V3's: the sigmoid, a bias, 4 of 8 groups by their two largest. */
+static void make_route_grouped(struct flw_kernel_call *call)
+{
+    fallow_route_params *params = make_routing(call);
+    params->score = FALLOW_ROUTE_SIGMOID;
+    params->groups = 8;
+    params->groups_kept = 4;
+    params->groups_by_two = 1;
+    params->scale = 2.5f;
+    params->bias = flw_kernel_filled(call, (int64_t)params->experts * 4, 0);
+}
+
+/* ---- silu_and_mul */
+
+FLW_KERNEL_ADAPT(moe, silu_and_mul)
+
+/* In place: each element takes its gate's place. */
+static void make_silu_and_mul(struct flw_kernel_call *call)
+{
+    fallow_silu_and_mul_params *params = flw_kernel_params(call, sizeof *params);
+    params->rows = flw_kernel_size(call, "rows", 64);
+    params->width = (int32_t)flw_kernel_size(call, "width", 256);
+    params->dtype = FALLOW_BF16;
+    params->out_dtype = FALLOW_BF16;
+    params->out_stride = 2 * params->width;
+    params->out = flw_kernel_filled(call, params->rows * params->width * 4, FLW_KERNEL_ONES_BF16);
+    params->in = params->out;
+}
+
+/* ---- combine */
+
+FLW_KERNEL_ADAPT(moe, combine)
+
+static void make_combine(struct flw_kernel_call *call)
+{
+    fallow_combine_params *params = flw_kernel_params(call, sizeof *params);
+    params->tokens = flw_kernel_size(call, "tokens", 64);
+    params->width = (int32_t)flw_kernel_size(call, "width", 256);
+    params->top_k = (int32_t)flw_kernel_size(call, "top_k", 8);
+    params->row_count = params->tokens * params->top_k;
+    params->dtype = FALLOW_BF16;
+    params->rows =
+        flw_kernel_filled(call, params->row_count * params->width * 2, FLW_KERNEL_ONES_BF16);
+    params->weights = flw_kernel_filled(call, params->row_count * 4, FLW_KERNEL_ONES_F32);
+    params->positions =
+        flw_kernel_integers(call, params->row_count, flw_kernel_shuffle, &params->row_count);
+    params->out = flw_kernel_output(call, params->tokens * params->width * 2);
+}
+
+#define COPY  .goal_share = FLW_KERNEL_GOAL_SHARE
+#define QUICK .goal_us = FLW_KERNEL_GOAL_US
+#define ONCE  .launch_goal = 1
+
+const struct flw_kernel_case flw_kernel_cases_moe[] = {
+    {FLW_KERNEL_ROW(route, "qwen3-30b-a3b, decode"), .sizes = {64, 128, 8}, QUICK, ONCE},
+    {FLW_KERNEL_ROW(route, "qwen3-30b-a3b"), .sizes = {8192, 128, 8}, ONCE},
+    {FLW_KERNEL_ROW(route, "mixtral-8x7b"), .sizes = {8192, 8, 2}, ONCE},
+    {FLW_KERNEL_MADE(route, make_route_grouped, "deepseek-v3, decode"), .sizes = {64, 256, 8},
+     QUICK, ONCE},
+    {FLW_KERNEL_MADE(route, make_route_grouped, "deepseek-v3"), .sizes = {8192, 256, 8}, ONCE},
+    {FLW_KERNEL_ROW(silu_and_mul, "qwen3-30b-a3b"), .sizes = {65536, 768}, COPY},
+    {FLW_KERNEL_ROW(silu_and_mul, "mixtral-8x7b"), .sizes = {16384, 14336}, COPY},
+    {FLW_KERNEL_ROW(silu_and_mul, "deepseek-v3"), .sizes = {65536, 2048}, COPY},
+    {FLW_KERNEL_ROW(combine, "qwen3-30b-a3b"), .sizes = {8192, 2048, 8}, COPY},
+    {FLW_KERNEL_ROW(combine, "mixtral-8x7b"), .sizes = {8192, 4096, 2}, COPY},
+    {FLW_KERNEL_ROW(combine, "deepseek-v3"), .sizes = {8192, 7168, 8}, COPY},
+    {.module = NULL},
+};
