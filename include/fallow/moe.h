@@ -75,6 +75,71 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_route(fallow_kernels *kerne
                                                            const fallow_route_params *params,
                                                            fallow_stream stream);
 
+/* ---- align_blocks: tokens sorted by expert, in whole blocks */
+
+/** What expert_map does. Values are pinned. */
+typedef enum fallow_align_map {
+    FALLOW_ALIGN_NO_MAP = 0,
+    FALLOW_ALIGN_MAP_AFTER = 1, /**< blocks of all experts are laid out; what is written for a block
+                                     is expert_map[e] (-1 of an expert that lives elsewhere) */
+    FALLOW_ALIGN_MAP_BEFORE = 2 /**< an id becomes expert_map[id] first, -1 is dropped */
+} fallow_align_map;
+
+/** expert_ids beyond the last block. Values are pinned. */
+typedef enum fallow_align_pad {
+    FALLOW_ALIGN_PAD_ZERO = 0,
+    FALLOW_ALIGN_PAD_MINUS_ONE = 1,
+    FALLOW_ALIGN_PAD_LEAVE = 2 /**< outside the declared extent: not written, not to be read */
+} fallow_align_pad;
+
+/**
+ * With c[e] the number of flat indices i whose ids[i] is e, begin[0] = 0 and begin[e + 1] = begin[e] +
+ * round_up(c[e], block_size): sorted_ids[begin[e] + r] is the r-th i of expert e, **ascending**; all
+ * other slots hold count. expert_ids[j] is the expert of the slots from j block_size on; beyond the
+ * last block it is `pad`, never mapped. padded_count = begin[experts].
+ * An id of -1 has no expert; so has one below -1, or of experts or more (INDEX).
+ *
+ * `sorts_invalid`: one expert more, -1, which comes first; slots from padded_count on are outside the
+ * declared extent.
+ * `batched`: no ids; expert (batch) b has the batch_counts[b] indices b count, b count + 1 ..., counts
+ * cut to [0, count] (NEGATIVE, CLAMPED); empty slots hold experts count.
+ */
+typedef struct fallow_align_blocks_params {
+    size_t struct_size;
+    const void *ids;             /**< [count] ids_dtype, not batched */
+    const int32_t *batch_counts; /**< [experts], batched */
+    const int32_t *expert_map;   /**< [map_count], with a map_mode */
+    int32_t *sorted_ids;         /**< out [capacity] */
+    int32_t *expert_ids;         /**< out [ceil(capacity / block_size)] */
+    int32_t *padded_count;       /**< out [1] */
+    int32_t *flags;              /**< in/out [1]; NULL = not wanted */
+    int64_t count;               /**< tokens top_k; batched: the most of one batch. 0 to 2^31 - 1 */
+    int64_t capacity; /**< at least, and 0 =, count + min(count, experts) (block_size - 1), with one
+                             expert more for sorts_invalid; batched: experts round_up(count,
+                             block_size). At most 2^31 - 1 */
+    int32_t experts;  /**< 1 to 2,048; batched: batches */
+    int32_t map_count;      /**< map_mode before: ids are below it; 0 = experts */
+    int32_t block_size;     /**< 1 to 2^20 */
+    fallow_dtype ids_dtype; /**< I32, I64 */
+    fallow_align_map map_mode;
+    fallow_align_pad pad;
+    uint8_t sorts_invalid;
+    uint8_t batched;
+    uint8_t reserved_0[6];
+} fallow_align_blocks_params;
+
+static inline void fallow_align_blocks_params_init(fallow_align_blocks_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_align_blocks_query(
+    const fallow_align_blocks_params *params, fallow_workspace_need *out_need);
+
+/** Fills its own sentinels; nothing must be zero before. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_align_blocks(
+    fallow_kernels *kernels, const fallow_align_blocks_params *params, fallow_stream stream);
+
 /* ---- silu_and_mul: the activation between the two products of an expert */
 
 /**

@@ -17,6 +17,7 @@
 #include "mla/chunk_plan.h"
 #include "mla/flashmla_schedule.h"
 #include "mla/gather_kv.h"
+#include "moe/align_blocks.h"
 #include "moe/combine.h"
 #include "moe/route.h"
 #include "moe/silu_and_mul.h"
@@ -35,7 +36,8 @@
     X(gather_kv) \
     X(combine) \
     X(route) \
-    X(silu_and_mul)
+    X(silu_and_mul) \
+    X(align_blocks)
 /* clang-format on */
 
 #endif
