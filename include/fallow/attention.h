@@ -124,6 +124,69 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table(
     fallow_kernels *kernels, const fallow_page_table_params *params, fallow_stream stream);
 
+/* ---- concat_pages: a table's rows from two sources */
+
+/**
+ * For each row m < n * repeat, with la = first_lengths[m / repeat] within [0, min(first_cols, cols)] and
+ * lb = second_lengths[m] within [0, min(second_cols, cols - la)]:
+ *
+ *     page_table[m, j] = first[m / repeat, j],   j < la
+ *     page_table[m, j] = second[m, j - la],      la <= j < la + lb
+ *     page_table[m, j] = fill,                   la + lb <= j < cols
+ *
+ * and for the pads n * repeat <= m < batch * repeat: a length of pad_len, a row of fill. Here
+ * n = *valid_count within [0, batch]. cache_seqlens (la + lb, or pad_len), cu_k, max_length and the
+ * modes are as in page_table.
+ *
+ * Sliding windows while verifying: first is the prefix's table, repeat the draft tokens, second what
+ * verify_pages wrote, with its lengths. The table of draft decoding: first_cols = 0, repeat = top_k,
+ * second = out_cache_loc (I64), second_cols = cols = its steps.
+ *
+ * Flags: NEGATIVE and CLAMPED for a length that was cut; OVERFLOW for a cu_k stored as 2^31-1; INDEX for
+ * an I64 element that int32 does not hold, whose place has fill.
+ */
+typedef struct fallow_concat_pages_params {
+    size_t struct_size;           /**< set by fallow_concat_pages_params_init; no input may alias an
+                                       output */
+    const int32_t *first;         /**< [batch, first_cols], rows first_ld apart; NULL if first_cols
+                                       is 0 */
+    const int32_t *first_lengths; /**< [batch]; NULL if first_cols is 0 */
+    const void *second; /**< [batch * repeat, second_cols] second_dtype, rows second_ld apart;
+                                       NULL if second_cols is 0 */
+    const int32_t *second_lengths; /**< [batch * repeat]; NULL = second_cols */
+    const int32_t *valid_count;    /**< [1], of the batch; NULL = batch */
+    int32_t *page_table;           /**< out [batch * repeat, cols], rows ld apart */
+    int32_t *cache_seqlens;        /**< out [batch * repeat]; NULL = not wanted */
+    int32_t *cu_k;                 /**< out [batch * repeat + 1]; NULL = not wanted */
+    int32_t *max_length;           /**< out [1]; NULL = not wanted */
+    int32_t *flags;                /**< in/out [1]; NULL = not wanted */
+    int64_t first_ld;              /**< >= first_cols; 0 = first_cols */
+    int64_t second_ld;             /**< >= second_cols; 0 = second_cols */
+    int64_t ld;                    /**< >= cols; 0 = cols */
+    int32_t batch;                 /**< 0 to 65,536; batch * repeat: to 2^20 */
+    int32_t repeat;                /**< rows of second to one of first; 0 = 1 */
+    int32_t first_cols;            /**< 0 to 2^30 */
+    int32_t second_cols;           /**< 0 to 2^30 */
+    int32_t cols;                  /**< 1 to 2^30 */
+    int32_t fill;                  /**< a page that may be read, or the consumer's sentinel */
+    int32_t pad_len;               /**< of pads: 0 or 1 */
+    fallow_dtype second_dtype;     /**< I32, I64 */
+    uint8_t bounded;               /**< 1: bounded mode */
+    uint8_t reserved_0[7];
+} fallow_concat_pages_params;
+
+static inline void fallow_concat_pages_params_init(fallow_concat_pages_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_concat_pages_query(
+    const fallow_concat_pages_params *params, fallow_workspace_need *out_need);
+
+/** One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_concat_pages(
+    fallow_kernels *kernels, const fallow_concat_pages_params *params, fallow_stream stream);
+
 /* ---- kv_indices: the token slots of ragged rows, one after the other */
 
 /**

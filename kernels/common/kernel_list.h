@@ -7,6 +7,7 @@
 #ifndef FLW_KERNELS_KERNEL_LIST_H
 #define FLW_KERNELS_KERNEL_LIST_H
 
+#include "attention/concat_pages.h"
 #include "attention/cu_seqlens.h"
 #include "attention/fa3_schedule.h"
 #include "attention/kv_indices.h"
@@ -29,6 +30,7 @@
     X(neutral_rows) \
     X(padded_copy) \
     X(page_table) \
+    X(concat_pages) \
     X(kv_indices) \
     X(fa3_schedule) \
     X(chunk_plan) \
