@@ -177,14 +177,125 @@ static void a_draft_that_rewrites_offsets_from_one_on_reads_the_first(struct flw
     expect_clean(bed);
 }
 
+/* A decode's metadata by the module: every row, every column, pads too. */
+static void write_metadata(struct flw_bed *bed, const struct graph_state *state, int32_t valid,
+                           int32_t length)
+{
+    int32_t lengths[BATCH], requests[BATCH], slots[BATCH * CONTEXT];
+    fallow_page_table_params params;
+    for (int i = 0; i < BATCH; i++) {
+        lengths[i] = length;
+        requests[i] = i;
+    }
+    for (int i = 0; i < BATCH * CONTEXT; i++) {
+        slots[i] = i;
+    }
+    fallow_page_table_params_init(&params);
+    params.lengths = flw_bed_upload(bed, "seq_lens", lengths, sizeof lengths);
+    params.requests = flw_bed_upload(bed, "req_pool_indices", requests, sizeof requests);
+    params.req_to_token = flw_bed_upload(bed, "req_to_token", slots, sizeof slots);
+    params.valid_count = flw_bed_upload(bed, "batch", &valid, sizeof valid);
+    params.page_table = state->page_table;
+    params.cache_seqlens = state->cache_seqlens;
+    params.request_rows = params.batch = BATCH;
+    params.stride = CONTEXT;
+    params.cols = PAGES;
+    params.page_size = PAGE;
+    params.pad_len = 1;
+    FLW_EXPECT_OK(bed,
+                  fallow_attention_page_table(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+}
+
+static void a_capture_after_the_module_reads_nothing_unwritten(struct flw_bed *bed)
+{
+    struct graph_state state = make_state(bed);
+    write_offsets(bed, state.cu_seqlens_q, 1);
+    write_metadata(bed, &state, 0, 0); /* no request yet: pads only */
+    run_attention(bed, &state);
+    expect_clean(bed);
+    write_metadata(bed, &state, 3, CONTEXT); /* and in use, with pads behind */
+    run_attention(bed, &state);
+    expect_clean(bed);
+}
+
+/* Hybrid local attention maps columns up to the longest length, of which only pages were copied. */
+static void a_replay_that_copies_pages_only_leaves_an_index_unwritten(struct flw_bed *bed)
+{
+    struct graph_state state = make_state(bed);
+    struct index_args args = {.page_table = state.page_table, .batch = 1, .columns = 20};
+    write_ints(bed, state.page_table, 4, 0, 1); /* page_table[:, :max_seq_pages].copy_ */
+    flw_bed_run_twin(bed, "full_to_swa_index", index_pages, &args, sizeof args);
+    expect_caught(bed, "full_to_swa_index", "decode page_table + 16", "argument 'page_table'");
+    write_metadata(bed, &state, 1, 4 * PAGE);
+    flw_bed_run_twin(bed, "full_to_swa_index", index_pages, &args, sizeof args);
+    expect_clean(bed);
+}
+
+/* ---- vLLM's latent attention: ones and zeros to empty */
+
+/* `count` values and the padding behind them, by the module. */
+static void write_padded(struct flw_bed *bed, void *to, int32_t count, int64_t value,
+                         fallow_dtype dtype)
+{
+    int64_t values[BATCH] = {5, 6, 7};
+    fallow_padded_copy_params params;
+    fallow_padded_copy_params_init(&params);
+    params.src =
+        flw_bed_upload(bed, "this step's values", values, BATCH * fallow_dtype_bytes(dtype));
+    params.valid_count = flw_bed_upload(bed, "count", &count, sizeof count);
+    params.dst = to;
+    params.rows = BATCH;
+    params.value = value;
+    params.dtype = dtype;
+    FLW_EXPECT_OK(bed,
+                  fallow_attention_padded_copy(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+}
+
+static void empty_graph_lengths_are_read_by_the_capture(struct flw_bed *bed)
+{
+    int32_t *lengths = flw_bed_buffer(bed, "_graph_seq_lens", BATCH * 4);
+    struct vector_args args = {.values = lengths, .count = BATCH};
+    flw_bed_run_twin(bed, "get_mla_metadata", read_vector, &args, sizeof args);
+    expect_caught(bed, "get_mla_metadata", "_graph_seq_lens + 0", "unwritten: load");
+    write_padded(bed, lengths, 0, 1, FALLOW_I32); /* of a capture: a legal length in each row */
+    flw_bed_run_twin(bed, "get_mla_metadata", read_vector, &args, sizeof args);
+    expect_clean(bed);
+}
+
+static void empty_positions_behind_the_batch_index_the_rotary_table(struct flw_bed *bed)
+{
+    int64_t *positions = flw_bed_buffer(bed, "input_positions", BATCH * 8);
+    const int64_t three[3] = {5, 6, 7};
+    struct vector_args args = {.values = positions, .count = BATCH, .is_i64 = 1};
+    flw_bed_write(bed, positions, three, sizeof three); /* input_positions[:n].copy_ */
+    flw_bed_run_twin(bed, "rotary_embedding", read_vector, &args, sizeof args);
+    expect_caught(bed, "rotary_embedding", "input_positions + 24", "unwritten: load");
+    write_padded(bed, positions, 3, 0, FALLOW_I64);
+    flw_bed_run_twin(bed, "rotary_embedding", read_vector, &args, sizeof args);
+    expect_clean(bed);
+}
+
+static void offsets_padded_in_place_of_zeros_and_cat_are_equal(struct flw_bed *bed)
+{
+    const int32_t expected[BATCH + 1] = {0, 3, 6, 9, 12, 15, 18, 21, 24};
+    int32_t *cu_seqlens = flw_bed_buffer(bed, "cu_seq_lens", sizeof expected), read[BATCH + 1];
+    write_offsets(bed, cu_seqlens, 3);
+    flw_bed_read(bed, read, cu_seqlens, sizeof read);
+    FLW_EXPECT(bed, memcmp(read, expected, sizeof read) == 0, "not the sums");
+    expect_clean(bed);
+}
+
 int main(int argc, char **argv)
 {
     static const struct flw_bed_test tests[] = {
         FLW_BED_TEST(a_capture_that_binds_empty_buffers_reads_lengths),
         FLW_BED_TEST(a_capture_that_fills_lengths_only_reads_pages),
         FLW_BED_TEST(a_draft_that_rewrites_offsets_from_one_on_reads_the_first),
+        FLW_BED_TEST(a_capture_after_the_module_reads_nothing_unwritten),
+        FLW_BED_TEST(a_replay_that_copies_pages_only_leaves_an_index_unwritten),
+        FLW_BED_TEST(empty_graph_lengths_are_read_by_the_capture),
+        FLW_BED_TEST(empty_positions_behind_the_batch_index_the_rotary_table),
+        FLW_BED_TEST(offsets_padded_in_place_of_zeros_and_cat_are_equal),
     };
-    (void)index_pages;
-    (void)read_vector;
     return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }
