@@ -3,7 +3,7 @@
  * @file
  * Kernel modules: small kernels that run inside borrowed, dirty memory and write in place exactly
  * what must be there. This header has what all of them share; the modules are in attention.h, mla.h
- * and moe.h.
+ * and moe.h, those for debugging in debug_kernels.h.
  *
  * Every module is two functions over one struct of parameters:
  *

@@ -30,6 +30,9 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_padded_cop
     if (params->dtype == FALLOW_I32) {
         flw_refusal_count(refusal, "value", params->value, INT32_MIN, INT32_MAX);
     }
+    if (refusal->status != FALLOW_OK) {
+        return (struct buffers){0};
+    }
     size_t each = fallow_dtype_bytes(params->dtype);
     return (struct buffers){.each = each,
                             .src_bytes = flw_refusal_rows(refusal, "src", params->src_rows,

@@ -15,6 +15,9 @@
 #include "attention/neutral_rows.h"
 #include "attention/padded_copy.h"
 #include "attention/page_table.h"
+#include "debug/poison.h"
+#include "debug/validate.h"
+#include "debug/validate_ids.h"
 #include "mla/chunk_plan.h"
 #include "mla/flashmla_schedule.h"
 #include "mla/gather_kv.h"
@@ -25,6 +28,9 @@
 
 /* clang-format off */
 #define FLW_KERNEL_LIST(X) \
+    X(poison) \
+    X(validate) \
+    X(validate_ids) \
     X(cu_seqlens) \
     X(merge_states) \
     X(neutral_rows) \
