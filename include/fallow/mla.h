@@ -202,6 +202,59 @@ fallow_mla_gather_kv_query(const fallow_gather_kv_params *params, fallow_workspa
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_gather_kv(
     fallow_kernels *kernels, const fallow_gather_kv_params *params, fallow_stream stream);
 
+/* ---- concat_kv: the keys and values of a chunk from their parts */
+
+/**
+ * With row = kv[t, h, :], which the up projection wrote as nope_width of key and v_width of value:
+ * k[t, h, :] = row[0 .. nope_width), then k_rope[t, :], the same for every head;
+ * v[t, h, :] = row[nope_width .. nope_width + v_width), then 0 up to v_columns. Bits are copied.
+ *
+ * A backend that takes values of another width and stride than keys needs no v: it reads the values
+ * where they are, at kv + nope_width with kv's strides. One that wants v as wide as k must find 0 in
+ * the columns beyond, since 0 * NaN is NaN.
+ * Written: tokens t < *token_count clamped to [0, tokens]. Others are outside the declared extent:
+ * neither written nor to be read.
+ */
+typedef struct fallow_concat_kv_params {
+    size_t struct_size;         /**< set by fallow_concat_kv_params_init */
+    const void *kv;             /**< [tokens, heads, nope_width + v_width], strides kv_token_stride
+                                     and kv_head_stride; dtype */
+    const void *k_rope;         /**< [tokens, rope_width], row stride rope_stride; dtype */
+    const int32_t *token_count; /**< [1]; NULL = tokens */
+    void *k;                    /**< out [tokens, heads, nope_width + rope_width], strides
+                                     k_token_stride and k_head_stride; dtype */
+    void *v;                    /**< out [tokens, heads, v_columns], strides v_token_stride and
+                                     v_head_stride; dtype. NULL = not wanted, v_columns 0 */
+    int64_t kv_token_stride;    /**< elements, as all strides; 0 = heads kv_head_stride */
+    int64_t kv_head_stride;     /**< 0 = nope_width + v_width */
+    int64_t rope_stride;        /**< 0 = rope_width */
+    int64_t k_token_stride;     /**< 0 = heads k_head_stride */
+    int64_t k_head_stride;      /**< 0 = nope_width + rope_width */
+    int64_t v_token_stride;     /**< 0 = heads v_head_stride */
+    int64_t v_head_stride;      /**< 0 = v_columns */
+    int32_t tokens;             /**< 0 to 2^31 - 1 */
+    int32_t heads;              /**< 1 to 65,535 */
+    int32_t nope_width;         /**< 1 to 16,384; 0 = 128 */
+    int32_t rope_width;         /**< 1 to 16,384; 0 = 64 */
+    int32_t v_width;            /**< 1 to 16,384; 0 = 128 */
+    int32_t v_columns;          /**< 0: no v; else v_width to 16,384 */
+    fallow_dtype dtype;         /**< F16, BF16, F32, E4M3 */
+    uint32_t reserved_0;
+} fallow_concat_kv_params;
+
+static inline void fallow_concat_kv_params_init(fallow_concat_kv_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status
+fallow_mla_concat_kv_query(const fallow_concat_kv_params *params, fallow_workspace_need *out_need);
+
+/** 640 bytes moved a token and head of 128 + 64 BF16 without v, and 128 a token. One launch, no
+ *  scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_mla_concat_kv(
+    fallow_kernels *kernels, const fallow_concat_kv_params *params, fallow_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -19,6 +19,7 @@
 #include "debug/validate.h"
 #include "debug/validate_ids.h"
 #include "mla/chunk_plan.h"
+#include "mla/concat_kv.h"
 #include "mla/flashmla_schedule.h"
 #include "mla/gather_kv.h"
 #include "moe/align_blocks.h"
@@ -40,6 +41,7 @@
     X(kv_indices) \
     X(fa3_schedule) \
     X(chunk_plan) \
+    X(concat_kv) \
     X(flashmla_schedule) \
     X(gather_kv) \
     X(combine) \
