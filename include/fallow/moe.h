@@ -199,7 +199,8 @@ typedef struct fallow_combine_params {
     size_t struct_size;
     const void *rows;         /**< [row_count, width], row stride rows_stride; dtype */
     const float *weights;     /**< [tokens, top_k]; NULL = all 1 */
-    const int32_t *positions; /**< [tokens, top_k], the row of each choice; negative: dropped */
+    const int32_t *positions; /**< [tokens, top_k], the row of each choice; negative: dropped. NULL:
+                                    choice j of token t is row t top_k + j */
     void *out;                /**< out [tokens, width], row stride out_stride; dtype */
     int32_t *flags;           /**< in/out [1]; NULL = not wanted */
     int64_t tokens;           /**< 0 to 2^31 - 1 */

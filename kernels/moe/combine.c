@@ -74,7 +74,12 @@ fallow_status fallow_moe_combine(fallow_kernels *kernels, const fallow_combine_p
     flw_refusal_input(&refusal, "rows", params.rows, buffers.rows_bytes, buffers.each);
     flw_refusal_input(&refusal, "weights", params.weights,
                       params.weights == NULL ? 0 : buffers.choice_bytes, 4);
-    flw_refusal_input(&refusal, "positions", params.positions, buffers.choice_bytes, 4);
+    flw_refusal_input(&refusal, "positions", params.positions,
+                      params.positions == NULL ? 0 : buffers.choice_bytes, 4);
+    if (params.positions == NULL) {
+        flw_refusal_count(&refusal, "tokens x top_k, without positions",
+                          params.tokens * params.top_k, 0, params.row_count);
+    }
     flw_refusal_output(&refusal, "out", params.out, buffers.out_bytes, buffers.each);
     flw_refusal_output(&refusal, "flags", params.flags, params.flags == NULL ? 0 : 4, 4);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {

@@ -39,7 +39,8 @@ template <typename T, int N> __device__ void run(const flw_combine_args &args)
     float sum[N] = {};
 #pragma unroll 4
     for (int32_t j = 0; j < args.top_k; j++) {
-        const int32_t row = args.positions[first + j];
+        const int32_t row = args.positions == nullptr ? static_cast<int32_t>(first + j)
+                                                      : args.positions[first + j];
         const float weight = weight_of(args, first + j, row);
         if (weight != 0.0f) { // true for a NaN
             const flw_pack<T, N> pack = flw_read_once<T, N>(rows + row * args.rows_stride);

@@ -14,7 +14,7 @@ enum {
 struct flw_combine_args {
     const void *rows;         /* [row_count, width] */
     const float *weights;     /* [tokens, top_k] or NULL */
-    const int32_t *positions; /* [tokens, top_k] */
+    const int32_t *positions; /* [tokens, top_k] or NULL */
     void *out;                /* [tokens, width] */
     int32_t *flags;           /* [1] or NULL */
     int64_t tokens, row_count, rows_stride, out_stride;

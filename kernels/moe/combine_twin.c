@@ -26,7 +26,8 @@ static int load_choices(struct flw_twin *twin, const struct flw_combine_args *ar
     int count = 0;
     for (int32_t j = 0; j < args->top_k; j++) {
         int64_t at = token * args->top_k + j;
-        int64_t row = flw_load_i32(twin, "positions", args->positions, at);
+        int64_t row =
+            args->positions == NULL ? at : flw_load_i32(twin, "positions", args->positions, at);
         float weight = args->weights == NULL
                            ? 1.0f
                            : flw_load_float(twin, "weights", args->weights, at, FALLOW_F32);

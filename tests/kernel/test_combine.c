@@ -193,6 +193,25 @@ static void without_weights_each_counts_one(struct flw_bed *bed)
     free(fixture);
 }
 
+static void without_positions_choices_lie_in_order(struct flw_bed *bed)
+{
+    struct fixture *fixture = make(bed, 5, 16, 3, FALLOW_F32);
+    for (int k = 0; k < 15; k++) {
+        fixture->positions[k] = k;
+        fixture->weights[k] = is_nan_row(k) ? 0.0f : 0.5f;
+    }
+    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.weights, fixture->weights, 60);
+    fixture->params.positions = NULL;
+    struct flw_bed_step step = step_of(bed, fixture);
+    float out[80];
+    flw_bed_prove(bed, &step, &step, NULL, (void *[]){out});
+    for (int64_t k = 0; k < 80; k++) {
+        FLW_EXPECT(bed, fabs((double)out[k] - expected(fixture, k / 16, k % 16)) < 1e-5,
+                   "element %lld", (long long)k);
+    }
+    free(fixture);
+}
+
 static void rounding_each_step_is_another_sum(struct flw_bed *bed)
 {
     struct fixture *fixture = make(bed, 6, 8, 4, FALLOW_BF16);
@@ -245,7 +264,7 @@ static void mistakes_are_refused_by_name(struct flw_bed *bed)
     REFUSED(bad.rows_stride = 31, "rows_stride");
     REFUSED(bad.out_stride = -1, "out_stride");
     REFUSED(bad.rows = NULL, "rows is NULL");
-    REFUSED(bad.positions = NULL, "positions is NULL");
+    REFUSED((bad.positions = NULL, bad.tokens = 5), "positions"); /* 10 choices, 8 rows */
     REFUSED(bad.out = NULL, "out is NULL");
     REFUSED(bad.out = memory + 8194, "out is not aligned");
     REFUSED(bad.out = memory + 512, "rows and out overlap");
@@ -260,6 +279,7 @@ int main(int argc, char **argv)
         FLW_BED_TEST(a_token_with_nothing_left_gets_zeros),
         FLW_BED_TEST(positions_beyond_the_rows_are_dropped_and_flagged),
         FLW_BED_TEST(without_weights_each_counts_one),
+        FLW_BED_TEST(without_positions_choices_lie_in_order),
         FLW_BED_TEST(rounding_each_step_is_another_sum),
         FLW_BED_TEST(mistakes_are_refused_by_name),
     };
