@@ -140,6 +140,59 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_align_blocks_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_align_blocks(
     fallow_kernels *kernels, const fallow_align_blocks_params *params, fallow_stream stream);
 
+/* ---- expert_counts: how many tokens each expert has, and where their rows lie */
+
+/**
+ * counts[e] = the number of i with ids[i] = e; offsets[0] = 0, offsets[e + 1] = offsets[e] +
+ * round_up(counts[e], align); ends[e] = offsets[e] + counts[e], the psum layout. positions[i] =
+ * offsets[ids[i]] + the number of earlier i of the same expert: the row of each choice, what permute and
+ * combine read; -1 where ids[i] is none of [0, experts) (INDEX unless it is -1).
+ * m_indices[r] = e for offsets[e] <= r < offsets[e + 1], padding included, and -1 from
+ * offsets[experts] on: a product skips a block by its first row, padding rows are computed and never
+ * read. Rows from `rows` on have no m_indices, and positions there are -1 (DROPPED).
+ * masked_m[e] = counts[e], at most masked_rows (CLAMPED); `masked_positions`: the row of a choice is
+ * e masked_rows + its number in e, -1 beyond masked_rows (DROPPED).
+ * problem_sizes_1[e] = (counts[e], 2 intermediate, width), _2[e] = (counts[e], width, intermediate).
+ *
+ * Each output may be NULL: not wanted; not all of them.
+ */
+typedef struct fallow_expert_counts_params {
+    size_t struct_size;
+    const void *ids;          /**< [count] ids_dtype */
+    int32_t *counts;          /**< out [experts] */
+    int32_t *offsets;         /**< out [experts + 1] */
+    int32_t *ends;            /**< out [experts] */
+    int32_t *positions;       /**< out [count] */
+    int32_t *m_indices;       /**< out [rows] */
+    int32_t *masked_m;        /**< out [experts] */
+    int32_t *problem_sizes_1; /**< out [experts, 3] */
+    int32_t *problem_sizes_2; /**< out [experts, 3] */
+    int32_t *flags;           /**< in/out [1]; NULL = not wanted */
+    int64_t count;            /**< tokens top_k, 0 to 2^31 - 1 */
+    int64_t rows; /**< 0 = count + min(count, experts) (align - 1), which is always enough and
+                              at most 2^31 - 1 */
+    int64_t masked_rows; /**< of one expert; 0 = count */
+    int32_t experts;     /**< 1 to 2,048 */
+    int32_t align;       /**< 1 to 2^20; 0 = 1 */
+    int32_t width;       /**< of the problem sizes, 0 to 2^20 */
+    int32_t intermediate;
+    fallow_dtype ids_dtype; /**< I32, I64 */
+    uint8_t masked_positions;
+    uint8_t reserved_0[3];
+} fallow_expert_counts_params;
+
+static inline void fallow_expert_counts_params_init(fallow_expert_counts_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_expert_counts_query(
+    const fallow_expert_counts_params *params, fallow_workspace_need *out_need);
+
+/** Nothing must be zero before. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_expert_counts(
+    fallow_kernels *kernels, const fallow_expert_counts_params *params, fallow_stream stream);
+
 /* ---- silu_and_mul: the activation between the two products of an expert */
 
 /**

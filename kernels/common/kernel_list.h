@@ -24,6 +24,7 @@
 #include "mla/gather_kv.h"
 #include "moe/align_blocks.h"
 #include "moe/combine.h"
+#include "moe/expert_counts.h"
 #include "moe/route.h"
 #include "moe/silu_and_mul.h"
 
@@ -47,7 +48,8 @@
     X(combine) \
     X(route) \
     X(silu_and_mul) \
-    X(align_blocks)
+    X(align_blocks) \
+    X(expert_counts)
 /* clang-format on */
 
 #endif
