@@ -457,6 +457,57 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_fa3_schedule_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_fa3_schedule(
     fallow_kernels *kernels, const fallow_fa3_schedule_params *params, fallow_stream stream);
 
+/* ---- local_attention: chunks of attention as requests of their own */
+
+/**
+ * Attention within chunks of A = chunk keys, as plain attention over virtual requests. For request i < n,
+ * n = *valid_count clamped to [0, batch], with q = cu_seqlens_q[i + 1] - cu_seqlens_q[i], s = lengths[i]:
+ *   q_first = min(A - (s - q) mod A, q); rows = 1 + ceil((q - q_first) / A); last = (s - 1) mod A + 1;
+ * virtual request j of it has min(q_first + j A, q) - min(q_first + (j - 1) A, q) queries (q_first for j
+ * = 0); A keys, the last one `last`; and its first key is s - last - (rows - 1 - j) A, so that its table is
+ * block_table[i, min(first key / page_size + c, table_columns - 1)] for c < A / page_size.
+ * They are in the order of i, then of j.
+ *
+ * s = 0: one virtual request without queries, keys 0, table row of zeros; nothing of block_table is
+ * read. q = 0: one with its last keys. After the last one up to capacity: no queries, keys 0, table
+ * rows of zeros. Those beyond capacity are dropped (DROPPED); capacity >= 2 batch + floor(queries / A)
+ * is always enough, batch where no q is above 1.
+ * Flags also: NEGATIVE for a q or s below 0, which counts as 0; CLAMPED for a q above s > 0, which counts as
+ * s; INDEX where a key of s lies beyond the table; OVERFLOW for a sum of queries stored as 2^31-1.
+ */
+typedef struct fallow_local_attention_params {
+    size_t struct_size; /**< set by fallow_local_attention_params_init; no input may alias an
+                                     output */
+    const int32_t *cu_seqlens_q; /**< [batch + 1]; only differences count */
+    const int32_t *lengths;      /**< [batch], keys of each request, its queries among them */
+    const int32_t *valid_count;  /**< [1]; NULL = batch */
+    const int32_t *block_table;  /**< [batch, table_columns], rows table_stride apart */
+    int32_t *cu_q_local;         /**< out [capacity + 1] */
+    int32_t *seqused_k;          /**< out [capacity] */
+    int32_t *local_table;        /**< out [capacity, chunk / page_size] */
+    int32_t *virtual_count; /**< out [1], virtual requests that were written; NULL = not wanted */
+    int32_t *flags;         /**< in/out [1]; NULL = not wanted */
+    int64_t table_stride;   /**< >= table_columns; 0 = table_columns */
+    int32_t batch;          /**< 0 to 65,536 */
+    int32_t capacity;       /**< 0 to 2^31-1 */
+    int32_t chunk;          /**< >= 1, a multiple of page_size */
+    int32_t page_size;      /**< >= 1; 0 = 1 */
+    int32_t table_columns;  /**< >= 1 */
+    int32_t reserved_0;
+} fallow_local_attention_params;
+
+static inline void fallow_local_attention_params_init(fallow_local_attention_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention_query(
+    const fallow_local_attention_params *params, fallow_workspace_need *out_need);
+
+/** Replaces a computation on the host, and the synchronization before it. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention(
+    fallow_kernels *kernels, const fallow_local_attention_params *params, fallow_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,7 @@
 #include "attention/cu_seqlens.h"
 #include "attention/fa3_schedule.h"
 #include "attention/kv_indices.h"
+#include "attention/local_attention.h"
 #include "attention/merge_states.h"
 #include "attention/neutral_rows.h"
 #include "attention/padded_copy.h"
@@ -41,6 +42,7 @@
     X(concat_pages) \
     X(kv_indices) \
     X(fa3_schedule) \
+    X(local_attention) \
     X(chunk_plan) \
     X(concat_kv) \
     X(flashmla_schedule) \
