@@ -237,7 +237,8 @@ FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index)
 /** Give everything back, in the order of `stream`'s present end, which comes after every use. Exports
  *  (fallow_lease_export) delay the end until the last one is dropped. INVALID_ARGUMENT: it has ended
  *  already. The lease stays open after INVALID_STREAM, and after CAPTURING: it was begun outside of the
- *  capture that `stream` is in. One begun inside a capture may end inside or after it. */
+ *  capture that `stream` is in. One begun inside a capture may end inside or after it. DEVICE_LOST
+ *  never: on a lost device leases end, and nothing more is lent. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
                                                            fallow_stream stream);
 

@@ -323,6 +323,9 @@ static FLW_NOINLINE fallow_status note_end(fallow_arena *arena, fallow_stream st
         return FALLOW_OK; /* its work is in a graph, if not in a capture still */
     }
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
+    if (flw_heap_is_lost(&arena->pool->heap)) {
+        return FALLOW_OK; /* as a free: there is nothing left to be in order with */
+    }
     if (mark.domain == NULL) {
         return flw_arena_refuse(arena, status, "the stream of the end: %s",
                                 fallow_status_message(status));

@@ -8,7 +8,7 @@ if(TARGET fallow_shared AND COMMAND flw_add_test)
     flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
   endforeach()
   flw_add_test(unit arena_faults SOURCES test_arena_faults.c LIBRARIES fallow_shared test_support
-    TIMEOUT 240)
+    TIMEOUT 300)
   flw_add_test(unit arena_layout SOURCES test_arena_layout.c LIBRARIES flw_core test_support)
   if(TARGET flw_trace)
     foreach(module recorder recorder_end)
