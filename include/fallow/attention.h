@@ -124,6 +124,60 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table(
     fallow_kernels *kernels, const fallow_page_table_params *params, fallow_stream stream);
 
+/* ---- verify_pages: the draft tokens that each token of a draft tree sees */
+
+/**
+ * With D = draft_tokens, for each row r < n and i < D, and c = lengths[r] + *delta within [0, stride]:
+ * row m = r * D + i of page_table has the D slots
+ *
+ *     req_to_token[requests[r], c + j],   0 <= j < D,
+ *
+ * those with mask[m, j] != 0 first, then the others, each in ascending j. cache_seqlens[m] is how many
+ * are not 0. For the pads n * D <= m < batch * D it is pad_len, and the row is fill. Here
+ * n = *valid_count within [0, batch]; cu_k and max_length are as in page_table. All D columns are
+ * written. Pages are tokens here, as consumers with draft trees have them.
+ *
+ * Flags: NEGATIVE and CLAMPED for a length that was cut; CLAMPED, too, where c + j is beyond `stride`, and
+ * INDEX for a request outside the table: fill stands for those slots. OVERFLOW for a cu_k stored as
+ * 2^31-1.
+ */
+typedef struct fallow_verify_pages_params {
+    size_t struct_size;          /**< set by fallow_verify_pages_params_init; no input may alias an
+                                     output */
+    const void *lengths;         /**< [batch] lengths_dtype, without the draft tokens */
+    const int32_t *delta;        /**< [1], added to each valid length; NULL = 0 */
+    const int32_t *valid_count;  /**< [1], of the batch; NULL = batch */
+    const void *requests;        /**< [batch] requests_dtype, rows of req_to_token */
+    const int32_t *req_to_token; /**< [request_rows, stride], token slots */
+    const uint8_t *mask;         /**< [batch * D, D] */
+    int32_t *page_table;         /**< out [batch * D, D], rows ld apart */
+    int32_t *cache_seqlens;      /**< out [batch * D]; NULL = not wanted */
+    int32_t *cu_k;               /**< out [batch * D + 1]; NULL = not wanted */
+    int32_t *max_length;         /**< out [1]; NULL = not wanted */
+    int32_t *flags;              /**< in/out [1]; NULL = not wanted */
+    int64_t request_rows;        /**< 1 to 2^31-1 */
+    int64_t stride;              /**< of req_to_token's rows; 1 to 2^31-1 */
+    int64_t ld;                  /**< of page_table's rows, >= D; 0 = D */
+    int32_t batch;               /**< 0 to 65,536; batch * D: to 2^20 */
+    int32_t draft_tokens;        /**< D; 1 to 1,024 */
+    int32_t fill;                /**< a page that may be read */
+    int32_t pad_len;             /**< of pads: 0 or 1 */
+    fallow_dtype lengths_dtype;  /**< I32, I64 */
+    fallow_dtype requests_dtype; /**< I32, I64 */
+} fallow_verify_pages_params;
+
+static inline void fallow_verify_pages_params_init(fallow_verify_pages_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_verify_pages_query(
+    const fallow_verify_pages_params *params, fallow_workspace_need *out_need);
+
+/** Replaces gather, sort by mask, gather, sum, and pad of cumsum. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_verify_pages(
+    fallow_kernels *kernels, const fallow_verify_pages_params *params, fallow_stream stream);
+
 /* ---- concat_pages: a table's rows from two sources */
 
 /**

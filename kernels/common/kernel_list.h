@@ -16,6 +16,7 @@
 #include "attention/neutral_rows.h"
 #include "attention/padded_copy.h"
 #include "attention/page_table.h"
+#include "attention/verify_pages.h"
 #include "debug/poison.h"
 #include "debug/validate.h"
 #include "debug/validate_ids.h"
@@ -39,6 +40,7 @@
     X(neutral_rows) \
     X(padded_copy) \
     X(page_table) \
+    X(verify_pages) \
     X(concat_pages) \
     X(kv_indices) \
     X(fa3_schedule) \
