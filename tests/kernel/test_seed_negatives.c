@@ -11,6 +11,8 @@
 
 #include "common/twin.h"
 #include "fallow/attention.h"
+#include "fallow/debug_kernels.h"
+#include "fallow/moe.h"
 #include "kernel/bed.h"
 
 enum {
@@ -285,6 +287,87 @@ static void offsets_padded_in_place_of_zeros_and_cat_are_equal(struct flw_bed *b
     expect_clean(bed);
 }
 
+/* ---- SGLang's routing: the ids passed for a third output too */
+
+enum {
+    TOKENS = 64,
+    TOP_K = 8,
+    EXPERTS = 128
+};
+
+/* The published kernel with three outputs: it writes an id, then a row number of the expanded input. */
+struct topk_args {
+    int32_t *ids, *source_rows; /* [TOKENS, TOP_K] */
+};
+
+static void route_with_three_outputs(flw_sim_launch *launch, void **parameters)
+{
+    struct topk_args args;
+    struct flw_twin twin;
+    flw_bed_begin_twin(&twin, launch, parameters, &args, sizeof args);
+    for (int32_t t = 0; t < TOKENS; t++) {
+        for (int32_t j = 0; j < TOP_K; j++) {
+            flw_store_i32(&twin, "topk_ids", args.ids, t * TOP_K + j, (t * 3 + j) % EXPERTS);
+            flw_store_i32(&twin, "token_expert_indices", args.source_rows, t * TOP_K + j,
+                          j * TOKENS + t);
+        }
+    }
+}
+
+static fallow_validate_report look_at_ids(struct flw_bed *bed, const int32_t *ids)
+{
+    fallow_validate_report report = {0};
+    fallow_validate_ids_params params;
+    fallow_validate_ids_params_init(&params);
+    params.ids = ids;
+    params.report = flw_bed_upload(bed, "report", &report, sizeof report);
+    params.rows = TOKENS;
+    params.top_k = TOP_K;
+    params.id_count = EXPERTS;
+    FLW_EXPECT_OK(bed,
+                  fallow_debug_validate_ids(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+    flw_bed_read(bed, &report, params.report, sizeof report);
+    return report;
+}
+
+/* Every byte is written: poison sees nothing. The look at the values does. */
+static void ids_written_through_two_names_are_out_of_range(struct flw_bed *bed)
+{
+    const size_t bytes = TOKENS * TOP_K * 4;
+    struct topk_args args = {.ids = flw_bed_buffer(bed, "topk_ids", bytes)};
+    args.source_rows = args.ids; /* the edit */
+    flw_bed_run_twin(bed, "topk_softmax", route_with_three_outputs, &args, sizeof args);
+    fallow_validate_report report = look_at_ids(bed, args.ids);
+    FLW_EXPECT(bed, report.range_count == TOKENS * (TOP_K - EXPERTS / TOKENS),
+               "%llu ids out of range", (unsigned long long)report.range_count);
+    printf("       caught: %llu of %d ids are no expert's, the first at byte %llu\n",
+           (unsigned long long)report.range_count, TOKENS * TOP_K,
+           (unsigned long long)report.range_first - 1);
+    args.source_rows = flw_bed_buffer(bed, "token_expert_indices", bytes);
+    flw_bed_run_twin(bed, "topk_softmax", route_with_three_outputs, &args, sizeof args);
+    report = look_at_ids(bed, args.ids);
+    FLW_EXPECT(bed, report.range_count == 0 && report.double_count == 0, "good ids were reported");
+    expect_clean(bed);
+}
+
+/* The module has no third output; two that overlap are refused before anything is launched. */
+static void outputs_of_one_call_that_overlap_are_refused(struct flw_bed *bed)
+{
+    fallow_route_params params;
+    float *weights = flw_bed_buffer(bed, "topk_weights", TOKENS * TOP_K * 4);
+    fallow_route_params_init(&params);
+    params.logits = flw_bed_buffer(bed, "logits", TOKENS * EXPERTS * 4);
+    params.weights = weights;
+    params.ids = weights;
+    params.tokens = TOKENS;
+    params.experts = EXPERTS;
+    params.top_k = TOP_K;
+    params.dtype = FALLOW_F32;
+    FLW_EXPECT_REFUSED(bed, fallow_moe_route(flw_bed_kernels(bed), &params, flw_bed_stream(bed)),
+                       FALLOW_INVALID_ARGUMENT, "weights and ids overlap");
+    printf("       caught: %s\n", flw_bed_last_error(bed));
+}
+
 int main(int argc, char **argv)
 {
     static const struct flw_bed_test tests[] = {
@@ -296,6 +379,8 @@ int main(int argc, char **argv)
         FLW_BED_TEST(empty_graph_lengths_are_read_by_the_capture),
         FLW_BED_TEST(empty_positions_behind_the_batch_index_the_rotary_table),
         FLW_BED_TEST(offsets_padded_in_place_of_zeros_and_cat_are_equal),
+        FLW_BED_TEST(ids_written_through_two_names_are_out_of_range),
+        FLW_BED_TEST(outputs_of_one_call_that_overlap_are_refused),
     };
     return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }
