@@ -43,6 +43,50 @@ static void make_route_grouped(struct flw_kernel_call *call)
     params->bias = flw_kernel_filled(call, (int64_t)params->experts * 4, 0);
 }
 
+/* ---- align_blocks */
+
+FLW_KERNEL_ADAPT(moe, align_blocks)
+
+static void make_align_blocks(struct flw_kernel_call *call)
+{
+    fallow_align_blocks_params *params = flw_kernel_params(call, sizeof *params);
+    int64_t experts = flw_kernel_size(call, "experts", 256);
+    params->count = flw_kernel_size(call, "count", 512);
+    params->block_size = (int32_t)flw_kernel_size(call, "block_size", 64);
+    params->experts = (int32_t)experts;
+    params->capacity = params->count + (params->count < experts ? params->count : experts) *
+                                           (params->block_size - 1);
+    params->ids = flw_kernel_integers(call, params->count, flw_kernel_scatter, &experts);
+    params->sorted_ids = flw_kernel_output(call, params->capacity * 4);
+    params->expert_ids = flw_kernel_output(call, (params->capacity + params->block_size - 1) /
+                                                     params->block_size * 4);
+    params->padded_count = flw_kernel_output(call, 4);
+}
+
+/* ---- expert_counts */
+
+FLW_KERNEL_ADAPT(moe, expert_counts)
+
+/* Every output, rows in blocks of 128. */
+static void make_expert_counts(struct flw_kernel_call *call)
+{
+    fallow_expert_counts_params *params = flw_kernel_params(call, sizeof *params);
+    int64_t experts = flw_kernel_size(call, "experts", 256);
+    params->count = flw_kernel_size(call, "count", 512);
+    params->experts = (int32_t)experts;
+    params->align = 128;
+    params->rows = params->count + (params->count < experts ? params->count : experts) * 127;
+    params->ids = flw_kernel_integers(call, params->count, flw_kernel_scatter, &experts);
+    params->counts = flw_kernel_output(call, experts * 4);
+    params->offsets = flw_kernel_output(call, (experts + 1) * 4);
+    params->ends = flw_kernel_output(call, experts * 4);
+    params->positions = flw_kernel_output(call, params->count * 4);
+    params->m_indices = flw_kernel_output(call, params->rows * 4);
+    params->masked_m = flw_kernel_output(call, experts * 4);
+    params->problem_sizes_1 = flw_kernel_output(call, experts * 12);
+    params->problem_sizes_2 = flw_kernel_output(call, experts * 12);
+}
+
 /* ---- silu_and_mul */
 
 FLW_KERNEL_ADAPT(moe, silu_and_mul)
@@ -91,6 +135,10 @@ const struct flw_kernel_case flw_kernel_cases_moe[] = {
     {FLW_KERNEL_MADE(route, make_route_grouped, "deepseek-v3, decode"), .sizes = {64, 256, 8},
      QUICK, ONCE},
     {FLW_KERNEL_MADE(route, make_route_grouped, "deepseek-v3"), .sizes = {8192, 256, 8}, ONCE},
+    {FLW_KERNEL_ROW(align_blocks, "qwen3-30b-a3b, decode"), .sizes = {128, 512, 64}, QUICK, ONCE},
+    {FLW_KERNEL_ROW(align_blocks, "deepseek-v3"), .sizes = {256, 65536, 64}, ONCE},
+    {FLW_KERNEL_ROW(expert_counts, "deepseek-v3, decode"), .sizes = {256, 512}, QUICK, ONCE},
+    {FLW_KERNEL_ROW(expert_counts, "deepseek-v3"), .sizes = {256, 65536}, ONCE},
     {FLW_KERNEL_ROW(silu_and_mul, "qwen3-30b-a3b"), .sizes = {65536, 768}, COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "mixtral-8x7b"), .sizes = {16384, 14336}, COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "deepseek-v3"), .sizes = {65536, 2048}, COPY},
