@@ -562,6 +562,72 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention_query
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention(
     fallow_kernels *kernels, const fallow_local_attention_params *params, fallow_stream stream);
 
+/* ---- restore_counters: counters that restore themselves, after what did not let them */
+
+/**
+ * counters[c, i] = 0; restored[c] is how many of consumer c were not.
+ *
+ * A kernel that counts on zeros and leaves zeros is broken once it has been aborted. Give this after an
+ * abort, when the counters are first lent, or at the start of a captured graph. Counters belong to one consumer on one
+ * stream. Without `restored` they are not read, so that they may be dirty; with it they must have been
+ * written before.
+ */
+typedef struct fallow_restore_counters_params {
+    size_t struct_size;
+    int32_t *counters; /**< in/out [consumers, count], row stride `stride` */
+    int32_t *restored; /**< out [consumers]; NULL = not wanted */
+    int64_t stride;    /**< elements; 0 = count */
+    int32_t consumers; /**< 1 to 65,535; 0 = 1 */
+    int32_t count;     /**< 0 to 2^24 */
+} fallow_restore_counters_params;
+
+static inline void fallow_restore_counters_params_init(fallow_restore_counters_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_restore_counters_query(
+    const fallow_restore_counters_params *params, fallow_workspace_need *out_need);
+
+/** One launch, one block a consumer, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_restore_counters(
+    fallow_kernels *kernels, const fallow_restore_counters_params *params, fallow_stream stream);
+
+/* ---- scale_padding: the rest of the last tiles of block scales */
+
+/**
+ * Scales of one byte lie in tiles of 128 rows by 4 columns, a tile in 512 bytes, row r and column c of it at
+ * 16 (r % 32) + 4 (r / 32) + c; tiles are row-major, and a group has ceil(rows / 128) by
+ * ceil(columns / 4) of them. With m = row_counts[group] clamped to [0, rows]: in the tiles that hold
+ * rows below m (with `fills_capacity` in all tiles), the scales of rows from m on and of columns from
+ * `columns` on become 0. Nothing else is written and nothing read: the quantiser writes the others.
+ * Without `fills_capacity` the declared extent of a group ends with the tiles that hold its rows.
+ *
+ * The query's write_bytes are those of full groups.
+ */
+typedef struct fallow_scale_padding_params {
+    size_t struct_size;
+    void *scales; /**< in/out [groups, row tiles, column tiles, 512] U8, aligned to 16 */
+    const int32_t *row_counts; /**< [groups]; NULL = rows */
+    int32_t groups;            /**< 1 to 65,535; 0 = 1. Experts, where they are apart */
+    int32_t rows;              /**< of a group at most, 0 to 2^30 */
+    int32_t columns;           /**< 1 to 2^20: a row's elements over 16 (NVFP4) or 32 (MXFP8) */
+    uint8_t fills_capacity;    /**< for kernels that were captured for all rows */
+    uint8_t reserved_0[3];
+} fallow_scale_padding_params;
+
+static inline void fallow_scale_padding_params_init(fallow_scale_padding_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_scale_padding_query(
+    const fallow_scale_padding_params *params, fallow_workspace_need *out_need);
+
+/** Replaces zeros of everything before the quantiser. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_scale_padding(
+    fallow_kernels *kernels, const fallow_scale_padding_params *params, fallow_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -16,6 +16,8 @@
 #include "attention/neutral_rows.h"
 #include "attention/padded_copy.h"
 #include "attention/page_table.h"
+#include "attention/restore_counters.h"
+#include "attention/scale_padding.h"
 #include "attention/verify_pages.h"
 #include "debug/poison.h"
 #include "debug/validate.h"
@@ -44,6 +46,8 @@
     X(concat_pages) \
     X(kv_indices) \
     X(fa3_schedule) \
+    X(restore_counters) \
+    X(scale_padding) \
     X(local_attention) \
     X(chunk_plan) \
     X(concat_kv) \
