@@ -21,12 +21,6 @@ struct request {
     int64_t splits, blocks_each; // of one split
 };
 
-__device__ int64_t saturate(int64_t value, int32_t *bits)
-{
-    *bits |= value > INT32_MAX ? FALLOW_FLAG_OVERFLOW : 0;
-    return value > INT32_MAX ? INT32_MAX : value;
-}
-
 __device__ int64_t at_least_zero(int64_t value, int32_t *bits)
 {
     *bits |= value < 0 ? FALLOW_FLAG_NEGATIVE : 0;
@@ -54,9 +48,9 @@ __device__ request load_request(const flw_fa3_schedule_args &args, int32_t i, in
     k -= args.leftpad_k != nullptr ? args.leftpad_k[i] : 0;
     const int64_t rows = at_least_zero(q, bits) * args.pack;
     request out;
-    out.qlen = saturate(rows, bits);
-    out.m_blocks = saturate(ceil_divide(rows, args.block_m), bits);
-    out.n_blocks = saturate(ceil_divide(at_least_zero(k, bits), args.block_n), bits);
+    out.qlen = flw_saturate_i32(rows, bits);
+    out.m_blocks = flw_saturate_i32(ceil_divide(rows, args.block_m), bits);
+    out.n_blocks = flw_saturate_i32(ceil_divide(at_least_zero(k, bits), args.block_n), bits);
     out.splits = 1;
     out.blocks_each = out.n_blocks;
     return out;
@@ -145,8 +139,8 @@ extern "C" __global__ void __launch_bounds__(FLW_FA3_SCHEDULE_THREADS)
     for (int32_t i = thread; i < valid; i += step) {
         const request given = load_request(args, i, &bits);
         const int64_t product = given.m_blocks * given.n_blocks;
-        bits |= product > FLW_FA3_SCHEDULE_LARGEST ? FALLOW_FLAG_OVERFLOW : 0;
-        own += flw_clamp(product, 0, FLW_FA3_SCHEDULE_LARGEST);
+        bits |= product > FLW_LONGEST ? FALLOW_FLAG_OVERFLOW : 0;
+        own += flw_clamp(product, 0, FLW_LONGEST);
     }
     flw_block_exclusive_sum(own, sums, &total);
     const int64_t per_sm = args.is_dynamic && total > 0 ? blocks_per_sm(args, total) : 0;

@@ -5,7 +5,7 @@
 #ifndef FLW_KERNELS_FA3_SCHEDULE_H
 #define FLW_KERNELS_FA3_SCHEDULE_H
 
-#include <stdint.h>
+#include "common/integer.h"
 
 enum {
     FLW_FA3_SCHEDULE_THREADS = 1024,
@@ -13,9 +13,6 @@ enum {
     FLW_FA3_SCHEDULE_SORTED_BATCH = 4096, /* at most */
     FLW_FA3_SCHEDULE_INDEX_BITS = 12      /* of a request among those that are sorted */
 };
-
-/* Products of blocks above it count as it, so that no sum of 65,536 leaves 64 bits. */
-#define FLW_FA3_SCHEDULE_LARGEST (((int64_t)1 << 46) - 1)
 
 /* Elements of the metadata where a vector begins, -1: it is not there. Either layout is a set of them. */
 struct flw_fa3_schedule_places {

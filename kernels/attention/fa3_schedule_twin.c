@@ -18,13 +18,6 @@ static int64_t clamp(int64_t value, int64_t least, int64_t most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* Counts are 0 to 2^31 - 1. */
-static int64_t saturate(int64_t value, int32_t *bits)
-{
-    *bits |= value > INT32_MAX ? FALLOW_FLAG_OVERFLOW : 0;
-    return value > INT32_MAX ? INT32_MAX : value;
-}
-
 static int64_t at_least_zero(int64_t value, int32_t *bits)
 {
     *bits |= value < 0 ? FALLOW_FLAG_NEGATIVE : 0;
@@ -58,9 +51,9 @@ static struct request load_request(struct flw_twin *twin, const struct flw_fa3_s
     k += load_difference(twin, "cu_seqlens_k_new", args->cu_seqlens_k_new, i, args->seqlen_k_new);
     k -= args->leftpad_k != NULL ? flw_load_i32(twin, "leftpad_k", args->leftpad_k, i) : 0;
     int64_t rows = at_least_zero(q, bits) * args->pack;
-    request.qlen = saturate(rows, bits);
-    request.m_blocks = saturate(ceil_divide(rows, args->block_m), bits);
-    request.n_blocks = saturate(ceil_divide(at_least_zero(k, bits), args->block_n), bits);
+    request.qlen = flw_saturate_i32(rows, bits);
+    request.m_blocks = flw_saturate_i32(ceil_divide(rows, args->block_m), bits);
+    request.n_blocks = flw_saturate_i32(ceil_divide(at_least_zero(k, bits), args->block_n), bits);
     return request;
 }
 
@@ -89,8 +82,8 @@ static int64_t sum_blocks(struct flw_twin *twin, const struct flw_fa3_schedule_a
     for (int64_t i = 0; i < valid; i++) {
         struct request request = load_request(twin, args, i, bits);
         int64_t product = request.m_blocks * request.n_blocks;
-        if (product > FLW_FA3_SCHEDULE_LARGEST) {
-            product = FLW_FA3_SCHEDULE_LARGEST;
+        if (product > FLW_LONGEST) {
+            product = FLW_LONGEST;
             *bits |= FALLOW_FLAG_OVERFLOW;
         }
         total += product;

@@ -163,6 +163,7 @@ static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
     fallow_local_attention_params *params = &fixture->params;
     int64_t stride = stride_of(fixture), batch = params->batch;
     int32_t *cu = get(batch + 1);
+    free(fixture->table); /* of an earlier call */
     fixture->table = get(batch * stride);
     for (int64_t at = 0; at < batch * stride; at++) {
         fixture->table[at] = (int32_t)(at + 1000);
