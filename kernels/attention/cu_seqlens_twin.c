@@ -5,11 +5,6 @@
  */
 #include "common/twin.h"
 
-static int64_t clamp(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
 /* A value as the output's type has it. */
 static int64_t saturate(int64_t value, bool is_i64, int32_t *bits)
 {
@@ -26,14 +21,14 @@ static int64_t load_length(struct flw_twin *twin, const struct flw_cu_seqlens_ar
 {
     fallow_dtype dtype = args->lengths_is_i64 ? FALLOW_I64 : FALLOW_I32;
     int64_t given = flw_load_int(twin, "lengths", args->lengths, i, dtype);
-    int64_t length = clamp(given, -FLW_LONGEST, FLW_LONGEST) + delta;
+    int64_t length = flw_clamp(given, -FLW_LONGEST, FLW_LONGEST) + delta;
     if (length > FLW_LONGEST || given > FLW_LONGEST) {
         *bits |= FALLOW_FLAG_OVERFLOW;
     }
     if (length < 0) {
         *bits |= FALLOW_FLAG_NEGATIVE;
     }
-    return clamp(length, 0, FLW_LONGEST);
+    return flw_clamp(length, 0, FLW_LONGEST);
 }
 
 static void scan_row(struct flw_twin *twin, const struct flw_cu_seqlens_args *args, int64_t row,
@@ -68,8 +63,8 @@ static void scan_row(struct flw_twin *twin, const struct flw_cu_seqlens_args *ar
 void flw_twin_cu_seqlens(struct flw_twin *twin, const struct flw_cu_seqlens_args *args)
 {
     int64_t delta = flw_load_scalar(twin, "delta", args->delta, 0);
-    int64_t valid =
-        clamp(flw_load_scalar(twin, "valid_count", args->valid_count, args->batch), 0, args->batch);
+    int64_t valid = flw_clamp(flw_load_scalar(twin, "valid_count", args->valid_count, args->batch),
+                              0, args->batch);
     for (int64_t row = 0; row < args->rows; row++) {
         scan_row(twin, args, row, valid, delta);
     }

@@ -13,11 +13,6 @@ struct request {
     int64_t splits, blocks_each; /* of one split */
 };
 
-static int64_t clamp(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
 static int64_t at_least_zero(int64_t value, int32_t *bits)
 {
     *bits |= value < 0 ? FALLOW_FLAG_NEGATIVE : 0;
@@ -69,8 +64,8 @@ static int64_t blocks_per_sm(const struct flw_fa3_schedule_args *args, int64_t t
 static void split(const struct flw_fa3_schedule_args *args, int64_t total, struct request *request)
 {
     if (args->is_dynamic && total > 0) {
-        request->splits =
-            clamp(ceil_divide(request->n_blocks, blocks_per_sm(args, total)), 1, args->max_splits);
+        request->splits = flw_clamp(ceil_divide(request->n_blocks, blocks_per_sm(args, total)), 1,
+                                    args->max_splits);
     }
     request->blocks_each = ceil_divide(request->n_blocks, request->splits);
 }
@@ -137,8 +132,8 @@ void flw_twin_fa3_schedule(struct flw_twin *twin, const struct flw_fa3_schedule_
     const struct flw_fa3_schedule_places *places = &args->places;
     int32_t order[FLW_FA3_SCHEDULE_SORTED_BATCH], bits = 0;
     bool is_sorted = places->batch_idx >= 0;
-    int64_t valid =
-        clamp(flw_load_scalar(twin, "valid_count", args->valid_count, args->batch), 0, args->batch);
+    int64_t valid = flw_clamp(flw_load_scalar(twin, "valid_count", args->valid_count, args->batch),
+                              0, args->batch);
     int64_t total = sum_blocks(twin, args, valid, &bits);
     if (is_sorted) {
         order_requests(twin, args, total, valid, order);

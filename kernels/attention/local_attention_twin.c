@@ -20,11 +20,6 @@ struct written {
     int32_t bits;
 };
 
-static int64_t clamp(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
 static int64_t at_most(int64_t value, int64_t most)
 {
     return value < most ? value : most;
@@ -89,8 +84,8 @@ void flw_twin_local_attention(struct flw_twin *twin, const struct flw_local_atte
 {
     const struct request none = {.rows = 1};
     struct written written = {.rows = 0};
-    int64_t valid =
-        clamp(flw_load_scalar(twin, "valid_count", args->valid_count, args->batch), 0, args->batch);
+    int64_t valid = flw_clamp(flw_load_scalar(twin, "valid_count", args->valid_count, args->batch),
+                              0, args->batch);
     flw_store_i32(twin, "cu_q_local", args->cu_q_local, 0, 0);
     for (int64_t i = 0; i < valid; i++) {
         store_request(twin, args, i, &written);

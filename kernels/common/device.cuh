@@ -11,15 +11,11 @@
 #include <cuda_fp8.h>
 #include <stdint.h>
 
+#include "common/integer.h"
 #include "fallow/kernels.h"
 
 #define FLW_WARP      32
 #define FLW_ALL_LANES 0xffffffffu
-
-__device__ inline int64_t flw_clamp(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
 
 __device__ inline int32_t flw_scalar(const int32_t *scalar, int32_t absent)
 {

@@ -17,6 +17,12 @@
 #define FLW_HOST_DEVICE
 #endif
 
+/* The value, or the bound that it is beyond. */
+FLW_HOST_DEVICE static inline int64_t flw_clamp(int64_t value, int64_t least, int64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
 /* Given lengths beyond it count as it, so that no sum of 65,536 leaves 64 bits. */
 #define FLW_LONGEST (((int64_t)1 << 46) - 1)
 

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+#include "common/integer.h"
 #include "common/kernel_list.h"
 #include "common/number.h"
 #include "fallow/extend.h"

@@ -11,11 +11,6 @@ struct walk {
     int64_t split_sum; /* of the finished requests */
 };
 
-static int64_t clamp(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
 static int64_t load_length(struct flw_twin *twin, const struct flw_flashmla_schedule_args *args,
                            int64_t i, int32_t *bits)
 {
@@ -79,8 +74,8 @@ static void store_row(struct flw_twin *twin, const struct flw_flashmla_schedule_
 void flw_twin_flashmla_schedule(struct flw_twin *twin,
                                 const struct flw_flashmla_schedule_args *args)
 {
-    int64_t valid =
-        clamp(flw_load_scalar(twin, "valid_count", args->valid_count, args->batch), 0, args->batch);
+    int64_t valid = flw_clamp(flw_load_scalar(twin, "valid_count", args->valid_count, args->batch),
+                              0, args->batch);
     int64_t total = 0;
     int32_t bits = 0;
     for (int64_t i = 0; i < valid; i++) {
