@@ -242,11 +242,11 @@ static fallow_status enter(fallow_arena *arena, const char *to_do)
         return FALLOW_INVALID_POOL;
     }
     if (to_do != NULL && flw_arena_is_pinned(arena)) {
-        fallow_status status = flw_arena_refuse(
+        (void)flw_arena_refuse(
             arena, FALLOW_BUSY, "%zu captures hold its addresses; release them before the %s",
             atomic_load_explicit(&arena->pin_count, memory_order_relaxed), to_do);
         flw_arena_settle(arena);
-        return status;
+        return FALLOW_BUSY;
     }
     return FALLOW_OK;
 }

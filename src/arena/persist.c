@@ -94,7 +94,7 @@ static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
     bool is_taken = must_take(persistent, region);
     /* A region that was trimmed may come back while locked. */
     if (is_taken && arena->is_locked &&
-        (has_bytes < region->size_bytes || persistent->address != NULL)) {
+        (persistent == NULL || has_bytes < region->size_bytes || persistent->address != NULL)) {
         return flw_arena_refuse(arena, FALLOW_OUT_OF_MEMORY,
                                 "locked, and persistent region '%s' needs %zu bytes aligned to "
                                 "%zu, has %zu",
@@ -106,7 +106,7 @@ static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
                                 "and cannot move inside a capture: lease it once before",
                                 region->name, region->size_bytes, region->align_bytes, has_bytes);
     }
-    if (capture != 0 && !persistent->holds_values) {
+    if (capture != 0 && persistent != NULL && !persistent->holds_values) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
                                 "persistent region '%s' must be initialised and cannot be inside "
                                 "a capture: lease it once before",
