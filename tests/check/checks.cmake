@@ -9,6 +9,13 @@ add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_te
 add_test(NAME check.format COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/format.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(check.layers check.layers_catches check.format PROPERTIES
   LABELS check TIMEOUT 60 SKIP_RETURN_CODE 77)
+# Compiled kernels against their limits; skipped where they are not compiled (FALLOW_KERNEL_IMAGES, nvcc).
+add_test(NAME check.kernel_resources COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources.sh
+  --check ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_limits.txt ${PROJECT_BINARY_DIR}/kernels/image)
+set_tests_properties(check.kernel_resources PROPERTIES LABELS check TIMEOUT 600 SKIP_RETURN_CODE 77)
+add_test(NAME check.kernel_resources_catches COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources_test.sh
+  ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources.sh ${CMAKE_CURRENT_BINARY_DIR}/kernel_resources)
+set_tests_properties(check.kernel_resources_catches PROPERTIES LABELS check TIMEOUT 60)
 if(TARGET fallow)
   add_test(NAME check.help COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/help.sh $<TARGET_FILE:fallow>)
   set_tests_properties(check.help PROPERTIES LABELS check TIMEOUT 60)
