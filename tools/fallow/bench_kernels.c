@@ -29,8 +29,9 @@ static const char help[] =
     "\n"
     "example: fallow bench kernels --only combine\n";
 
-static const struct flw_kernel_case *const tables[] = {flw_kernel_cases_attention,
-                                                       flw_kernel_cases_mla, flw_kernel_cases_moe};
+const struct flw_kernel_case *const flw_kernel_tables[] = {
+    flw_kernel_cases_attention, flw_kernel_cases_pages, flw_kernel_cases_mla,
+    flw_kernel_cases_moe,       flw_kernel_cases_debug, NULL};
 
 struct settings {
     const char *only;
@@ -52,8 +53,8 @@ struct result {
 
 static bool is_module(const char *name)
 {
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        for (const struct flw_kernel_case *of = tables[t]; of->module != NULL; of++) {
+    for (size_t t = 0; flw_kernel_tables[t] != NULL; t++) {
+        for (const struct flw_kernel_case *of = flw_kernel_tables[t]; of->module != NULL; of++) {
             if (strcmp(of->module, name) == 0) {
                 return true;
             }
@@ -309,8 +310,8 @@ static unsigned run_all(const struct settings *settings, struct flw_kernel_bed *
     unsigned failures = 0;
     bool is_first = true;
     struct result result;
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        for (const struct flw_kernel_case *of = tables[t]; of->module != NULL; of++) {
+    for (size_t t = 0; flw_kernel_tables[t] != NULL; t++) {
+        for (const struct flw_kernel_case *of = flw_kernel_tables[t]; of->module != NULL; of++) {
             if (settings->only != NULL && strcmp(settings->only, of->module) != 0) {
                 continue;
             }

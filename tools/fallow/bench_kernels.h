@@ -60,6 +60,11 @@ struct flw_kernel_case {
 extern const struct flw_kernel_case flw_kernel_cases_attention[];
 extern const struct flw_kernel_case flw_kernel_cases_mla[];
 extern const struct flw_kernel_case flw_kernel_cases_moe[];
+extern const struct flw_kernel_case flw_kernel_cases_pages[];
+extern const struct flw_kernel_case flw_kernel_cases_debug[];
+
+/* All tables, NULL behind the last. */
+extern const struct flw_kernel_case *const flw_kernel_tables[];
 
 /* Of the copy's speed, for what moves large buffers; of a launch in a graph, for what moves little. */
 #define FLW_KERNEL_GOAL_SHARE 0.85
@@ -140,6 +145,8 @@ int64_t flw_kernel_cycle(int64_t index, const int64_t *with);     /* index % wit
 int64_t flw_kernel_shuffle(int64_t index,
                            const int64_t *with); /* permutes [0, with[0]), a power of 2 */
 int64_t flw_kernel_scatter(int64_t index, const int64_t *with); /* random in [0, with[0]) */
+/* Of each token with[1] different experts below with[0]. */
+int64_t flw_kernel_choice(int64_t index, const int64_t *with);
 int64_t flw_kernel_logits(int64_t index, const int64_t *with); /* two BF16, 0.5 to 2, either sign */
 
 /* ---- time, by events around graphs of many launches */

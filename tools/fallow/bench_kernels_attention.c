@@ -24,32 +24,6 @@ static void make_cu_seqlens(struct flw_kernel_call *call)
     params->cu_seqlens = flw_kernel_output(call, (count + params->rows) * 4);
 }
 
-/* ---- page_table */
-
-FLW_KERNEL_ADAPT(attention, page_table)
-
-/* A decode step whose requests have all reached `context`, so that what the query says is moved. */
-static void make_page_table(struct flw_kernel_call *call)
-{
-    static const int64_t one = 1;
-    fallow_page_table_params *params = flw_kernel_params(call, sizeof *params);
-    params->batch = (int32_t)flw_kernel_size(call, "batch", 16);
-    params->page_size = (int32_t)flw_kernel_size(call, "page_size", 64);
-    params->stride = flw_kernel_size(call, "context", 2048);
-    params->cols = (int32_t)(params->stride / params->page_size);
-    params->request_rows = params->batch;
-    params->lengths_dtype = FALLOW_I32;
-    params->requests_dtype = FALLOW_I32;
-    params->lengths = flw_kernel_integers(call, params->batch, flw_kernel_same, &params->stride);
-    params->requests = flw_kernel_integers(call, params->batch, flw_kernel_multiples, &one);
-    params->req_to_token =
-        flw_kernel_integers(call, params->batch * params->stride, flw_kernel_multiples, &one);
-    params->page_table = flw_kernel_output(call, (int64_t)params->batch * params->cols * 4);
-    params->cache_seqlens = flw_kernel_output(call, params->batch * 4);
-    params->cu_k = flw_kernel_output(call, (params->batch + 1) * 4);
-    params->max_length = flw_kernel_output(call, 4);
-}
-
 /* ---- merge_states */
 
 FLW_KERNEL_ADAPT(attention, merge_states)
@@ -70,26 +44,6 @@ static void make_merge_states(struct flw_kernel_call *call)
     params->a_lse = params->out_lse;
     params->b = flw_kernel_filled(call, rows * params->width * 2, FLW_KERNEL_ONES_BF16);
     params->b_lse = flw_kernel_filled(call, rows * 4, FLW_KERNEL_ONES_F32);
-}
-
-/* ---- kv_indices */
-
-FLW_KERNEL_ADAPT(attention, kv_indices)
-
-static void make_kv_indices(struct flw_kernel_call *call)
-{
-    static const int64_t one = 1;
-    fallow_kv_indices_params *params = flw_kernel_params(call, sizeof *params);
-    params->batch = (int32_t)flw_kernel_size(call, "batch", 16);
-    params->stride = flw_kernel_size(call, "context", 256);
-    params->request_rows = params->batch;
-    params->capacity = params->batch * params->stride;
-    params->requests_dtype = FALLOW_I32;
-    params->cu_seqlens =
-        flw_kernel_integers(call, params->batch + 1, flw_kernel_multiples, &params->stride);
-    params->requests = flw_kernel_integers(call, params->batch, flw_kernel_multiples, &one);
-    params->req_to_token = flw_kernel_integers(call, params->capacity, flw_kernel_multiples, &one);
-    params->kv_indices = flw_kernel_output(call, params->capacity * 4);
 }
 
 /* ---- neutral_rows */
@@ -163,10 +117,6 @@ static void make_fa3_schedule(struct flw_kernel_call *call)
 const struct flw_kernel_case flw_kernel_cases_attention[] = {
     {FLW_KERNEL_ROW(cu_seqlens, "decode"), .sizes = {512, 1}, QUICK, ONCE},
     {FLW_KERNEL_ROW(cu_seqlens, "chunks"), .sizes = {64, 16}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(page_table, "decode"), .sizes = {64, 64, 8192}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(page_table, "long, pages of 64"), .sizes = {512, 64, 131072}, ONCE},
-    {FLW_KERNEL_ROW(page_table, "long, pages of 1"), .sizes = {512, 1, 131072}, ONCE},
-    {FLW_KERNEL_ROW(kv_indices, "131,072 tokens"), .sizes = {512, 256}, QUICK},
     {FLW_KERNEL_ROW(merge_states, "deepseek-v3"), .sizes = {8192, 128, 128}, COPY, ONCE},
     {FLW_KERNEL_ROW(merge_states, "deepseek-v3, tp 8"), .sizes = {8192, 16, 128}, COPY, ONCE},
     {FLW_KERNEL_ROW(neutral_rows, "deepseek-v3"), .sizes = {8192, 128, 128}},

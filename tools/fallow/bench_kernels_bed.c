@@ -273,6 +273,11 @@ int64_t flw_kernel_scatter(int64_t index, const int64_t *with)
     return (int64_t)((x >> 33) % (uint64_t)with[0]);
 }
 
+int64_t flw_kernel_choice(int64_t index, const int64_t *with)
+{
+    return (flw_kernel_scatter(index / with[1], with) + index % with[1]) % with[0];
+}
+
 int64_t flw_kernel_logits(int64_t index, const int64_t *with)
 {
     static const int64_t bits = (int64_t)1 << 31;

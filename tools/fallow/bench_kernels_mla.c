@@ -85,6 +85,24 @@ static void make_chunk_plan(struct flw_kernel_call *call)
     params->chunk_count = flw_kernel_output(call, 4);
 }
 
+/* ---- concat_kv */
+
+FLW_KERNEL_ADAPT(mla, concat_kv)
+
+/* Keys alone: the values are read where they are. */
+static void make_concat_kv(struct flw_kernel_call *call)
+{
+    fallow_concat_kv_params *params = flw_kernel_params(call, sizeof *params);
+    params->tokens = (int32_t)flw_kernel_size(call, "tokens", 32);
+    params->heads = (int32_t)flw_kernel_size(call, "heads", 8);
+    params->dtype = FALLOW_BF16;
+    int64_t rows = (int64_t)params->tokens * params->heads;
+    params->kv = flw_kernel_filled(call, rows * 256 * 2, FLW_KERNEL_ONES_BF16);
+    params->k_rope =
+        flw_kernel_filled(call, (int64_t)params->tokens * 64 * 2, FLW_KERNEL_ONES_BF16);
+    params->k = flw_kernel_output(call, rows * 192 * 2);
+}
+
 #define COPY  .goal_share = FLW_KERNEL_GOAL_SHARE
 #define QUICK .goal_us = FLW_KERNEL_GOAL_US
 #define ONCE  .launch_goal = 1
@@ -97,5 +115,7 @@ const struct flw_kernel_case flw_kernel_cases_mla[] = {
     {FLW_KERNEL_MADE(gather_kv, make_gather_kv_flashmla, "flashmla"), .sizes = {65536, 8, 64},
      COPY},
     {FLW_KERNEL_ROW(chunk_plan, "8 of 32,768"), .sizes = {8, 32768, 65536, 64}, QUICK, ONCE},
+    {FLW_KERNEL_ROW(concat_kv, "deepseek-v3"), .sizes = {65536, 128}, COPY},
+    {FLW_KERNEL_ROW(concat_kv, "deepseek-v3, tp 8"), .sizes = {65536, 16}, COPY},
     {.module = NULL},
 };

@@ -50,16 +50,20 @@ FLW_KERNEL_ADAPT(moe, align_blocks)
 static void make_align_blocks(struct flw_kernel_call *call)
 {
     fallow_align_blocks_params *params = flw_kernel_params(call, sizeof *params);
+    int64_t tokens = flw_kernel_size(call, "tokens", 64);
     int64_t experts = flw_kernel_size(call, "experts", 256);
-    params->count = flw_kernel_size(call, "count", 512);
-    params->block_size = (int32_t)flw_kernel_size(call, "block_size", 64);
+    int64_t top_k = flw_kernel_size(call, "top_k", 8);
+    int64_t block = flw_kernel_size(call, "block", 128);
+    const int64_t choice[] = {experts, top_k};
+    params->count = tokens * top_k;
+    int64_t used = params->count < experts ? params->count : experts;
+    params->capacity = params->count + used * (block - 1);
     params->experts = (int32_t)experts;
-    params->capacity = params->count + (params->count < experts ? params->count : experts) *
-                                           (params->block_size - 1);
-    params->ids = flw_kernel_integers(call, params->count, flw_kernel_scatter, &experts);
+    params->block_size = (int32_t)block;
+    params->ids_dtype = FALLOW_I32;
+    params->ids = flw_kernel_integers(call, params->count, flw_kernel_choice, choice);
     params->sorted_ids = flw_kernel_output(call, params->capacity * 4);
-    params->expert_ids = flw_kernel_output(call, (params->capacity + params->block_size - 1) /
-                                                     params->block_size * 4);
+    params->expert_ids = flw_kernel_output(call, (params->capacity + block - 1) / block * 4);
     params->padded_count = flw_kernel_output(call, 4);
 }
 
@@ -67,16 +71,23 @@ static void make_align_blocks(struct flw_kernel_call *call)
 
 FLW_KERNEL_ADAPT(moe, expert_counts)
 
-/* Every output, rows in blocks of 128. */
+/* Every output, since the query counts them all. */
 static void make_expert_counts(struct flw_kernel_call *call)
 {
     fallow_expert_counts_params *params = flw_kernel_params(call, sizeof *params);
+    int64_t tokens = flw_kernel_size(call, "tokens", 64);
     int64_t experts = flw_kernel_size(call, "experts", 256);
-    params->count = flw_kernel_size(call, "count", 512);
+    int64_t top_k = flw_kernel_size(call, "top_k", 8);
+    params->align = (int32_t)flw_kernel_size(call, "align", 128);
+    const int64_t choice[] = {experts, top_k};
+    params->count = tokens * top_k;
+    int64_t used = params->count < experts ? params->count : experts;
+    params->rows = params->count + used * (params->align - 1);
     params->experts = (int32_t)experts;
-    params->align = 128;
-    params->rows = params->count + (params->count < experts ? params->count : experts) * 127;
-    params->ids = flw_kernel_integers(call, params->count, flw_kernel_scatter, &experts);
+    params->width = 7168;
+    params->intermediate = 2048;
+    params->ids_dtype = FALLOW_I32;
+    params->ids = flw_kernel_integers(call, params->count, flw_kernel_choice, choice);
     params->counts = flw_kernel_output(call, experts * 4);
     params->offsets = flw_kernel_output(call, (experts + 1) * 4);
     params->ends = flw_kernel_output(call, experts * 4);
@@ -135,10 +146,10 @@ const struct flw_kernel_case flw_kernel_cases_moe[] = {
     {FLW_KERNEL_MADE(route, make_route_grouped, "deepseek-v3, decode"), .sizes = {64, 256, 8},
      QUICK, ONCE},
     {FLW_KERNEL_MADE(route, make_route_grouped, "deepseek-v3"), .sizes = {8192, 256, 8}, ONCE},
-    {FLW_KERNEL_ROW(align_blocks, "qwen3-30b-a3b, decode"), .sizes = {128, 512, 64}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(align_blocks, "deepseek-v3"), .sizes = {256, 65536, 64}, ONCE},
-    {FLW_KERNEL_ROW(expert_counts, "deepseek-v3, decode"), .sizes = {256, 512}, QUICK, ONCE},
-    {FLW_KERNEL_ROW(expert_counts, "deepseek-v3"), .sizes = {256, 65536}, ONCE},
+    {FLW_KERNEL_ROW(align_blocks, "deepseek-v3, decode"), .sizes = {64, 256, 8, 64}, QUICK, ONCE},
+    {FLW_KERNEL_ROW(align_blocks, "deepseek-v3"), .sizes = {8192, 256, 8, 64}, ONCE},
+    {FLW_KERNEL_ROW(expert_counts, "deepseek-v3, decode"), .sizes = {64, 256, 8, 128}, QUICK},
+    {FLW_KERNEL_ROW(expert_counts, "deepseek-v3"), .sizes = {8192, 256, 8, 128}},
     {FLW_KERNEL_ROW(silu_and_mul, "qwen3-30b-a3b"), .sizes = {65536, 768}, COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "mixtral-8x7b"), .sizes = {16384, 14336}, COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "deepseek-v3"), .sizes = {65536, 2048}, COPY},
