@@ -79,6 +79,7 @@ static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
         {"padded_copy", "512 of 1,024", 4 * (512 + 1024)},
         {"gather_kv", "bf16", 150994944},
         {"gather_kv", "flashmla", 1808 * 65536},
+        {"scale_padding", "nvfp4, one token", 65536 - 512 + 4},
         {"chunk_plan", "8 of 32,768", 4 * 8 + 4 * 4 * (8 + 8 + 9 + 2 + 65536) + 4},
         {"concat_kv", "deepseek-v3", 5368709120 + 8388608},
         {"route", "qwen3-30b-a3b", 8192 * (2 * 128 + 8 * 8)},

@@ -110,6 +110,32 @@ static void make_fa3_schedule(struct flw_kernel_call *call)
         flw_kernel_output(call, (4 * (((int64_t)params->batch + 3) / 4 * 4) + 1) * 4);
 }
 
+/* ---- restore_counters */
+
+FLW_KERNEL_ADAPT(attention, restore_counters)
+
+static void make_restore_counters(struct flw_kernel_call *call)
+{
+    fallow_restore_counters_params *params = flw_kernel_params(call, sizeof *params);
+    params->consumers = (int32_t)flw_kernel_size(call, "consumers", 8);
+    params->count = (int32_t)flw_kernel_size(call, "count", 256);
+    params->counters = flw_kernel_filled(call, (int64_t)params->consumers * params->count * 4, 1);
+    params->restored = flw_kernel_output(call, params->consumers * 4);
+}
+
+/* ---- scale_padding */
+
+FLW_KERNEL_ADAPT(attention, scale_padding)
+
+static void make_scale_padding(struct flw_kernel_call *call)
+{
+    fallow_scale_padding_params *params = flw_kernel_params(call, sizeof *params);
+    params->rows = (int32_t)flw_kernel_size(call, "rows", 64);
+    params->columns = (int32_t)flw_kernel_size(call, "columns", 16);
+    int64_t tiles = (int64_t)((params->rows + 127) / 128) * ((params->columns + 3) / 4);
+    params->scales = flw_kernel_output(call, tiles * 512);
+}
+
 #define COPY  .goal_share = FLW_KERNEL_GOAL_SHARE
 #define QUICK .goal_us = FLW_KERNEL_GOAL_US
 #define ONCE  .launch_goal = 1
@@ -122,5 +148,7 @@ const struct flw_kernel_case flw_kernel_cases_attention[] = {
     {FLW_KERNEL_ROW(neutral_rows, "deepseek-v3"), .sizes = {8192, 128, 128}},
     {FLW_KERNEL_ROW(padded_copy, "512 of 1,024"), .sizes = {1024}, QUICK, ONCE},
     {FLW_KERNEL_ROW(fa3_schedule, "llama-3-70b"), .sizes = {512}, .goal_us = 10, ONCE},
+    {FLW_KERNEL_ROW(restore_counters, "8 consumers"), .sizes = {8, 1024}, QUICK},
+    {FLW_KERNEL_ROW(scale_padding, "nvfp4, one token"), .sizes = {1, 512}, QUICK},
     {.module = NULL},
 };
