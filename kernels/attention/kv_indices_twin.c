@@ -39,7 +39,7 @@ static struct row plan_row(struct flw_twin *twin, const struct flw_kv_indices_ar
     return (struct row){.begin = begin,
                         .end = begin + width,
                         .found = is_known ? length : 0,
-                        .source = request * args->stride + start};
+                        .source = is_known ? request * args->stride + start : 0};
 }
 
 /* Indices [begin, end) of the output, of a row's slots where it has any. */

@@ -372,6 +372,33 @@ static void starts_move_a_row_and_shorten_it(struct flw_bed *bed)
     }
 }
 
+/* Blocks of 2 tokens; the third request has none, the fourth row is a pad. */
+static void a_padded_block_table_has_its_sentinel_in_the_tail_and_in_whole_rows(struct flw_bed *bed)
+{
+    static const int32_t slots[2][8] = {{8, 9, 2, 3, 30, 31, 0, 0}, {6, 7, 40, 41, 12, 13, 20, 21}};
+    static const int64_t lengths[4] = {5, 3, 0, 0}, requests[4] = {0, 1, 0, 0};
+    static const int32_t starts[4] = {0, 4, 2, 0};
+    static const int32_t expected[4][4] = {
+        {4, 1, 15, -1}, {6, 10, -1, -1}, {-1, -1, -1, -1}, {-1, -1, -1, -1}};
+    struct fixture fixture;
+    int32_t table[4][4];
+    make(bed, &fixture, 4, 4, 2, 8);
+    memcpy(fixture.slots, slots, sizeof slots);
+    memcpy(fixture.lengths, lengths, sizeof lengths);
+    memcpy(fixture.requests, requests, sizeof requests);
+    memcpy(fixture.starts, starts, sizeof starts);
+    fixture.has_starts = true;
+    fixture.params.fill = -1;
+    fixture.valid = 3;
+    check(bed, &fixture);
+    FLW_EXPECT(bed, fixture.flags == 0, "flags without a cause");
+    void *buffer = flw_bed_buffer(bed, "block_table", sizeof table);
+    launch(bed, &fixture, (void *[]){buffer, NULL, NULL, NULL});
+    flw_bed_read(bed, table, buffer, sizeof table);
+    FLW_EXPECT(bed, memcmp(table, expected, sizeof table) == 0, "the example");
+    drop(&fixture);
+}
+
 static void a_sliding_window_maps_the_slot_then_divides(struct flw_bed *bed)
 {
     for (int32_t page = 1; page <= 16; page *= 4) {
@@ -534,9 +561,9 @@ static void a_quotient_by_multiplication_is_exact(struct flw_bed *bed)
     for (int i = 0; i < 200000; i++) {
         int bits = (int)flw_bed_random_below(bed, 31);
         int32_t d = (int32_t)(((int64_t)1 << bits) + flw_bed_random_below(bed, 3) - 1);
-        d = i % 2 == 0 ? (int32_t)flw_bed_random_below(bed, INT32_MAX) + 1 : d < 1 ? 1 : d;
+        d = i % 2 == 0 ? (int32_t)(flw_bed_random_below(bed, INT32_MAX) + 1) : d < 1 ? 1 : d;
         struct flw_divisor divisor = flw_divisor_of(d);
-        int64_t multiple = flw_bed_random_below(bed, INT32_MAX / d + 1) * d;
+        int64_t multiple = flw_bed_random_below(bed, (int64_t)INT32_MAX / d + 1) * d;
         for (int64_t x = multiple - 1; x <= multiple + 1; x++) {
             FLW_EXPECT(bed, x < 0 || x > INT32_MAX || flw_divide((int32_t)x, divisor) == x / d,
                        "%lld / %d", (long long)x, d);
@@ -638,6 +665,7 @@ int main(int argc, char **argv)
         FLW_BED_TEST(request_zero_serves_pads_as_the_published_chain_has_them),
         FLW_BED_TEST(nothing_beyond_the_stride_is_read),
         FLW_BED_TEST(starts_move_a_row_and_shorten_it),
+        FLW_BED_TEST(a_padded_block_table_has_its_sentinel_in_the_tail_and_in_whole_rows),
         FLW_BED_TEST(a_sliding_window_maps_the_slot_then_divides),
         FLW_BED_TEST(what_is_out_of_bounds_is_flagged_and_defined),
         FLW_BED_TEST(a_sum_beyond_the_type_is_its_largest),
