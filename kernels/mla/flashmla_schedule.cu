@@ -7,12 +7,12 @@
 // Shape     Lay the requests on a line, nb[i] blocks and then the overhead o of each; request i ends at
 //           P[i + 1] = sum over j <= i of (nb[j] + o). A part that begins at position x finishes every request
 //           with P[i + 1] <= x + payload. If another one is left it stops at max(x', x + payload - o),
-//           x' being the end of the last request it finished, or x: what is beyond is the overhead of its
-//           own split. So a part's begin follows from the one before and from nothing less (up to o of
-//           each payload is lost at a request's end, o more is paid in its middle), and
-//           the walk over parts is serial. Over requests it is not: the block makes P in shared memory, and
-//           one warp asks 32 requests a step which of them a part finishes. Rows are written by all
-//           threads at the end. Requests go through shared memory 1,024 a step, so batch has no bound there.
+//           x' being where that one begins: what is beyond is the overhead of its own split. Up to o of
+//           each payload is lost at a request's end and o more is paid in its middle, so a part's
+//           begin follows from the one before and not from a sum: the walk over parts is serial.
+//           Over requests it is not: the block makes P in shared memory, 1,024 requests a step, and one warp
+//           holds 32 ends at a time and asks which of them the part reaches. Rows are written by all
+//           threads at the end.
 // Aliasing  none: lengths is read again after num_splits is written.
 #include "mla/flashmla_schedule.h"
 
@@ -28,7 +28,7 @@ struct mark {
 
 // What the walking warp knows, the same in every lane.
 struct walk {
-    int64_t position, limit; // of the part that walks now: where it is, where its payload ends
+    int64_t limit; // where the payload of the part that walks now ends
     int32_t request, part;
     int32_t split, split_sum; // of this request, of the finished ones
 };
@@ -53,38 +53,44 @@ __device__ int64_t load_cost(const flw_flashmla_schedule_args &args, int32_t i, 
 }
 
 // Walk through requests [begin, end), whose ends are ends[i + 1 - begin]; the part that is at work when
-// they are used up stays at work. Called by one whole warp.
+// they are used up stays at work. Called by one whole warp. A lane holds the end of one of 32 requests;
+// from one part to the next go a vote, a count, a shuffle and a maximum, and no load.
 __device__ void walk_step(const flw_flashmla_schedule_args &args, const int64_t *ends,
                           int32_t begin, int32_t end, int64_t payload, mark *marks, walk *at)
 {
     const int32_t lane = threadIdx.x % FLW_WARP;
     while (at->request < end) {
-        const int32_t next = at->request + lane + 1;
-        const bool is_finished = next <= end && ends[next - begin] <= at->limit;
-        const int32_t finished = __popc(__ballot_sync(FLW_ALL_LANES, is_finished));
-        if (is_finished) {
-            args.num_splits[next] = at->split_sum + at->split + 1 + lane;
+        const int32_t from = at->request, next = from + lane + 1;
+        const int32_t width = end - from < FLW_WARP ? end - from : FLW_WARP;
+        const int64_t base = ends[from - begin];
+        const int64_t own = next <= end ? ends[next - begin] : INT64_MAX;
+        int32_t finished = 0;
+        while (finished < width) {
+            const int32_t reached = __popc(__ballot_sync(FLW_ALL_LANES, own <= at->limit));
+            const int64_t ended = __shfl_sync(FLW_ALL_LANES, own, (reached - 1) & (FLW_WARP - 1));
+            const int64_t begun = reached == 0 ? base : ended; // where the next request begins
+            if (reached > finished) {
+                if (lane >= finished && lane < reached) {
+                    args.num_splits[next] = at->split_sum + at->split + 1 + lane - finished;
+                }
+                at->split_sum += at->split + reached - finished;
+                at->split = 0;
+                finished = reached;
+            }
+            if (finished == width) {
+                break; // the part may finish more
+            }
+            const int64_t most = at->limit - args.overhead;
+            const int64_t position = most > begun ? most : begun;
+            at->split += most > begun;
+            at->limit = position + payload;
+            at->part++; // below args.parts: a part loses no more than the overhead that payload adds
+            if (lane == 0) {
+                marks[at->part] = {from + finished, static_cast<int32_t>(position - begun),
+                                   at->split};
+            }
         }
-        if (finished > 0) {
-            at->split_sum += at->split + finished;
-            at->split = 0;
-            at->request += finished;
-            at->position = ends[at->request - begin];
-        }
-        if (finished == FLW_WARP || at->request == end) {
-            continue; // the part may finish more
-        }
-        if (at->position < at->limit - args.overhead) {
-            at->position = at->limit - args.overhead;
-            at->split++;
-        }
-        at->limit = at->position + payload;
-        at->part++; // below args.parts: a part loses no more than the overhead that payload adds
-        if (lane == 0) {
-            marks[at->part] = {at->request,
-                               static_cast<int32_t>(at->position - ends[at->request - begin]),
-                               at->split};
-        }
+        at->request = from + finished;
     }
 }
 
@@ -129,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(FLW_FLASHMLA_SCHEDULE_THREADS)
     __syncthreads(); // before `sums` is used again
     const int64_t payload = (total + args.parts - 1) / args.parts + args.overhead;
 
-    walk at = {0, payload, 0, 0, 0, 0};
+    walk at = {payload, 0, 0, 0, 0};
     int64_t carried = 0;
     for (int32_t begin = 0; begin < valid; begin += step) {
         const int64_t cost = load_cost(args, begin + thread, valid, &bits);
