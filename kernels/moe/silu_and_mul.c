@@ -6,6 +6,7 @@
 #include "moe/silu_and_mul.h"
 
 #include "common/library.h"
+#include "common/quantise.h"
 #include "common/refusal.h"
 #include "fallow/moe.h"
 
@@ -30,10 +31,10 @@ static void check_shape(struct flw_refusal *refusal, fallow_silu_and_mul_params 
         (params->rows > 0 && (params->group_rows == 0 || params->rows % params->group_rows != 0))) {
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT, "group_rows does not divide rows");
     }
-    if (params->out_dtype == FALLOW_E4M3 && params->width % FLW_SILU_GROUP != 0) {
+    if (params->out_dtype == FALLOW_E4M3 && params->width % FLW_QUANTISE_GROUP != 0) {
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
                            "width is no multiple of %d, the elements that share a scale",
-                           (int)FLW_SILU_GROUP);
+                           (int)FLW_QUANTISE_GROUP);
     }
 }
 
@@ -52,7 +53,7 @@ static struct buffers measure(struct flw_refusal *refusal, const fallow_silu_and
                                          params->width, buffers.out_each);
     if (params->out_dtype == FALLOW_E4M3) {
         buffers.scale_bytes =
-            (uint64_t)params->rows * (uint64_t)(params->width / FLW_SILU_GROUP) * 4;
+            (uint64_t)params->rows * (uint64_t)(params->width / FLW_QUANTISE_GROUP) * 4;
     }
     return buffers;
 }

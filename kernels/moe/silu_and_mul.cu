@@ -12,7 +12,7 @@
 //           out may be in at the same stride.
 // Speed     exp and the division by their fast forms: 36 instructions an element are all that an H200's
 //           bandwidth leaves room for. They are within 4e-6.
-#include "common/vector.cuh"
+#include "common/quantise.cuh"
 #include "moe/silu_and_mul.h"
 
 namespace
@@ -39,22 +39,6 @@ __device__ bool is_written(const flw_silu_and_mul_args &args, uint32_t row)
            static_cast<int64_t>(row % group_rows) < args.row_counts[row / group_rows];
 }
 
-// The largest |value| of the threads that share a group; all of them are in one warp and call it.
-template <typename T, int N> __device__ float largest_of_group(const float (&values)[N])
-{
-    constexpr int threads = FLW_SILU_GROUP / N;
-    const unsigned first = threadIdx.x % FLW_WARP / threads * threads;
-    const unsigned mask = threads == FLW_WARP ? FLW_ALL_LANES : ((1u << threads) - 1) << first;
-    float largest = FLW_SILU_LEAST;
-    for (int j = 0; j < N; j++) {
-        largest = fmaxf(largest, fabsf(values[j])); // a NaN does not count
-    }
-    for (int step = threads / 2; step > 0; step /= 2) {
-        largest = fmaxf(largest, __shfl_xor_sync(mask, largest, step));
-    }
-    return largest;
-}
-
 template <typename T, int N> __device__ void run(const flw_silu_and_mul_args &args)
 {
     const uint32_t row = blockIdx.x / args.blocks_per_row;
@@ -78,16 +62,13 @@ template <typename T, int N> __device__ void run(const flw_silu_and_mul_args &ar
         return;
     }
     if constexpr (N > 1) {
-        const float scale = largest_of_group<T, N>(values) / FLW_SILU_TOP;
-        flw_pack<__nv_fp8_e4m3, N> out;
-        for (int j = 0; j < N; j++) {
-            out.at[j] = flw_from_float<__nv_fp8_e4m3>(values[j] / scale);
-        }
-        flw_write<__nv_fp8_e4m3, N>(
-            static_cast<__nv_fp8_e4m3 *>(args.out) + row * args.out_stride + i, out);
-        if (i % FLW_SILU_GROUP == 0) {
-            const int64_t groups = args.width / FLW_SILU_GROUP;
-            args.scales[row * groups + i / FLW_SILU_GROUP] = scale;
+        const float scale = flw_quantise_scale_of<N>(values);
+        flw_write<__nv_fp8_e4m3, N>(static_cast<__nv_fp8_e4m3 *>(args.out) + row * args.out_stride +
+                                        i,
+                                    flw_quantise<N>(values, scale));
+        if (i % FLW_QUANTISE_GROUP == 0) {
+            const int64_t groups = args.width / FLW_QUANTISE_GROUP;
+            args.scales[row * groups + i / FLW_QUANTISE_GROUP] = scale;
         }
     }
 }

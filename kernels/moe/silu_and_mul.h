@@ -8,12 +8,8 @@
 #include <stdint.h>
 
 enum {
-    FLW_SILU_THREADS = 256,
-    FLW_SILU_GROUP = 128 /* elements that share a scale */
+    FLW_SILU_THREADS = 256
 };
-
-#define FLW_SILU_LEAST 1e-10f /* of the largest element of a group */
-#define FLW_SILU_TOP   448.0f /* the largest E4M3 */
 
 struct flw_silu_and_mul_args {
     const void *in;            /* [rows, 2 width] */

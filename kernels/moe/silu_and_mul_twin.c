@@ -2,6 +2,7 @@
  *
  * The definition of silu_and_mul: out[i] = in[i] / (1 + exp(-in[i])) * in[width + i].
  */
+#include "common/quantise.h"
 #include "common/twin.h"
 
 static float round_to(float value, fallow_dtype dtype)
@@ -24,17 +25,17 @@ static float element(struct flw_twin *twin, const struct flw_silu_and_mul_args *
 static void quantise_group(struct flw_twin *twin, const struct flw_silu_and_mul_args *args,
                            int64_t row, int64_t group)
 {
-    float values[FLW_SILU_GROUP], largest = FLW_SILU_LEAST;
-    for (int64_t i = 0; i < FLW_SILU_GROUP; i++) {
-        values[i] = element(twin, args, row, group * FLW_SILU_GROUP + i);
-        largest = fmaxf(largest, fabsf(values[i])); /* a NaN does not count */
+    float values[FLW_QUANTISE_GROUP];
+    for (int64_t i = 0; i < FLW_QUANTISE_GROUP; i++) {
+        values[i] = element(twin, args, row, group * FLW_QUANTISE_GROUP + i);
     }
-    float scale = largest / FLW_SILU_TOP;
-    int64_t groups = args->width / FLW_SILU_GROUP;
+    float scale = flw_quantise_scale(values);
+    int64_t groups = args->width / FLW_QUANTISE_GROUP;
     flw_store(twin, "scales", args->scales, (row * groups + group) * 4, &scale, sizeof scale);
-    for (int64_t i = 0; i < FLW_SILU_GROUP; i++) {
-        flw_store_float(twin, "out", args->out, row * args->out_stride + group * FLW_SILU_GROUP + i,
-                        FALLOW_E4M3, values[i] / scale);
+    for (int64_t i = 0; i < FLW_QUANTISE_GROUP; i++) {
+        flw_store_float(twin, "out", args->out,
+                        row * args->out_stride + group * FLW_QUANTISE_GROUP + i, FALLOW_E4M3,
+                        values[i] / scale);
     }
 }
 
@@ -46,7 +47,7 @@ void flw_twin_silu_and_mul(struct flw_twin *twin, const struct flw_silu_and_mul_
             row % args->group_rows >= flw_load_i32(twin, "row_counts", args->row_counts, expert)) {
             continue;
         }
-        for (int64_t g = 0; args->quantises && g < args->width / FLW_SILU_GROUP; g++) {
+        for (int64_t g = 0; args->quantises && g < args->width / FLW_QUANTISE_GROUP; g++) {
             quantise_group(twin, args, row, g);
         }
         for (int64_t i = 0; !args->quantises && i < args->width; i++) {
