@@ -193,6 +193,58 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_expert_counts_query(
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_expert_counts(
     fallow_kernels *kernels, const fallow_expert_counts_params *params, fallow_stream stream);
 
+/* ---- permute: tokens' rows to the rows of their choices */
+
+/** Rows between an expert's last token and the next expert's first. Values are pinned. */
+typedef enum fallow_permute_pad {
+    FALLOW_PERMUTE_PAD_DEFAULT = 0, /**< zero where rows are quantised, else skip */
+    FALLOW_PERMUTE_PAD_SKIP = 1,    /**< outside the declared extent */
+    FALLOW_PERMUTE_PAD_ZERO = 2     /**< data and scales are 0: needs offsets and counts */
+} fallow_permute_pad;
+
+/**
+ * out[positions[t, j], :] = in[t, :]; positions are expert_counts'. A position below 0 has no row; one of
+ * row_count or more neither (INDEX). Positions are different; combine is the way back.
+ * Quantised (out_dtype E4M3, dtype another): per 128 elements of a row, scale = max(largest |v|, 1e-10) /
+ * 448, out = v / scale to nearest even, and v = out * scale; a NaN stays NaN and has no part in scale.
+ * Written: the rows that positions name, and with `pad` zero rows [offsets[e] + counts[e],
+ * offsets[e + 1]) below row_count. Others are outside the declared extent.
+ * Rows of scales that came with E4M3 rows are permuted by a call of their own, as F32.
+ */
+typedef struct fallow_permute_params {
+    size_t struct_size;
+    const void *in;           /**< [tokens, width], row stride in_stride; dtype */
+    const int32_t *positions; /**< [tokens, top_k] */
+    const int32_t *offsets;   /**< [experts + 1], for pad zero */
+    const int32_t *counts;    /**< [experts], for pad zero */
+    void *out;                /**< out [row_count, width], row stride out_stride; out_dtype */
+    float *scales;            /**< out [row_count, width / 128], quantised only */
+    int32_t *flags;           /**< in/out [1]; NULL = not wanted */
+    int64_t tokens;           /**< 0 to 2^31 - 1 */
+    int64_t row_count;        /**< 0 to 2^31 - 1 */
+    int64_t in_stride;        /**< elements; 0 = width */
+    int64_t out_stride;       /**< elements; 0 = width */
+    int32_t width;      /**< 1 to 2^20; quantised: a multiple of 128, rows aligned to 16 bytes */
+    int32_t top_k;      /**< 1 to 64 */
+    int32_t experts;    /**< for pad zero, 1 to 2,048 */
+    fallow_dtype dtype; /**< F16, BF16, F32, E4M3, U8 */
+    fallow_dtype out_dtype; /**< dtype; or E4M3, of F16, BF16, F32 */
+    fallow_permute_pad pad;
+} fallow_permute_params;
+
+static inline void fallow_permute_params_init(fallow_permute_params *params)
+{
+    fallow_params_init_sized(params, sizeof *params);
+}
+
+FALLOW_API FALLOW_NODISCARD fallow_status
+fallow_moe_permute_query(const fallow_permute_params *params, fallow_workspace_need *out_need);
+
+/** A token's row is read once and written top_k times. One launch, no scratch. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_permute(fallow_kernels *kernels,
+                                                             const fallow_permute_params *params,
+                                                             fallow_stream stream);
+
 /* ---- silu_and_mul: the activation between the two products of an expert */
 
 /**

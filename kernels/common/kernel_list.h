@@ -29,6 +29,7 @@
 #include "moe/align_blocks.h"
 #include "moe/combine.h"
 #include "moe/expert_counts.h"
+#include "moe/permute.h"
 #include "moe/route.h"
 #include "moe/silu_and_mul.h"
 
@@ -57,7 +58,8 @@
     X(route) \
     X(silu_and_mul) \
     X(align_blocks) \
-    X(expert_counts)
+    X(expert_counts) \
+    X(permute)
 /* clang-format on */
 
 #endif

@@ -98,6 +98,24 @@ static void make_expert_counts(struct flw_kernel_call *call)
     params->problem_sizes_2 = flw_kernel_output(call, experts * 12);
 }
 
+/* ---- permute */
+
+FLW_KERNEL_ADAPT(moe, permute)
+
+static void make_permute(struct flw_kernel_call *call)
+{
+    fallow_permute_params *params = flw_kernel_params(call, sizeof *params);
+    params->tokens = flw_kernel_size(call, "tokens", 64);
+    params->width = (int32_t)flw_kernel_size(call, "width", 256);
+    params->top_k = (int32_t)flw_kernel_size(call, "top_k", 8);
+    params->row_count = params->tokens * params->top_k;
+    params->dtype = params->out_dtype = FALLOW_BF16;
+    params->in = flw_kernel_filled(call, params->tokens * params->width * 2, FLW_KERNEL_ONES_BF16);
+    params->positions =
+        flw_kernel_integers(call, params->row_count, flw_kernel_shuffle, &params->row_count);
+    params->out = flw_kernel_output(call, params->row_count * params->width * 2);
+}
+
 /* ---- silu_and_mul */
 
 FLW_KERNEL_ADAPT(moe, silu_and_mul)
@@ -150,6 +168,9 @@ const struct flw_kernel_case flw_kernel_cases_moe[] = {
     {FLW_KERNEL_ROW(align_blocks, "deepseek-v3"), .sizes = {8192, 256, 8, 64}, ONCE},
     {FLW_KERNEL_ROW(expert_counts, "deepseek-v3, decode"), .sizes = {64, 256, 8, 128}, QUICK},
     {FLW_KERNEL_ROW(expert_counts, "deepseek-v3"), .sizes = {8192, 256, 8, 128}},
+    {FLW_KERNEL_ROW(permute, "qwen3-30b-a3b"), .sizes = {8192, 2048, 8}, COPY},
+    {FLW_KERNEL_ROW(permute, "mixtral-8x7b"), .sizes = {8192, 4096, 2}, COPY},
+    {FLW_KERNEL_ROW(permute, "deepseek-v3"), .sizes = {8192, 7168, 8}, COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "qwen3-30b-a3b"), .sizes = {65536, 768}, COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "mixtral-8x7b"), .sizes = {16384, 14336}, COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "deepseek-v3"), .sizes = {65536, 2048}, COPY},
