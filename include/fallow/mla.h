@@ -88,8 +88,8 @@ typedef enum fallow_chunk_mode {
  * chunk_capacity are left out (DROPPED), and chunk_count is min(n, chunk_capacity).
  *
  * Decode context parallelism (dcp_size D > 1, uniform only): tokens go round the ranks, dcp_interleave
- * at a time, and c_b is this rank's share of the context; length and n come from rank 0's shares, the
- * longest, so that all ranks have the same chunks.
+ * at a time; c_b is this rank's share of the context, W and p are this rank's. length and n come from
+ * rank 0's shares, the longest, so that all ranks have the same chunks.
  */
 typedef struct fallow_chunk_plan_params {
     size_t struct_size;             /**< set by fallow_chunk_plan_params_init */

@@ -49,6 +49,12 @@ static inline bool flw_is_vector_row(const void *base, int64_t stride, int64_t w
            (uint64_t)width * element_bytes % 16 == 0;
 }
 
+/* What a row takes of steps of a thread: of 16 bytes, or of an element. */
+static inline int64_t flw_row_packs(int64_t width, size_t element_bytes, bool is_vector)
+{
+    return is_vector ? width * (int64_t)element_bytes / 16 : width;
+}
+
 /* A launch whose blocks lie in one row each: a thread takes 16 bytes, or an element. */
 struct flw_row_grid {
     struct flw_grid grid;
@@ -58,7 +64,8 @@ struct flw_row_grid {
 static inline struct flw_row_grid flw_grid_rows(int64_t rows, int64_t width, size_t element_bytes,
                                                 bool is_vector, unsigned most_threads)
 {
-    int64_t packs = is_vector ? width * (int64_t)element_bytes / 16 : width;
+    int64_t packs = flw_row_packs(width, element_bytes, is_vector);
+    packs = packs < 1 ? 1 : packs;
     unsigned threads =
         packs < most_threads ? (unsigned)flw_grid_blocks(packs, 32) * 32 : most_threads;
     int64_t blocks = flw_grid_blocks(packs, threads);

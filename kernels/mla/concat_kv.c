@@ -124,31 +124,36 @@ static bool is_vector_of(const fallow_concat_kv_params *params, size_t each)
              flw_is_vector_row(params->v, params->v_token_stride, params->v_columns, each)));
 }
 
+static int32_t units_of(int32_t width, size_t each, bool is_vector)
+{
+    return (int32_t)flw_row_packs(width, each, is_vector);
+}
+
 static fallow_status launch(fallow_kernels *kernels, const fallow_concat_kv_params *params,
                             const struct buffers *buffers, fallow_stream stream)
 {
     int64_t each = (int64_t)buffers->each;
-    int32_t unit = is_vector_of(params, buffers->each) ? 16 : (int32_t)each;
-    int32_t per_unit = unit / (int32_t)each;
-    struct flw_concat_kv_args args = {.kv = params->kv,
-                                      .k_rope = params->k_rope,
-                                      .token_count = params->token_count,
-                                      .k = params->k,
-                                      .v = params->v_columns == 0 ? NULL : params->v,
-                                      .kv_token = params->kv_token_stride * each,
-                                      .kv_head = params->kv_head_stride * each,
-                                      .rope_token = params->rope_stride * each,
-                                      .k_token = params->k_token_stride * each,
-                                      .k_head = params->k_head_stride * each,
-                                      .v_token = params->v_token_stride * each,
-                                      .v_head = params->v_head_stride * each,
-                                      .tokens = params->tokens,
-                                      .heads = params->heads,
-                                      .nope_units = params->nope_width / per_unit,
-                                      .rope_units = params->rope_width / per_unit,
-                                      .value_units = params->v_width / per_unit,
-                                      .v_units = params->v_columns / per_unit,
-                                      .unit_bytes = unit};
+    bool is_vector = is_vector_of(params, buffers->each);
+    struct flw_concat_kv_args args = {
+        .kv = params->kv,
+        .k_rope = params->k_rope,
+        .token_count = params->token_count,
+        .k = params->k,
+        .v = params->v_columns == 0 ? NULL : params->v,
+        .kv_token = params->kv_token_stride * each,
+        .kv_head = params->kv_head_stride * each,
+        .rope_token = params->rope_stride * each,
+        .k_token = params->k_token_stride * each,
+        .k_head = params->k_head_stride * each,
+        .v_token = params->v_token_stride * each,
+        .v_head = params->v_head_stride * each,
+        .tokens = params->tokens,
+        .heads = params->heads,
+        .nope_units = units_of(params->nope_width, buffers->each, is_vector),
+        .rope_units = units_of(params->rope_width, buffers->each, is_vector),
+        .value_units = units_of(params->v_width, buffers->each, is_vector),
+        .v_units = units_of(params->v_columns, buffers->each, is_vector),
+        .unit_bytes = is_vector ? 16 : (int32_t)each};
     struct flw_tile tile = flw_tile_of(args.nope_units + args.rope_units + args.v_units,
                                        params->heads, FLW_CONCAT_THREADS);
     struct flw_grid grid = {

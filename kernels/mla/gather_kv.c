@@ -132,18 +132,17 @@ fallow_status fallow_mla_gather_kv_query(const fallow_gather_kv_params *caller,
     return flw_refusal_give_need(&refusal, out_need, &need);
 }
 
-/* The bytes of dst that a thread writes at once: 16, or an element's. */
-static int32_t find_unit(const fallow_gather_kv_params *params, const struct buffers *buffers)
+/* Can a thread write 16 bytes of dst at once? */
+static bool is_vector_of(const fallow_gather_kv_params *params, const struct buffers *buffers)
 {
     /* An e4m3 of 8 bytes becomes 16. */
     size_t read_align = params->format == FALLOW_KV_E4M3 ? 8 : 16;
     size_t token = (size_t)params->token_stride * buffers->cache_each;
     size_t block = (size_t)params->block_stride * buffers->cache_each;
-    bool is_vector =
-        flw_is_vector_row(params->dst, params->dst_stride, params->width, buffers->each) &&
-        (uintptr_t)params->cache % read_align == 0 && token % read_align == 0 &&
-        block % read_align == 0;
-    return is_vector ? 16 : (int32_t)buffers->each;
+    return params->format == FALLOW_KV_FLASHMLA || /* its alignment is refused otherwise */
+           (flw_is_vector_row(params->dst, params->dst_stride, params->width, buffers->each) &&
+            (uintptr_t)params->cache % read_align == 0 && token % read_align == 0 &&
+            block % read_align == 0);
 }
 
 static void check_pointers(struct flw_refusal *refusal, const fallow_gather_kv_params *params,
@@ -186,30 +185,31 @@ fallow_status fallow_mla_gather_kv(fallow_kernels *kernels, const fallow_gather_
         return refusal.status;
     }
     int64_t cache_each = (int64_t)buffers.cache_each, each = (int64_t)buffers.each;
-    int32_t unit = find_unit(&params, &buffers);
-    struct flw_gather_kv_args args = {.cache = params.cache,
-                                      .block_table = params.block_table,
-                                      .cu_seqlens = params.cu_seqlens,
-                                      .starts = params.starts,
-                                      .token_to_seq = params.token_to_seq,
-                                      .scale = params.scale,
-                                      .dst = params.dst,
-                                      .dst_scales = params.dst_scales,
-                                      .flags = params.flags,
-                                      .block_bytes = params.block_stride * cache_each,
-                                      .token_bytes = params.token_stride * cache_each,
-                                      .dst_bytes = params.dst_stride * each,
-                                      .table_stride = params.table_stride,
-                                      .tokens = params.tokens,
-                                      .batch = params.batch,
-                                      .block_count = params.block_count,
-                                      .table_columns = params.table_columns,
-                                      .page_size = params.page_size,
-                                      .width = params.width,
-                                      .format = (int32_t)params.format,
-                                      .element_bytes = (int32_t)each,
-                                      .unit_bytes = unit,
-                                      .row_units = params.width * (int32_t)each / unit};
+    bool is_vector = is_vector_of(&params, &buffers);
+    struct flw_gather_kv_args args = {
+        .cache = params.cache,
+        .block_table = params.block_table,
+        .cu_seqlens = params.cu_seqlens,
+        .starts = params.starts,
+        .token_to_seq = params.token_to_seq,
+        .scale = params.scale,
+        .dst = params.dst,
+        .dst_scales = params.dst_scales,
+        .flags = params.flags,
+        .block_bytes = params.block_stride * cache_each,
+        .token_bytes = params.token_stride * cache_each,
+        .dst_bytes = params.dst_stride * each,
+        .table_stride = params.table_stride,
+        .tokens = params.tokens,
+        .batch = params.batch,
+        .block_count = params.block_count,
+        .table_columns = params.table_columns,
+        .page_size = params.page_size,
+        .width = params.width,
+        .format = (int32_t)params.format,
+        .element_bytes = (int32_t)each,
+        .unit_bytes = is_vector ? 16 : (int32_t)each,
+        .row_units = (int32_t)flw_row_packs(params.width, buffers.each, is_vector)};
     struct flw_tile tile = flw_tile_of(args.row_units, FLW_GATHER_TOKENS, FLW_GATHER_THREADS);
     struct flw_grid grid = {.threads = (unsigned)(tile.columns * tile.rows)};
     args.columns = tile.columns;
