@@ -496,7 +496,7 @@ static void a_captured_gather_takes_its_lengths_from_the_device(struct flw_bed *
     set_lengths(fixture, steps[0], 4);
     fixture->params.tokens = 56;
     upload(bed, fixture);
-    unsigned char *dst = get((size_t)56 * 1152);
+    unsigned char dst[56 * 1152];
     void *outputs[] = {flw_bed_buffer(bed, "dst", (size_t)56 * 1152), NULL};
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, fixture, outputs);
     for (int k = 0; k < 4; k++) {
@@ -507,7 +507,6 @@ static void a_captured_gather_takes_its_lengths_from_the_device(struct flw_bed *
         flw_bed_read(bed, dst, outputs[0], (size_t)rows_written(fixture) * 1152);
         compare(bed, fixture, dst, NULL, NULL);
     }
-    free(dst);
     drop(fixture);
 }
 
@@ -524,7 +523,7 @@ static void the_query_counts_what_is_moved(struct flw_bed *bed)
         params.dtype = forms[f].dtype;
         params.tokens = 65536;
         params.page_size = 64;
-        FLW_EXPECT(bed, fallow_mla_gather_kv_query(&params, &need) == FALLOW_OK, "query refused");
+        FLW_EXPECT_OK(bed, fallow_mla_gather_kv_query(&params, &need));
         FLW_EXPECT(bed, need.read_bytes == reads[f] * 65536, "form %zu reads", f);
         FLW_EXPECT(bed, need.write_bytes == writes[f] * 65536, "form %zu writes", f);
         FLW_EXPECT(bed, need.launch_count == 1 && need.scratch_bytes == 0, "launches, scratch");
