@@ -30,18 +30,24 @@ template <typename T, int N> __device__ void run(const flw_padded_copy_args &arg
     const T *from = static_cast<const T *>(args.src) + stretch * args.src_stride + i;
     T *to = static_cast<T *>(args.dst) + stretch * args.dst_stride + i;
     const T value = static_cast<T>(args.value);
-    if (i + N <= copied) {
-        flw_write<T, N>(to, flw_read<T, N>(from));
-    } else if (i >= copied && i + N <= args.stretch) {
-        flw_pack<T, N> fill;
-        for (int n = 0; n < N; n++) {
-            fill.at[n] = value;
-        }
-        flw_write<T, N>(to, fill);
-    } else {
+    const bool is_copy = i + N <= copied;
+    if (!is_copy && (i < copied || i + N > args.stretch)) {
         for (int n = 0; n < N && i + n < args.stretch; n++) {
             to[n] = i + n < copied ? from[n] : value;
         }
+        return;
+    }
+    flw_pack<T, N> pack;
+    for (int n = 0; n < N; n++) {
+        pack.at[n] = value;
+    }
+    if (is_copy) {
+        pack = flw_read<T, N>(from);
+    }
+    if constexpr (N > 1) { // by intrinsic: a plain store of either pack is taken apart into elements
+        __stwb(reinterpret_cast<uint4 *>(to), *reinterpret_cast<const uint4 *>(&pack));
+    } else {
+        *to = pack.at[0];
     }
 }
 
