@@ -15,4 +15,12 @@ if(Python3_FOUND)
   add_test(NAME gpu.record_traces_usage COMMAND sh -c
     "${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/record_traces.py --only none 2>&1 | grep -q 'there are train'")
   set_tests_properties(gpu.record_traces_usage PROPERTIES LABELS gpu TIMEOUT 60)
+  if(TARGET fallow AND TARGET fallow-kernels)
+    # Every module has a PyTorch sequence, or a reason for having none; where torch is, each runs once.
+    add_test(NAME gpu.kernels_torch COMMAND sh -c "'$<TARGET_FILE:fallow>' bench kernels --json >kernel_cases.json && \
+'${Python3_EXECUTABLE}' '${CMAKE_CURRENT_SOURCE_DIR}/kernels_torch.py' --cases kernel_cases.json --device cpu 2>kernel_cases.err; \
+code=$?; cat kernel_cases.err; if grep -q 'no sequence for' kernel_cases.err; then exit 1; fi; exit $code")
+    set_tests_properties(gpu.kernels_torch PROPERTIES LABELS gpu TIMEOUT 120 SKIP_RETURN_CODE 77
+      WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+  endif()
 endif()

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds Fallow and runs what needs a GPU: the conformance suite on the real driver, stress, capture, the
-# doctor and the benches. Writes one JSON file. Needs gcc or clang, CMake 3.25, make or ninja; uses the
-# CUDA toolkit's cuda.h where there is one. No cmocka, jemalloc, liblzma or jq; python only to record traces.
+# doctor, the benches, every test of a kernel module (under compute-sanitizer too, where it is found), and
+# the modules' times beside those of the PyTorch sequences they replace. Writes one JSON file. Needs gcc or
+# clang, CMake 3.25, make or ninja, and nvcc for the kernels; uses the CUDA toolkit's cuda.h where there is
+# one. No cmocka, jemalloc, liblzma or jq; python only to record traces and to run PyTorch.
 #
 #   tests/gpu/run.sh [--device N|sim] [--out FILE] [--build DIR] [--jobs N]
 #
@@ -52,7 +54,7 @@ fi
 
 log=$work/build.log
 if ! { cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG" \
-    -DFALLOW_TESTS=ON -DFALLOW_TOOLS=ON ${FALLOW_CMAKE_OPTIONS-} &&
+    -DFALLOW_TESTS=ON -DFALLOW_TOOLS=ON -DFALLOW_KERNEL_IMAGES=ON ${FALLOW_CMAKE_OPTIONS-} &&
     cmake --build "$build" -j "$jobs"; } >"$log" 2>&1; then
     echo "tests/gpu/run.sh: the build failed; the end of $log:" >&2
     tail -n 20 "$log" >&2
@@ -67,6 +69,7 @@ escape() {
 failed=0
 status=0
 sections=
+limit=600 # seconds of one step; exit 124 beyond
 # step NAME JSON_FILE|- PROGRAM ARGUMENT...   runs it where it was built; keeps command, exit, output, JSON
 step() {
     name=$1
@@ -81,7 +84,7 @@ step() {
     fi
     rm -f "$work/$name.json"
     begun=$(date +%s)
-    "$bin/$program" "$@" >"$text" 2>"$text.err"
+    timeout "$limit" "$bin/$program" "$@" >"$text" 2>"$text.err"
     status=$?
     ended=$(date +%s)
     case $status in
@@ -117,6 +120,33 @@ step capture - gpu_stress --device "$device" --capture
 for shape in pair replace grow holes deferred streams threads handoff; do
     step "bench_$shape" - fallow bench "$shape" --device "$device" --json
 done
+# Kernel modules: each test program, then the same under each tool of compute-sanitizer; resources of what
+# was compiled; bytes, launches and times, beside PyTorch's where python has torch.
+for program in "$bin"/test_kernel_*; do
+    module=${program##*/test_kernel_}
+    step "kernel_$module" - "test_kernel_$module" --device "$device" --seed 1
+done
+sanitizer=$(command -v compute-sanitizer || command -v "${CUDA_HOME-/usr/local/cuda}/bin/compute-sanitizer")
+if [ "$simulated" = false ] && [ -n "$sanitizer" ]; then
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "$sanitizer" >"$bin/compute-sanitizer"
+    chmod +x "$bin/compute-sanitizer"
+    for tool in memcheck racecheck initcheck; do
+        for program in "$bin"/test_kernel_*; do
+            module=${program##*/test_kernel_}
+            step "${tool}_$module" - compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --device "$device" --seed 1
+        done
+    done
+elif [ "$simulated" = false ]; then
+    echo "no compute-sanitizer: its runs are left out"
+    sections="$sections,\"sanitizer\":{\"result\":\"missing\"}"
+fi
+cp "$root/tests/gpu/kernel_resources.sh" "$bin/kernel_resources"
+step kernel_resources - kernel_resources --markdown --check "$root/tests/gpu/kernel_limits.txt" "$build/kernels/image"
+step bench_kernels - fallow bench kernels --device "$device" --json
+if [ "$simulated" = false ] && cp "$root/tests/gpu/kernels_torch.py" "$bin/kernels_torch"; then
+    step kernels_torch "$work/kernels_torch.results" kernels_torch --cases "$work/bench_kernels.txt" \
+        --out "$work/kernels_torch.results"
+fi
 # Memory snapshots of PyTorch, where python has torch (else skipped): $work/recordings, to be looked at and
 # committed by hand.
 if [ "$simulated" = false ] && cp "$root/tests/gpu/record_traces.py" "$bin/record_traces"; then
