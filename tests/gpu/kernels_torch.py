@@ -11,7 +11,7 @@ many runs, as the modules are, and timed by events; one that cannot be captured 
 ("graph": false). Modules that replace a kernel of others, or code on the host, have no sequence.
 --device cpu runs each once at small sizes and takes no time: that shows only that the calls are legal.
 
-STATE: it has run with torch 1.12 and --device cpu, but for the two fp8 forms of gather_kv; never on a GPU.
+STATE: it has run with torch 1.12 and --device cpu, but for the forms in fp8; never on a GPU.
 
 Exit: 0 all ran; 1 a sequence failed (the others are kept); 2 usage; 77 no torch or no GPU here.
 """
@@ -318,12 +318,32 @@ def expert_counts(torch, inputs, sizes, _):
     return run
 
 
-def silu_and_mul(torch, inputs, sizes, _):
+def quantise(torch, rows):
+    """Rows in E4M3 with a scale to each 128 elements."""
+    groups = rows.float().view(rows.shape[0], -1, 128)
+    scales = groups.abs().amax(dim=-1, keepdim=True).clamp(min=1e-10) / 448
+    return (groups / scales).to(torch.float8_e4m3fn).view(rows.shape), scales
+
+
+def silu_and_mul(torch, inputs, sizes, name):
     rows, width = sizes["rows"], sizes["width"]
     both = inputs.floats(rows, 2 * width)
 
     def run():
-        return torch.nn.functional.silu(both[:, :width]) * both[:, width:]
+        out = torch.nn.functional.silu(both[:, :width]) * both[:, width:]
+        return quantise(torch, out) if name.endswith("e4m3") else out
+
+    return run
+
+
+def permute(torch, inputs, sizes, name):
+    tokens, width, top_k = sizes["tokens"], sizes["width"], sizes["top_k"]
+    source = inputs.floats(tokens, width)
+    order = torch.randperm(tokens * top_k, device=inputs.device)
+
+    def run():
+        out = source[torch.div(order, top_k, rounding_mode="floor")]
+        return quantise(torch, out) if name.endswith("e4m3") else out
 
     return run
 
@@ -372,7 +392,7 @@ def validate_ids(torch, inputs, sizes, _):
 SEQUENCES = {f.__name__: f for f in (
     cu_seqlens, page_table, concat_pages, verify_pages, kv_indices, merge_states, neutral_rows, padded_copy,
     restore_counters, scale_padding, chunk_plan, gather_kv, concat_kv, route, align_blocks, expert_counts,
-    silu_and_mul, combine, poison, validate, validate_ids)}
+    silu_and_mul, permute, combine, poison, validate, validate_ids)}
 # What these replace is a kernel, or runs on the host.
 WITHOUT = {"fa3_schedule": "a kernel of FlashAttention-3", "flashmla_schedule": "a kernel of FlashMLA",
            "local_attention": "NumPy on the host, and a copy to the device"}

@@ -89,6 +89,8 @@ static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
         {"silu_and_mul", "qwen3-30b-a3b", 301989888},
         {"silu_and_mul", "mixtral-8x7b", 1409286144},
         {"silu_and_mul", "deepseek-v3", 805306368},
+        {"permute", "qwen3-30b-a3b", 9ull * 8192 * 2048 * 2 + 4 * 65536},
+        {"permute", "deepseek-v3", 1056964608 + 4 * 65536},
         {"combine", "qwen3-30b-a3b", 302514176},
         {"combine", "mixtral-8x7b", 201457664},
         {"combine", "deepseek-v3", 1057488896},

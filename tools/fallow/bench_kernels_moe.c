@@ -98,24 +98,6 @@ static void make_expert_counts(struct flw_kernel_call *call)
     params->problem_sizes_2 = flw_kernel_output(call, experts * 12);
 }
 
-/* ---- permute */
-
-FLW_KERNEL_ADAPT(moe, permute)
-
-static void make_permute(struct flw_kernel_call *call)
-{
-    fallow_permute_params *params = flw_kernel_params(call, sizeof *params);
-    params->tokens = flw_kernel_size(call, "tokens", 64);
-    params->width = (int32_t)flw_kernel_size(call, "width", 256);
-    params->top_k = (int32_t)flw_kernel_size(call, "top_k", 8);
-    params->row_count = params->tokens * params->top_k;
-    params->dtype = params->out_dtype = FALLOW_BF16;
-    params->in = flw_kernel_filled(call, params->tokens * params->width * 2, FLW_KERNEL_ONES_BF16);
-    params->positions =
-        flw_kernel_integers(call, params->row_count, flw_kernel_shuffle, &params->row_count);
-    params->out = flw_kernel_output(call, params->row_count * params->width * 2);
-}
-
 /* ---- silu_and_mul */
 
 FLW_KERNEL_ADAPT(moe, silu_and_mul)
@@ -131,6 +113,53 @@ static void make_silu_and_mul(struct flw_kernel_call *call)
     params->out_stride = 2 * params->width;
     params->out = flw_kernel_filled(call, params->rows * params->width * 4, FLW_KERNEL_ONES_BF16);
     params->in = params->out;
+}
+
+/* The operand of the second product in 8 bits, with a scale to each 128. */
+static void make_silu_and_mul_e4m3(struct flw_kernel_call *call)
+{
+    fallow_silu_and_mul_params *params = flw_kernel_params(call, sizeof *params);
+    params->rows = flw_kernel_size(call, "rows", 64);
+    params->width = (int32_t)flw_kernel_size(call, "width", 256);
+    params->dtype = FALLOW_BF16;
+    params->out_dtype = FALLOW_E4M3;
+    params->in = flw_kernel_filled(call, params->rows * params->width * 4, FLW_KERNEL_ONES_BF16);
+    params->out = flw_kernel_output(call, params->rows * params->width);
+    params->scales = flw_kernel_output(call, params->rows * (params->width / 128) * 4);
+}
+
+/* ---- permute */
+
+FLW_KERNEL_ADAPT(moe, permute)
+
+static fallow_permute_params *make_permutation(struct flw_kernel_call *call)
+{
+    fallow_permute_params *params = flw_kernel_params(call, sizeof *params);
+    params->tokens = flw_kernel_size(call, "tokens", 64);
+    params->width = (int32_t)flw_kernel_size(call, "width", 256);
+    params->top_k = (int32_t)flw_kernel_size(call, "top_k", 8);
+    params->row_count = params->tokens * params->top_k;
+    params->dtype = FALLOW_BF16;
+    params->in = flw_kernel_filled(call, params->tokens * params->width * 2, FLW_KERNEL_ONES_BF16);
+    params->positions =
+        flw_kernel_integers(call, params->row_count, flw_kernel_shuffle, &params->row_count);
+    return params;
+}
+
+static void make_permute(struct flw_kernel_call *call)
+{
+    fallow_permute_params *params = make_permutation(call);
+    params->out_dtype = FALLOW_BF16;
+    params->out = flw_kernel_output(call, params->row_count * params->width * 2);
+}
+
+static void make_permute_e4m3(struct flw_kernel_call *call)
+{
+    fallow_permute_params *params = make_permutation(call);
+    params->out_dtype = FALLOW_E4M3;
+    params->pad = FALLOW_PERMUTE_PAD_SKIP; /* all rows are some token's */
+    params->out = flw_kernel_output(call, params->row_count * params->width);
+    params->scales = flw_kernel_output(call, params->row_count * (params->width / 128) * 4);
 }
 
 /* ---- combine */
@@ -171,9 +200,13 @@ const struct flw_kernel_case flw_kernel_cases_moe[] = {
     {FLW_KERNEL_ROW(permute, "qwen3-30b-a3b"), .sizes = {8192, 2048, 8}, COPY},
     {FLW_KERNEL_ROW(permute, "mixtral-8x7b"), .sizes = {8192, 4096, 2}, COPY},
     {FLW_KERNEL_ROW(permute, "deepseek-v3"), .sizes = {8192, 7168, 8}, COPY},
+    {FLW_KERNEL_MADE(permute, make_permute_e4m3, "deepseek-v3, e4m3"), .sizes = {8192, 7168, 8},
+     COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "qwen3-30b-a3b"), .sizes = {65536, 768}, COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "mixtral-8x7b"), .sizes = {16384, 14336}, COPY},
     {FLW_KERNEL_ROW(silu_and_mul, "deepseek-v3"), .sizes = {65536, 2048}, COPY},
+    {FLW_KERNEL_MADE(silu_and_mul, make_silu_and_mul_e4m3, "deepseek-v3, e4m3"),
+     .sizes = {65536, 2048}, COPY},
     {FLW_KERNEL_ROW(combine, "qwen3-30b-a3b"), .sizes = {8192, 2048, 8}, COPY},
     {FLW_KERNEL_ROW(combine, "mixtral-8x7b"), .sizes = {8192, 4096, 2}, COPY},
     {FLW_KERNEL_ROW(combine, "deepseek-v3"), .sizes = {8192, 7168, 8}, COPY},
