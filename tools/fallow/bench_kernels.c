@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "bench.h"
-#include "command.h"
 #include "trace/jsontext.h"
 
 static const char help[] =
@@ -32,6 +31,14 @@ static const char help[] =
 const struct flw_kernel_case *const flw_kernel_tables[] = {
     flw_kernel_cases_attention, flw_kernel_cases_pages, flw_kernel_cases_mla,
     flw_kernel_cases_moe,       flw_kernel_cases_debug, NULL};
+
+/* Exit codes, as the help has them. */
+enum {
+    RAN = 0,
+    FAILED = 1,
+    USAGE = 2,
+    ABSENT = 77
+};
 
 struct settings {
     const char *only;
@@ -337,11 +344,11 @@ int flw_command_bench_kernels(int argc, char **argv)
     bool is_absent = false;
     int parsed = parse(argc, argv, &settings);
     if (parsed != 0) {
-        return parsed == 1 ? FLW_EXIT_OK : FLW_EXIT_USAGE;
+        return parsed == 1 ? RAN : USAGE;
     }
     if (!flw_kernel_bed_open(&bed, settings.device, message, &is_absent)) {
         fprintf(stderr, "fallow bench kernels: %s\n", message);
-        return is_absent ? 77 : FLW_EXIT_FAILED;
+        return is_absent ? ABSENT : FAILED;
     }
     if (settings.is_json) {
         print_json_head(&bed);
@@ -356,5 +363,5 @@ int flw_command_bench_kernels(int argc, char **argv)
     if (failures > 0) {
         fprintf(stderr, "fallow bench kernels: %u cases failed\n", failures);
     }
-    return failures == 0 ? FLW_EXIT_OK : FLW_EXIT_FAILED;
+    return failures == 0 ? RAN : FAILED;
 }

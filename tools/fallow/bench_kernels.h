@@ -79,6 +79,7 @@ struct flw_kernel_bed {
     CUstream stream;
     fallow_pool *pool;
     fallow_kernels *kernels;
+    uint64_t violations_told; /* by the rule checker, of calls before */
     bool has_driver, is_simulated;
     char device_name[96];
 };
@@ -89,7 +90,8 @@ bool flw_kernel_bed_open(struct flw_kernel_bed *bed, int device, char *message,
                          bool *out_is_absent);
 void flw_kernel_bed_close(struct flw_kernel_bed *bed);
 
-/* Wait for the stream. False: message says what the device or the rule checker found. */
+/* Wait for the stream. False: message says what the device, or the rule checker since the last time,
+ * found. */
 bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message);
 
 /* ---- a call */

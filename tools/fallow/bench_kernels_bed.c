@@ -133,12 +133,14 @@ bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message)
         return false;
     }
     get_ledger(0, &ledger);
-    if (ledger.violation_count > 0) {
-        const char *sentence = violation(0);
+    bool is_clean = ledger.violation_count == bed->violations_told;
+    if (!is_clean) {
+        const char *sentence = violation(bed->violations_told);
         snprintf(message, FLW_KERNEL_MESSAGE_BYTES, "%s",
                  sentence != NULL ? sentence : "the rule checker found a violation");
     }
-    return ledger.violation_count == 0;
+    bed->violations_told = ledger.violation_count;
+    return is_clean;
 }
 
 /* ---- a call's parts */
@@ -231,7 +233,8 @@ int32_t *flw_kernel_integers(struct flw_kernel_call *call, int64_t count, flw_ke
 bool flw_kernel_call_make(struct flw_kernel_call *call, const struct flw_kernel_case *of,
                           struct flw_kernel_bed *bed, enum flw_kernel_scale scale, char *message)
 {
-    *call = (struct flw_kernel_call){.of = of, .bed = bed, .scale = scale, .message = message};
+    *call = (struct flw_kernel_call){.of = of, .bed = bed, .scale = scale};
+    call->message = message;
     of->make(call);
     return !call->is_broken;
 }
