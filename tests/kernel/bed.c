@@ -331,6 +331,15 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+void flw_bed_declare(struct flw_bed_step *step, const fallow_workspace_need *need)
+{
+    step->output_count = need->output_count;
+    for (size_t i = 0; i < need->output_count; i++) {
+        step->names[i] = need->outputs[i].name;
+        step->buffer_bytes[i] = step->declared_bytes[i] = need->outputs[i].bytes;
+    }
+}
+
 void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
                    const struct flw_bed_step *larger, const struct flw_bed_step *smaller,
                    void *const out[])

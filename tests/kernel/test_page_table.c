@@ -198,11 +198,7 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     fallow_workspace_need_init(&need);
     FLW_EXPECT(bed, fallow_attention_page_table_query(&fixture->params, &need) == FALLOW_OK,
                "query refused");
-    step.output_count = need.output_count;
-    for (size_t i = 0; i < need.output_count; i++) {
-        step.names[i] = need.outputs[i].name;
-        step.buffer_bytes[i] = step.declared_bytes[i] = need.outputs[i].bytes;
-    }
+    flw_bed_declare(&step, &need);
     return step;
 }
 
