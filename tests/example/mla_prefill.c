@@ -14,14 +14,14 @@ static void *at(const fallow_lease *lease, const char *name, int chunk) /* "k 3"
     return fallow_lease_region(lease, text);
 }
 
-static int run_chunk(fallow_kernels *kernels, const fallow_lease *l, char *engine, int i)
+/* `engine`: what it has on the device: a block table, offsets of the chunks, and behind them its cache. */
+static int run_chunk(fallow_kernels *kernels, const fallow_lease *l, int32_t *engine, int i)
 {
     void *out = fallow_lease_region(l, "out"), *lse = fallow_lease_region(l, "lse");
-    fallow_gather_kv_params gather = {.struct_size = sizeof gather, .cache = engine};
-    gather.block_table = (int32_t *)(engine + (2 << 20)), gather.dst = at(l, "gathered", i);
-    gather.cu_seqlens = (int32_t *)(engine + (3 << 20)) + 2 * i, gather.batch = 1;
-    gather.tokens = 256, gather.block_count = gather.table_columns = 16;
-    gather.page_size = 64, gather.dtype = FALLOW_BF16;
+    fallow_gather_kv_params gather = {.struct_size = sizeof gather, .cache = engine + 64};
+    gather.block_table = engine, gather.cu_seqlens = engine + 16 + 2 * i;
+    gather.tokens = 256, gather.block_count = gather.table_columns = 16, gather.page_size = 64;
+    gather.dst = at(l, "gathered", i), gather.batch = 1, gather.dtype = FALLOW_BF16;
     fallow_concat_kv_params concat = {.struct_size = sizeof concat, .kv = at(l, "kv_nope", i)};
     concat.k_rope = (char *)at(l, "gathered", i) + 512 * 2, concat.rope_stride = 576;
     concat.k = at(l, "k", i), concat.tokens = 256, concat.heads = 128, concat.dtype = FALLOW_BF16;
@@ -43,7 +43,7 @@ int main(void)
     fallow_layout *layout = NULL;
     fallow_lease *lease = NULL;
     fallow_kernels *kernels = NULL;
-    void *engine = NULL; /* its cache, block table, offsets */
+    void *engine = NULL;
     int failed = fallow_pool_create(&config, &pool) || fallow_kernels_create(pool, &kernels) ||
                  fallow_layout_mla_prefill(fallow_model_find("deepseek-v3"), &step, &layout) ||
                  fallow_arena_create(pool, NULL, &arena) ||
