@@ -114,14 +114,19 @@ static CUdeviceptr address_of(const void *pointer)
     return (CUdeviceptr)(uintptr_t)pointer;
 }
 
+void flw_bed_forget(struct flw_bed *bed, void *buffer, size_t bytes)
+{
+    MUST(bed, cuStreamSynchronize(bed->stream));
+    if (bytes > 0 && bed->is_simulated) {
+        bed->sim.forget(address_of(buffer), bytes);
+    }
+}
+
 void flw_bed_dirty(struct flw_bed *bed, void *buffer, size_t bytes, unsigned char pattern)
 {
     if (bytes > 0) {
         MUST(bed, cuMemsetD8Async(address_of(buffer), pattern, bytes, bed->stream));
-        MUST(bed, cuStreamSynchronize(bed->stream));
-        if (bed->is_simulated) {
-            bed->sim.forget(address_of(buffer), bytes);
-        }
+        flw_bed_forget(bed, buffer, bytes);
     }
 }
 
@@ -293,9 +298,8 @@ static void *get(size_t bytes)
 /* Make all outputs look unwritten; what is in them stays. */
 static void forget_all(struct flw_bed *bed, const struct proof *proof, size_t count)
 {
-    MUST(bed, cuStreamSynchronize(bed->stream));
-    for (size_t i = 0; i < count && bed->is_simulated; i++) {
-        bed->sim.forget(address_of(proof->outputs[i]), proof->room[i]);
+    for (size_t i = 0; i < count; i++) {
+        flw_bed_forget(bed, proof->outputs[i], proof->room[i]);
     }
 }
 

@@ -85,6 +85,8 @@ void flw_bed_write(struct flw_bed *bed, void *to, const void *from, size_t bytes
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes);
 /* Fill with a byte; then forget that it was written (simulated device). */
 void flw_bed_dirty(struct flw_bed *bed, void *buffer, size_t bytes, unsigned char pattern);
+/* Forget alone: what is in it stays, and is unwritten to the checker. */
+void flw_bed_forget(struct flw_bed *bed, void *buffer, size_t bytes);
 
 /* ---- graphs: destroyed after the test */
 

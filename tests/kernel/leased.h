@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a step in a lease of a ready layout: its regions claimed one by one as they come alive, what it
+ * leaves in them recorded, and the proof that what the arena held before does not show in it.
+ * Does not: know a path or a module.
+ */
+#ifndef FLW_TESTS_KERNEL_LEASED_H
+#define FLW_TESTS_KERNEL_LEASED_H
+
+#include "fallow/layouts.h"
+#include "kernel/bed.h"
+
+struct flw_record; /* what a run has recorded */
+
+/* One run of a step. */
+struct flw_leased {
+    struct flw_bed *bed;
+    const fallow_layout *layout;
+    const fallow_lease *lease;
+    void *inputs;
+    int fill; /* of what is claimed: a byte, or FLW_LEASED_ bits below 0 */
+    struct flw_record *record;
+};
+
+enum {
+    FLW_LEASED_AS_LEFT = -1, /* what is claimed keeps its bytes, and is unwritten to the checker */
+    FLW_LEASED_KEPT = -2     /* is not touched at all: the contents of persistent regions count */
+};
+
+/* A path with a step's sizes. `run` gives the path's work to the bed's stream. */
+struct flw_leased_step {
+    fallow_layout_function make;
+    const fallow_model *model;
+    fallow_step sizes;
+    void *inputs;
+    void (*run)(struct flw_leased *run);
+};
+
+/* The address of a region and its bytes. */
+void *flw_leased_region(const struct flw_leased *run, const char *name);
+size_t flw_leased_bytes(const struct flw_leased *run, const char *name);
+/* The same as the region comes alive, before its first writer: it is dirty from here on. */
+void *flw_leased_claim(const struct flw_leased *run, const char *name);
+/* Read `bytes` and note them under a name; a region's own bytes, all of them. Kept until the end of the
+ * proof. */
+const void *flw_leased_note(const struct flw_leased *run, const char *name, const void *from,
+                            size_t bytes);
+const void *flw_leased_note_all(const struct flw_leased *run, const char *name);
+
+/* One lease after the other on one arena: `step` over claimed memory of zeros, 0xff, 0x7f, what `larger`
+ * left and what `smaller` left. All that it notes is the same each time; persistent regions hold their
+ * first values before the first and constants after the last; no violations. A run after it, if `after`
+ * is not NULL, is on the same arena with everything kept. */
+void flw_leased_prove(struct flw_bed *bed, const struct flw_leased_step *step,
+                      const struct flw_leased_step *larger, const struct flw_leased_step *smaller,
+                      const struct flw_leased_step *after);
+
+#endif
