@@ -18,7 +18,7 @@ struct flw_leased {
     const fallow_layout *layout;
     const fallow_lease *lease;
     void *inputs;
-    int fill; /* of what is claimed: a byte, or FLW_LEASED_ bits below 0 */
+    int fill; /* of what is claimed: a byte, or one of FLW_LEASED_ */
     struct flw_record *record;
 };
 
@@ -41,15 +41,15 @@ void *flw_leased_region(const struct flw_leased *run, const char *name);
 size_t flw_leased_bytes(const struct flw_leased *run, const char *name);
 /* The same as the region comes alive, before its first writer: it is dirty from here on. */
 void *flw_leased_claim(const struct flw_leased *run, const char *name);
-/* Read `bytes` and note them under a name; a region's own bytes, all of them. Kept until the end of the
- * proof. */
+/* Read `bytes` and note them under a name; a region's own bytes, all of them. What is returned
+ * lives as long as the run. */
 const void *flw_leased_note(const struct flw_leased *run, const char *name, const void *from,
                             size_t bytes);
 const void *flw_leased_note_all(const struct flw_leased *run, const char *name);
 
 /* One lease after the other on one arena: `step` over claimed memory of zeros, 0xff, 0x7f, what `larger`
  * left and what `smaller` left. All that it notes is the same each time; persistent regions hold their
- * first values before the first and constants after the last; no violations. A run after it, if `after`
+ * first values before the first lease, constants theirs to the end; no violations. A run after it, if `after`
  * is not NULL, is on the same arena with everything kept. */
 void flw_leased_prove(struct flw_bed *bed, const struct flw_leased_step *step,
                       const struct flw_leased_step *larger, const struct flw_leased_step *smaller,
