@@ -228,6 +228,7 @@ static void fill(struct flw_bed *bed, struct fixture *fixture, int64_t longest,
     for (int32_t i = 0; i < fixture->params.batch; i++) {
         int64_t s = flw_bed_random_below(bed, longest + 1), kind = flw_bed_random_below(bed, 8);
         s = kind == 0 ? 0 : kind < 3 ? s / chunk * chunk + kind - 1 : s;
+        s = s < longest ? s : longest; /* an edge may lie one beyond */
         int64_t q = flw_bed_random_below(bed, most_queries + 1);
         fixture->s[i] = (int32_t)s;
         fixture->q[i] = (int32_t)(q < s ? q : s);
