@@ -31,7 +31,6 @@ typedef int (*error_name_function)(int error, const char **name);
 
 enum {
     DRIVER_INVALID_HANDLE = 400,
-    DRIVER_OUT_OF_MEMORY = 2,
     DRIVER_NO_BINARY_FOR_GPU = 209,
     LONGEST_MESSAGE = 256
 };

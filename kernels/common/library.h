@@ -30,8 +30,8 @@ struct flw_grid {
 void flw_kernels_refuse(fallow_kernels *kernels, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Give a kernel to a stream. `args` is its flw_<name>_args; copied. DRIVER, DEVICE_LOST,
- * INVALID_STREAM with a sentence kept. */
+/* Give a kernel to a stream. `args` is its flw_<name>_args; copied. DRIVER,
+ * INVALID_STREAM, NOT_SUPPORTED, INVALID_ARGUMENT (the shape), with a sentence kept. */
 fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel,
                                  struct flw_grid grid, const void *args, fallow_stream stream);
 

@@ -7,8 +7,10 @@
 
 #include "pool/pool.h"
 
-#define SIZE_MOST \
-    ((uint64_t)1 << 40) /* of one number of a step: products of three stay in 128 bits */
+/* Of one number of a step, and of a model: then what the paths multiply before flw_ready_add, which
+ * checks, fits 64 bits. */
+#define SIZE_MOST  ((uint64_t)1 << 31)
+#define MODEL_MOST ((uint64_t)1 << 20)
 
 void fallow_step_init_sized(fallow_step *step, size_t struct_size)
 {
@@ -33,6 +35,19 @@ static void fill_defaults(fallow_step *step)
     set_default(&step->expert_ranks, 1);
     set_default(&step->block_rows, 128);
     set_default(&step->value_bytes, 2);
+}
+
+static bool is_model_sane(const fallow_model *model)
+{
+    const uint64_t sizes[] = {model->hidden,  model->heads,    model->kv_heads,
+                              model->experts, model->top_k,    model->expert_intermediate,
+                              model->kv_rank, model->rope_dim, model->head_dim};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i] > MODEL_MOST) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool are_sizes_sane(const fallow_step *step)
@@ -69,7 +84,7 @@ fallow_status flw_ready_begin(struct flw_ready *ready, const fallow_model *model
         return status;
     }
     fill_defaults(&ready->step);
-    flw_ready_require(ready, are_sizes_sane(&ready->step));
+    flw_ready_require(ready, are_sizes_sane(&ready->step) && is_model_sane(model));
     flw_ready_require(ready, model->heads % ready->step.tensor_ranks == 0);
     flw_ready_require(ready, model->experts % ready->step.expert_ranks == 0);
     if (ready->status != FALLOW_OK) {

@@ -67,7 +67,7 @@ fallow_status fallow_layout_mla_prefill(const fallow_model *model, const fallow_
     }
     const fallow_step *step = &ready.step;
     uint64_t rows = step->chunk == 0 ? CHUNK_TOKENS : step->chunk, each = step->value_bytes;
-    uint64_t total = step->batch * step->context; /* both are below 2^40 */
+    uint64_t total = step->batch * step->context; /* both are at most 2^31 */
     uint64_t chunks = flw_ready_divide_up(total, rows);
     rows = rows < total ? rows : total;
     flw_ready_require(&ready, model->kv_rank > 0 && model->heads > 0 && chunks <= CHUNKS_MOST &&

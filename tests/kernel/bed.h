@@ -120,8 +120,8 @@ struct flw_bed_step {
 void flw_bed_declare(struct flw_bed_step *step, const fallow_workspace_need *need);
 
 /* Run `step` in memory of zeros, of 0xff, of 0x7f, left by `larger`, and left by `smaller` (each may
- * be NULL, not both): the declared bytes are written, all of them, and the same each time. The bytes of the
- * last run are left in out[i] where that is not NULL. */
+ * be NULL, not both): the declared bytes are written, all of them, and the same each time. The bytes are
+ * left in out[i] where that is not NULL. */
 void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
                    const struct flw_bed_step *larger, const struct flw_bed_step *smaller,
                    void *const out[]);

@@ -254,6 +254,15 @@ static void what_a_path_cannot_be_made_of_is_refused(void **state)
     step.batch = (uint64_t)1 << 40;
     step.context = (uint64_t)1 << 40;
     assert_int_equal(fallow_layout_fa3_graph(dense, &step, &layout), FALLOW_INVALID_ARGUMENT);
+    /* Products that come round in 64 bits must not pass for small ones. */
+    step = step_of((uint64_t)1 << 40, (uint64_t)1 << 40, (uint64_t)1 << 40);
+    step.chunk = 1;
+    assert_int_equal(fallow_layout_fa3_graph(dense, &step, &layout), FALLOW_INVALID_ARGUMENT);
+    fallow_model absurd = *fallow_model_find("qwen3-30b-a3b");
+    absurd.top_k = (uint64_t)1 << 63;
+    step = step_of(2, 8192, 64);
+    assert_int_equal(fallow_layout_moe_triton(&absurd, &step, &layout), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_layout_moe_masked(&absurd, &step, &layout), FALLOW_INVALID_ARGUMENT);
     assert_null(layout);
     assert_null(fallow_model_find("gpt-5"));
     assert_null(fallow_model_find(NULL));

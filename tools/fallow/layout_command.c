@@ -350,7 +350,7 @@ int flw_command_layout(int argc, char **argv)
     fallow_status status = settings.path->make(settings.model, &settings.step, &layout);
     if (status != FALLOW_OK) {
         flw_complain("%s cannot be made of %s with these sizes (%s): experts, latent attention, or "
-                     "a rank count that divides, is missing, or the sizes are beyond 64 bits",
+                     "a rank count that divides, is missing, or a size is above 2^31",
                      settings.path->name, settings.model->name, fallow_status_name(status));
         return FLW_EXIT_FAILED;
     }
