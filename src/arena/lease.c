@@ -210,15 +210,20 @@ static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layo
 
 /* ---- begin, addresses, end */
 
+/* Since `last` was noted: its handle may be another stream's. */
+static inline bool has_lost_streams(const fallow_arena *arena)
+{
+    return arena->gone_streams !=
+           atomic_load_explicit(&arena->pool->heap.count.gone_streams, memory_order_acquire);
+}
+
 static inline bool is_steady(const fallow_arena *arena, const fallow_layout *layout,
                              fallow_stream stream)
 {
     const struct flw_pool *pool = arena->pool;
     return arena->is_plain && arena->last_layout_id == layout->id && arena->last.stream == stream &&
            atomic_load_explicit(&pool->open_captures, memory_order_acquire) == 0 &&
-           arena->gone_streams ==
-               atomic_load_explicit(&pool->heap.count.gone_streams, memory_order_acquire) &&
-           !flw_heap_is_lost(&pool->heap);
+           !has_lost_streams(arena) && !flw_heap_is_lost(&pool->heap);
 }
 
 /* A statistic that only holders of the claim write. */
@@ -350,7 +355,7 @@ fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
     }
     arena->lease.end = (struct flw_arena_mark){0};
     arena->lease.ends_captured = false;
-    if (FLW_UNLIKELY(!arena->is_plain || stream != arena->lease.stream ||
+    if (FLW_UNLIKELY(!arena->is_plain || stream != arena->lease.stream || has_lost_streams(arena) ||
                      atomic_load_explicit(&arena->pool->open_captures, memory_order_acquire) > 0)) {
         fallow_status status = note_end(arena, stream);
         if (status != FALLOW_OK) {

@@ -395,6 +395,38 @@ static void a_retired_streams_work_is_still_waited_for(void **state)
     api_end(&api);
 }
 
+/* The handle is the same, the stream is not: what it was given in the lease must be waited for. */
+static void a_lease_may_end_on_a_stream_that_took_over_the_handle(void **state)
+{
+    (void)state;
+    struct api api;
+    CUstream stream, again, first;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(64 * KIB);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    first = stream;
+    for (int i = 0; i < 2; i++) { /* the second one is begun in steady state */
+        fallow_lease *lease = begin_lease(arena, layout, stream);
+        if (i == 1) {
+            assert_int_equal(fallow_stream_retire(api.pool, stream), FALLOW_OK);
+            assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
+            assert_int_equal(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING), 0);
+            assert_ptr_equal(again, first);
+            touch_lease(&api, lease, layout, again);
+        }
+        assert_int_equal(fallow_lease_end(lease, i == 0 ? stream : again), FALLOW_OK);
+    }
+    fallow_lease *lease = begin_lease(arena, layout, api.other);
+    touch_lease(&api, lease, layout, api.other);
+    assert_int_equal(fallow_lease_end(lease, api.other), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    assert_int_equal(fallow_stream_retire(api.pool, again), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(again), 0);
+    api_end(&api);
+}
+
 static void a_dead_handle_without_notice_makes_the_host_wait(void **state)
 {
     (void)state;
@@ -570,6 +602,7 @@ int main(void)
         cmocka_unit_test(a_configured_first_block_is_at_least_so_large),
         cmocka_unit_test(the_pools_out_of_memory_leaves_the_arena_usable),
         cmocka_unit_test(a_retired_streams_work_is_still_waited_for),
+        cmocka_unit_test(a_lease_may_end_on_a_stream_that_took_over_the_handle),
         cmocka_unit_test(a_dead_handle_without_notice_makes_the_host_wait),
         cmocka_unit_test(the_default_streams_of_two_threads_are_two_streams),
         cmocka_unit_test(an_arena_destroyed_with_a_lease_open_goes_at_its_end),
