@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "support/sim.h"
 
@@ -359,9 +358,8 @@ int stress_arena(int count, char **words)
     static struct run run;
     static struct worker workers[THREADS_MOST];
     pthread_t threads[THREADS_MOST];
-    uint64_t seed = (uint64_t)time(NULL), ops = 20000, thread_count = 2;
     const char *given = getenv("FALLOW_TEST_SEED");
-    seed = given != NULL ? strtoull(given, NULL, 0) : seed;
+    uint64_t seed = given != NULL ? strtoull(given, NULL, 0) : 1, ops = 20000, thread_count = 2;
     for (int i = 1; i + 1 < count; i += 2) {
         uint64_t value = strtoull(words[i + 1], NULL, 0);
         seed = strcmp(words[i], "--seed") == 0 ? value : seed;
