@@ -159,7 +159,8 @@ static void expect(struct fixture *fixture)
         fixture->expected[QLEN][row] =
             fixture->q[i] < 0 ? 0 : cut(fixture, (double)fixture->q[i] * pack);
         fixture->expected[BATCH_IDX][row] = i;
-        fixture->expected[HEADS][row] = heads_of(params, (int32_t)(((int64_t)n[i] + splits[i] - 1) / splits[i]));
+        fixture->expected[HEADS][row] =
+            heads_of(params, (int32_t)(((int64_t)n[i] + splits[i] - 1) / splits[i]));
     }
     free(m);
     free(n);
