@@ -77,6 +77,9 @@ static const struct kernel kernel_table[FLW_KERNEL_COUNT] = {
 #undef X
 };
 
+/* Why the thread's last create failed: there is no library then that could keep the sentence. */
+static _Thread_local char create_message[LONGEST_MESSAGE];
+
 void fallow_params_init_sized(void *params, size_t struct_size)
 {
     memset(params, 0, struct_size);
@@ -95,7 +98,12 @@ void flw_kernels_refuse(fallow_kernels *kernels, const char *format, ...)
 
 void fallow_kernels_last_error(fallow_kernels *kernels, char *out_text, size_t text_bytes)
 {
-    if (kernels != NULL && out_text != NULL && text_bytes > 0) {
+    if (out_text == NULL || text_bytes == 0) {
+        return;
+    }
+    if (kernels == NULL) {
+        snprintf(out_text, text_bytes, "%s", create_message);
+    } else {
         pthread_mutex_lock(&kernels->lock);
         snprintf(out_text, text_bytes, "%s", kernels->message);
         pthread_mutex_unlock(&kernels->lock);
@@ -183,42 +191,61 @@ static void unload_kernels(fallow_kernels *kernels)
     }
 }
 
-fallow_status fallow_kernels_create(fallow_pool *pool, fallow_kernels **out_kernels)
+static fallow_status fill(fallow_kernels *kernels, fallow_pool *pool)
 {
     void *popped = NULL;
+    if (!find_entries(kernels, pool)) {
+        flw_kernels_refuse(kernels, "the pool's driver cannot load modules: is it up to date?");
+        return FALLOW_NOT_SUPPORTED;
+    }
+    bool is_simulated = register_twins(pool);
+    if (!is_simulated && kernel_table[0].image == NULL) {
+        flw_kernels_refuse(kernels, "this library was built without kernel images: build it where "
+                                    "nvcc is found, with FALLOW_KERNEL_IMAGES on");
+        return FALLOW_NOT_SUPPORTED;
+    }
+    int error = kernels->push(kernels->context);
+    if (error != 0) {
+        return refuse_driver(kernels, "making current", "the pool's context", error);
+    }
+    fallow_status status = load_kernels(kernels, is_simulated);
+    if (status != FALLOW_OK) {
+        unload_kernels(kernels);
+    }
+    (void)kernels->pop(&popped);
+    return status;
+}
+
+static fallow_status refuse_create(fallow_status status, const char *message)
+{
+    snprintf(create_message, sizeof create_message, "%s", message);
+    return status;
+}
+
+fallow_status fallow_kernels_create(fallow_pool *pool, fallow_kernels **out_kernels)
+{
     if (out_kernels == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
+        return refuse_create(FALLOW_INVALID_ARGUMENT, "out_kernels is NULL");
     }
     *out_kernels = NULL;
     void *context = fallow_pool_context(pool);
     if (context == NULL) {
-        return FALLOW_INVALID_POOL;
+        return refuse_create(FALLOW_INVALID_POOL, "pool is not one that lives");
     }
     fallow_kernels *kernels = calloc(1, sizeof *kernels);
     if (kernels == NULL) {
-        return FALLOW_OUT_OF_HOST_MEMORY;
+        return refuse_create(FALLOW_OUT_OF_HOST_MEMORY, "no host memory for the kernels' table");
     }
     kernels->context = context;
     pthread_mutex_init(&kernels->lock, NULL);
-    fallow_status status = FALLOW_NOT_SUPPORTED;
-    if (find_entries(kernels, pool)) {
-        bool is_simulated = register_twins(pool);
-        if (is_simulated || kernel_table[0].image != NULL) {
-            status = kernels->push(context) == 0 ? FALLOW_OK : FALLOW_DRIVER;
-            if (status == FALLOW_OK) {
-                status = load_kernels(kernels, is_simulated);
-                if (status != FALLOW_OK) {
-                    unload_kernels(kernels);
-                }
-                (void)kernels->pop(&popped);
-            }
-        }
-    }
+    fallow_status status = fill(kernels, pool);
     if (status != FALLOW_OK) {
+        (void)refuse_create(status, kernels->message);
         pthread_mutex_destroy(&kernels->lock);
         free(kernels);
         return status;
     }
+    create_message[0] = 0;
     *out_kernels = kernels;
     return FALLOW_OK;
 }

@@ -67,6 +67,11 @@ fallow_pool *flw_bed_pool(struct flw_bed *bed)
     return bed->pool;
 }
 
+void flw_bed_fail_call(struct flw_bed *bed, const char *entry, uint64_t n, int error)
+{
+    bed->sim.fail(entry, n, error, 0);
+}
+
 fallow_kernels *flw_bed_kernels(struct flw_bed *bed)
 {
     return bed->kernels;
@@ -442,7 +447,10 @@ static void begin_test(struct flw_bed *bed)
         status = fallow_kernels_create(bed->pool, &bed->kernels);
     }
     if (status != FALLOW_OK) {
-        fprintf(stderr, "%s: no pool or kernels: %s\n", bed->test, fallow_status_name(status));
+        char why[256];
+        fallow_kernels_last_error(NULL, why, sizeof why);
+        fprintf(stderr, "%s: no pool or kernels: %s: %s\n", bed->test, fallow_status_name(status),
+                why);
         exit(status == FALLOW_NOT_SUPPORTED || status == FALLOW_NOT_FOUND ? 77 : 1);
     }
 }

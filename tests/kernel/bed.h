@@ -66,6 +66,8 @@ fallow_pool *flw_bed_pool(struct flw_bed *bed);
 fallow_kernels *flw_bed_kernels(struct flw_bed *bed);
 fallow_stream flw_bed_stream(struct flw_bed *bed);
 bool flw_bed_is_simulated(const struct flw_bed *bed);
+/* Simulated only: the n-th call (1 = next) of a driver entry fails with this CUresult, once. */
+void flw_bed_fail_call(struct flw_bed *bed, const char *entry, uint64_t n, int error);
 const char *flw_bed_last_error(struct flw_bed *bed);
 bool flw_bed_error_has(struct flw_bed *bed, const char *word);
 

@@ -388,9 +388,32 @@ static void mistakes_are_refused_by_name(struct flw_bed *bed)
 #undef REFUSED
 }
 
+static void a_library_that_cannot_load_says_why(struct flw_bed *bed)
+{
+    fallow_kernels *none = NULL;
+    char why[256] = "";
+    FLW_EXPECT(bed, fallow_kernels_create(NULL, &none) == FALLOW_INVALID_POOL, "no refusal");
+    fallow_kernels_last_error(NULL, why, sizeof why);
+    FLW_EXPECT(bed, strstr(why, "pool") != NULL, "says '%s'", why);
+    if (flw_bed_is_simulated(bed)) {
+        flw_bed_fail_call(bed, "cuModuleGetFunction", 3, 500 /* not found */);
+        FLW_EXPECT(bed, fallow_kernels_create(flw_bed_pool(bed), &none) == FALLOW_DRIVER,
+                   "no refusal");
+        fallow_kernels_last_error(NULL, why, sizeof why);
+        FLW_EXPECT(bed, strstr(why, "loading of flw_") != NULL && strstr(why, "NOT_FOUND") != NULL,
+                   "says '%s'", why);
+        FLW_EXPECT(bed, none == NULL, "a library all the same");
+    }
+    FLW_EXPECT_OK(bed, fallow_kernels_create(flw_bed_pool(bed), &none));
+    fallow_kernels_last_error(NULL, why, sizeof why);
+    FLW_EXPECT(bed, why[0] == 0, "still says '%s'", why);
+    fallow_kernels_destroy(none);
+}
+
 int main(int argc, char **argv)
 {
     static const struct flw_bed_test tests[] = {
+        FLW_BED_TEST(a_library_that_cannot_load_says_why),
         FLW_BED_TEST(every_byte_and_no_other_is_filled),
         FLW_BED_TEST(poison_nan_and_damage_are_counted_exactly),
         FLW_BED_TEST(a_forgotten_element_is_found_by_its_offset),

@@ -77,13 +77,14 @@ bool flw_kernel_bed_open(struct flw_kernel_bed *bed, int device, char *message, 
         status = fallow_kernels_create(bed->pool, &bed->kernels);
     }
     if (status != FALLOW_OK) {
+        char why[128] = "";
+        if (bed->pool != NULL) {
+            fallow_kernels_last_error(NULL, why, sizeof why);
+        }
         *out_is_absent = status == FALLOW_NOT_SUPPORTED;
-        snprintf(message, FLW_KERNEL_MESSAGE_BYTES, "%s on %s: %s%s",
+        snprintf(message, FLW_KERNEL_MESSAGE_BYTES, "%s on %s: %s%s%s",
                  bed->pool == NULL ? "no pool" : "no kernels", bed->device_name,
-                 fallow_status_name(status),
-                 status == FALLOW_NOT_SUPPORTED
-                     ? ": build with nvcc and -DFALLOW_KERNEL_IMAGES=ON for sm_80 and above"
-                     : "");
+                 fallow_status_name(status), why[0] == 0 ? "" : ": ", why);
         goto fail;
     }
     *out_is_absent = false;
