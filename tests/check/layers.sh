@@ -7,7 +7,7 @@
 #
 #   base < driver < memory < heap < pool < arena     a layer includes itself, lower ones and fallow/
 #   record   base; pool may include it       trace    base, record
-#   simcuda  base and the driver's types
+#   preload  base to pool, record            simcuda  base and the driver's types
 #   include/fallow                           fallow/ only: users have nothing else
 #   kernels  itself and fallow/: kernel modules are a user of the pool like any other
 #   src includes nothing of tools/ or tests/; nobody but tests/support/test.h includes <cmocka.h>
@@ -28,6 +28,7 @@ allowed_of() {
     pool) echo '^(base|driver|memory|heap|record|pool|fallow)/' ;;
     arena) echo '^(base|driver|memory|heap|record|pool|arena|fallow)/' ;;
     trace) echo '^(base|record|trace)/|^fallow/model\.h$' ;;
+    preload) echo '^(base|driver|memory|heap|record|pool|preload|fallow)/' ;;
     package) echo '^$' ;;
     simcuda) echo '^(base|simcuda|fallow)/|^driver/(driver_types|entry_points)\.h$' ;;
     *) return 1 ;;

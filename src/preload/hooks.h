@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the declarations of the wrappers, made from the list. In C a wrapper is flw_hook_<symbol>;
+ * its name for the linker is the driver's own, so defining it exports it.
+ * Does not: define any. Each is defined in the file of its topic, once.
+ */
+#ifndef FLW_PRELOAD_HOOKS_H
+#define FLW_PRELOAD_HOOKS_H
+
+#include "preload/hook_list.h"
+
+#define FLW_PRELOAD_EXPORT __attribute__((visibility("default")))
+
+#define X(symbol, base, since, parameters, arguments) \
+    FLW_PRELOAD_EXPORT CUresult CUDAAPI flw_hook_##symbol parameters __asm__(#symbol);
+FLW_HOOK_LIST(X)
+#undef X
+
+enum flw_hook {
+#define X(symbol, base, since, parameters, arguments) FLW_HOOK_##symbol,
+    FLW_HOOK_LIST(X)
+#undef X
+    FLW_HOOK_COUNT
+};
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the wrappers of both forms of cuGetProcAddress: what the driver answers is given on, with the
+ * wrapper in place of an address that has one. Status and "not found" stay the driver's.
+ * Does not: look at names, versions or flags: the address says which function it is.
+ */
+#include "preload/hooks.h"
+#include "preload/inside.h"
+#include "preload/real.h"
+
+static CUresult substitute(CUresult result, void **function, bool was_inside)
+{
+    if (result == CUDA_SUCCESS && !was_inside && function != NULL && *function != NULL) {
+        *function = flw_real_substitute_versioned(*function);
+    }
+    return result;
+}
+
+CUresult flw_hook_cuGetProcAddress(const char *symbol, void **function, int version,
+                                   cuuint64_t flags)
+{
+    bool was_inside = flw_is_inside();
+    if (!flw_real_ready()) {
+        return flw_real.cuGetProcAddress(symbol, function, version, flags);
+    }
+    flw_inside_enter(); /* a driver that uses dlsym to answer must find its own */
+    CUresult result = flw_real.cuGetProcAddress(symbol, function, version, flags);
+    flw_inside_leave();
+    return substitute(result, function, was_inside);
+}
+
+CUresult flw_hook_cuGetProcAddress_v2(const char *symbol, void **function, int version,
+                                      cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+    bool was_inside = flw_is_inside();
+    if (!flw_real_ready()) {
+        return flw_real.cuGetProcAddress_v2(symbol, function, version, flags, status);
+    }
+    flw_inside_enter();
+    CUresult result = flw_real.cuGetProcAddress_v2(symbol, function, version, flags, status);
+    flw_inside_leave();
+    return substitute(result, function, was_inside);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the thread's mark "Fallow is at work here". While it is set, dlsym and cuGetProcAddress answer
+ * as without Fallow: a driver that looks its own entry points up from inside a call of ours must get
+ * its own, and nothing of ours may enter itself.
+ * Does not: stop anything by itself. A wrapper that must not be re-entered asks flw_is_inside, and
+ * calls flw_real_ready before it enters: inside, nothing is learnt.
+ */
+#ifndef FLW_PRELOAD_INSIDE_H
+#define FLW_PRELOAD_INSIDE_H
+
+#include <stdbool.h>
+
+extern _Thread_local int flw_inside_depth __attribute__((tls_model("initial-exec")));
+
+static inline void flw_inside_enter(void)
+{
+    flw_inside_depth++;
+}
+
+static inline void flw_inside_leave(void)
+{
+    flw_inside_depth--;
+}
+
+static inline bool flw_is_inside(void)
+{
+    return flw_inside_depth != 0;
+}
+
+#endif

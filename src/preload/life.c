@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/life.h"
+
+#include <pthread.h>
+#include <stddef.h>
+
+#include "preload/dlsym.h"
+#include "preload/reach.h"
+#include "preload/say.h"
+#include "preload/settings.h"
+
+_Atomic int flw_life;
+
+static const struct flw_part *const parts[] = {
+#define X(name) &flw_part_##name,
+    FLW_PART_LIST(X)
+#undef X
+};
+
+#define PART_COUNT (sizeof parts / sizeof *parts)
+
+void flw_life_use(void)
+{
+    int fresh = FLW_LIFE_FRESH;
+    atomic_compare_exchange_strong_explicit(&flw_life, &fresh, FLW_LIFE_USED, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+CUresult flw_life_heed(CUresult result)
+{
+    if (result == CUDA_ERROR_DEINITIALIZED && flw_life_state() != FLW_LIFE_DEAD) {
+        atomic_store_explicit(&flw_life, FLW_LIFE_EXITING, memory_order_relaxed);
+    }
+    return result;
+}
+
+static void prepare(void)
+{
+    for (size_t i = 0; i < PART_COUNT; i++) {
+        if (parts[i]->prepare != NULL) {
+            parts[i]->prepare();
+        }
+    }
+}
+
+static void parent(void)
+{
+    for (size_t i = PART_COUNT; i-- > 0;) {
+        if (parts[i]->parent != NULL) {
+            parts[i]->parent();
+        }
+    }
+}
+
+static void child(void)
+{
+    if (flw_life_state() != FLW_LIFE_FRESH) {
+        atomic_store_explicit(&flw_life, FLW_LIFE_DEAD, memory_order_relaxed);
+    }
+    for (size_t i = PART_COUNT; i-- > 0;) {
+        if (parts[i]->child != NULL) {
+            parts[i]->child();
+        }
+    }
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    flw_dlsym_next(); /* so that a child of vfork, or a signal handler, finds it found */
+    flw_settings_ready();
+    if (flw_settings.mode == FLW_MODE_OFF) {
+        return;
+    }
+    for (size_t i = 0; i < PART_COUNT; i++) {
+        if (parts[i]->start != NULL) {
+            parts[i]->start();
+        }
+    }
+    if (pthread_atfork(prepare, parent, child) != 0) {
+        flw_settings_switch_off("no memory for the handlers of fork");
+    }
+}
+
+static void say_how_reached(void)
+{
+    unsigned long long dlsym_count = flw_reach.dlsym_count;
+    unsigned long long proc_count = flw_reach.proc_address_count;
+    unsigned long long export_count = flw_reach.export_count;
+    char reason[FLW_REACH_REASON_BYTES];
+    if (flw_reach_explain(reason)) {
+        flw_say(
+            "reached: %llu entry points through dlsym, %llu through cuGetProcAddress, %llu linked",
+            dlsym_count, proc_count, export_count);
+    } else {
+        flw_say("not reached: %s", reason);
+    }
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    if (flw_settings.is_say) {
+        say_how_reached();
+    }
+    for (size_t i = PART_COUNT; i-- > 0;) {
+        if (parts[i]->end != NULL) {
+            parts[i]->end();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/reach.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "preload/inside.h"
+#include "preload/settings.h"
+
+struct flw_reach flw_reach;
+
+/* Is a file of this name mapped, in whatever namespace? By chunks, the end of one kept before the
+ * next, so that a name across two is found. */
+static bool is_mapped(const char *name)
+{
+    char text[4096];
+    size_t kept = 0, length = strlen(name);
+    int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    bool is_found = false;
+    for (ssize_t got; file >= 0 && !is_found;) {
+        got = read(file, text + kept, sizeof text - kept);
+        if (got <= 0) {
+            break;
+        }
+        size_t bytes = kept + (size_t)got;
+        is_found = memmem(text, bytes, name, length) != NULL;
+        kept = bytes < length ? bytes : length;
+        memmove(text, text + bytes - kept, kept);
+    }
+    if (file >= 0) {
+        close(file);
+    }
+    return is_found;
+}
+
+bool flw_reach_explain(char reason[FLW_REACH_REASON_BYTES])
+{
+    reason[0] = '\0';
+    if (flw_reach.dlsym_count + flw_reach.proc_address_count + flw_reach.export_count > 0) {
+        return true;
+    }
+    const char *why = "the program never loaded libcuda.so.1";
+    if (flw_settings.mode == FLW_MODE_OFF) {
+        why = "Fallow is off";
+    } else if (is_mapped("/libcuda.so")) {
+        flw_inside_enter();
+        void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+        flw_inside_leave();
+        why = driver != NULL ? "libcuda.so.1 is loaded, but what uses it looked past this library "
+                               "(RTLD_DEEPBIND, or a loader of its own)"
+                             : "libcuda.so.1 is loaded in a namespace of its own (dlmopen)";
+    }
+    snprintf(reason, FLW_REACH_REASON_BYTES, "%s", why);
+    return false;
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/real.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "preload/address_table.h"
+#include "preload/inside.h"
+#include "preload/reach.h"
+#include "preload/rival.h"
+#include "preload/settings.h"
+
+#define DRIVER "libcuda.so.1"
+
+_Thread_local int flw_inside_depth;
+
+static struct flw_address_table *_Atomic by_name;    /* what dlsym answers */
+static struct flw_address_table *_Atomic by_version; /* and cuGetProcAddress */
+static _Atomic uint64_t adds_without_driver; /* loads counted when no driver was among them */
+
+/* The definition after ours among the objects that every lookup sees; NULL: none. */
+static void *find_behind(const char *symbol)
+{
+    flw_inside_enter();
+    void *address = flw_dlsym_next()(RTLD_NEXT, symbol);
+    flw_inside_leave();
+    return address;
+}
+
+/* Until the driver is seen, and for good where it lacks the name, a hooked name leads here. A program
+ * that links another driver than libcuda.so.1 gets that one's function. */
+#define X(symbol, base, since, parameters, arguments)                                \
+    static CUresult first_##symbol parameters                                        \
+    {                                                                                \
+        CUresult(*real) parameters = flw_real.symbol;                                \
+        if (!flw_real_ready()) {                                                     \
+            void *address = find_behind(#symbol);                                    \
+            if (address == NULL) {                                                   \
+                return CUDA_ERROR_NOT_INITIALIZED;                                   \
+            }                                                                        \
+            memcpy(&real, &address, sizeof real);                                    \
+            return real arguments;                                                   \
+        }                                                                            \
+        real = flw_real.symbol;                                                      \
+        atomic_fetch_add_explicit(&flw_reach.export_count, 1, memory_order_relaxed); \
+        return real == first_##symbol ? CUDA_ERROR_NOT_FOUND : real arguments;       \
+    }
+FLW_HOOK_LIST(X)
+#undef X
+
+struct flw_real flw_real = {
+#define X(symbol, base, since, parameters, arguments) .symbol = first_##symbol,
+    FLW_HOOK_LIST(X)
+#undef X
+};
+
+static const struct hook {
+    const char *symbol, *base;
+    int since;
+    size_t offset; /* of its place in flw_real */
+} hooks[FLW_HOOK_COUNT] = {
+#define X(symbol, base, since, parameters, arguments) \
+    {#symbol, #base, since, offsetof(struct flw_real, symbol)},
+    FLW_HOOK_LIST(X)
+#undef X
+};
+
+static uintptr_t wrapper_of(unsigned hook)
+{
+    static void (*const wrappers[FLW_HOOK_COUNT])(void) = {
+#define X(symbol, base, since, parameters, arguments) (void (*)(void)) flw_hook_##symbol,
+        FLW_HOOK_LIST(X)
+#undef X
+    };
+    return (uintptr_t)wrappers[hook];
+}
+
+static uintptr_t first_of(unsigned hook)
+{
+    static void (*const firsts[FLW_HOOK_COUNT])(void) = {
+#define X(symbol, base, since, parameters, arguments) (void (*)(void)) first_##symbol,
+        FLW_HOOK_LIST(X)
+#undef X
+    };
+    return (uintptr_t)firsts[hook];
+}
+
+/* Threads that learn at once store the same values. */
+static void set_place(size_t offset, uintptr_t address)
+{
+    __atomic_store_n((uintptr_t *)((unsigned char *)&flw_real + offset), address, __ATOMIC_RELAXED);
+}
+
+static uintptr_t get_place(unsigned hook)
+{
+    return __atomic_load_n((uintptr_t *)((unsigned char *)&flw_real + hooks[hook].offset),
+                           __ATOMIC_RELAXED);
+}
+
+bool flw_real_has(enum flw_hook hook)
+{
+    return get_place(hook) != first_of(hook);
+}
+
+bool flw_real_is_hooked(const char *name)
+{
+    for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
+        if (strcmp(hooks[i].symbol, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool flw_real_is_wrapper(const void *address)
+{
+    for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
+        if (wrapper_of(i) == (uintptr_t)address) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- tables */
+
+static struct flw_address_table *make_table(const struct flw_address_table *from)
+{
+    struct flw_address_table *table =
+        mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (table == MAP_FAILED) {
+        return NULL;
+    }
+    if (from != NULL) {
+        *table = *from;
+    }
+    return table;
+}
+
+/* The table that stays: ours, or the one that another thread published meanwhile. */
+static struct flw_address_table *publish(struct flw_address_table *_Atomic *place,
+                                         struct flw_address_table *table)
+{
+    struct flw_address_table *expected = NULL;
+    if (!atomic_compare_exchange_strong_explicit(place, &expected, table, memory_order_acq_rel,
+                                                 memory_order_acquire)) {
+        munmap(table, sizeof *table);
+        return expected;
+    }
+    atomic_fetch_add_explicit(&flw_reach.alias_count, table->alias_count, memory_order_relaxed);
+    return table;
+}
+
+/* ---- the driver */
+
+static int read_adds(struct dl_phdr_info *info, size_t bytes, void *out)
+{
+    (void)bytes;
+    *(uint64_t *)out = info->dlpi_adds;
+    return 1;
+}
+
+/* The driver's handle where the program has loaded one; never loads it. Only a new load can have
+ * changed a "no", and the search goes through folders. */
+static void *find_driver(void)
+{
+    uint64_t adds = 0;
+    dl_iterate_phdr(read_adds, &adds);
+    if (adds == atomic_load_explicit(&adds_without_driver, memory_order_relaxed)) {
+        return NULL;
+    }
+    void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_NOLOAD);
+    if (driver == NULL) {
+        atomic_store_explicit(&adds_without_driver, adds, memory_order_relaxed);
+    }
+    return driver;
+}
+
+/* Where somebody else's preload stands behind us, our calls go through it, as they would without us. */
+static uintptr_t find_next(void *driver, const char *symbol)
+{
+    void *address = find_behind(symbol);
+    return (uintptr_t)(address != NULL ? address : flw_dlsym_next()(driver, symbol));
+}
+
+static void fill_driver(void *driver)
+{
+    flw_dlsym_function find = flw_dlsym_libc();
+#define X(need, symbol, parameters)                                                    \
+    set_place(offsetof(struct flw_real, driver) + offsetof(struct flw_driver, symbol), \
+              (uintptr_t)find(driver, #symbol));
+    FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+#define X(symbol, parameters) \
+    set_place(offsetof(struct flw_real, symbol), (uintptr_t)find(driver, #symbol));
+    FLW_REAL_LIST(X)
+#undef X
+    set_place(offsetof(struct flw_real, driver) + offsetof(struct flw_driver, object),
+              (uintptr_t)driver);
+}
+
+static struct flw_address_table *learn_names(void)
+{
+    void *driver = find_driver();
+    if (driver == NULL) {
+        return NULL;
+    }
+    if (flw_settings.mode != FLW_MODE_OFF) {
+        flw_rival_look(driver);
+    }
+    struct flw_address_table *table = make_table(NULL);
+    if (table == NULL) {
+        return NULL;
+    }
+    for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
+        uintptr_t next = find_next(driver, hooks[i].symbol);
+        uintptr_t real = (uintptr_t)flw_dlsym_libc()(driver, hooks[i].symbol);
+        if (real != 0 && next != 0 && next != wrapper_of(i)) {
+            set_place(hooks[i].offset, next);
+            flw_address_table_add(table, real, wrapper_of(i));
+        }
+    }
+    fill_driver(driver);
+    return publish(&by_name, table);
+}
+
+bool flw_real_ready(void)
+{
+    if (atomic_load_explicit(&by_name, memory_order_acquire) != NULL) {
+        return true;
+    }
+    if (flw_is_inside() || !flw_settings_ready()) {
+        return false;
+    }
+    flw_inside_enter();
+    bool is_ready = learn_names() != NULL;
+    flw_inside_leave();
+    return is_ready;
+}
+
+void *flw_real_symbol(const char *name)
+{
+    if (!flw_real_ready()) {
+        return NULL;
+    }
+    flw_inside_enter();
+    void *address = flw_dlsym_libc()(flw_real.driver.object, name);
+    flw_inside_leave();
+    return address;
+}
+
+/* ---- substitution */
+
+void *flw_real_substitute(void *address, bool *out_learnt)
+{
+    *out_learnt = false;
+    struct flw_address_table *table = atomic_load_explicit(&by_name, memory_order_acquire);
+    if (table == NULL) {
+        *out_learnt = true;
+        if (!flw_real_ready()) {
+            return address;
+        }
+        table = atomic_load_explicit(&by_name, memory_order_acquire);
+    }
+    if (flw_settings.mode == FLW_MODE_OFF) {
+        return address;
+    }
+    uintptr_t wrapper = flw_address_table_find(table, (uintptr_t)address);
+    if (wrapper == 0) {
+        return address;
+    }
+    atomic_fetch_add_explicit(&flw_reach.dlsym_count, 1, memory_order_relaxed);
+    return (void *)wrapper;
+}
+
+/* The real cuGetProcAddress's answer; 0: none. */
+static uintptr_t ask_version(const char *base, int since, cuuint64_t flags)
+{
+    void *address = NULL;
+    CUdriverProcAddressQueryResult status;
+    CUresult result = flw_real_has(FLW_HOOK_cuGetProcAddress_v2)
+                          ? flw_real.cuGetProcAddress_v2(base, &address, since, flags, &status)
+                          : flw_real.cuGetProcAddress(base, &address, since, flags);
+    return result == CUDA_SUCCESS ? (uintptr_t)address : 0;
+}
+
+static bool is_twin(const char *symbol)
+{
+    size_t length = strlen(symbol);
+    return length > 5 &&
+           (strcmp(symbol + length - 5, "_ptsz") == 0 || strcmp(symbol + length - 5, "_ptds") == 0);
+}
+
+/* dlsym's answers come first: an exported name is exact, and a driver that answers an old version
+ * with a newer function must not make that function the old one's wrapper. */
+static struct flw_address_table *learn_versions(const struct flw_address_table *names)
+{
+    struct flw_address_table *table = make_table(names);
+    if (table == NULL) {
+        return NULL;
+    }
+    for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
+        bool has_twin = i + 1 < FLW_HOOK_COUNT && is_twin(hooks[i + 1].symbol);
+        unsigned first_flag = is_twin(hooks[i].symbol) ? 2 : 0;
+        unsigned end_flag = has_twin ? 2 : 3; /* 0 default, 1 legacy, 2 the thread's own stream */
+        for (unsigned flags = first_flag; flags < end_flag; flags++) {
+            flw_address_table_add(table, ask_version(hooks[i].base, hooks[i].since, flags),
+                                  wrapper_of(i));
+        }
+    }
+    return publish(&by_version, table);
+}
+
+void *flw_real_substitute_versioned(void *address)
+{
+    struct flw_address_table *table = atomic_load_explicit(&by_version, memory_order_acquire);
+    struct flw_address_table *names = atomic_load_explicit(&by_name, memory_order_acquire);
+    if (flw_settings.mode == FLW_MODE_OFF || names == NULL) {
+        return address;
+    }
+    if (table == NULL) {
+        flw_inside_enter();
+        table = learn_versions(names);
+        flw_inside_leave();
+    }
+    uintptr_t wrapper = table == NULL ? 0 : flw_address_table_find(table, (uintptr_t)address);
+    if (wrapper == 0) {
+        return address;
+    }
+    atomic_fetch_add_explicit(&flw_reach.proc_address_count, 1, memory_order_relaxed);
+    return (void *)wrapper;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the user wants, read once from FALLOW=key:value,... (a backslash takes the next
+ * character as it is).
+ * Does not: act on it.
+ *
+ *   mode     off | trace | cache | strict | audit   (cache)
+ *   trace    FILE   record every call there; with no mode given: trace
+ *   stats    FILE | -   at exit: one line of JSON to FILE, one line of text to stderr for -
+ *   poison   BYTE   fill what is lent with this byte (0xa5, 165)
+ *   limit    BYTES  at most this much device memory per context (8G; K, M, G, T are powers of 1024)
+ *   reserve  BYTES  leave this much to calls that cannot be tried again (512M)
+ *   large    BYTES  from here on a request gets its own driver allocation (1M)
+ *   ipc      0 | 1  1: every allocation is its own driver allocation, so all can be exported
+ *   top      0 | 1  1: keep the page that `fallow top` reads
+ *   trial    SITE   audit: fill the blocks of this site with poison instead
+ *   only     NAME   be on in programs of this name alone (repeatable; the name as in ps)
+ *   skip     NAME   be off in programs of this name (repeatable)
+ *   say      0 | 1  1: say at exit how the driver was reached
+ *
+ * An unknown key or an unreadable value: one line, and the program runs as without Fallow.
+ */
+#ifndef FLW_PRELOAD_SETTINGS_H
+#define FLW_PRELOAD_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum flw_mode {
+    FLW_MODE_OFF, /* nothing is substituted, every wrapper calls the real one and nothing else */
+    FLW_MODE_TRACE,
+    FLW_MODE_CACHE,
+    FLW_MODE_STRICT,
+    FLW_MODE_AUDIT
+};
+
+#define FLW_SETTING_TEXT_BYTES 1024
+
+struct flw_settings {
+    enum flw_mode mode;
+    bool has_mode;                           /* it was given, not the default */
+    char trace_file[FLW_SETTING_TEXT_BYTES]; /* "": no trace */
+    char stats_file[FLW_SETTING_TEXT_BYTES]; /* "": none; "-": stderr */
+    char trial_site[FLW_SETTING_TEXT_BYTES]; /* "": none */
+    int poison;                              /* -1: none */
+    uint64_t limit_bytes;                    /* 0: none */
+    uint64_t reserve_bytes;
+    uint64_t large_bytes;
+    bool is_ipc, is_top, is_say;
+};
+
+extern struct flw_settings flw_settings;
+
+/* Room for one line that names what is wrong and what to do. */
+#define FLW_SETTINGS_MESSAGE_BYTES 512
+
+/* Defaults, then `text` (NULL: nothing). False: *settings is all defaults with mode off, and
+ * `message` says why. `program`: the name that only and skip are compared with. Pure. */
+bool flw_settings_parse(struct flw_settings *settings, const char *text, const char *program,
+                        char message[FLW_SETTINGS_MESSAGE_BYTES]);
+
+/* Fill flw_settings from the environment, the first time; a privileged program (AT_SECURE) is off.
+ * False: another thread is at it; what is asked now is answered as without Fallow. No lock. */
+bool flw_settings_ready(void);
+
+/* Switch Fallow off for the rest of the process, with the line that says why. */
+__attribute__((format(printf, 1, 2))) void flw_settings_switch_off(const char *format, ...);
+
+#endif
