@@ -261,6 +261,12 @@ fallow_lease_export(fallow_lease *lease, size_t index, const int64_t *shape, con
                     int dimensions, uint8_t dtype_code, uint8_t dtype_bits, uint64_t byte_offset,
                     struct DLManagedTensorVersioned **out_tensor);
 
+struct DLManagedTensor;
+/** The same tensor in the form before DLPack 1.0, for consumers that know no other. It takes `tensor`
+ *  over: its deleter calls the other's. NULL: no host memory, `tensor` stays the caller's. */
+FALLOW_API FALLOW_NODISCARD struct DLManagedTensor *
+fallow_export_unversioned(struct DLManagedTensorVersioned *tensor);
+
 #ifdef __cplusplus
 }
 #endif

@@ -37,6 +37,13 @@ struct DLManagedTensorVersioned {
     struct dl_tensor tensor;
 };
 
+/* The form before 1.0. */
+struct DLManagedTensor {
+    struct dl_tensor tensor;
+    void *manager;
+    void (*deleter)(struct DLManagedTensor *self);
+};
+
 struct flw_export {
     struct DLManagedTensorVersioned managed;
     fallow_arena *arena;
@@ -146,4 +153,21 @@ fallow_status fallow_lease_export(fallow_lease *lease, size_t index, const int64
     atomic_fetch_add_explicit(&arena->references, 1, memory_order_relaxed);
     *out_tensor = &exported->managed;
     return FALLOW_OK;
+}
+
+static void drop_unversioned(struct DLManagedTensor *self)
+{
+    struct DLManagedTensorVersioned *versioned = self->manager;
+    free(self);
+    versioned->deleter(versioned);
+}
+
+struct DLManagedTensor *fallow_export_unversioned(struct DLManagedTensorVersioned *tensor)
+{
+    struct DLManagedTensor *unversioned = tensor == NULL ? NULL : malloc(sizeof *unversioned);
+    if (unversioned != NULL) {
+        *unversioned = (struct DLManagedTensor){
+            .tensor = tensor->tensor, .manager = tensor, .deleter = drop_unversioned};
+    }
+    return unversioned;
 }

@@ -167,6 +167,38 @@ static void await_record(struct flw_heap *heap, const struct flw_domain *domain)
     }
 }
 
+/* heap lock. Where the capture has, or would put, a stream's domain; FLW_CAPTURE_STREAMS: it is full. */
+static uint32_t place_in(const struct fallow_capture *capture, const struct flw_domain *domain)
+{
+    uint32_t i = 0;
+    while (i < capture->stream_count && capture->stream_domains[i] != domain) {
+        i++;
+    }
+    return i;
+}
+
+/* heap lock. The capture's domain for a stream's; one that took part before it was resumed gets what it
+ * had. NULL: host memory. */
+static struct flw_domain *take_place(struct flw_heap *heap, struct fallow_capture *capture,
+                                     uint32_t place, struct flw_domain *domain)
+{
+    if (place < capture->stream_count) {
+        return capture->domains[place];
+    }
+    struct flw_domain *own =
+        flw_domain_create(heap, &flw_order_capture, domain->stream, domain->context, domain->id);
+    if (own != NULL) {
+        own->capture = capture->index;
+        own->lender = domain->lender;
+        capture->stream_domains[place] = domain;
+        capture->domains[place] = own;
+        capture->stream_count++;
+    }
+    return own;
+}
+
+_Static_assert(FLW_CAPTURE_STREAMS <= 32, "fallow_capture_end keeps a bit for each");
+
 static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow_stream stream)
 {
     struct flw_heap *heap = &pool->heap;
@@ -177,22 +209,18 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
         return status;
     }
     flw_lock_acquire(&heap->lock);
-    status = !capture->is_capturing                         ? FALLOW_INVALID_CAPTURE
-             : domain->captured_by == capture->index        ? FALLOW_OK
-             : domain->captured_by != 0                     ? FALLOW_BUSY
-             : capture->stream_count == FLW_CAPTURE_STREAMS ? FALLOW_BUSY
-                                                            : FALLOW_WOULD_WAIT;
+    uint32_t place = place_in(capture, domain);
+    status = !capture->is_capturing                  ? FALLOW_INVALID_CAPTURE
+             : domain->captured_by == capture->index ? FALLOW_OK
+             : domain->captured_by != 0              ? FALLOW_BUSY
+             : place == FLW_CAPTURE_STREAMS          ? FALLOW_BUSY
+                                                     : FALLOW_WOULD_WAIT;
     if (status != FALLOW_WOULD_WAIT) {
         flw_lock_release(&heap->lock);
         return status;
     }
-    struct flw_domain *own =
-        flw_domain_create(heap, &flw_order_capture, domain->stream, domain->context, domain->id);
+    struct flw_domain *own = take_place(heap, capture, place, domain);
     if (own != NULL) {
-        own->capture = capture->index;
-        own->lender = domain->lender;
-        capture->stream_domains[capture->stream_count] = domain;
-        capture->domains[capture->stream_count++] = own;
         __atomic_store_n(&domain->captured_by, capture->index, __ATOMIC_RELEASE);
     }
     flw_lock_release(&heap->lock);
@@ -235,6 +263,33 @@ fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
     }
     *out_capture = capture;
     return FALLOW_OK;
+}
+
+fallow_status flw_capture_resume(fallow_capture *capture, fallow_stream stream)
+{
+    struct flw_pool *pool = pool_of(capture);
+    if (pool == NULL) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    flw_lock_acquire(&pool->heap.lock);
+    bool is_capturing = capture->is_capturing;
+    capture->is_capturing = true;
+    flw_lock_release(&pool->heap.lock);
+    if (is_capturing) {
+        return FALLOW_BUSY;
+    }
+    atomic_fetch_add(&pool->open_captures, 1);
+    fallow_status status = join(pool, capture, stream);
+    if (status != FALLOW_OK) {
+        flw_lock_acquire(&pool->heap.lock);
+        capture->is_capturing = false;
+        flw_lock_release(&pool->heap.lock);
+        atomic_fetch_sub(&pool->open_captures, 1);
+    }
+    return status;
 }
 
 fallow_status fallow_capture_join(fallow_capture *capture, fallow_stream stream)
@@ -310,8 +365,13 @@ fallow_status fallow_capture_end(fallow_capture *capture)
         return FALLOW_INVALID_CAPTURE;
     }
     capture->is_capturing = false;
+    uint32_t joined =
+        0; /* bits: what took part before a resumption may be in another capture by now */
     for (uint32_t i = 0; i < capture->stream_count; i++) {
-        __atomic_store_n(&capture->stream_domains[i]->captured_by, 0, __ATOMIC_RELEASE);
+        if (capture->stream_domains[i]->captured_by == capture->index) {
+            __atomic_store_n(&capture->stream_domains[i]->captured_by, 0, __ATOMIC_RELEASE);
+            joined |= 1u << i;
+        }
     }
     /* Parked blocks carry no stamps: settling gives them to their streams, stamped now. */
     while (capture->parked != NULL) {
@@ -323,9 +383,11 @@ fallow_status fallow_capture_end(fallow_capture *capture)
     (void)flw_heap_settle_pendings(&pool->heap);
     flw_lock_release(&pool->heap.lock);
     for (uint32_t i = 0; i < capture->stream_count; i++) {
-        flw_pool_divert(pool, capture->stream_domains[i]);
-        flw_recording_note_capture(pool, FLW_TRACE_POOL_END, capture->stream_domains[i],
-                                   capture->index);
+        if ((joined >> i & 1) != 0) {
+            flw_pool_divert(pool, capture->stream_domains[i]);
+            flw_recording_note_capture(pool, FLW_TRACE_POOL_END, capture->stream_domains[i],
+                                       capture->index);
+        }
     }
     atomic_fetch_sub(&pool->open_captures, 1);
     return FALLOW_OK;

@@ -272,6 +272,9 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
 /* Park an ordinary block freed on a captured stream. */
 fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot);
+/* Capture again into what an ended capture has: its free memory serves the streams that join it. The
+ * caller sees to it that the graphs are never launched at once. BUSY: it is capturing. */
+fallow_status flw_capture_resume(fallow_capture *capture, fallow_stream stream);
 void flw_captures_forget(struct flw_pool *pool);
 void flw_captures_renew_lock(void); /* after a fork */
 /* CAPTURING if the stream is being captured and was not announced. Driver call. */

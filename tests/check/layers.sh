@@ -6,6 +6,7 @@
 #   layers.sh <source root>
 #
 #   base < driver < memory < heap < pool < arena     a layer includes itself, lower ones and fallow/
+#   plugin   pool and below                  beside arena
 #   record   base; pool may include it       trace    base, record
 #   preload  base to pool, record            simcuda  base and the driver's types
 #   include/fallow                           fallow/ only: users have nothing else
@@ -27,6 +28,7 @@ allowed_of() {
     record) echo '^(base|record|fallow)/' ;;
     pool) echo '^(base|driver|memory|heap|record|pool|fallow)/' ;;
     arena) echo '^(base|driver|memory|heap|record|pool|arena|fallow)/' ;;
+    plugin) echo '^(base|driver|memory|heap|record|pool|plugin|fallow)/' ;;
     trace) echo '^(base|record|trace)/|^fallow/model\.h$' ;;
     preload) echo '^(base|driver|memory|heap|record|pool|preload|fallow)/' ;;
     package) echo '^$' ;;
@@ -63,7 +65,7 @@ offences=$(
         case $path in fallow/*) ;; *) echo "$file:$line: a public header must not include \"$path\"" ;; esac
     done
     # A bracketed include of ours would slip past the rules above.
-    grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*<(base|driver|memory|heap|record|pool|trace|simcuda|support)/' \
+    grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*<(base|driver|memory|heap|record|pool|plugin|trace|simcuda|support)/' \
         --include='*.[ch]' src include kernels tools tests 2>/dev/null |
         sed -E 's/^([^:]+:[0-9]+):.*/\1: include our own headers in quotes/' || true
     grep -rHnE '#[[:space:]]*include[[:space:]]*<cmocka\.h>' --include='*.[ch]' src include kernels tools tests |

@@ -9,6 +9,8 @@ if(TARGET fallow_shared AND COMMAND flw_add_test)
   endforeach()
   flw_add_test(unit arena_faults SOURCES test_arena_faults.c LIBRARIES fallow_shared test_support
     TIMEOUT 300)
+  flw_add_test(unit plugin SOURCES test_plugin.c LIBRARIES fallow_shared test_support)
+  flw_add_test(unit plugin_settings SOURCES test_plugin_settings.c LIBRARIES flw_core)
   flw_add_test(unit arena_layout SOURCES test_arena_layout.c LIBRARIES flw_core test_support)
   if(TARGET flw_trace)
     foreach(module recorder recorder_end)

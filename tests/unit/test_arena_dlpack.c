@@ -95,6 +95,44 @@ static void a_region_is_a_tensor(void **state)
     api_end(&api);
 }
 
+/* The structure before 1.0, as its specification has it. */
+struct unversioned {
+    struct tensor tensor;
+    void *manager_ctx;
+    void (*deleter)(struct unversioned *self);
+};
+
+static void older_consumers_get_the_older_form(void **state)
+{
+    (void)state;
+    struct api api;
+    const int64_t rows[] = {3, 7};
+    struct managed *tensor = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(1024);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 2, 32, 64}, &tensor),
+                     FALLOW_OK);
+    struct unversioned *older = (struct unversioned *)(void *)fallow_export_unversioned(
+        (struct DLManagedTensorVersioned *)(void *)tensor);
+    assert_non_null(older);
+    assert_ptr_equal(older->tensor.data, fallow_lease_region_at(lease, 0));
+    assert_int_equal(older->tensor.ndim, 2);
+    assert_int_equal(older->tensor.bits, 32);
+    assert_int_equal(older->tensor.shape[1], 7);
+    assert_int_equal(older->tensor.strides[0], 7);
+    assert_int_equal(older->tensor.byte_offset, 64);
+    end_lease(lease, api.stream);
+    assert_int_equal(arena_stats(arena).is_leased, 1);
+    older->deleter(older);
+    assert_int_equal(arena_stats(arena).is_leased, 0);
+    assert_null(fallow_export_unversioned(NULL));
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
 static void refuse_export(fallow_lease *lease, struct shape shape, const char *part)
 {
     char text[256];
@@ -239,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_region_is_a_tensor),
+        cmocka_unit_test(older_consumers_get_the_older_form),
         cmocka_unit_test(a_tensor_stays_in_its_region),
         cmocka_unit_test(an_export_holds_the_lease_open),
         cmocka_unit_test(a_deleter_runs_in_any_thread),

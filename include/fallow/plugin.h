@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file
+ * Entry points for frameworks that take an allocator as addresses of functions: PyTorch, CuPy, and
+ * through them Numba and RMM. tools/python/fallow.py hands them over; C needs none of this.
+ *
+ * They lend from *default pools*, one for each device and kind, made when a call first needs one and
+ * kept until the process ends. Loading the library makes nothing and calls no driver.
+ *
+ * SETTINGS  The environment variable FALLOW_PLUGIN, key:value pairs with commas between, read once:
+ *             limit:SIZE        most that a pool may hold, "20G", "512M"; default: the device's total
+ *             economy:balanced|memory_first
+ *             reuse:wait|completed|same_stream
+ *             decay:MS          0: never give back by itself
+ *             checks:poison+red_zones+quarantine
+ *             driver:sim|PATH   in the place of libcuda.so.1
+ *           An unknown key or value is one line on stderr, and none of the variable is used.
+ *           fallow_plugin_configure, before the first call, comes first.
+ * ERRORS    Functions that return memory answer NULL for every failure, after the pool's whole ladder,
+ *           a trim of the device's default pools and a second attempt, and write one line to stderr
+ *           that says why; after 16 lines the rest are left out. Size 0 gives NULL without a line.
+ * THREADS   Any, at any time. The child of a fork has no pools and makes its own, if CUDA lets it.
+ * EXIT      Nothing is given back at exit. Frees from exit handlers and static destructors succeed.
+ * LOSS      After the context was lost or reset the next allocation makes a new pool; what the old one
+ *           lent is gone with its context, and its frees do nothing.
+ */
+#ifndef FALLOW_PLUGIN_H
+#define FALLOW_PLUGIN_H
+
+#include <sys/types.h>
+
+#include "fallow/fallow.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- default pools */
+
+typedef enum fallow_plugin_order {
+    FALLOW_PLUGIN_STREAM = 0, /**< frees name a stream (fallow_torch_alloc) */
+    FALLOW_PLUGIN_CONTEXT =
+        1 /**< frees name none: a block is reused when everything that the context
+                                   had been given at its free is complete (fallow_cupy_malloc,
+                                   fallow_torch_segment_alloc) */
+} fallow_plugin_order;
+
+/** Settings of pools made from now on, in the place of FALLOW_PLUGIN. `device` is not looked at; the
+ *  driver's name is copied; peers are not taken (NOT_SUPPORTED). BUSY: a pool has been made. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_plugin_configure(const fallow_pool_config *config);
+
+/** The default pool of a device, for questions and trims; make != 0: made if there is none, else
+ *  NOT_FOUND then. Do not destroy it. Errors also INVALID_ARGUMENT, and those of fallow_pool_create. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_plugin_pool(int device, fallow_plugin_order order,
+                                                             int make, fallow_pool **out_pool);
+
+/* ---- PyTorch: torch.cuda.memory.CUDAPluggableAllocator */
+
+/** A MempoolId_t, as it is passed: two words by value. */
+typedef struct fallow_mempool_id {
+    uint64_t first, second;
+} fallow_mempool_id;
+
+/** The pair for change_current_allocator. Ordering as fallow_alloc and fallow_free. Cost: a hit of the
+ *  pool and three loads. */
+FALLOW_API void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream);
+FALLOW_API void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream);
+
+/** The pair for torch.cuda.MemPool, where PyTorch's own allocator carves what it gets and does not say
+ *  which streams used it: context order; `stream` is not looked at. */
+FALLOW_API void *fallow_torch_segment_alloc(ssize_t size, int device, fallow_stream stream);
+FALLOW_API void fallow_torch_segment_free(void *ptr, ssize_t size, int device,
+                                          fallow_stream stream);
+
+/** set_reset_fn, torch.cuda.empty_cache(): trims every default pool. */
+FALLOW_API void fallow_torch_reset(void);
+/** set_memory_fraction_fn: the limit of a pool that has not been made yet; else a line and nothing. */
+FALLOW_API void fallow_torch_memory_fraction(double fraction, int device);
+/** set_base_alloc_fn: the block that contains ptr, and its usable bytes; ptr and 0 where no default pool
+ *  has lent it. */
+FALLOW_API void *fallow_torch_base_alloc(void *ptr, size_t *out_size);
+/** set_record_stream_fn: fallow_record_use. */
+FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
+
+/**
+ * Memory of graphs: set_begin_allocate_to_pool, set_end_allocate_to_pool_fn, set_release_pool.
+ *
+ * Between begin and end, what is lent on streams that are being captured belongs to the id and keeps
+ * its address until the last release; captures of one id, one after the other, share it (PyTorch's
+ * rule: their graphs are never replayed at once). Everything else between the two that the thread of
+ * begin asks for is ordinary memory, tagged with the id in the out-of-memory report. Each begin has a
+ * release; the last waits for the context, since graphs are launched on streams that nobody names;
+ * while something is being captured it is put off until that has ended.
+ *
+ * `filter` is PyTorch's std::function by reference, and is not called: a stream goes to the id that its
+ * capture was first seen with, found by the thread of begin, else the latest. Two captures begun by one
+ * thread at a time are told apart only where each lends before the next begins.
+ *
+ * Cost while an id is open: a driver call and a lock an allocation.
+ */
+FALLOW_API void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void *filter);
+FALLOW_API void fallow_torch_end_allocate_to_pool(int device, fallow_mempool_id id);
+FALLOW_API void fallow_torch_release_pool(int device, fallow_mempool_id id);
+/** The same for PyTorch 2.0 and 2.1: set_begin_allocate_stream_to_pool,
+ *  set_end_allocate_stream_to_pool_fn. */
+FALLOW_API void fallow_torch_begin_allocate_stream_to_pool(int device, fallow_stream stream,
+                                                           fallow_mempool_id id);
+FALLOW_API void fallow_torch_end_allocate_stream_to_pool(int device, fallow_stream stream);
+
+/* ---- CuPy: cupy.cuda.memory.CFunctionAllocator, Numba's memory manager */
+
+/** No stream is named: context order. `param` is not looked at. */
+FALLOW_API void *fallow_cupy_malloc(void *param, size_t size, int device);
+FALLOW_API void fallow_cupy_free(void *param, void *ptr, int device);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/default_pools.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINES_MOST   16
+#define DRIVER_BYTES 4096
+
+static struct {
+    pthread_mutex_t mutex;
+    struct flw_plugin_device devices[FLW_PLUGIN_DEVICES];
+    fallow_pool_config config; /* valid once has_config */
+    bool has_config;
+    char driver[DRIVER_BYTES]; /* what config.driver points at */
+    atomic_uint line_count;
+} all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+void flw_plugin_say(const char *format, ...)
+{
+    int saved = errno;
+    char line[640];
+    unsigned count = atomic_fetch_add(&all.line_count, 1);
+    if (count <= LINES_MOST) {
+        va_list arguments;
+        va_start(arguments, format);
+        int length = snprintf(line, sizeof line, "fallow: ");
+        if (count == LINES_MOST) {
+            length += snprintf(line + length, sizeof line - (size_t)length,
+                               "%d lines are enough: the rest are left out", LINES_MOST);
+        } else {
+            length += vsnprintf(line + length, sizeof line - (size_t)length - 1, format, arguments);
+        }
+        va_end(arguments);
+        length = (int)flw_min((uint64_t)length, sizeof line - 2);
+        line[length] = '\n';
+        ssize_t written = write(STDERR_FILENO, line, (size_t)length + 1);
+        (void)written; /* nobody is left to tell */
+    }
+    errno = saved;
+}
+
+struct flw_plugin_device *flw_plugin_device_of(int device)
+{
+    return device < 0 || device >= FLW_PLUGIN_DEVICES ? NULL : &all.devices[device];
+}
+
+/* ---- life */
+
+/* The child has no pools (the library sees to that) and knows nothing of those of its parent. */
+static void forget_all(void)
+{
+    pthread_mutex_init(&all.mutex, NULL);
+    for (int i = 0; i < FLW_PLUGIN_DEVICES; i++) {
+        struct flw_plugin_device *at = &all.devices[i];
+        for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
+            if (atomic_exchange(&at->pools[order], NULL) != NULL) {
+                atomic_store(&at->was_replaced, true);
+            }
+        }
+        atomic_store(&at->open_ids, 0);
+    }
+    flw_context_order_forget();
+    flw_graph_ids_forget();
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_all);
+}
+
+static void log_errors(void *context, fallow_log_level level, const char *message)
+{
+    (void)context;
+    if (level == FALLOW_LOG_ERROR) {
+        flw_plugin_say("%s", message);
+    }
+}
+
+/* The mutex. */
+static const fallow_pool_config *settings(void)
+{
+    if (!all.has_config) {
+        const char *text = getenv("FALLOW_PLUGIN");
+        fallow_pool_config_init(&all.config);
+        if (text != NULL) {
+            (void)flw_plugin_read_settings(text, &all.config, all.driver, sizeof all.driver);
+        }
+        all.has_config = true;
+    }
+    return &all.config;
+}
+
+/* The mutex. */
+static fallow_status make_pool(int device, fallow_plugin_order order, fallow_pool **out_pool)
+{
+    static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
+    struct flw_plugin_device *at = &all.devices[device];
+    fallow_pool_config config = *settings();
+    pthread_once(&forks_once, watch_forks);
+    config.device = device;
+    if (at->limit_bytes != 0) {
+        config.limit_bytes = at->limit_bytes;
+    }
+    if (config.log == NULL) {
+        config.log = log_errors;
+    }
+    (void)order;
+    return fallow_pool_create(&config, out_pool);
+}
+
+fallow_pool *flw_plugin_make(int device, fallow_plugin_order order, fallow_status *out_status)
+{
+    int saved = errno;
+    struct flw_plugin_device *at = flw_plugin_device_of(device);
+    fallow_pool *pool = NULL;
+    if (at == NULL) {
+        *out_status = FALLOW_INVALID_ARGUMENT;
+        return NULL;
+    }
+    *out_status = FALLOW_OK;
+    pthread_mutex_lock(&all.mutex);
+    pool = flw_plugin_pool_of(at, order);
+    if (pool == NULL) {
+        *out_status = make_pool(device, order, &pool);
+        atomic_store_explicit(&at->pools[order], pool, memory_order_release);
+    }
+    pthread_mutex_unlock(&all.mutex);
+    errno = saved;
+    return pool;
+}
+
+/* Out of use, if nobody was faster. */
+static void replace_lost(int device, fallow_plugin_order order, fallow_pool *pool)
+{
+    struct flw_plugin_device *at = flw_plugin_device_of(device);
+    pthread_mutex_lock(&all.mutex);
+    if (flw_plugin_pool_of(at, order) == pool) {
+        atomic_store(&at->was_replaced, true);
+        atomic_store_explicit(&at->pools[order], NULL, memory_order_release);
+        fallow_pool_abandon(pool);
+        if (order == FALLOW_PLUGIN_STREAM) {
+            flw_graph_ids_lose(device);
+        } else {
+            flw_context_order_lose(device);
+        }
+    }
+    pthread_mutex_unlock(&all.mutex);
+}
+
+fallow_status fallow_plugin_configure(const fallow_pool_config *config)
+{
+    fallow_pool_config ours;
+    if (config == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    fallow_status status = flw_struct_accept(&ours, sizeof ours, config);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    if (ours.peer_device_count != 0 || ours.context != NULL) {
+        return FALLOW_NOT_SUPPORTED;
+    }
+    if (ours.driver != NULL && strlen(ours.driver) >= sizeof all.driver) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    pthread_mutex_lock(&all.mutex);
+    for (int i = 0; i < FLW_PLUGIN_DEVICES; i++) {
+        for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
+            status = atomic_load(&all.devices[i].pools[order]) != NULL ? FALLOW_BUSY : status;
+        }
+    }
+    if (status == FALLOW_OK) {
+        if (ours.driver != NULL) {
+            memmove(all.driver, ours.driver, strlen(ours.driver) + 1);
+            ours.driver = all.driver;
+        }
+        ours.struct_size = sizeof ours;
+        all.config = ours;
+        all.has_config = true;
+    }
+    pthread_mutex_unlock(&all.mutex);
+    return status;
+}
+
+fallow_status fallow_plugin_pool(int device, fallow_plugin_order order, int make,
+                                 fallow_pool **out_pool)
+{
+    fallow_status status = FALLOW_NOT_FOUND;
+    struct flw_plugin_device *at = flw_plugin_device_of(device);
+    if (out_pool == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_pool = NULL;
+    if (at == NULL || (unsigned)order >= FLW_PLUGIN_ORDERS) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_pool = flw_plugin_pool_of(at, order);
+    if (*out_pool == NULL && make != 0) {
+        *out_pool = flw_plugin_make(device, order, &status);
+    }
+    return *out_pool != NULL ? FALLOW_OK : status;
+}
+
+/* A driver opened for one question; a pool does not exist yet. */
+static fallow_status ask_total(int device, uint64_t *out_bytes)
+{
+    struct flw_driver driver;
+    char message[FLW_DRIVER_MESSAGE_BYTES];
+    CUdevice handle;
+    size_t bytes = 0;
+    fallow_status status = flw_driver_open(&driver, settings()->driver, message);
+    if (status != FALLOW_OK) {
+        flw_plugin_say("%s", message);
+        return status;
+    }
+    if (driver.cuDeviceGet(&handle, device) != CUDA_SUCCESS ||
+        driver.cuDeviceTotalMem_v2(&bytes, handle) != CUDA_SUCCESS) {
+        flw_plugin_say("device %d does not say how much memory it has", device);
+        status = FALLOW_DRIVER;
+    }
+    flw_driver_close(&driver);
+    *out_bytes = bytes;
+    return status;
+}
+
+void fallow_torch_memory_fraction(double fraction, int device)
+{
+    struct flw_plugin_device *at = flw_plugin_device_of(device);
+    uint64_t total = 0;
+    if (at == NULL || !(fraction > 0 && fraction <= 1)) {
+        flw_plugin_say("a memory fraction of %g of device %d is not possible: above 0, to 1",
+                       fraction, device);
+        return;
+    }
+    pthread_mutex_lock(&all.mutex);
+    if (atomic_load(&at->pools[FALLOW_PLUGIN_STREAM]) != NULL) {
+        flw_plugin_say(
+            "the pool of device %d is in use and keeps its limit: set the memory fraction "
+            "before the first allocation",
+            device);
+    } else if (ask_total(device, &total) == FALLOW_OK) {
+        at->limit_bytes = (uint64_t)(fraction * (double)total);
+    }
+    pthread_mutex_unlock(&all.mutex);
+}
+
+/* ---- lend, return */
+
+bool flw_plugin_synchronize(fallow_pool *handle)
+{
+    struct flw_driver_section section;
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL || !flw_heap_enter_driver(&pool->heap, &section)) {
+        return true; /* nothing is given to a lost context */
+    }
+    fallow_status status = flw_heap_sync_context(&pool->heap);
+    flw_heap_leave_driver(&pool->heap, &section);
+    return status != FALLOW_CAPTURING;
+}
+
+void flw_plugin_trim(int device)
+{
+    int saved = errno;
+    for (int i = 0; i < FLW_PLUGIN_DEVICES; i++) {
+        if (device >= 0 && device != i) {
+            continue;
+        }
+        flw_context_order_flush(i);
+        for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
+            fallow_pool *pool = flw_plugin_pool_of(&all.devices[i], (fallow_plugin_order)order);
+            if (pool != NULL && fallow_pool_trim(pool, 0) != FALLOW_OK) {
+                continue; /* a loss shows at the next allocation */
+            }
+        }
+    }
+    errno = saved;
+}
+
+static void say_why_not(int device, fallow_pool *pool, size_t size_bytes, fallow_status status)
+{
+    fallow_stats stats;
+    const char *call = "";
+    fallow_stats_init(&stats);
+    if (fallow_pool_get_stats(pool, &stats) != FALLOW_OK) {
+        return; /* gone by a fork, or replaced meanwhile */
+    }
+    int error = fallow_pool_last_driver_error(pool, &call);
+    if (status == FALLOW_CAPTURING) {
+        flw_plugin_say(
+            "no %zu bytes on device %d: the stream is being captured and the functions for "
+            "graph memory are not set; fallow.enable_torch() sets them",
+            size_bytes, device);
+    } else if (status == FALLOW_OUT_OF_MEMORY) {
+        flw_plugin_say(
+            "no %zu bytes on device %d: %llu are in use, %llu reserved, none could be given "
+            "back; fallow.report() says whose they are",
+            size_bytes, device, (unsigned long long)stats.requested_bytes,
+            (unsigned long long)stats.reserved_bytes);
+    } else {
+        flw_plugin_say("no %zu bytes on device %d: %s%s%s", size_bytes, device,
+                       fallow_status_message(status), error == 0 ? "" : "; last refused: ", call);
+    }
+}
+
+void *flw_plugin_lend(int device, fallow_plugin_order order, const fallow_request *request,
+                      fallow_stream stream, fallow_status seen)
+{
+    void *ptr = NULL;
+    fallow_status status = FALLOW_OK;
+    fallow_pool *pool = flw_plugin_make(device, order, &status);
+    for (int attempt = 0; pool != NULL && attempt < 2; attempt++) {
+        status = attempt == 0 && seen != FALLOW_OK
+                     ? seen
+                     : fallow_alloc_request(pool, request, stream, &ptr);
+        if (status == FALLOW_OK) {
+            return ptr;
+        }
+        if (status == FALLOW_DEVICE_LOST && attempt == 0) {
+            replace_lost(device, order, pool);
+            pool = flw_plugin_make(device, order, &status);
+        } else if (status == FALLOW_OUT_OF_MEMORY && attempt == 0) {
+            flw_plugin_trim(device);
+        } else {
+            break;
+        }
+    }
+    if (pool == NULL) {
+        flw_plugin_say("no %zu bytes: device %d has no pool: %s", request->size_bytes, device,
+                       fallow_status_message(status));
+    } else {
+        say_why_not(device, pool, request->size_bytes, status);
+    }
+    return NULL;
+}
+
+void flw_plugin_return(int device, fallow_plugin_order order, void *ptr, fallow_stream stream)
+{
+    struct flw_plugin_device *at = flw_plugin_device_of(device);
+    fallow_pool *pool = at == NULL ? NULL : flw_plugin_pool_of(at, order);
+    fallow_status status = FALLOW_INVALID_POINTER;
+    if (ptr == NULL) {
+        return;
+    }
+    if (pool != NULL) {
+        status = fallow_free(pool, ptr, stream);
+    }
+    if (status != FALLOW_OK && (at == NULL || !atomic_load(&at->was_replaced))) {
+        flw_plugin_say("%p of device %d cannot come back: %s", ptr, device,
+                       fallow_status_message(status));
+    }
+}

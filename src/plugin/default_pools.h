@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the default pools of the process, one for each device and order, and what is said to the user.
+ *
+ * Here, and nowhere else in the library, are process-wide pools, a look at the environment and lines on
+ * stderr: a framework that calls an address has no handle, no settings and no place for a message.
+ *
+ * Synchronization: the pools are atomic; everything that makes or replaces one holds a mutex, which may
+ * be held over driver calls and is none of the ranked locks.
+ */
+#ifndef FLW_PLUGIN_DEFAULT_POOLS_H
+#define FLW_PLUGIN_DEFAULT_POOLS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "pool/pool.h"
+
+#include "fallow/plugin.h"
+
+#define FLW_PLUGIN_DEVICES 64
+#define FLW_PLUGIN_ORDERS  2
+
+struct flw_plugin_device {
+    fallow_pool *_Atomic pools[FLW_PLUGIN_ORDERS]; /* NULL: not made */
+    atomic_bool was_replaced;                      /* a pool was lost: old pointers may come back */
+    atomic_uint open_ids; /* of graphs, between begin and end: the torch pair asks for captures */
+    uint64_t limit_bytes; /* of its pools, by memory_fraction; 0: none. The mutex */
+};
+
+/* NULL: no such device number. */
+struct flw_plugin_device *flw_plugin_device_of(int device);
+
+/* The pool, made if there is none; NULL and a status if that fails, after a line. */
+fallow_pool *flw_plugin_make(int device, fallow_plugin_order order, fallow_status *out_status);
+
+static inline fallow_pool *flw_plugin_pool_of(const struct flw_plugin_device *at,
+                                              fallow_plugin_order order)
+{
+    return atomic_load_explicit(&at->pools[order], memory_order_acquire);
+}
+
+/* Lend, retry once after a trim, say why not. seen: how a first attempt ended, FALLOW_OK: there was
+ * none. */
+void *flw_plugin_lend(int device, fallow_plugin_order order, const fallow_request *request,
+                      fallow_stream stream, fallow_status seen);
+/* Return to the device's pool of that order. */
+void flw_plugin_return(int device, fallow_plugin_order order, void *ptr, fallow_stream stream);
+
+/* Trim the default pools of a device, or, below 0, of all. */
+void flw_plugin_trim(int device);
+
+/* Wait until the pool's context has done everything. False: something is being captured. */
+bool flw_plugin_synchronize(fallow_pool *pool);
+
+/* One line on stderr, "fallow: ..."; after 16 of them none. Keeps errno. */
+void flw_plugin_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- plugin_settings.c */
+
+/* FALLOW_PLUGIN into a config; false, a line and defaults: it cannot be read. */
+bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char *driver,
+                              size_t driver_bytes);
+
+/* ---- context_order.c */
+
+/* What rests in a device's limbo goes to its pool, after a synchronisation. */
+void flw_context_order_flush(int device);
+void flw_context_order_forget(void);     /* after a fork */
+void flw_context_order_lose(int device); /* its pool was lost */
+
+/* ---- graph_ids.c */
+
+/* Announce to the pool what `stream` is captured for; a tag for what is lent outside of captures. Only
+ * while open_ids is not 0. */
+uint32_t flw_graph_ids_announce(int device, fallow_stream stream);
+void flw_graph_ids_forget(void);     /* after a fork */
+void flw_graph_ids_lose(int device); /* its pool was lost */
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the functions whose addresses PyTorch takes, but for those of graphs (graph_ids.c).
+ */
+#include "plugin/default_pools.h"
+
+/* What a hit does not serve. */
+static void *lend(ssize_t size, int device, fallow_stream stream, uint32_t tag, fallow_status seen)
+{
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = (size_t)size; /* a negative one is refused as absurd */
+    request.tag = tag;
+    return flw_plugin_lend(device, FALLOW_PLUGIN_STREAM, &request, stream, seen);
+}
+
+void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream)
+{
+    void *ptr = NULL;
+    struct flw_plugin_device *at = flw_plugin_device_of(device);
+    if (at == NULL) {
+        return lend(size, device, stream, 0, FALLOW_OK);
+    }
+    if (atomic_load_explicit(&at->open_ids, memory_order_relaxed) != 0) {
+        return lend(size, device, stream, flw_graph_ids_announce(device, stream), FALLOW_OK);
+    }
+    fallow_pool *pool = flw_plugin_pool_of(at, FALLOW_PLUGIN_STREAM);
+    fallow_status status = FALLOW_OK;
+    if (pool != NULL) {
+        status = fallow_alloc(pool, (size_t)size, stream, &ptr);
+        if (status == FALLOW_OK) {
+            return ptr;
+        }
+    }
+    return lend(size, device, stream, 0, status);
+}
+
+void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream)
+{
+    const struct flw_plugin_device *at = flw_plugin_device_of(device);
+    (void)size;
+    if (at != NULL && atomic_load_explicit(&at->open_ids, memory_order_relaxed) != 0) {
+        (void)flw_graph_ids_announce(device, stream);
+    }
+    flw_plugin_return(device, FALLOW_PLUGIN_STREAM, ptr, stream);
+}
+
+void fallow_torch_reset(void)
+{
+    flw_plugin_trim(-1);
+}
+
+static bool block_of(const void *ptr, fallow_block *out_block, fallow_pool **out_pool)
+{
+    for (int device = 0; device < FLW_PLUGIN_DEVICES; device++) {
+        for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
+            *out_pool =
+                flw_plugin_pool_of(flw_plugin_device_of(device), (fallow_plugin_order)order);
+            fallow_block_init(out_block);
+            if (*out_pool != NULL && fallow_block_info(*out_pool, ptr, out_block) == FALLOW_OK) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void *fallow_torch_base_alloc(void *ptr, size_t *out_size)
+{
+    fallow_pool *pool;
+    fallow_block block;
+    bool is_ours = block_of(ptr, &block, &pool);
+    if (out_size != NULL) {
+        *out_size = is_ours ? block.usable_bytes : 0;
+    }
+    return is_ours ? block.base : ptr;
+}
+
+void fallow_torch_record_stream(void *ptr, fallow_stream stream)
+{
+    fallow_pool *pool;
+    fallow_block block;
+    if (ptr == NULL) {
+        return;
+    }
+    fallow_status status = block_of(ptr, &block, &pool)
+                               ? fallow_record_use(pool, block.base, stream)
+                               : FALLOW_INVALID_POINTER;
+    if (status != FALLOW_OK) {
+        flw_plugin_say("the use of %p on another stream could not be announced: %s", ptr,
+                       fallow_status_message(status));
+    }
+}

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what plugin.h promises, called as the frameworks call it, under the rule checker. The default
+ * pools are the process's, so all cases share one world of two devices of 1 GiB.
+ */
+#include "support/test.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fallow/plugin.h"
+#include "support/sim.h"
+
+#define MIB ((size_t)1 << 20)
+
+static struct flw_sim sim;
+static CUstream stream, other;
+
+/* ---- what is written to stderr */
+
+static int real_stderr = -1, held_stderr = -1;
+
+static void hold_stderr(void)
+{
+    fflush(stderr);
+    real_stderr = dup(STDERR_FILENO);
+    held_stderr = memfd_create("stderr", 0);
+    assert_true(real_stderr >= 0 && held_stderr >= 0);
+    assert_int_equal(dup2(held_stderr, STDERR_FILENO), STDERR_FILENO);
+}
+
+/* What was written since hold_stderr. */
+static const char *release_stderr(void)
+{
+    static char text[8192];
+    assert_int_equal(dup2(real_stderr, STDERR_FILENO), STDERR_FILENO);
+    ssize_t length = pread(held_stderr, text, sizeof text - 1, 0);
+    assert_true(length >= 0);
+    text[length] = '\0';
+    close(real_stderr);
+    close(held_stderr);
+    return text;
+}
+
+static void assert_one_line_with(const char *text, const char *part)
+{
+    const char *end = strchr(text, '\n');
+    if (strncmp(text, "fallow: ", 8) != 0 || end == NULL || end[1] != '\0' ||
+        strstr(text, part) == NULL) {
+        fail_msg("not one line of fallow's with '%s': '%s'", part, text);
+    }
+}
+
+/* ---- short ways */
+
+static void use(void *ptr, size_t bytes, CUstream on)
+{
+    flw_sim_range range = {(uint64_t)(uintptr_t)ptr, bytes, 1, 0};
+    assert_int_equal(sim.touch(on, &range, 1), 0);
+}
+
+static void *take(size_t bytes, CUstream on)
+{
+    void *ptr = fallow_torch_alloc((ssize_t)bytes, 0, on);
+    assert_non_null(ptr);
+    use(ptr, bytes, on);
+    return ptr;
+}
+
+static void give(void *ptr, size_t bytes, CUstream on)
+{
+    fallow_torch_free(ptr, (ssize_t)bytes, 0, on);
+}
+
+static fallow_pool *pool_of(int device, fallow_plugin_order order)
+{
+    fallow_pool *pool = NULL;
+    assert_int_equal(fallow_plugin_pool(device, order, 0, &pool), FALLOW_OK);
+    return pool;
+}
+
+static fallow_stats stats_of(int device, fallow_plugin_order order)
+{
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    assert_int_equal(fallow_pool_get_stats(pool_of(device, order), &stats), FALLOW_OK);
+    return stats;
+}
+
+static fallow_block block_of(void *ptr)
+{
+    fallow_block block;
+    fallow_block_init(&block);
+    assert_int_equal(fallow_block_info(pool_of(0, FALLOW_PLUGIN_STREAM), ptr, &block), FALLOW_OK);
+    return block;
+}
+
+static void begin_capture(CUstream on)
+{
+    assert_int_equal(sim.cu.cuStreamBeginCapture_v2(on, CU_STREAM_CAPTURE_MODE_RELAXED), 0);
+}
+
+static void end_capture(CUstream on)
+{
+    CUgraph graph = NULL;
+    assert_int_equal(sim.cu.cuStreamEndCapture(on, &graph), 0);
+    assert_non_null(graph);
+    assert_int_equal(sim.cu.cuGraphDestroy(graph), 0);
+}
+
+static const fallow_mempool_id graph_id = {1, 0}, shared_id = {0, 7}, third_id = {3, 0};
+
+/* ---- before the first pool */
+
+static void nothing_is_made_before_it_is_needed(void **state)
+{
+    (void)state;
+    fallow_pool *pool = (fallow_pool *)(void *)&sim;
+    assert_int_equal(fallow_plugin_pool(0, FALLOW_PLUGIN_STREAM, 0, &pool), FALLOW_NOT_FOUND);
+    assert_null(pool);
+    assert_int_equal(fallow_plugin_pool(-1, FALLOW_PLUGIN_STREAM, 1, &pool),
+                     FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_plugin_pool(0, (fallow_plugin_order)2, 1, &pool),
+                     FALLOW_INVALID_ARGUMENT);
+    fallow_torch_reset();
+    fallow_torch_end_allocate_to_pool(0, graph_id);
+    fallow_torch_release_pool(0, graph_id);
+    fallow_torch_free(NULL, 0, 0, stream);
+    assert_int_equal(sim.call_count("cuMemCreate"), 0);
+}
+
+static void settings_are_taken_until_there_is_a_pool(void **state)
+{
+    (void)state;
+    int peer = 1;
+    char name[] = "sim";
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = name;
+    config.peer_devices = &peer;
+    config.peer_device_count = 1;
+    assert_int_equal(fallow_plugin_configure(&config), FALLOW_NOT_SUPPORTED);
+    config.peer_device_count = 0;
+    config.limit_bytes = 512 * MIB;
+    assert_int_equal(fallow_plugin_configure(NULL), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_plugin_configure(&config), FALLOW_OK);
+    memset(name, 'x', sizeof name - 1); /* it was copied */
+    fallow_torch_memory_fraction(0.25, 1);
+    give(take(100, stream), 100, stream);
+    assert_int_equal(fallow_plugin_configure(&config), FALLOW_BUSY);
+}
+
+/* ---- the torch pair */
+
+static void memory_comes_back_in_stream_order(void **state)
+{
+    (void)state;
+    void *first = take(3000, stream);
+    give(first, 3000, stream);
+    assert_ptr_equal(take(3000, stream), first);
+    give(first, 3000, stream);
+    void *elsewhere = take(3000, other); /* the checker sees to the order */
+    give(elsewhere, 3000, other);
+    assert_null(fallow_torch_alloc(0, 0, stream));
+    give(NULL, 0, stream);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).live_count, 0);
+}
+
+static void a_failure_is_null_and_a_line(void **state)
+{
+    (void)state;
+    errno = EDOM;
+    hold_stderr();
+    void *ptr = fallow_torch_alloc(600 * (ssize_t)MIB, 0, stream);
+    assert_one_line_with(release_stderr(), "no 629145600 bytes on device 0");
+    assert_null(ptr);
+    hold_stderr();
+    ptr = fallow_torch_alloc(-5, 0, stream);
+    assert_one_line_with(release_stderr(), "on device 0");
+    assert_null(ptr);
+    hold_stderr();
+    ptr = fallow_torch_alloc(5, 99, stream);
+    assert_one_line_with(release_stderr(), "device 99 has no pool");
+    assert_null(ptr);
+    hold_stderr();
+    give(&sim, 5, stream);
+    assert_one_line_with(release_stderr(), "cannot come back");
+    assert_int_equal(errno, EDOM);
+    give(take(100 * MIB, stream), 100 * MIB, stream);
+}
+
+static void what_the_other_pool_holds_is_given_up_for_a_request(void **state)
+{
+    (void)state;
+    void *idle[3];
+    for (int i = 0; i < 3; i++) {
+        idle[i] = fallow_cupy_malloc(NULL, 150 * MIB, 0);
+        assert_non_null(idle[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        fallow_cupy_free(NULL, idle[i], 0);
+    }
+    void *large = take(500 * MIB, stream);
+    void *more = fallow_cupy_malloc(NULL, 400 * MIB, 0);
+    assert_non_null(more);
+    give(large, 500 * MIB, stream);
+    fallow_cupy_free(NULL, more, 0);
+    fallow_torch_reset();
+}
+
+static void a_recorded_use_keeps_the_block(void **state)
+{
+    (void)state;
+    void *ptr = fallow_torch_alloc(5000, 0, stream);
+    use(ptr, 5000, other);
+    fallow_torch_record_stream(ptr, other);
+    fallow_torch_record_stream((char *)ptr + 100, other); /* a view */
+    fallow_torch_record_stream(NULL, other);
+    give(ptr, 5000, stream);
+    void *next = take(5000, stream);
+    assert_ptr_not_equal(next, ptr);
+    give(next, 5000, stream);
+    assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+}
+
+static void a_view_finds_its_block(void **state)
+{
+    (void)state;
+    size_t bytes = 0;
+    char *ptr = take(5000, stream);
+    assert_ptr_equal(fallow_torch_base_alloc(ptr + 4999, &bytes), ptr);
+    assert_true(bytes >= 5000 && bytes < 8192);
+    assert_ptr_equal(fallow_torch_base_alloc(&sim, &bytes), &sim);
+    assert_int_equal(bytes, 0);
+    give(ptr, 5000, stream);
+}
+
+static void reset_gives_idle_memory_back(void **state)
+{
+    (void)state;
+    give(take(64 * MIB, stream), 64 * MIB, stream);
+    assert_true(flw_sim_read_ledger(&sim).given_bytes >= 64 * MIB);
+    assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+    fallow_torch_reset();
+    assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, 0);
+}
+
+/* ---- graphs */
+
+static void graphs_of_one_id_share_their_memory(void **state)
+{
+    (void)state;
+    fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
+    begin_capture(stream);
+    void *kept = take(5000, stream), *passing = take(9000, stream);
+    assert_int_equal(block_of(kept).state, FALLOW_BLOCK_CAPTURED);
+    give(passing, 9000, stream);
+    assert_ptr_equal(take(9000, stream), passing); /* in order inside one capture */
+    give(passing, 9000, stream);
+    end_capture(stream);
+    fallow_torch_end_allocate_to_pool(0, shared_id);
+    void *eager = take(9000, stream);
+    assert_ptr_not_equal(eager, passing);
+    assert_int_equal(block_of(eager).state, FALLOW_BLOCK_LIVE);
+
+    fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
+    begin_capture(stream);
+    assert_ptr_equal(take(9000, stream), passing);
+    end_capture(stream);
+    fallow_torch_end_allocate_to_pool(0, shared_id);
+
+    give(eager, 9000, stream);
+    give(passing, 9000, stream);
+    fallow_torch_release_pool(0, shared_id);
+    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes > 0);
+    give(kept, 5000, stream);
+    void *output =
+        take(5000, other); /* as a graph's last launch, on a stream that its capture was not */
+    assert_int_equal(sim.cu.cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+    fallow_torch_release_pool(0, shared_id);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+    assert_int_equal(sim.cu.cuStreamQuery(other), 0); /* it was waited for */
+    give(output, 5000, other);
+}
+
+static void *allocate_in_capture(void *context)
+{
+    CUcontext present;
+    (void)context;
+    assert_int_equal(sim.cu.cuDevicePrimaryCtxRetain(&present, 0), 0);
+    assert_int_equal(sim.cu.cuCtxSetCurrent(present), 0);
+    void *ptr = fallow_torch_alloc(5000, 0, stream);
+    assert_int_equal(sim.cu.cuDevicePrimaryCtxRelease_v2(0), 0);
+    return ptr;
+}
+
+static void another_thread_and_another_stream_take_part(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    CUevent fork_event, join_event;
+    void *theirs = NULL;
+    assert_int_equal(sim.cu.cuEventCreate(&fork_event, 2), 0);
+    assert_int_equal(sim.cu.cuEventCreate(&join_event, 2), 0);
+    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
+    begin_capture(stream);
+    assert_int_equal(pthread_create(&thread, NULL, allocate_in_capture, NULL), 0);
+    assert_int_equal(pthread_join(thread, &theirs), 0);
+    assert_int_equal(block_of(theirs).state, FALLOW_BLOCK_CAPTURED);
+    assert_int_equal(sim.cu.cuEventRecord(fork_event, stream), 0);
+    assert_int_equal(sim.cu.cuStreamWaitEvent(other, fork_event, 0), 0);
+    void *joined = take(5000, other);
+    assert_int_equal(block_of(joined).state, FALLOW_BLOCK_CAPTURED);
+    give(joined, 5000, other);
+    assert_int_equal(sim.cu.cuEventRecord(join_event, other), 0);
+    assert_int_equal(sim.cu.cuStreamWaitEvent(stream, join_event, 0), 0);
+    end_capture(stream);
+    fallow_torch_end_allocate_to_pool(0, graph_id);
+    give(theirs, 5000, stream);
+    fallow_torch_release_pool(0, graph_id);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+    assert_int_equal(sim.cu.cuEventDestroy_v2(fork_event), 0);
+    assert_int_equal(sim.cu.cuEventDestroy_v2(join_event), 0);
+}
+
+static void two_captures_keep_apart_and_a_release_waits_for_both(void **state)
+{
+    (void)state;
+    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
+    begin_capture(stream);
+    void *mine = take(5000, stream);
+    fallow_torch_begin_allocate_to_pool(0, third_id, &sim);
+    begin_capture(other);
+    give(mine, 5000, stream);
+    void *theirs = take(5000, other);
+    assert_ptr_not_equal(theirs, mine);
+    assert_ptr_equal(take(5000, stream), mine);
+    give(mine, 5000, stream);
+    give(theirs, 5000, other);
+    end_capture(stream);
+    fallow_torch_end_allocate_to_pool(0, graph_id);
+    fallow_torch_release_pool(0,
+                              graph_id); /* put off: a synchronisation would break the other one */
+    uint64_t waits = sim.call_count("cuCtxSynchronize");
+    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes > 0);
+    end_capture(other);
+    fallow_torch_end_allocate_to_pool(0, third_id);
+    assert_true(sim.call_count("cuCtxSynchronize") > waits);
+    fallow_torch_release_pool(0, third_id);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+}
+
+static void a_pool_without_a_capture_is_a_tag(void **state)
+{
+    (void)state;
+    fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
+    void *ptr = take(5000, stream);
+    assert_int_equal(block_of(ptr).tag, 7);
+    fallow_torch_end_allocate_to_pool(0, shared_id);
+    fallow_torch_release_pool(0, shared_id);
+    void *plain = take(5000, stream);
+    assert_int_equal(block_of(plain).tag, 0);
+    give(ptr, 5000, stream);
+    give(plain, 5000, stream);
+}
+
+static void a_capture_that_breaks_off_ends(void **state)
+{
+    (void)state;
+    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
+    begin_capture(stream);
+    void *captured = take(5000, stream);
+    end_capture(stream); /* PyTorch raises here, and calls no end */
+    void *eager = take(5000, stream);
+    assert_int_equal(block_of(eager).state, FALLOW_BLOCK_LIVE);
+    give(eager, 5000, stream);
+    give(captured, 5000, stream);
+    fallow_torch_end_allocate_to_pool(0, graph_id);
+    fallow_torch_release_pool(0, graph_id);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+}
+
+static void the_older_pair_names_the_stream(void **state)
+{
+    (void)state;
+    begin_capture(stream);
+    fallow_torch_begin_allocate_stream_to_pool(0, stream, graph_id);
+    void *captured = take(5000, stream);
+    assert_int_equal(block_of(captured).state, FALLOW_BLOCK_CAPTURED);
+    fallow_torch_end_allocate_stream_to_pool(0, stream);
+    end_capture(stream);
+    void *eager = take(5000, stream);
+    assert_int_equal(block_of(eager).state, FALLOW_BLOCK_LIVE);
+    give(eager, 5000, stream);
+    give(captured, 5000, stream);
+    fallow_torch_release_pool(0, graph_id);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
+}
+
+static void a_capture_nobody_announced_is_told_what_to_do(void **state)
+{
+    (void)state;
+    begin_capture(stream);
+    hold_stderr();
+    void *ptr = fallow_torch_alloc(33 * (ssize_t)MIB, 0, stream);
+    assert_one_line_with(release_stderr(), "fallow.enable_torch() sets them");
+    assert_null(ptr);
+    end_capture(stream);
+}
+
+/* ---- pairs that name no stream */
+
+static void no_block_comes_again_before_the_context_is_done_with_it(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    void *blocks[64] = {NULL};
+    size_t sizes[64] = {0};
+    for (int i = 0; i < 4000; i++) { /* used on streams that the library never sees */
+        size_t at = flw_test_random(&seed) % 64;
+        if (blocks[at] != NULL) {
+            if (at % 2 == 0) {
+                fallow_cupy_free(NULL, blocks[at], 0);
+            } else {
+                fallow_torch_segment_free(blocks[at], (ssize_t)sizes[at], 0, stream);
+            }
+        }
+        sizes[at] = (size_t)1 << (flw_test_random(&seed) % 21);
+        blocks[at] = at % 2 == 0 ? fallow_cupy_malloc(NULL, sizes[at], 0)
+                                 : fallow_torch_segment_alloc((ssize_t)sizes[at], 0, other);
+        assert_non_null(blocks[at]);
+        use(blocks[at], sizes[at], flw_test_random(&seed) % 2 == 0 ? stream : other);
+    }
+    for (int i = 0; i < 64; i++) {
+        fallow_cupy_free(NULL, blocks[i], 0);
+    }
+    fallow_cupy_free(NULL, NULL, 0);
+    assert_null(fallow_cupy_malloc(NULL, 0, 0));
+    fallow_stats stats = stats_of(0, FALLOW_PLUGIN_CONTEXT);
+    assert_true(stats.grow_count < 400); /* it is reused */
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
+/* ---- limits, losses, forks, the end */
+
+static void a_memory_fraction_is_a_limit(void **state)
+{
+    (void)state;
+    hold_stderr();
+    void *ptr = fallow_torch_alloc(300 * (ssize_t)MIB, 1, NULL); /* a quarter of 1 GiB */
+    assert_one_line_with(release_stderr(), "no 314572800 bytes on device 1");
+    assert_null(ptr);
+    ptr = fallow_torch_alloc(200 * (ssize_t)MIB, 1, NULL);
+    assert_non_null(ptr);
+    fallow_torch_free(ptr, 200 * (ssize_t)MIB, 1, NULL);
+    hold_stderr();
+    fallow_torch_memory_fraction(0.5, 1);
+    assert_one_line_with(release_stderr(), "keeps its limit");
+}
+
+static void after_a_lost_context_there_is_a_new_pool(void **state)
+{
+    (void)state;
+    CUcontext context;
+    void *old = fallow_torch_alloc(5000, 1, NULL);
+    fallow_pool *lost = pool_of(1, FALLOW_PLUGIN_STREAM);
+    assert_non_null(old);
+    assert_int_equal(sim.cu.cuDevicePrimaryCtxRetain(&context, 1), 0);
+    assert_int_equal((sim.fail)("cuMemCreate", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1), 1);
+    hold_stderr();
+    void *ptr = fallow_torch_alloc(200 * (ssize_t)MIB, 1, NULL);
+    const char *text = release_stderr();
+    assert_null(ptr);
+    assert_non_null(strstr(text, "the device is lost"));
+    assert_int_equal(sim.cu.cuDevicePrimaryCtxReset_v2(1), 0);
+    ptr = fallow_torch_alloc(200 * (ssize_t)MIB, 1, NULL);
+    assert_non_null(ptr);
+    assert_ptr_not_equal(pool_of(1, FALLOW_PLUGIN_STREAM), lost);
+    hold_stderr();
+    fallow_torch_free(old, 5000, 1, NULL);
+    text = release_stderr();
+    assert_string_equal(text, ""); /* its memory went with the context */
+    fallow_torch_free(ptr, 200 * (ssize_t)MIB, 1, NULL);
+}
+
+static void the_child_of_a_fork_has_no_pools(void **state)
+{
+    (void)state;
+    int status = -1;
+    void *parents = take(5000, stream);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        fallow_pool *pool = NULL;
+        give(parents, 5000, stream);
+        fallow_cupy_free(NULL, parents, 0);
+        fallow_torch_reset();
+        bool has_pool = fallow_plugin_pool(0, FALLOW_PLUGIN_STREAM, 0, &pool) == FALLOW_OK;
+        _exit(has_pool ? 1 : 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    give(parents, 5000, stream);
+}
+
+static void the_lines_come_to_an_end(void **state)
+{
+    (void)state;
+    hold_stderr();
+    for (int i = 0; i < 40; i++) {
+        assert_null(fallow_torch_alloc(5, 99, stream));
+    }
+    const char *text = release_stderr();
+    const char *last = strstr(text, "fallow: 16 lines are enough: the rest are left out\n");
+    assert_non_null(last);
+    assert_null(strchr(strchr(last, '\n') + 1, '\n'));
+}
+
+static void *kept_for_exit;
+
+static void free_at_exit(void)
+{
+    fallow_torch_free(kept_for_exit, 5000, 0, stream);
+    (void)fallow_torch_alloc(5000, 0, stream);
+}
+
+static void frees_at_exit_are_safe(void **state)
+{
+    (void)state;
+    kept_for_exit = take(5000, stream);
+    assert_int_equal(atexit(free_at_exit), 0);
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
+static int begin_world(void **state)
+{
+    (void)state;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.device_count = 2;
+    world.device_bytes = (uint64_t)1 << 30;
+    if (!flw_sim_open(&sim)) {
+        return -1;
+    }
+    (void)flw_sim_begin(&sim, &world);
+    return sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != 0 ||
+                   sim.cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) != 0
+               ? -1
+               : 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_made_before_it_is_needed),
+        cmocka_unit_test(settings_are_taken_until_there_is_a_pool),
+        cmocka_unit_test(memory_comes_back_in_stream_order),
+        cmocka_unit_test(a_failure_is_null_and_a_line),
+        cmocka_unit_test(what_the_other_pool_holds_is_given_up_for_a_request),
+        cmocka_unit_test(a_recorded_use_keeps_the_block),
+        cmocka_unit_test(a_view_finds_its_block),
+        cmocka_unit_test(reset_gives_idle_memory_back),
+        cmocka_unit_test(graphs_of_one_id_share_their_memory),
+        cmocka_unit_test(another_thread_and_another_stream_take_part),
+        cmocka_unit_test(two_captures_keep_apart_and_a_release_waits_for_both),
+        cmocka_unit_test(a_pool_without_a_capture_is_a_tag),
+        cmocka_unit_test(a_capture_that_breaks_off_ends),
+        cmocka_unit_test(the_older_pair_names_the_stream),
+        cmocka_unit_test(a_capture_nobody_announced_is_told_what_to_do),
+        cmocka_unit_test(no_block_comes_again_before_the_context_is_done_with_it),
+        cmocka_unit_test(a_memory_fraction_is_a_limit),
+        cmocka_unit_test(after_a_lost_context_there_is_a_new_pool),
+        cmocka_unit_test(the_child_of_a_fork_has_no_pools),
+        cmocka_unit_test(the_lines_come_to_an_end),
+        cmocka_unit_test(frees_at_exit_are_safe)};
+    return cmocka_run_group_tests(tests, begin_world, NULL);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what FALLOW_PLUGIN may say.
+ */
+#include "support/test.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "plugin/default_pools.h"
+
+static char driver[16];
+
+static bool read_text(const char *text, fallow_pool_config *config)
+{
+    fallow_pool_config_init(config);
+    return flw_plugin_read_settings(text, config, driver, sizeof driver);
+}
+
+static void every_key_is_a_field(void **state)
+{
+    (void)state;
+    fallow_pool_config config;
+    assert_true(read_text("limit:20G,economy:memory_first,reuse:completed,decay:500,"
+                          "checks:poison+quarantine,driver:sim",
+                          &config));
+    assert_true(config.limit_bytes == (size_t)20 << 30);
+    assert_int_equal(config.economy, FALLOW_MEMORY_FIRST);
+    assert_int_equal(config.reuse_policy, FALLOW_REUSE_COMPLETED);
+    assert_int_equal(config.decay_ms, 500);
+    assert_int_equal(config.checks, FALLOW_CHECK_POISON | FALLOW_CHECK_QUARANTINE);
+    assert_string_equal(config.driver, "sim");
+    assert_true(read_text("decay:0,limit:7", &config));
+    assert_int_equal(config.decay_ms, UINT32_MAX);
+    assert_int_equal(config.limit_bytes, 7);
+    assert_true(read_text("", &config));
+    assert_int_equal(config.limit_bytes, 0);
+}
+
+static void what_it_cannot_read_leaves_defaults(void **state)
+{
+    (void)state;
+    const char *const wrong[] = {"limit:20G,colour:red",
+                                 "limit",
+                                 "limit:",
+                                 "limit:0",
+                                 "limit:-1",
+                                 "limit:1P",
+                                 "limit:1GG",
+                                 "limit:18446744073709551615G",
+                                 "limit:99999999999999999999",
+                                 "economy:frugal",
+                                 "reuse:never",
+                                 "decay:x",
+                                 "decay:4294967295",
+                                 "decay:5K",
+                                 "checks:",
+                                 "checks:poison+luck",
+                                 "driver:",
+                                 "driver:/a/path/longer/than/there/is/room/for"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        fallow_pool_config config, defaults;
+        fallow_pool_config_init(&defaults);
+        if (read_text(wrong[i], &config) || memcmp(&config, &defaults, sizeof config) != 0) {
+            fail_msg("'%s' was used", wrong[i]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_key_is_a_field),
+                                       cmocka_unit_test(what_it_cannot_read_leaves_defaults)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
