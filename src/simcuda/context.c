@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "simcuda/forms.h"
 #include "simcuda/host.h"
 #include "simcuda/order.h"
 #include "simcuda/storage.h"
@@ -307,20 +308,36 @@ CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id)
     return flw_call_leave(result);
 }
 
+static CUresult synchronize(struct flw_call *call, struct flw_context *context)
+{
+    if (context->capture_count > 0) {
+        flw_capture_kill_context(context);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    flw_order_wait_context(call->thread, context);
+    flw_pool_host_waited();
+    return context->sticky; /* "returns an error if one of the preceding tasks failed" */
+}
+
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
     struct flw_call call;
     CUresult result =
         flw_call_enter(&call, FLW_ENTRY_cuCtxSynchronize, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (result == CUDA_SUCCESS && call.context->capture_count > 0) {
-        flw_capture_kill_context(call.context);
-        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return flw_call_leave(result == CUDA_SUCCESS ? synchronize(&call, call.context) : result);
+}
+
+/* "If the specified context is NULL, the API will operate on the current context." */
+CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle)
+{
+    if (handle == NULL) {
+        return cuCtxSynchronize();
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_context *context = call.context;
-        flw_order_wait_context(call.thread, context);
-        flw_pool_host_waited();
-        result = context->sticky; /* "returns an error if one of the preceding tasks failed" */
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxSynchronize, FLW_CALL_UNSAFE);
+    struct flw_context *context = flw_context_find(handle);
+    if (result == CUDA_SUCCESS && context == NULL) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
     }
-    return flw_call_leave(result);
+    return flw_call_leave(result == CUDA_SUCCESS ? synchronize(&call, context) : result);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the memset and memcpy entry points.
+ * Owns: the memcpy entry points.
  * Does not: move bytes (work.c) or order the move (schedule.c).
  *
  * The plain forms work on the legacy stream. Copies from pageable host memory read it before the
@@ -12,6 +12,7 @@
 
 #include "base/bits.h"
 #include "simcuda/check.h"
+#include "simcuda/forms.h"
 #include "simcuda/host.h"
 #include "simcuda/storage.h"
 
@@ -19,17 +20,6 @@ static bool is_pinned(const void *pointer)
 {
     struct flw_region *region = flw_region_find((uintptr_t)pointer);
     return region != NULL && region->host != NULL;
-}
-
-/* Does anything of this driver's lie here? The first byte is looked at; the checker sees the rest.
- */
-static bool is_known(uint64_t address)
-{
-    struct flw_region *region = flw_region_find(address);
-    if (region == NULL) {
-        return false;
-    }
-    return region->kind != FLW_REGION_RESERVATION || flw_mapping_find(address) != NULL;
 }
 
 static CUresult give_and_wait(struct flw_call *call, struct flw_stream *stream,
@@ -52,68 +42,13 @@ static CUresult give_and_wait(struct flw_call *call, struct flw_stream *stream,
     return result;
 }
 
-static CUresult fill(struct flw_call *call, struct flw_stream *stream, struct flw_work work)
-{
-    if (work.bytes == 0) {
-        return CUDA_SUCCESS;
-    }
-    if (!is_known(work.to) || work.to % work.value_bytes != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    struct flw_sim_range range = {.address = work.to, .bytes = work.bytes, .is_write = 1};
-    work.kind = FLW_WORK_MEMSET;
-    work.name = "memset";
-    work.ranges = &range;
-    work.range_count = 1;
-    return give_and_wait(call, stream, &work, false);
-}
-
-CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count)
-{
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemsetD8_v2, FLW_CALL_CONTEXT);
-    if (result == CUDA_SUCCESS) {
-        struct flw_work work = {.to = pointer, .bytes = count, .value = value, .value_bytes = 1};
-        result = fill(&call, call.context->legacy, work);
-    }
-    return flw_call_leave(result);
-}
-
-CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t count,
-                                 CUstream handle)
-{
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuMemsetD8Async, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS) {
-        struct flw_work work = {.to = pointer, .bytes = count, .value = value, .value_bytes = 1};
-        result = fill(&call, call.stream, work);
-    }
-    return flw_call_leave(result);
-}
-
-CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t count,
-                                  CUstream handle)
-{
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuMemsetD32Async, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS && count > SIZE_MAX / 4) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS) {
-        struct flw_work work = {
-            .to = pointer, .bytes = count * 4, .value = value, .value_bytes = 4};
-        result = fill(&call, call.stream, work);
-    }
-    return flw_call_leave(result);
-}
-
 static CUresult copy_in(struct flw_call *call, struct flw_stream *stream, CUdeviceptr to,
                         const void *from, size_t bytes, bool waits)
 {
     if (bytes == 0) {
         return CUDA_SUCCESS;
     }
-    if (from == NULL || !is_known(to)) {
+    if (from == NULL || !flw_storage_is_known(to)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct flw_sim_range range[2] = {{.address = to, .bytes = bytes, .is_write = 1},
@@ -142,7 +77,7 @@ static CUresult copy_out(struct flw_call *call, struct flw_stream *stream, void 
     if (bytes == 0) {
         return CUDA_SUCCESS;
     }
-    if (to == NULL || !is_known(from)) {
+    if (to == NULL || !flw_storage_is_known(from)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct flw_sim_range range[2] = {{.address = from, .bytes = bytes},
@@ -176,6 +111,24 @@ CUresult CUDAAPI cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
                               : result);
 }
 
+CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyHtoD_v2, FLW_CALL_CONTEXT, CU_STREAM_PER_THREAD);
+    return flw_call_leave(
+        result == CUDA_SUCCESS ? copy_in(&call, call.stream, to, from, bytes, true) : result);
+}
+
+CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyDtoH_v2, FLW_CALL_CONTEXT, CU_STREAM_PER_THREAD);
+    return flw_call_leave(
+        result == CUDA_SUCCESS ? copy_out(&call, call.stream, to, from, bytes, true) : result);
+}
+
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
                                       CUstream handle)
 {
@@ -201,7 +154,8 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t b
     struct flw_call call;
     CUresult result =
         flw_stream_enter(&call, FLW_ENTRY_cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS && bytes > 0 && (!is_known(to) || !is_known(from))) {
+    if (result == CUDA_SUCCESS && bytes > 0 &&
+        (!flw_storage_is_known(to) || !flw_storage_is_known(from))) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS && bytes > 0) {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the table of entry points made from the one list: a missing definition is a link error
- * here. Also cuGetProcAddress, which is a question to this table, and errors' names. Does not:
- * implement the rest.
+ * here. Also errors' names.
+ * Does not: implement the rest.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "simcuda/world.h"
@@ -26,44 +25,6 @@ unsigned flw_entry_find(const char *name)
         }
     }
     return FLW_ENTRY_COUNT;
-}
-
-/* "the requested version of the symbol": a plain name means its newest form here. */
-static unsigned find_versioned(const char *symbol)
-{
-    unsigned found = flw_entry_find(symbol);
-    for (int version = 2; version < 5 && found == FLW_ENTRY_COUNT; version++) {
-        char name[128];
-        snprintf(name, sizeof name, "%s_v%d", symbol, version);
-        found = flw_entry_find(name);
-    }
-    return found;
-}
-
-CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **function, int version,
-                                     cuuint64_t flags, CUdriverProcAddressQueryResult *status)
-{
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGetProcAddress_v2,
-                                     FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
-    if (result != CUDA_SUCCESS) {
-        return flw_call_leave(result);
-    }
-    /* "If the specified CUDA version is greater than the driver version": INVALID_VALUE */
-    if (symbol == NULL || function == NULL || flags > 2 ||
-        version > flw_world.config.driver_version) {
-        return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
-    }
-    unsigned found = find_versioned(symbol);
-    *function = NULL;
-    if (found != FLW_ENTRY_COUNT) {
-        memcpy(function, &entries[found].function, sizeof *function);
-    }
-    if (status != NULL) {
-        *status = found != FLW_ENTRY_COUNT ? CU_GET_PROC_ADDRESS_SUCCESS
-                                           : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    }
-    return flw_call_leave(found != FLW_ENTRY_COUNT ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
 }
 
 /* clang-format off */

@@ -92,6 +92,15 @@ unsigned char *flw_storage_content(uint64_t address, uint64_t *bytes, unsigned c
     return physical->content + offset;
 }
 
+bool flw_storage_is_known(uint64_t address)
+{
+    struct flw_region *region = flw_region_find(address);
+    if (region == NULL) {
+        return false;
+    }
+    return region->kind != FLW_REGION_RESERVATION || flw_mapping_find(address) != NULL;
+}
+
 /* ---- cuMemAlloc ---- */
 
 static CUresult allocate(struct flw_context *context, CUdeviceptr *out, uint64_t bytes)
@@ -354,124 +363,4 @@ CUresult CUDAAPI cuMemFreeHost(void *pointer)
         flw_memory_drop(region);
     }
     return flw_call_leave(CUDA_SUCCESS);
-}
-
-/* ---- questions about addresses ---- */
-
-/* "the allocation by cuMemAlloc() or cuMemAllocPitch() that contains the input pointer"; under a
- * reservation it is the mapping, which stands for one handle. */
-static bool range_of(uint64_t address, uint64_t *begin, uint64_t *bytes)
-{
-    uint64_t end;
-    if (flw_pool_block_at(address, begin, &end)) {
-        *bytes = end - *begin;
-        return true;
-    }
-    struct flw_region *region = flw_region_find(address);
-    if (region == NULL || region->kind == FLW_REGION_POOLED) {
-        return false;
-    }
-    if (region->kind == FLW_REGION_RESERVATION) {
-        struct flw_mapping *mapping = flw_mapping_find(address);
-        if (mapping == NULL) {
-            return false;
-        }
-        *begin = mapping->node.begin;
-        *bytes = mapping->node.end - mapping->node.begin;
-        return true;
-    }
-    *begin = region->node.begin;
-    *bytes = region->bytes;
-    return address - *begin < *bytes;
-}
-
-CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
-{
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
-    uint64_t begin = 0;
-    uint64_t length = 0;
-    if (result == CUDA_SUCCESS && !range_of(pointer, &begin, &length)) {
-        result = CUDA_ERROR_NOT_FOUND;
-    }
-    if (result == CUDA_SUCCESS && base != NULL) {
-        *base = begin; /* "Both parameters pbase and psize are optional." */
-    }
-    if (result == CUDA_SUCCESS && bytes != NULL) {
-        *bytes = length;
-    }
-    return flw_call_leave(result);
-}
-
-static struct flw_device *device_of(uint64_t address)
-{
-    struct flw_region *region = flw_region_find(address);
-    if (region == NULL) {
-        return NULL;
-    }
-    if (region->kind == FLW_REGION_RESERVATION) {
-        struct flw_mapping *mapping = flw_mapping_find(address);
-        return mapping != NULL ? mapping->physical->device : NULL;
-    }
-    return region->device;
-}
-
-static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer)
-{
-    uint64_t begin;
-    uint64_t bytes;
-    if (!range_of(pointer, &begin, &bytes)) {
-        return CUDA_ERROR_INVALID_VALUE; /* not a pointer that this driver gave */
-    }
-    struct flw_region *region = flw_region_find(pointer);
-    struct flw_device *device = device_of(pointer);
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = region->context != NULL ? region->context->handle : NULL;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data =
-            region->kind == FLW_REGION_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        *(CUdeviceptr *)data = pointer;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (region->host == NULL) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        *(void **)data = (char *)region->host + (pointer - region->node.begin);
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(bool *)data = region->kind == FLW_REGION_MANAGED;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = device != NULL ? device->ordinal : region->context->device->ordinal;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)data = begin;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = bytes;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(bool *)data = true;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
-                                       CUdeviceptr pointer)
-{
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuPointerGetAttribute, FLW_CALL_CONTEXT);
-    if (result == CUDA_SUCCESS && data == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS) {
-        result = pointer_attribute(data, attribute, pointer);
-    }
-    return flw_call_leave(result);
 }

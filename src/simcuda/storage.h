@@ -42,6 +42,7 @@ struct flw_region {
     struct flw_memory_pool *pool;
     void *host;
     unsigned flags;
+    bool is_synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: kept, not acted on */
 };
 
 struct flw_mapping {
@@ -84,6 +85,9 @@ void flw_pool_free_of_graph(uint64_t address);
 bool flw_pool_block_at(uint64_t address, uint64_t *begin, uint64_t *end);
 void flw_pool_host_waited(void);
 void flw_pool_finish_all(void);
+
+/* Does anything of this driver's lie here? The first byte is looked at; the checker sees the rest. */
+bool flw_storage_is_known(uint64_t address);
 
 /* Contents of one stretch of [address, +bytes): at most `*bytes`, shortened to what lies together.
  * NULL: nothing is there. On memory without contents NULL too. */

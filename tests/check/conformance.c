@@ -25,7 +25,8 @@
 static const struct conformance_table *const shared_tables[] = {
     &conformance_device,  &conformance_context,       &conformance_memory, &conformance_vmm,
     &conformance_share,   &conformance_stream,        &conformance_event,  &conformance_copy,
-    &conformance_capture, &conformance_capture_modes, &conformance_graph,  &conformance_mempool};
+    &conformance_capture, &conformance_capture_modes, &conformance_graph,  &conformance_mempool,
+    &conformance_forms};
 #define SHARED_TABLES (sizeof shared_tables / sizeof *shared_tables)
 
 struct tally {

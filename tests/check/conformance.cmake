@@ -2,7 +2,7 @@
 # The conformance suite: one program for every driver, free of any test framework.
 add_executable(driver_conformance
   conformance.c conformance_bed.c conformance_capture.c conformance_capture_modes.c
-  conformance_context.c conformance_copy.c conformance_device.c conformance_event.c
+  conformance_context.c conformance_copy.c conformance_device.c conformance_event.c conformance_forms.c
   conformance_graph.c conformance_memory.c conformance_mempool.c conformance_share.c
   conformance_sim.c conformance_stream.c conformance_vmm.c)
 flw_target(driver_conformance)

@@ -54,7 +54,7 @@ struct conformance_table {
 extern const struct conformance_table conformance_context, conformance_device, conformance_vmm,
     conformance_share, conformance_memory, conformance_stream, conformance_event, conformance_copy,
     conformance_capture, conformance_capture_modes, conformance_graph, conformance_mempool,
-    conformance_sim;
+    conformance_forms, conformance_sim;
 
 /* Each records a failure with its place and lets the case go on; true when as wanted. */
 bool bed_that(struct bed *b, bool holds, const char *text, int line);

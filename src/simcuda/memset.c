@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the memset entry points: one value of 1, 2 or 4 bytes over a rectangle of rows.
+ * Does not: write bytes (work.c) or order the write (schedule.c).
+ *
+ * The plain forms work on the legacy stream and, for device memory, do not wait.
+ */
+#include "simcuda/forms.h"
+#include "simcuda/storage.h"
+
+struct rectangle {
+    uint64_t to;
+    unsigned value, value_bytes;
+    size_t width, pitch_bytes, height; /* width in values; a height of 1 needs no pitch */
+};
+
+static CUresult fill_row(struct flw_stream *stream, const struct rectangle *area, uint64_t to,
+                         size_t bytes)
+{
+    if (!flw_storage_is_known(to) || to % area->value_bytes != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct flw_sim_range range = {.address = to, .bytes = bytes, .is_write = 1};
+    struct flw_work work = {.kind = FLW_WORK_MEMSET,
+                            .name = "memset",
+                            .ranges = &range,
+                            .range_count = 1,
+                            .to = to,
+                            .bytes = bytes,
+                            .value = area->value,
+                            .value_bytes = area->value_bytes};
+    return flw_order_submit(stream, &work, NULL);
+}
+
+static CUresult fill(struct flw_stream *stream, const struct rectangle *area)
+{
+    if (area->width == 0 || area->height == 0) {
+        return CUDA_SUCCESS;
+    }
+    size_t row_bytes = area->width * area->value_bytes;
+    if (area->width > SIZE_MAX / area->value_bytes || area->pitch_bytes % area->value_bytes != 0 ||
+        (area->height > 1 && area->pitch_bytes < row_bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (area->height > 1 && area->pitch_bytes == row_bytes) {
+        return fill_row(stream, area, area->to, row_bytes * area->height);
+    }
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < area->height && result == CUDA_SUCCESS; i++) {
+        result = fill_row(stream, area, area->to + i * area->pitch_bytes, row_bytes);
+    }
+    return result;
+}
+
+static CUresult fill_on(enum flw_entry entry, struct rectangle area, CUstream handle)
+{
+    struct flw_call call;
+    CUresult result = flw_stream_enter(&call, entry, FLW_CALL_CONTEXT, handle);
+    return flw_call_leave(result == CUDA_SUCCESS ? fill(call.stream, &area) : result);
+}
+
+static CUresult fill_now(struct rectangle area, CUstream handle)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD8_v2, area, handle);
+}
+
+CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count)
+{
+    return fill_now((struct rectangle){pointer, value, 1, count, 0, 1}, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr pointer, unsigned char value, size_t count)
+{
+    return fill_now((struct rectangle){pointer, value, 1, count, 0, 1}, CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t count,
+                                 CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD8Async, (struct rectangle){pointer, value, 1, count, 0, 1},
+                   stream);
+}
+
+CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr pointer, unsigned short value, size_t count)
+{
+    return fill_now((struct rectangle){pointer, value, 2, count, 0, 1}, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr pointer, unsigned short value, size_t count)
+{
+    return fill_now((struct rectangle){pointer, value, 2, count, 0, 1}, CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr pointer, unsigned short value, size_t count,
+                                  CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD32Async, (struct rectangle){pointer, value, 2, count, 0, 1},
+                   stream);
+}
+
+CUresult CUDAAPI cuMemsetD16Async_ptsz(CUdeviceptr pointer, unsigned short value, size_t count,
+                                       CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD32Async, (struct rectangle){pointer, value, 2, count, 0, 1},
+                   flw_own_stream(stream));
+}
+
+CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr pointer, unsigned value, size_t count)
+{
+    return fill_now((struct rectangle){pointer, value, 4, count, 0, 1}, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr pointer, unsigned value, size_t count)
+{
+    return fill_now((struct rectangle){pointer, value, 4, count, 0, 1}, CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t count,
+                                  CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD32Async, (struct rectangle){pointer, value, 4, count, 0, 1},
+                   stream);
+}
+
+CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr pointer, size_t pitch, unsigned char value,
+                                 size_t width, size_t height)
+{
+    return fill_now((struct rectangle){pointer, value, 1, width, pitch, height}, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemsetD2D8_v2_ptds(CUdeviceptr pointer, size_t pitch, unsigned char value,
+                                      size_t width, size_t height)
+{
+    return fill_now((struct rectangle){pointer, value, 1, width, pitch, height},
+                    CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr pointer, size_t pitch, unsigned char value,
+                                   size_t width, size_t height, CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD8Async,
+                   (struct rectangle){pointer, value, 1, width, pitch, height}, stream);
+}
+
+CUresult CUDAAPI cuMemsetD2D8Async_ptsz(CUdeviceptr pointer, size_t pitch, unsigned char value,
+                                        size_t width, size_t height, CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD8Async,
+                   (struct rectangle){pointer, value, 1, width, pitch, height},
+                   flw_own_stream(stream));
+}
+
+CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr pointer, size_t pitch, unsigned short value,
+                                  size_t width, size_t height)
+{
+    return fill_now((struct rectangle){pointer, value, 2, width, pitch, height}, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemsetD2D16_v2_ptds(CUdeviceptr pointer, size_t pitch, unsigned short value,
+                                       size_t width, size_t height)
+{
+    return fill_now((struct rectangle){pointer, value, 2, width, pitch, height},
+                    CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr pointer, size_t pitch, unsigned short value,
+                                    size_t width, size_t height, CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD32Async,
+                   (struct rectangle){pointer, value, 2, width, pitch, height}, stream);
+}
+
+CUresult CUDAAPI cuMemsetD2D16Async_ptsz(CUdeviceptr pointer, size_t pitch, unsigned short value,
+                                         size_t width, size_t height, CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD32Async,
+                   (struct rectangle){pointer, value, 2, width, pitch, height},
+                   flw_own_stream(stream));
+}
+
+CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr pointer, size_t pitch, unsigned value, size_t width,
+                                  size_t height)
+{
+    return fill_now((struct rectangle){pointer, value, 4, width, pitch, height}, CU_STREAM_LEGACY);
+}
+
+CUresult CUDAAPI cuMemsetD2D32_v2_ptds(CUdeviceptr pointer, size_t pitch, unsigned value,
+                                       size_t width, size_t height)
+{
+    return fill_now((struct rectangle){pointer, value, 4, width, pitch, height},
+                    CU_STREAM_PER_THREAD);
+}
+
+CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr pointer, size_t pitch, unsigned value, size_t width,
+                                    size_t height, CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD32Async,
+                   (struct rectangle){pointer, value, 4, width, pitch, height}, stream);
+}
+
+CUresult CUDAAPI cuMemsetD2D32Async_ptsz(CUdeviceptr pointer, size_t pitch, unsigned value,
+                                         size_t width, size_t height, CUstream stream)
+{
+    return fill_on(FLW_ENTRY_cuMemsetD32Async,
+                   (struct rectangle){pointer, value, 4, width, pitch, height},
+                   flw_own_stream(stream));
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the cases about names that other programs find and the library does not call: per-thread
+ * twins, versions of one base name, rectangles, many attributes at once, handles for other processes.
+ */
+#include <string.h>
+
+#include "conformance.h"
+
+/* An exported function by its name, into a pointer of its type; the case is skipped without it. */
+static bool find(struct bed *b, const char *name, void *function)
+{
+    void *address = flw_driver_entry(b->cu, name);
+    memcpy(function, &address, sizeof address);
+    return bed_has(b, address != NULL);
+}
+
+static void *versioned(struct bed *b, const char *base, int version, unsigned flags)
+{
+    void *function = NULL;
+    if (b->cu->cuGetProcAddress_v2 != NULL) {
+        b->cu->cuGetProcAddress_v2(base, &function, version, flags, NULL);
+    }
+    return function;
+}
+
+static void one_base_name_has_several_functions(struct bed *b)
+{
+    const char *base = "cuStreamBeginCapture";
+    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
+        return;
+    }
+    void *modeless = versioned(b, base, 10000, 0), *present = versioned(b, base, 10010, 0);
+    THAT(modeless != NULL && present != NULL && modeless != present);
+    THAT(versioned(b, base, 11040, 0) == present);
+    void *early = &early;
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    b->cu->cuGetProcAddress_v2("cuMemAllocAsync", &early, 11010, 0, &status);
+    THAT(early == NULL && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+}
+
+static void flags_choose_the_per_thread_twin(struct bed *b)
+{
+    if (!bed_has(b, b->cu->cuGetProcAddress_v2 != NULL)) {
+        return;
+    }
+    void *plain = versioned(b, "cuMemAllocAsync", 11040, 0);
+    void *legacy = versioned(b, "cuMemAllocAsync", 11040, 1);
+    void *twin = versioned(b, "cuMemAllocAsync", 11040, 2);
+    THAT(plain != NULL && plain == legacy && twin != NULL && twin != plain);
+    void *without = versioned(b, "cuMemAlloc", 11040, 0);
+    THAT(without != NULL && without == versioned(b, "cuMemAlloc", 11040, 2));
+}
+
+static void a_twin_takes_null_for_its_own_stream(struct bed *b)
+{
+    CUresult (*get_id)(CUstream, unsigned long long *) = NULL;
+    unsigned long long own = 0, twins = 0, legacy = 0;
+    if (!find(b, "cuStreamGetId_ptsz", &get_id) || !bed_has(b, b->cu->cuStreamGetId != NULL)) {
+        return;
+    }
+    OK(b->cu->cuStreamGetId(CU_STREAM_PER_THREAD, &own));
+    OK(b->cu->cuStreamGetId(NULL, &legacy));
+    OK(get_id(NULL, &twins));
+    THAT(twins == own && twins != legacy);
+}
+
+static void a_rectangle_leaves_the_rest_of_its_rows(struct bed *b)
+{
+    enum {
+        PITCH = 16,
+        HEIGHT = 4
+    };
+    CUresult (*fill)(CUdeviceptr, size_t, unsigned short, size_t, size_t) = NULL;
+    unsigned char back[PITCH * HEIGHT];
+    CUdeviceptr address = 0;
+    if (!find(b, "cuMemsetD2D16_v2", &fill)) {
+        return;
+    }
+    OK(b->cu->cuMemAlloc_v2(&address, sizeof back));
+    OK(b->cu->cuMemsetD8_v2(address, 7, sizeof back));
+    OK(fill(address, PITCH, 0x0201, 3, HEIGHT));
+    OK(b->cu->cuMemcpyDtoH_v2(back, address, sizeof back));
+    bool is_right = true;
+    for (unsigned i = 0; i < sizeof back; i++) {
+        unsigned at = i % PITCH;
+        is_right = is_right && back[i] == (at >= 6 ? 7 : at % 2 == 0 ? 1 : 2);
+    }
+    THAT(is_right);
+    REFUSED(fill(address, 4, 1, 3, HEIGHT)); /* rows that lap over one another */
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void many_attributes_of_no_pointer_are_null(struct bed *b)
+{
+    CUresult (*get)(unsigned, CUpointer_attribute *, void **, CUdeviceptr) = NULL;
+    CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    CUcontext context = b->context;
+    unsigned type = 77;
+    size_t bytes = 77;
+    void *to[] = {&context, &type, &bytes};
+    CUdeviceptr address = 0;
+    if (!find(b, "cuPointerGetAttributes", &get)) {
+        return;
+    }
+    OK(b->cu->cuMemAlloc_v2(&address, 5000));
+    OK(get(3, wanted, to, address));
+    THAT(context == b->context && type == CU_MEMORYTYPE_DEVICE && bytes == 5000);
+    OK(b->cu->cuMemFree_v2(address));
+    OK(get(3, wanted, to, address));
+    THAT(context == NULL && type == 0 && bytes == 0);
+}
+
+static void a_handle_names_one_life_of_an_address(struct bed *b)
+{
+    CUresult (*get)(CUipcMemHandle *, CUdeviceptr) = NULL;
+    CUipcMemHandle first, again, later;
+    CUdeviceptr address = 0;
+    if (!find(b, "cuIpcGetMemHandle", &get)) {
+        return;
+    }
+    OK(b->cu->cuMemAlloc_v2(&address, 4u << 20));
+    OK(get(&first, address));
+    OK(get(&again, address));
+    THAT(memcmp(&first, &again, sizeof first) == 0);
+    OK(b->cu->cuMemFree_v2(address));
+    REFUSED(get(&later, address));
+    OK(b->cu->cuMemAlloc_v2(&address, 4u << 20));
+    OK(get(&later, address));
+    THAT(memcmp(&first, &later, sizeof first) != 0);
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void a_named_context_is_synchronised(struct bed *b)
+{
+    CUresult (*synchronise)(CUcontext) = NULL;
+    CUstream stream = NULL;
+    CUcontext current = NULL;
+    if (!find(b, "cuCtxSynchronize_v2", &synchronise)) {
+        return;
+    }
+    CUdeviceptr address = 0;
+    OK(b->cu->cuMemAlloc_v2(&address, 4096));
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(b->cu->cuMemsetD8Async(address, 0, 4096, stream));
+    OK(b->cu->cuCtxPopCurrent_v2(&current));
+    REFUSED(synchronise(NULL));
+    OK(synchronise(current));
+    OK(b->cu->cuCtxPushCurrent_v2(current));
+    OK(b->cu->cuStreamQuery(stream));
+    OK(b->cu->cuStreamDestroy_v2(stream));
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static const struct conformance_case cases[] = {
+    HEADER(one_base_name_has_several_functions,
+           "this API will return the function pointer to the corresponding versioned function"),
+    HEADER(flags_choose_the_per_thread_twin,
+           "If a per-thread version is not found, the API will return the legacy version"),
+    HEADER(a_twin_takes_null_for_its_own_stream,
+           "driver symbols that match the requested driver symbol name including the per-thread"),
+    HEADER(a_rectangle_leaves_the_rest_of_its_rows, "Sets the 2D memory range of"),
+    HEADER(many_attributes_of_no_pointer_are_null,
+           "the attributes are assigned default NULL values"),
+    HEADER(a_handle_names_one_life_of_an_address, "will return a unique handle for the new memory"),
+    HEADER(a_named_context_is_synchronised,
+           "If the specified context is NULL, the API will operate on the current context"),
+};
+
+const struct conformance_table conformance_forms = {"forms", cases, sizeof cases / sizeof *cases};
