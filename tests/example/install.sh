@@ -77,6 +77,13 @@ expect_output "$work/by_pkg_config"
     -Wl,-rpath,"$(pkg-config --variable=libdir fallow-kernels)"
 "$work/kernels_by_pkg_config" || { echo "the user of pkg-config fallow-kernels failed" >&2; exit 1; }
 
+# The Python module finds the library, and that the simulated driver.
+if command -v python3 >/dev/null; then
+    said=$(env -u FALLOW_LIBRARY PYTHONPATH="$tree/share/fallow/python" python3 -c \
+        "import fallow; fallow.configure(driver='sim'); print(fallow.Layout([{'name': 'x', 'bytes': 512}]).bytes, fallow.library_path())")
+    [ "$said" = "512 $tree/$libdir/libfallow.so.0" ] || { echo "fallow.py printed '$said'" >&2; exit 1; }
+fi
+
 # The command finds its libraries and the simulated driver where they lie now.
 if [ -x "$build/bin/fallow" ]; then
     "$tree/bin/fallow" bench pair --count 1000 >"$work/bench.log"

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stand-ins for frameworks that are not installed here: just enough of their surface to see which
+addresses are handed over, and to call those with the frameworks' own signatures through ctypes. They prove
+nothing about the frameworks themselves; tests/gpu/clients.sh runs the real ones."""
+import contextlib
+import ctypes
+import sys
+import types
+
+pointer, number = ctypes.c_void_p, ctypes.c_int
+
+
+class MempoolId(ctypes.Structure):
+    _fields_ = [("first", ctypes.c_uint64), ("second", ctypes.c_uint64)]
+
+
+def function(address, result, *arguments):
+    return ctypes.CFUNCTYPE(result, *arguments)(address)
+
+
+@contextlib.contextmanager
+def installed(**modules):
+    """Put modules into sys.modules; a dot is two underscores."""
+    modules = {name.replace("__", "."): module for name, module in modules.items()}
+    before = {name: sys.modules.get(name) for name in modules}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+
+
+class TorchInner:
+    """What CUDAPluggableAllocator.allocator() returns: setters that take addresses."""
+
+    def __init__(self, names):
+        self.addresses = {}
+        for name in names:
+            setattr(self, name, self._setter(name))
+
+    def _setter(self, name):
+        def set_address(address):
+            assert isinstance(address, int) and address > 0
+            self.addresses[name] = address
+
+        return set_address
+
+
+def torch(version="2.8", initialized=False, with_pool=True, outer=False):
+    newer = ["set_begin_allocate_to_pool", "set_end_allocate_to_pool_fn"]
+    older = ["set_begin_allocate_stream_to_pool", "set_end_allocate_stream_to_pool_fn"]
+    names = ["set_init_fn", "set_reset_fn", "set_memory_fraction_fn", "set_base_alloc_fn", "set_record_stream_fn",
+             "set_release_pool"] + (older if version == "2.0" else newer)
+    fake = types.ModuleType("torch")
+    fake.__version__ = version
+    fake.cuda = types.SimpleNamespace()
+    fake.cuda.is_initialized = lambda: initialized
+    fake.cuda.is_available = lambda: False
+    fake.current = None
+
+    class CUDAPluggableAllocator:
+        def __init__(self, path, alloc_name, free_name):
+            library = ctypes.CDLL(path)  # as PyTorch does
+            self.alloc = function(ctypes.cast(getattr(library, alloc_name), pointer).value, pointer,
+                                  ctypes.c_ssize_t, number, pointer)
+            self.free = function(ctypes.cast(getattr(library, free_name), pointer).value, None, pointer,
+                                 ctypes.c_size_t, number, pointer)
+            self.inner = TorchInner(names)
+
+        def allocator(self):
+            return self.inner
+
+    class MemPool:
+        def __init__(self, allocator):
+            if isinstance(allocator, TorchInner) == outer:
+                raise TypeError("incompatible constructor arguments")
+            self.allocator = allocator
+
+    def change_current_allocator(allocator):
+        fake.current = allocator
+
+    fake.cuda.memory = types.SimpleNamespace(
+        CUDAPluggableAllocator=CUDAPluggableAllocator, change_current_allocator=change_current_allocator)
+    if with_pool:
+        fake.cuda.MemPool = MemPool
+    return fake
+
+
+def cupy():
+    fake = types.ModuleType("cupy")
+    fake.current = None
+
+    class OutOfMemoryError(MemoryError):
+        def __init__(self, size, total, limit=0):
+            super().__init__("Out of memory allocating %d bytes (allocated so far: %d bytes)" % (size, total))
+
+    class CFunctionAllocator:
+        def __init__(self, param, malloc, free, owner):
+            self._malloc = function(malloc, pointer, pointer, ctypes.c_size_t, number)
+            self._free = function(free, None, pointer, pointer, number)
+            self._param = param
+
+        def malloc(self, size):
+            address = self._malloc(self._param, size, 0) if size > 0 else 0
+            return types.SimpleNamespace(ptr=address or 0, free=lambda: self._free(self._param, address, 0))
+
+    def set_allocator(allocator):
+        fake.current = allocator
+
+    memory = types.SimpleNamespace(CFunctionAllocator=CFunctionAllocator, OutOfMemoryError=OutOfMemoryError)
+    device = types.SimpleNamespace(get_device_id=lambda: 0)
+    fake.cuda = types.SimpleNamespace(memory=memory, device=device, set_allocator=set_allocator)
+    return fake
+
+
+def numba(uses_binding):
+    """numba, numba.cuda, numba.cuda.cudadrv, numba.cuda.cudadrv.driver"""
+    cuda = types.ModuleType("numba.cuda")
+    driver = types.ModuleType("numba.cuda.cudadrv.driver")
+    driver.USE_NV_BINDING = uses_binding
+
+    class CUdeviceptr(int):
+        pass
+
+    driver.binding = types.SimpleNamespace(CUdeviceptr=CUdeviceptr)
+
+    class HostOnlyCUDAMemoryManager:
+        def __init__(self, *_, **keywords):
+            self.context = keywords.pop("context")
+            self.allocations = {}
+            self.deallocations = types.SimpleNamespace(clear=lambda: None)
+
+        def initialize(self):
+            raise NotImplementedError
+
+        initialize.__isabstractmethod__ = True
+
+        def reset(self):
+            self.allocations.clear()
+
+    class MemoryPointer:
+        def __init__(self, context, pointer, size, owner=None, finalizer=None):
+            self.context, self.device_pointer, self.size, self.finalizer = context, pointer, size, finalizer
+
+    class MemoryInfo:
+        def __init__(self, free, total):
+            self.free, self.total = free, total
+
+    cuda.HostOnlyCUDAMemoryManager, cuda.MemoryPointer, cuda.MemoryInfo = (
+        HostOnlyCUDAMemoryManager, MemoryPointer, MemoryInfo)
+    return types.ModuleType("numba"), cuda, types.ModuleType("numba.cuda.cudadrv"), driver
+
+
+def rmm():
+    fake = types.ModuleType("rmm")
+    fake.current = {}
+
+    class CallbackMemoryResource:
+        def __init__(self, allocate, deallocate):
+            self.allocate, self.deallocate = allocate, deallocate
+
+    fake.mr = types.SimpleNamespace(CallbackMemoryResource=CallbackMemoryResource,
+                                    set_per_device_resource=fake.current.__setitem__)
+    return fake

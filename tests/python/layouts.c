@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the compiler makes of the structures that tools/python/fallow.py writes down a second time:
+ * "structure field offset bytes" a line.
+ */
+#include <stdio.h>
+
+#include "fallow/arena.h"
+#include "fallow/fallow.h"
+
+#define FIELD(type, name) \
+    printf("%s %s %zu %zu\n", #type, #name, offsetof(type, name), sizeof(((type *)0)->name))
+
+static void print_pool(void)
+{
+    FIELD(fallow_pool_config, struct_size);
+    FIELD(fallow_pool_config, device);
+    FIELD(fallow_pool_config, driver);
+    FIELD(fallow_pool_config, context);
+    FIELD(fallow_pool_config, limit_bytes);
+    FIELD(fallow_pool_config, economy);
+    FIELD(fallow_pool_config, cache_bytes);
+    FIELD(fallow_pool_config, decay_ms);
+    FIELD(fallow_pool_config, reuse_policy);
+    FIELD(fallow_pool_config, checks);
+}
+
+static void print_stats(void)
+{
+    FIELD(fallow_stats, struct_size);
+    FIELD(fallow_stats, requested_bytes);
+    FIELD(fallow_stats, live_bytes);
+    FIELD(fallow_stats, reserved_bytes);
+    FIELD(fallow_stats, peak_requested_bytes);
+    FIELD(fallow_stats, peak_live_bytes);
+    FIELD(fallow_stats, peak_reserved_bytes);
+    FIELD(fallow_stats, alloc_count);
+    FIELD(fallow_stats, free_count);
+    FIELD(fallow_stats, zero_size_count);
+    FIELD(fallow_stats, hit_count);
+    FIELD(fallow_stats, event_count);
+    FIELD(fallow_stats, steal_count);
+    FIELD(fallow_stats, wait_count);
+    FIELD(fallow_stats, driver_call_count);
+    FIELD(fallow_stats, remap_count);
+    FIELD(fallow_stats, remap_wait_count);
+    FIELD(fallow_stats, grow_count);
+    FIELD(fallow_stats, trim_count);
+    FIELD(fallow_stats, lost_streams);
+    FIELD(fallow_stats, misuse_count);
+    FIELD(fallow_stats, oom_count);
+    FIELD(fallow_stats, cached_bytes);
+    FIELD(fallow_stats, pending_bytes);
+    FIELD(fallow_stats, captured_bytes);
+    FIELD(fallow_stats, host_bytes);
+    FIELD(fallow_stats, live_count);
+    FIELD(fallow_stats, stream_count);
+    FIELD(fallow_stats, uses_vmm);
+    FIELD(fallow_stats, uses_membarrier);
+}
+
+static void print_report(void)
+{
+    FIELD(fallow_oom_owner, stream_id);
+    FIELD(fallow_oom_owner, tag);
+    FIELD(fallow_oom_owner, count);
+    FIELD(fallow_oom_owner, bytes);
+    FIELD(fallow_oom_report, struct_size);
+    FIELD(fallow_oom_report, size_bytes);
+    FIELD(fallow_oom_report, limit_bytes);
+    FIELD(fallow_oom_report, reserved_bytes);
+    FIELD(fallow_oom_report, requested_bytes);
+    FIELD(fallow_oom_report, free_bytes);
+    FIELD(fallow_oom_report, largest_free_bytes);
+    FIELD(fallow_oom_report, pending_bytes);
+    FIELD(fallow_oom_report, captured_bytes);
+    FIELD(fallow_oom_report, device_free_bytes);
+    FIELD(fallow_oom_report, fragmentation);
+    FIELD(fallow_oom_report, rung_count);
+    FIELD(fallow_oom_report, rung_ns);
+    FIELD(fallow_oom_report, owner_count);
+    FIELD(fallow_oom_report, reserved_0);
+    FIELD(fallow_oom_report, owners);
+}
+
+static void print_arena(void)
+{
+    FIELD(fallow_region, name);
+    FIELD(fallow_region, size_bytes);
+    FIELD(fallow_region, align_bytes);
+    FIELD(fallow_region, init);
+    FIELD(fallow_region, first_phase);
+    FIELD(fallow_region, last_phase);
+    FIELD(fallow_region, flags);
+    FIELD(fallow_region, init_value);
+    FIELD(fallow_region, init_step);
+    FIELD(fallow_region, element_bytes);
+    FIELD(fallow_region, reserved_0);
+    FIELD(fallow_arena_config, struct_size);
+    FIELD(fallow_arena_config, name);
+    FIELD(fallow_arena_config, tag);
+    FIELD(fallow_arena_config, checks);
+    FIELD(fallow_arena_config, scratch_bytes);
+}
+
+int main(void)
+{
+    print_pool();
+    print_stats();
+    print_report();
+    print_arena();
+    printf("fallow_region - 0 %zu\n", sizeof(fallow_region));
+    return 0;
+}

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""python.module: fallow.py finds and loads the library in a plain Python, its structures are the header's,
+its settings reach the pools, and its refusals say what to do. On the simulated device."""
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+import fallow
+
+
+def run(code, **environment):
+    """Another Python: (exit status, stdout, stderr)."""
+    full = dict(os.environ)
+    for name, value in environment.items():
+        full.pop(name, None)
+        if value is not None:
+            full[name] = value
+    done = subprocess.run([sys.executable, "-c", code], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          universal_newlines=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Structures(unittest.TestCase):
+    def test_every_field_lies_where_the_compiler_puts_it(self):
+        ours = {
+            "fallow_pool_config": fallow.Config, "fallow_stats": fallow.Stats, "fallow_oom_owner": fallow.Owner,
+            "fallow_oom_report": fallow.OomReport, "fallow_region": fallow.Region,
+            "fallow_arena_config": fallow.ArenaConfig,
+        }
+        text = subprocess.check_output([os.environ["FALLOW_LAYOUTS"]], universal_newlines=True, timeout=60)
+        seen = set()
+        for line in text.splitlines():
+            structure, field, offset, size = line.split()
+            if field == "-":  # arrays of it are passed: its size counts too
+                self.assertEqual(ctypes.sizeof(ours[structure]), int(size))
+                continue
+            place = getattr(ours[structure], field)
+            self.assertEqual((place.offset, place.size), (int(offset), int(size)), line)
+            seen.add((structure, field))
+        for structure, form in ours.items():
+            for field in form._fields_:
+                self.assertIn((structure, field[0]), seen)
+
+
+class Loading(unittest.TestCase):
+    def test_importing_loads_nothing(self):
+        code = "import fallow; print('libfallow' in open('/proc/self/maps').read())"
+        self.assertEqual(run(code)[:2], (0, "False\n"))
+
+    def test_loading_and_asking_makes_no_pool_and_opens_no_driver(self):
+        code = ("import fallow; print(fallow.stats(), fallow.report());"
+                "maps = open('/proc/self/maps').read(); print('libcuda' in maps, 'simcuda' in maps)")
+        self.assertEqual(run(code)[:2], (0, "{} nothing was allocated from Fallow\nFalse False\n"))
+
+    def test_a_missing_library_says_where_it_was_looked_for_and_what_to_do(self):
+        status, _, error = run("import fallow; fallow.stats()", FALLOW_LIBRARY="/nowhere/libfallow.so")
+        self.assertNotEqual(status, 0)
+        self.assertRegex(error, "OSError: libfallow.so could not be loaded; install Fallow, or set FALLOW_LIBRARY "
+                                "to the file. Tried: /nowhere/libfallow.so: no such file")
+
+    def test_another_library_is_told_apart(self):
+        status, _, error = run("import fallow; fallow.stats()", FALLOW_LIBRARY="libm.so.6")
+        self.assertNotEqual(status, 0)
+        self.assertIn("libm.so.6 is of another version than this module", error)
+
+    def test_a_machine_without_a_driver_gets_null_and_a_line(self):
+        code = "import fallow; print(fallow._lib().fallow_torch_alloc(4096, 0, None))"
+        status, out, error = run(code, FALLOW_PLUGIN="driver:/nowhere/libcuda.so.1")
+        self.assertEqual((status, out), (0, "None\n"))
+        self.assertRegex(error, "fallow: cannot load the CUDA driver '/nowhere/libcuda.so.1'")
+
+
+class Settings(unittest.TestCase):
+    def test_the_variable_reaches_the_pool(self):
+        code = ("import fallow; lib = fallow._lib(); print(lib.fallow_torch_alloc(65 << 20, 0, None));"
+                "lib.fallow_torch_alloc(4096, 0, None); print(fallow._oom(fallow._pool(0)).limit_bytes)")
+        status, out, error = run(code, FALLOW_PLUGIN="driver:sim,limit:64M")
+        self.assertEqual((status, out), (0, "None\n%d\n" % (64 << 20)))
+        self.assertEqual(error.count("\n"), 1)
+        self.assertRegex(error, "^fallow: no 68157440 bytes on device 0")
+
+    def test_an_unknown_key_is_one_line_and_nothing_is_used(self):
+        code = "import fallow; print(fallow._lib().fallow_torch_alloc(4096, 0, None))"
+        status, out, error = run(code, FALLOW_PLUGIN="driver:sim,colour:red")
+        self.assertEqual(status, 0)
+        self.assertRegex(error.splitlines()[0], "^fallow: FALLOW_PLUGIN: 'colour:red' is no setting")
+
+    def test_configure_comes_first_and_before_the_pools(self):
+        code = ("import fallow\nfallow.configure(limit='64M', driver='sim', economy='memory_first', decay_ms=0)\n"
+                "fallow._lib().fallow_torch_alloc(4096, 0, None)\n"
+                "try: fallow.configure(driver='sim')\nexcept RuntimeError as error: print(error)")
+        status, out, _ = run(code, FALLOW_PLUGIN="driver:/nowhere")
+        self.assertEqual(status, 0)
+        self.assertRegex(out, "^fallow.configure comes too late: memory was allocated already; call it first\n$")
+
+    def test_settings_that_are_none_are_refused(self):
+        for settings in ({"limit": "20X"}, {"limit": 0}, {"limit": "G"}, {"economy": "frugal"}, {"reuse": "never"}):
+            with self.assertRaises(ValueError):
+                fallow.configure(**settings)
+
+
+class Pools(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        fallow.configure(driver="sim", limit="256M")
+
+    def test_lent_returned_counted_and_reported(self):
+        lib = fallow._lib()
+        before = fallow.stats().get("alloc_count", 0)
+        address = lib.fallow_torch_alloc(5000, 0, None)
+        self.assertEqual(fallow.stats()["alloc_count"], before + 1)
+        self.assertGreaterEqual(fallow.stats()["requested_bytes"], 5000)
+        other = lib.fallow_cupy_malloc(None, 6000, 0)
+        self.assertEqual(fallow.stats(order="context")["requested_bytes"], 6000)
+        self.assertIsNone(lib.fallow_torch_alloc(300 << 20, 0, None))
+        text = fallow.report()
+        self.assertRegex(text, "device 0, stream order:")
+        self.assertRegex(text, "device 0, context order:")
+        self.assertRegex(text, "last failure: 300.0 MiB of 256.0 MiB")
+        lib.fallow_torch_free(address, 5000, 0, None)
+        lib.fallow_cupy_free(None, other, 0)
+        fallow.trim()
+        self.assertEqual(fallow.stats()["reserved_bytes"], 0)
+        self.assertEqual(fallow.stats(order="context")["reserved_bytes"], 0)
+
+    def test_streams_come_from_numbers_and_objects(self):
+        class Protocol:
+            def __cuda_stream__(self):
+                return (0, 0x30)
+
+        class Torch:
+            cuda_stream = 0x40
+
+        class Numba:
+            handle = ctypes.c_void_p(0x50)
+
+        handles = [fallow._stream_handle(s) for s in (None, 7, Protocol(), Torch(), Numba())]
+        self.assertEqual(handles, [0, 7, 0x30, 0x40, 0x50])
+        with self.assertRaises(TypeError):
+            fallow._stream_handle(object())
+
+    def test_an_unknown_device_says_so(self):
+        with self.assertRaisesRegex(fallow.Error, "the pool of device 7.*FALLOW_NOT_FOUND"):
+            fallow._pool(7)
+
+    def test_every_public_name_has_a_text(self):
+        for name in fallow.__all__:
+            self.assertTrue(re.search(r"\w", getattr(fallow, name).__doc__ or ""), name)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,849 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fallow for Python programs: GPU memory lent in stream order, through libfallow.so and ctypes.
+
+    import fallow
+    fallow.enable_torch()           # before the first CUDA tensor: PyTorch allocates from Fallow
+    fallow.enable_cupy()            # CuPy does
+    NUMBA_CUDA_MEMORY_MANAGER=fallow python program.py        # Numba does
+    fallow.enable_rmm()             # RMM, and cuDF with it
+    print(fallow.report())
+
+Needs Python 3.8 and libfallow.so, nothing else: no build step, no CUDA toolkit. The library is looked
+for in FALLOW_LIBRARY, then beside this file's installation, then along the library path. Importing this
+module loads nothing; the first call does. driver="sim" takes the simulated device: for tests, it computes
+nothing.
+
+A failure raises fallow.Error, which names the status and says what to do, or MemoryError.
+"""
+import ctypes
+import os
+import sys
+import threading
+
+__all__ = [
+    "Error",
+    "configure",
+    "enable_torch",
+    "torch_mempool",
+    "enable_cupy",
+    "rmm_resource",
+    "enable_rmm",
+    "stats",
+    "report",
+    "trim",
+    "library_path",
+    "Layout",
+    "Arena",
+    "Lease",
+]
+
+_lock = threading.RLock()
+_library = None
+_library_file = None
+_kept = []  # what frameworks hold by address only
+
+
+class Error(RuntimeError):
+    """A call of the library failed: `status` is its number, `name` its name."""
+
+    def __init__(self, status, what):
+        self.status = status
+        self.name = _lib().fallow_status_name(status).decode()
+        text = _lib().fallow_status_message(status).decode()
+        super().__init__("%s: %s (%s)" % (what, text, self.name))
+
+
+# ---- structures of the headers; tests compare their offsets with the compiler's
+
+
+class Config(ctypes.Structure):
+    """fallow_pool_config"""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("device", ctypes.c_int),
+        ("driver", ctypes.c_char_p),
+        ("context", ctypes.c_void_p),
+        ("limit_bytes", ctypes.c_size_t),
+        ("economy", ctypes.c_int),
+        ("cache_bytes", ctypes.c_size_t),
+        ("decay_ms", ctypes.c_uint32),
+        ("reuse_policy", ctypes.c_int),
+        ("checks", ctypes.c_uint32),
+    ]
+
+
+class Stats(ctypes.Structure):
+    """fallow_stats"""
+
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [
+        (name, ctypes.c_uint64)
+        for name in (
+            "requested_bytes live_bytes reserved_bytes peak_requested_bytes peak_live_bytes "
+            "peak_reserved_bytes alloc_count free_count zero_size_count hit_count event_count "
+            "steal_count wait_count driver_call_count remap_count remap_wait_count grow_count "
+            "trim_count lost_streams misuse_count oom_count cached_bytes pending_bytes "
+            "captured_bytes host_bytes live_count"
+        ).split()
+    ] + [("stream_count", ctypes.c_uint32), ("uses_vmm", ctypes.c_uint8), ("uses_membarrier", ctypes.c_uint8)]
+
+
+class Owner(ctypes.Structure):
+    """fallow_oom_owner"""
+
+    _fields_ = [
+        ("stream_id", ctypes.c_uint64),
+        ("tag", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint64),
+    ]
+
+
+class OomReport(ctypes.Structure):
+    """fallow_oom_report"""
+
+    _fields_ = (
+        [("struct_size", ctypes.c_size_t)]
+        + [
+            (name, ctypes.c_uint64)
+            for name in (
+                "size_bytes limit_bytes reserved_bytes requested_bytes free_bytes largest_free_bytes "
+                "pending_bytes captured_bytes device_free_bytes"
+            ).split()
+        ]
+        + [
+            ("fragmentation", ctypes.c_double),
+            ("rung_count", ctypes.c_uint64 * 12),
+            ("rung_ns", ctypes.c_uint64 * 12),
+            ("owner_count", ctypes.c_uint32),
+            ("reserved_0", ctypes.c_uint32),
+            ("owners", Owner * 8),
+        ]
+    )
+
+
+class Region(ctypes.Structure):
+    """fallow_region"""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("size_bytes", ctypes.c_size_t),
+        ("align_bytes", ctypes.c_size_t),
+        ("init", ctypes.c_int),
+        ("first_phase", ctypes.c_uint32),
+        ("last_phase", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("init_value", ctypes.c_int64),
+        ("init_step", ctypes.c_int64),
+        ("element_bytes", ctypes.c_uint32),
+        ("reserved_0", ctypes.c_uint32),
+    ]
+
+
+class ArenaConfig(ctypes.Structure):
+    """The front of fallow_arena_config"""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("tag", ctypes.c_uint32),
+        ("checks", ctypes.c_uint32),
+        ("scratch_bytes", ctypes.c_size_t),
+    ]
+
+
+# ---- the library
+
+
+def _candidates():
+    """Where libfallow.so may lie, in order."""
+    if "FALLOW_LIBRARY" in os.environ:
+        return [os.environ["FALLOW_LIBRARY"]]
+    here = os.path.dirname(os.path.abspath(__file__))
+    prefix = os.path.dirname(os.path.dirname(os.path.dirname(here)))  # PREFIX/share/fallow/python
+    machine = os.uname().machine + "-linux-gnu"
+    found = [os.path.join(prefix, folder) for folder in ("lib", "lib64", os.path.join("lib", machine))]
+    source = os.path.dirname(os.path.dirname(here))  # tools/python of a source tree
+    found += [os.path.join(source, "build", preset, "lib") for preset in ("release", "dev")]
+    return [os.path.join(folder, "libfallow.so.0") for folder in found] + ["libfallow.so.0", "libfallow.so"]
+
+
+def _declare(lib):
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    out = ctypes.POINTER(ctypes.c_void_p)
+
+    def say(name, result, *arguments):
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, arguments
+
+    say("fallow_status_name", ctypes.c_char_p, number)
+    say("fallow_status_message", ctypes.c_char_p, number)
+    say("fallow_plugin_configure", number, ctypes.POINTER(Config))
+    say("fallow_plugin_pool", number, number, number, number, out)
+    say("fallow_pool_get_stats", number, pointer, ctypes.POINTER(Stats))
+    say("fallow_pool_get_oom_report", number, pointer, ctypes.POINTER(OomReport))
+    say("fallow_pool_trim", number, pointer, size)
+    say("fallow_pool_driver_entry", pointer, pointer, ctypes.c_char_p)
+    say("fallow_torch_alloc", pointer, ctypes.c_ssize_t, number, pointer)
+    say("fallow_torch_free", None, pointer, ctypes.c_ssize_t, number, pointer)
+    say("fallow_torch_reset", None)
+    say("fallow_cupy_malloc", pointer, pointer, size, number)
+    say("fallow_cupy_free", None, pointer, pointer, number)
+    say("fallow_layout_create", number, ctypes.POINTER(Region), size, out)
+    say("fallow_layout_destroy", None, pointer)
+    say("fallow_layout_bytes", size, pointer)
+    say("fallow_layout_find", size, pointer, ctypes.c_char_p)
+    say("fallow_layout_region", number, pointer, size, ctypes.POINTER(Region), ctypes.POINTER(size))
+    say("fallow_arena_create", number, pointer, ctypes.POINTER(ArenaConfig), out)
+    say("fallow_arena_destroy", None, pointer)
+    say("fallow_arena_lock", number, pointer)
+    say("fallow_arena_unlock", number, pointer)
+    say("fallow_arena_trim", number, pointer)
+    say("fallow_arena_last_error", None, pointer, ctypes.c_char_p, size)
+    say("fallow_lease_begin", number, pointer, pointer, pointer, out)
+    say("fallow_lease_end", number, pointer, pointer)
+    say("fallow_lease_region_at", pointer, pointer, size)
+    say(
+        "fallow_lease_export", number, pointer, size, ctypes.POINTER(ctypes.c_int64),
+        ctypes.POINTER(ctypes.c_int64), number, ctypes.c_uint8, ctypes.c_uint8, ctypes.c_uint64, out,
+    )
+    say("fallow_export_unversioned", pointer, pointer)
+
+
+def _lib():
+    """The library, loaded by the first call."""
+    global _library, _library_file
+    with _lock:
+        if _library is not None:
+            return _library
+        tried = []
+        for path in _candidates():
+            if os.path.isabs(path) and not os.path.exists(path):
+                tried.append("%s: no such file" % path)
+                continue
+            try:
+                lib = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+            except OSError as error:
+                tried.append(str(error))
+                continue
+            try:
+                _declare(lib)
+            except AttributeError as error:
+                tried.append("%s is of another version than this module: %s" % (path, error))
+                continue
+            _library, _library_file = lib, path
+            return lib
+        raise OSError(
+            "libfallow.so could not be loaded; install Fallow, or set FALLOW_LIBRARY to the file. Tried: "
+            + "; ".join(tried)
+        )
+
+
+def library_path():
+    """The path that the library was loaded from, for other users of its functions."""
+    _lib()
+    return _library_file
+
+
+def _address(name):
+    return ctypes.cast(getattr(_lib(), name), ctypes.c_void_p).value
+
+
+def _check(status, what):
+    if status == 20 or status == 21:
+        raise MemoryError("%s: %s" % (what, _lib().fallow_status_message(status).decode()))
+    if status != 0:
+        raise Error(status, what)
+
+
+def _framework(name, how):
+    try:
+        return __import__(name, fromlist=["*"])
+    except ImportError as error:
+        raise ImportError("fallow.%s needs %s, which cannot be imported: %s" % (how, name, error)) from error
+
+
+def _word(value, words, what):
+    if value not in words:
+        raise ValueError("%s is %r: one of %s" % (what, value, ", ".join(words)))
+    return words.index(value)
+
+
+def _bytes(value, what):
+    """A number, or "20G"."""
+    if isinstance(value, str):
+        units = {"K": 10, "M": 20, "G": 30, "T": 40}
+        digits, shift = (value[:-1], units[value[-1]]) if value[-1:] in units else (value, 0)
+        if not digits.isdigit():
+            raise ValueError('%s is %r: bytes, or a number with K, M, G or T behind, as "20G"' % (what, value))
+        value = int(digits) << shift
+    if value <= 0:
+        raise ValueError("%s is %r: it must be above 0" % (what, value))
+    return value
+
+
+# ---- default pools
+
+
+def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, driver=None):
+    """Settings of the pools that frameworks use, in the place of the variable FALLOW_PLUGIN; before the
+    first allocation.
+
+    limit     most that a pool may hold, bytes or "20G"; None: the device's total
+    economy   "balanced", or "memory_first": hold as little as possible
+    reuse     "wait", "completed" or "same_stream" (fallow_reuse_policy)
+    decay_ms  how often idle memory goes back; 0: never; None: the default
+    driver    None: the GPU's; "sim": the simulated device; or a path
+    """
+    config = Config(struct_size=ctypes.sizeof(Config))
+    if limit is not None:
+        config.limit_bytes = _bytes(limit, "limit")
+    config.economy = _word(economy, ["balanced", "memory_first"], "economy")
+    config.reuse_policy = _word(reuse, ["wait", "completed", "same_stream"], "reuse")
+    if decay_ms is not None:
+        config.decay_ms = 0xFFFFFFFF if decay_ms == 0 else decay_ms
+    if driver is not None:
+        config.driver = driver.encode()
+    status = _lib().fallow_plugin_configure(ctypes.byref(config))
+    if status == 7:
+        raise RuntimeError("fallow.configure comes too late: memory was allocated already; call it first")
+    _check(status, "fallow.configure")
+
+
+def _configure(settings):
+    if settings:
+        configure(**settings)
+
+
+_ORDERS = ["stream", "context"]
+
+
+def _pool(device, order="stream", make=True):
+    """The default pool's handle; None: there is none, and none is to be made."""
+    pool = ctypes.c_void_p()
+    number = _word(order, _ORDERS, "order")
+    status = _lib().fallow_plugin_pool(device, number, 1 if make else 0, ctypes.byref(pool))
+    if status == 40 and not make:
+        return None
+    _check(status, "the pool of device %d" % device)
+    return pool
+
+
+def stats(device=0, order="stream"):
+    """The counters of a default pool as a dict (fallow_stats); {} if nothing was allocated from it.
+
+    order: "stream" for PyTorch, RMM and arenas; "context" for CuPy, Numba and torch_mempool."""
+    pool = _pool(device, order, make=False)
+    if pool is None:
+        return {}
+    values = Stats(struct_size=ctypes.sizeof(Stats))
+    _check(_lib().fallow_pool_get_stats(pool, ctypes.byref(values)), "fallow.stats")
+    return {name: getattr(values, name) for name, _ in Stats._fields_[1:]}
+
+
+def _oom(pool):
+    values = OomReport(struct_size=ctypes.sizeof(OomReport))
+    _check(_lib().fallow_pool_get_oom_report(pool, ctypes.byref(values)), "fallow.report")
+    return values
+
+
+def _mib(count):
+    return "%.1f MiB" % (count / 1048576.0)
+
+
+def report(device=None):
+    """What the default pools hold, and why the last allocation of each failed, as text."""
+    lines = []
+    for number in range(64) if device is None else [device]:
+        for order in _ORDERS:
+            pool = _pool(number, order, make=False)
+            if pool is None:
+                continue
+            now = stats(number, order)
+            lines.append("device %d, %s order:" % (number, order))
+            lines.append(
+                "  in use %s in %d blocks, reserved %s; peaks %s and %s"
+                % (
+                    _mib(now["requested_bytes"]), now["live_count"], _mib(now["reserved_bytes"]),
+                    _mib(now["peak_requested_bytes"]), _mib(now["peak_reserved_bytes"]),
+                )
+            )
+            lines.append(
+                "  %d lent, %d of them hits; %d growths, %d waits, %d driver calls; graphs hold %s"
+                % (
+                    now["alloc_count"], now["hit_count"], now["grow_count"], now["wait_count"],
+                    now["driver_call_count"], _mib(now["captured_bytes"]),
+                )
+            )
+            oom = _oom(pool)
+            if oom.size_bytes != 0:
+                lines.append(
+                    "  last failure: %s of %s; in use %s, largest hole %s, waiting %s, graphs %s"
+                    % (
+                        _mib(oom.size_bytes), _mib(oom.limit_bytes), _mib(oom.requested_bytes),
+                        _mib(oom.largest_free_bytes), _mib(oom.pending_bytes), _mib(oom.captured_bytes),
+                    )
+                )
+                for owner in oom.owners[: oom.owner_count]:
+                    lines.append(
+                        "    %s in %d blocks of stream %d, tag %d"
+                        % (_mib(owner.bytes), owner.count, owner.stream_id, owner.tag)
+                    )
+    return "\n".join(lines) if lines else "nothing was allocated from Fallow"
+
+
+def trim():
+    """Give idle memory of every default pool back to the driver."""
+    _lib().fallow_torch_reset()
+
+
+# ---- PyTorch
+
+_TORCH_HOOKS = [
+    ("set_reset_fn", "fallow_torch_reset"),
+    ("set_memory_fraction_fn", "fallow_torch_memory_fraction"),
+    ("set_base_alloc_fn", "fallow_torch_base_alloc"),
+    ("set_record_stream_fn", "fallow_torch_record_stream"),
+    ("set_begin_allocate_to_pool", "fallow_torch_begin_allocate_to_pool"),
+    ("set_end_allocate_to_pool_fn", "fallow_torch_end_allocate_to_pool"),
+    ("set_begin_allocate_stream_to_pool", "fallow_torch_begin_allocate_stream_to_pool"),
+    ("set_end_allocate_stream_to_pool_fn", "fallow_torch_end_allocate_stream_to_pool"),
+    ("set_release_pool", "fallow_torch_release_pool"),
+]
+
+
+def enable_torch(**settings):
+    """Make PyTorch allocate its CUDA memory from Fallow (change_current_allocator), graphs included.
+
+    Call it before anything touches the GPU. `settings`: as configure(). Returns PyTorch's allocator object.
+    PyTorch refuses torch.cuda.memory_stats(), memory_allocated(), memory snapshots and CUDA-graph trees
+    (torch.compile(mode="reduce-overhead")) with any allocator of this kind: take fallow.stats(), or
+    torch_mempool() for a part of the program."""
+    torch = _framework("torch", "enable_torch()")
+    memory = getattr(getattr(torch, "cuda", None), "memory", None)
+    if not hasattr(memory, "CUDAPluggableAllocator"):
+        raise ImportError("fallow.enable_torch() needs PyTorch 2.0 or newer with CUDA; this is %s"
+                          % getattr(torch, "__version__", "an unknown version"))
+    if torch.cuda.is_initialized():
+        raise RuntimeError("fallow.enable_torch() comes too late: CUDA is initialised already; call it "
+                           "right after import torch")
+    _configure(settings)
+    allocator = memory.CUDAPluggableAllocator(library_path(), "fallow_torch_alloc", "fallow_torch_free")
+    inner = allocator.allocator()
+    for setter, function in _TORCH_HOOKS:
+        if hasattr(inner, setter):
+            getattr(inner, setter)(_address(function))
+    memory.change_current_allocator(allocator)
+    _kept.append(allocator)
+    return allocator
+
+
+def torch_mempool(**settings):
+    """A torch.cuda.MemPool whose segments come from Fallow, PyTorch's own allocator on top:
+
+        with torch.cuda.use_mem_pool(fallow.torch_mempool()): ...
+
+    Needs PyTorch 2.5 or newer. Statistics, snapshots and graph trees of PyTorch go on working."""
+    torch = _framework("torch", "torch_mempool()")
+    if not hasattr(getattr(torch, "cuda", None), "MemPool"):
+        raise ImportError("fallow.torch_mempool() needs PyTorch 2.5 or newer with CUDA; this is %s"
+                          % getattr(torch, "__version__", "an unknown version"))
+    _configure(settings)
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(
+        library_path(), "fallow_torch_segment_alloc", "fallow_torch_segment_free")
+    try:
+        pool = torch.cuda.MemPool(allocator.allocator())
+    except (TypeError, AttributeError):  # one release took the outer object
+        pool = torch.cuda.MemPool(allocator)
+    _kept.append(allocator)  # PyTorch frees segments through it as long as the process lives
+    return pool
+
+
+# ---- CuPy
+
+
+def enable_cupy(**settings):
+    """Make CuPy allocate from Fallow, in the place of its own pool. `settings`: as configure().
+
+    CuPy names no stream, so a block is reused when everything that the context had been given at its free
+    is complete. cupy.cuda.set_allocator(None) turns it off for what is allocated from then on."""
+    cupy = _framework("cupy", "enable_cupy()")
+    _configure(settings)
+    memory = cupy.cuda.memory
+    allocator = memory.CFunctionAllocator(
+        0, _address("fallow_cupy_malloc"), _address("fallow_cupy_free"), _library)
+
+    def malloc(size):
+        """CuPy does not look for NULL itself."""
+        pointer = allocator.malloc(size)
+        if size > 0 and pointer.ptr == 0:
+            now = stats(cupy.cuda.device.get_device_id(), "context")
+            raise memory.OutOfMemoryError(size, now.get("requested_bytes", 0))
+        return pointer
+
+    cupy.cuda.set_allocator(malloc)
+    _kept.append((allocator, malloc))
+    return malloc
+
+
+# ---- Numba: NUMBA_CUDA_MEMORY_MANAGER=fallow, or numba.cuda.set_memory_manager(fallow._numba_memory_manager)
+
+
+def _device_free_and_total(pool):
+    """cuMemGetInfo of the current context."""
+    entry = _lib().fallow_pool_driver_entry(pool, b"cuMemGetInfo_v2")
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    out = ctypes.POINTER(ctypes.c_size_t)
+    ask = ctypes.CFUNCTYPE(ctypes.c_int, out, out)(entry)
+    result = ask(ctypes.byref(free), ctypes.byref(total))
+    if result != 0:
+        raise RuntimeError("cuMemGetInfo answered %d: is a context current?" % result)
+    return free.value, total.value
+
+
+def _make_numba_manager():
+    cuda = _framework("numba.cuda", "_numba_memory_manager")
+    driver = _framework("numba.cuda.cudadrv.driver", "_numba_memory_manager")
+
+    class FallowMemoryManager(cuda.HostOnlyCUDAMemoryManager):
+        """Device memory of Numba from Fallow's pools; pinned host memory stays Numba's own."""
+
+        def initialize(self):
+            parent = getattr(super(), "initialize")
+            if not getattr(parent, "__isabstractmethod__", False):
+                parent()
+
+        def memalloc(self, size):
+            device = self.context.device.id
+            address = _lib().fallow_cupy_malloc(None, size, device)
+            if not address and size > 0:
+                self.deallocations.clear()
+                address = _lib().fallow_cupy_malloc(None, size, device)
+            if not address and size > 0:
+                raise MemoryError("no %d bytes on device %d; fallow.report() says whose they are" % (size, device))
+            if getattr(driver, "USE_NV_BINDING", True):
+                pointer = driver.binding.CUdeviceptr(address or 0)
+            else:
+                pointer = ctypes.c_uint64(address or 0)
+            free = _lib().fallow_cupy_free
+
+            def finalizer():
+                free(None, address, device)
+
+            return cuda.MemoryPointer(self.context, pointer, size, finalizer=finalizer)
+
+        def get_memory_info(self):
+            device = self.context.device.id
+            pool = _pool(device, "context")
+            free, total = _device_free_and_total(pool)
+            now = stats(device, "context")
+            return cuda.MemoryInfo(free=free + now["reserved_bytes"] - now["live_bytes"], total=total)
+
+        def get_ipc_handle(self, memory):
+            raise NotImplementedError("memory of a Fallow pool has no legacy IPC handle: copy what is to be "
+                                      "shared, or leave this process with Numba's own memory manager")
+
+        def reset(self):
+            super().reset()
+            trim()
+
+        @property
+        def interface_version(self):
+            return 1
+
+    return FallowMemoryManager
+
+
+def __getattr__(name):
+    """_numba_memory_manager is made when Numba asks for it: importing this module does not need Numba."""
+    if name == "_numba_memory_manager":
+        manager = _make_numba_manager()
+        globals()[name] = manager
+        return manager
+    raise AttributeError("module 'fallow' has no attribute %r" % name)
+
+
+# ---- RMM
+
+
+def _stream_handle(stream):
+    """A CUstream as a number, from None (default), a number, or an object of a framework."""
+    if stream is None:
+        return 0
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr", "handle"):  # PyTorch; CuPy; Numba, cuda.core
+        value = getattr(stream, name, None)
+        if value is not None:
+            return int(getattr(value, "value", value) or 0)
+    raise TypeError("%r is no stream: give a number, None, or an object with __cuda_stream__" % (stream,))
+
+
+def rmm_resource(device=0, **settings):
+    """A memory resource for RMM whose memory is Fallow's, on the streams that RMM names. Each call goes
+    through Python."""
+    rmm = _framework("rmm", "rmm_resource()")
+    _configure(settings)
+    lib = _lib()
+
+    def allocate(size, stream=None):
+        address = lib.fallow_torch_alloc(size, device, _stream_handle(stream))
+        if not address and size > 0:
+            raise MemoryError("no %d bytes on device %d; fallow.report() says whose they are" % (size, device))
+        return address or 0
+
+    def deallocate(address, size, stream=None):
+        lib.fallow_torch_free(address, size, device, _stream_handle(stream))
+
+    return rmm.mr.CallbackMemoryResource(allocate, deallocate)
+
+
+def enable_rmm(device=0, **settings):
+    """rmm_resource(), set as RMM's for the device."""
+    rmm = _framework("rmm", "enable_rmm()")
+    resource = rmm_resource(device, **settings)
+    rmm.mr.set_per_device_resource(device, resource)
+    return resource
+
+
+# ---- arenas and their tensors
+
+_INITS = ["dirty", "prefix", "once", "leading_zero", "counter", "zero", "sentinel", "valid_tail", "neutral_tail"]
+_DTYPES = {  # DLPack code and bits
+    "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),
+    "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64),
+    "float16": (2, 16), "float32": (2, 32), "float64": (2, 64),
+    "bfloat16": (4, 16), "bool": (6, 8),
+}
+
+
+class Layout:
+    """Named regions of a step's scratch memory (fallow_layout). Each region is a dict:
+
+        {"name": "out", "bytes": 4096, "align": 256, "init": "dirty", "phases": (0, 3), "persistent": False,
+         "value": 0, "step": 0, "element_bytes": 4}
+
+    name and bytes are needed. Regions whose phases do not meet share bytes."""
+
+    def __init__(self, regions):
+        array = (Region * len(regions))()
+        for place, region in zip(array, regions):
+            unknown = set(region) - {"name", "bytes", "align", "init", "phases", "persistent", "value", "step",
+                                     "element_bytes"}
+            if unknown:
+                raise ValueError("a region has no %s" % ", ".join(sorted(unknown)))
+            place.name = region["name"].encode()
+            place.size_bytes = region["bytes"]
+            place.align_bytes = region.get("align", 0)
+            place.init = _word(region.get("init", "dirty"), _INITS, "init")
+            place.first_phase, place.last_phase = region.get("phases", (0, 0))
+            place.flags = 1 if region.get("persistent", False) else 0
+            place.init_value = region.get("value", 0)
+            place.init_step = region.get("step", 0)
+            place.element_bytes = region.get("element_bytes", 0)
+        handle = ctypes.c_void_p()
+        self._handle = None
+        _check(_lib().fallow_layout_create(array, len(regions), ctypes.byref(handle)), "fallow.Layout")
+        self._handle = handle
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None and _library is not None:
+            _library.fallow_layout_destroy(self._handle)
+
+    @property
+    def bytes(self):
+        """Bytes of the scratch block."""
+        return _lib().fallow_layout_bytes(self._handle)
+
+    def _find(self, name):
+        index = _lib().fallow_layout_find(self._handle, name.encode())
+        if index == ctypes.c_size_t(-1).value:
+            raise KeyError("the layout has no region %r" % name)
+        return index
+
+
+class Arena:
+    """Scratch memory of a step, borrowed once and reused dirty (fallow_arena), from the device's default
+    pool:
+
+        arena = fallow.Arena(name="decode")
+        with arena.lease(layout) as lease:
+            out = lease.torch("out", (tokens, 4096), torch.bfloat16)
+
+    `settings`: as configure()."""
+
+    def __init__(self, device=0, name="arena", tag=0, checks=0, **settings):
+        _configure(settings)
+        self._device = device
+        self._handle = None
+        config = ArenaConfig(ctypes.sizeof(ArenaConfig), name.encode(), tag, checks, 0)
+        handle = ctypes.c_void_p()
+        status = _lib().fallow_arena_create(_pool(device), ctypes.byref(config), ctypes.byref(handle))
+        _check(status, "fallow.Arena")
+        self._handle = handle
+
+    def close(self):
+        """Give its memory back, after the last lease and its tensors."""
+        if self._handle is not None and _library is not None:
+            _library.fallow_arena_destroy(self._handle)
+        self._handle = None
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def _refused(self, status, what):
+        text = ctypes.create_string_buffer(512)
+        _lib().fallow_arena_last_error(self._handle, text, len(text))
+        reason = text.value.decode(errors="replace")
+        _check(status, what + (": " + reason if reason else ""))
+
+    def lock(self):
+        """After warm-up: a lease that needs more than the arena holds is refused."""
+        self._refused(_lib().fallow_arena_lock(self._handle), "lock")
+
+    def unlock(self):
+        """Growth is allowed again."""
+        self._refused(_lib().fallow_arena_unlock(self._handle), "unlock")
+
+    def trim(self):
+        """Give the blocks back to the pool; contents of persistent regions are lost."""
+        self._refused(_lib().fallow_arena_trim(self._handle), "trim")
+
+    def lease(self, layout, stream=None):
+        """Borrow all regions for work given to `stream` from now on. None: PyTorch's current stream where
+        PyTorch has been imported and uses CUDA, else the default stream."""
+        if stream is None:
+            torch = sys.modules.get("torch")
+            if torch is not None and torch.cuda.is_available():
+                stream = torch.cuda.current_stream(self._device)
+        number = _stream_handle(stream)
+        handle = ctypes.c_void_p()
+        status = _lib().fallow_lease_begin(self._handle, layout._handle, number, ctypes.byref(handle))
+        self._refused(status, "lease")
+        return Lease(self, layout, number, handle)
+
+
+class Lease:
+    """One use of an arena. Ends with the `with` block, or by end(); tensors hold it open until they are
+    gone."""
+
+    def __init__(self, arena, layout, stream, handle):
+        self._arena, self._layout, self._stream, self._handle = arena, layout, stream, handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._handle is not None:
+            self.end()
+
+    def end(self, stream=None):
+        """Give everything back in the order of `stream`'s present end; None: the lease's."""
+        number = self._stream if stream is None else _stream_handle(stream)
+        self._arena._refused(_lib().fallow_lease_end(self._handle, number), "end of the lease")
+        self._handle = None
+
+    def _open(self):
+        if self._handle is None:
+            raise RuntimeError("the lease has ended")
+        return self._handle
+
+    def address(self, name):
+        """The region's device address."""
+        return _lib().fallow_lease_region_at(self._open(), self._layout._find(name))
+
+    def tensor(self, name, shape, dtype, byte_offset=0, strides=None):
+        """The region, or a part of it, as an object with __dlpack__, for torch.from_dlpack and others.
+        dtype: "bfloat16", torch.bfloat16, numpy.float32 ..."""
+        word = getattr(dtype, "__name__", None) or str(dtype)
+        word = word.rsplit(".", 1)[-1]
+        if word not in _DTYPES:
+            raise TypeError("%r is no type that a region can have: one of %s" % (dtype, ", ".join(_DTYPES)))
+        self._open()
+        return _View(self, self._layout._find(name), tuple(shape), strides, _DTYPES[word], byte_offset)
+
+    def torch(self, name, shape, dtype, byte_offset=0, strides=None):
+        """The same as a PyTorch tensor."""
+        torch = _framework("torch", "Lease.torch()")
+        return torch.from_dlpack(self.tensor(name, shape, dtype, byte_offset, strides))
+
+
+def _python(name, result, *arguments):
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_capsule_new = _python("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_capsule_is = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_capsule_get = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+_NAMES = {True: b"dltensor_versioned", False: b"dltensor"}  # static: capsules keep the pointer
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned, as far as its deleter."""
+
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("manager", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p)]
+
+
+class _Unversioned(ctypes.Structure):
+    """DLManagedTensor, the form before DLPack 1.0."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+                ("byte_offset", ctypes.c_uint64), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+def _delete(address, is_versioned):
+    form = _Versioned if is_versioned else _Unversioned
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(form.from_address(address).deleter)(address)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _drop_capsule(capsule):
+    """A capsule that nobody took a tensor from; one that was taken from has another name."""
+    for is_versioned, name in _NAMES.items():
+        if _capsule_is(capsule, name):
+            _delete(_capsule_get(capsule, name), is_versioned)
+
+
+class _View:
+    """A region as a DLPack producer."""
+
+    def __init__(self, lease, index, shape, strides, dtype, byte_offset):
+        self._lease, self._index, self._dtype, self._byte_offset = lease, index, dtype, byte_offset
+        self._shape = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+        self._strides = None if strides is None else (ctypes.c_int64 * max(1, len(strides)))(*strides)
+        self._dimensions = len(shape)
+
+    def __dlpack_device__(self):
+        return (2, self._lease._arena._device)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """stream: the consumer's. It must be the lease's, whose order the memory is in; -1: the consumer
+        sees to the order itself."""
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError("a region is lent where it lies: it is neither copied nor moved")
+        names = {None: 0, 1: 0}
+        lease = self._lease
+        if stream != -1 and names.get(stream, stream) != names.get(lease._stream, lease._stream):
+            raise BufferError("the lease is on stream %#x, the consumer on %#x: begin the lease on the consumer's "
+                              "stream" % (lease._stream, stream or 0))
+        exported = ctypes.c_void_p()
+        status = _lib().fallow_lease_export(
+            lease._open(), self._index, self._shape, self._strides, self._dimensions, self._dtype[0],
+            self._dtype[1], self._byte_offset, ctypes.byref(exported))
+        lease._arena._refused(status, "tensor")
+        is_versioned = max_version is not None and tuple(max_version) >= (1, 0)
+        address = exported.value
+        if not is_versioned:
+            address = _lib().fallow_export_unversioned(exported)
+            if not address:
+                _delete(exported.value, True)
+                raise MemoryError("no host memory for a tensor")
+        drop = ctypes.cast(_drop_capsule, ctypes.c_void_p)
+        return _capsule_new(address, _NAMES[is_versioned], drop)
