@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the growth of a plain array in host memory.
+ * Owns: the growth of a plain array in host memory, and the copy of a string.
  */
 #ifndef FLW_RECORD_ARRAY_H
 #define FLW_RECORD_ARRAY_H
@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* `array` with room for at least element number `count`. NULL: no memory, the old array stays. */
 static inline void *flw_array_reserve(void *array, size_t count, size_t *room, size_t size)
@@ -21,6 +22,15 @@ static inline void *flw_array_reserve(void *array, size_t count, size_t *room, s
         *room = next;
     }
     return moved;
+}
+
+/* A copy of a string, for free. NULL: no memory. (strdup asks the C library's malloc, which need not
+ * be the one that `free` here belongs to.) */
+static inline char *flw_array_copy_text(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = malloc(bytes);
+    return copy != NULL ? memcpy(copy, text, bytes) : NULL;
 }
 
 #endif

@@ -51,7 +51,7 @@ uint32_t flw_names_stream(struct flw_names *names, uint64_t handle)
 
 bool flw_names_name(struct flw_names *names, const char *name, uint32_t *out)
 {
-    char *copy = strdup(name), **all = NULL;
+    char *copy = flw_array_copy_text(name), **all = NULL;
     flw_lock_acquire(&names->lock);
     size_t number = 0;
     while (number < names->name_count && strcmp(names->names[number], name) != 0) {

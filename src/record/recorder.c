@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "record/array.h"
 #include "record/dump.h"
 
 #define LOOK_NS     UINT64_C(10000000) /* between two looks of the flusher, at most */
@@ -69,7 +70,7 @@ fallow_status flw_recorder_create(const struct flw_recorder_settings *settings,
     flw_names_init(&recorder->names);
     flw_lock_init(&recorder->lock, FLW_RANK_RECORD);
     pthread_mutex_init(&recorder->io, NULL);
-    if (settings->path != NULL && (recorder->path = strdup(settings->path)) == NULL) {
+    if (settings->path != NULL && (recorder->path = flw_array_copy_text(settings->path)) == NULL) {
         goto fail;
     }
     if (settings->dump_signal != 0) {

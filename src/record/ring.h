@@ -34,9 +34,10 @@
 #define FLW_RING_RECORD_LOG2 5
 #define FLW_RING_SIZE_BITS   48
 #define FLW_RING_SIZE_MAX    ((UINT64_C(1) << FLW_RING_SIZE_BITS) - 1)
-#define FLW_RING_HOLE_LOG2   16 /* OOM: the tag is the largest hole, in units of this many bytes */
-#define FLW_RING_STREAMS     65535
-#define FLW_RING_POOL_BIT    16 /* of the private pool in the last word */
+#define FLW_RING_HOLE_LOG2 \
+    16 /* OOM: the tag is the largest hole, in units of so many bytes; ~0: unknown */
+#define FLW_RING_STREAMS  65535
+#define FLW_RING_POOL_BIT 16 /* of the private pool in the last word */
 
 /* Of a recording. Records that find no room count, and are waited for, only while it is RUNNING. */
 enum flw_ring_stage {

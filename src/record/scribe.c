@@ -175,7 +175,9 @@ static void tell_detail(const struct flw_merge_record *record, struct flw_trace_
     switch (record->op) {
     case FLW_TRACE_OOM:
         detail->free_bytes = record->address;
-        detail->largest_bytes = (uint64_t)record->tag << FLW_RING_HOLE_LOG2;
+        detail->largest_bytes = record->tag == UINT32_MAX
+                                    ? FLW_TRACE_UNKNOWN
+                                    : (uint64_t)record->tag << FLW_RING_HOLE_LOG2;
         event->address = 0;
         context->tag = 0;
         break;
