@@ -6,6 +6,7 @@
 
 #include "preload/dlsym.h"
 #include "preload/reach.h"
+#include "preload/runplace.h"
 #include "preload/say.h"
 #include "preload/settings.h"
 
@@ -57,6 +58,7 @@ static void child(void)
     if (flw_life_state() != FLW_LIFE_FRESH) {
         atomic_store_explicit(&flw_life, FLW_LIFE_DEAD, memory_order_relaxed);
     }
+    flw_runplace_renew();
     for (size_t i = PART_COUNT; i-- > 0;) {
         if (parts[i]->child != NULL) {
             parts[i]->child();
@@ -68,7 +70,9 @@ __attribute__((constructor)) static void start(void)
 {
     flw_dlsym_next(); /* so that a child of vfork, or a signal handler, finds it found */
     flw_settings_ready();
+    flw_runplace_join();
     if (flw_settings.mode == FLW_MODE_OFF) {
+        flw_runplace_say(FLW_RUNPAGE_OFF);
         return;
     }
     for (size_t i = 0; i < PART_COUNT; i++) {
@@ -106,4 +110,5 @@ __attribute__((destructor)) static void end(void)
             parts[i]->end();
         }
     }
+    flw_runplace_leave();
 }

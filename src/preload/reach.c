@@ -36,16 +36,26 @@ static bool is_mapped(const char *name)
     return is_found;
 }
 
+bool flw_reach_is_reached(void)
+{
+    return flw_reach.dlsym_count + flw_reach.proc_address_count + flw_reach.export_count > 0;
+}
+
+bool flw_reach_has_driver(void)
+{
+    return is_mapped("/libcuda.so");
+}
+
 bool flw_reach_explain(char reason[FLW_REACH_REASON_BYTES])
 {
     reason[0] = '\0';
-    if (flw_reach.dlsym_count + flw_reach.proc_address_count + flw_reach.export_count > 0) {
+    if (flw_reach_is_reached()) {
         return true;
     }
     const char *why = "the program never loaded libcuda.so.1";
     if (flw_settings.mode == FLW_MODE_OFF) {
         why = "Fallow is off";
-    } else if (is_mapped("/libcuda.so")) {
+    } else if (flw_reach_has_driver()) {
         flw_inside_enter();
         void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
         flw_inside_leave();

@@ -18,6 +18,12 @@ struct flw_reach {
 
 extern struct flw_reach flw_reach;
 
+/* Was a hook called, or given out as an address? */
+bool flw_reach_is_reached(void);
+
+/* Is the driver in memory, in whatever namespace? Reads /proc/self/maps. */
+bool flw_reach_has_driver(void);
+
 #define FLW_REACH_REASON_BYTES 256
 
 /* True: a hook was reached. False: `reason` says why none was. Reads /proc/self/maps; for the end of a

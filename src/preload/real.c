@@ -11,6 +11,7 @@
 #include "preload/inside.h"
 #include "preload/reach.h"
 #include "preload/rival.h"
+#include "preload/runplace.h"
 #include "preload/settings.h"
 
 #define DRIVER "libcuda.so.1"
@@ -150,6 +151,7 @@ static struct flw_address_table *publish(struct flw_address_table *_Atomic *plac
         munmap(table, sizeof *table);
         return expected;
     }
+    flw_runplace_say(FLW_RUNPAGE_DRIVER);
     atomic_fetch_add_explicit(&flw_reach.alias_count, table->alias_count, memory_order_relaxed);
     return table;
 }

@@ -109,6 +109,8 @@ static bool take(struct parse *parse)
         return take_text(parse, settings->stats_file);
     } else if (strcmp(key, "trial") == 0) {
         return take_text(parse, settings->trial_site);
+    } else if (strcmp(key, "state") == 0) {
+        return true; /* for runplace.c, also where the rest is refused */
     } else if (strcmp(key, "poison") == 0) {
         return take_poison(parse);
     } else if (strcmp(key, "limit") == 0) {

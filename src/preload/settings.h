@@ -17,6 +17,7 @@
  *   only     NAME   be on in programs of this name alone (repeatable; the name as in ps)
  *   skip     NAME   be off in programs of this name (repeatable)
  *   say      0 | 1  1: say at exit how the driver was reached
+ *   state    FILE   the page of `fallow run`, which sets this itself (runplace.h reads it)
  *
  * An unknown key or an unreadable value: one line, and the program runs as without Fallow.
  */

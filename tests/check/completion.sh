@@ -43,6 +43,10 @@ expect "fallow gen train --" "--layers --hidden !--policy"
 expect "fallow bench " "pair deferred handoff kernels"
 expect "fallow bench pair --" "--count --live !--only"
 expect "fallow bench kernels --" "--only --device --json !--count"
+expect "fallow run --" "--mode --trace --exec !--output"
+expect "fallow record -o x --" "--output --mode !--poison"
+expect "fallow run --mode " "cache strict trace off !fallow"
+expect "fallow run --mode off -- ech" "echo !--mode"
 # Every subcommand and every option of its help is offered.
 for sub in $("$fallow" --help | sed -n 's/^  \([a-z][a-z-]*\)  *[^ ].*/\1/p'); do
     [ "$sub" = fallow ] && continue

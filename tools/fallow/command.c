@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,22 @@ void flw_complain(const char *format, ...)
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
+}
+
+static struct sigaction pipe_before, size_before, child_before;
+
+void flw_signals_keep(void)
+{
+    (void)sigaction(SIGPIPE, NULL, &pipe_before);
+    (void)sigaction(SIGXFSZ, NULL, &size_before);
+    (void)sigaction(SIGCHLD, NULL, &child_before);
+}
+
+void flw_signals_restore(void)
+{
+    (void)sigaction(SIGPIPE, &pipe_before, NULL);
+    (void)sigaction(SIGXFSZ, &size_before, NULL);
+    (void)sigaction(SIGCHLD, &child_before, NULL);
 }
 
 /* The number at the front of text; NULL if there is none or it does not fit. */

@@ -22,12 +22,18 @@ int flw_command_trace(int argc, char **argv);
 int flw_command_bench(int argc, char **argv);
 int flw_command_doctor(int argc, char **argv);
 int flw_command_layout(int argc, char **argv);
+int flw_command_run(int argc, char **argv);
+int flw_command_record(int argc, char **argv);
 
 /* "fallow: " and one line to standard error. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* `names` ends with NULL. */
 bool flw_is_one_of(const char *text, const char *const *names);
+
+/* The dispositions of signals that this program was started with, before it becomes another. */
+void flw_signals_keep(void);
+void flw_signals_restore(void);
 
 /* A whole decimal number, nothing before or behind it. */
 bool flw_parse_count(const char *text, uint64_t *out_value);

@@ -25,6 +25,8 @@ static const struct subcommand subcommands[] = {
      flw_command_report},
     {"trace", "look at traces, check them, turn one form into another", flw_command_trace},
     {"gen", "make allocation traces: serve, train, random, adversarial", flw_command_gen},
+    {"run", "run a CUDA program on Fallow, as it is", flw_command_run},
+    {"record", "run a CUDA program and record its allocations", flw_command_record},
 #if defined(FLW_HAS_LIBRARY)
     {"layout", "show the workspace of a step: its regions, what they share, the least possible",
      flw_command_layout},
@@ -66,6 +68,7 @@ static int finish(int code)
 
 int main(int argc, char **argv)
 {
+    flw_signals_keep();
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of writing, told in one line */
     signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     if (argc < 2) {

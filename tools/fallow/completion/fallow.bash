@@ -19,6 +19,21 @@ _fallow() {
         mapfile -t COMPREPLY < <(compgen -W "$(_fallow_words "$program") --help --version" -- "$word")
         return
     fi
+    case $sub in
+        run | record) # behind -- stands a command, then its own arguments
+            local at
+            for ((at = 2; at < COMP_CWORD; at++)); do
+                [ "${COMP_WORDS[at]}" = -- ] || continue
+                [ "$((at + 1))" -eq "$COMP_CWORD" ] &&
+                    mapfile -t COMPREPLY < <(compgen -c -- "$word" | sort -u)
+                [ ${#COMPREPLY[@]} -gt 0 ] || compopt -o default 2>/dev/null
+                return
+            done
+            if [ "$before" = --mode ]; then
+                mapfile -t COMPREPLY < <(compgen -W "cache strict trace off" -- "$word")
+                return
+            fi ;;
+    esac
     help=("$program" "$sub")
     case $sub in
         trace | gen | bench) [ "$COMP_CWORD" -gt 2 ] && help+=("$verb") ;;

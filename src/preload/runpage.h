@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the page in which the processes under `fallow run` say how far the hooks came, and which of
+ * them writes the files that were asked for.
+ * Does not: hold statistics; the summary does (summary.h).
+ *
+ * `fallow run` makes the page and names it with `state:PATH` in FALLOW; the preload library takes a
+ * place in it when it is loaded. A program image has a place: one that replaces itself by exec takes
+ * another one with the same pid. Without the page everything works but nobody is told.
+ *
+ * Synchronization: atomics only. A place belongs to the process that took it.
+ */
+#ifndef FLW_PRELOAD_RUNPAGE_H
+#define FLW_PRELOAD_RUNPAGE_H
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FLW_RUNPAGE_MAGIC      UINT64_C(0x0031656761706e72) /* "rnpage1" */
+#define FLW_RUNPAGE_PLACES     512
+#define FLW_RUNPAGE_NAME_BYTES 24
+
+enum flw_runpage_flag {
+    FLW_RUNPAGE_LOADED = 1,  /* the preload library has been loaded */
+    FLW_RUNPAGE_DRIVER = 2,  /* the driver's entry points have been found */
+    FLW_RUNPAGE_REACHED = 4, /* a hook has been called, or given out as an address */
+    FLW_RUNPAGE_ENDED = 8,   /* by exit or by leaving main */
+    FLW_RUNPAGE_PASSED = 16, /* at the end the driver is in memory, and no hook was reached */
+    FLW_RUNPAGE_OFF = 32     /* mode off, or the settings were refused and a line has said so */
+};
+
+/* Files of which a run has one, its first process's. */
+enum flw_runpage_file {
+    FLW_RUNPAGE_TRACE,
+    FLW_RUNPAGE_STATS,
+    FLW_RUNPAGE_FILE_COUNT
+};
+
+struct flw_runpage_place {
+    _Atomic int32_t pid;
+    _Atomic uint32_t flags;
+    char name[FLW_RUNPAGE_NAME_BYTES]; /* as in /proc/PID/comm; written before the flags */
+};
+
+struct flw_runpage {
+    uint64_t magic;
+    _Atomic uint32_t place_count; /* asked for; more than FLW_RUNPAGE_PLACES: the rest has none */
+    _Atomic int32_t writers[FLW_RUNPAGE_FILE_COUNT]; /* pids; 0: nobody yet */
+    struct flw_runpage_place places[FLW_RUNPAGE_PLACES];
+};
+
+/* NULL: there is none at `path`. */
+static inline struct flw_runpage *flw_runpage_open(const char *path)
+{
+    struct stat facts;
+    void *memory = MAP_FAILED;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &facts) == 0 && facts.st_size == (off_t)sizeof(struct flw_runpage)) {
+        memory = mmap(NULL, sizeof(struct flw_runpage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    struct flw_runpage *page = memory == MAP_FAILED ? NULL : memory;
+    if (page != NULL && page->magic != FLW_RUNPAGE_MAGIC) {
+        (void)munmap(memory, sizeof(struct flw_runpage));
+        page = NULL;
+    }
+    return page;
+}
+
+/* NULL: no page, or no place is left. */
+static inline struct flw_runpage_place *flw_runpage_join(struct flw_runpage *page, const char *name)
+{
+    uint32_t number = page != NULL ? atomic_fetch_add(&page->place_count, 1) : FLW_RUNPAGE_PLACES;
+    if (number >= FLW_RUNPAGE_PLACES) {
+        return NULL;
+    }
+    struct flw_runpage_place *place = &page->places[number];
+    size_t length = strnlen(name, FLW_RUNPAGE_NAME_BYTES - 1);
+    memcpy(place->name, name, length);
+    atomic_store(&place->pid, (int32_t)getpid());
+    atomic_fetch_or(&place->flags, FLW_RUNPAGE_LOADED);
+    return place;
+}
+
+static inline void flw_runpage_say(struct flw_runpage_place *place, enum flw_runpage_flag flag)
+{
+    if (place != NULL) {
+        atomic_fetch_or(&place->flags, (uint32_t)flag);
+    }
+}
+
+/* Does this process write the run's file? The first that asks does; without a page everybody. */
+static inline bool flw_runpage_claim(struct flw_runpage *page, enum flw_runpage_file file)
+{
+    int32_t pid = (int32_t)getpid(), nobody = 0;
+    return page == NULL || atomic_compare_exchange_strong(&page->writers[file], &nobody, pid) ||
+           nobody == pid;
+}
+
+#endif

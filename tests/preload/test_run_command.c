@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `fallow run` and `fallow record` from outside, with a library in the real one's place that says what
+ * the case wants to be said: exit codes, signals, the environment, mistakes, why no hook was reached,
+ * two patterns compared. FALLOW_COMMAND names the program, STAND_IN_LIBRARY the library, STATIC_EXIT
+ * a static program.
+ */
+#include "unit/test_command.h"
+
+#include <sys/statvfs.h>
+
+#include "preload/runpage.h"
+
+/* $R, $O: run and record with the library that stands in, as `flags` says. */
+static int run(unsigned flags, const char *line)
+{
+    char whole[1600];
+    snprintf(whole, sizeof whole,
+             "unset FALLOW LD_PRELOAD; export STAND_IN=%u; L=$STAND_IN_LIBRARY; "
+             "R=\"$F run --library $L\"; O=\"$F record --library $L\"; %s",
+             flags, line);
+    return command_run(whole);
+}
+
+static void expect_out(const char *text)
+{
+    assert_string_equal(out_text, text);
+}
+
+static void expect_in(const char *text, const char *what)
+{
+    if (strstr(text, what) == NULL) {
+        fail_msg("'%s' is not in '%s'", what, text);
+    }
+}
+
+/* Runs; standard error is one line with `what` in it. */
+static void expect_line(unsigned flags, const char *line, int code, const char *what)
+{
+    assert_int_equal(run(flags, line), code);
+    expect_in(error_text, what);
+    char *newline = strchr(error_text, '\n');
+    assert_non_null(newline);
+    assert_string_equal(newline + 1, "");
+}
+
+/* ---- the command as it is */
+
+static void exit_codes_and_signals_are_the_commands(void **state)
+{
+    (void)state;
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R -- sh -c 'echo out; exit 7'"), 7);
+    expect_out("out\n");
+    assert_string_equal(error_text, "");
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R true"), 0);
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R -- sh -c 'kill -TERM $$'"), 128 + 15);
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R -- sh -c 'kill -KILL $$'"), 128 + 9);
+    /* Its own way with signals stays this program's own. */
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R -- sh -c 'kill -PIPE $$; exit 3'"), 128 + 13);
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "trap '' PIPE; $R -- sh -c 'kill -PIPE $$; exit 3'"),
+                     3);
+}
+
+static void signals_go_to_the_command(void **state)
+{
+    static const char *const names[] = {"TERM", "USR1", "HUP"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char line[600];
+        snprintf(
+            line, sizeof line,
+            "rm -f ready; $R -- sh -c 'trap \"exit 9\" %s; : >ready; i=0; while [ $i -lt 600 ]; do sleep 0.05; i=$((i+1)); done' & "
+            "while [ ! -e ready ]; do sleep 0.05; done; kill -%s $!; wait $!",
+            names[i], names[i]);
+        assert_int_equal(run(FLW_RUNPAGE_REACHED, line), 9);
+    }
+}
+
+static void exec_becomes_the_command(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run(0, "sh -c 'echo $$; exec '\"$R\"' --exec -- sh -c \"echo \\$\\$; exit 4\"'"), 4);
+    char *second = strchr(out_text, '\n') + 1;
+    assert_int_equal(strtol(out_text, NULL, 10), strtol(second, NULL, 10));
+    assert_true(strtol(second, NULL, 10) > 0);
+    assert_string_equal(error_text, ""); /* nothing is known, so nothing is said */
+}
+
+/* ---- the environment */
+
+#define SHOW "printenv FALLOW | sed 's/,*state:.*//'"
+
+static void options_become_settings(void **state)
+{
+    (void)state;
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R --mode strict --limit 2G --poison 90 --stats - "
+                                              "--set top:1 -- " SHOW),
+                     0);
+    expect_out("limit:2147483648,top:1,mode:strict,stats:-,poison:0x5a\n");
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "FALLOW='mode:off,only:a\\,mode:x,limit:5' "
+                                              "$R --mode cache --limit 1K -- " SHOW),
+                     0);
+    expect_out("only:a\\,mode:x,limit:1024,mode:cache\n");
+    assert_int_equal(
+        run(FLW_RUNPAGE_REACHED, "$R --trace 'a,b\\c' -- " SHOW " | sed \"s|$PWD|HERE|\""), 0);
+    expect_out("trace:HERE/a\\,b\\\\c\n");
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$O -o /x/y -- " SHOW), 0);
+    expect_out("mode:trace,trace:/x/y\n");
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$O --mode cache -- " SHOW " | sed \"s|$PWD|HERE|\""),
+                     0);
+    expect_out("mode:cache,trace:HERE/fallow.ftrace\n");
+}
+
+static void other_preloads_stay_behind_and_sanitizers_in_front(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run(FLW_RUNPAGE_REACHED,
+            "cp $L libone.so; cp $L libtsan.so.2; cp $L two.so; P=$PWD; "
+            "LD_PRELOAD=\"$P/libone.so $P/libtsan.so.2:$L:$P/two.so\" "
+            "$R -- sh -c 'echo \"$LD_PRELOAD\"' | sed -e \"s|$L|OURS|\" -e \"s|$P/||g\""),
+        0);
+    expect_out("libtsan.so.2:OURS:libone.so:two.so\n");
+}
+
+/* ---- mistakes */
+
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    command_expect_error("$F run", 2, "run: no command is given");
+    command_expect_error("$F record -o x --", 2, "record: no command is given");
+    command_expect_error("$F run --mode fast -- true", 2,
+                         "there is no mode 'fast'; there are off,");
+    command_expect_error("$F record --mode off -- true", 2,
+                         "there is no mode 'off'; there are trace,");
+    command_expect_error("$F run --poison 256 -- true", 2, "--poison '256'");
+    command_expect_error("$F run --poison x -- true", 2, "--poison 'x'");
+    command_expect_error("$F run --poison 0,255 -- true", 2,
+                         "two patterns of poison need --compare");
+    command_expect_error("$F run --poison 1 --compare -- true", 2, "--compare needs two patterns");
+    command_expect_error("$F run --compare --stats - -- true", 2, "does not go with");
+    command_expect_error("$F run --limit 0 -- true", 2, "--limit '0'");
+    command_expect_error("$F run --set nothing -- true", 2, "--set 'nothing'");
+    command_expect_error("$F record -o - -- true", 2, "a trace goes to a file");
+    command_expect_error("$F run --stats '' -- true", 2, "stats: give it a value");
+    command_expect_error("$F run --library no/lib.so -- true", 1, "looked for no/lib.so");
+    command_expect_error("mkdir -p 'a b'; cp $STAND_IN_LIBRARY 'a b/l.so'; "
+                         "$F run --library 'a b/l.so' -- true",
+                         1, "a b/l.so: LD_PRELOAD cannot name a path with a blank");
+    command_expect_error("$F run --library $STAND_IN_LIBRARY -- no-such-command", 127,
+                         "cannot run 'no-such-command': no such command in PATH");
+    command_expect_error("$F run --library $STAND_IN_LIBRARY -- ./absent", 127,
+                         "cannot run './absent'");
+    command_expect_error(": >plain; $F run --library $STAND_IN_LIBRARY -- ./plain", 126,
+                         "cannot run './plain': Permission denied");
+    command_expect_error("$F run --exec --library $STAND_IN_LIBRARY -- no-such-command", 127,
+                         "cannot run 'no-such-command'");
+}
+
+static void a_wrong_option_starts_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run(0, "$R --bogus -- sh -c ': >started'; code=$?; [ ! -e started ] && exit $code"), 2);
+}
+
+/* ---- why no hook was reached */
+
+static void it_says_why_no_hook_was_reached(void **state)
+{
+    unsigned loaded = FLW_RUNPAGE_LOADED;
+    (void)state;
+    expect_line(loaded, "$R -- true", 0, "no CUDA was used, libcuda.so.1 was not loaded");
+    expect_line(loaded | FLW_RUNPAGE_PASSED, "$R -- true", 0, "true (");
+    expect_in(error_text, "loaded the driver past them: by RTLD_DEEPBIND");
+    expect_line(loaded | FLW_RUNPAGE_DRIVER, "$R -- true", 0, "nothing of it was called");
+    expect_line(loaded, "$R -- sh -c 'exec env -i PATH=\"$PATH\" sh -c \"exit 6\"'", 6,
+                "became a program without LD_PRELOAD");
+    expect_in(error_text, "env (");
+    assert_int_equal(
+        run(loaded | FLW_RUNPAGE_DRIVER, "$R -- sh -c 'exec env -i /bin/sh -c \"exit 6\"'"), 6);
+    assert_string_equal(error_text, ""); /* it could not say whether one was */
+    expect_line(loaded, "$R -- $STATIC_EXIT", 5, "is statically linked");
+    assert_int_equal(run(FLW_RUNPAGE_OFF, "$R -- true"), 0);
+    assert_string_equal(error_text, "");
+    assert_int_equal(run(FLW_RUNPAGE_REACHED | FLW_RUNPAGE_DRIVER, "$R -- true"), 0);
+    assert_string_equal(error_text, "");
+}
+
+static void a_setuid_program_is_told(void **state)
+{
+    struct statvfs facts;
+    (void)state;
+    if (getuid() != 0 || statvfs(folder, &facts) != 0 || (facts.f_flag & ST_NOSUID) != 0) {
+        skip(); /* nobody else may make one */
+    }
+    expect_line(0, "cp /bin/true other; chown 1 other; chmod 4755 other; $R -- ./other", 0,
+                "./other is setuid, setgid or has capabilities");
+}
+
+static void a_script_is_looked_through_to_its_interpreter(void **state)
+{
+    (void)state;
+    expect_line(0,
+                "cp $STATIC_EXIT ./quit; printf '#!%s/quit\\n' \"$PWD\" >script; chmod +x script; "
+                "$R -- ./script",
+                5, "/quit is statically linked");
+}
+
+static void more_processes_than_places_are_no_harm(void **state)
+{
+    (void)state;
+    char line[160];
+    snprintf(line, sizeof line,
+             "$R -- sh -c 'i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done'",
+             FLW_RUNPAGE_PLACES + 20);
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, line), 0);
+    assert_string_equal(error_text, "");
+}
+
+static void a_record_that_did_not_come_is_missed(void **state)
+{
+    (void)state;
+    expect_line(FLW_RUNPAGE_REACHED, "$O -o none.ftrace -- true", 0, "there is no none.ftrace");
+    expect_line(FLW_RUNPAGE_REACHED, "$O -o some.ftrace -- sh -c 'printf abc >some.ftrace'", 0,
+                "some.ftrace, 3 bytes; see fallow report some.ftrace");
+}
+
+/* ---- two patterns */
+
+static void equal_runs_are_equal(void **state)
+{
+    (void)state;
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R --compare -- sh -c 'echo one; echo two; exit 3'"),
+                     0);
+    expect_out("no difference between 0x00 and 0xff: exit status 3, 8 bytes of output\n");
+    assert_int_equal(run(FLW_RUNPAGE_REACHED, "$R --compare --poison 1,2 -- cat"),
+                     0); /* no input */
+    expect_out("no difference between 0x01 and 0x02: exit status 0, 0 bytes of output\n");
+}
+
+static void the_first_difference_is_shown(void **state)
+{
+    (void)state;
+    assert_int_equal(run(FLW_RUNPAGE_REACHED,
+                         "$R --compare -- sh -c 'echo same; case $FALLOW in *0x00*) echo apple;; "
+                         "*) echo apply; exit 2;; esac'"),
+                     1);
+    expect_out("the contents of fresh memory can be told from outside\n"
+               "  0x00: exit status 0\n"
+               "  0xff: exit status 2\n"
+               "  outputs differ first at byte 9, in line 2\n"
+               "  0x00: apple\n"
+               "  0xff: apply\n");
+    assert_int_equal(
+        run(FLW_RUNPAGE_REACHED,
+            "$R --compare -- sh -c 'echo same; case $FALLOW in *0x00*) echo more;; *) kill "
+            "-SEGV $$;; esac'"),
+        1);
+    expect_in(out_text, "  0xff: died of Segmentation fault\n");
+    expect_in(out_text, "  0xff: (its output has ended)\n");
+}
+
+static void what_was_not_poisoned_shows_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(run(FLW_RUNPAGE_LOADED, "$R --compare -- true"), 1);
+    expect_in(error_text, "no CUDA was used");
+}
+
+static void help_is_help(void **state)
+{
+    (void)state;
+    assert_int_equal(run(0, "$F run --help"), 0);
+    expect_in(out_text, "usage: fallow run [OPTIONS] -- COMMAND");
+    assert_int_equal(run(0, "$F record -h"), 0);
+    expect_in(out_text, "usage: fallow record");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exit_codes_and_signals_are_the_commands),
+        cmocka_unit_test(signals_go_to_the_command),
+        cmocka_unit_test(exec_becomes_the_command),
+        cmocka_unit_test(options_become_settings),
+        cmocka_unit_test(other_preloads_stay_behind_and_sanitizers_in_front),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_wrong_option_starts_nothing),
+        cmocka_unit_test(it_says_why_no_hook_was_reached),
+        cmocka_unit_test(a_setuid_program_is_told),
+        cmocka_unit_test(a_script_is_looked_through_to_its_interpreter),
+        cmocka_unit_test(more_processes_than_places_are_no_harm),
+        cmocka_unit_test(a_record_that_did_not_come_is_missed),
+        cmocka_unit_test(equal_runs_are_equal),
+        cmocka_unit_test(the_first_difference_is_shown),
+        cmocka_unit_test(what_was_not_poisoned_shows_nothing),
+        cmocka_unit_test(help_is_help),
+    };
+    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compare.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "command.h"
+
+#define SHOWN_BYTES 60 /* of a line that differs */
+
+struct run {
+    unsigned pattern;
+    FILE *output;
+    struct flw_launch_outcome outcome;
+};
+
+/* 0: it ran; else the exit code, a line has been written. */
+static int run_once(const struct flw_launch *launch, struct run *run)
+{
+    struct flw_settings_text settings = *launch->settings;
+    struct flw_launch one = *launch;
+    char value[8];
+    int code = FLW_EXIT_FAILED, nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    snprintf(value, sizeof value, "0x%02x", run->pattern);
+    run->output = tmpfile();
+    if (run->output == NULL || nothing < 0) {
+        flw_complain("%s: cannot keep the command's output: %s", launch->subcommand,
+                     strerror(errno));
+    } else if (flw_settings_put(&settings, "poison", value)) {
+        one.settings = &settings;
+        one.input = nothing;
+        one.output = fileno(run->output);
+        code = flw_launch(&one, &run->outcome);
+    }
+    if (nothing >= 0) {
+        (void)close(nothing);
+    }
+    return code;
+}
+
+struct difference {
+    uint64_t offset, line, line_begin; /* of the first byte that differs; lines from 1 */
+    bool found;
+};
+
+static struct difference find_difference(FILE *a, FILE *b)
+{
+    struct difference first = {.line = 1};
+    rewind(a);
+    rewind(b);
+    for (;; first.offset++) {
+        int x = getc(a), y = getc(b);
+        if (x != y || x == EOF) {
+            first.found = x != y;
+            return first;
+        }
+        if (x == '\n') {
+            first.line++;
+            first.line_begin = first.offset + 1;
+        }
+    }
+}
+
+/* What the run said from where the lines differ, or a little before. */
+static void show_line(const struct run *run, const struct difference *first)
+{
+    uint64_t before = first->offset - first->line_begin;
+    uint64_t from = before > SHOWN_BYTES / 2 ? first->offset - SHOWN_BYTES / 2 : first->line_begin;
+    char text[SHOWN_BYTES + 1];
+    size_t length = 0;
+    int byte = EOF;
+    if (fseeko(run->output, (off_t)from, SEEK_SET) == 0) {
+        while (length < SHOWN_BYTES && (byte = getc(run->output)) != EOF && byte != '\n') {
+            text[length++] = (char)(byte >= 0x20 && byte < 0x7F ? byte : '.');
+        }
+    }
+    text[length] = '\0';
+    printf("  0x%02x: %s%s%s\n", run->pattern, from > first->line_begin ? "..." : "", text,
+           length == 0 && byte == EOF ? "(its output has ended)" : "");
+}
+
+static void name_end(const struct run *run, char *out, size_t room)
+{
+    if (run->outcome.signal != 0) {
+        snprintf(out, room, "died of %s", strsignal(run->outcome.signal));
+    } else {
+        snprintf(out, room, "exit status %d", run->outcome.exit_code);
+    }
+}
+
+static int tell(const struct run *a, const struct run *b)
+{
+    char ends[2][80];
+    struct difference first = find_difference(a->output, b->output);
+    bool is_same_end =
+        a->outcome.signal == b->outcome.signal && a->outcome.exit_code == b->outcome.exit_code;
+    name_end(a, ends[0], sizeof ends[0]);
+    name_end(b, ends[1], sizeof ends[1]);
+    if (is_same_end && !first.found) {
+        printf("no difference between 0x%02x and 0x%02x: %s, %" PRIu64 " bytes of output\n",
+               a->pattern, b->pattern, ends[0], first.offset);
+        return FLW_EXIT_OK;
+    }
+    printf("the contents of fresh memory can be told from outside\n");
+    if (!is_same_end) {
+        printf("  0x%02x: %s\n  0x%02x: %s\n", a->pattern, ends[0], b->pattern, ends[1]);
+    }
+    if (first.found) {
+        printf("  outputs differ first at byte %" PRIu64 ", in line %" PRIu64 "\n", first.offset,
+               first.line);
+        show_line(a, &first);
+        show_line(b, &first);
+    }
+    return FLW_EXIT_FAILED;
+}
+
+int flw_compare_run(const struct flw_launch *launch, const unsigned patterns[2])
+{
+    struct run runs[2] = {{.pattern = patterns[0]}, {.pattern = patterns[1]}};
+    int code = run_once(launch, &runs[0]);
+    bool is_seen = code == 0 && !flw_launch_explain(launch, &runs[0].outcome);
+    if (code == 0) {
+        code = run_once(launch, &runs[1]);
+    }
+    if (code == 0) {
+        code = tell(&runs[0], &runs[1]);
+        if (code == FLW_EXIT_OK && !is_seen) {
+            code = FLW_EXIT_FAILED; /* nothing was poisoned, so nothing has been shown */
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        if (runs[i].output != NULL) {
+            (void)fclose(runs[i].output);
+        }
+    }
+    return code;
+}

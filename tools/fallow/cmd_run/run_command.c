@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the command lines of `fallow run` and `fallow record`.
+ * Does not: hook anything; libfallow-preload.so does, as FALLOW tells it.
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "compare.h"
+
+static const char run_help[] =
+    "usage: fallow run [OPTIONS] -- COMMAND [ARGUMENTS]\n"
+    "\n"
+    "Runs an unmodified CUDA program on Fallow: its calls of the driver's allocation functions are\n"
+    "answered by libfallow-preload.so. Ends as COMMAND does, with its exit status or its signal, and\n"
+    "says why where the hooks were never reached.\n"
+    "\n"
+    "  --mode MODE       cache   allocations come from Fallow's pools (the default)\n"
+    "                    strict  the same, but a free waits for the device, as cuMemFree does\n"
+    "                    trace   nothing is changed, allocations and frees go on record\n"
+    "                    off     nothing is changed\n"
+    "  --trace FILE      where the record goes; '%p' stands for the process's number\n"
+    "  --stats FILE|-    at the end, what was done: JSON into FILE, or one line to standard error\n"
+    "  --poison BYTE     fill what is lent, to find reads of memory that nobody wrote\n"
+    "  --compare         run twice, with the patterns of --poison A,B (0x00,0xff), and compare exit\n"
+    "                    status and standard output; COMMAND gets no input\n"
+    "  --limit BYTES     hold at most so much device memory (K, M, G, T: powers of 1,024)\n"
+    "  --set KEY:VALUE   any other setting of FALLOW\n"
+    "  --exec            become COMMAND instead of waiting for it: nothing is said afterwards\n"
+    "  --library FILE    libfallow-preload.so, where it is not beside this program\n"
+    "\n"
+    "The environment's FALLOW counts too; what is said here takes its place.\n"
+    "\n"
+    "exit status: COMMAND's; 2: the command line is wrong; 126, 127: COMMAND cannot be run, or is not\n"
+    "there; with --compare 0: no difference, 1: there is one, or no hook was reached\n"
+    "\n"
+    "example: fallow run --stats - -- python3 train.py\n";
+
+static const char record_help[] =
+    "usage: fallow record [OPTIONS] -- COMMAND [ARGUMENTS]\n"
+    "\n"
+    "Runs a CUDA program and writes down every allocation and free that it asks the driver for, for\n"
+    "`fallow report`, `fallow replay` and `fallow trace`. Nothing else is changed. A process that is\n"
+    "killed leaves what had been flushed, every 40 ms and more often where there is much.\n"
+    "\n"
+    "  -o, --output FILE  where it goes (fallow.ftrace); '%p' stands for the process's number. More\n"
+    "                     processes and devices get files of their own beside it\n"
+    "  --mode MODE        trace (the default), or cache or strict: what is asked of Fallow's pools\n"
+    "  --stats FILE|-     at the end, what was done: JSON into FILE, or one line to standard error\n"
+    "  --set KEY:VALUE    any other setting of FALLOW\n"
+    "  --exec             become COMMAND instead of waiting for it: nothing is said afterwards\n"
+    "  --library FILE     libfallow-preload.so, where it is not beside this program\n"
+    "\n"
+    "exit status: COMMAND's; 2: the command line is wrong; 126, 127: COMMAND cannot be run, or is not\n"
+    "there\n"
+    "\n"
+    "example: fallow record -o run.ftrace -- ./program\n";
+
+static const char *const modes[] = {"off", "trace", "cache", "strict", NULL};
+
+struct order {
+    const char *mode, *trace, *stats, *library;
+    struct flw_settings_text settings;
+    unsigned patterns[2];
+    unsigned pattern_count;
+    bool is_record, compares, replaces;
+};
+
+/* ---- values */
+
+/* "0x5a", "90". */
+static bool parse_byte(const char *text, const char **out_rest, unsigned *out)
+{
+    char *end = NULL;
+    if (*text < '0' || *text > '9') {
+        return false;
+    }
+    unsigned long value = strtoul(text, &end, 0);
+    *out = (unsigned)value;
+    *out_rest = end;
+    return value <= 0xFF;
+}
+
+static bool parse_poison(struct order *order, const char *text)
+{
+    const char *rest = text;
+    order->pattern_count = 0;
+    bool is_right = parse_byte(text, &rest, &order->patterns[0]);
+    if (is_right && *rest == ',') {
+        order->pattern_count = 1;
+        is_right = parse_byte(rest + 1, &rest, &order->patterns[1]);
+    }
+    order->pattern_count++;
+    if (!is_right || *rest != '\0') {
+        flw_complain("--poison '%s': it takes a byte, such as 0x5a, or two with --compare", text);
+        return false;
+    }
+    return true;
+}
+
+static bool put_limit(struct order *order, const char *text)
+{
+    uint64_t bytes;
+    char digits[24];
+    if (!flw_parse_bytes(text, &bytes) || bytes == 0) {
+        flw_complain("--limit '%s': it takes bytes, such as 8G", text);
+        return false;
+    }
+    snprintf(digits, sizeof digits, "%" PRIu64, bytes);
+    return flw_settings_put(&order->settings, "limit", digits);
+}
+
+static bool put_any(struct order *order, const char *text)
+{
+    char key[32];
+    const char *colon = strchr(text, ':');
+    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof key) {
+        flw_complain("--set '%s': it takes a key, a colon and a value", text);
+        return false;
+    }
+    snprintf(key, sizeof key, "%.*s", (int)(colon - text), text);
+    return flw_settings_put(&order->settings, key, colon + 1);
+}
+
+/* ---- the command line */
+
+enum {
+    OPTION_MODE = 256,
+    OPTION_TRACE,
+    OPTION_STATS,
+    OPTION_POISON,
+    OPTION_COMPARE,
+    OPTION_LIMIT,
+    OPTION_SET,
+    OPTION_EXEC,
+    OPTION_LIBRARY
+};
+
+static const struct option run_options[] = {{"mode", required_argument, NULL, OPTION_MODE},
+                                            {"trace", required_argument, NULL, OPTION_TRACE},
+                                            {"stats", required_argument, NULL, OPTION_STATS},
+                                            {"poison", required_argument, NULL, OPTION_POISON},
+                                            {"compare", no_argument, NULL, OPTION_COMPARE},
+                                            {"limit", required_argument, NULL, OPTION_LIMIT},
+                                            {"set", required_argument, NULL, OPTION_SET},
+                                            {"exec", no_argument, NULL, OPTION_EXEC},
+                                            {"library", required_argument, NULL, OPTION_LIBRARY},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+
+static const struct option record_options[] = {{"output", required_argument, NULL, OPTION_TRACE},
+                                               {"mode", required_argument, NULL, OPTION_MODE},
+                                               {"stats", required_argument, NULL, OPTION_STATS},
+                                               {"set", required_argument, NULL, OPTION_SET},
+                                               {"exec", no_argument, NULL, OPTION_EXEC},
+                                               {"library", required_argument, NULL, OPTION_LIBRARY},
+                                               {"help", no_argument, NULL, 'h'},
+                                               {NULL, 0, NULL, 0}};
+
+static bool take_mode(struct order *order, const char *text)
+{
+    if (!flw_is_one_of(text, modes) || (order->is_record && strcmp(text, "off") == 0)) {
+        flw_complain("there is no mode '%s'; there are%s trace, cache and strict", text,
+                     order->is_record ? "" : " off,");
+        return false;
+    }
+    order->mode = text;
+    return true;
+}
+
+static bool take_option(struct order *order, int option, const char *text)
+{
+    switch (option) {
+    case OPTION_MODE:
+        return take_mode(order, text);
+    case 'o':
+    case OPTION_TRACE:
+        order->trace = text;
+        return true;
+    case OPTION_STATS:
+        order->stats = text;
+        return true;
+    case OPTION_POISON:
+        return parse_poison(order, text);
+    case OPTION_COMPARE:
+        order->compares = true;
+        return true;
+    case OPTION_LIMIT:
+        return put_limit(order, text);
+    case OPTION_SET:
+        return put_any(order, text);
+    case OPTION_EXEC:
+        order->replaces = true;
+        return true;
+    case OPTION_LIBRARY:
+        order->library = text;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool check_order(const struct order *order, const char *name, bool has_command)
+{
+    if (!has_command) {
+        flw_complain("%s: no command is given; it comes behind --", name);
+    } else if (order->pattern_count == 2 && !order->compares) {
+        flw_complain("run: two patterns of poison need --compare");
+    } else if (order->compares && order->pattern_count == 1) {
+        flw_complain("run: --compare needs two patterns, such as --poison 0x00,0xff");
+    } else if (order->compares &&
+               (order->replaces || order->trace != NULL || order->stats != NULL)) {
+        flw_complain(
+            "run: --compare runs the command twice; it does not go with --exec, --trace or "
+            "--stats");
+    } else if (order->trace != NULL && strcmp(order->trace, "-") == 0) {
+        flw_complain("%s: a trace goes to a file, not to '-'", name);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static bool put_settings(struct order *order)
+{
+    const char *trace = order->trace != NULL ? order->trace
+                        : order->is_record   ? "fallow.ftrace"
+                                             : NULL;
+    char byte[8];
+    snprintf(byte, sizeof byte, "0x%02x", order->patterns[0]);
+    return (order->mode == NULL || flw_settings_put(&order->settings, "mode", order->mode)) &&
+           (trace == NULL || flw_settings_put_file(&order->settings, "trace", trace)) &&
+           (order->stats == NULL ||
+            flw_settings_put_file(&order->settings, "stats", order->stats)) &&
+           (order->pattern_count != 1 || flw_settings_put(&order->settings, "poison", byte));
+}
+
+/* ---- afterwards */
+
+static bool names_no_process(const char *path)
+{
+    return strstr(path, "%p") == NULL;
+}
+
+/* What came of the file that was asked for. */
+static void tell_trace(const struct order *order, const char *name)
+{
+    const char *path = order->trace != NULL ? order->trace : "fallow.ftrace";
+    struct stat facts;
+    if (!order->is_record || !names_no_process(path)) {
+        return;
+    }
+    if (stat(path, &facts) != 0) {
+        flw_complain("%s: there is no %s: nothing was put on record", name, path);
+    } else {
+        fprintf(stderr, "fallow: %s: %s, %" PRIu64 " bytes; see fallow report %s\n", name, path,
+                (uint64_t)facts.st_size, path);
+    }
+}
+
+static int carry_out(const struct order *order, const char *name, char **command)
+{
+    struct flw_launch launch = {.subcommand = name,
+                                .command = command,
+                                .library = order->library,
+                                .settings = &order->settings,
+                                .input = FLW_LAUNCH_KEEP,
+                                .output = FLW_LAUNCH_KEEP,
+                                .replaces = order->replaces};
+    static struct flw_launch_outcome outcome;
+    static const unsigned usual_patterns[2] = {0x00, 0xFF};
+    if (order->compares) {
+        return flw_compare_run(&launch,
+                               order->pattern_count == 2 ? order->patterns : usual_patterns);
+    }
+    int code = flw_launch(&launch, &outcome);
+    if (code != 0) {
+        return code;
+    }
+    if (!flw_launch_explain(&launch, &outcome)) {
+        tell_trace(order, name);
+    }
+    return flw_launch_end_as(&outcome);
+}
+
+static int run(int argc, char **argv, bool is_record)
+{
+    struct order order = {.is_record = is_record, .mode = is_record ? "trace" : NULL};
+    const char *name = argv[0];
+    if (!flw_settings_inherit(&order.settings)) {
+        return FLW_EXIT_USAGE;
+    }
+    optind = 1;
+    for (int option;
+         (option = getopt_long(argc, argv, is_record ? "+ho:" : "+h",
+                               is_record ? record_options : run_options, NULL)) != -1;) {
+        if (option == 'h') {
+            fputs(is_record ? record_help : run_help, stdout);
+            return FLW_EXIT_OK;
+        }
+        if (!take_option(&order, option, optarg)) {
+            return FLW_EXIT_USAGE;
+        }
+    }
+    if (!check_order(&order, name, optind < argc) || !put_settings(&order)) {
+        return FLW_EXIT_USAGE;
+    }
+    return carry_out(&order, name, argv + optind);
+}
+
+int flw_command_run(int argc, char **argv)
+{
+    return run(argc, argv, false);
+}
+
+int flw_command_record(int argc, char **argv)
+{
+    return run(argc, argv, true);
+}

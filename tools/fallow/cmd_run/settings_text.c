@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the text of FALLOW as a command line makes it.
+ * Does not: know the keys; the preload library does, and refuses what it does not know.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "launch.h"
+
+bool flw_settings_inherit(struct flw_settings_text *settings)
+{
+    const char *given = getenv("FALLOW");
+    size_t length = given != NULL ? strlen(given) : 0;
+    if (length >= sizeof settings->text) {
+        flw_complain("FALLOW in the environment is longer than %zu bytes", sizeof settings->text);
+        return false;
+    }
+    memcpy(settings->text, given != NULL ? given : "", length + 1);
+    return true;
+}
+
+/* The comma that ends the item at `at`, or the end; a backslash takes the next character as it is. */
+static char *end_of_item(char *at)
+{
+    while (*at != '\0' && *at != ',') {
+        at += *at == '\\' && at[1] != '\0' ? 2 : 1;
+    }
+    return at;
+}
+
+/* Takes `key:...` out, wherever it stands. */
+static void drop(char *text, const char *key)
+{
+    size_t length = strlen(key);
+    char *last = NULL; /* the comma before the end */
+    for (char *at = text; *at != '\0';) {
+        char *end = end_of_item(at);
+        char *next = *end == ',' ? end + 1 : end;
+        if (strncmp(at, key, length) == 0 && (at[length] == ':' || at + length == end)) {
+            memmove(at, next, strlen(next) + 1);
+        } else {
+            last = *end == ',' ? end : NULL;
+            at = next;
+        }
+    }
+    if (last != NULL && last[1] == '\0') {
+        *last = '\0';
+    }
+}
+
+bool flw_settings_put(struct flw_settings_text *settings, const char *key, const char *value)
+{
+    char item[FLW_SETTINGS_BYTES];
+    size_t length = (size_t)snprintf(item, sizeof item, "%s:", key);
+    for (const char *at = value; *at != '\0' && length + 3 < sizeof item; at++) {
+        if (*at == ',' || *at == '\\') {
+            item[length++] = '\\';
+        }
+        item[length++] = *at;
+    }
+    item[length] = '\0';
+    if (*value == '\0') {
+        flw_complain("%s: give it a value", key);
+        return false;
+    }
+    drop(settings->text, key);
+    size_t used = strlen(settings->text), room = sizeof settings->text - used;
+    if (length + 3 >= sizeof item || length + 2 > room) {
+        flw_complain("%s '%.80s...': FALLOW has room for %zu bytes", key, value,
+                     sizeof settings->text);
+        return false;
+    }
+    snprintf(settings->text + used, room, "%s%s", used > 0 ? "," : "", item);
+    return true;
+}
+
+bool flw_settings_put_file(struct flw_settings_text *settings, const char *key, const char *path)
+{
+    char whole[FLW_LAUNCH_PATH_BYTES], here[FLW_LAUNCH_PATH_BYTES];
+    if (*path == '/' || strcmp(path, "-") == 0 || *path == '\0') {
+        return flw_settings_put(settings, key, path);
+    }
+    if (getcwd(here, sizeof here) == NULL ||
+        snprintf(whole, sizeof whole, "%s/%s", here, path) >= (int)sizeof whole) {
+        flw_complain("%s '%s': the way from / to it cannot be told; give an absolute path", key,
+                     path);
+        return false;
+    }
+    return flw_settings_put(settings, key, whole);
+}
