@@ -100,6 +100,8 @@
     X(OPTIONAL, cuModuleLoadData, (CUmodule *module, const void *image)) \
     X(OPTIONAL, cuModuleUnload, (CUmodule module)) \
     X(OPTIONAL, cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name)) \
+    X(OPTIONAL, cuFuncGetName, (const char **name, CUfunction function)) \
+    X(OPTIONAL, cuFuncGetParamInfo, (CUfunction function, size_t index, size_t *offset, size_t *bytes)) \
     X(OPTIONAL, cuLaunchKernel, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters, void **extra)) \
     X(OPTIONAL, cuGraphInstantiateWithFlags, (CUgraphExec *executable, CUgraph graph, unsigned long long flags)) \
     X(OPTIONAL, cuGraphLaunch, (CUgraphExec executable, CUstream stream)) \

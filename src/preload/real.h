@@ -22,8 +22,6 @@
 /* clang-format off */
 #define FLW_REAL_LIST(X) \
     X(cuFuncGetModule, (CUmodule *module, CUfunction function)) \
-    X(cuFuncGetName, (const char **name, CUfunction function)) \
-    X(cuFuncGetParamInfo, (CUfunction function, size_t index, size_t *offset, size_t *bytes)) \
     X(cuKernelGetFunction, (CUfunction *function, struct CUkern_st *kernel)) \
     X(cuKernelGetName, (const char **name, struct CUkern_st *kernel)) \
     X(cuKernelGetParamInfo, (struct CUkern_st *kernel, size_t index, size_t *offset, size_t *bytes))

@@ -25,6 +25,7 @@ struct flw_kernel {
     bool has_layout;
     size_t count;
     size_t bytes[PARAMETER_MAX];
+    size_t offset[PARAMETER_MAX]; /* in the buffer of all parameters */
 };
 
 struct flw_sim_launch {
@@ -78,6 +79,18 @@ void flw_sim_register(const char *kernel_name, flw_sim_twin twin)
     pthread_mutex_unlock(&flw_world.lock);
 }
 
+/* A parameter is as aligned as the largest power of two that divides its size, 16 at most: a struct's
+ * true alignment is not known here. */
+static void lay_out(struct flw_kernel *kernel)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < kernel->count; i++) {
+        size_t bytes = kernel->bytes[i] | 16;
+        kernel->offset[i] = flw_align_up(end, bytes & (0 - bytes));
+        end = kernel->offset[i] + kernel->bytes[i];
+    }
+}
+
 int flw_sim_parameters(const char *kernel_name, size_t count, const size_t *bytes)
 {
     pthread_mutex_lock(&flw_world.lock);
@@ -87,6 +100,7 @@ int flw_sim_parameters(const char *kernel_name, size_t count, const size_t *byte
         kernel->has_layout = true;
         kernel->count = count;
         memcpy(kernel->bytes, bytes, count * sizeof *bytes);
+        lay_out(kernel);
     }
     pthread_mutex_unlock(&flw_world.lock);
     return fits;
@@ -315,6 +329,77 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule module, const cha
     return flw_call_leave(result);
 }
 
+CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction handle)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuFuncGetName, 0);
+    struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
+    if (result == CUDA_SUCCESS && (name == NULL || handle == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && function == NULL) {
+        result = CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *name = function->kernel->name;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *bytes)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuFuncGetParamInfo, 0);
+    struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
+    if (result == CUDA_SUCCESS && function == NULL) {
+        result = CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (result == CUDA_SUCCESS && !function->kernel->has_layout) {
+        result = CUDA_ERROR_NOT_SUPPORTED; /* a twin without flw_sim_parameters */
+    }
+    if (result == CUDA_SUCCESS && (offset == NULL || index >= function->kernel->count)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *offset = function->kernel->offset[index];
+        if (bytes != NULL) {
+            *bytes = function->kernel->bytes[index];
+        }
+    }
+    return flw_call_leave(result);
+}
+
+/* "a single buffer that is passed in via the extra parameter": where each parameter lies in it. */
+static CUresult unpack(const struct flw_kernel *kernel, void **extra, void **parameters)
+{
+    enum {
+        END = 0,
+        POINTER = 1,
+        SIZE = 2
+    };
+    unsigned char *buffer = NULL;
+    size_t bytes = 0;
+    for (; (uintptr_t)extra[0] != END; extra += 2) {
+        if ((uintptr_t)extra[0] == POINTER) {
+            buffer = extra[1];
+        } else if ((uintptr_t)extra[0] == SIZE) {
+            memcpy(&bytes, extra[1], sizeof bytes);
+        } else {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    if (!kernel->has_layout) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* a twin without flw_sim_parameters */
+    }
+    for (size_t i = 0; i < kernel->count; i++) {
+        if (buffer == NULL || kernel->offset[i] + kernel->bytes[i] > bytes) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        parameters[i] = buffer + kernel->offset[i];
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult give_launch(struct flw_call *call, struct flw_stream *stream,
                             struct flw_kernel *kernel, struct flw_work *work)
 {
@@ -352,8 +437,11 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gri
                                    threads > 1024 || block_z > 64 || shared_bytes > 227u << 10)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
+    void *unpacked[PARAMETER_MAX];
     if (result == CUDA_SUCCESS && extra != NULL) {
-        result = CUDA_ERROR_NOT_SUPPORTED; /* parameters in a packed buffer */
+        result = parameters != NULL ? CUDA_ERROR_INVALID_VALUE
+                                    : unpack(function->kernel, extra, unpacked);
+        parameters = unpacked;
     }
     if (result == CUDA_SUCCESS) {
         struct flw_work work = {

@@ -195,6 +195,66 @@ static void kernel_stores_in_stream_order(struct bed *b)
     OK(cu->cuModuleUnload(module));
 }
 
+static void kernel_takes_its_parameters_from_a_buffer(struct bed *b)
+{
+    const struct flw_driver *cu = b->cu;
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    CUdeviceptr address = 0;
+    if (!load_kernel(b, &module, &function)) {
+        return;
+    }
+    OK(cu->cuMemAlloc_v2(&address, 4096));
+    OK(cu->cuMemsetD32Async(address, 7, 2, NULL));
+    struct {
+        CUdeviceptr to;
+        uint32_t value;
+    } buffer = {address, 44};
+    size_t bytes = offsetof(__typeof__(buffer), value) + sizeof buffer.value;
+    void *pointer_name = (void *)1, *size_name = (void *)2; /* CU_LAUNCH_PARAM_BUFFER_... */
+    void *extra[] = {pointer_name, &buffer, size_name, &bytes, NULL};
+    void *parameters[] = {&buffer.to, &buffer.value};
+    OK(cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
+    OK(cu->cuCtxSynchronize());
+    THAT(bed_peek(b, address) == 44);
+    IS(CUDA_ERROR_INVALID_VALUE,
+       cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, extra));
+    OK(cu->cuMemFree_v2(address));
+    OK(cu->cuModuleUnload(module));
+}
+
+static void function_tells_its_name(struct bed *b)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    const char *name = NULL;
+    if (!bed_has(b, b->cu->cuFuncGetName != NULL) || !load_kernel(b, &module, &function)) {
+        return;
+    }
+    OK(b->cu->cuFuncGetName(&name, function));
+    THAT(name != NULL && strcmp(name, "flw_store_word") == 0);
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuFuncGetName(NULL, function));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuFuncGetName(&name, NULL));
+    OK(b->cu->cuModuleUnload(module));
+}
+
+static void function_tells_its_parameters(struct bed *b)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    size_t offset = 99, bytes = 99;
+    if (!bed_has(b, b->cu->cuFuncGetParamInfo != NULL) || !load_kernel(b, &module, &function)) {
+        return;
+    }
+    OK(b->cu->cuFuncGetParamInfo(function, 0, &offset, &bytes));
+    THAT(offset == 0 && bytes == 8);
+    OK(b->cu->cuFuncGetParamInfo(function, 1, &offset, &bytes));
+    THAT(offset == 8 && bytes == 4);
+    OK(b->cu->cuFuncGetParamInfo(function, 1, &offset, NULL));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuFuncGetParamInfo(function, 2, &offset, &bytes));
+    OK(b->cu->cuModuleUnload(module));
+}
+
 static void kernel_of_unknown_name_is_not_found(struct bed *b)
 {
     CUmodule module = NULL;
@@ -254,6 +314,13 @@ static const struct conformance_case cases[] = {
      entry_point_newer_than_the_driver_is_refused},
     {"kernel_stores_in_stream_order", "Invokes the function", FROM_THE_HEADER,
      kernel_stores_in_stream_order},
+    {"kernel_takes_its_parameters_from_a_buffer",
+     "a single buffer that is passed in via the extra parameter", FROM_THE_HEADER,
+     kernel_takes_its_parameters_from_a_buffer},
+    {"function_tells_its_name", "the function name associated with the function handle",
+     FROM_THE_HEADER, function_tells_its_name},
+    {"function_tells_its_parameters", "must be less than the number of parameters", FROM_THE_HEADER,
+     function_tells_its_parameters},
     {"kernel_of_unknown_name_is_not_found",
      "If no function of that name exists, cuModuleGetFunction() returns", FROM_THE_HEADER,
      kernel_of_unknown_name_is_not_found},
