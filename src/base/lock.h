@@ -24,6 +24,7 @@ enum flw_lock_rank {
     FLW_RANK_PAGE,           /* a pool's heap: batches, tickets, runs, handles, limits */
     FLW_RANK_META,           /* metadata memory */
     FLW_RANK_RECORD,         /* a recorder's rings, streams and names */
+    FLW_RANK_AUDIT,          /* the audit's blocks and page; nothing else is held or taken */
     FLW_RANK_COUNT
 };
 

@@ -23,12 +23,17 @@
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
 #undef cuGetProcAddress
+#undef cuMemcpy3DBatchAsync
+#undef cuMemcpyBatchAsync
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 
 /* Only pointed to here: the same tags as cuda.h's, which may or may not be there. */
 struct CUDA_ARRAY3D_DESCRIPTOR_st;
 struct CUDA_ARRAY_DESCRIPTOR_st;
+struct CUDA_MEMCPY2D_st;
+struct CUDA_MEMCPY3D_PEER_st;
+struct CUDA_MEMCPY3D_st;
 struct CUctxCreateParams_st;
 struct CUexecAffinityParam_st;
 struct CUgraphEdgeData_st;
@@ -126,6 +131,67 @@ struct CUlaunchConfig_st;
     X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 9000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters)) \
     X(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel, 9000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters))
 
+/* what else reads or writes memory, for the audit: hooks_touch.c */
+#define FLW_HOOKS_TOUCH(X) \
+    X(cuMemcpy, cuMemcpy, 4000, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \
+    X(cuMemcpy_ptds, cuMemcpy, 7000, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \
+    X(cuMemcpyAsync, cuMemcpyAsync, 4000, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream)) \
+    X(cuMemcpyAsync_ptsz, cuMemcpyAsync, 7000, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream)) \
+    X(cuMemcpyPeer, cuMemcpyPeer, 4000, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes), (to, to_context, from, from_context, bytes)) \
+    X(cuMemcpyPeer_ptds, cuMemcpyPeer, 7000, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes), (to, to_context, from, from_context, bytes)) \
+    X(cuMemcpyPeerAsync, cuMemcpyPeerAsync, 4000, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream), (to, to_context, from, from_context, bytes, stream)) \
+    X(cuMemcpyPeerAsync_ptsz, cuMemcpyPeerAsync, 7000, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream), (to, to_context, from, from_context, bytes, stream)) \
+    X(cuMemcpyHtoD_v2, cuMemcpyHtoD, 3020, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes)) \
+    X(cuMemcpyHtoD_v2_ptds, cuMemcpyHtoD, 7000, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes)) \
+    X(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync, 3020, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), (to, from, bytes, stream)) \
+    X(cuMemcpyHtoDAsync_v2_ptsz, cuMemcpyHtoDAsync, 7000, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), (to, from, bytes, stream)) \
+    X(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020, (void *to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \
+    X(cuMemcpyDtoH_v2_ptds, cuMemcpyDtoH, 7000, (void *to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \
+    X(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync, 3020, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream)) \
+    X(cuMemcpyDtoHAsync_v2_ptsz, cuMemcpyDtoHAsync, 7000, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream)) \
+    X(cuMemcpyDtoD_v2, cuMemcpyDtoD, 3020, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \
+    X(cuMemcpyDtoD_v2_ptds, cuMemcpyDtoD, 7000, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \
+    X(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync, 3020, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream)) \
+    X(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyDtoDAsync, 7000, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream)) \
+    X(cuMemcpyDtoA_v2, cuMemcpyDtoA, 3020, (CUarray to, size_t offset, CUdeviceptr from, size_t bytes), (to, offset, from, bytes)) \
+    X(cuMemcpyDtoA_v2_ptds, cuMemcpyDtoA, 7000, (CUarray to, size_t offset, CUdeviceptr from, size_t bytes), (to, offset, from, bytes)) \
+    X(cuMemcpyAtoD_v2, cuMemcpyAtoD, 3020, (CUdeviceptr to, CUarray from, size_t offset, size_t bytes), (to, from, offset, bytes)) \
+    X(cuMemcpyAtoD_v2_ptds, cuMemcpyAtoD, 7000, (CUdeviceptr to, CUarray from, size_t offset, size_t bytes), (to, from, offset, bytes)) \
+    X(cuMemcpy2D_v2, cuMemcpy2D, 3020, (const struct CUDA_MEMCPY2D_st *copy), (copy)) \
+    X(cuMemcpy2D_v2_ptds, cuMemcpy2D, 7000, (const struct CUDA_MEMCPY2D_st *copy), (copy)) \
+    X(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned, 3020, (const struct CUDA_MEMCPY2D_st *copy), (copy)) \
+    X(cuMemcpy2DUnaligned_v2_ptds, cuMemcpy2DUnaligned, 7000, (const struct CUDA_MEMCPY2D_st *copy), (copy)) \
+    X(cuMemcpy2DAsync_v2, cuMemcpy2DAsync, 3020, (const struct CUDA_MEMCPY2D_st *copy, CUstream stream), (copy, stream)) \
+    X(cuMemcpy2DAsync_v2_ptsz, cuMemcpy2DAsync, 7000, (const struct CUDA_MEMCPY2D_st *copy, CUstream stream), (copy, stream)) \
+    X(cuMemcpy3D_v2, cuMemcpy3D, 3020, (const struct CUDA_MEMCPY3D_st *copy), (copy)) \
+    X(cuMemcpy3D_v2_ptds, cuMemcpy3D, 7000, (const struct CUDA_MEMCPY3D_st *copy), (copy)) \
+    X(cuMemcpy3DAsync_v2, cuMemcpy3DAsync, 3020, (const struct CUDA_MEMCPY3D_st *copy, CUstream stream), (copy, stream)) \
+    X(cuMemcpy3DAsync_v2_ptsz, cuMemcpy3DAsync, 7000, (const struct CUDA_MEMCPY3D_st *copy, CUstream stream), (copy, stream)) \
+    X(cuMemcpy3DPeer, cuMemcpy3DPeer, 4000, (const struct CUDA_MEMCPY3D_PEER_st *copy), (copy)) \
+    X(cuMemcpy3DPeer_ptds, cuMemcpy3DPeer, 7000, (const struct CUDA_MEMCPY3D_PEER_st *copy), (copy)) \
+    X(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, 4000, (const struct CUDA_MEMCPY3D_PEER_st *copy, CUstream stream), (copy, stream)) \
+    X(cuMemcpy3DPeerAsync_ptsz, cuMemcpy3DPeerAsync, 7000, (const struct CUDA_MEMCPY3D_PEER_st *copy, CUstream stream), (copy, stream)) \
+    X(cuMemcpyBatchAsync, cuMemcpyBatchAsync, 12080, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes, size_t *attribute_indexes, size_t attribute_count, size_t *failed, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, failed, stream)) \
+    X(cuMemcpyBatchAsync_ptsz, cuMemcpyBatchAsync, 12080, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes, size_t *attribute_indexes, size_t attribute_count, size_t *failed, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, failed, stream)) \
+    X(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync, 13000, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes, size_t *attribute_indexes, size_t attribute_count, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, stream)) \
+    X(cuMemcpyBatchAsync_v2_ptsz, cuMemcpyBatchAsync, 13000, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes, size_t *attribute_indexes, size_t attribute_count, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, stream)) \
+    X(cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync, 12080, (size_t count, void *copies, size_t *failed, unsigned long long flags, CUstream stream), (count, copies, failed, flags, stream)) \
+    X(cuMemcpy3DBatchAsync_ptsz, cuMemcpy3DBatchAsync, 12080, (size_t count, void *copies, size_t *failed, unsigned long long flags, CUstream stream), (count, copies, failed, flags, stream)) \
+    X(cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync, 13000, (size_t count, void *copies, unsigned long long flags, CUstream stream), (count, copies, flags, stream)) \
+    X(cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpy3DBatchAsync, 13000, (size_t count, void *copies, unsigned long long flags, CUstream stream), (count, copies, flags, stream)) \
+    X(cuStreamWriteValue32_v2, cuStreamWriteValue32, 11070, (CUstream stream, CUdeviceptr pointer, cuuint32_t value, unsigned flags), (stream, pointer, value, flags)) \
+    X(cuStreamWriteValue32_v2_ptsz, cuStreamWriteValue32, 11070, (CUstream stream, CUdeviceptr pointer, cuuint32_t value, unsigned flags), (stream, pointer, value, flags)) \
+    X(cuStreamWriteValue64_v2, cuStreamWriteValue64, 11070, (CUstream stream, CUdeviceptr pointer, cuuint64_t value, unsigned flags), (stream, pointer, value, flags)) \
+    X(cuStreamWriteValue64_v2_ptsz, cuStreamWriteValue64, 11070, (CUstream stream, CUdeviceptr pointer, cuuint64_t value, unsigned flags), (stream, pointer, value, flags)) \
+    X(cuStreamBatchMemOp_v2, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned count, void *operations, unsigned flags), (stream, count, operations, flags)) \
+    X(cuStreamBatchMemOp_v2_ptsz, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned count, void *operations, unsigned flags), (stream, count, operations, flags)) \
+    X(cuGraphLaunch, cuGraphLaunch, 10000, (CUgraphExec graph, CUstream stream), (graph, stream)) \
+    X(cuGraphLaunch_ptsz, cuGraphLaunch, 10000, (CUgraphExec graph, CUstream stream), (graph, stream)) \
+    X(cuLaunchCooperativeKernelMultiDevice, cuLaunchCooperativeKernelMultiDevice, 9000, (void *launches, unsigned count, unsigned flags), (launches, count, flags)) \
+    X(cuLaunch, cuLaunch, 2000, (CUfunction function), (function)) \
+    X(cuLaunchGrid, cuLaunchGrid, 2000, (CUfunction function, int width, int height), (function, width, height)) \
+    X(cuLaunchGridAsync, cuLaunchGridAsync, 2000, (CUfunction function, int width, int height, CUstream stream), (function, width, height, stream))
+
 /* how programs find entry points: hooks_lookup.c */
 #define FLW_HOOKS_LOOKUP(X) \
     X(cuGetProcAddress, cuGetProcAddress, 11030, (const char *symbol, void **function, int version, cuuint64_t flags), (symbol, function, version, flags)) \
@@ -137,6 +203,7 @@ struct CUlaunchConfig_st;
     FLW_HOOKS_CONTEXT(X) \
     FLW_HOOKS_CAPTURE(X) \
     FLW_HOOKS_FILL(X) \
+    FLW_HOOKS_TOUCH(X) \
     FLW_HOOKS_LOOKUP(X)
 /* clang-format on */
 

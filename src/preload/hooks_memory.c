@@ -4,6 +4,7 @@
  * passes its call through.
  * Does not: know contexts.
  */
+#include "preload/audit_lend.h"
 #include "preload/hooks.h"
 #include "preload/life.h"
 #include "preload/real.h"
@@ -12,21 +13,24 @@ const struct flw_part flw_part_memory = {0};
 
 CUresult flw_hook_cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
-    return flw_real.cuMemAlloc_v2(pointer, bytes);
+    return flw_audit_heed(flw_real.cuMemAlloc_v2(pointer, bytes), pointer, bytes);
 }
 
 CUresult flw_hook_cuMemFree_v2(CUdeviceptr pointer)
 {
+    flw_audit_forget(pointer);
     return flw_real.cuMemFree_v2(pointer);
 }
 
 CUresult flw_hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
+    flw_audit_forget(pointer);
     return flw_real.cuMemFreeAsync(pointer, stream);
 }
 
 CUresult flw_hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
+    flw_audit_forget(pointer);
     return flw_real.cuMemFreeAsync_ptsz(pointer, stream);
 }
 
@@ -60,11 +64,13 @@ CUresult flw_hook_cuPointerSetAttribute(const void *value, CUpointer_attribute a
 
 CUresult flw_hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
+    flw_audit_expose(pointer);
     return flw_real.cuIpcGetMemHandle(handle, pointer);
 }
 
 CUresult flw_hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t bytes,
                                                 CUmemRangeHandleType type, unsigned long long flags)
 {
+    flw_audit_expose(pointer);
     return flw_real.cuMemGetHandleForAddressRange(handle, pointer, bytes, type, flags);
 }

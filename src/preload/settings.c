@@ -13,7 +13,8 @@
 
 struct flw_settings flw_settings;
 
-#define KEYS "mode, trace, stats, poison, limit, reserve, large, ipc, top, trial, only, skip, say"
+#define KEYS \
+    "mode, trace, stats, poison, limit, reserve, large, ipc, top, audit, frames, trial, only, skip, say"
 
 struct parse {
     struct flw_settings *settings;
@@ -107,6 +108,10 @@ static bool take(struct parse *parse)
         return take_text(parse, settings->trace_file);
     } else if (strcmp(key, "stats") == 0) {
         return take_text(parse, settings->stats_file);
+    } else if (strcmp(key, "audit") == 0) {
+        return take_text(parse, settings->audit_prefix);
+    } else if (strcmp(key, "frames") == 0) {
+        return take_bytes(parse, &settings->frame_count);
     } else if (strcmp(key, "trial") == 0) {
         return take_text(parse, settings->trial_site);
     } else if (strcmp(key, "state") == 0) {
@@ -189,6 +194,8 @@ bool flw_settings_parse(struct flw_settings *settings, const char *text, const c
     }
     if (settings->trace_file[0] != '\0' && !settings->has_mode) {
         settings->mode = FLW_MODE_TRACE;
+    } else if (settings->audit_prefix[0] != '\0' && !settings->has_mode) {
+        settings->mode = FLW_MODE_AUDIT;
     }
     if ((parse.has_only && !parse.is_only) || parse.is_skipped) {
         settings->mode = FLW_MODE_OFF;

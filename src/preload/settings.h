@@ -13,7 +13,9 @@
  *   large    BYTES  from here on a request gets its own driver allocation (1M)
  *   ipc      0 | 1  1: every allocation is its own driver allocation, so all can be exported
  *   top      0 | 1  1: keep the page that `fallow top` reads
- *   trial    SITE   audit: fill the blocks of this site with poison instead
+ *   audit    PREFIX keep what an audit of fills finds in PREFIX.<pid>; with no mode given: audit
+ *   frames   COUNT  audit: tell sites apart by so many callers (12)
+ *   trial    SITE   audit: where this site fills with zeros, fill with poison (0xff)
  *   only     NAME   be on in programs of this name alone (repeatable; the name as in ps)
  *   skip     NAME   be off in programs of this name (repeatable)
  *   say      0 | 1  1: say at exit how the driver was reached
@@ -40,12 +42,14 @@ enum flw_mode {
 
 struct flw_settings {
     enum flw_mode mode;
-    bool has_mode;                           /* it was given, not the default */
-    char trace_file[FLW_SETTING_TEXT_BYTES]; /* "": no trace */
-    char stats_file[FLW_SETTING_TEXT_BYTES]; /* "": none; "-": stderr */
-    char trial_site[FLW_SETTING_TEXT_BYTES]; /* "": none */
-    int poison;                              /* -1: none */
-    uint64_t limit_bytes;                    /* 0: none */
+    bool has_mode;                             /* it was given, not the default */
+    char trace_file[FLW_SETTING_TEXT_BYTES];   /* "": no trace */
+    char stats_file[FLW_SETTING_TEXT_BYTES];   /* "": none; "-": stderr */
+    char audit_prefix[FLW_SETTING_TEXT_BYTES]; /* "": no audit */
+    char trial_site[FLW_SETTING_TEXT_BYTES];   /* "": none */
+    uint64_t frame_count;                      /* 0: as many as usual */
+    int poison;                                /* -1: none */
+    uint64_t limit_bytes;                      /* 0: none */
     uint64_t reserve_bytes;
     uint64_t large_bytes;
     bool is_ipc, is_top, is_say;

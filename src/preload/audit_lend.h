@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the wrappers that lend and take back device memory say to the audit. Where none is on,
+ * one load and a branch.
+ * Does not: know what is behind them: a block of the pool and one of the driver are the same here.
+ */
+#ifndef FLW_PRELOAD_AUDIT_LEND_H
+#define FLW_PRELOAD_AUDIT_LEND_H
+
+#include "driver/driver_types.h"
+#include "preload/audit/audit.h"
+
+/* With the answer of what lent, which it gives on. */
+static inline CUresult flw_audit_heed(CUresult result, const CUdeviceptr *pointer, uint64_t bytes)
+{
+    if (result == CUDA_SUCCESS && flw_audit_is_on()) {
+        flw_audit_lend(*pointer, bytes);
+    }
+    return result;
+}
+
+/* Before the call that takes it back: behind it the address may be somebody else's. */
+static inline void flw_audit_forget(CUdeviceptr pointer)
+{
+    if (flw_audit_is_on()) {
+        flw_audit_return(pointer);
+    }
+}
+
+/* Somebody outside of this process, or unseen here, may use the block from now on. */
+static inline void flw_audit_expose(CUdeviceptr pointer)
+{
+    if (flw_audit_is_on()) {
+        flw_audit_touch(pointer);
+    }
+}
+
+#endif
