@@ -19,6 +19,13 @@ FALLOW_API void *fallow_pool_driver_entry(fallow_pool *pool, const char *symbol)
 /** The pool's CUcontext. */
 FALLOW_API void *fallow_pool_context(fallow_pool *pool);
 
+/** Around each capture of a stream, from before cuStreamBeginCapture to after cuStreamEndCapture, where
+ * pools in context order (FALLOW_ORDER_CONTEXT) are used: they record no event and ask for none
+ * meanwhile, since that would end the capture. Counted, for all such pools of the process. The first
+ * waits for an event that is being recorded. */
+FALLOW_API void fallow_context_capture_begin(void);
+FALLOW_API void fallow_context_capture_end(void);
+
 #ifdef __cplusplus
 }
 #endif

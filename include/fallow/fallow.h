@@ -77,6 +77,32 @@ typedef enum fallow_reuse_policy {
                holds more and refuses earlier at a limit */
 } fallow_reuse_policy;
 
+/** What orders the blocks of a pool: what "after" means for a block that was freed. */
+typedef enum fallow_order {
+    FALLOW_ORDER_STREAM = 0, /**< streams, as everything above says */
+    /**
+     * The context, for callers that cannot name a stream: they free, as cudaFree does, while work on
+     * any stream may still use the block. It is lent again only when all that every live context of
+     * the process had been given before an event recorded after the free is complete; nothing is
+     * waited for until more is held than what is lent and the larger of 256 MiB and a quarter of it.
+     *
+     * Memory      of cuMemAlloc: IPC handles, peer access by cuCtxEnablePeerAccess and registration
+     *             work as natively, and it is gone with its context. A request of 1 MiB or more is a
+     *             driver allocation of its own, in steps of 2 MiB. All blocks are 512 B aligned.
+     * Streams     those in the calls are not looked at: any value does. fallow_record_use and
+     *             fallow_stream_retire are not needed and do nothing.
+     * Capture     announce each with fallow_context_capture_begin (fallow/extend.h): the event of an
+     *             epoch would end it. Until its end what is freed is not lent again, and nothing goes
+     *             back to the driver.
+     * Not with    a reuse_policy, checks but FALLOW_CHECK_FAST, check_streams, streams_may_die,
+     *             handle_types, peer_devices, arenas, fallow_capture_begin. FALLOW_REQUEST_ZERO waits
+     *             for the fill.
+     * Needs       cuCtxRecordEvent (12.5); without it memory is reused only by waiting for the
+     *             device.
+     */
+    FALLOW_ORDER_CONTEXT = 1
+} fallow_order;
+
 /** Bits of `checks`. 0: everything that costs no device work. */
 enum {
     FALLOW_CHECK_FAST = 1u << 0, /**< drop the compare-and-swap of a free: a race of two threads
@@ -153,7 +179,7 @@ typedef struct fallow_pool_config {
     const int *peer_devices; /**< ordinals that may access the memory too; read during create */
     size_t peer_device_count;
     uint32_t handle_types;   /**< FALLOW_HANDLE_ bits: what EXPORT_ requests may ask for */
-    uint32_t reserved_1;     /**< 0 */
+    fallow_order order;      /**< what orders blocks */
     fallow_log_function log; /**< NULL = silent */
     void *log_context;
     fallow_oom_function on_oom; /**< NULL = none */

@@ -161,6 +161,9 @@ fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *
     if (inside == NULL) {
         return FALLOW_INVALID_POOL;
     }
+    if (flw_pool_has_epochs(inside)) {
+        return FALLOW_NOT_SUPPORTED;
+    }
     fallow_status status = accept_config(given, &config);
     if (status != FALLOW_OK) {
         return status;

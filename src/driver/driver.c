@@ -142,7 +142,7 @@ void flw_driver_close(struct flw_driver *driver)
 
 void *flw_driver_entry(const struct flw_driver *driver, const char *symbol)
 {
-    return dlsym(driver->object, symbol);
+    return driver->object == NULL ? NULL : dlsym(driver->object, symbol);
 }
 
 const char *flw_driver_error_name(const struct flw_driver *driver, CUresult error)

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/mutant.h"
-#include "heap/heap.h"
+#include "heap/epoch.h"
 #include "heap/thread.h"
 
 static CUresult stream_record(struct flw_heap *heap, const struct flw_domain *domain, CUevent event)
@@ -43,6 +43,7 @@ const struct flw_order_ops flw_order_capture = {.name = "capture", .reuses_at_on
 const struct flw_order_ops flw_order_released = {.name = "released capture"};
 const struct flw_order_ops flw_order_mixed = {.name = "mixed"};
 const struct flw_order_ops flw_order_context = {.name = "context", .record = context_record};
+const struct flw_order_ops flw_order_unrecorded = {.name = "context, unrecorded"};
 
 struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
                                      CUstream stream, CUcontext context, uint64_t id)
@@ -110,7 +111,7 @@ struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor)
 
 /* ---- fences */
 
-static struct flw_fence *new_fence(struct flw_heap *heap, CUcontext context)
+struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context)
 {
     struct flw_fence **link = &heap->unused_fences;
     for (; *link != NULL; link = &(*link)->next) {
@@ -127,8 +128,13 @@ static struct flw_fence *new_fence(struct flw_heap *heap, CUcontext context)
     return fence;
 }
 
-static void drop_fence(struct flw_heap *heap, struct flw_fence *fence)
+void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence)
 {
+    for (struct flw_fence *other; FLW_UNLIKELY((other = fence->others) != NULL);) {
+        fence->others = other->next;
+        other->next = heap->unused_fences;
+        heap->unused_fences = other;
+    }
     fence->is_unlinked = false;
     fence->next = heap->unused_fences;
     heap->unused_fences = fence;
@@ -137,7 +143,7 @@ static void drop_fence(struct flw_heap *heap, struct flw_fence *fence)
 static void release_fence(struct flw_heap *heap, struct flw_fence *fence)
 {
     if (--fence->use_count == 0 && fence->is_unlinked) {
-        drop_fence(heap, fence);
+        flw_fence_drop(heap, fence);
     }
 }
 
@@ -161,6 +167,9 @@ static CUresult check_capture(struct flw_heap *heap, const struct flw_domain *do
 static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *domain,
                              struct flw_fence *fence)
 {
+    if (domain == heap->context_order) {
+        return flw_epoch_record(heap, fence);
+    }
     if (fence->event == NULL) {
         flw_heap_count_call(heap);
         CUresult made = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
@@ -186,12 +195,6 @@ static bool is_gone(CUresult result)
            result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_VALUE;
 }
 
-static bool is_capture_refusal(CUresult result)
-{
-    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-}
-
 bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain, bool is_own)
 {
     /* A retired stream's handle may be another stream's by now. */
@@ -213,11 +216,13 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
     uint64_t ticket = 0, unfenced_bytes = domain->unfenced_bytes;
     bool has_open_use = false;
     if (!is_covered && is_possible) {
-        fence = new_fence(heap, domain->context);
+        fence = flw_fence_new(heap, domain->context);
     }
     if (fence != NULL) {
         ticket = FLW_MUTANT(TICKET_STANDS_STILL) ? domain->ticket : domain->ticket++;
         domain->unfenced_bytes = 0;
+        heap->open_blocks = 0; /* of the domain in context order, the only one there is then */
+        heap->open_bytes = 0;
         has_open_use = domain->has_open_use;
         domain->has_open_use = false;
         domain->is_recording = true;
@@ -245,7 +250,7 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
     flw_lock_acquire(&heap->lock);
     domain->is_recording = false;
     if (result == CUDA_SUCCESS && ticket <= domain->completed) {
-        drop_fence(heap, fence); /* a synchronisation of the context was faster */
+        flw_fence_drop(heap, fence); /* a synchronisation of the context was faster */
         flw_domain_free_place(heap, domain);
     } else if (result == CUDA_SUCCESS) {
         fence->ticket = ticket;
@@ -255,11 +260,11 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
     } else {
         domain->unfenced_bytes += unfenced_bytes;
         domain->has_open_use |= has_open_use;
-        drop_fence(heap, fence);
-        if (is_gone(result)) {
+        flw_fence_drop(heap, fence);
+        if (is_gone(result) && domain != heap->context_order) {
             flw_domain_lose(heap, domain);
             status = FALLOW_INVALID_STREAM;
-        } else if (is_capture_refusal(result) || result == CUDA_ERROR_NOT_READY) {
+        } else if (flw_result_is_capture_refusal(result) || result == CUDA_ERROR_NOT_READY) {
             status = FALLOW_WOULD_WAIT;
         }
     }
@@ -283,11 +288,19 @@ fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *dom
 
 /* ---- completion */
 
+/* Driver calls. The device's answer for a fence whose first event is complete. */
+static inline CUresult ask_others(struct flw_heap *heap, const struct flw_fence *fence,
+                                  bool is_patient)
+{
+    return FLW_LIKELY(fence->others == NULL) ? CUDA_SUCCESS
+                                             : flw_epoch_ask_others(heap, fence, is_patient);
+}
+
 /* Memory that was the domain's and is covered by its completed ticket goes to nobody. */
 static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_domain *nobody = heap->domains[FLW_NOBODY];
-    if (flw_domain_keeps(heap, domain)) {
+    if (flw_domain_keeps(heap, domain) || domain == heap->whole) {
         return;
     }
     for (struct flw_span *run; (run = domain->runs.oldest) != NULL;) {
@@ -295,7 +308,7 @@ static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
             break;
         }
         flw_run_index_remove(&domain->runs, run);
-        run->u.run.owner = FLW_NOBODY;
+        run->u.run.owner = flw_run_is_whole(run) ? heap->whole->index : FLW_NOBODY;
         run->u.run.ticket = 0;
         flw_run_index_by_state(heap, flw_run_join(heap, run));
     }
@@ -345,7 +358,7 @@ void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint6
         }
         fence->is_unlinked = true;
         if (fence->use_count == 0) {
-            drop_fence(heap, fence);
+            flw_fence_drop(heap, fence);
         }
     }
     hand_to_nobody(heap, domain);
@@ -377,7 +390,11 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     flw_lock_release(&heap->lock);
     flw_heap_count_call(heap);
     CUresult result = heap->driver->cuEventQuery(fence->event);
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && !is_capture_refusal(result)) {
+    if (result == CUDA_SUCCESS) {
+        result = ask_others(heap, fence, false);
+    }
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&
+        !flw_result_is_capture_refusal(result)) {
         flw_heap_lose_device(heap, result, "cuEventQuery");
     }
     if (FLW_MUTANT(NOT_READY_IS_DONE) && result == CUDA_ERROR_NOT_READY) {
@@ -396,10 +413,11 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
 bool flw_heap_poll(struct flw_heap *heap)
 {
     bool any = false;
+    bool may_ask = heap->context_order == NULL || !flw_captures_are_open();
     flw_lock_acquire(&heap->lock);
     for (uint32_t i = 1; i < heap->domain_end && !flw_heap_is_lost(heap); i++) {
         struct flw_domain *domain = heap->domains[i];
-        if (domain->ops == NULL || domain->newest == NULL) {
+        if (domain->ops == NULL || domain->newest == NULL || !may_ask) {
             continue;
         }
         /* The newest covers them all; where it is not done, as many of the oldest as are. */
@@ -487,6 +505,9 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
 {
     fallow_status status;
     CUresult result = CUDA_ERROR_CAPTURED_EVENT;
+    if (domain == heap->context_order && flw_captures_are_open()) {
+        return FALLOW_WOULD_WAIT;
+    }
     while (result == CUDA_ERROR_CAPTURED_EVENT) { /* each time one fence less, or a new one */
         struct flw_fence *fence = find_fence(heap, domain, ticket, true, &status);
         if (fence == NULL) {
@@ -497,6 +518,9 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
         }
         atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
         result = wait_for_event(heap, fence->event, deadline_ns);
+        if (result == CUDA_SUCCESS) {
+            result = ask_others(heap, fence, deadline_ns == UINT64_MAX);
+        }
         flw_lock_acquire(&heap->lock);
         if (result == CUDA_SUCCESS) {
             flw_domain_complete(heap, domain, fence->ticket);
@@ -558,7 +582,7 @@ fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *t
     release_fence(heap, fence);
     flw_lock_release(&heap->lock);
     if (result != CUDA_SUCCESS) {
-        if (is_gone(result) || is_capture_refusal(result)) {
+        if (is_gone(result) || flw_result_is_capture_refusal(result)) {
             return FALLOW_INVALID_STREAM;
         }
         flw_heap_lose_device(heap, result, "cuStreamWaitEvent");
@@ -641,7 +665,7 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
     if (result == CUDA_SUCCESS) {
         result = sync_lost_foreign(heap);
     }
-    if (is_capture_refusal(result)) {
+    if (flw_result_is_capture_refusal(result)) {
         flw_lock_acquire(&heap->lock);
         for (uint32_t i = 1; i < heap->domain_end; i++) {
             if (heap->domains[i]->sync_ticket != 0) {

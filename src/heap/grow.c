@@ -293,9 +293,13 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
 {
     run->u.run.begin_unit = segment->begin_unit;
     run->u.run.unit_count = segment->unit_count;
-    run->u.run.is_segment_begin = 1;
+    run->u.run.is_segment_begin = request->is_whole ? FLW_SEGMENT_WHOLE : 1;
     run->u.run.state = FLW_RUN_BUSY;
     flw_run_set_map(heap, run);
+    /* In context order the map tells whose any address is: no unit of a segment is 0. */
+    for (uint32_t i = 0; heap->context_order != NULL && i < segment->unit_count; i++) {
+        flw_page_map_set(&heap->map, (uint64_t)segment->begin_unit + i, run);
+    }
     segment->next = heap->segments;
     segment->link = &heap->segments;
     if (segment->next != NULL) {
@@ -303,6 +307,11 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
     }
     heap->segments = segment;
     flw_heap_put_run_stamped(heap, FLW_NOBODY, 0, run); /* joins nothing: it stays this run */
+    if (flw_run_is_whole(run)) {
+        uint64_t address = flw_run_address(heap, run);
+        bool fits = address == segment->address && run->u.run.unit_count >= request->unit_count;
+        return fits ? flw_heap_take_whole(heap, run->u.run.unit_count) : NULL;
+    }
     return flw_heap_take_from(heap, run, request->unit_count, request->align_units);
 }
 

@@ -172,6 +172,17 @@ static bool make_mixed(struct flw_heap *heap)
     return heap->mixed != NULL;
 }
 
+/* One order for all, that of the context, and the owner of the whole runs that are complete. */
+static bool make_context_order(struct flw_heap *heap)
+{
+    bool can_record = heap->driver->cuCtxRecordEvent != NULL;
+    heap->context_order = flw_domain_create(
+        heap, can_record ? &flw_order_context : &flw_order_unrecorded, NULL, heap->context, 0);
+    heap->whole = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
+    heap->whole_units = (uint32_t)(FLW_WHOLE_BYTES >> FLW_UNIT_LOG2);
+    return heap->context_order != NULL && heap->whole != NULL;
+}
+
 fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config)
 {
     memset(heap, 0, sizeof *heap);
@@ -209,7 +220,8 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
         heap->page_handle = (struct flw_handle **)(void *)heap->handle_meta.base;
     }
     struct flw_domain *nobody = flw_domain_create(heap, &flw_order_capture, NULL, NULL, 0);
-    bool has_domains = nobody != NULL && (!config->keeps_owners || make_mixed(heap));
+    bool has_domains = nobody != NULL && (!config->keeps_owners || make_mixed(heap)) &&
+                       (!config->is_context_order || make_context_order(heap));
     if (!has_domains || (remaps && !make_address_run(heap))) {
         goto fail;
     }
@@ -218,6 +230,20 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
 fail:
     flw_heap_finish(heap, false);
     return FALLOW_OUT_OF_HOST_MEMORY;
+}
+
+static void destroy_events(struct flw_heap *heap, const struct flw_fence *fence)
+{
+    if (fence->event != NULL) {
+        flw_heap_count_call(heap);
+        (void)heap->driver->cuEventDestroy_v2(fence->event);
+    }
+    for (const struct flw_fence *other = fence->others; other != NULL; other = other->next) {
+        if (other->event != NULL) {
+            flw_heap_count_call(heap);
+            (void)heap->driver->cuEventDestroy_v2(other->event);
+        }
+    }
 }
 
 void flw_heap_give_back(struct flw_heap *heap)
@@ -241,16 +267,12 @@ void flw_heap_give_back(struct flw_heap *heap)
         (void)heap->source.ops->give_back(&heap->source, segment->address);
     }
     for (struct flw_fence *fence = heap->unused_fences; fence != NULL; fence = fence->next) {
-        if (fence->event != NULL) {
-            flw_heap_count_call(heap);
-            (void)heap->driver->cuEventDestroy_v2(fence->event);
-        }
+        destroy_events(heap, fence);
     }
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         for (struct flw_fence *fence = heap->domains[i]->oldest; fence != NULL;
              fence = fence->next) {
-            flw_heap_count_call(heap);
-            (void)heap->driver->cuEventDestroy_v2(fence->event);
+            destroy_events(heap, fence);
         }
     }
     if (heap->range_bytes != 0) {

@@ -64,6 +64,9 @@ struct flw_segment {
     uint32_t begin_unit, unit_count;
 };
 
+/* In context order a request from here on is a driver allocation of its own. */
+#define FLW_WHOLE_BYTES FLW_MIB
+
 #define FLW_RUN_SETS_LOG2 6
 #define FLW_RUN_SETS      (1u << FLW_RUN_SETS_LOG2)
 #define FLW_RUN_SET_SLOTS 7
@@ -132,7 +135,12 @@ struct flw_heap {
     uint64_t slab_bytes;         /* runs serving slabs */
     bool streams_may_die;        /* a stored handle is never recorded on */
     bool absorbs_nobody;         /* one stream only: its runs join nobody's neighbours */
-    struct flw_domain *mixed;    /* NULL: complete memory is nobody's. Else it stays with its stream
+    /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
+     * how many units on a run is whole; what was freed since the last epoch was closed. */
+    struct flw_domain *context_order, *whole;
+    uint32_t whole_units;
+    uint64_t open_blocks, open_bytes;
+    struct flw_domain *mixed; /* NULL: complete memory is nobody's. Else it stays with its stream
                                     while that lives; what blocks of several streams had shared is
                                     this domain's, which lends nothing. Only unmapped does either
                                     come to another stream */
@@ -154,7 +162,8 @@ struct flw_heap_config {
     const int *peers;
     uint32_t peer_count;
     uint32_t handle_types;
-    bool keeps_owners; /* see heap.mixed */
+    bool keeps_owners;     /* see heap.mixed */
+    bool is_context_order; /* see heap.context_order; the source has segments */
 };
 
 /* calls. Nothing stays on failure. */
@@ -235,6 +244,13 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
 /* calls. cuCtxSynchronize: completes everything of this context, the unfenced included, and of the
  * contexts of lost foreign streams. */
 fallow_status flw_heap_sync_context(struct flw_heap *heap);
+
+/* A capture's answer: the call is not to be made now. */
+static inline bool flw_result_is_capture_refusal(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
 
 /* ---- pendings (pending.c); lock */
 
@@ -331,6 +347,12 @@ static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct
 }
 /* Set a LIVE run's slot to its address, free. */
 void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
+/* Context order: a complete whole run of unit_count or at most an eighth more, LIVE. NULL: none. */
+struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count);
+static inline bool flw_run_is_whole(const struct flw_span *run)
+{
+    return run->u.run.is_segment_begin == FLW_SEGMENT_WHOLE;
+}
 
 /* ---- growth (grow.c); calls */
 
@@ -343,6 +365,7 @@ struct flw_grow_request {
     uint64_t ahead_bytes;  /* map at least so much, where budget and hole allow */
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle; /* a handle or segment of its own, all of it */
+    bool is_whole;         /* context order: a whole run */
 };
 /* Make a mapped run: address space with the fewest missing pages, idle handles, new handles.
  * OUT_OF_MEMORY: budget, limit or the driver; nothing changed but that idle handles may be

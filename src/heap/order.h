@@ -7,7 +7,9 @@
  *   stream    a CUDA stream: the next work on it comes after all earlier work, so its own memory is
  *             reused at once and never fenced
  *   capture   one stream inside one graph capture: as a stream, but never fenced
- *   context   everything in a context: memory is reusable only when its epoch's event is complete
+ *   context   everything in a context: memory is reusable only when its epoch's event is complete. A
+ *             heap in context order has one such domain (epoch.h), and *whole* runs: driver
+ *             allocations of their own, never cut and never joined
  *
  * Tickets count up and never restart, so a stamp of a domain whose place was reused stays complete.
  */
@@ -38,11 +40,16 @@ extern const struct flw_order_ops flw_order_capture;
 extern const struct flw_order_ops
     flw_order_released; /* a capture's, released, with blocks still lent */
 extern const struct flw_order_ops flw_order_context;
-extern const struct flw_order_ops flw_order_mixed; /* of no stream: heap.mixed */
+extern const struct flw_order_ops flw_order_unrecorded; /* the same where the driver cannot record a
+                                                           context: only a synchronisation completes */
+extern const struct flw_order_ops flw_order_mixed;      /* of no stream: heap.mixed */
 
 /* A recorded event and the tickets it covers. Synchronization: the heap lock. */
 struct flw_fence {
-    struct flw_fence *next; /* older to newer within a domain, or unused */
+    struct flw_fence *next; /* older to newer within a domain, or unused, or one of `others` */
+    struct flw_fence
+        *others; /* context order: of the other live contexts; the fence is complete when
+                                 all are (epoch.h) */
     CUevent event;
     CUcontext context;
     uint64_t ticket;

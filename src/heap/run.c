@@ -203,7 +203,7 @@ static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain,
     FLW_ASSERT(part->state != FLW_RUN_FREE);
     uint32_t owner = domain->index;
     if (ticket <= domain->completed && !flw_domain_keeps(heap, domain)) { /* nobody's own too */
-        owner = FLW_NOBODY;
+        owner = flw_run_is_whole(run) ? heap->whole->index : FLW_NOBODY;
         ticket = 0;
     } else if (ticket == domain->ticket) { /* an open stamp: the next fence is wanted */
         atomic_fetch_add_explicit(&domain->unfenced_bytes, flw_run_bytes(run),
@@ -342,4 +342,19 @@ struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
                                     uint32_t unit_count, uint32_t align_units)
 {
     return take_from(heap, run, unit_count, align_units);
+}
+
+struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count)
+{
+    struct flw_run_index *index = &heap->whole->runs;
+    struct flw_span *run = flw_run_index_fit(index, unit_count);
+    if (run == NULL || run->u.run.unit_count > unit_count + unit_count / 8) {
+        return NULL;
+    }
+    flw_run_index_take_out(index, run);
+    run->u.run.owner = FLW_NOBODY;
+    run->u.run.state = FLW_RUN_LIVE;
+    heap->live_run_bytes += flw_run_bytes(run);
+    flw_run_arm_slot(heap, run);
+    return run;
 }

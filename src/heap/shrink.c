@@ -4,6 +4,7 @@
  * to the driver. As in grow.c, the driver is called without the lock.
  */
 #include "base/mutant.h"
+#include "heap/epoch.h"
 #include "heap/physical.h"
 
 /* lock. The first handle that lies wholly inside a run at or after `unit`; NULL. */
@@ -58,11 +59,16 @@ static struct flw_span *run_at(const struct flw_heap *heap, uint64_t unit)
     return span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
 }
 
+static bool is_complete_whole(const struct flw_heap *heap, const struct flw_span *run)
+{
+    return heap->whole != NULL && run->u.run.owner == heap->whole->index;
+}
+
 static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
 {
     const struct flw_domain *owner = heap->domains[run->u.run.owner];
     return run->u.run.state == FLW_RUN_FREE &&
-           (run->u.run.owner == FLW_NOBODY ||
+           (run->u.run.owner == FLW_NOBODY || is_complete_whole(heap, run) ||
             (flw_domain_keeps(heap, owner) && run->u.run.ticket <= owner->completed));
 }
 
@@ -254,6 +260,9 @@ static uint64_t release_one_segment(struct flw_heap *heap)
             /* Cleared before the driver may give the addresses to somebody else. */
             heap->map.units[segment->begin_unit] = 0;
             heap->map.units[segment->begin_unit + segment->unit_count - 1] = 0;
+            for (uint32_t i = 0; heap->context_order != NULL && i < segment->unit_count; i++) {
+                heap->map.units[segment->begin_unit + i] = 0;
+            }
             flw_page_map_drop_run(&heap->map, run);
             *segment->link = segment->next;
             if (segment->next != NULL) {
@@ -287,7 +296,8 @@ uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
     if (heap->source.ops->remaps && before > keep_bytes && heap->idle_bytes < before - keep_bytes) {
         flw_heap_unmap_idle(heap, before - keep_bytes - heap->idle_bytes);
     }
-    if (!flw_heap_enter_driver(heap, &section)) {
+    bool may_give = heap->context_order == NULL || !flw_captures_are_open();
+    if (!may_give || !flw_heap_enter_driver(heap, &section)) {
         return 0;
     }
     while (atomic_load(&heap->reserved_bytes) > keep_bytes && !flw_heap_is_lost(heap)) {

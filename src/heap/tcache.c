@@ -115,6 +115,9 @@ static void set_key(struct flw_tcache *cache, const void *key)
 /* What nobody but the two ways of a hit compares with. */
 static const void *own_key(const struct flw_tcache *cache)
 {
+    if (cache->is_open && cache->context_id != 0) {
+        return flw_context_key(&cache->hot, cache->ring != NULL);
+    }
     return !cache->is_open       ? (const void *)&flw_no_pool
            : cache->ring != NULL ? (const void *)cache
                                  : cache->handle;
@@ -248,13 +251,50 @@ struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_he
     return run;
 }
 
+/* By class, so that slots of one go together. */
+bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap)
+{
+    struct flw_slot *slots[FLW_LIMBO_SLOTS];
+    uint8_t classes[FLW_LIMBO_SLOTS];
+    uint32_t ends[FLW_CLASS_COUNT + 1] = {0}, count = (uint32_t)cache->limbo_count;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct flw_span *span = flw_slot_span(&heap->map, cache->limbo[i]);
+        bool is_slab = span->kind == FLW_SPAN_SLAB;
+        classes[i] = is_slab ? span->u.slab.class_index : FLW_CLASS_COUNT;
+        ends[classes[i]]++;
+    }
+    for (unsigned c = 1; c <= FLW_CLASS_COUNT; c++) {
+        ends[c] += ends[c - 1];
+    }
+    for (uint32_t i = count; i-- > 0;) {
+        slots[--ends[classes[i]]] = cache->limbo[i]; /* now where the class begins */
+    }
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        if (ends[c + 1] > ends[c]) {
+            flw_heap_put_slots(heap, cache->domain, c, slots + ends[c], ends[c + 1] - ends[c]);
+        }
+    }
+    for (uint32_t i = ends[FLW_CLASS_COUNT]; i < count; i++) {
+        flw_heap_put_run(heap, cache->domain, flw_slot_span(&heap->map, slots[i]));
+    }
+    heap->open_blocks += count;
+    heap->open_bytes += (uint64_t)(FLW_LIMBO_BYTES - cache->limbo_left_bytes);
+    cache->limbo_count = 0;
+    cache->limbo_left_bytes = FLW_LIMBO_BYTES;
+    return count > 0;
+}
+
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)
 {
     bool any = flw_tcache_flush_runs(cache, heap);
+    struct flw_domain *owner = flw_tcache_lends_of(cache, heap);
+    if (cache->context_id != 0) {
+        any |= flw_tcache_flush_limbo(cache, heap);
+    }
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         struct flw_bin *bin = flw_tcache_bin(cache, c);
         if (bin->count > 0) {
-            flw_heap_put_slots(heap, cache->domain, c, bin->slots, (uint32_t)bin->count);
+            flw_heap_put_slots(heap, owner, c, bin->slots, (uint32_t)bin->count);
             if (FLW_MUTANT(DRAIN_WITHOUT_POISON)) {
                 nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* its owner comes by */
             }

@@ -13,8 +13,11 @@
  *   2. Every slot of a bin has state FREE and is counted as out of its slab.
  *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap. run_out_bytes -
  * run_bytes are lent.
- *   4. key is the pool's handle, or the cache's own address if it has a ring, only while is_open and
- *      nobody has seized the cache.
+ *   4. key is the pool's handle, or the cache's own address if it has a ring, or one of the two
+ *      addresses after it in context order, only while is_open and nobody has seized the cache.
+ *   5. Context order: bins and run sets hold nobody's memory, to be lent. What came back is in limbo,
+ *      which lends nothing: free slots, counted as out of their slabs, and the slots of runs that are
+ *      LIVE to the heap. They get the context's ticket when they go to the heap.
  *
  * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
  * else by whoever holds `lock` with the key poisoned (flw_tcache_seize), or by the owner holding
@@ -68,6 +71,11 @@ struct flw_tcache_hot {
 struct flw_pool;
 struct flw_ring;
 
+/* What an epoch is closed for at the latest, of one thread or of all: 64 MiB as requested, or so many
+ * blocks. */
+#define FLW_LIMBO_SLOTS 256
+#define FLW_LIMBO_BYTES ((int64_t)(64 * FLW_MIB))
+
 struct flw_tcache {
     struct flw_tcache_hot hot;
     struct flw_lock lock;
@@ -87,9 +95,13 @@ struct flw_tcache {
     /* frees of runs until a look whether a fence is worth recording, of how many (pool/lend.c) */
     int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
-    uint64_t bin_bytes; /* sum of capacity * size: the budget that bins have been given */
-    uint64_t occupied;  /* bit i clear: run_sets[i] is empty */
+    uint64_t bin_bytes;  /* sum of capacity * size: the budget that bins have been given */
+    uint64_t occupied;   /* bit i clear: run_sets[i] is empty */
+    uint64_t context_id; /* context order: of the pool; 0 elsewhere */
+    uint64_t limbo_count;
+    int64_t limbo_left_bytes; /* so much more, as requested, and it goes to the heap */
     _Alignas(64) struct flw_run_set run_sets[FLW_RUN_SETS];
+    struct flw_slot *limbo[FLW_LIMBO_SLOTS];
     /* bins follow, each of its own size; see flw_bin_offset */
 };
 
@@ -101,6 +113,12 @@ const uint16_t *flw_bin_table(void);
 static inline struct flw_bin *flw_tcache_bin(struct flw_tcache *cache, unsigned class_index)
 {
     return (struct flw_bin *)(void *)((unsigned char *)cache + flw_bin_offset(class_index));
+}
+
+/* The key of a cache in context order: none that a call on a stream compares with. */
+static inline const void *flw_context_key(const struct flw_tcache_hot *hot, bool is_recorded)
+{
+    return (const unsigned char *)hot + 1 + is_recorded;
 }
 
 /* Memory that is never unmapped, recycled as caches only. NULL: host memory. */
@@ -119,6 +137,16 @@ void flw_tcache_release(struct flw_tcache *cache);
 
 /* lock. Everything in it goes to its domain, stamped. True if there was anything. */
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
+/* Whose memory it lends: in context order nobody's. */
+static inline struct flw_domain *flw_tcache_lends_of(const struct flw_tcache *cache,
+                                                     const struct flw_heap *heap)
+{
+    return FLW_UNLIKELY(cache->context_id != 0) ? heap->domains[FLW_NOBODY] : cache->domain;
+}
+
+/* Owner, inside or under lock, or a drainer; heap lock. What is in limbo goes to its domain, stamped.
+ * True if there was anything. */
+bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap);
 /* lock. Only the runs; those in the depot, if they are of its domain, as well. */
 bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap);
 

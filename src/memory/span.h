@@ -80,6 +80,8 @@ enum flw_run_state {
     FLW_RUN_BUSY      /* a growth or a move is working on it without the lock */
 };
 
+#define FLW_SEGMENT_WHOLE 2
+
 /* Owner of free memory whose work is complete. Real domains count from 1. */
 #define FLW_NOBODY 0u
 
@@ -108,7 +110,8 @@ struct flw_run_part {
     uint32_t begin_unit, unit_count;
     uint32_t owner;           /* FREE: domain or FLW_NOBODY; LIVE in a capture: its domain */
     uint8_t state;            /* enum flw_run_state */
-    uint8_t is_segment_begin; /* first of a driver allocation: never joins its left */
+    uint8_t is_segment_begin; /* first of a driver allocation: never joins its left;
+                                 FLW_SEGMENT_WHOLE: all of it, never cut */
     uint16_t bin;             /* FREE, UNMAPPED: the bin of its index that it is in */
 };
 

@@ -94,7 +94,7 @@ void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count)
 }
 
 /* Without handles to move: those at hand, then new ones while reserved stays within budget. */
-static bool grow_within(struct flw_climb *climb, uint64_t budget_bytes)
+bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
     struct flw_need *need = climb->need;
     struct flw_span *run = NULL;
@@ -108,7 +108,8 @@ static bool grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         .handle_bytes = after <= FLW_SMALL_POOL_BYTES ? 0 : ahead_bytes,
         .ahead_bytes = ahead_bytes,
         .handle_types = need->handle_types,
-        .is_single_handle = flw_need_is_single(need)};
+        .is_single_handle = flw_need_is_single(need),
+        .is_whole = climb->heap->whole != NULL && need->class_index == FLW_CLASS_COUNT};
     if ((need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
         return false;
     }
@@ -123,14 +124,14 @@ static bool grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 /* Within the budget by moving what is idle, if it has to be; by giving back what does not fit. */
 bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
 {
-    if (grow_within(climb, budget_bytes)) {
+    if (flw_climb_grow_within(climb, budget_bytes)) {
         return true;
     }
     if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
         return false; /* what idles here stays */
     }
     if (flw_heap_unmap_idle(climb->heap, climb->need_bytes) > 0 &&
-        grow_within(climb, budget_bytes)) {
+        flw_climb_grow_within(climb, budget_bytes)) {
         return true;
     }
     uint64_t idle_bytes = climb->heap->idle_bytes;
@@ -139,7 +140,7 @@ bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
         uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
         uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
         if (flw_heap_release_idle(climb->heap, keep) > 0) {
-            return grow_within(climb, budget_bytes);
+            return flw_climb_grow_within(climb, budget_bytes);
         }
     }
     return false;
@@ -163,7 +164,7 @@ bool flw_rung_grow(struct flw_climb *climb)
         return true;
     }
     if (climb->pool->config.economy == FALLOW_BALANCED &&
-        grow_within(climb, flw_climb_loose_budget(climb))) {
+        flw_climb_grow_within(climb, flw_climb_loose_budget(climb))) {
         fence_own(climb);
         return true;
     }

@@ -366,6 +366,10 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
 struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
                                    fallow_status *status)
 {
+    if (flw_pool_has_epochs(pool)) {
+        *status = flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
+        return *status == FALLOW_OK ? pool->heap.context_order : NULL;
+    }
     struct flw_domain *domain = find_domain(pool, stream, status);
     if (*status == FALLOW_OUT_OF_HOST_MEMORY && flw_pool_sync_uncoverable(pool, true)) {
         domain = find_domain(pool, stream, status); /* the places of lost streams are free now */
@@ -406,6 +410,8 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     cache->run_limit_bytes = 16 * FLW_MIB;
     cache->hot.stream = stream;
     cache->hot.is_fast = (pool->config.checks & FALLOW_CHECK_FAST) != 0;
+    cache->context_id = pool->context_id;
+    cache->limbo_left_bytes = FLW_LIMBO_BYTES;
     flw_lock_acquire(&pool->lock);
     cache->hot.account = find_account(pool);
     flw_lock_release(&pool->lock);

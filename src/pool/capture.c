@@ -249,6 +249,9 @@ fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
     if (flw_heap_is_lost(&pool->heap)) {
         return FALLOW_DEVICE_LOST;
     }
+    if (flw_pool_has_epochs(pool)) {
+        return FALLOW_NOT_SUPPORTED;
+    }
     struct fallow_capture *capture = enter(pool);
     if (capture == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;

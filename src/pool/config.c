@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "heap/epoch.h"
 #include "pool/recording.h"
 
 /* ---- structs that cross the boundary */
@@ -66,6 +67,17 @@ void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const cha
     (FALLOW_CHECK_FAST | FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE | \
      FALLOW_CHECK_LEAKS)
 
+/* Context order goes without what names streams, and without what its memory cannot be. */
+static const char *refused_in_context_order(const fallow_pool_config *config)
+{
+    return config->reuse_policy != FALLOW_REUSE_WAIT                    ? "reuse_policy"
+           : (config->checks & ~(unsigned)FALLOW_CHECK_FAST) != 0       ? "checks"
+           : config->check_streams != 0 || config->streams_may_die != 0 ? "a flag for streams"
+           : config->handle_types != 0                                  ? "handle_types"
+           : config->peer_device_count != 0                             ? "peer_devices"
+                                                                        : NULL;
+}
+
 static fallow_status check_config(const fallow_pool_config *config, const char **out_what)
 {
     *out_what = config->device < 0                                          ? "device"
@@ -75,13 +87,14 @@ static fallow_status check_config(const fallow_pool_config *config, const char *
                 : (config->handle_types & ~(unsigned)(FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC)) != 0
                     ? "handle_types"
                 : config->check_streams > 1 || config->streams_may_die > 1 ||
-                        config->helper_thread > 1 || config->reserved_0 != 0 ||
-                        config->reserved_1 != 0
+                        config->helper_thread > 1 || config->reserved_0 != 0
                     ? "a flag that is neither 0 nor 1"
                 : config->peer_device_count > 16 ||
                         (config->peer_device_count != 0 && config->peer_devices == NULL)
                     ? "peer_devices"
-                    : NULL;
+                : (unsigned)config->order > FALLOW_ORDER_CONTEXT ? "order"
+                : config->order == FALLOW_ORDER_CONTEXT          ? refused_in_context_order(config)
+                                                                 : NULL;
     return *out_what == NULL ? FALLOW_OK : FALLOW_INVALID_ARGUMENT;
 }
 
@@ -159,6 +172,7 @@ static fallow_status find_device(struct flw_pool *pool, size_t *out_bytes)
 static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
 {
     CUcontext popped;
+    bool is_context = pool->config.order == FALLOW_ORDER_CONTEXT;
     uint64_t limit = pool->config.limit_bytes == 0 ? device_bytes : pool->config.limit_bytes;
     struct flw_heap_config config = {.driver = &pool->driver,
                                      .context = pool->config.context,
@@ -168,6 +182,8 @@ static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
                                      .peers = pool->config.peer_devices,
                                      .peer_count = (uint32_t)pool->config.peer_device_count,
                                      .handle_types = pool->config.handle_types,
+                                     .source = is_context ? &flw_source_slab : NULL,
+                                     .is_context_order = is_context,
                                      .keeps_owners =
                                          pool->config.reuse_policy == FALLOW_REUSE_SAME_STREAM};
     CUresult result = pool->driver.cuCtxPushCurrent_v2(pool->config.context);
@@ -259,6 +275,31 @@ static struct flw_pool *new_pool(const fallow_pool_config *config)
 
 fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **out_pool)
 {
+    return flw_pool_create(given, NULL, out_pool);
+}
+
+/* What nobody who knows its context asks for: such a pool is reached by its handle. */
+#define NO_CONTEXT_ID UINT64_MAX
+
+/* From now on epochs of every pool cover this context. */
+static void join_contexts(struct flw_pool *pool, uint64_t context_id)
+{
+    if (flw_pool_has_epochs(pool)) {
+        pool->context_id = context_id == 0 ? NO_CONTEXT_ID : context_id;
+        (void)flw_contexts_add(&pool->driver, pool->heap.context);
+    }
+}
+
+static void leave_contexts(struct flw_pool *pool)
+{
+    if (flw_pool_has_epochs(pool)) {
+        flw_contexts_remove(&pool->driver, pool->heap.context);
+    }
+}
+
+fallow_status flw_pool_create(const fallow_pool_config *given, const struct flw_pool_place *place,
+                              fallow_pool **out_pool)
+{
     fallow_pool_config config = {0};
     char message[FLW_DRIVER_MESSAGE_BYTES] = "";
     const char *what = NULL;
@@ -285,7 +326,12 @@ fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **
         goto fail_pool;
     }
     set_defaults(&pool->config);
-    status = flw_driver_open(&pool->driver, config.driver, message);
+    if (place != NULL) {
+        pool->driver = *place->driver;
+        pool->driver.object = NULL; /* nothing to close */
+    } else {
+        status = flw_driver_open(&pool->driver, config.driver, message);
+    }
     if (status != FALLOW_OK) {
         flw_pool_log(pool, FALLOW_LOG_ERROR, "%s", message);
         goto fail_pool;
@@ -319,6 +365,7 @@ fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **
         goto fail_heap;
     }
     pool->handle = handle;
+    join_contexts(pool, place != NULL ? place->context_id : 0);
     pool->has_helper =
         config.helper_thread && pthread_create(&pool->helper, NULL, helper_main, pool) == 0;
     if (config.helper_thread && !pool->has_helper) {
@@ -399,6 +446,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     flw_pool_detach_caches(pool);
     flw_captures_forget(pool);
     wait_for_everything(pool);
+    leave_contexts(pool);
     bool is_lost = !flw_heap_enter_driver(&pool->heap, &section);
     flw_debug_finish(pool, is_lost);
     if (!is_lost) {
@@ -433,6 +481,7 @@ void fallow_pool_abandon(fallow_pool *handle)
     struct flw_pool *pool = flw_pool_of(handle);
     if (pool != NULL) {
         flw_pool_table_leave(handle);
+        leave_contexts(pool);
         flw_pool_orphan(pool);
     }
 }

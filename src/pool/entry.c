@@ -7,32 +7,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "pool/entry_inl.h"
+#include "pool/epoch_entry.h"
 #include "pool/recording.h"
 
 static FLW_NOINLINE fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes,
                                                fallow_stream stream, void **out_ptr);
 static FLW_NOINLINE fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream stream);
-
-/* Inside. A slot out of the bin of a size step. */
-static inline bool alloc_hit(struct flw_tcache_hot *hot, uint64_t step, size_t size_bytes,
-                             void **out_ptr)
-{
-    struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + hot->bin_of_size[step]);
-    uint64_t count = bin->count;
-    if (FLW_UNLIKELY(count == 0 || out_ptr == NULL)) {
-        return false;
-    }
-    struct flw_slot *slot = bin->slots[count - 1];
-    uint64_t address = slot->word;
-    bin->count = count - 1;
-    bin->pops++;
-    FLW_STORE(slot->loan, hot->lender + size_bytes);
-    FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
-    flw_note_lent(hot->account, size_bytes);
-    *out_ptr = (void *)(uintptr_t)address;
-    return true;
-}
 
 static inline uint64_t step_of(size_t size_bytes)
 {
@@ -49,20 +29,13 @@ fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream s
         if (FLW_UNLIKELY(step >= FLW_BIN_TABLE_COUNT)) {
             return flw_entry_alloc_run(pool, size_bytes, stream, out_ptr, hot);
         }
-        if (FLW_LIKELY(alloc_hit(hot, step, size_bytes, out_ptr))) {
+        if (FLW_LIKELY(flw_bin_lend(hot, step, size_bytes, out_ptr))) {
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;
         }
     }
     flw_asym_leave(&hot->asym);
     return alloc_missed(pool, size_bytes, stream, out_ptr);
-}
-
-static inline bool is_live(const struct flw_slot *slot, uint64_t address)
-{
-    uint64_t word = FLW_LOAD(slot->word);
-    return word == address + FLW_SLOT_LIVE || FLW_MUTANT(INTERIOR_FREE_ACCEPTED) ||
-           (FLW_MUTANT(DOUBLE_FREE_ACCEPTED) && word == address);
 }
 
 /* Where the hit missed the pointer may be no block's, and the span somebody's new one. */
@@ -77,7 +50,7 @@ static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
     uint32_t bin_offset = __atomic_load_n(&span->bin, __ATOMIC_RELAXED);
     struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + bin_offset);
     uint64_t address = (uint64_t)(uintptr_t)ptr, count = bin->count;
-    if (FLW_UNLIKELY(count >= bin->capacity) || FLW_UNLIKELY(!is_live(slot, address))) {
+    if (FLW_UNLIKELY(count >= bin->capacity) || FLW_UNLIKELY(!flw_slot_is_live(slot, address))) {
         return false;
     }
     if (FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address)) &&
@@ -166,7 +139,10 @@ fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t ali
         return FALLOW_INVALID_ARGUMENT;
     }
     *out_ptr = NULL;
-    if (pool != NULL) {
+    if (pool != NULL && flw_pool_has_epochs(pool) && align_bytes <= FLW_EPOCH_LEAST_BYTES &&
+        flw_epoch_lend_of(pool, size_bytes, out_ptr)) {
+        status = FALLOW_OK;
+    } else if (pool != NULL) {
         fallow_request request = {
             .struct_size = sizeof request, .size_bytes = size_bytes, .align_bytes = align_bytes};
         status = flw_pool_alloc(pool, &request, stream, out_ptr);
@@ -224,7 +200,7 @@ static FLW_NOINLINE fallow_status alloc_recorded(fallow_pool *pool, size_t size_
         if (FLW_UNLIKELY(step >= FLW_BIN_TABLE_COUNT)) {
             return flw_entry_alloc_run_recorded(pool, size_bytes, stream, out_ptr, hot);
         }
-        if (FLW_LIKELY(alloc_hit(hot, step, size_bytes, out_ptr))) {
+        if (FLW_LIKELY(flw_bin_lend(hot, step, size_bytes, out_ptr))) {
             flw_recording_hit(hot, FLW_TRACE_ALLOC, (uint64_t)(uintptr_t)*out_ptr, size_bytes,
                               false);
             flw_asym_leave(&hot->asym);
@@ -281,7 +257,10 @@ fallow_status flw_entry_free(fallow_pool *handle, void *ptr, fallow_stream strea
 {
     int saved = errno;
     struct flw_pool *pool = flw_pool_of(handle);
-    fallow_status status = pool == NULL ? FALLOW_INVALID_POOL : flw_pool_free(pool, ptr, stream);
+    fallow_status status = pool == NULL ? FALLOW_INVALID_POOL
+                           : flw_pool_has_epochs(pool) && flw_epoch_give_back_to(pool, ptr)
+                               ? FALLOW_OK
+                               : flw_pool_free(pool, ptr, stream);
     errno = saved;
     return status;
 }

@@ -58,6 +58,33 @@ static inline bool flw_slot_claim(const struct flw_tcache_hot *hot, struct flw_s
                                        __ATOMIC_RELAXED);
 }
 
+/* Inside. A slot out of the bin of a size step. */
+static inline bool flw_bin_lend(struct flw_tcache_hot *hot, uint64_t step, size_t size_bytes,
+                                void **out_ptr)
+{
+    struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + hot->bin_of_size[step]);
+    uint64_t count = bin->count;
+    if (FLW_UNLIKELY(count == 0 || out_ptr == NULL)) {
+        return false;
+    }
+    struct flw_slot *slot = bin->slots[count - 1];
+    uint64_t address = slot->word;
+    bin->count = count - 1;
+    bin->pops++;
+    FLW_STORE(slot->loan, hot->lender + size_bytes);
+    FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
+    flw_note_lent(hot->account, size_bytes);
+    *out_ptr = (void *)(uintptr_t)address;
+    return true;
+}
+
+static inline bool flw_slot_is_live(const struct flw_slot *slot, uint64_t address)
+{
+    uint64_t word = FLW_LOAD(slot->word);
+    return word == address + FLW_SLOT_LIVE || FLW_MUTANT(INTERIOR_FREE_ACCEPTED) ||
+           (FLW_MUTANT(DOUBLE_FREE_ACCEPTED) && word == address);
+}
+
 /* ---- from hit to miss */
 
 /* The call as a cache cannot serve it: checked, counted, by the ladder. Not inside. */

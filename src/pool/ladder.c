@@ -38,7 +38,9 @@ bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
     if (need->class_index < FLW_CLASS_COUNT) {
         is_taken = flw_climb_take_slots(heap, need);
     } else {
-        need->run = flw_heap_take_run(heap, need->domain, need->unit_count, need->align_units);
+        need->run = heap->whole != NULL ? flw_heap_take_whole(heap, need->unit_count)
+                                        : flw_heap_take_run(heap, need->domain, need->unit_count,
+                                                            need->align_units);
         is_taken = need->run != NULL;
     }
     flw_lock_release(&heap->lock);
@@ -70,7 +72,7 @@ static bool rung_complete(struct flw_climb *climb)
     return any && flw_climb_take(heap, climb->need);
 }
 
-static bool reclaim_and_take(struct flw_climb *climb)
+bool flw_climb_reclaim(struct flw_climb *climb)
 {
     flw_lock_acquire(&climb->heap->lock);
     (void)flw_heap_reclaim_slabs(climb->heap);
@@ -79,7 +81,7 @@ static bool reclaim_and_take(struct flw_climb *climb)
 }
 
 /* Growth comes next: what this thread holds back must not be the reason for it. */
-static bool rung_own_cache(struct flw_climb *climb)
+bool flw_climb_own_cache(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     uintptr_t self = flw_thread_token();
@@ -94,7 +96,7 @@ static bool rung_own_cache(struct flw_climb *climb)
         }
     }
     flw_lock_release(&pool->lock);
-    return reclaim_and_take(climb); /* also where nothing was cached: slabs may be empty by now */
+    return flw_climb_reclaim(climb); /* also where nothing was cached: slabs may be empty by now */
 }
 
 /* To take memory out of caches pays where much is held: with less than this a pool grows first, else
@@ -137,7 +139,7 @@ static bool rung_own(struct flw_climb *climb)
     bool is_tidy = is_taken || !may_tidy(climb->pool);
     is_taken = is_taken || (is_tidy && take_slab(heap, need));
     flw_lock_release(&heap->lock);
-    return is_tidy ? is_taken : rung_own_cache(climb);
+    return is_tidy ? is_taken : flw_climb_own_cache(climb);
 }
 
 static bool rung_caches(struct flw_climb *climb)
@@ -149,7 +151,7 @@ static bool rung_caches(struct flw_climb *climb)
         return false;
     }
     return pool->cache_count > 1 && flw_pool_drain(pool, climb->need->cache, NULL) &&
-           reclaim_and_take(climb);
+           flw_climb_reclaim(climb);
 }
 
 /* ---- waiting for the device */
@@ -217,7 +219,7 @@ static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
 static bool take_or_move(struct flw_climb *climb)
 {
     bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
-    return reclaim_and_take(climb) ||
+    return flw_climb_reclaim(climb) ||
            flw_climb_grow_or_move(climb, is_tight ? flw_climb_tight_budget(climb)
                                                   : flw_climb_loose_budget(climb));
 }
@@ -264,7 +266,7 @@ static bool rung_limit(struct flw_climb *climb)
 
 static bool take_or_grow(struct flw_climb *climb)
 {
-    return reclaim_and_take(climb) || rung_limit(climb);
+    return flw_climb_reclaim(climb) || rung_limit(climb);
 }
 
 static void trim_other(struct flw_pool *other, void *context)
@@ -276,7 +278,7 @@ static void trim_other(struct flw_pool *other, void *context)
     }
 }
 
-static bool rung_callback(struct flw_climb *climb)
+bool flw_climb_callback(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     bool any = false;
@@ -285,7 +287,7 @@ static bool rung_callback(struct flw_climb *climb)
                                   (fallow_stream)climb->need->domain->stream) != 0;
         atomic_flag_clear(&pool->in_callback);
     }
-    if (any && (rung_own_cache(climb) || rung_caches(climb) || take_or_grow(climb))) {
+    if (any && (flw_climb_own_cache(climb) || rung_caches(climb) || take_or_grow(climb))) {
         return true;
     }
     flw_pool_table_each(trim_other, climb);
@@ -358,14 +360,14 @@ static bool rung_wait(struct flw_climb *climb)
 static bool (*const rungs[FLW_RUNG_COUNT])(struct flw_climb *climb) = {
     [FLW_RUNG_OWN] = rung_own,
     [FLW_RUNG_COMPLETE] = rung_complete,
-    [FLW_RUNG_OWN_CACHE] = rung_own_cache,
+    [FLW_RUNG_OWN_CACHE] = flw_climb_own_cache,
     [FLW_RUNG_CACHES] = rung_caches,
     [FLW_RUNG_GROW] = flw_rung_grow,
     [FLW_RUNG_STEAL] = flw_rung_steal,
     [FLW_RUNG_FENCE] = flw_rung_fence,
     [FLW_RUNG_REMAP_WAIT] = rung_remap_wait,
     [FLW_RUNG_LIMIT] = rung_limit,
-    [FLW_RUNG_CALLBACK] = rung_callback,
+    [FLW_RUNG_CALLBACK] = flw_climb_callback,
     [FLW_RUNG_WAIT] = rung_wait,
 };
 
@@ -416,12 +418,15 @@ static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *n
 fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
 {
     struct flw_climb climb = {.pool = pool, .heap = &pool->heap, .need = need};
+    if (flw_pool_has_epochs(pool)) {
+        return flw_epoch_climb(pool, need);
+    }
     if (rung_own(&climb)) {
         atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN], 1, memory_order_relaxed);
         return FALLOW_OK;
     }
     /* With nothing to complete the thread's own caches come before the first driver call. */
-    if (!has_fences(&pool->heap) && rung_own_cache(&climb)) {
+    if (!has_fences(&pool->heap) && flw_climb_own_cache(&climb)) {
         atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN_CACHE], 1, memory_order_relaxed);
         return FALLOW_OK;
     }

@@ -33,12 +33,21 @@ static inline bool flw_need_is_single(const struct flw_need *need)
  * needs it. */
 bool flw_climb_take(struct flw_heap *heap, struct flw_need *need);
 bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need);
+/* The same after slabs without a block out have become runs; after what the calling thread's caches
+ * hold has gone to the heap, too. */
+bool flw_climb_reclaim(struct flw_climb *climb);
+bool flw_climb_own_cache(struct flw_climb *climb);
+
+/* calls. The caller's callback, then idle memory of other pools of the device. */
+bool flw_climb_callback(struct flw_climb *climb);
 
 /* budget.c */
 uint64_t flw_climb_tight_budget(const struct flw_climb *climb);
 uint64_t flw_climb_loose_budget(const struct flw_climb *climb);
 /* How much a growth has to map for the need. */
 void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count);
+/* calls. Grow within the budget; a new slab or run is the need's. */
+bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes);
 /* calls. Grow within the budget by moving what is idle, if it has to be. */
 bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes);
 /* The budget was not enough: new handles are smaller from now on. */

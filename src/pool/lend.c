@@ -55,10 +55,10 @@ static void lend_missed(struct flw_tcache *cache, struct flw_slot *slot, uint64_
 
 /* How many slots a bin that has none gets: half of what it holds, so that it has room for what
  * comes back; all of it where nothing does because another thread frees. */
-static uint32_t refill_count(struct flw_bin *bin)
+static uint32_t refill_count(struct flw_bin *bin, bool gets_back)
 {
     uint32_t pushes = (uint32_t)(bin->pops - bin->moved_in + bin->moved_out);
-    uint64_t count = pushes == bin->seen_pushes ? bin->capacity : bin->capacity / 2;
+    uint64_t count = pushes == bin->seen_pushes || !gets_back ? bin->capacity : bin->capacity / 2;
     bin->seen_pushes = pushes;
     return (uint32_t)flw_clamp(count, 1, REFILL_MOST);
 }
@@ -84,7 +84,8 @@ static void refill(struct flw_pool *pool, struct flw_tcache *cache, unsigned cla
     bin->moved_in += kept;
     if (kept < count) {
         flw_lock_acquire(&pool->heap.lock);
-        flw_heap_put_slots(&pool->heap, cache->domain, class_index, slots, count - kept);
+        flw_heap_put_slots(&pool->heap, flw_tcache_lends_of(cache, &pool->heap), class_index, slots,
+                           count - kept);
         flw_lock_release(&pool->heap.lock);
     }
 }
@@ -103,7 +104,7 @@ static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
     } else {
         widen(pool, cache, bin, class_index);
     }
-    uint32_t want = slot == NULL && cache->is_open ? refill_count(bin) : 1;
+    uint32_t want = slot == NULL && cache->is_open ? refill_count(bin, cache->context_id == 0) : 1;
     flw_lock_release(&cache->lock);
     if (slot != NULL) {
         return FALLOW_OK;
@@ -164,6 +165,9 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     cache->run_pops++;
     cache->run_out_bytes += flw_run_bytes(need.run);
     cache->run_limit_bytes = flw_pool_run_limit(pool);
+    if (cache->context_id != 0) {
+        flw_epoch_fill_runs(pool, cache, need.run->u.run.unit_count);
+    }
     lend_missed(cache, slot, request->size_bytes, out_ptr);
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);
@@ -228,16 +232,22 @@ static fallow_status check_request(const struct flw_pool *pool, const fallow_req
     return FALLOW_OK;
 }
 
-static unsigned class_for(const fallow_request *request)
+static unsigned class_for(const struct flw_pool *pool, const fallow_request *request)
 {
+    if (flw_pool_has_epochs(pool) && request->size_bytes >= FLW_WHOLE_BYTES) {
+        return FLW_CLASS_COUNT;
+    }
+    uint64_t size_bytes = request->size_bytes;
+    if (flw_pool_has_epochs(pool)) { /* 512 B aligned, as textures want it */
+        size_bytes = flw_max(size_bytes, FLW_EPOCH_LEAST_BYTES);
+    }
     uint32_t own_run =
         FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC | FALLOW_REQUEST_DEDICATED;
     if (request->size_bytes > FLW_CLASS_MAX_BYTES || (request->flags & own_run) != 0) {
         return FLW_CLASS_COUNT;
     }
-    return request->align_bytes <= 256
-               ? flw_class_of(request->size_bytes)
-               : flw_class_of_aligned(request->size_bytes, request->align_bytes);
+    return request->align_bytes <= 256 ? flw_class_of(size_bytes)
+                                       : flw_class_of_aligned(size_bytes, request->align_bytes);
 }
 
 static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
@@ -249,6 +259,10 @@ static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
     }
     flw_heap_count_call(&pool->heap);
     CUresult result = pool->driver.cuMemsetD8Async((CUdeviceptr)(uintptr_t)ptr, 0, bytes, stream);
+    if (result == CUDA_SUCCESS && flw_pool_has_epochs(pool)) { /* in no stream's order: in all */
+        flw_heap_count_call(&pool->heap);
+        result = pool->driver.cuStreamSynchronize(stream);
+    }
     flw_heap_leave_driver(&pool->heap, &section);
     if (result != CUDA_SUCCESS) {
         atomic_store(&pool->heap.last_error, (int)result);
@@ -289,7 +303,7 @@ static fallow_status lend_block(struct flw_pool *pool, const fallow_request *req
     if (cache == NULL) {
         return status;
     }
-    unsigned class_index = class_for(request);
+    unsigned class_index = class_for(pool, request);
     struct flw_domain *captured =
         flw_capture_is_on(cache->domain) ? flw_capture_enter(pool, cache->domain) : NULL;
     uint32_t capture = captured != NULL ? captured->capture : 0;
@@ -314,6 +328,7 @@ static fallow_status lend_block(struct flw_pool *pool, const fallow_request *req
 fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
                              fallow_stream stream, void **out_ptr)
 {
+    stream = flw_pool_has_epochs(pool) ? NULL : stream;
     return pool->debug != NULL ? flw_debug_alloc(pool, request, stream, out_ptr)
                                : flw_pool_alloc_plain(pool, request, stream, out_ptr);
 }
@@ -374,18 +389,11 @@ static void return_slot(struct flw_pool *pool, struct flw_tcache *cache, struct 
     unsigned class_index = slab->u.slab.class_index;
     struct flw_bin *bin = flw_tcache_bin(cache, class_index);
     flw_lock_acquire(&cache->lock);
-    if (cache->domain->ops->reuses_at_once && bin->count >= bin->capacity) {
+    if (bin->count >= bin->capacity) {
         make_room(pool, cache, bin, class_index);
     }
     flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
-    if (cache->domain->ops->reuses_at_once) {
-        bin->slots[bin->count++] = slot;
-    } else {
-        flw_lock_acquire(&pool->heap.lock);
-        flw_heap_put_slots(&pool->heap, cache->domain, class_index, &slot, 1);
-        flw_lock_release(&pool->heap.lock);
-        bin->moved_out++;
-    }
+    bin->slots[bin->count++] = slot;
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);
 }
@@ -399,7 +407,7 @@ static void return_run(struct flw_pool *pool, struct flw_tcache *cache, struct f
     cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
     cache->run_limit_bytes = flw_pool_run_limit(pool);
     flw_lock_acquire(&pool->heap.lock);
-    bool may_cache = cache->domain->ops->reuses_at_once && cache->is_open;
+    bool may_cache = cache->is_open;
     bool is_cached = may_cache && flw_tcache_push_run(cache, run);
     if (may_cache && !is_cached) {
         flw_tcache_clear_runs(cache, &pool->heap);
@@ -533,7 +541,12 @@ static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
 
 void flw_pool_keep_up(struct flw_pool *pool, struct flw_tcache *cache, bool earns_fence)
 {
-    fence_if_due(pool, cache->domain);
+    if (cache->context_id != 0) {
+        flw_epoch_close_if_due(pool);
+        earns_fence = false;
+    } else {
+        fence_if_due(pool, cache->domain);
+    }
     if (earns_fence) {
         fence_after_growth(pool, cache);
     }
@@ -575,7 +588,9 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
         return hold_back(pool, cache->domain, slot, &note);
     }
     flw_slot_set_word(slot, flw_slot_address(slot));
-    if (span->kind == FLW_SPAN_SLAB) {
+    if (cache->context_id != 0) {
+        flw_epoch_return(pool, cache, span, slot);
+    } else if (span->kind == FLW_SPAN_SLAB) {
         return_slot(pool, cache, span, slot);
     } else {
         return_run(pool, cache, span, slot);
@@ -585,6 +600,7 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
 
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream)
 {
+    stream = flw_pool_has_epochs(pool) ? NULL : stream;
     return pool->debug != NULL ? flw_debug_free(pool, ptr, stream)
                                : flw_pool_free_plain(pool, ptr, stream);
 }

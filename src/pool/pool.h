@@ -78,6 +78,7 @@ struct flw_pool {
         divert_all; /* check_streams, debug checks, no membarrier: every call takes the slow path */
     atomic_bool loss_noted;
     uint64_t device_bytes;
+    uint64_t context_id; /* context order: what its caches are found by; 0 elsewhere */
 
     struct flw_lock lock; /* FLW_RANK_POOL: caches, captures, streams coming and going */
     struct flw_tcache *caches;
@@ -232,6 +233,40 @@ bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
 /* After a free through the cache: the events that are due, decay, a loss. Driver calls. */
 void flw_pool_keep_up(struct flw_pool *pool, struct flw_tcache *cache, bool earns_fence);
 
+/* ---- epoch.c: context order */
+
+/* What a smaller request takes: the second class, whose blocks are 512 B aligned. */
+#define FLW_EPOCH_LEAST_BYTES 512ull
+
+/* The ladder of a pool in context order. */
+fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need);
+/* cache lock. A block that was claimed goes to limbo, whose older content goes to the heap if need be. */
+void flw_epoch_return(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
+                      struct flw_slot *slot);
+/* cache lock. A few complete whole runs of a size that has just been lent. */
+void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32_t unit_count);
+/* Driver calls: where enough was freed since the last one. */
+void flw_epoch_close_if_due(struct flw_pool *pool);
+/* Driver calls. Close an epoch over everything that was freed so far; true: something is complete. */
+bool flw_epoch_close(struct flw_pool *pool);
+/* Driver calls. Give back to the driver what is idle: caches emptied, the device waited for (not while
+ * something is captured). What came back. */
+uint64_t flw_epoch_trim(struct flw_pool *pool);
+/* Does the pool's memory hold the address, lent or not? No lock. */
+bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address);
+/* Is it the address of a block that is lent? No lock. */
+bool flw_epoch_is_live(const struct flw_pool *pool, const void *ptr);
+/* The most that may be held with so many bytes lent, before an allocation waits for the device. */
+static inline uint64_t flw_epoch_bound(uint64_t live_bytes)
+{
+    return live_bytes + flw_max(256 * FLW_MIB, live_bytes / 4);
+}
+/* Is the pool in context order? */
+static inline bool flw_pool_has_epochs(const struct flw_pool *pool)
+{
+    return pool->heap.context_order != NULL;
+}
+
 /* ---- uses.c */
 struct flw_note *flw_note_find(struct flw_pool *pool, uint64_t address); /* uses_lock */
 struct flw_note *flw_note_make(struct flw_pool *pool, uint64_t address); /* uses_lock */
@@ -284,6 +319,15 @@ fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *
 void flw_pool_decay(struct flw_pool *pool, bool may_release);
 
 /* ---- config.c */
+
+/* fallow_pool_create on a driver that is open already, whose table stays the caller's, and under a name:
+ * context_id, not 0, is what flw_epoch_lend compares with. */
+struct flw_pool_place {
+    const struct flw_driver *driver;
+    uint64_t context_id;
+};
+fallow_status flw_pool_create(const fallow_pool_config *config, const struct flw_pool_place *place,
+                              fallow_pool **out_pool);
 
 /* Copy a sized struct of the caller's into ours: an older, shorter one is completed with zeros; a
  * newer, longer one is accepted if what we do not know is zero. VERSION otherwise. */

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
+#include "heap/epoch.h"
 #include "pool/recording.h"
 
 #define PLACES      1024
@@ -64,6 +65,7 @@ static void forget_pools(void)
     flw_tcache_renew_lock();
     flw_captures_renew_lock();
     flw_recorders_renew_lock();
+    flw_epoch_renew_locks();
     for (uint32_t i = 0; i < PLACES; i++) {
         struct flw_pool *pool = atomic_exchange(&table.places[i].pool, NULL);
         atomic_store(&table.places[i].visitors, 0);

@@ -198,6 +198,9 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
         flw_pool_note_loss(pool);
         return FALLOW_DEVICE_LOST;
     }
+    if (flw_pool_has_epochs(pool)) {
+        return flw_epoch_is_live(pool, ptr) ? FALLOW_OK : FALLOW_INVALID_POINTER;
+    }
     fallow_status status;
     struct flw_domain *domain = user_domain(pool, stream, &status);
     if (domain == NULL) {

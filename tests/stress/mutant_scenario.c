@@ -16,6 +16,7 @@
 #include "fallow/fallow.h"
 
 int flw_mutant_scenarios(void);
+bool flw_mutant_epochs(const struct flw_sim *sim); /* mutant_epoch.c */
 
 #define FOUND 3
 
@@ -344,5 +345,6 @@ int flw_mutant_scenarios(void)
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !is_wrong; i++) {
         checks[i](&sim);
     }
+    is_wrong |= !is_wrong && flw_mutant_epochs(&sim);
     return is_wrong ? FOUND : 0;
 }

@@ -71,7 +71,7 @@ static void a_bad_config_is_refused_and_leaves_nothing(void **state)
     bad.handle_types = 1u << 30;
     assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
     bad = good;
-    bad.reserved_1 = 1;
+    bad.order = (fallow_order)2;
     assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
     bad = good;
     bad.economy = (fallow_economy)77;

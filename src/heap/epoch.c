@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/epoch.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/mutant.h"
+
+static struct {
+    pthread_rwlock_t lock;
+    struct {
+        const void *driver;
+        CUcontext context;
+        uint32_t users;
+    } list[FLW_CONTEXTS_MAX];
+    uint32_t count;
+    uint32_t too_many; /* live ones that found no place */
+} contexts = {.lock = PTHREAD_RWLOCK_INITIALIZER};
+
+static struct {
+    pthread_rwlock_t lock;
+    atomic_uint open;
+} captures = {.lock = PTHREAD_RWLOCK_INITIALIZER};
+
+void flw_epoch_renew_locks(void)
+{
+    (void)pthread_rwlock_init(&contexts.lock, NULL);
+    (void)pthread_rwlock_init(&captures.lock, NULL);
+    contexts.count = 0;
+    contexts.too_many = 0;
+    atomic_store(&captures.open, 0);
+}
+
+/* ---- contexts */
+
+static const void *name_of(const struct flw_driver *driver)
+{
+    const void *name;
+    memcpy(&name, &driver->cuEventRecord, sizeof name);
+    return name;
+}
+
+/* contexts locked. Its place, or the count. */
+static uint32_t place_of(const struct flw_driver *driver, CUcontext context)
+{
+    uint32_t i = 0;
+    while (i < contexts.count &&
+           (contexts.list[i].driver != name_of(driver) || contexts.list[i].context != context)) {
+        i++;
+    }
+    return i;
+}
+
+bool flw_contexts_add(const struct flw_driver *driver, CUcontext context)
+{
+    flw_contexts_lock();
+    uint32_t place = place_of(driver, context);
+    bool fits = place < FLW_CONTEXTS_MAX;
+    if (fits && place == contexts.count) {
+        contexts.count++;
+        contexts.list[place].driver = name_of(driver);
+        contexts.list[place].context = context;
+        contexts.list[place].users = 0;
+    }
+    if (fits) {
+        contexts.list[place].users++;
+    } else {
+        contexts.too_many++;
+    }
+    flw_contexts_unlock();
+    return fits;
+}
+
+void flw_contexts_remove(const struct flw_driver *driver, CUcontext context)
+{
+    flw_contexts_lock();
+    uint32_t place = place_of(driver, context);
+    if (place == contexts.count) {
+        contexts.too_many -= contexts.too_many > 0;
+    } else if (--contexts.list[place].users == 0) {
+        contexts.list[place] = contexts.list[--contexts.count];
+    }
+    flw_contexts_unlock();
+}
+
+uint32_t flw_contexts_count(const struct flw_driver *driver)
+{
+    uint32_t count = 0;
+    (void)pthread_rwlock_rdlock(&contexts.lock);
+    for (uint32_t i = 0; i < contexts.count; i++) {
+        count += contexts.list[i].driver == name_of(driver);
+    }
+    count += contexts.too_many;
+    (void)pthread_rwlock_unlock(&contexts.lock);
+    return count;
+}
+
+void flw_contexts_lock(void)
+{
+    (void)pthread_rwlock_wrlock(&contexts.lock);
+}
+
+void flw_contexts_unlock(void)
+{
+    (void)pthread_rwlock_unlock(&contexts.lock);
+}
+
+void flw_heap_forget_context(struct flw_heap *heap, CUcontext context)
+{
+    flw_lock_acquire(&heap->lock);
+    for (struct flw_fence *fence = heap->unused_fences; fence != NULL; fence = fence->next) {
+        fence->event = fence->context == context ? NULL : fence->event;
+    }
+    struct flw_fence *fence = heap->context_order != NULL ? heap->context_order->oldest : NULL;
+    for (; fence != NULL; fence = fence->next) {
+        for (struct flw_fence *other = fence->others; other != NULL; other = other->next) {
+            other->event = other->context == context ? NULL : other->event;
+        }
+    }
+    flw_lock_release(&heap->lock);
+}
+
+/* ---- captures */
+
+void flw_captures_lock(void)
+{
+    (void)pthread_rwlock_wrlock(&captures.lock);
+}
+
+void flw_captures_unlock(bool has_begun)
+{
+    atomic_fetch_add(&captures.open, has_begun);
+    (void)pthread_rwlock_unlock(&captures.lock);
+}
+
+void flw_captures_end(void)
+{
+    unsigned open = atomic_load(&captures.open);
+    while (open > 0 && !atomic_compare_exchange_weak(&captures.open, &open, open - 1)) {
+    }
+}
+
+bool flw_captures_are_open(void)
+{
+    return atomic_load(&captures.open) != 0;
+}
+
+/* ---- epochs */
+
+/* The context is current. */
+static CUresult record_one(struct flw_heap *heap, struct flw_fence *fence)
+{
+    if (fence->event == NULL) {
+        flw_heap_count_call(heap);
+        CUresult made = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
+        if (made != CUDA_SUCCESS) {
+            fence->event = NULL;
+            return made == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_READY : made;
+        }
+    }
+    flw_heap_count_call(heap);
+    CUresult result = FLW_MUTANT(FENCE_NOT_RECORDED)
+                          ? CUDA_SUCCESS
+                          : heap->driver->cuCtxRecordEvent(fence->context, fence->event);
+    if (result == CUDA_SUCCESS) {
+        atomic_fetch_add_explicit(&heap->count.events, 1, memory_order_relaxed);
+    }
+    return result;
+}
+
+/* An event of another context, whose work may use the memory. One that is dead has no work: then
+ * there is nothing to cover. */
+static CUresult record_other(struct flw_heap *heap, struct flw_fence *fence, CUcontext context)
+{
+    flw_lock_acquire(&heap->lock);
+    struct flw_fence *other = flw_fence_new(heap, context);
+    flw_lock_release(&heap->lock);
+    if (other == NULL) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    CUcontext popped;
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuCtxPushCurrent_v2(context);
+    bool is_dead = result != CUDA_SUCCESS;
+    if (!is_dead) {
+        result = record_one(heap, other);
+        flw_heap_count_call(heap);
+        (void)heap->driver->cuCtxPopCurrent_v2(&popped);
+        is_dead = result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&
+                  !flw_result_is_capture_refusal(result);
+    }
+    flw_lock_acquire(&heap->lock);
+    if (result == CUDA_SUCCESS) {
+        other->next = fence->others;
+        fence->others = other;
+    } else {
+        flw_fence_drop(heap, other);
+    }
+    flw_lock_release(&heap->lock);
+    return is_dead ? CUDA_SUCCESS : result;
+}
+
+CUresult flw_epoch_record(struct flw_heap *heap, struct flw_fence *fence)
+{
+    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    (void)pthread_rwlock_rdlock(&captures.lock);
+    (void)pthread_rwlock_rdlock(&contexts.lock);
+    if (!flw_captures_are_open() && contexts.too_many == 0) {
+        result = record_one(heap, fence);
+    }
+    for (uint32_t i = 0; result == CUDA_SUCCESS && i < contexts.count; i++) {
+        if (contexts.list[i].driver == name_of(heap->driver) &&
+            contexts.list[i].context != fence->context && !FLW_MUTANT(EPOCH_OF_ONE_CONTEXT)) {
+            result = record_other(heap, fence, contexts.list[i].context);
+        }
+    }
+    (void)pthread_rwlock_unlock(&contexts.lock);
+    (void)pthread_rwlock_unlock(&captures.lock);
+    return result;
+}
+
+CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fence, bool is_patient)
+{
+    CUresult result = CUDA_SUCCESS;
+    (void)pthread_rwlock_rdlock(&contexts.lock);
+    for (struct flw_fence *other = fence->others; other != NULL && result == CUDA_SUCCESS;
+         other = other->next) {
+        if (other->event == NULL) {
+            continue; /* its context is gone */
+        }
+        flw_heap_count_call(heap);
+        result = is_patient ? heap->driver->cuEventSynchronize(other->event)
+                            : heap->driver->cuEventQuery(other->event);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+            result = CUDA_SUCCESS; /* that context is lost, and its work with it */
+        }
+    }
+    (void)pthread_rwlock_unlock(&contexts.lock);
+    return result;
+}
+
+uint64_t flw_epoch_begin_sync(struct flw_heap *heap)
+{
+    uint64_t ticket = 0;
+    if (flw_contexts_count(heap->driver) > 1 || flw_captures_are_open()) {
+        return 0;
+    }
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *domain = heap->context_order;
+    if (domain->unfenced_bytes > 0 || domain->newest != NULL) {
+        ticket = domain->ticket++;
+    }
+    flw_lock_release(&heap->lock);
+    return ticket;
+}
+
+void flw_epoch_end_sync(struct flw_heap *heap, uint64_t ticket)
+{
+    if (ticket != 0) {
+        flw_lock_acquire(&heap->lock);
+        flw_domain_complete(heap, heap->context_order, ticket);
+        flw_heap_settle_pendings(heap);
+        flw_lock_release(&heap->lock);
+    }
+}
+
+/* Driver calls. */
+static CUresult sync_one(struct flw_heap *heap, CUcontext context)
+{
+    CUcontext popped;
+    flw_heap_count_call(heap);
+    if (heap->driver->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
+        return CUDA_SUCCESS; /* it is gone, and its work with it */
+    }
+    flw_heap_count_call(heap);
+    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
+    CUresult result = heap->driver->cuCtxSynchronize();
+    flw_heap_count_call(heap);
+    (void)heap->driver->cuCtxPopCurrent_v2(&popped);
+    return result;
+}
+
+fallow_status flw_epoch_sync(struct flw_heap *heap)
+{
+    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    flw_lock_acquire(&heap->lock);
+    uint64_t ticket = heap->context_order->ticket++;
+    flw_lock_release(&heap->lock);
+    (void)pthread_rwlock_rdlock(&captures.lock);
+    (void)pthread_rwlock_rdlock(&contexts.lock);
+    if (!flw_captures_are_open() && contexts.too_many == 0) {
+        result = sync_one(heap, heap->context);
+    }
+    for (uint32_t i = 0; result == CUDA_SUCCESS && i < contexts.count; i++) {
+        if (contexts.list[i].driver == name_of(heap->driver) &&
+            contexts.list[i].context != heap->context) {
+            (void)sync_one(heap, contexts.list[i].context);
+        }
+    }
+    (void)pthread_rwlock_unlock(&contexts.lock);
+    (void)pthread_rwlock_unlock(&captures.lock);
+    if (result == CUDA_SUCCESS) {
+        flw_epoch_end_sync(heap, ticket);
+        return FALLOW_OK;
+    }
+    if (flw_result_is_capture_refusal(result)) {
+        return FALLOW_WOULD_WAIT;
+    }
+    flw_heap_lose_device(heap, result, "cuCtxSynchronize");
+    return FALLOW_DEVICE_LOST;
+}
