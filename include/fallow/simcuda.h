@@ -89,7 +89,7 @@ typedef struct flw_sim_range {
 typedef struct flw_sim_ledger {
     size_t struct_size;
     uint64_t given_bytes, peak_given_bytes; /**< cuMemAlloc, cuMemCreate, driver pools */
-    uint64_t pinned_bytes;                  /**< cuMemHostAlloc */
+    uint64_t pinned_bytes;                  /**< cuMemHostAlloc and what is registered */
     uint64_t reserved_address_bytes;
     uint64_t allocation_count, handle_count, mapping_count; /**< alive */
     uint64_t stream_count, event_count, context_count, graph_count;

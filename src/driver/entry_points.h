@@ -65,6 +65,8 @@
     X(OPTIONAL, cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr pointer)) \
     X(REQUIRED, cuMemHostAlloc, (void **pointer, size_t bytes, unsigned flags)) \
     X(REQUIRED, cuMemFreeHost, (void *pointer)) \
+    X(OPTIONAL, cuMemHostRegister_v2, (void *pointer, size_t bytes, unsigned flags)) \
+    X(OPTIONAL, cuMemHostUnregister, (void *pointer)) \
     X(OPTIONAL, cuMemAddressReserve, (CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr address, unsigned long long flags)) \
     X(OPTIONAL, cuMemAddressFree, (CUdeviceptr pointer, size_t bytes)) \
     X(OPTIONAL, cuMemCreate, (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties, unsigned long long flags)) \

@@ -27,6 +27,8 @@ static const struct cost costs[] = {
     {FLW_ENTRY_cuMemFree_v2, {60000, 5000, 150000}, {0}},
     {FLW_ENTRY_cuMemHostAlloc, {60000, 8000, 150000}, {60000, 20000, 120000}},
     {FLW_ENTRY_cuMemFreeHost, {60000, 5000, 150000}, {0}},
+    {FLW_ENTRY_cuMemHostRegister_v2, {60000, 8000, 150000}, {60000, 20000, 120000}},
+    {FLW_ENTRY_cuMemHostUnregister, {60000, 5000, 150000}, {0}},
     {FLW_ENTRY_cuMemAllocAsync, {900, 500, 1700}, {0}},
     {FLW_ENTRY_cuMemAllocFromPoolAsync, {900, 500, 1700}, {0}},
     {FLW_ENTRY_cuMemFreeAsync, {700, 400, 1200}, {0}},

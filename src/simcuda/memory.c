@@ -137,7 +137,9 @@ void flw_memory_drop(struct flw_region *region)
         region->device->allocation_count--;
     }
     if (region->host != NULL) {
-        munmap(region->host, bytes);
+        if (!region->is_registered) {
+            munmap(region->host, bytes);
+        }
         if (region->kind == FLW_REGION_HOST) {
             flw_world.pinned_bytes -= bytes;
         } else {
@@ -342,6 +344,19 @@ CUresult CUDAAPI cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
     return flw_call_leave(result);
 }
 
+/* Operations may still read it: as with cuMemFree the call waits. */
+static void drop_pinned(struct flw_call *call, struct flw_region *region)
+{
+    uint64_t begin = region->node.begin;
+    if (region->context != NULL) {
+        flw_order_wait_device(call->thread, region->context->device);
+        region = flw_region_find(begin);
+    }
+    if (region != NULL) {
+        flw_memory_drop(region);
+    }
+}
+
 CUresult CUDAAPI cuMemFreeHost(void *pointer)
 {
     struct flw_call call;
@@ -351,16 +366,53 @@ CUresult CUDAAPI cuMemFreeHost(void *pointer)
         return flw_call_leave(result);
     }
     struct flw_region *region = flw_region_find((uintptr_t)pointer);
-    if (region == NULL || region->kind != FLW_REGION_HOST || region->host != pointer) {
+    if (region == NULL || region->kind != FLW_REGION_HOST || region->host != pointer ||
+        region->is_registered) {
         return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    /* Operations may still read it: as with cuMemFree the call waits. */
-    if (region->context != NULL) {
-        flw_order_wait_device(call.thread, region->context->device);
-        region = flw_region_find((uintptr_t)pointer);
-    }
-    if (region != NULL) {
-        flw_memory_drop(region);
-    }
+    drop_pinned(&call, region);
     return flw_call_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuMemHostRegister_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    uint64_t begin = (uintptr_t)pointer, end = begin + bytes;
+    if (result == CUDA_SUCCESS && (pointer == NULL || bytes == 0 || end < begin || flags > 15)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        const struct flw_tree_node *next = flw_tree_from(&flw_world.regions, begin);
+        result = next != NULL && next->begin < end ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+                                                   : CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS) {
+        struct flw_region *region = flw_region_add(FLW_REGION_HOST, begin, end);
+        region->bytes = bytes;
+        region->host = pointer;
+        region->context = call.context;
+        region->flags = flags;
+        region->is_registered = true;
+        flw_world.pinned_bytes += bytes;
+        flw_latency_add_bytes(FLW_ENTRY_cuMemHostRegister_v2, bytes);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void *pointer)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_call_enter(&call, FLW_ENTRY_cuMemHostUnregister, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (result == CUDA_SUCCESS) {
+        struct flw_region *region = flw_region_find((uintptr_t)pointer);
+        if (region == NULL || !region->is_registered || region->host != pointer) {
+            result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        } else {
+            drop_pinned(&call, region);
+        }
+    }
+    return flw_call_leave(result);
 }

@@ -27,7 +27,7 @@ struct flw_physical {
 enum flw_region_kind {
     FLW_REGION_ALLOCATION,  /* cuMemAlloc */
     FLW_REGION_MANAGED,     /* cuMemAllocManaged: real host memory */
-    FLW_REGION_HOST,        /* cuMemHostAlloc */
+    FLW_REGION_HOST,        /* cuMemHostAlloc; the caller's own, registered */
     FLW_REGION_RESERVATION, /* cuMemAddressReserve */
     FLW_REGION_POOLED       /* a chunk of a driver pool */
 };
@@ -43,6 +43,7 @@ struct flw_region {
     void *host;
     unsigned flags;
     bool is_synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: kept, not acted on */
+    bool is_registered; /* host is the caller's and stays mapped */
 };
 
 struct flw_mapping {

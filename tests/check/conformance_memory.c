@@ -3,6 +3,7 @@
  * Owns: the cases about cuMemAlloc and its kin, pinned host memory, address ranges and pointer
  * attributes.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "conformance.h"
@@ -135,6 +136,69 @@ static void pinned_memory_is_freed_once(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemHostAlloc(&pointer, 4096, 1u << 20));
 }
 
+static void own_memory_is_registered_once(struct bed *b)
+{
+    size_t page = 4096, bytes = 16 * page;
+    char *memory = aligned_alloc(page, bytes);
+    unsigned type = 0;
+    if (!THAT(memory != NULL) || !bed_has(b, b->cu->cuMemHostRegister_v2 != NULL)) {
+        free(memory);
+        return;
+    }
+    OK(b->cu->cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+    IS(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+       b->cu->cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+    OK(b->cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    (uintptr_t)memory + bytes - 1));
+    THAT(type == CU_MEMORYTYPE_HOST);
+    OK(b->cu->cuMemHostUnregister(memory));
+    memset(memory, 1, bytes); /* still the caller's */
+    IS(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, b->cu->cuMemHostUnregister(memory));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemHostRegister_v2(NULL, bytes, 0));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemHostRegister_v2(memory, 0, 0));
+    free(memory);
+}
+
+static void registered_memory_is_unregistered_by_its_base(struct bed *b)
+{
+    size_t page = 4096, bytes = 16 * page;
+    char *memory = aligned_alloc(page, bytes);
+    if (!THAT(memory != NULL) || !bed_has(b, b->cu->cuMemHostRegister_v2 != NULL)) {
+        free(memory);
+        return;
+    }
+    OK(b->cu->cuMemHostRegister_v2(memory, bytes, 0));
+    REFUSED(b->cu->cuMemHostUnregister(memory + page));
+    OK(b->cu->cuMemHostUnregister(memory));
+    free(memory);
+}
+
+static void registered_memory_is_pinned(struct bed *b)
+{
+    size_t bytes = 4096;
+    unsigned char *memory = aligned_alloc(4096, bytes);
+    CUdeviceptr address = 0;
+    CUstream stream = NULL;
+    if (!THAT(memory != NULL) || !bed_has(b, b->cu->cuMemHostRegister_v2 != NULL)) {
+        free(memory);
+        return;
+    }
+    memset(memory, 7, bytes);
+    OK(b->cu->cuMemHostRegister_v2(memory, bytes, 0));
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(b->cu->cuMemAlloc_v2(&address, bytes));
+    OK(b->cu->cuMemcpyHtoDAsync_v2(address, memory, bytes, stream));
+    OK(b->cu->cuStreamSynchronize(stream));
+    memset(memory, 0, bytes);
+    OK(b->cu->cuMemcpyDtoHAsync_v2(memory, address, bytes, stream));
+    OK(b->cu->cuStreamSynchronize(stream));
+    THAT(memory[0] == 7 && memory[bytes - 1] == 7);
+    OK(b->cu->cuMemFree_v2(address));
+    OK(b->cu->cuStreamDestroy_v2(stream));
+    OK(b->cu->cuMemHostUnregister(memory));
+    free(memory);
+}
+
 static void device_memory_is_no_host_memory(struct bed *b)
 {
     CUdeviceptr address = 0;
@@ -218,6 +282,12 @@ static const struct conformance_case cases[] = {
      FROM_THE_HEADER, managed_memory_is_valid_on_the_cpu},
     {"pinned_memory_is_freed_once", "Frees the memory space pointed to by p", FROM_THE_HEADER,
      pinned_memory_is_freed_once},
+    HEADER(own_memory_is_registered_once,
+           "This error indicates that the memory range passed to cuMemHostRegister()"),
+    HEADER(registered_memory_is_unregistered_by_its_base,
+           "The base address must be the same one specified to cuMemHostRegister()"),
+    HEADER(registered_memory_is_pinned,
+           "The memory page-locked by this function must be unregistered with"),
     {"device_memory_is_no_host_memory",
      "which must have been returned by a previous call to cuMemAllocHost()", FROM_THE_HEADER,
      device_memory_is_no_host_memory},

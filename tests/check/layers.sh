@@ -9,6 +9,7 @@
 #   plugin   pool and below                  beside arena
 #   record   base; pool may include it       trace    base, record
 #   preload  base to pool, record            simcuda  base and the driver's types
+#   host     base and the driver's table; a user of the pool for the rest
 #   include/fallow                           fallow/ only: users have nothing else
 #   kernels  itself and fallow/: kernel modules are a user of the pool like any other
 #   src includes nothing of tools/ or tests/; nobody but tests/support/test.h includes <cmocka.h>
@@ -29,6 +30,7 @@ allowed_of() {
     pool) echo '^(base|driver|memory|heap|record|pool|fallow)/' ;;
     arena) echo '^(base|driver|memory|heap|record|pool|arena|fallow)/' ;;
     plugin) echo '^(base|driver|memory|heap|record|pool|plugin|fallow)/' ;;
+    host) echo '^(base|driver|host|fallow)/' ;;
     trace) echo '^(base|record|trace)/|^fallow/model\.h$' ;;
     preload) echo '^(base|driver|memory|heap|record|pool|preload|fallow)/' ;;
     package) echo '^$' ;;

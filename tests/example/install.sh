@@ -37,6 +37,25 @@ int main(void)
 }
 C
 
+# The third one, where it was built.
+host=$work/client/host.c
+cat >"$host" <<'C'
+#include <fallow/host.h>
+
+int main(void)
+{
+    fallow_pool_config config = {.struct_size = sizeof config, .driver = "sim"};
+    fallow_pool *pool = NULL;
+    fallow_host *host = NULL;
+    void *block = NULL;
+    int failed = fallow_pool_create(&config, &pool) || fallow_host_create(pool, NULL, &host) ||
+                 fallow_host_alloc(host, 1 << 20, &block) || fallow_host_free(host, block, NULL);
+    fallow_host_destroy(host);
+    fallow_pool_destroy(pool);
+    return failed;
+}
+C
+
 expect_output() {
     local said
     said=$("$1") || { echo "$1 failed" >&2; exit 1; }
@@ -57,6 +76,10 @@ add_executable(quickstart quickstart.c)
 target_link_libraries(quickstart PRIVATE fallow::fallow)
 add_executable(kernels kernels.c)
 target_link_libraries(kernels PRIVATE fallow::kernels)
+if(TARGET fallow::host)
+  add_executable(host host.c)
+  target_link_libraries(host PRIVATE fallow::host)
+endif()
 CMAKE
 cmake -S "$work/client" -B "$work/client/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$tree" \
     >"$work/configure.log"
@@ -65,6 +88,9 @@ grep -q "^fallow_DIR:PATH=$tree/" "$work/client/build/CMakeCache.txt" ||
 cmake --build "$work/client/build" >"$work/build.log"
 expect_output "$work/client/build/quickstart"
 "$work/client/build/kernels" || { echo "the user of fallow::kernels failed" >&2; exit 1; }
+
+has_host=$(find "$tree/$libdir" -name 'libfallow-host.so')
+[ -z "$has_host" ] || "$work/client/build/host" || { echo "the user of fallow::host failed" >&2; exit 1; }
 
 # Through pkg-config.
 export PKG_CONFIG_PATH=$tree/$libdir/pkgconfig
@@ -75,6 +101,10 @@ expect_output "$work/by_pkg_config"
 # shellcheck disable=SC2046
 "$cc" -std=c11 "$kernels" -o "$work/kernels_by_pkg_config" $(pkg-config --cflags --libs fallow-kernels) \
     -Wl,-rpath,"$(pkg-config --variable=libdir fallow-kernels)"
+[ -z "$has_host" ] || "$cc" -std=c11 "$host" -o "$work/host_by_pkg_config" \
+    $(pkg-config --cflags --libs fallow-host) -Wl,-rpath,"$(pkg-config --variable=libdir fallow-host)"
+[ -z "$has_host" ] || "$work/host_by_pkg_config" ||
+    { echo "the user of pkg-config fallow-host failed" >&2; exit 1; }
 "$work/kernels_by_pkg_config" || { echo "the user of pkg-config fallow-kernels failed" >&2; exit 1; }
 
 # The Python module finds the library, and that the simulated driver.

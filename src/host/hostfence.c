@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/hostfence.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "host/hostpool.h"
+
+#define FENCE_USES       32u /* an event covers at least so many blocks, or so much: */
+#define FENCE_SHARE_LOG2 4   /* a sixteenth of what is pinned */
+
+bool flw_fences_init(struct flw_hostfences *fences)
+{
+    *fences = (struct flw_hostfences){0};
+    return flw_meta_reserve(&fences->meta, FLW_GIB);
+}
+
+void flw_fences_finish(struct flw_hostfences *fences)
+{
+    flw_meta_release(&fences->meta);
+    *fences = (struct flw_hostfences){0};
+}
+
+/* ---- streams */
+
+/* Unique among living threads. */
+static uintptr_t self(void)
+{
+    return (uintptr_t)pthread_self();
+}
+
+static bool is_unused(const struct flw_hoststream *stream)
+{
+    return !stream->is_busy && stream->open == NULL && stream->oldest == NULL &&
+           stream->announced_count == 0 && (!stream->is_known || stream->thread != 0);
+}
+
+/* lock */
+static struct flw_hoststream *find(struct flw_hostfences *fences, CUstream handle)
+{
+    uintptr_t thread = handle == CU_STREAM_PER_THREAD ? self() : 0;
+    struct flw_hoststream *stream = fences->last_found;
+    if (stream == NULL || !stream->is_known || stream->handle != handle ||
+        stream->thread != thread) {
+        stream = fences->streams;
+        while (stream != NULL &&
+               (!stream->is_known || stream->handle != handle || stream->thread != thread)) {
+            stream = stream->next;
+        }
+        fences->last_found = stream;
+    }
+    return stream;
+}
+
+/* lock. A record, one that nothing waits for where there is one. */
+static struct flw_hoststream *new_stream(struct flw_hostfences *fences)
+{
+    struct flw_hoststream *stream = fences->streams;
+    while (stream != NULL && !is_unused(stream)) {
+        stream = stream->next;
+    }
+    struct flw_hoststream *next = stream != NULL ? stream->next : fences->streams;
+    if (stream == NULL) {
+        stream = flw_meta_extend(&fences->meta, sizeof *stream, 16);
+        if (stream == NULL) {
+            return NULL;
+        }
+        fences->streams = stream;
+    } else if (stream->is_known) {
+        fences->stream_count--;
+    }
+    *stream = (struct flw_hoststream){.next = next};
+    fences->stream_count++;
+    return stream;
+}
+
+/* Driver calls, in a section. Whose is it? */
+static CUresult identify(struct flw_hostpool *pool, struct flw_hoststream *stream)
+{
+    const struct flw_driver *cu = &pool->pin.cu;
+    CUresult result = CUDA_SUCCESS;
+    bool is_default = (uintptr_t)stream->handle <= (uintptr_t)CU_STREAM_PER_THREAD;
+    stream->context = pool->pin.context;
+    if (!is_default && cu->cuStreamGetCtx != NULL) {
+        flw_pin_count(&pool->pin);
+        result = cu->cuStreamGetCtx(stream->handle, &stream->context);
+    }
+    if (result == CUDA_SUCCESS && !is_default && cu->cuStreamGetId != NULL) {
+        flw_pin_count(&pool->pin);
+        CUresult told = cu->cuStreamGetId(stream->handle, &stream->id);
+        stream->has_id = told == CUDA_SUCCESS;
+        result = flw_pin_is_gone(told) ? told : CUDA_SUCCESS;
+    }
+    return result;
+}
+
+fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
+                              struct flw_hoststream **out_stream)
+{
+    struct flw_hostfences *fences = &pool->fences;
+    struct flw_pin_section section;
+    flw_lock_acquire(&pool->lock);
+    *out_stream = find(fences, handle);
+    flw_lock_release(&pool->lock);
+    if (*out_stream != NULL) {
+        return FALLOW_OK;
+    }
+    struct flw_hoststream told = {.handle = handle, .is_known = true};
+    if (handle == CU_STREAM_PER_THREAD) {
+        told.thread = self();
+    }
+    if (!flw_pin_enter(&pool->pin, &section, NULL)) {
+        return FALLOW_DRIVER;
+    }
+    CUresult result = identify(pool, &told);
+    flw_pin_leave(&pool->pin, &section);
+    if (result != CUDA_SUCCESS) {
+        return flw_pin_is_refusal(result) ? FALLOW_DRIVER : FALLOW_INVALID_STREAM;
+    }
+    flw_lock_acquire(&pool->lock);
+    *out_stream = find(fences, handle); /* another thread's, meanwhile */
+    if (*out_stream == NULL && (*out_stream = new_stream(fences)) != NULL) {
+        told.next = (*out_stream)->next;
+        **out_stream = told;
+    }
+    flw_lock_release(&pool->lock);
+    return *out_stream != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
+}
+
+void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
+                    struct flw_hostuse *use)
+{
+    if (!stream->is_known && !stream->is_lost) {
+        /* Retired: its last event covers all that it was ever given. */
+        if (stream->newest != NULL) {
+            use->block->awaits++;
+            use->next = stream->newest->uses;
+            stream->newest->uses = use;
+        } else {
+            flw_blocks_drop_use(&pool->blocks, use);
+        }
+        return;
+    }
+    use->block->awaits++;
+    use->next = stream->open;
+    stream->open = use;
+    stream->open_count++;
+    stream->open_bytes += use->block->bytes;
+}
+
+bool flw_fences_is_due(const struct flw_hostpool *pool, const struct flw_hoststream *stream)
+{
+    return stream->open_count >= FENCE_USES || stream->thread != 0 ||
+           stream->open_bytes >= pool->reserved_bytes >> FENCE_SHARE_LOG2;
+}
+
+/* ---- events */
+
+/* lock */
+static struct flw_hostfence *new_fence(struct flw_hostfences *fences, CUcontext context)
+{
+    struct flw_hostfence **link = &fences->unused;
+    while (*link != NULL && (*link)->context != context) {
+        link = &(*link)->next;
+    }
+    struct flw_hostfence *fence = *link;
+    if (fence != NULL) {
+        *link = fence->next;
+        fence->next = NULL;
+        return fence;
+    }
+    fence = flw_meta_extend(&fences->meta, sizeof *fence, 16);
+    if (fence != NULL) {
+        *fence = (struct flw_hostfence){.context = context};
+    }
+    return fence;
+}
+
+/* lock */
+static void drop_fence(struct flw_hostfences *fences, struct flw_hostfence *fence)
+{
+    fence->uses = NULL;
+    fence->next = fences->unused;
+    fences->unused = fence;
+}
+
+/* lock. Back to what is open. */
+static void reopen(struct flw_hoststream *stream, struct flw_hostuse *uses)
+{
+    while (uses != NULL) {
+        struct flw_hostuse *use = uses;
+        uses = use->next;
+        use->next = stream->open;
+        stream->open = use;
+        stream->open_count++;
+        stream->open_bytes += use->block->bytes;
+    }
+}
+
+/* lock. No event can cover them any more. */
+static void lose_uses(struct flw_hostfences *fences, struct flw_hostfence *holder,
+                      CUcontext context, struct flw_hostuse *uses)
+{
+    holder->context = context;
+    holder->uses = uses;
+    holder->next = fences->lost;
+    fences->lost = holder;
+}
+
+static CUresult ask_capture(struct flw_hostpool *pool, CUstream handle)
+{
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    flw_pin_count(&pool->pin);
+    CUresult result = pool->pin.cu.cuStreamIsCapturing(handle, &capturing);
+    return result == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE
+               ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+               : result;
+}
+
+/* Driver calls, in a section of the stream's context. Asked before and after the record: a capture
+ * that began in between took the event into its graph. */
+static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststream *stream,
+                             struct flw_hostfence *fence)
+{
+    const struct flw_driver *cu = &pool->pin.cu;
+    CUresult result = CUDA_SUCCESS;
+    if (stream->has_id) {
+        unsigned long long id = 0;
+        flw_pin_count(&pool->pin);
+        result = cu->cuStreamGetId(stream->handle, &id);
+        if (result == CUDA_SUCCESS && id != stream->id) {
+            result = CUDA_ERROR_INVALID_HANDLE; /* another stream has its handle now */
+        }
+    }
+    if (result == CUDA_SUCCESS) {
+        result = ask_capture(pool, stream->handle);
+    }
+    if (result == CUDA_SUCCESS && fence->event == NULL) {
+        flw_pin_count(&pool->pin);
+        result = cu->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
+        fence->event = result == CUDA_SUCCESS ? fence->event : NULL;
+    }
+    if (result == CUDA_SUCCESS) {
+        flw_pin_count(&pool->pin);
+        result = cu->cuEventRecord(fence->event, stream->handle);
+    }
+    return result == CUDA_SUCCESS ? ask_capture(pool, stream->handle) : result;
+}
+
+/* lock. What a recording came to. */
+static fallow_status publish(struct flw_hostpool *pool, struct flw_hoststream *stream,
+                             struct flw_hostfence *fence, struct flw_hostuse *uses, CUresult result)
+{
+    struct flw_hostfences *fences = &pool->fences;
+    if (result == CUDA_SUCCESS) {
+        fence->uses = uses;
+        fence->next = NULL;
+        *(stream->newest != NULL ? &stream->newest->next : &stream->oldest) = fence;
+        stream->newest = fence;
+        fences->event_count++;
+        return FALLOW_OK;
+    }
+    bool is_gone = flw_pin_is_gone(result);
+    if (flw_pin_is_lost(&pool->pin) || !(is_gone || stream->thread != 0)) {
+        reopen(stream, uses);
+        drop_fence(fences, fence);
+        return flw_pin_is_lost(&pool->pin) ? FALLOW_DEVICE_LOST : FALLOW_CAPTURING;
+    }
+    struct flw_hostfence *holder = flw_meta_extend(&fences->meta, sizeof *holder, 16);
+    if (holder == NULL) { /* then what is left of the meta is: an event less to reuse */
+        holder = fence;
+        fence = NULL;
+    }
+    if (holder != fence && fence != NULL) {
+        drop_fence(fences, fence);
+    }
+    lose_uses(fences, holder, stream->context, uses);
+    if (is_gone && stream->is_known) {
+        stream->is_known = false;
+        stream->is_lost = true;
+        fences->stream_count--;
+        fences->lost_count++;
+    }
+    return FALLOW_OK;
+}
+
+/* `is_last`: also where nothing is open, and after whoever is at it. */
+static fallow_status record(struct flw_hostpool *pool, struct flw_hoststream *stream, bool is_last)
+{
+    struct flw_pin_section section;
+    CUresult result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    flw_lock_acquire(&pool->lock);
+    while (is_last && stream->is_busy) {
+        flw_lock_release(&pool->lock);
+        sched_yield();
+        flw_lock_acquire(&pool->lock);
+    }
+    if (stream->is_busy || !stream->is_known || (stream->open == NULL && !is_last) ||
+        (stream->thread != 0 && stream->thread != self())) {
+        flw_lock_release(&pool->lock);
+        return FALLOW_OK;
+    }
+    struct flw_hostfence *fence = new_fence(&pool->fences, stream->context);
+    if (fence == NULL) {
+        flw_lock_release(&pool->lock);
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    struct flw_hostuse *uses = stream->open;
+    stream->open = NULL;
+    stream->open_count = 0;
+    stream->open_bytes = 0;
+    stream->is_busy = true;
+    flw_lock_release(&pool->lock);
+    if (flw_pin_enter(&pool->pin, &section, stream->context)) {
+        result = record_event(pool, stream, fence);
+        flw_pin_leave(&pool->pin, &section);
+    }
+    if (result != CUDA_SUCCESS && !flw_pin_is_gone(result) && !flw_pin_is_refusal(result)) {
+        flw_pin_lose(&pool->pin, result, "cuEventRecord");
+    }
+    flw_lock_acquire(&pool->lock);
+    fallow_status status = publish(pool, stream, fence, uses, result);
+    if (is_last && status == FALLOW_OK && stream->is_known) {
+        stream->is_known = false;
+        pool->fences.stream_count--;
+    }
+    stream->is_busy = false;
+    flw_lock_release(&pool->lock);
+    return status;
+}
+
+fallow_status flw_fences_record(struct flw_hostpool *pool, struct flw_hoststream *stream)
+{
+    return record(pool, stream, false);
+}
+
+/* ---- completion */
+
+/* lock held on entry and exit, not in between; the stream is this thread's. True: its oldest event
+ * is complete and out of the list, *out_uses what it covered. */
+static bool query_oldest(struct flw_hostpool *pool, struct flw_hoststream *stream, bool waits,
+                         struct flw_hostuse **out_uses)
+{
+    struct flw_hostfences *fences = &pool->fences;
+    struct flw_hostfence *fence = stream->oldest;
+    struct flw_pin_section section;
+    CUresult result = CUDA_ERROR_NOT_READY;
+    flw_lock_release(&pool->lock);
+    if (flw_pin_enter(&pool->pin, &section, NULL)) {
+        flw_pin_count(&pool->pin);
+        atomic_fetch_add(waits ? &fences->wait_count : &fences->query_count, 1);
+        result = waits ? pool->pin.cu.cuEventSynchronize(fence->event)
+                       : pool->pin.cu.cuEventQuery(fence->event);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&
+            !flw_pin_is_refusal(result)) {
+            flw_pin_lose(&pool->pin, result, waits ? "cuEventSynchronize" : "cuEventQuery");
+        }
+        flw_pin_leave(&pool->pin, &section);
+    }
+    flw_lock_acquire(&pool->lock);
+    if (FLW_HOST_PLANTED(NOT_READY_IS_DONE) && result == CUDA_ERROR_NOT_READY) {
+        result = CUDA_SUCCESS;
+    }
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_CAPTURED_EVENT) {
+        return false;
+    }
+    stream->oldest = fence->next;
+    if (stream->oldest == NULL) {
+        stream->newest = NULL;
+    }
+    if (result == CUDA_SUCCESS) {
+        *out_uses = fence->uses;
+    } else {
+        reopen(stream, fence->uses); /* a capture took the event: it covers nothing */
+    }
+    drop_fence(fences, fence);
+    return result == CUDA_SUCCESS;
+}
+
+static bool take_back(struct flw_hostpool *pool, struct flw_hoststream *stream, bool waits)
+{
+    bool any = false, is_complete = true;
+    flw_lock_acquire(&pool->lock);
+    if (stream->is_busy) {
+        flw_lock_release(&pool->lock);
+        return false;
+    }
+    stream->is_busy = true;
+    while (is_complete && stream->oldest != NULL) {
+        struct flw_hostuse *uses = NULL;
+        is_complete = query_oldest(pool, stream, waits, &uses);
+        if (is_complete) {
+            flw_lock_release(&pool->lock);
+            flw_hostpool_complete(pool, uses);
+            flw_lock_acquire(&pool->lock);
+            any = true;
+        }
+    }
+    stream->is_busy = false;
+    flw_lock_release(&pool->lock);
+    return any;
+}
+
+bool flw_fences_poll(struct flw_hostpool *pool, struct flw_hoststream *stream)
+{
+    return take_back(pool, stream, false);
+}
+
+/* Records are never unmapped, and new ones come first: the list may be walked without the lock held
+ * all the time. */
+static struct flw_hoststream *next_stream(struct flw_hostpool *pool, struct flw_hoststream *stream)
+{
+    flw_lock_acquire(&pool->lock);
+    stream = stream == NULL ? pool->fences.streams : stream->next;
+    flw_lock_release(&pool->lock);
+    return stream;
+}
+
+static bool poll_all(struct flw_hostpool *pool, bool waits)
+{
+    bool any = false;
+    for (struct flw_hoststream *stream = NULL; (stream = next_stream(pool, stream)) != NULL;) {
+        (void)flw_fences_record(pool, stream);
+        any |= take_back(pool, stream, waits);
+    }
+    return any;
+}
+
+bool flw_fences_poll_all(struct flw_hostpool *pool)
+{
+    return poll_all(pool, false);
+}
+
+/* ---- waits */
+
+/* lock */
+static void lose_again(struct flw_hostfences *fences, struct flw_hostfence *lost)
+{
+    while (lost != NULL) {
+        struct flw_hostfence *next = lost->next;
+        lost->next = fences->lost;
+        fences->lost = lost;
+        lost = next;
+    }
+}
+
+/* lock. What threads that have ended left open on streams of their own. */
+static void collect_orphans(struct flw_hostpool *pool)
+{
+    struct flw_hostfences *fences = &pool->fences;
+    for (struct flw_hoststream *stream = fences->streams; stream != NULL; stream = stream->next) {
+        bool is_stuck = stream->open != NULL && !stream->is_busy &&
+                        ((stream->thread != 0 && stream->thread != self()) || !stream->is_known);
+        struct flw_hostfence *holder =
+            is_stuck ? flw_meta_extend(&fences->meta, sizeof *holder, 16) : NULL;
+        if (holder != NULL) {
+            lose_uses(fences, holder, stream->context, stream->open);
+            stream->open = NULL;
+            stream->open_count = 0;
+            stream->open_bytes = 0;
+        }
+    }
+}
+
+/* Driver calls. Contexts of lost uses, one after the other. */
+static void wait_for_lost(struct flw_hostpool *pool)
+{
+    struct flw_pin_section section;
+    flw_lock_acquire(&pool->lock);
+    collect_orphans(pool);
+    struct flw_hostfence *lost = pool->fences.lost;
+    pool->fences.lost = NULL;
+    flw_lock_release(&pool->lock);
+    while (lost != NULL && !flw_pin_is_lost(&pool->pin)) {
+        CUresult result = CUDA_SUCCESS; /* a context that is gone has nothing left to wait for */
+        if (flw_pin_enter(&pool->pin, &section, lost->context)) {
+            flw_pin_count(&pool->pin);
+            atomic_fetch_add(&pool->fences.wait_count, 1);
+            result = pool->pin.cu.cuCtxSynchronize();
+            flw_pin_leave(&pool->pin, &section);
+        }
+        if (result != CUDA_SUCCESS) {
+            if (!flw_pin_is_refusal(result)) {
+                flw_pin_lose(&pool->pin, result, "cuCtxSynchronize");
+            }
+            break;
+        }
+        struct flw_hostfence *done = lost;
+        struct flw_hostuse *uses = done->uses;
+        lost = lost->next;
+        flw_hostpool_complete(pool, uses);
+        flw_lock_acquire(&pool->lock);
+        drop_fence(&pool->fences, done);
+        flw_lock_release(&pool->lock);
+    }
+    flw_lock_acquire(&pool->lock);
+    lose_again(&pool->fences, lost);
+    flw_lock_release(&pool->lock);
+}
+
+/* lock */
+static bool is_any_busy(const struct flw_hostfences *fences)
+{
+    const struct flw_hoststream *stream = fences->streams;
+    while (stream != NULL && !stream->is_busy) {
+        stream = stream->next;
+    }
+    return stream != NULL;
+}
+
+fallow_status flw_fences_wait(struct flw_hostpool *pool, uint64_t deadline_ns,
+                              bool (*is_enough)(struct flw_hostpool *pool, void *context),
+                              void *context)
+{
+    bool waits = deadline_ns == UINT64_MAX;
+    bool has_synced = false;
+    for (unsigned tries = 0; !flw_pin_is_lost(&pool->pin); tries++) {
+        bool any = poll_all(pool, waits);
+        flw_lock_acquire(&pool->lock);
+        bool is_others = is_any_busy(&pool->fences);
+        bool is_over = pool->pending_bytes == 0 || (is_enough != NULL && is_enough(pool, context));
+        flw_lock_release(&pool->lock);
+        if (is_over) {
+            return FALLOW_OK;
+        }
+        if (!waits && flw_clock_fine_ns() >= deadline_ns) {
+            return FALLOW_TIMEOUT;
+        }
+        if (any) {
+            continue;
+        }
+        if (!has_synced) {
+            wait_for_lost(pool);
+            has_synced = true;
+        } else if (waits && !is_others) {
+            return FALLOW_TIMEOUT; /* what is left is on a captured stream */
+        } else if (tries < 64) {
+            sched_yield();
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+        }
+    }
+    return FALLOW_DEVICE_LOST;
+}
+
+/* ---- the end */
+
+fallow_status flw_fences_retire(struct flw_hostpool *pool, CUstream handle)
+{
+    flw_lock_acquire(&pool->lock);
+    struct flw_hoststream *stream = find(&pool->fences, handle);
+    flw_lock_release(&pool->lock);
+    fallow_status status = stream != NULL ? record(pool, stream, true) : FALLOW_OK;
+    return status == FALLOW_CAPTURING ? FALLOW_BUSY : status;
+}
+
+const char *flw_fences_broken_invariant(struct flw_hostpool *pool)
+{
+    uint32_t known_count = 0;
+    for (const struct flw_hoststream *stream = pool->fences.streams; stream != NULL;
+         stream = stream->next) {
+        const struct flw_hostfence *last = NULL;
+        uint32_t open_count = 0;
+        uint64_t open_bytes = 0;
+        for (const struct flw_hostuse *use = stream->open; use != NULL; use = use->next) {
+            open_count++;
+            open_bytes += use->block->bytes;
+            if (use->block->awaits == 0) {
+                return "a block is open on a stream and waits for nothing";
+            }
+        }
+        if (open_count != stream->open_count || open_bytes != stream->open_bytes) {
+            return "what is open on a stream is miscounted";
+        }
+        for (const struct flw_hostfence *fence = stream->oldest; fence != NULL;
+             fence = fence->next) {
+            last = fence;
+        }
+        if (last != stream->newest) {
+            return "a stream's newest event is not its last";
+        }
+        known_count += stream->is_known;
+    }
+    return known_count != pool->fences.stream_count ? "streams are miscounted" : NULL;
+}
+
+void flw_fences_give_back(struct flw_hostpool *pool)
+{
+    struct flw_pin_section section;
+    for (struct flw_hoststream *stream = pool->fences.streams; stream != NULL;
+         stream = stream->next) {
+        while (stream->oldest != NULL) { /* captured, or lost: not waited for */
+            struct flw_hostfence *fence = stream->oldest;
+            stream->oldest = fence->next;
+            drop_fence(&pool->fences, fence);
+        }
+    }
+    for (struct flw_hostfence *fence = pool->fences.unused; fence != NULL; fence = fence->next) {
+        if (fence->event != NULL && flw_pin_enter(&pool->pin, &section, fence->context)) {
+            flw_pin_count(&pool->pin);
+            (void)pool->pin.cu.cuEventDestroy_v2(fence->event);
+            flw_pin_leave(&pool->pin, &section);
+        }
+    }
+}

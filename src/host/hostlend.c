@@ -1,0 +1,657 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: lending and taking back, what is tried when there is nothing to lend, trim.
+ *
+ * What is tried, in order; each satisfies the need or leaves everything as it was:
+ *   take back what is complete · what jemalloc keeps · pin a chunk within the budget · give idle
+ *   chunks of other sizes back and pin one within the limit · the other kind of chunk · wait for
+ *   copies, and again
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "host/hostpool.h"
+
+#define LARGE_BYTES     (8 * FLW_MIB) /* from here on a chunk of its own */
+#define CHUNK_STEP      (64 * FLW_KIB)
+#define LEAST_CHUNK     (2 * FLW_MIB)
+#define MOST_CHUNK      (32 * FLW_MIB)
+#define CHUNK_LOG2      4 /* a shared chunk is a sixteenth of the most ever in use */
+#define SLACK_BYTES     (8 * FLW_MIB)
+#define SMALL_NEED      (64 * FLW_KIB) /* what a chunk must hold at least for jemalloc to go on */
+#define MOST_BYTES      (1ull << 42)
+#define COMPLETE_AT_ONE 16u /* uses settled under one hold of the lock */
+
+/* ---- taking */
+
+struct need {
+    uint64_t bytes;       /* as asked */
+    uint64_t chunk_bytes; /* that a new chunk must have */
+    enum flw_page_kind kind;
+    bool is_small;
+    int refusal; /* CUresult of the last attempt to pin; 0 none */
+};
+
+static struct need need_of(const struct flw_hostpool *pool, uint64_t bytes)
+{
+    struct need need = {.bytes = bytes, .is_small = bytes <= pool->smalls.most_bytes};
+    need.kind = bytes >= LARGE_BYTES ? FLW_PAGES_LARGE : FLW_PAGES_SHARED;
+    need.chunk_bytes = need.is_small ? SMALL_NEED : flw_align_up(bytes, FLW_HOST_PAGE);
+    return need;
+}
+
+/* NULL: there is nothing, *status OK; or an error. */
+static void *take(struct flw_hostpool *pool, const struct need *need, enum flw_page_kind kind,
+                  fallow_status *status)
+{
+    void *base = need->is_small ? flw_smalls_take(&pool->smalls, need->bytes) : NULL;
+    struct flw_hostblock *block = NULL;
+    *status = FALLOW_OK;
+    if (need->is_small && base == NULL) {
+        return NULL;
+    }
+    flw_lock_acquire(&pool->lock);
+    if (!need->is_small) {
+        base = flw_pages_take(&pool->pages, need->bytes, kind);
+    }
+    if (base != NULL) {
+        block = flw_blocks_add(&pool->blocks, base, need->bytes);
+        if (block == NULL && !need->is_small) {
+            flw_pages_put(&pool->pages, base, need->bytes);
+        }
+    }
+    if (block != NULL) {
+        block->is_small = need->is_small;
+        pool->requested_bytes += need->bytes;
+        pool->live_count++;
+        pool->alloc_count++;
+        if (pool->requested_bytes > pool->peak_requested_bytes) {
+            pool->peak_requested_bytes = pool->requested_bytes;
+        }
+    }
+    flw_lock_release(&pool->lock);
+    if (base != NULL && block == NULL) {
+        *status = FALLOW_OUT_OF_HOST_MEMORY;
+        if (need->is_small) {
+            flw_smalls_begin_put(&pool->smalls);
+            flw_smalls_put(&pool->smalls, base, need->bytes);
+            flw_smalls_end_put(&pool->smalls);
+        }
+        base = NULL;
+    }
+    return base;
+}
+
+/* ---- chunks */
+
+/* lock. The most that may be pinned without giving anything back first. */
+static uint64_t budget_of(struct flw_hostpool *pool, const struct need *need)
+{
+    uint64_t used = pool->requested_bytes + pool->pending_bytes + need->bytes;
+    if (used > pool->peak_used_bytes) {
+        pool->peak_used_bytes = used;
+    }
+    if (pool->config.slack_percent == UINT32_MAX) {
+        return pool->limit_bytes;
+    }
+    uint64_t base = pool->peak_used_bytes;
+    uint64_t slack = (uint64_t)((flw_u128)base * pool->config.slack_percent / 100) + SLACK_BYTES;
+    return flw_min(base + slack, pool->limit_bytes);
+}
+
+/* lock. How much to pin so that reserved_bytes stays within `bound`; 0: not possible. */
+static uint64_t chunk_bytes_of(const struct flw_hostpool *pool, const struct need *need,
+                               uint64_t bound)
+{
+    uint64_t room = bound > pool->reserved_bytes ? bound - pool->reserved_bytes : 0;
+    uint64_t least = flw_align_up(need->chunk_bytes, FLW_HOST_PAGE), wanted;
+    if (need->kind == FLW_PAGES_LARGE) {
+        /* Sizes that are nearly the same share a chunk: a thirty-second at most. */
+        wanted = flw_align_up(least, 1ull << (flw_log2_floor(least) - 5));
+    } else {
+        wanted = pool->peak_used_bytes >> CHUNK_LOG2;
+        wanted = wanted < LEAST_CHUNK ? LEAST_CHUNK : flw_min(wanted, MOST_CHUNK);
+        wanted = flw_align_up(wanted < least ? least : wanted, CHUNK_STEP);
+    }
+    wanted = flw_min(wanted, room) & ~(FLW_HOST_PAGE - 1);
+    return wanted >= least ? wanted : 0;
+}
+
+/* Driver calls. Pins a chunk; false: no room in the bound, or refused (then need->refusal says so). */
+static bool grow(struct flw_hostpool *pool, struct need *need, bool is_to_limit)
+{
+    struct flw_pin_section section;
+    flw_lock_acquire(&pool->lock);
+    uint64_t budget = budget_of(pool, need);
+    uint64_t bytes = chunk_bytes_of(pool, need, is_to_limit ? pool->limit_bytes : budget);
+    struct flw_chunk *chunk =
+        bytes > 0 ? flw_pages_new_chunk(&pool->pages, bytes, need->kind) : NULL;
+    if (chunk == NULL) {
+        flw_lock_release(&pool->lock);
+        return false;
+    }
+    pool->reserved_bytes += bytes;
+    pool->moving_count++;
+    flw_lock_release(&pool->lock);
+    CUresult result = CUDA_ERROR_NOT_PERMITTED;
+    if (flw_pin_enter(&pool->pin, &section, NULL)) {
+        result = flw_pin_acquire(&pool->pin, chunk);
+        flw_pin_leave(&pool->pin, &section);
+    }
+    need->refusal = (int)result;
+    flw_lock_acquire(&pool->lock);
+    pool->moving_count--;
+    if (result == CUDA_SUCCESS) {
+        flw_pages_publish(&pool->pages, chunk);
+        pool->bound_bytes += chunk->is_bound ? bytes : 0;
+        pool->grow_count++;
+        if (pool->reserved_bytes > pool->peak_reserved_bytes) {
+            pool->peak_reserved_bytes = pool->reserved_bytes;
+        }
+    } else {
+        pool->reserved_bytes -= bytes;
+        flw_pages_drop_chunk(&pool->pages, chunk);
+    }
+    flw_lock_release(&pool->lock);
+    return result == CUDA_SUCCESS;
+}
+
+fallow_status flw_hostpool_release_one(struct flw_hostpool *pool, uint64_t *out_bytes)
+{
+    struct flw_pin_section section;
+    *out_bytes = 0;
+    flw_lock_acquire(&pool->lock);
+    struct flw_chunk *chunk = flw_pages_idle_chunk(&pool->pages);
+    if (chunk != NULL) {
+        flw_pages_withdraw(&pool->pages, chunk);
+        pool->moving_count++;
+    }
+    flw_lock_release(&pool->lock);
+    if (chunk == NULL) {
+        return FALLOW_OK;
+    }
+    uint64_t bytes = flw_chunk_bytes(chunk);
+    CUresult result = CUDA_ERROR_NOT_PERMITTED;
+    if (flw_pin_enter(&pool->pin, &section, NULL)) {
+        result = flw_pin_give_back(&pool->pin, chunk);
+        flw_pin_leave(&pool->pin, &section);
+    }
+    flw_lock_acquire(&pool->lock);
+    pool->moving_count--;
+    if (result == CUDA_SUCCESS) {
+        pool->reserved_bytes -= bytes;
+        pool->bound_bytes -= chunk->is_bound ? bytes : 0;
+        pool->release_count++;
+        flw_pages_drop_chunk(&pool->pages, chunk);
+        *out_bytes = bytes;
+    } else {
+        flw_pages_publish(&pool->pages, chunk);
+    }
+    flw_lock_release(&pool->lock);
+    return result == CUDA_SUCCESS
+               ? FALLOW_OK
+               : flw_hostpool_refuse(
+                     pool, FALLOW_DRIVER,
+                     "the driver kept %llu pinned bytes: %s; try again when the device is idle",
+                     (unsigned long long)bytes, flw_pin_error_name(&pool->pin, (int)result));
+}
+
+/* Driver calls. Idle chunks go until the need fits into the budget, or there are none. */
+static bool make_room(struct flw_hostpool *pool, const struct need *need)
+{
+    bool any = false;
+    for (;;) {
+        uint64_t released = 0;
+        flw_lock_acquire(&pool->lock);
+        bool fits = chunk_bytes_of(pool, need, budget_of(pool, need)) > 0;
+        flw_lock_release(&pool->lock);
+        if (fits || flw_hostpool_release_one(pool, &released) != FALLOW_OK || released == 0) {
+            return any;
+        }
+        any = true;
+    }
+}
+
+/* ---- the ladder */
+
+static bool poll_fences(struct flw_hostpool *pool, struct need *need)
+{
+    (void)need;
+    return flw_fences_poll_all(pool);
+}
+
+static bool flush_smalls(struct flw_hostpool *pool, struct need *need)
+{
+    (void)need;
+    flw_smalls_flush(&pool->smalls);
+    return true;
+}
+
+static bool grow_in_budget(struct flw_hostpool *pool, struct need *need)
+{
+    return grow(pool, need, false);
+}
+
+static bool grow_to_limit(struct flw_hostpool *pool, struct need *need)
+{
+    (void)make_room(pool, need);
+    if (grow(pool, need, true)) {
+        return true;
+    }
+    /* The system has no more, or the limit is reached: what is idle in other sizes is in the way. */
+    uint64_t released = 0;
+    while (flw_hostpool_release_one(pool, &released) == FALLOW_OK && released > 0) {
+        if (grow(pool, need, true)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void *climb(struct flw_hostpool *pool, struct need *need, fallow_status *status)
+{
+    static bool (*const rungs[])(struct flw_hostpool *, struct need *) = {
+        poll_fences, flush_smalls, grow_in_budget, grow_to_limit};
+    void *base = take(pool, need, need->kind, status);
+    for (size_t i = 0; base == NULL && *status == FALLOW_OK && i < sizeof rungs / sizeof *rungs;
+         i++) {
+        if (rungs[i](pool, need)) {
+            base = take(pool, need, need->kind, status);
+        }
+    }
+    if (base == NULL && *status == FALLOW_OK && !need->is_small) {
+        enum flw_page_kind other =
+            need->kind == FLW_PAGES_LARGE ? FLW_PAGES_SHARED : FLW_PAGES_LARGE;
+        base = take(pool, need, other, status);
+    }
+    return base;
+}
+
+/* lock. Has anything been taken back since? */
+static bool is_less_pending(struct flw_hostpool *pool, void *context)
+{
+    return pool->pending_bytes < *(uint64_t *)context;
+}
+
+static fallow_status refuse_need(struct flw_hostpool *pool, const struct need *need)
+{
+    fallow_host_stats stats;
+    fallow_host_stats_init(&stats);
+    atomic_fetch_add(&pool->oom_count, 1);
+    if (fallow_host_get_stats(pool->handle, &stats) != FALLOW_OK) {
+        return FALLOW_INVALID_POOL;
+    }
+    bool is_driver =
+        need->refusal != 0 && stats.reserved_bytes + need->chunk_bytes <= stats.limit_bytes;
+    return flw_hostpool_refuse(
+        pool, FALLOW_OUT_OF_PINNED_MEMORY,
+        "no pinned memory for %llu bytes: %llu lent, %llu wait for copies, %llu pinned of %llu; %s%s",
+        (unsigned long long)need->bytes, (unsigned long long)stats.requested_bytes,
+        (unsigned long long)stats.pending_bytes, (unsigned long long)stats.reserved_bytes,
+        (unsigned long long)stats.limit_bytes,
+        is_driver ? "free blocks, or give the machine more memory; the driver answered "
+                  : "free blocks, or raise limit_bytes",
+        is_driver ? flw_pin_error_name(&pool->pin, need->refusal) : "");
+}
+
+static fallow_status lend(struct flw_hostpool *pool, uint64_t bytes, void **out_ptr)
+{
+    struct need need = need_of(pool, bytes);
+    fallow_status status = FALLOW_OK;
+    uint64_t deadline_ns = 0;
+    *out_ptr = take(pool, &need, need.kind, &status);
+    while (*out_ptr == NULL && status == FALLOW_OK) {
+        if (flw_pin_is_lost(&pool->pin)) {
+            return flw_hostpool_refuse_lost(pool);
+        }
+        *out_ptr = bytes <= pool->limit_bytes ? climb(pool, &need, &status) : NULL;
+        if (*out_ptr != NULL || status != FALLOW_OK) {
+            break;
+        }
+        flw_lock_acquire(&pool->lock);
+        uint64_t pending = pool->pending_bytes;
+        flw_lock_release(&pool->lock);
+        uint64_t now_ns = flw_clock_fine_ns();
+        if (deadline_ns == 0) {
+            deadline_ns =
+                pool->config.wait_ms != UINT32_MAX ? now_ns + pool->config.wait_ms * 1000000ull : 1;
+        }
+        if (pending == 0 || bytes > pool->limit_bytes || now_ns >= deadline_ns ||
+            flw_fences_wait(pool, deadline_ns, is_less_pending, &pending) != FALLOW_OK) {
+            return flw_pin_is_lost(&pool->pin) ? flw_hostpool_refuse_lost(pool)
+                                               : refuse_need(pool, &need);
+        }
+    }
+    return status == FALLOW_OK
+               ? FALLOW_OK
+               : flw_hostpool_refuse(
+                     pool, status,
+                     "fallow_host_alloc of %llu bytes: no host memory for the pool's tables; free blocks",
+                     (unsigned long long)bytes);
+}
+
+fallow_status fallow_host_alloc(fallow_host *host, size_t size_bytes, void **out_ptr)
+{
+    struct flw_hostpool *pool = flw_hostpool_of(host);
+    int saved = errno;
+    if (out_ptr == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_ptr = NULL;
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (size_bytes == 0) {
+        return FALLOW_OK;
+    }
+    if (size_bytes > MOST_BYTES) {
+        return flw_hostpool_refuse(pool, FALLOW_INVALID_ARGUMENT,
+                                   "fallow_host_alloc of %zu bytes: no machine has so much memory",
+                                   size_bytes);
+    }
+    if (flw_pin_is_lost(&pool->pin)) {
+        return flw_hostpool_refuse_lost(pool);
+    }
+    fallow_status status = lend(pool, size_bytes, out_ptr);
+    errno = saved;
+    return status;
+}
+
+/* ---- coming back */
+
+void flw_hostpool_return(struct flw_hostpool *pool, struct flw_hostblock *chain)
+{
+    if (chain == NULL) {
+        return;
+    }
+    flw_smalls_begin_put(&pool->smalls);
+    for (struct flw_hostblock *block = chain; block != NULL; block = block->next) {
+        flw_smalls_put(&pool->smalls, block->base, block->bytes);
+    }
+    flw_smalls_end_put(&pool->smalls);
+    flw_lock_acquire(&pool->lock);
+    while (chain != NULL) {
+        struct flw_hostblock *next = chain->next;
+        flw_blocks_drop(&pool->blocks, chain);
+        chain = next;
+    }
+    flw_lock_release(&pool->lock);
+}
+
+/* lock. The block waits for nothing: its address is nobody's. jemalloc's go on the chain. */
+static void retire_block(struct flw_hostpool *pool, struct flw_hostblock *block,
+                         struct flw_hostblock **chain)
+{
+    pool->pending_bytes -= block->bytes;
+    flw_blocks_remove(&pool->blocks, block);
+    if (block->is_small) {
+        block->next = *chain;
+        *chain = block;
+    } else {
+        flw_pages_put(&pool->pages, block->base, block->bytes);
+        flw_blocks_drop(&pool->blocks, block);
+    }
+}
+
+void flw_hostpool_complete(struct flw_hostpool *pool, struct flw_hostuse *uses)
+{
+    while (uses != NULL) {
+        struct flw_hostblock *chain = NULL;
+        flw_lock_acquire(&pool->lock);
+        for (unsigned n = 0; uses != NULL && n < COMPLETE_AT_ONE; n++) {
+            struct flw_hostuse *use = uses;
+            struct flw_hostblock *block = use->block;
+            uses = use->next;
+            flw_blocks_drop_use(&pool->blocks, use);
+            if (--block->awaits == 0 && !block->is_lent) {
+                retire_block(pool, block, &chain);
+            }
+        }
+        flw_lock_release(&pool->lock);
+        flw_hostpool_return(pool, chain);
+    }
+}
+
+static fallow_status refuse_pointer(struct flw_hostpool *pool, const char *call, const void *ptr)
+{
+    atomic_fetch_add(&pool->misuse_count, 1);
+    return flw_hostpool_refuse(
+        pool, FALLOW_INVALID_POINTER,
+        "%s of %p: no live block of this host pool begins there; pass what fallow_host_alloc gave, once",
+        call, ptr);
+}
+
+static fallow_status refuse_stream(struct flw_hostpool *pool, const char *call,
+                                   fallow_status status)
+{
+    if (flw_pin_is_lost(&pool->pin)) {
+        return flw_hostpool_refuse_lost(pool);
+    }
+    return flw_hostpool_refuse(
+        pool, status,
+        "%s: %s; pass a stream that lives, and give its pool notice before it is destroyed", call,
+        fallow_status_message(status));
+}
+
+/* lock. From lent to pending; its announced uses begin to count. */
+static void begin_pending(struct flw_hostpool *pool, struct flw_hostblock *block)
+{
+    block->is_lent = false;
+    pool->requested_bytes -= block->bytes;
+    pool->pending_bytes += block->bytes;
+    pool->live_count--;
+    pool->free_count++;
+    while (block->announced != NULL) {
+        struct flw_hostuse *use = block->announced;
+        block->announced = use->next;
+        use->stream->announced_count--;
+        if (FLW_HOST_PLANTED(USE_IGNORED)) {
+            flw_blocks_drop_use(&pool->blocks, use);
+        } else {
+            flw_fences_add(pool, use->stream, use);
+        }
+    }
+}
+
+/* lock on success. The live block and the stream, both sure until the lock is dropped. */
+static fallow_status find_both(struct flw_hostpool *pool, const char *call, const void *ptr,
+                               fallow_stream handle, struct flw_hoststream **out_stream,
+                               struct flw_hostblock **out_block)
+{
+    for (;;) {
+        fallow_status status = flw_fences_find(pool, handle, out_stream);
+        if (status != FALLOW_OK) {
+            return refuse_stream(pool, call, status);
+        }
+        flw_lock_acquire(&pool->lock);
+        bool is_same = (*out_stream)->is_known && (*out_stream)->handle == handle;
+        *out_block = flw_blocks_find(&pool->blocks, ptr);
+        if (is_same && *out_block != NULL && (*out_block)->is_lent) {
+            return FALLOW_OK;
+        }
+        flw_lock_release(&pool->lock);
+        if (is_same) {
+            return refuse_pointer(pool, call, ptr);
+        }
+    }
+}
+
+static fallow_status take_back(struct flw_hostpool *pool, void *ptr, fallow_stream handle)
+{
+    struct flw_hoststream *stream;
+    struct flw_hostblock *block;
+    fallow_status status = find_both(pool, "fallow_host_free", ptr, handle, &stream, &block);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    begin_pending(pool, block);
+    flw_fences_add(pool, stream, &block->own);
+    bool is_due = flw_fences_is_due(pool, stream);
+    flw_lock_release(&pool->lock);
+    if (is_due) {
+        (void)flw_fences_record(pool, stream);
+        (void)flw_fences_poll(pool, stream);
+    }
+    return FALLOW_OK;
+}
+
+fallow_status fallow_host_free(fallow_host *host, void *ptr, fallow_stream stream)
+{
+    struct flw_hostpool *pool = flw_hostpool_of(host);
+    int saved = errno;
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (ptr == NULL || flw_pin_is_lost(&pool->pin)) {
+        return FALLOW_OK;
+    }
+    fallow_status status = take_back(pool, ptr, stream);
+    errno = saved;
+    return status;
+}
+
+fallow_status fallow_host_free_idle(fallow_host *host, void *ptr)
+{
+    struct flw_hostpool *pool = flw_hostpool_of(host);
+    struct flw_hostblock *chain = NULL;
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (ptr == NULL || flw_pin_is_lost(&pool->pin)) {
+        return FALLOW_OK;
+    }
+    flw_lock_acquire(&pool->lock);
+    struct flw_hostblock *block = flw_blocks_find(&pool->blocks, ptr);
+    bool is_lent = block != NULL && block->is_lent;
+    if (is_lent) {
+        begin_pending(pool, block);
+        if (block->awaits == 0) {
+            retire_block(pool, block, &chain);
+        }
+    }
+    flw_lock_release(&pool->lock);
+    flw_hostpool_return(pool, chain);
+    return is_lent ? FALLOW_OK : refuse_pointer(pool, "fallow_host_free_idle", ptr);
+}
+
+/* ---- uses, streams */
+
+fallow_status fallow_host_record_use(fallow_host *host, void *ptr, fallow_stream handle)
+{
+    struct flw_hostpool *pool = flw_hostpool_of(host);
+    struct flw_hoststream *stream;
+    struct flw_hostblock *block;
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (flw_pin_is_lost(&pool->pin)) {
+        return FALLOW_OK;
+    }
+    fallow_status status = find_both(pool, "fallow_host_record_use", ptr, handle, &stream, &block);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    const struct flw_hostuse *seen = block->announced;
+    while (seen != NULL && seen->stream != stream) {
+        seen = seen->next;
+    }
+    struct flw_hostuse *use = seen == NULL ? flw_blocks_new_use(&pool->blocks) : NULL;
+    bool is_own_thread = stream->thread != 0;
+    if (use != NULL) {
+        *use = (struct flw_hostuse){.block = block, .stream = stream};
+        if (is_own_thread) { /* no other thread could record it later */
+            flw_fences_add(pool, stream, use);
+        } else {
+            use->next = block->announced;
+            block->announced = use;
+            stream->announced_count++;
+        }
+    }
+    flw_lock_release(&pool->lock);
+    if (use != NULL && is_own_thread) {
+        (void)flw_fences_record(pool, stream);
+    }
+    return use != NULL || seen != NULL
+               ? FALLOW_OK
+               : flw_hostpool_refuse(
+                     pool, FALLOW_OUT_OF_HOST_MEMORY,
+                     "fallow_host_record_use: no host memory for the pool's tables; free blocks");
+}
+
+fallow_status fallow_host_stream_retire(fallow_host *host, fallow_stream stream)
+{
+    struct flw_hostpool *pool = flw_hostpool_of(host);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (flw_pin_is_lost(&pool->pin)) {
+        return FALLOW_OK;
+    }
+    fallow_status status = flw_fences_retire(pool, stream);
+    return status == FALLOW_OK || flw_pin_is_lost(&pool->pin)
+               ? FALLOW_OK
+               : flw_hostpool_refuse(pool, status,
+                                     "fallow_host_stream_retire: %s; end the capture first",
+                                     fallow_status_message(status));
+}
+
+/* ---- upkeep */
+
+fallow_status fallow_host_poll(fallow_host *host)
+{
+    struct flw_hostpool *pool = flw_hostpool_of(host);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    (void)flw_fences_poll_all(pool);
+    return flw_pin_is_lost(&pool->pin) ? flw_hostpool_refuse_lost(pool) : FALLOW_OK;
+}
+
+/* Driver calls. Idle chunks go until so much is left. */
+static fallow_status shrink(struct flw_hostpool *pool, uint64_t keep_bytes, size_t *out_released)
+{
+    flw_smalls_flush(&pool->smalls);
+    for (;;) {
+        uint64_t bytes = 0;
+        flw_lock_acquire(&pool->lock);
+        bool is_done = pool->reserved_bytes <= keep_bytes;
+        flw_lock_release(&pool->lock);
+        fallow_status status = is_done ? FALLOW_OK : flw_hostpool_release_one(pool, &bytes);
+        *out_released += bytes;
+        if (is_done || status != FALLOW_OK || bytes == 0) {
+            return status;
+        }
+    }
+}
+
+fallow_status fallow_host_trim(fallow_host *host, size_t keep_bytes, uint64_t deadline_ns,
+                               size_t *out_released_bytes)
+{
+    struct flw_hostpool *pool = flw_hostpool_of(host);
+    size_t released = 0;
+    if (out_released_bytes != NULL) {
+        *out_released_bytes = 0;
+    }
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    fallow_status waited = FALLOW_OK;
+    if (deadline_ns == 0) {
+        (void)flw_fences_poll_all(pool);
+    } else {
+        uint64_t now_ns = flw_clock_fine_ns();
+        waited = flw_fences_wait(
+            pool, deadline_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + deadline_ns, NULL,
+            NULL);
+    }
+    fallow_status status = shrink(pool, keep_bytes, &released);
+    if (out_released_bytes != NULL) {
+        *out_released_bytes = released;
+    }
+    if (flw_pin_is_lost(&pool->pin)) {
+        return flw_hostpool_refuse_lost(pool);
+    }
+    return status != FALLOW_OK ? status : waited;
+}

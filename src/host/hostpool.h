@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what a host pool is made of.
+ *
+ * INVARIANTS (fallow_host_validate recomputes them)
+ *   1. reserved_bytes is the sum over chunks, but for growths and releases under way; at most
+ *      limit_bytes, always: it is raised before the driver is asked.
+ *   2. requested_bytes and pending_bytes are the sums over lent and over freed blocks.
+ * Synchronization: `lock`, but what is immutable after create. It is never held over a driver call.
+ */
+#ifndef FLW_HOST_HOSTPOOL_H
+#define FLW_HOST_HOSTPOOL_H
+
+#include "base/lock.h"
+#include "host/hostblock.h"
+#include "host/hostfence.h"
+#include "host/pages.h"
+#include "host/pin.h"
+#include "host/smalls.h"
+
+#include "fallow/host.h"
+
+struct flw_hostpool {
+    struct flw_lock lock;
+    fallow_host *handle;
+    fallow_host_config config;
+    struct flw_pin pin;
+    struct flw_pages pages;
+    struct flw_smalls smalls;
+    struct flw_blocks blocks;
+    struct flw_hostfences fences;
+
+    uint64_t limit_bytes;
+    uint64_t reserved_bytes, bound_bytes;
+    uint64_t requested_bytes, pending_bytes;
+    uint64_t peak_requested_bytes, peak_used_bytes, peak_reserved_bytes;
+    uint64_t live_count, alloc_count, free_count;
+    uint64_t grow_count, release_count;
+    uint32_t moving_count; /* growths and releases under way */
+    _Atomic uint64_t misuse_count, oom_count;
+    char error[FLW_DRIVER_MESSAGE_BYTES]; /* the last sentence */
+};
+
+/* The pool of a handle; NULL: destroyed, or never one. */
+struct flw_hostpool *flw_hostpool_of(const fallow_host *handle);
+
+/* Keeps the sentence for fallow_host_last_error; returns the status. */
+fallow_status flw_hostpool_refuse(struct flw_hostpool *pool, fallow_status status,
+                                  const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same, for the driver call that lost the device. */
+fallow_status flw_hostpool_refuse_lost(struct flw_hostpool *pool);
+void flw_hostpool_log(struct flw_hostpool *pool, fallow_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* No lock held. Uses are complete: blocks that wait for nothing else go back. */
+void flw_hostpool_complete(struct flw_hostpool *pool, struct flw_hostuse *uses);
+/* No lock held. A block that waits for nothing and is out of the table. */
+void flw_hostpool_return(struct flw_hostpool *pool, struct flw_hostblock *chain);
+/* Driver calls. The largest idle chunk goes back. *out_bytes 0: there is none. */
+fallow_status flw_hostpool_release_one(struct flw_hostpool *pool, uint64_t *out_bytes);
+
+#endif

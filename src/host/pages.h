@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: chunks of pinned memory and the free runs of pages in them: best fit, joined with their
+ * neighbours. What describes them lies in host memory of its own: pinned bytes are never touched.
+ * Does not: make driver calls, or know blocks. Synchronization: the pool's lock around every call.
+ *
+ * Two kinds of chunk, which do not mix while there is another way: a small block that stays would
+ * keep a chunk made for weights.
+ *
+ * INVARIANTS (flw_pages_broken_invariant recomputes them)
+ *   1. A free run's first and last page carry its length; no two free runs of a chunk touch.
+ *   2. Every free run is in the bin of its length and its chunk's kind, and in no other.
+ *   3. free_pages of a chunk is the sum over its free runs; free_bytes that over all chunks.
+ */
+#ifndef FLW_HOST_PAGES_H
+#define FLW_HOST_PAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/meta.h"
+
+#define FLW_HOST_PAGE 4096ull
+
+enum flw_page_kind {
+    FLW_PAGES_SHARED, /* many small blocks a chunk */
+    FLW_PAGES_LARGE,
+    FLW_PAGE_KINDS
+};
+
+struct flw_chunk;
+
+/* One a page; used where a free run begins or ends. */
+struct flw_page_run {
+    struct flw_page_run *next, *prev; /* in its bin; first page only */
+    struct flw_chunk *chunk;          /* first page only */
+    uint32_t page_count;              /* first page of a free run; else 0 */
+    uint32_t count_back;              /* last page of a free run; else 0 */
+};
+
+struct flw_chunk {
+    unsigned char *base;
+    struct flw_page_run *runs;
+    struct flw_chunk *next_unused;
+    uint32_t page_count, free_pages;
+    enum flw_page_kind kind;
+    bool is_registered; /* mapped and registered by us, not the driver's own */
+    bool is_bound;      /* to a NUMA node */
+};
+
+#define FLW_PAGE_BINS 144
+
+struct flw_pages {
+    struct flw_meta chunk_meta, order_meta;
+    struct flw_chunk **chunks; /* by address */
+    uint32_t chunk_count, chunk_capacity;
+    struct flw_chunk *unused_chunks;
+    struct flw_page_run *bins[FLW_PAGE_KINDS][FLW_PAGE_BINS];
+    uint64_t occupied[FLW_PAGE_KINDS][3]; /* bit: the bin is not empty */
+    uint64_t free_bytes;
+};
+
+bool flw_pages_init(struct flw_pages *pages);
+void flw_pages_finish(struct flw_pages *pages);
+
+/* A chunk without memory, its tables ready; publish cannot fail then. NULL: host memory. */
+struct flw_chunk *flw_pages_new_chunk(struct flw_pages *pages, uint64_t bytes,
+                                      enum flw_page_kind kind);
+/* Its tables; not in the list. */
+void flw_pages_drop_chunk(struct flw_pages *pages, struct flw_chunk *chunk);
+/* All of it is free from now on. */
+void flw_pages_publish(struct flw_pages *pages, struct flw_chunk *chunk);
+/* A chunk that is wholly free leaves; its memory is nobody's. */
+void flw_pages_withdraw(struct flw_pages *pages, struct flw_chunk *chunk);
+/* The largest chunk that is wholly free, of any kind; NULL. */
+struct flw_chunk *flw_pages_idle_chunk(const struct flw_pages *pages);
+/* The chunk that an address lies in; NULL. */
+struct flw_chunk *flw_pages_chunk_at(const struct flw_pages *pages, const void *address);
+
+/* The smallest free run that holds so many bytes, cut to whole pages; NULL. */
+void *flw_pages_take(struct flw_pages *pages, uint64_t bytes, enum flw_page_kind kind);
+/* Any stretch of whole pages that was taken, or parts of one. */
+void flw_pages_put(struct flw_pages *pages, void *address, uint64_t bytes);
+
+/* Host memory of the tables. */
+uint64_t flw_pages_table_bytes(const struct flw_pages *pages);
+
+/* A sentence that names the first broken invariant; NULL: all hold. */
+const char *flw_pages_broken_invariant(const struct flw_pages *pages);
+
+static inline uint64_t flw_chunk_bytes(const struct flw_chunk *chunk)
+{
+    return chunk->page_count * FLW_HOST_PAGE;
+}
+
+#endif

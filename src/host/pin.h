@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the driver as a host pool sees it: the table (the device pool's own), the frame around calls,
+ * the two ways to pinned memory, the loss of the device.
+ * Does not: lock, or decide how much.
+ *
+ * cuMemHostAlloc puts pages wherever the calling thread's policy says, often on the wrong node of a
+ * machine with several, and a copy from there crosses the link between them. Memory that is mapped
+ * and bound here, then registered, lies where it should, whoever asks first. On one node it would
+ * only be the longer way: there the driver allocates.
+ */
+#ifndef FLW_HOST_PIN_H
+#define FLW_HOST_PIN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/lock.h"
+#include "driver/driver.h"
+#include "host/pages.h"
+
+#include "fallow/host.h"
+
+struct flw_pin {
+    struct flw_driver cu; /* the device pool's entry points; object NULL */
+    CUcontext context;
+    _Atomic int node; /* memory is bound to; -1: the driver allocates */
+    bool is_strict;   /* the node was asked for by name */
+    _Atomic uint64_t call_count;
+    _Atomic int lost_error; /* CUresult that lost the device; 0 none */
+    const char *_Atomic lost_call;
+};
+
+/* A stretch of driver calls: a context current, captures undisturbed. */
+struct flw_pin_section {
+    CUstreamCaptureMode mode;
+    bool is_pushed, is_relaxed;
+};
+
+/* Driver calls. What went wrong is in message, FLW_DRIVER_MESSAGE_BYTES. */
+fallow_status flw_pin_init(struct flw_pin *pin, fallow_pool *pool, const fallow_host_config *config,
+                           char *message);
+
+/* Driver calls. False: the device is lost, or the context is (NULL: the pool's); leave undoes it. */
+bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUcontext context);
+void flw_pin_leave(struct flw_pin *pin, struct flw_pin_section *section);
+
+/* Driver calls, inside a section. Fills base, is_registered, is_bound of a chunk. */
+CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk);
+CUresult flw_pin_give_back(struct flw_pin *pin, const struct flw_chunk *chunk);
+
+void flw_pin_lose(struct flw_pin *pin, CUresult error, const char *call);
+const char *flw_pin_error_name(const struct flw_pin *pin, int error);
+
+static inline bool flw_pin_is_lost(const struct flw_pin *pin)
+{
+    return atomic_load_explicit(&pin->lost_error, memory_order_relaxed) != 0;
+}
+
+/* One more driver call; no ranked lock is held over it. */
+static inline void flw_pin_count(struct flw_pin *pin)
+{
+    FLW_ASSERT(flw_lock_none_held());
+    atomic_fetch_add_explicit(&pin->call_count, 1, memory_order_relaxed);
+}
+
+/* A handle or context that is not there any more. */
+static inline bool flw_pin_is_gone(CUresult result)
+{
+    return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
+           result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Not now: a capture, a host function, no room for an event. */
+static inline bool flw_pin_is_refusal(CUresult result)
+{
+    return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+            result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) ||
+           result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/smalls.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "base/bits.h"
+
+/* What experimental.arenas_create_ext takes (jemalloc 5.3, arena_config_t). */
+struct arena_config {
+    extent_hooks_t *hooks;
+    bool metadata_use_hooks;
+};
+
+/* jemalloc would take its address space in steps of 2 MiB and more and keep what it does not use;
+ * refused, it asks again for what it needs. No slab is larger than this. */
+#define LARGEST_EXTENT (256 * FLW_KIB)
+
+static struct flw_smalls *smalls_of(extent_hooks_t *hooks)
+{
+    return (struct flw_smalls *)(void *)hooks;
+}
+
+/* ---- hooks */
+
+static void *hand_over(extent_hooks_t *hooks, void *new_address, size_t bytes, size_t align_bytes,
+                       bool *zero, bool *commit, unsigned arena)
+{
+    struct flw_smalls *smalls = smalls_of(hooks);
+    (void)arena;
+    if (new_address != NULL || bytes > LARGEST_EXTENT || align_bytes > FLW_HOST_PAGE) {
+        return NULL;
+    }
+    flw_lock_acquire(smalls->pages_lock);
+    void *extent = flw_pages_take(smalls->pages, bytes, FLW_PAGES_SHARED);
+    flw_lock_release(smalls->pages_lock);
+    if (extent != NULL) {
+        if (*zero) { /* nobody here asks for it */
+            memset(extent, 0, bytes);
+        }
+        *commit = true;
+    }
+    return extent;
+}
+
+static bool take_back(extent_hooks_t *hooks, void *address, size_t bytes, bool committed,
+                      unsigned arena)
+{
+    struct flw_smalls *smalls = smalls_of(hooks);
+    (void)committed;
+    (void)arena;
+    flw_lock_acquire(smalls->pages_lock);
+    flw_pages_put(smalls->pages, address, bytes);
+    flw_lock_release(smalls->pages_lock);
+    return false;
+}
+
+static void take_back_at_end(extent_hooks_t *hooks, void *address, size_t bytes, bool committed,
+                             unsigned arena)
+{
+    (void)take_back(hooks, address, bytes, committed, arena);
+}
+
+static bool may_split(extent_hooks_t *hooks, void *address, size_t bytes, size_t left_bytes,
+                      size_t right_bytes, bool committed, unsigned arena)
+{
+    (void)hooks;
+    (void)address;
+    (void)bytes;
+    (void)left_bytes;
+    (void)right_bytes;
+    (void)committed;
+    (void)arena;
+    return false;
+}
+
+/* A copy must not cross from one driver allocation into the next. */
+static bool may_not_merge(extent_hooks_t *hooks, void *left, size_t left_bytes, void *right,
+                          size_t right_bytes, bool committed, unsigned arena)
+{
+    struct flw_smalls *smalls = smalls_of(hooks);
+    (void)left_bytes;
+    (void)right_bytes;
+    (void)committed;
+    (void)arena;
+    flw_lock_acquire(smalls->pages_lock);
+    bool is_one =
+        flw_pages_chunk_at(smalls->pages, left) == flw_pages_chunk_at(smalls->pages, right);
+    flw_lock_release(smalls->pages_lock);
+    return !is_one;
+}
+
+/* ---- the arena */
+
+static int control(const struct flw_smalls *smalls, const char *verb, void *value, size_t bytes)
+{
+    char name[64];
+    snprintf(name, sizeof name, "arena.%u.%s", smalls->arena, verb);
+    return mallctl(name, NULL, NULL, value, bytes);
+}
+
+static size_t largest_bin(void)
+{
+    unsigned count = 0;
+    size_t bytes = 0, length = sizeof count;
+    char name[64];
+    if (mallctl("arenas.nbins", &count, &length, NULL, 0) != 0 || count == 0) {
+        return 0;
+    }
+    snprintf(name, sizeof name, "arenas.bin.%u.size", count - 1);
+    length = sizeof bytes;
+    return mallctl(name, &bytes, &length, NULL, 0) == 0 ? bytes : 0;
+}
+
+fallow_status flw_smalls_init(struct flw_smalls *smalls, struct flw_pages *pages,
+                              struct flw_lock *pages_lock)
+{
+    size_t length = sizeof smalls->arena;
+    ssize_t never = -1, at_once = 0;
+    *smalls = (struct flw_smalls){.hooks = {.alloc = hand_over,
+                                            .dalloc = take_back,
+                                            .destroy = take_back_at_end,
+                                            .split = may_split,
+                                            .merge = may_not_merge},
+                                  .pages = pages,
+                                  .pages_lock = pages_lock};
+    flw_lock_init(&smalls->lock, FLW_RANK_CACHE);
+    struct arena_config config = {.hooks = &smalls->hooks};
+    if (mallctl("experimental.arenas_create_ext", &smalls->arena, &length, &config,
+                sizeof config) != 0) {
+        return FALLOW_NOT_SUPPORTED;
+    }
+    length = sizeof smalls->cache;
+    if (mallctl("tcache.create", &smalls->cache, &length, NULL, 0) != 0) {
+        (void)control(smalls, "destroy", NULL, 0);
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    (void)control(smalls, "dirty_decay_ms", &never, sizeof never);
+    (void)control(smalls, "muzzy_decay_ms", &at_once, sizeof at_once);
+    smalls->flags = MALLOCX_ARENA(smalls->arena) | MALLOCX_TCACHE(smalls->cache) |
+                    MALLOCX_LG_ALIGN(FLW_SMALL_ALIGN_LOG2);
+    smalls->most_bytes = largest_bin();
+    smalls->is_open = true;
+    return FALLOW_OK;
+}
+
+void flw_smalls_finish(struct flw_smalls *smalls)
+{
+    if (smalls->is_open) {
+        (void)mallctl("tcache.destroy", NULL, NULL, &smalls->cache, sizeof smalls->cache);
+        (void)control(smalls, "destroy", NULL, 0);
+        smalls->is_open = false;
+    }
+}
+
+/* ---- blocks */
+
+void *flw_smalls_take(struct flw_smalls *smalls, size_t bytes)
+{
+    flw_lock_acquire(&smalls->lock);
+    void *block = mallocx(bytes, smalls->flags);
+    flw_lock_release(&smalls->lock);
+    return block;
+}
+
+size_t flw_smalls_usable(const struct flw_smalls *smalls, size_t bytes)
+{
+    return nallocx(bytes, smalls->flags);
+}
+
+void flw_smalls_begin_put(struct flw_smalls *smalls)
+{
+    flw_lock_acquire(&smalls->lock);
+}
+
+void flw_smalls_put(struct flw_smalls *smalls, void *block, size_t bytes)
+{
+    sdallocx(block, bytes, smalls->flags);
+}
+
+void flw_smalls_end_put(struct flw_smalls *smalls)
+{
+    flw_lock_release(&smalls->lock);
+}
+
+void flw_smalls_flush(struct flw_smalls *smalls)
+{
+    flw_lock_acquire(&smalls->lock);
+    (void)mallctl("tcache.flush", NULL, NULL, &smalls->cache, sizeof smalls->cache);
+    (void)control(smalls, "purge", NULL, 0);
+    flw_lock_release(&smalls->lock);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: blocks below four pages: a jemalloc arena whose extents are runs of pinned pages.
+ *
+ * The hooks hand pages over and take them back; they make no driver call, so that none runs under
+ * jemalloc's locks. Where there are no pages an allocation fails, and the caller pins more and tries
+ * again. jemalloc's own metadata stays in ordinary memory (metadata_use_hooks off), nothing is
+ * purged, decommitted or zeroed, and decay is off: flw_smalls_flush gives the free pages back.
+ *
+ * Larger blocks are runs of pages: jemalloc's size classes for them, four a doubling and a page of
+ * padding, would cost up to a quarter.
+ *
+ * Synchronization: `lock` around the explicit cache, held over jemalloc, which may call the hooks,
+ * which take the pool's lock. jemalloc may also call them from a thread of its own.
+ */
+#ifndef FLW_HOST_SMALLS_H
+#define FLW_HOST_SMALLS_H
+
+#include <stddef.h>
+
+#include "base/lock.h"
+#include "host/pages.h"
+
+#include "fallow/status.h"
+
+#include <jemalloc/jemalloc.h>
+
+#define FLW_SMALL_ALIGN_LOG2 6 /* a line: two blocks never share one */
+
+struct flw_smalls {
+    extent_hooks_t hooks; /* first: the hooks find the rest by it */
+    struct flw_lock lock;
+    struct flw_lock *pages_lock; /* the pool's */
+    struct flw_pages *pages;
+    unsigned arena, cache; /* jemalloc's numbers */
+    int flags;             /* of mallocx */
+    size_t most_bytes;     /* the largest size served here */
+    bool is_open;
+};
+
+/* NOT_SUPPORTED: jemalloc cannot keep its metadata to itself (before 5.3). OUT_OF_HOST_MEMORY. */
+fallow_status flw_smalls_init(struct flw_smalls *smalls, struct flw_pages *pages,
+                              struct flw_lock *pages_lock);
+/* Whatever is lent goes too. */
+void flw_smalls_finish(struct flw_smalls *smalls);
+
+/* NULL: no pages. */
+void *flw_smalls_take(struct flw_smalls *smalls, size_t bytes);
+/* What a request of so many bytes takes. */
+size_t flw_smalls_usable(const struct flw_smalls *smalls, size_t bytes);
+/* Between begin and end, several. */
+void flw_smalls_begin_put(struct flw_smalls *smalls);
+void flw_smalls_put(struct flw_smalls *smalls, void *block, size_t bytes);
+void flw_smalls_end_put(struct flw_smalls *smalls);
+/* Every page without a block goes back to the runs. */
+void flw_smalls_flush(struct flw_smalls *smalls);
+
+#endif

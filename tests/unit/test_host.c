@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: tests of libfallow-host's promises one by one, on a held world: nothing completes by itself.
+ */
+#include "test_host.h"
+
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void blocks_of_all_sizes_lie_apart_and_can_be_written(void **state)
+{
+    static const size_t sizes[] = {1,     63,    64,     65,       1000,     4096,     14336,
+                                   14337, 65536, 100000, 1u << 20, 3u << 20, 8u << 20, 33u << 20};
+    enum {
+        COUNT = sizeof sizes / sizeof *sizes
+    };
+    struct host_bed bed;
+    unsigned char *block[COUNT];
+    (void)state;
+    host_begin(&bed);
+    for (unsigned i = 0; i < COUNT; i++) {
+        block[i] = host_lend(&bed, sizes[i]);
+        assert_int_equal((uintptr_t)block[i] % (sizes[i] > 14336 ? 4096 : 64), 0);
+        memset(block[i], (int)i + 1, sizes[i]);
+    }
+    host_check(&bed);
+    for (unsigned i = 0; i < COUNT; i++) {
+        for (size_t at = 0; at < sizes[i]; at += at + 1 < sizes[i] ? sizes[i] - 1 : 1) {
+            assert_int_equal(block[i][at], i + 1);
+        }
+        host_free(&bed, block[i], bed.stream);
+    }
+    bed.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    host_check(&bed);
+    host_end(&bed);
+}
+
+static void a_block_comes_back_only_when_its_copy_is_done(void **state)
+{
+    struct host_bed bed;
+    size_t sizes[] = {4096, 1 * MIB, 16 * MIB};
+    (void)state;
+    host_begin(&bed);
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned char *first = host_lend(&bed, sizes[i]), *second;
+        memset(first, 0x5a, sizes[i]);
+        host_copy(&bed, first, sizes[i], bed.stream);
+        host_free(&bed, first, bed.stream);
+        for (unsigned n = 0; n < 20; n++) { /* though it asks again and again */
+            assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+            second = host_lend(&bed, sizes[i]);
+            assert_true(second >= first + sizes[i] || second + sizes[i] <= first);
+            memset(second, 0, sizes[i]);
+            assert_int_equal(fallow_host_free_idle(bed.host, second), FALLOW_OK);
+        }
+        assert_int_equal(host_stats(&bed).pending_bytes, sizes[i]);
+        assert_int_equal(host_read_back(&bed, sizes[i] - 1, bed.stream), 0x5a);
+        assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+        assert_int_equal(host_stats(&bed).pending_bytes, 0);
+        host_check(&bed);
+    }
+    host_end(&bed);
+}
+
+static void an_idle_block_is_lent_again_at_once(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    host_begin(&bed);
+    for (unsigned i = 0; i < 3; i++) {
+        size_t bytes = i == 0 ? 512 : i == 1 ? 200 * KIB : 20 * MIB;
+        void *first = host_lend(&bed, bytes);
+        assert_int_equal(fallow_host_free_idle(bed.host, first), FALLOW_OK);
+        uint64_t calls = host_stats(&bed).driver_call_count;
+        assert_ptr_equal(host_lend(&bed, bytes), first);
+        assert_int_equal(host_stats(&bed).driver_call_count, calls); /* a hit */
+        assert_int_equal(fallow_host_free_idle(bed.host, first), FALLOW_OK);
+    }
+    assert_int_equal(host_stats(&bed).event_count, 0);
+    host_end(&bed);
+}
+
+static void an_announced_use_holds_a_block_back(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    host_begin(&bed);
+    void *block = host_lend(&bed, 2 * MIB);
+    host_copy(&bed, block, 2 * MIB, bed.other);
+    assert_int_equal(fallow_host_record_use(bed.host, block, bed.other), FALLOW_OK);
+    assert_int_equal(fallow_host_record_use(bed.host, block, bed.other), FALLOW_OK); /* once more */
+    assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 2 * MIB);
+    host_check(&bed);
+    bed.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    host_end(&bed);
+}
+
+static void both_streams_must_be_done(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    host_begin(&bed);
+    void *block = host_lend(&bed, 300);
+    host_copy(&bed, block, 300, bed.other);
+    assert_int_equal(fallow_host_record_use(bed.host, block, bed.other), FALLOW_OK);
+    host_free(&bed, block, bed.stream);
+    assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.stream), 0);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK); /* records */
+    assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.stream), 0);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 300);
+    assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.other), 0);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    host_end(&bed);
+}
+
+static void frees_share_events(void **state)
+{
+    struct host_bed bed;
+    void *block[256];
+    (void)state;
+    host_begin(&bed);
+    for (unsigned i = 0; i < 256; i++) {
+        block[i] = host_lend(&bed, 1024);
+    }
+    for (unsigned i = 0; i < 256; i++) {
+        host_free(&bed, block[i], bed.stream);
+    }
+    assert_int_equal(host_stats(&bed).event_count, 8); /* one for 32 */
+    bed.sim.step(UINT64_MAX);
+    host_end(&bed);
+}
+
+/* ---- limit, trim */
+
+static void the_limit_is_kept_and_the_sentence_says_what_to_do(void **state)
+{
+    struct host_bed bed;
+    void *block = NULL, *held;
+    (void)state;
+    host_begin_world(&bed, NULL);
+    fallow_host_config config = host_config(&bed);
+    config.limit_bytes = 20 * MIB;
+    host_create(&bed, &config);
+    held = host_lend(&bed, 15 * MIB);
+    assert_int_equal(fallow_host_alloc(bed.host, 6 * MIB, &block), FALLOW_OUT_OF_PINNED_MEMORY);
+    assert_null(block);
+    assert_true(host_says(&bed, "raise limit_bytes"));
+    assert_int_equal(fallow_host_alloc(bed.host, 21 * MIB, &block), FALLOW_OUT_OF_PINNED_MEMORY);
+    assert_int_equal(host_stats(&bed).oom_count, 2);
+    host_check(&bed);
+    host_copy(&bed, held, 15 * MIB, bed.stream);
+    host_free(&bed, held, bed.stream);
+    assert_int_equal(fallow_host_alloc(bed.host, 19 * MIB, &block), FALLOW_OUT_OF_PINNED_MEMORY);
+    assert_true(host_says(&bed, "15728640 wait for copies"));
+    bed.sim.step(UINT64_MAX);
+    block = host_lend(&bed, 19 * MIB); /* the chunk of 15 MiB went for it */
+    assert_true(host_stats(&bed).reserved_bytes <= 20 * MIB);
+    assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
+    block = host_lend(&bed, 100); /* and that one for this */
+    assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
+    host_check(&bed);
+    host_end(&bed);
+}
+
+static void at_the_limit_an_allocation_waits_for_copies(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    flw_sim_config world = flw_sim_config_default(5);
+    world.schedule = FLW_SIM_RANDOM; /* work is done while the host asks */
+    world.check = 1;
+    world.backed = 1;
+    host_begin_world(&bed, &world);
+    fallow_host_config config = host_config(&bed);
+    config.limit_bytes = 16 * MIB;
+    config.wait_ms = 60000;
+    host_create(&bed, &config);
+    for (unsigned i = 0; i < 40; i++) {
+        void *block = host_lend(&bed, 9 * MIB);
+        host_copy(&bed, block, 9 * MIB, i % 2 ? bed.stream : bed.other);
+        host_free(&bed, block, i % 2 ? bed.stream : bed.other);
+    }
+    assert_true(host_stats(&bed).peak_reserved_bytes <= 16 * MIB);
+    host_check(&bed);
+    host_end(&bed);
+}
+
+static void trim_gives_everything_idle_back(void **state)
+{
+    struct host_bed bed;
+    void *block[100];
+    size_t released = 0;
+    (void)state;
+    host_begin(&bed);
+    for (unsigned i = 0; i < 100; i++) {
+        block[i] = host_lend(&bed, (i % 5 + 1) * (i % 3 ? 3000 : 400 * KIB));
+    }
+    void *kept = host_lend(&bed, 100);
+    uint64_t before = host_stats(&bed).reserved_bytes;
+    for (unsigned i = 0; i < 100; i++) {
+        host_copy(&bed, block[i], 64, bed.stream);
+        host_free(&bed, block[i], bed.stream);
+    }
+    assert_int_equal(fallow_host_trim(bed.host, 0, 0, &released), FALLOW_OK); /* not done yet */
+    assert_true(before - released >= host_stats(&bed).pending_bytes);
+    assert_int_equal(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    assert_true(host_stats(&bed).reserved_bytes > 0); /* the block that is still lent */
+    host_check(&bed);
+    assert_int_equal(fallow_host_free_idle(bed.host, kept), FALLOW_OK);
+    assert_int_equal(fallow_host_trim(bed.host, 0, 0, &released), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).reserved_bytes, 0);
+    host_check(&bed);
+    host_end(&bed);
+}
+
+static void trim_keeps_what_it_was_asked_to(void **state)
+{
+    struct host_bed bed;
+    void *block[8];
+    (void)state;
+    host_begin(&bed);
+    for (unsigned i = 0; i < 8; i++) {
+        block[i] = host_lend(&bed, 8 * MIB);
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(fallow_host_free_idle(bed.host, block[i]), FALLOW_OK);
+    }
+    assert_int_equal(fallow_host_trim(bed.host, 30 * MIB, 0, NULL), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).reserved_bytes, 24 * MIB);
+    host_end(&bed);
+}
+
+/* ---- misuse */
+
+static void other_pointers_are_answered(void **state)
+{
+    struct host_bed bed;
+    int local = 0;
+    char *small, *large;
+    (void)state;
+    host_begin(&bed);
+    small = host_lend(&bed, 100);
+    large = host_lend(&bed, 1 * MIB);
+    assert_int_equal(fallow_host_free(bed.host, small + 64, bed.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_host_free(bed.host, large + 4096, bed.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_host_free(bed.host, &local, bed.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_host_free_idle(bed.host, &local), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_host_record_use(bed.host, &local, bed.stream), FALLOW_INVALID_POINTER);
+    assert_true(host_says(&bed, "no live block"));
+    host_free(&bed, small, bed.stream);
+    assert_int_equal(fallow_host_free(bed.host, small, bed.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_host_free_idle(bed.host, large), FALLOW_OK);
+    assert_int_equal(fallow_host_free_idle(bed.host, large), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_host_free(bed.host, NULL, bed.stream), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).misuse_count, 7);
+    host_check(&bed);
+    host_end(&bed);
+}
+
+static void absurd_arguments_are_refused(void **state)
+{
+    struct host_bed bed;
+    void *block = &bed;
+    fallow_host *none = NULL;
+    (void)state;
+    host_begin(&bed);
+    assert_int_equal(fallow_host_alloc(bed.host, 0, &block), FALLOW_OK);
+    assert_null(block);
+    assert_int_equal(fallow_host_alloc(bed.host, SIZE_MAX, &block), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_host_alloc(bed.host, 10, NULL), FALLOW_INVALID_ARGUMENT);
+    fallow_host_config config = host_config(&bed);
+    config.placement = (fallow_host_placement)7;
+    assert_int_equal(fallow_host_create(bed.pool, &config, &none), FALLOW_INVALID_ARGUMENT);
+    config = host_config(&bed);
+    config.struct_size = 1;
+    assert_int_equal(fallow_host_create(bed.pool, &config, &none), FALLOW_VERSION);
+    config = host_config(&bed);
+    assert_int_equal(fallow_host_create(NULL, &config, &none), FALLOW_INVALID_POOL);
+    assert_non_null(strstr(bed.log, "create the host pool while it lives"));
+    assert_null(none);
+    fallow_host *dead = bed.host;
+    fallow_host_destroy(dead);
+    fallow_host_destroy(dead);
+    assert_int_equal(fallow_host_alloc(dead, 10, &block), FALLOW_INVALID_POOL);
+    assert_int_equal(fallow_host_free(dead, &block, NULL), FALLOW_INVALID_POOL);
+    host_end(&bed);
+}
+
+static void live_blocks_are_reported_at_the_end(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    host_begin(&bed);
+    (void)host_lend(&bed, 1000);
+    (void)host_lend(&bed, 1 * MIB);
+    fallow_host_destroy(bed.host);
+    assert_non_null(strstr(bed.log, "2 blocks of 1049576 bytes"));
+    host_end(&bed);
+}
+
+/* ---- streams */
+
+static void a_retired_stream_may_be_destroyed(void **state)
+{
+    struct host_bed bed;
+    CUstream stream = NULL;
+    (void)state;
+    host_begin(&bed);
+    assert_int_equal(bed.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    void *block = host_lend(&bed, 1 * MIB), *used = host_lend(&bed, 1 * MIB);
+    host_copy(&bed, block, 1 * MIB, stream);
+    host_copy(&bed, used, 1 * MIB, stream);
+    assert_int_equal(fallow_host_record_use(bed.host, used, stream), FALLOW_OK);
+    host_free(&bed, block, stream);
+    assert_int_equal(fallow_host_stream_retire(bed.host, stream), FALLOW_OK);
+    assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(stream), 0);
+    host_free(&bed, used, bed.stream); /* its use there is covered by the last event */
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 2 * MIB);
+    host_check(&bed);
+    bed.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    assert_int_equal(host_stats(&bed).lost_streams, 0);
+    host_end(&bed);
+}
+
+static void a_lost_stream_is_covered_by_its_context(void **state)
+{
+    struct host_bed bed;
+    CUstream stream = NULL, heir = NULL;
+    (void)state;
+    host_begin(&bed);
+    assert_int_equal(bed.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    void *block = host_lend(&bed, 1000);
+    host_copy(&bed, block, 1000, stream);
+    host_free(&bed, block, stream);
+    assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(stream), 0);
+    assert_int_equal(bed.sim.cu.cuStreamCreate(&heir, CU_STREAM_NON_BLOCKING), 0);
+    assert_ptr_equal(heir, stream); /* the hostile world gives the handle out again */
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).lost_streams, 1);
+    assert_int_equal(host_stats(&bed).pending_bytes, 1000);
+    block = host_lend(&bed, 2000);
+    assert_int_equal(bed.sim.cu.cuMemcpyHtoDAsync_v2(bed.device + MIB, block, 2000, heir), 0);
+    host_free(&bed, block, heir); /* as a stream of its own */
+    host_check(&bed);
+    assert_int_equal(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    host_check(&bed);
+    host_end(&bed);
+}
+
+static void default_streams_are_streams(void **state)
+{
+    struct host_bed bed;
+    CUstream handles[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    (void)state;
+    host_begin(&bed);
+    for (unsigned i = 0; i < 3; i++) {
+        void *block = host_lend(&bed, 5000);
+        host_copy(&bed, block, 5000, handles[i]);
+        host_free(&bed, block, handles[i]);
+        assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+        assert_int_equal(host_stats(&bed).pending_bytes, 5000);
+        bed.sim.step(UINT64_MAX);
+        assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+        assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    }
+    host_end(&bed);
+}
+
+static void a_stream_of_another_context_is_waited_for(void **state)
+{
+    struct host_bed bed;
+    CUcontext context = NULL, popped = NULL;
+    CUstream foreign = NULL;
+    (void)state;
+    host_begin(&bed);
+    assert_int_equal(bed.sim.cu.cuCtxCreate_v2(&context, 0, 0), 0);
+    assert_int_equal(bed.sim.cu.cuStreamCreate(&foreign, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(bed.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    void *block = host_lend(&bed, 1 * MIB);
+    flw_sim_range range = {.address = (uintptr_t)block, .bytes = 1 * MIB};
+    assert_int_equal(bed.sim.cu.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(bed.sim.touch(foreign, &range, 1), 0);
+    assert_int_equal(bed.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    host_free(&bed, block, foreign);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 1 * MIB);
+    bed.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    assert_int_equal(fallow_host_stream_retire(bed.host, foreign), FALLOW_OK);
+    fallow_host_destroy(bed.host); /* its events are of the other context too */
+    assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
+    host_end(&bed);
+}
+
+/* ---- capture */
+
+static void a_capture_is_neither_broken_nor_waited_for(void **state)
+{
+    struct host_bed bed;
+    CUgraph graph = NULL;
+    (void)state;
+    host_begin(&bed);
+    void *before = host_lend(&bed, 1 * MIB);
+    assert_int_equal(bed.sim.cu.cuStreamBeginCapture_v2(bed.stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+                     0);
+    void *inside = host_lend(&bed, 40 * MIB); /* pins, while a capture is open in global mode */
+    host_free(&bed, before, bed.stream);      /* held: an event would go into the graph */
+    host_copy(&bed, inside, 1 * MIB, bed.other);
+    host_free(&bed, inside, bed.other);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(fallow_host_stream_retire(bed.host, bed.stream), FALLOW_BUSY);
+    bed.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 1 * MIB); /* the one of the captured stream */
+    size_t released = 0;
+    assert_int_equal(fallow_host_trim(bed.host, 0, 1, &released), FALLOW_TIMEOUT);
+    assert_true(released >= 40 * MIB);
+    host_check(&bed);
+    assert_int_equal(bed.sim.cu.cuStreamEndCapture(bed.stream, &graph), 0); /* is whole */
+    assert_int_equal(bed.sim.cu.cuGraphDestroy(graph), 0);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    bed.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).pending_bytes, 0);
+    host_end(&bed);
+}
+
+/* ---- places */
+
+static void memory_bound_to_a_node_is_registered(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    host_begin_world(&bed, NULL);
+    fallow_host_config config = host_config(&bed);
+    config.placement = FALLOW_HOST_ON_NODE;
+    config.numa_node = 0;
+    if (fallow_host_create(bed.pool, &config, &bed.host) == FALLOW_NOT_SUPPORTED) {
+        print_message("this machine does not let a process bind memory: %s\n", bed.log);
+        assert_non_null(strstr(bed.log, "CAP_SYS_NICE"));
+        host_end(&bed);
+        skip();
+    }
+    unsigned char *block = host_lend(&bed, 1 * MIB);
+    memset(block, 0x21, 1 * MIB);
+    assert_int_equal(host_stats(&bed).bound_bytes, host_stats(&bed).reserved_bytes);
+    assert_int_equal(host_stats(&bed).numa_node, 0);
+    assert_int_equal(bed.sim.call_count("cuMemHostAlloc"), 0);
+    host_copy(&bed, block, 1 * MIB, bed.stream);
+    host_free(&bed, block, bed.stream);
+    assert_int_equal(host_read_back(&bed, MIB - 1, bed.stream), 0x21);
+    host_check(&bed);
+    assert_int_equal(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL), FALLOW_OK);
+    assert_int_equal(host_stats(&bed).reserved_bytes, 0);
+    assert_int_equal(host_stats(&bed).bound_bytes, 0);
+    host_end(&bed);
+}
+
+static void a_node_that_is_not_there_is_refused(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    host_begin_world(&bed, NULL);
+    fallow_host_config config = host_config(&bed);
+    config.placement = FALLOW_HOST_ON_NODE;
+    config.numa_node = 1000;
+    assert_int_equal(fallow_host_create(bed.pool, &config, &bed.host), FALLOW_NOT_SUPPORTED);
+    assert_non_null(strstr(bed.log, "NUMA node 1000"));
+    host_end(&bed);
+}
+
+/* ---- fork, exit */
+
+static int exit_code_of(pid_t child)
+{
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+}
+
+static void a_forked_child_has_no_pools(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    host_begin(&bed);
+    void *block = host_lend(&bed, 1 * MIB);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        void *mine = NULL;
+        bool is_refused = fallow_host_alloc(bed.host, 10, &mine) == FALLOW_INVALID_POOL &&
+                          fallow_host_free(bed.host, block, bed.stream) == FALLOW_INVALID_POOL &&
+                          fallow_host_poll(bed.host) == FALLOW_INVALID_POOL;
+        fallow_host_destroy(bed.host);
+        free(malloc(1000));
+        _exit(is_refused ? 7 : 1);
+    }
+    assert_int_equal(exit_code_of(child), 7);
+    host_free(&bed, block, bed.stream); /* the parent goes on */
+    host_check(&bed);
+    host_end(&bed);
+}
+
+static void a_program_may_exit_with_a_pool(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        struct host_bed bed;
+        host_begin(&bed);
+        host_free(&bed, host_lend(&bed, 1 * MIB), bed.stream);
+        (void)host_lend(&bed, 100);
+        fallow_pool_destroy(bed.pool); /* only for the leak checker's sake */
+        exit(9); /* handlers run; nothing of the pool's makes a driver call or waits */
+    }
+    assert_int_equal(exit_code_of(child), 9);
+}
+
+static void a_context_that_is_gone_ends_in_device_lost(void **state)
+{
+    struct host_bed bed;
+    CUcontext context = NULL;
+    void *block = NULL;
+    (void)state;
+    host_begin_world(&bed, NULL);
+    fallow_pool *pool = NULL;
+    assert_int_equal(bed.sim.cu.cuCtxCreate_v2(&context, 0, 0), 0);
+    fallow_pool_config config = {.struct_size = sizeof config, .driver = "sim", .context = context};
+    assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_OK);
+    assert_int_equal(fallow_host_create(pool, NULL, &bed.host), FALLOW_OK);
+    void *held = host_lend(&bed, 1 * MIB);
+    assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
+    assert_int_equal(fallow_host_alloc(bed.host, 64 * MIB, &block), FALLOW_DEVICE_LOST);
+    assert_true(host_says(&bed, "destroy the host pool and make another"));
+    assert_int_equal(fallow_host_free(bed.host, held, NULL), FALLOW_OK);
+    fallow_host_destroy(bed.host);
+    fallow_pool_abandon(pool);
+    host_end(&bed);
+}
+
+static void errno_is_the_callers(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    host_begin(&bed);
+    errno = 1234;
+    void *block = host_lend(&bed, 50 * MIB);
+    host_free(&bed, block, bed.stream);
+    assert_int_equal(errno, 1234);
+    host_end(&bed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_program_may_exit_with_a_pool), /* first: it forks a world of its own */
+        cmocka_unit_test(blocks_of_all_sizes_lie_apart_and_can_be_written),
+        cmocka_unit_test(a_block_comes_back_only_when_its_copy_is_done),
+        cmocka_unit_test(an_idle_block_is_lent_again_at_once),
+        cmocka_unit_test(an_announced_use_holds_a_block_back),
+        cmocka_unit_test(both_streams_must_be_done),
+        cmocka_unit_test(frees_share_events),
+        cmocka_unit_test(the_limit_is_kept_and_the_sentence_says_what_to_do),
+        cmocka_unit_test(at_the_limit_an_allocation_waits_for_copies),
+        cmocka_unit_test(trim_gives_everything_idle_back),
+        cmocka_unit_test(trim_keeps_what_it_was_asked_to),
+        cmocka_unit_test(other_pointers_are_answered),
+        cmocka_unit_test(absurd_arguments_are_refused),
+        cmocka_unit_test(live_blocks_are_reported_at_the_end),
+        cmocka_unit_test(a_retired_stream_may_be_destroyed),
+        cmocka_unit_test(a_lost_stream_is_covered_by_its_context),
+        cmocka_unit_test(default_streams_are_streams),
+        cmocka_unit_test(a_stream_of_another_context_is_waited_for),
+        cmocka_unit_test(a_capture_is_neither_broken_nor_waited_for),
+        cmocka_unit_test(memory_bound_to_a_node_is_registered),
+        cmocka_unit_test(a_node_that_is_not_there_is_refused),
+        cmocka_unit_test(a_forked_child_has_no_pools),
+        cmocka_unit_test(a_context_that_is_gone_ends_in_device_lost),
+        cmocka_unit_test(errno_is_the_callers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

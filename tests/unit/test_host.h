@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the tests of libfallow-host share: a checked world, a device pool, a host pool, device
+ * memory to copy to.
+ */
+#ifndef FLW_TESTS_UNIT_TEST_HOST_H
+#define FLW_TESTS_UNIT_TEST_HOST_H
+
+#include "support/test.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "fallow/host.h"
+#include "support/sim.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+struct host_bed {
+    struct flw_sim sim;
+    fallow_pool *pool;
+    fallow_host *host;
+    CUstream stream, other;
+    CUdeviceptr device;
+    char log[512]; /* the last line */
+};
+
+#define DEVICE_BYTES (64 * MIB)
+
+static inline void host_log(void *context, fallow_log_level level, const char *message)
+{
+    struct host_bed *bed = context;
+    (void)level;
+    snprintf(bed->log, sizeof bed->log, "%s", message);
+}
+
+static inline fallow_host_config host_config(struct host_bed *bed)
+{
+    fallow_host_config config;
+    fallow_host_config_init(&config);
+    config.limit_bytes = 256 * MIB;
+    config.wait_ms = UINT32_MAX;
+    config.log = host_log;
+    config.log_context = bed;
+    return config;
+}
+
+static inline void host_create(struct host_bed *bed, const fallow_host_config *config)
+{
+    assert_int_equal(fallow_host_create(bed->pool, config, &bed->host), FALLOW_OK);
+}
+
+/* A held, checked world with contents, a device pool, two streams; the host pool is the caller's. */
+static inline void host_begin_world(struct host_bed *bed, const flw_sim_config *world)
+{
+    flw_sim_config usual = flw_sim_config_default(11);
+    usual.schedule = FLW_SIM_HELD;
+    usual.check = 1;
+    usual.backed = 1;
+    memset(bed, 0, sizeof *bed);
+    assert_true(flw_sim_open(&bed->sim));
+    flw_sim_begin(&bed->sim, world != NULL ? world : &usual);
+    assert_int_equal(bed->sim.cu.cuStreamCreate(&bed->stream, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(bed->sim.cu.cuStreamCreate(&bed->other, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(bed->sim.cu.cuMemAlloc_v2(&bed->device, DEVICE_BYTES), 0);
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    assert_int_equal(fallow_pool_create(&config, &bed->pool), FALLOW_OK);
+}
+
+static inline void host_begin(struct host_bed *bed)
+{
+    host_begin_world(bed, NULL);
+    fallow_host_config config = host_config(bed);
+    host_create(bed, &config);
+}
+
+/* Nothing may be left. */
+static inline void host_end(struct host_bed *bed)
+{
+    fallow_host_destroy(bed->host);
+    fallow_pool_destroy(bed->pool);
+    assert_int_equal(bed->sim.cu.cuMemFree_v2(bed->device), 0);
+    flw_sim_ledger ledger = flw_sim_read_ledger(&bed->sim);
+    assert_int_equal(ledger.pinned_bytes, 0);
+    assert_int_equal(ledger.given_bytes, 0);
+    assert_int_equal(ledger.event_count, 0);
+    assert_int_equal(flw_sim_print_violations(&bed->sim), 0);
+    flw_sim_close(&bed->sim);
+}
+
+static inline fallow_host_stats host_stats(struct host_bed *bed)
+{
+    fallow_host_stats stats;
+    fallow_host_stats_init(&stats);
+    assert_int_equal(fallow_host_get_stats(bed->host, &stats), FALLOW_OK);
+    return stats;
+}
+
+/* The pool's own invariants, and the driver's ledger against its accounts. */
+static inline void host_check(struct host_bed *bed)
+{
+    char text[256];
+    if (fallow_host_validate(bed->host) != FALLOW_OK) {
+        fallow_host_last_error(bed->host, text, sizeof text);
+        fail_msg("%s", text);
+    }
+    assert_int_equal(flw_sim_read_ledger(&bed->sim).pinned_bytes, host_stats(bed).reserved_bytes);
+}
+
+static inline void *host_lend(struct host_bed *bed, size_t bytes)
+{
+    void *block = NULL;
+    fallow_status status = fallow_host_alloc(bed->host, bytes, &block);
+    if (status != FALLOW_OK) {
+        char text[256];
+        fallow_host_last_error(bed->host, text, sizeof text);
+        fail_msg("%zu bytes: %s: %s", bytes, fallow_status_name(status), text);
+    }
+    assert_non_null(block);
+    return block;
+}
+
+static inline void host_free(struct host_bed *bed, void *block, CUstream stream)
+{
+    assert_int_equal(fallow_host_free(bed->host, block, stream), FALLOW_OK);
+}
+
+/* The first `bytes` of a block to the device, given to a stream. */
+static inline void host_copy(struct host_bed *bed, const void *block, size_t bytes, CUstream stream)
+{
+    assert_int_equal(bed->sim.cu.cuMemcpyHtoDAsync_v2(bed->device, block, bytes, stream), 0);
+}
+
+/* The byte of device memory at an offset, when the stream is done. */
+static inline unsigned char host_read_back(struct host_bed *bed, size_t offset, CUstream stream)
+{
+    unsigned char byte = 0;
+    assert_int_equal(bed->sim.cu.cuStreamSynchronize(stream), 0);
+    assert_int_equal(bed->sim.cu.cuMemcpyDtoH_v2(&byte, bed->device + offset, 1), 0);
+    return byte;
+}
+
+static inline bool host_says(struct host_bed *bed, const char *part)
+{
+    char text[256];
+    fallow_host_last_error(bed->host, text, sizeof text);
+    if (strstr(text, part) == NULL) {
+        print_error("'%s' does not contain '%s'\n", text, part);
+        return false;
+    }
+    return true;
+}
+
+#endif
