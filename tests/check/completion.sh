@@ -46,6 +46,9 @@ expect "fallow bench kernels --" "--only --device --json !--count"
 expect "fallow run --" "--mode --trace --exec !--output"
 expect "fallow record -o x --" "--output --mode !--poison"
 expect "fallow run --mode " "cache strict trace off !fallow"
+expect "fallow audit --" "--trial --bandwidth --json !--trace"
+expect "fallow audit --mode " "audit cache !off"
+expect "fallow audit --json -- ech" "echo !--trial"
 expect "fallow run --mode off -- ech" "echo !--mode"
 # Every subcommand and every option of its help is offered.
 for sub in $("$fallow" --help | sed -n 's/^  \([a-z][a-z-]*\)  *[^ ].*/\1/p'); do

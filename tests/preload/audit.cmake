@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# The audit of fills: the tracker by itself; `fallow audit` over a program, with the simulated driver under
-# the driver's name. The preload library is not built under sanitizers.
+# The audit of fills: the tracker and the findings by themselves; `fallow audit` over a program, with the
+# simulated driver under the driver's name. The preload library is not built under sanitizers.
 if(COMMAND flw_add_test)
   flw_add_test(preload audit SOURCES test_audit.c LIBRARIES flw_audit flw_base)
+  if(TARGET flw_findings)
+    flw_add_test(preload findings SOURCES test_findings.c LIBRARIES flw_findings)
+  endif()
 endif()
-if(TARGET fallow-preload)
+if(TARGET fallow AND TARGET fallow-preload AND FLW_CMOCKA)
   add_executable(audit_client audit_client.c)
   flw_target(audit_client)
   target_link_libraries(audit_client PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-  add_dependencies(audit_client simcuda-libcuda)
+  flw_add_test(preload audit_command SOURCES test_audit_command.c TIMEOUT 240)
+  add_dependencies(test_preload_audit_command fallow fallow-preload simcuda-libcuda audit_client)
+  set_property(TEST preload.audit_command APPEND PROPERTY ENVIRONMENT
+    "FALLOW_COMMAND=$<TARGET_FILE:fallow>;AUDIT_CLIENT=$<TARGET_FILE:audit_client>;AUDIT_DRIVER=$<TARGET_FILE_DIR:simcuda-libcuda>;AUDIT_LIBRARY=$<TARGET_FILE:fallow-preload>")
 endif()

@@ -27,6 +27,7 @@ static const struct subcommand subcommands[] = {
     {"gen", "make allocation traces: serve, train, random, adversarial", flw_command_gen},
     {"run", "run a CUDA program on Fallow, as it is", flw_command_run},
     {"record", "run a CUDA program and record its allocations", flw_command_record},
+    {"audit", "find zero-fills of a CUDA program that it may not need", flw_command_audit},
 #if defined(FLW_HAS_LIBRARY)
     {"layout", "show the workspace of a step: its regions, what they share, the least possible",
      flw_command_layout},

@@ -2,6 +2,7 @@
 #include "preload/audit/audit.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/lock.h"
@@ -10,6 +11,7 @@
 #include "preload/audit/lentblocks.h"
 
 #define DEPTH_DEFAULT 12
+#define WAIT_YIELDS   100000
 
 atomic_int flw_audit_state;
 
@@ -47,12 +49,23 @@ static bool start(void)
     return true;
 }
 
+/* Another thread is at it: a few system calls. Not for ever: it may be this one, under a signal. */
+static bool wait_for_start(void)
+{
+    int state = FLW_AUDIT_STARTING;
+    for (int i = 0; i < WAIT_YIELDS && state == FLW_AUDIT_STARTING; i++) {
+        sched_yield();
+        state = atomic_load_explicit(&flw_audit_state, memory_order_acquire);
+    }
+    return state == FLW_AUDIT_ON;
+}
+
 bool flw_audit_wake(void)
 {
     int state = FLW_AUDIT_ASKED;
     if (!atomic_compare_exchange_strong_explicit(&flw_audit_state, &state, FLW_AUDIT_STARTING,
                                                  memory_order_acquire, memory_order_acquire)) {
-        return state == FLW_AUDIT_ON;
+        return state == FLW_AUDIT_ON || (state == FLW_AUDIT_STARTING && wait_for_start());
     }
     int kept = errno;
     bool is_on = start();

@@ -41,7 +41,7 @@ extern atomic_int flw_audit_state; /* read it through flw_audit_is_on */
 
 /* An audit is wanted; a program that uses no device leaves no file. */
 void flw_audit_ask(const struct flw_audit_config *config);
-/* What was asked for begins. False: it cannot, or another thread is at it. */
+/* What was asked for begins, here or in another thread, which is waited for. False: it cannot. */
 bool flw_audit_wake(void);
 /* For the child of a fork: nothing more is seen, and the page is left to the parent. True: there is
  * none yet. */
@@ -50,7 +50,7 @@ bool flw_audit_stop(void);
 static inline bool flw_audit_is_on(void)
 {
     int state = atomic_load_explicit(&flw_audit_state, memory_order_acquire);
-    return state == FLW_AUDIT_ON || (state == FLW_AUDIT_ASKED && flw_audit_wake());
+    return state == FLW_AUDIT_ON || (state != FLW_AUDIT_OFF && flw_audit_wake());
 }
 
 /* Device memory was lent, is about to be given back. */

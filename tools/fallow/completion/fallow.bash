@@ -20,7 +20,7 @@ _fallow() {
         return
     fi
     case $sub in
-        run | record) # behind -- stands a command, then its own arguments
+        run | record | audit) # behind -- stands a command, then its own arguments
             local at
             for ((at = 2; at < COMP_CWORD; at++)); do
                 [ "${COMP_WORDS[at]}" = -- ] || continue
@@ -30,7 +30,9 @@ _fallow() {
                 return
             done
             if [ "$before" = --mode ]; then
-                mapfile -t COMPREPLY < <(compgen -W "cache strict trace off" -- "$word")
+                local modes="cache strict trace off"
+                [ "$sub" = audit ] && modes="audit cache strict"
+                mapfile -t COMPREPLY < <(compgen -W "$modes" -- "$word")
                 return
             fi ;;
     esac

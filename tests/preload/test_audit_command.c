@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `fallow audit` from outside, over a program that opens the driver by name and finds the simulated
+ * one: what it calls a candidate and what not, trials of a fill that is needed and of one that is not,
+ * programs that end badly, mistakes. FALLOW_COMMAND names the program, AUDIT_CLIENT the audited one,
+ * AUDIT_DRIVER the folder with libcuda.so.1.
+ */
+#include "unit/test_command.h"
+
+static int audit(const char *line)
+{
+    char whole[1600];
+    snprintf(whole, sizeof whole,
+             "unset FALLOW LD_PRELOAD; export LD_LIBRARY_PATH=$AUDIT_DRIVER TMPDIR=$PWD; "
+             "A=\"$F audit\"; C=$AUDIT_CLIENT; %s",
+             line);
+    return command_run(whole);
+}
+
+static void expect_in(const char *text, const char *what)
+{
+    if (strstr(text, what) == NULL) {
+        fail_msg("'%s' is not in '%s'", what, text);
+    }
+}
+
+static unsigned long long number_of(const char *key)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    const char *at = strstr(out_text, quoted);
+    if (at == NULL) {
+        fail_msg("no '%s' in '%s'", key, out_text);
+        return 0;
+    }
+    return strtoull(at + strlen(quoted), NULL, 10);
+}
+
+/* A report in JSON; the candidates and the fills of it. */
+static void expect_counts(const char *deed, unsigned candidates, unsigned fills)
+{
+    char line[128];
+    snprintf(line, sizeof line, "$A --json -- $C %s", deed);
+    assert_int_equal(audit(line), 0);
+    if (number_of("candidates") != candidates || number_of("fills") != fills) {
+        fail_msg("%s: %llu of %llu fills are candidates, not %u of %u: %s", deed,
+                 number_of("candidates"), number_of("fills"), candidates, fills, out_text);
+    }
+}
+
+/* The site, as the last report in JSON has it, in whose frames the function is. */
+static void find_site(const char *function, char site[13])
+{
+    char quoted[64];
+    site[0] = '\0';
+    snprintf(quoted, sizeof quoted, "\"function\":\"%s\"", function);
+    for (const char *at = out_text; (at = strstr(at, "{\"site\":\"")) != NULL; at++) {
+        const char *end = strstr(at + 1, "{\"site\":");
+        const char *found = strstr(at, quoted);
+        if (found != NULL && (end == NULL || found < end)) {
+            snprintf(site, 13, "%.12s", at + strlen("{\"site\":\""));
+            return;
+        }
+    }
+    fail_msg("no site has %s: %s", function, out_text);
+}
+
+/* ---- what is a candidate */
+
+static void sites_are_listed_with_their_callers_and_the_dearest_first(void **state)
+{
+    (void)state;
+    expect_counts("two", 4, 4);
+    assert_true(number_of("bytes") == 4 * 4096);
+    expect_in(out_text, "\"process_count\":1");
+    const char *first = strstr(out_text, "\"zero_for_nothing\""); /* three fills */
+    const char *second = strstr(out_text, "\"zero_for_the_sum\"");
+    assert_non_null(first);
+    assert_non_null(second);
+    assert_true(first < second);
+    expect_in(out_text, "\"function\":\"do_two\"");
+    assert_int_equal(audit("$A --bandwidth 4096 -- $C two"), 0);
+    expect_in(out_text, "2 candidate sites, 4 of 4 fills, 16.0 KiB: about 4 ns of writing");
+    expect_in(out_text, "at 4096 GB/s (a stated bandwidth, not a measured one)");
+    expect_in(out_text, "cuMemsetD32Async");
+    expect_in(out_text, "from audit_client+0x");
+    expect_in(out_text, "zero_for_nothing+0x");
+    expect_in(out_text, "A candidate is a zero-fill over memory that nothing in view had touched");
+    expect_in(out_text, "is not known");
+    expect_in(out_text, "Not in view: what a graph");
+    assert_null(strstr(out_text, "safe"));
+    assert_null(strstr(out_text, "unneeded"));
+}
+
+static void what_was_touched_before_is_no_candidate(void **state)
+{
+    (void)state;
+    expect_counts("touched", 0, 4);
+    assert_int_equal(number_of("reused"), 3);
+    assert_int_equal(number_of("nonzero"), 1);
+    assert_int_equal(audit("$A -- $C touched"), 0);
+    expect_in(out_text, "There is no candidate");
+    expect_in(out_text, "something had touched the block since it was lent");
+}
+
+static void a_kernel_known_as_a_fill_is_one(void **state)
+{
+    (void)state;
+    char site[13], line[128];
+    expect_counts("kernel", 1, 1);
+    assert_int_equal(number_of("bytes"), 4096);
+    assert_int_equal(number_of("unread_value_count"), 0);
+    expect_in(out_text, "FillFunctor");
+    find_site("do_kernel", site);
+    snprintf(line, sizeof line, "$A --trial %s -- $C kernel", site);
+    assert_int_equal(audit(line), 1); /* it wants zeros */
+    expect_in(out_text, "1 fill was given 0xff");
+}
+
+static void launches_that_cannot_be_read_touch_every_block(void **state)
+{
+    (void)state;
+    expect_counts("unreadable", 1, 2); /* the block lent later is a candidate again */
+    assert_int_equal(number_of("unread_launches"), 1);
+    assert_int_equal(number_of("reused"), 1);
+    assert_int_equal(audit("$A -- $C unreadable"), 0);
+    expect_in(out_text, "1  launches with arguments that could not be read: every block counted");
+    expect_counts("buffer", 1, 2); /* arguments in one buffer are read */
+    assert_int_equal(number_of("unread_launches"), 0);
+}
+
+static void graphs_are_counted_and_touch_every_block(void **state)
+{
+    (void)state;
+    expect_counts("graph", 1, 3);
+    assert_int_equal(number_of("captured"), 1);
+    assert_int_equal(number_of("graph_launches"), 1);
+}
+
+static void threads_and_processes_are_put_together(void **state)
+{
+    (void)state;
+    expect_counts("threads", 400, 800);
+    assert_int_equal(number_of("reused"), 400);
+    expect_counts("processes", 2, 2);
+    assert_int_equal(number_of("process_count"), 2);
+    assert_int_equal(number_of("fill_count"), 2); /* one site */
+    expect_counts("forked", 2, 2);
+    assert_int_equal(number_of("process_count"), 1);
+}
+
+/* ---- trials */
+
+static void a_trial_shows_which_of_two_fills_was_needed(void **state)
+{
+    (void)state;
+    char needed[13], unneeded[13], line[160];
+    expect_counts("two", 4, 4);
+    find_site("zero_for_the_sum", needed);
+    find_site("zero_for_nothing", unneeded);
+    snprintf(line, sizeof line, "$A --trial %s -- $C two", needed);
+    assert_int_equal(audit(line), 1);
+    expect_in(out_text, "wrong\n");
+    expect_in(out_text, "1 fill was given 0xff in place of zeros; its exit status was 1.");
+    snprintf(line, sizeof line, "$A --trial %s --poison 0x5a -- $C two", unneeded);
+    assert_int_equal(audit(line), 0);
+    expect_in(out_text, "right\n");
+    expect_in(out_text, "3 fills were given 0x5a in place of zeros; its exit status was 0.");
+    expect_in(out_text, "proves nothing for another run");
+    snprintf(line, sizeof line, "$A --json --trial %s -- $C two", unneeded);
+    assert_int_equal(audit(line), 0);
+    assert_int_equal(number_of("poisoned"), 3);
+    expect_in(out_text, unneeded);
+    /* The needed fill is a candidate all the same. */
+    expect_in(out_text, needed);
+}
+
+static void a_site_that_was_not_met_is_said_with_those_that_were(void **state)
+{
+    (void)state;
+    char site[13];
+    expect_counts("kernel", 1, 1);
+    find_site("do_kernel", site);
+    assert_int_equal(audit("$A --trial 0123456789ab -- $C kernel"), 1);
+    expect_in(error_text,
+              "no candidate was met at the site on trial, 0123456789ab; those that were: ");
+    expect_in(error_text, site);
+    assert_int_equal(audit("$A --trial 0123456789ab -- $C touched"), 1);
+    expect_in(error_text, "those that were: none");
+    expect_in(out_text, "right\n");
+}
+
+static void fewer_callers_make_fewer_sites(void **state)
+{
+    (void)state;
+    assert_int_equal(audit("$A --json --frames 1 -- $C two"), 0);
+    assert_null(strstr(out_text, "\"function\":\"do_two\""));
+    expect_in(out_text, "\"zero_for_the_sum\"");
+}
+
+/* ---- bad ends */
+
+static void a_program_that_is_killed_leaves_what_was_seen(void **state)
+{
+    (void)state;
+    assert_int_equal(audit("$A -- $C killed"), 128 + 9);
+    expect_in(out_text, "1 candidate site, 1 of 1 fills");
+    expect_in(out_text, "up to the end of the command: a signal ended it: 9");
+}
+
+static void hooks_that_were_not_reached_are_said(void **state)
+{
+    (void)state;
+    assert_int_equal(audit("$A -- true"), 1);
+    expect_in(error_text, "the hooks were never reached");
+    assert_string_equal(out_text, "");
+    assert_int_equal(audit("$A -- sh -c 'exit 7'"), 7);
+}
+
+static void findings_that_cannot_be_kept_are_said_and_the_program_runs(void **state)
+{
+    (void)state;
+    assert_int_equal(audit("FALLOW=audit:/nonexistent/x LD_PRELOAD=$AUDIT_LIBRARY $C two"), 0);
+    expect_in(out_text, "right\n");
+    expect_in(error_text, "cannot keep findings at '/nonexistent/x': No such file or directory");
+    char *newline = strchr(error_text, '\n');
+    assert_non_null(newline);
+    assert_string_equal(newline + 1, ""); /* once */
+}
+
+static void nothing_is_left_behind(void **state)
+{
+    (void)state;
+    assert_int_equal(audit("$A -o report -- $C two && grep -c zero_for report && ls"), 0);
+    expect_in(out_text, "right\n2\nerr\nout\nreport\n");
+    assert_int_equal(audit("$A -o /nonexistent/report -- $C two; echo $?; rm report; ls"), 0);
+    expect_in(error_text, "/nonexistent/report");
+    expect_in(out_text, "right\n1\nerr\nout\n");
+}
+
+static void mistakes_are_named(void **state)
+{
+    (void)state;
+    static const char *const lines[][2] = {
+        {"$F audit", "no command is given"},
+        {"$F audit --trial xyz -- true", "--trial 'xyz' is no site"},
+        {"$F audit --trial 000000000000 -- true", "is no site"},
+        {"$F audit --bandwidth 0 -- true", "--bandwidth '0'"},
+        {"$F audit --bandwidth fast -- true", "--bandwidth 'fast'"},
+        {"$F audit --poison 0 -- true", "--poison '0'"},
+        {"$F audit --poison 256 -- true", "--poison '256'"},
+        {"$F audit --frames 25 -- true", "--frames '25'"},
+        {"$F audit --mode off -- true", "no mode 'off'"},
+        {"$F audit --set novalue -- true", "--set 'novalue'"}};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        command_expect_error(lines[i][0], 2, lines[i][1]);
+    }
+    command_expect_error("TMPDIR=/nonexistent $F audit -- true", 1, "cannot make a folder");
+    assert_int_equal(audit("$A -- no_such_command_here"), 127);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sites_are_listed_with_their_callers_and_the_dearest_first),
+        cmocka_unit_test(what_was_touched_before_is_no_candidate),
+        cmocka_unit_test(a_kernel_known_as_a_fill_is_one),
+        cmocka_unit_test(launches_that_cannot_be_read_touch_every_block),
+        cmocka_unit_test(graphs_are_counted_and_touch_every_block),
+        cmocka_unit_test(threads_and_processes_are_put_together),
+        cmocka_unit_test(a_trial_shows_which_of_two_fills_was_needed),
+        cmocka_unit_test(a_site_that_was_not_met_is_said_with_those_that_were),
+        cmocka_unit_test(fewer_callers_make_fewer_sites),
+        cmocka_unit_test(a_program_that_is_killed_leaves_what_was_seen),
+        cmocka_unit_test(hooks_that_were_not_reached_are_said),
+        cmocka_unit_test(findings_that_cannot_be_kept_are_said_and_the_program_runs),
+        cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(mistakes_are_named),
+    };
+    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the command line of `fallow audit`: the run, the folder that its processes leave their pages
+ * in, and which report is written where.
+ * Does not: watch anything; libfallow-preload.so does, as FALLOW tells it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd_run/launch.h"
+#include "command.h"
+#include "findings.h"
+#include "textfile.h"
+
+#define PAGE_NAME         "page"
+#define BANDWIDTH_DEFAULT "3000"
+#define POISON_DEFAULT    0xff
+#define SITE_DIGITS       12
+#define FOLDER_BYTES      1024
+
+static const char help[] =
+    "usage: fallow audit [OPTIONS] -- COMMAND [ARGUMENTS]\n"
+    "\n"
+    "Runs a CUDA program and lists its zero-fills over memory that nothing else had touched since it\n"
+    "was lent: every cuMemset and every launch of a known fill kernel, by where it was called from.\n"
+    "Such a fill is a candidate for being dropped, no more: the program may need the zeros. A trial\n"
+    "gives it other bytes there, so that you can see whether its results change.\n"
+    "\n"
+    "  --trial SITE       fill with poison where the site, as an earlier audit named it, fills with\n"
+    "                     zeros\n"
+    "  --poison BYTE      what a trial fills with (0xff)\n"
+    "  --bandwidth GB/s   what times are estimated with; they are of writing alone (" BANDWIDTH_DEFAULT
+    ")\n"
+    "  --frames N         tell sites apart by so many callers, 1 to 24 (12)\n"
+    "  --mode MODE        audit (the driver's own allocation; the default), cache or strict\n"
+    "  --json             the whole report as one JSON object: bytes, nanoseconds, counts\n"
+    "  -o, --output FILE  the report goes there (standard output, behind the command's own)\n"
+    "  --set KEY:VALUE    any other setting of FALLOW\n"
+    "  --library FILE     libfallow-preload.so, where it is not beside this program\n"
+    "\n"
+    "exit status: COMMAND's; 1 as well: there is no report, or the site on trial was not met; 2: the\n"
+    "command line is wrong; 126, 127: COMMAND cannot be run, or is not there\n"
+    "\n"
+    "example: fallow audit -- ./program\n";
+
+struct order {
+    const char *output, *library;
+    struct flw_findings_view view;
+    struct flw_settings_text settings;
+    bool is_json;
+};
+
+/* ---- values */
+
+static bool parse_site(const char *text, uint64_t *out_id)
+{
+    char *end = NULL;
+    *out_id = strtoull(text, &end, 16);
+    if (strlen(text) != SITE_DIGITS || strspn(text, "0123456789abcdef") != SITE_DIGITS ||
+        *out_id == 0) {
+        flw_complain("audit: --trial '%s' is no site: an audit names each by 12 digits of 0-9 a-f",
+                     text);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_bandwidth(const char *text, double *out)
+{
+    char *end = NULL;
+    *out = strtod(text, &end);
+    if (end == text || *end != '\0' || !(*out > 0) || *out > 1e9) {
+        flw_complain("audit: --bandwidth '%s': it takes GB/s, such as 4800", text);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_poison(const char *text, unsigned *out)
+{
+    char *end = NULL;
+    unsigned long value = strtoul(text, &end, 0);
+    if (*text < '0' || *text > '9' || *end != '\0' || value > 255 || value == 0) {
+        flw_complain("audit: --poison '%s': it takes a byte that is not zero, such as 0xff", text);
+        return false;
+    }
+    *out = (unsigned)value;
+    return true;
+}
+
+static bool put_frames(struct order *order, const char *text)
+{
+    uint64_t count;
+    if (!flw_parse_count(text, &count) || count == 0 || count > FLW_AUDIT_FRAMES) {
+        flw_complain("audit: --frames '%s': it takes a count from 1 to %d", text, FLW_AUDIT_FRAMES);
+        return false;
+    }
+    return flw_settings_put(&order->settings, "frames", text);
+}
+
+static bool put_mode(struct order *order, const char *text)
+{
+    static const char *const modes[] = {"audit", "cache", "strict", NULL};
+    if (!flw_is_one_of(text, modes)) {
+        flw_complain("audit: there is no mode '%s'; there are audit, cache and strict", text);
+        return false;
+    }
+    return flw_settings_put(&order->settings, "mode", text);
+}
+
+static bool put_any(struct order *order, const char *text)
+{
+    char key[32];
+    const char *colon = strchr(text, ':');
+    if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof key) {
+        flw_complain("audit: --set '%s': it takes a key, a colon and a value", text);
+        return false;
+    }
+    snprintf(key, sizeof key, "%.*s", (int)(colon - text), text);
+    return flw_settings_put(&order->settings, key, colon + 1);
+}
+
+/* ---- the command line */
+
+enum {
+    OPTION_TRIAL = 256,
+    OPTION_POISON,
+    OPTION_BANDWIDTH,
+    OPTION_FRAMES,
+    OPTION_MODE,
+    OPTION_JSON,
+    OPTION_SET,
+    OPTION_LIBRARY
+};
+
+static const struct option options[] = {{"trial", required_argument, NULL, OPTION_TRIAL},
+                                        {"poison", required_argument, NULL, OPTION_POISON},
+                                        {"bandwidth", required_argument, NULL, OPTION_BANDWIDTH},
+                                        {"frames", required_argument, NULL, OPTION_FRAMES},
+                                        {"mode", required_argument, NULL, OPTION_MODE},
+                                        {"json", no_argument, NULL, OPTION_JSON},
+                                        {"output", required_argument, NULL, 'o'},
+                                        {"set", required_argument, NULL, OPTION_SET},
+                                        {"library", required_argument, NULL, OPTION_LIBRARY},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static bool take_option(struct order *order, int option, const char *text)
+{
+    switch (option) {
+    case OPTION_TRIAL:
+        return parse_site(text, &order->view.trial_id);
+    case OPTION_POISON:
+        return parse_poison(text, &order->view.poison);
+    case OPTION_BANDWIDTH:
+        return parse_bandwidth(text, &order->view.bandwidth_gbs);
+    case OPTION_FRAMES:
+        return put_frames(order, text);
+    case OPTION_MODE:
+        return put_mode(order, text);
+    case OPTION_JSON:
+        order->is_json = true;
+        return true;
+    case 'o':
+        order->output = text;
+        return true;
+    case OPTION_SET:
+        return put_any(order, text);
+    case OPTION_LIBRARY:
+        order->library = text;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- the folder of the pages */
+
+static bool make_folder(char *path, size_t room)
+{
+    const char *place = getenv("TMPDIR");
+    place = place != NULL && place[0] == '/' ? place : "/tmp";
+    int length = snprintf(path, room, "%s/fallow-audit-XXXXXX", place);
+    errno = ENAMETOOLONG;
+    if (length < 0 || (size_t)length >= room || mkdtemp(path) == NULL) {
+        flw_complain("audit: cannot make a folder in %s: %s; TMPDIR names another place", place,
+                     strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+static void remove_folder(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
+        char path[FLW_LAUNCH_PATH_BYTES];
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (strncmp(entry->d_name, PAGE_NAME, strlen(PAGE_NAME)) == 0 &&
+            length < (int)sizeof path) {
+            (void)unlink(path);
+        }
+    }
+    if (entries != NULL) {
+        closedir(entries);
+    }
+    (void)rmdir(folder);
+}
+
+/* ---- the report */
+
+static bool write_report(const struct order *order, struct flw_findings *findings)
+{
+    char message[FLW_TEXTFILE_MESSAGE_BYTES];
+    char *text = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&text, &length);
+    if (memory == NULL) {
+        flw_complain("audit: the host is out of memory");
+        return false;
+    }
+    (order->is_json ? flw_findings_print_json : flw_findings_print)(memory, findings, &order->view);
+    bool is_whole = fclose(memory) == 0 && text != NULL;
+    bool is_written = is_whole && flw_textfile_write(order->output, text, length, message);
+    if (!is_written) {
+        flw_complain("audit: %s", is_whole ? message : "the host is out of memory");
+    }
+    free(text);
+    return is_written;
+}
+
+/* The site on trial was nowhere met: a line that names those that were. */
+static void list_sites(const struct flw_findings *findings, uint64_t wanted)
+{
+    char known[16 * (SITE_DIGITS + 2) + 8] = "none";
+    size_t used = 0;
+    for (size_t i = 0; i < findings->site_count && i < 16; i++) {
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%012" PRIx64,
+                                 i > 0 ? ", " : "", findings->sites[i].site.id);
+    }
+    flw_complain("audit: no candidate was met at the site on trial, %012" PRIx64
+                 "; those that were: %s%s",
+                 wanted, known, findings->site_count > 16 ? ", ..." : "");
+}
+
+static bool tell(const struct order *order, const char *folder, bool is_reached)
+{
+    struct flw_findings findings = {0};
+    bool is_told = false;
+    if (!flw_findings_read(&findings, folder, PAGE_NAME)) {
+        flw_complain("audit: the host is out of memory");
+    } else if (findings.process_count == 0) {
+        if (is_reached) {
+            flw_complain("audit: no findings were left in %s: its disk may be full; TMPDIR names "
+                         "another place",
+                         folder);
+        }
+    } else {
+        flw_findings_sort(&findings);
+        is_told = write_report(order, &findings);
+        if (order->view.trial_id != 0 &&
+            flw_findings_site(&findings, order->view.trial_id) == NULL) {
+            list_sites(&findings, order->view.trial_id);
+            is_told = false;
+        }
+    }
+    flw_findings_finish(&findings);
+    return is_told;
+}
+
+static bool put_settings(struct order *order, const char *folder)
+{
+    char prefix[FOLDER_BYTES + sizeof PAGE_NAME], site[SITE_DIGITS + 1], byte[8];
+    snprintf(prefix, sizeof prefix, "%s/%s", folder, PAGE_NAME);
+    snprintf(site, sizeof site, "%012" PRIx64, order->view.trial_id);
+    snprintf(byte, sizeof byte, "0x%02x", order->view.poison);
+    return flw_settings_put(&order->settings, "audit", prefix) &&
+           (order->view.trial_id == 0 || (flw_settings_put(&order->settings, "trial", site) &&
+                                          flw_settings_put(&order->settings, "poison", byte)));
+}
+
+static int carry_out(struct order *order, char **command)
+{
+    static struct flw_launch_outcome outcome;
+    struct flw_launch launch = {.subcommand = "audit",
+                                .command = command,
+                                .library = order->library,
+                                .settings = &order->settings,
+                                .input = FLW_LAUNCH_KEEP,
+                                .output = FLW_LAUNCH_KEEP};
+    char folder[FOLDER_BYTES];
+    if (!make_folder(folder, sizeof folder)) {
+        return FLW_EXIT_FAILED;
+    }
+    int code = FLW_EXIT_USAGE;
+    bool is_told = false;
+    if (put_settings(order, folder)) {
+        code = flw_launch(&launch, &outcome);
+        if (code == 0) {
+            order->view.exit_code = outcome.exit_code;
+            order->view.signal = outcome.signal;
+            is_told = tell(order, folder, !flw_launch_explain(&launch, &outcome));
+        }
+    }
+    remove_folder(folder);
+    if (code == 0 && (is_told || outcome.exit_code != 0 || outcome.signal != 0)) {
+        return flw_launch_end_as(&outcome); /* may be the end */
+    }
+    return code == 0 ? FLW_EXIT_FAILED : code;
+}
+
+int flw_command_audit(int argc, char **argv)
+{
+    struct order order = {
+        .output = "-",
+        .view = {.bandwidth_gbs = strtod(BANDWIDTH_DEFAULT, NULL), .poison = POISON_DEFAULT}};
+    if (!flw_settings_inherit(&order.settings) ||
+        !flw_settings_put(&order.settings, "mode", "audit")) {
+        return FLW_EXIT_USAGE;
+    }
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, "+ho:", options, NULL)) != -1;) {
+        if (option == 'h') {
+            fputs(help, stdout);
+            return FLW_EXIT_OK;
+        }
+        if (!take_option(&order, option, optarg)) {
+            return FLW_EXIT_USAGE;
+        }
+    }
+    if (optind == argc) {
+        flw_complain("audit: no command is given; it comes behind --");
+        return FLW_EXIT_USAGE;
+    }
+    return carry_out(&order, argv + optind);
+}

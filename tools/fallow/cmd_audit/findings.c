@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "findings.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbols.h"
+
+static bool make_room(void **array, size_t *room, size_t count, size_t item_bytes)
+{
+    if (count < *room) {
+        return true;
+    }
+    size_t wanted = *room == 0 ? 64 : 2 * *room;
+    void *larger = realloc(*array, wanted * item_bytes);
+    if (larger != NULL) {
+        *array = larger;
+        *room = wanted;
+    }
+    return larger != NULL;
+}
+
+/* Its number; SIZE_MAX: no memory. */
+static size_t add_module(struct flw_findings *findings, const char *path)
+{
+    for (size_t i = 0; i < findings->module_count; i++) {
+        if (strcmp(findings->modules[i].path, path) == 0) {
+            return i;
+        }
+    }
+    char *copy = strdup(path);
+    if (copy == NULL || !make_room((void **)&findings->modules, &findings->module_room,
+                                   findings->module_count, sizeof *findings->modules)) {
+        free(copy);
+        return SIZE_MAX;
+    }
+    findings->modules[findings->module_count] = (struct flw_module){.path = copy};
+    return findings->module_count++;
+}
+
+static struct flw_finding *find_site(const struct flw_findings *findings, uint64_t id)
+{
+    for (size_t i = 0; i < findings->site_count; i++) {
+        if (findings->sites[i].site.id == id) {
+            return &findings->sites[i];
+        }
+    }
+    return NULL;
+}
+
+const struct flw_finding *flw_findings_site(const struct flw_findings *findings, uint64_t id)
+{
+    return find_site(findings, id);
+}
+
+static bool add_site(struct flw_findings *findings, const struct flw_auditpage *page,
+                     const struct flw_audit_site *from)
+{
+    struct flw_finding *finding = find_site(findings, from->id);
+    if (finding != NULL) {
+        struct flw_audit_site *site = &finding->site;
+        site->fill_count += from->fill_count;
+        site->bytes += from->bytes;
+        site->unread_value_count += from->unread_value_count;
+        site->unread_range_count += from->unread_range_count;
+        site->poisoned_count += from->poisoned_count;
+        return true;
+    }
+    if (!make_room((void **)&findings->sites, &findings->site_room, findings->site_count,
+                   sizeof *findings->sites)) {
+        return false;
+    }
+    finding = &findings->sites[findings->site_count];
+    *finding = (struct flw_finding){.site = *from};
+    for (uint32_t i = 0; i < from->frame_count; i++) {
+        uint32_t module = from->frames[i].module;
+        size_t number = module == FLW_AUDIT_NO_MODULE
+                            ? FLW_AUDIT_NO_MODULE
+                            : add_module(findings, page->modules[module].path);
+        if (number == SIZE_MAX) {
+            return false;
+        }
+        finding->site.frames[i].module = (uint32_t)number;
+    }
+    findings->site_count++;
+    return true;
+}
+
+bool flw_findings_add(struct flw_findings *findings, const struct flw_auditpage *page)
+{
+    findings->process_count++;
+#define ADD(name, sentence) findings->counts.name += page->counts.name;
+    FLW_AUDIT_COUNT_LIST(ADD)
+#undef ADD
+    uint32_t count = atomic_load_explicit(&page->site_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!add_site(findings, page, &page->sites[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool flw_findings_read(struct flw_findings *findings, const char *folder, const char *name)
+{
+    DIR *entries = opendir(folder);
+    struct flw_auditpage *page = malloc(sizeof *page);
+    bool is_done = page != NULL;
+    for (struct dirent *entry; is_done && entries != NULL && (entry = readdir(entries)) != NULL;) {
+        char path[PATH_MAX];
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (strncmp(entry->d_name, name, strlen(name)) != 0 || length >= (int)sizeof path) {
+            continue;
+        }
+        if (flw_auditpage_read(path, page)) {
+            is_done = flw_findings_add(findings, page);
+        } else {
+            findings->unreadable_count++;
+        }
+    }
+    free(page);
+    if (entries != NULL) {
+        closedir(entries);
+    }
+    return is_done;
+}
+
+/* ---- frames */
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+const char *flw_findings_module(const struct flw_findings *findings,
+                                const struct flw_audit_frame *frame)
+{
+    return frame->module < findings->module_count ? last_part(findings->modules[frame->module].path)
+                                                  : "?";
+}
+
+const char *flw_findings_function(struct flw_findings *findings,
+                                  const struct flw_audit_frame *frame, uint64_t *out_offset)
+{
+    if (frame->module >= findings->module_count) {
+        return NULL;
+    }
+    struct flw_module *module = &findings->modules[frame->module];
+    if (!module->is_looked_at) {
+        module->is_looked_at = true;
+        module->symbols = flw_symbols_open(module->path);
+    }
+    if (module->symbols == NULL) {
+        return NULL;
+    }
+    /* A call may be the last instruction of its function; the byte before the return address is its
+     * own. */
+    const char *name = flw_symbols_find(module->symbols, frame->offset - 1, out_offset);
+    ++*out_offset;
+    return name;
+}
+
+/* The runtime's own frames say nothing of who wanted the fill: libcudart, or what it leaves in a
+ * program that it was linked into. */
+static bool is_runtime(struct flw_findings *findings, const struct flw_audit_frame *frame)
+{
+    uint64_t offset;
+    const char *module = flw_findings_module(findings, frame);
+    if (strncmp(module, "libcudart", 9) == 0 || strncmp(module, "libcuda.", 8) == 0) {
+        return true;
+    }
+    const char *function = flw_findings_function(findings, frame, &offset);
+    return function != NULL &&
+           (strncmp(function, "cudaM", 5) == 0 || strncmp(function, "cudaL", 5) == 0 ||
+            strncmp(function, "cudart", 6) == 0 || strncmp(function, "__cudart", 8) == 0 ||
+            strncmp(function, "libcudart_static", 16) == 0);
+}
+
+static int compare_sites(const void *a, const void *b)
+{
+    const struct flw_finding *x = a, *y = b;
+    int order = (x->site.bytes < y->site.bytes) - (x->site.bytes > y->site.bytes);
+    return order != 0 ? order : (x->site.id > y->site.id) - (x->site.id < y->site.id);
+}
+
+/* The time is the bytes by a bandwidth, so the order is theirs. */
+void flw_findings_sort(struct flw_findings *findings)
+{
+    if (findings->site_count > 0) {
+        qsort(findings->sites, findings->site_count, sizeof *findings->sites, compare_sites);
+    }
+    for (size_t i = 0; i < findings->site_count; i++) {
+        struct flw_finding *finding = &findings->sites[i];
+        finding->where = 0;
+        while (finding->where < finding->site.frame_count &&
+               is_runtime(findings, &finding->site.frames[finding->where])) {
+            finding->where++;
+        }
+        finding->where = finding->where == finding->site.frame_count ? 0 : finding->where;
+    }
+}
+
+void flw_findings_finish(struct flw_findings *findings)
+{
+    for (size_t i = 0; i < findings->module_count; i++) {
+        flw_symbols_close(findings->modules[i].symbols);
+        free(findings->modules[i].path);
+    }
+    free(findings->modules);
+    free(findings->sites);
+    *findings = (struct flw_findings){0};
+}

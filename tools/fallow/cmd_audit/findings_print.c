@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the words of an audit's report. It names candidates, and what the audit could not see; it
+ * never says that a fill can go.
+ */
+#include "findings.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "trace/jsontext.h"
+
+#define FRAMES_SHOWN 4
+#define TEXT_BYTES   32
+
+struct scale {
+    double size;
+    const char *name;
+};
+
+static void scale_text(double value, const struct scale *scales, size_t count, char *out)
+{
+    size_t i = 0;
+    while (i + 1 < count && value >= scales[i + 1].size) {
+        i++;
+    }
+    snprintf(out, TEXT_BYTES, i == 0 ? "%.0f %s" : "%.1f %s", value / scales[i].size,
+             scales[i].name);
+}
+
+static void bytes_text(uint64_t bytes, char *out)
+{
+    static const struct scale scales[] = {
+        {1.0, "B"}, {1024.0, "KiB"}, {1048576.0, "MiB"}, {1073741824.0, "GiB"}};
+    scale_text((double)bytes, scales, 4, out);
+}
+
+/* A GB/s is a byte a nanosecond. */
+static double time_ns(uint64_t bytes, const struct flw_findings_view *view)
+{
+    return (double)bytes / view->bandwidth_gbs;
+}
+
+static void time_text(double ns, char *out)
+{
+    static const struct scale scales[] = {{1.0, "ns"}, {1e3, "us"}, {1e6, "ms"}, {1e9, "s"}};
+    scale_text(ns, scales, 4, out);
+}
+
+static uint64_t total_bytes(const struct flw_findings *findings)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < findings->site_count; i++) {
+        bytes += findings->sites[i].site.bytes;
+    }
+    return bytes;
+}
+
+static void print_frames(FILE *out, struct flw_findings *findings,
+                         const struct flw_finding *finding)
+{
+    uint32_t end = finding->site.frame_count;
+    for (uint32_t i = finding->where; i < end && i < finding->where + FRAMES_SHOWN; i++) {
+        const struct flw_audit_frame *frame = &finding->site.frames[i];
+        uint64_t offset = 0;
+        const char *function = flw_findings_function(findings, frame, &offset);
+        fprintf(out, "%54s%s+0x%" PRIx64, i == finding->where ? "from " : "by ",
+                flw_findings_module(findings, frame), frame->offset);
+        if (function != NULL) {
+            fprintf(out, "  %.300s+0x%" PRIx64, function, offset);
+        }
+        fputc('\n', out);
+    }
+}
+
+static void print_site(FILE *out, struct flw_findings *findings, const struct flw_finding *finding,
+                       const struct flw_findings_view *view)
+{
+    const struct flw_audit_site *site = &finding->site;
+    char bytes[TEXT_BYTES], time[TEXT_BYTES];
+    bytes_text(site->bytes, bytes);
+    time_text(time_ns(site->bytes, view), time);
+    fprintf(out, "  %012" PRIx64 " %9" PRIu64 "  %s%10s %10s  %s\n", site->id, site->fill_count,
+            site->unread_range_count > 0 ? "<" : " ", bytes, time, site->call);
+    print_frames(out, findings, finding);
+    if (site->unread_value_count > 0) {
+        fprintf(out, "%49sthe value of %" PRIu64 " could not be read: it may not be zero\n", "",
+                site->unread_value_count);
+    }
+}
+
+static void print_table(FILE *out, struct flw_findings *findings,
+                        const struct flw_findings_view *view)
+{
+    bool has_bound = false;
+    fprintf(out, "\n  %-12s %9s  %11s %10s  call\n", "site", "fills", "bytes", "about");
+    for (size_t i = 0; i < findings->site_count; i++) {
+        print_site(out, findings, &findings->sites[i], view);
+        has_bound |= findings->sites[i].site.unread_range_count > 0;
+    }
+    if (has_bound) {
+        fputs("  <  at most: how much a fill wrote could not be read, so the rest of its block is "
+              "counted\n",
+              out);
+    }
+    fputs("\nA candidate is a zero-fill over memory that nothing in view had touched since it was "
+          "lent. Whether the\nprogram needs the zeros is not known: fallow audit --trial SITE -- "
+          "COMMAND gives it other bytes there.\n",
+          out);
+}
+
+static void print_count(FILE *out, uint64_t count, const char *sentence)
+{
+    if (count > 0) {
+        fprintf(out, "  %12" PRIu64 "  %s\n", count, sentence);
+    }
+}
+
+/* Always the first lines; the others where they happened. */
+static void print_blind_spots(FILE *out, const struct flw_findings *findings)
+{
+    const struct flw_audit_counts *counts = &findings->counts;
+    fputs(
+        "\nNot in view: what a graph, a kernel that is handed addresses in device memory, another "
+        "process or a\ncall past the hooks does to a block; and blocks that a framework's own "
+        "cache cuts from one allocation\nare one block here.\n",
+        out);
+    print_count(out, counts->reused,
+                "fills, no candidates: something had touched the block since it was lent");
+    print_count(out, counts->nonzero, "fills, no candidates: with another value than zero");
+    print_count(out, counts->captured, "fills, not judged: a stream was being captured");
+    print_count(out, counts->foreign,
+                "fills, not judged: of memory that is not followed (mapped, managed, of a module)");
+    print_count(out, counts->unread_launches,
+                "launches with arguments that could not be read: every block counted as touched");
+    print_count(out, counts->graph_launches, "graph launches: every block counted as touched");
+    print_count(out, counts->hidden_work,
+                "other calls that may touch anything: every block counted as touched");
+    print_count(out, counts->unfollowed_blocks, "blocks not followed, for want of host memory");
+    print_count(out, counts->lost_sites, "candidates at sites beyond the table: not listed");
+    print_count(out, findings->unreadable_count, "processes left no whole page of findings");
+}
+
+static void print_end(FILE *out, const struct flw_findings_view *view)
+{
+    if (view->signal != 0) {
+        fprintf(out, "a signal ended it: %d (%s)", view->signal, strsignal(view->signal));
+    } else {
+        fprintf(out, "its exit status was %d", view->exit_code);
+    }
+}
+
+static void print_trial(FILE *out, const struct flw_findings *findings,
+                        const struct flw_findings_view *view)
+{
+    const struct flw_audit_counts *counts = &findings->counts;
+    fprintf(out, "trial of %012" PRIx64 ": %" PRIu64 " fill%s given 0x%02x in place of zeros; ",
+            view->trial_id, counts->poisoned, counts->poisoned == 1 ? " was" : "s were",
+            view->poison);
+    print_end(out, view);
+    fputs(".\n", out);
+    if (counts->unpoisoned > 0) {
+        fprintf(out,
+                "  %" PRIu64 " of its fills were left as they were: how much they write could not "
+                "be read\n",
+                counts->unpoisoned);
+    }
+    fputs("If the results are right, this run did not need those zeros. That proves nothing for "
+          "another run.\n",
+          out);
+}
+
+void flw_findings_print(FILE *out, struct flw_findings *findings,
+                        const struct flw_findings_view *view)
+{
+    char bytes[TEXT_BYTES], time[TEXT_BYTES];
+    uint64_t total = total_bytes(findings);
+    bytes_text(total, bytes);
+    time_text(time_ns(total, view), time);
+    fprintf(out,
+            "fallow audit: %zu candidate site%s, %" PRIu64 " of %" PRIu64 " fills, %s: about %s of "
+            "writing at %g GB/s (a stated bandwidth, not a measured one)\n",
+            findings->site_count, findings->site_count == 1 ? "" : "s", findings->counts.candidates,
+            findings->counts.fills, bytes, time, view->bandwidth_gbs);
+    if (view->signal != 0) {
+        fputs("What was seen up to the end of the command: ", out);
+        print_end(out, view);
+        fputs(".\n", out);
+    }
+    if (view->trial_id != 0) {
+        print_trial(out, findings, view);
+    }
+    if (findings->site_count > 0) {
+        print_table(out, findings, view);
+    } else {
+        fputs("There is no candidate: no zero-fill was seen over memory that nothing had touched "
+              "since it was lent.\n",
+              out);
+    }
+    print_blind_spots(out, findings);
+}
+
+/* ---- JSON */
+
+static void print_json_frame(FILE *out, struct flw_findings *findings,
+                             const struct flw_audit_frame *frame)
+{
+    uint64_t offset = 0;
+    const char *function = flw_findings_function(findings, frame, &offset);
+    fputs("{\"module\":", out);
+    if (frame->module < findings->module_count) {
+        flw_json_print_text(out, findings->modules[frame->module].path);
+    } else {
+        fputs("null", out);
+    }
+    fprintf(out, ",\"offset\":%" PRIu64 ",\"function\":", frame->offset);
+    if (function != NULL) {
+        flw_json_print_text(out, function);
+        fprintf(out, ",\"function_offset\":%" PRIu64 "}", offset);
+    } else {
+        fputs("null}", out);
+    }
+}
+
+static void print_json_site(FILE *out, struct flw_findings *findings,
+                            const struct flw_finding *finding, const struct flw_findings_view *view)
+{
+    const struct flw_audit_site *site = &finding->site;
+    fprintf(out, "{\"site\":\"%012" PRIx64 "\",\"call\":", site->id);
+    flw_json_print_text(out, site->call);
+    fprintf(out,
+            ",\"fill_count\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"estimated_ns\":%.1f"
+            ",\"unread_value_count\":%" PRIu64 ",\"unread_range_count\":%" PRIu64
+            ",\"poisoned_count\":%" PRIu64 ",\"where\":%" PRIu32 ",\"frames\":[",
+            site->fill_count, site->bytes, time_ns(site->bytes, view), site->unread_value_count,
+            site->unread_range_count, site->poisoned_count, finding->where);
+    for (uint32_t i = 0; i < site->frame_count; i++) {
+        fputs(i > 0 ? "," : "", out);
+        print_json_frame(out, findings, &site->frames[i]);
+    }
+    fputs("]}", out);
+}
+
+void flw_findings_print_json(FILE *out, struct flw_findings *findings,
+                             const struct flw_findings_view *view)
+{
+    const char *separator = "";
+    fputs("{\"candidates_only\":true,\"meaning\":\"zero-fills over memory that nothing in view had "
+          "touched since it was lent; not known to be unneeded\"",
+          out);
+    fprintf(out, ",\"bandwidth_gbs\":%g,\"exit_code\":%d,\"signal\":%d,\"process_count\":%zu",
+            view->bandwidth_gbs, view->exit_code, view->signal, findings->process_count);
+    if (view->trial_id != 0) {
+        fprintf(out, ",\"trial\":\"%012" PRIx64 "\",\"poison\":%u", view->trial_id, view->poison);
+    }
+    fprintf(out, ",\"bytes\":%" PRIu64 ",\"estimated_ns\":%.1f,\"counts\":{", total_bytes(findings),
+            time_ns(total_bytes(findings), view));
+#define PRINT(name, sentence)                                                   \
+    fprintf(out, "%s\"%s\":%" PRIu64, separator, #name, findings->counts.name); \
+    separator = ",";
+    FLW_AUDIT_COUNT_LIST(PRINT)
+#undef PRINT
+    fputs("},\"sites\":[", out);
+    for (size_t i = 0; i < findings->site_count; i++) {
+        fputs(i > 0 ? "," : "", out);
+        print_json_site(out, findings, &findings->sites[i], view);
+    }
+    fputs("]}\n", out);
+}
