@@ -46,7 +46,8 @@ typedef enum fallow_plugin_order {
 } fallow_plugin_order;
 
 /** Settings of pools made from now on, in the place of FALLOW_PLUGIN. `device` is not looked at; the
- *  driver's name is copied; peers are not taken (NOT_SUPPORTED). BUSY: a pool has been made. */
+ *  driver's name is copied; peers, a context and an order are not taken (NOT_SUPPORTED); what a pool in
+ *  context order has no use for is left out there. BUSY: a pool has been made. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_plugin_configure(const fallow_pool_config *config);
 
 /** The default pool of a device, for questions and trims; make != 0: made if there is none, else
@@ -67,7 +68,7 @@ FALLOW_API void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stre
 FALLOW_API void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream);
 
 /** The pair for torch.cuda.MemPool, where PyTorch's own allocator carves what it gets and does not say
- *  which streams used it: context order; `stream` is not looked at. */
+ *  which streams used it: context order. `stream` is only asked whether it is being captured. */
 FALLOW_API void *fallow_torch_segment_alloc(ssize_t size, int device, fallow_stream stream);
 FALLOW_API void fallow_torch_segment_free(void *ptr, ssize_t size, int device,
                                           fallow_stream stream);
@@ -109,7 +110,8 @@ FALLOW_API void fallow_torch_end_allocate_stream_to_pool(int device, fallow_stre
 
 /* ---- CuPy: cupy.cuda.memory.CFunctionAllocator, Numba's memory manager */
 
-/** No stream is named: context order. `param` is not looked at. */
+/** No stream is named: context order. `param` is not looked at. Around a capture of a stream call
+ *  fallow_context_capture_begin and _end (extend.h). */
 FALLOW_API void *fallow_cupy_malloc(void *param, size_t size, int device);
 FALLOW_API void fallow_cupy_free(void *param, void *ptr, int device);
 

@@ -64,7 +64,6 @@ static void forget_all(void)
         }
         atomic_store(&at->open_ids, 0);
     }
-    flw_context_order_forget();
     flw_graph_ids_forget();
 }
 
@@ -109,7 +108,13 @@ static fallow_status make_pool(int device, fallow_plugin_order order, fallow_poo
     if (config.log == NULL) {
         config.log = log_errors;
     }
-    (void)order;
+    if (order == FALLOW_PLUGIN_CONTEXT) { /* which has no use for these */
+        config.order = FALLOW_ORDER_CONTEXT;
+        config.reuse_policy = FALLOW_REUSE_WAIT;
+        config.checks &= FALLOW_CHECK_FAST;
+        config.check_streams = config.streams_may_die = 0;
+        config.handle_types = 0;
+    }
     return fallow_pool_create(&config, out_pool);
 }
 
@@ -145,8 +150,6 @@ static void replace_lost(int device, fallow_plugin_order order, fallow_pool *poo
         fallow_pool_abandon(pool);
         if (order == FALLOW_PLUGIN_STREAM) {
             flw_graph_ids_lose(device);
-        } else {
-            flw_context_order_lose(device);
         }
     }
     pthread_mutex_unlock(&all.mutex);
@@ -162,7 +165,7 @@ fallow_status fallow_plugin_configure(const fallow_pool_config *config)
     if (status != FALLOW_OK) {
         return status;
     }
-    if (ours.peer_device_count != 0 || ours.context != NULL) {
+    if (ours.peer_device_count != 0 || ours.context != NULL || ours.order != FALLOW_ORDER_STREAM) {
         return FALLOW_NOT_SUPPORTED;
     }
     if (ours.driver != NULL && strlen(ours.driver) >= sizeof all.driver) {
@@ -270,7 +273,6 @@ void flw_plugin_trim(int device)
         if (device >= 0 && device != i) {
             continue;
         }
-        flw_context_order_flush(i);
         for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
             fallow_pool *pool = flw_plugin_pool_of(&all.devices[i], (fallow_plugin_order)order);
             if (pool != NULL && fallow_pool_trim(pool, 0) != FALLOW_OK) {

@@ -62,15 +62,11 @@ void flw_plugin_say(const char *format, ...) __attribute__((format(printf, 1, 2)
 bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char *driver,
                               size_t driver_bytes);
 
-/* ---- context_order.c */
-
-/* What rests in a device's limbo goes to its pool, after a synchronisation. */
-void flw_context_order_flush(int device);
-void flw_context_order_forget(void);     /* after a fork */
-void flw_context_order_lose(int device); /* its pool was lost */
-
 /* ---- graph_ids.c */
 
+/* Is the stream being captured, and by which capture? False also where it cannot be told. */
+bool flw_plugin_ask_capture(struct flw_pool *pool, fallow_stream stream,
+                            unsigned long long *out_driver_id);
 /* Announce to the pool what `stream` is captured for; a tag for what is lent outside of captures. Only
  * while open_ids is not 0. */
 uint32_t flw_graph_ids_announce(int device, fallow_stream stream);

@@ -9,6 +9,8 @@
  */
 #include <stdlib.h>
 
+#include "fallow/extend.h"
+
 #include "plugin/default_pools.h"
 
 /* INVARIANTS
@@ -53,8 +55,8 @@ void flw_graph_ids_forget(void)
 
 /* ---- what the driver says */
 
-/* False: not captured, or it cannot be told. */
-static bool ask_capture(struct flw_pool *pool, fallow_stream stream, unsigned long long *out_id)
+bool flw_plugin_ask_capture(struct flw_pool *pool, fallow_stream stream,
+                            unsigned long long *out_driver_id)
 {
     struct flw_driver_section section;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -70,7 +72,7 @@ static bool ask_capture(struct flw_pool *pool, fallow_stream stream, unsigned lo
         result = pool->driver.cuStreamIsCapturing(stream, &status);
     }
     flw_heap_leave_driver(&pool->heap, &section);
-    *out_id = id;
+    *out_driver_id = id;
     return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
@@ -178,6 +180,7 @@ static void close_entry(struct id_entry *entry)
     let_go(entry);
     if (entry->is_open) {
         entry->is_open = false;
+        fallow_context_capture_end();
         atomic_fetch_sub(&flw_plugin_device_of(entry->device)->open_ids, 1);
     }
     if (entry->use_count <= 0) {
@@ -218,7 +221,7 @@ uint32_t flw_graph_ids_announce(int device, fallow_stream stream)
     if (pool == NULL) {
         return 0; /* the caller finds out itself */
     }
-    bool is_captured = ask_capture(pool, stream, &driver_id);
+    bool is_captured = flw_plugin_ask_capture(pool, stream, &driver_id);
     pthread_mutex_lock(&ids.mutex);
     if (is_captured) {
         struct id_entry *entry = entry_of(device, driver_id);
@@ -263,6 +266,7 @@ static struct id_entry *open_entry(int device, fallow_mempool_id id)
     entry->thread = pthread_self();
     if (!entry->is_open) {
         entry->is_open = true;
+        fallow_context_capture_begin();
         atomic_fetch_add(&flw_plugin_device_of(device)->open_ids, 1);
     }
     return entry;

@@ -150,8 +150,12 @@ def numba(uses_binding):
         def __init__(self, free, total):
             self.free, self.total = free, total
 
-    cuda.HostOnlyCUDAMemoryManager, cuda.MemoryPointer, cuda.MemoryInfo = (
-        HostOnlyCUDAMemoryManager, MemoryPointer, MemoryInfo)
+    class GetIpcHandleMixin:
+        def get_ipc_handle(self, memory):
+            return memory
+
+    cuda.HostOnlyCUDAMemoryManager, cuda.MemoryPointer, cuda.MemoryInfo, cuda.GetIpcHandleMixin = (
+        HostOnlyCUDAMemoryManager, MemoryPointer, MemoryInfo, GetIpcHandleMixin)
     return types.ModuleType("numba"), cuda, types.ModuleType("numba.cuda.cudadrv"), driver
 
 

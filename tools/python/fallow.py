@@ -26,6 +26,7 @@ __all__ = [
     "enable_torch",
     "torch_mempool",
     "enable_cupy",
+    "capturing",
     "rmm_resource",
     "enable_rmm",
     "stats",
@@ -189,6 +190,8 @@ def _declare(lib):
     say("fallow_torch_reset", None)
     say("fallow_cupy_malloc", pointer, pointer, size, number)
     say("fallow_cupy_free", None, pointer, pointer, number)
+    say("fallow_context_capture_begin", None)
+    say("fallow_context_capture_end", None)
     say("fallow_layout_create", number, ctypes.POINTER(Region), size, out)
     say("fallow_layout_destroy", None, pointer)
     say("fallow_layout_bytes", size, pointer)
@@ -466,7 +469,7 @@ def enable_cupy(**settings):
     """Make CuPy allocate from Fallow, in the place of its own pool. `settings`: as configure().
 
     CuPy names no stream, so a block is reused when everything that the context had been given at its free
-    is complete. cupy.cuda.set_allocator(None) turns it off for what is allocated from then on."""
+    is complete; captures are announced with capturing(). cupy.cuda.set_allocator(None) turns it off for what is allocated from then on."""
     cupy = _framework("cupy", "enable_cupy()")
     _configure(settings)
     memory = cupy.cuda.memory
@@ -484,6 +487,22 @@ def enable_cupy(**settings):
     cupy.cuda.set_allocator(malloc)
     _kept.append((allocator, malloc))
     return malloc
+
+
+class capturing:
+    """Around a capture of a stream by CuPy or Numba, from before its begin to after its end:
+
+        with fallow.capturing():
+            stream.begin_capture(); ...; graph = stream.end_capture()
+
+    Pools in context order record no event meanwhile, which would end the capture. PyTorch announces its own."""
+
+    def __enter__(self):
+        _lib().fallow_context_capture_begin()
+        return self
+
+    def __exit__(self, *_):
+        _lib().fallow_context_capture_end()
 
 
 # ---- Numba: NUMBA_CUDA_MEMORY_MANAGER=fallow, or numba.cuda.set_memory_manager(fallow._numba_memory_manager)
@@ -505,7 +524,7 @@ def _make_numba_manager():
     cuda = _framework("numba.cuda", "_numba_memory_manager")
     driver = _framework("numba.cuda.cudadrv.driver", "_numba_memory_manager")
 
-    class FallowMemoryManager(cuda.HostOnlyCUDAMemoryManager):
+    class FallowMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager):
         """Device memory of Numba from Fallow's pools; pinned host memory stays Numba's own."""
 
         def initialize(self):
@@ -538,10 +557,6 @@ def _make_numba_manager():
             free, total = _device_free_and_total(pool)
             now = stats(device, "context")
             return cuda.MemoryInfo(free=free + now["reserved_bytes"] - now["live_bytes"], total=total)
-
-        def get_ipc_handle(self, memory):
-            raise NotImplementedError("memory of a Fallow pool has no legacy IPC handle: copy what is to be "
-                                      "shared, or leave this process with Numba's own memory manager")
 
         def reset(self):
             super().reset()
