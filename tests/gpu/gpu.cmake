@@ -9,6 +9,22 @@ if(TARGET fallow_shared)
   set_tests_properties(gpu.stress_on_sim gpu.capture_on_sim PROPERTIES
     LABELS gpu TIMEOUT 120 SKIP_RETURN_CODE 77)
 endif()
+# What is to be asked of the first real driver: here only that the program works.
+add_executable(first_run first_run.c first_run_memory.c first_run_order.c)
+flw_target(first_run)
+target_link_libraries(first_run PRIVATE test_support flw_base Threads::Threads)
+add_test(NAME gpu.first_run_on_sim COMMAND first_run --device sim)
+set_tests_properties(gpu.first_run_on_sim PROPERTIES LABELS gpu TIMEOUT 120 SKIP_RETURN_CODE 77)
+# Plain clients of the driver for clients.sh: one linked with it, one that finds it by itself. The former is
+# linked with the simulated one, which has the driver's name; which one it gets is decided when it starts.
+foreach(client plain plain_linked)
+  add_executable(client_${client} clients/plain.c)
+  flw_target(client_${client})
+  target_link_libraries(client_${client} PRIVATE ${CMAKE_DL_LIBS})
+endforeach()
+target_compile_definitions(client_plain_linked PRIVATE LINKED=1)
+target_link_libraries(client_plain_linked PRIVATE simcuda-libcuda)
+set_target_properties(client_plain_linked PROPERTIES SKIP_BUILD_RPATH ON)
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(Python3_FOUND)
   # Without a GPU only its command line can be tried.
