@@ -389,6 +389,7 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     fence->use_count++;
     flw_lock_release(&heap->lock);
     flw_heap_count_call(heap);
+    atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
     CUresult result = heap->driver->cuEventQuery(fence->event);
     if (result == CUDA_SUCCESS) {
         result = ask_others(heap, fence, false);
@@ -488,6 +489,7 @@ static CUresult wait_for_event(struct flw_heap *heap, CUevent event, uint64_t de
     }
     for (unsigned tries = 0;; tries++) {
         flw_heap_count_call(heap);
+        atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
         CUresult result = heap->driver->cuEventQuery(event);
         if (result != CUDA_ERROR_NOT_READY || flw_clock_fine_ns() >= deadline_ns) {
             return result;

@@ -87,7 +87,7 @@ struct flw_run_depot {
 };
 
 struct flw_heap_counters {
-    _Atomic uint64_t driver_calls, events, steals, waits, remaps, grows, trims;
+    _Atomic uint64_t driver_calls, events, queries, steals, waits, remaps, grows, trims;
     _Atomic uint64_t lost_streams, stream_waits;
     _Atomic uint64_t gone_streams; /* retired and lost: their handles may be others' by now */
 };

@@ -153,6 +153,7 @@ void flw_debug_poll(struct flw_pool *pool)
         flw_lock_release(&debug->lock);
         if (goes_on && check->guard.size_bytes != 0) {
             flw_heap_count_call(&pool->heap);
+            atomic_fetch_add_explicit(&pool->heap.count.queries, 1, memory_order_relaxed);
             CUresult result = pool->driver.cuEventQuery(check->event);
             goes_on = result != CUDA_ERROR_NOT_READY;
             if (result == CUDA_SUCCESS) {

@@ -68,6 +68,8 @@ enum flw_rung {
 
 struct flw_pool {
     const void *handle;
+    uint32_t number;      /* its place in the table of pools */
+    char driver_name[32]; /* the config's, the end of it; "" is the default driver */
     struct flw_heap heap;
     struct flw_driver driver;
     struct fallow_pool_config config; /* defaults resolved */
@@ -109,6 +111,7 @@ struct flw_pool {
     struct flw_lock report_lock; /* FLW_RANK_META: the last out-of-memory report */
     struct fallow_oom_report report;
     _Atomic uint64_t rung_count[FLW_RUNG_COUNT], rung_ns[FLW_RUNG_COUNT];
+    _Atomic uint64_t last_climb; /* above the first rung: bytes << 8 | rung + 1; 0 none yet */
     atomic_flag in_callback;
 
     /* Decay: the largest need since peak_window_ns, and of the window before. */
@@ -213,6 +216,9 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
 fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *request,
                                    fallow_stream stream, void **out_ptr);
 fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream);
+
+/* stats.c: what fallow_pool_get_stats answers, of a pool that is being visited. */
+void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats);
 
 /* What a cache may hold in runs. */
 uint64_t flw_pool_run_limit(const struct flw_pool *pool);

@@ -29,15 +29,8 @@ uint64_t flw_pool_captured_bytes(const struct flw_pool *pool)
     return bytes;
 }
 
-fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats)
+void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
 {
-    struct flw_pool *pool = flw_pool_of(handle);
-    if (pool == NULL) {
-        return FALLOW_INVALID_POOL;
-    }
-    if (out_stats == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
-    }
     struct flw_heap *heap = &pool->heap;
     struct flw_pool_totals totals;
     fallow_stats stats = {0};
@@ -86,6 +79,20 @@ fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats
                        flw_lenders_host_bytes(&heap->lenders) + note_bytes +
                        flw_div_up(heap->mapped_page_end * heap->page_units, 1024) * 4096;
     flw_lock_release(&heap->lock);
+    *out_stats = stats;
+}
+
+fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    fallow_stats stats;
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (out_stats == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    flw_pool_read_stats(pool, &stats);
     return flw_struct_answer(out_stats, &stats, sizeof stats);
 }
 

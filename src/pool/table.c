@@ -105,6 +105,7 @@ fallow_pool *flw_pool_table_enter(struct flw_pool *pool)
         oldest->last_used = ++table.clock;
         uint32_t generation = atomic_fetch_add(&oldest->generation, 1) + 1;
         handle = (fallow_pool *)(void *)&oldest->handles[generation % GENERATIONS];
+        pool->number = (uint32_t)(oldest - table.places);
         atomic_store_explicit(&oldest->pool, pool, memory_order_release);
     }
     flw_lock_release(&table.lock);
