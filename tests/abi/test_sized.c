@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fallow/fallow.h"
+#include "fallow/publish.h"
 #include "fallow/trace.h"
 #include "support/test.h"
 
@@ -127,6 +128,22 @@ static fallow_status read_record_config(fallow_pool *pool, void *object)
     return status;
 }
 
+static void init_publish_config(void *object, size_t size)
+{
+    fallow_publish_config_init_sized(object, size);
+}
+
+/* The oldest one names no folder: /dev/shm, which this machine may lack. */
+static fallow_status read_publish_config(fallow_pool *pool, void *object)
+{
+    (void)pool;
+    fallow_status status = fallow_publish_start(object);
+    if (status == FALLOW_OK) {
+        fallow_publish_stop();
+    }
+    return status == FALLOW_IO ? FALLOW_OK : status;
+}
+
 /* from: the oldest caller has everything before this offset */
 static void expect_read(size_t from, size_t our_size, init_function init, read_function read)
 {
@@ -169,6 +186,13 @@ static void a_record_config_of_any_age_is_read(void **state)
     (void)state;
     expect_read(offsetof(fallow_record_config, ring_bytes), sizeof(fallow_record_config),
                 init_record_config, read_record_config);
+}
+
+static void a_publish_config_of_any_age_is_read(void **state)
+{
+    (void)state;
+    expect_read(sizeof(size_t), sizeof(fallow_publish_config), init_publish_config,
+                read_publish_config);
 }
 
 /* ---- structs that the library fills */
@@ -263,6 +287,7 @@ int main(void)
         cmocka_unit_test(a_config_of_any_age_is_read),
         cmocka_unit_test(a_request_of_any_age_is_read),
         cmocka_unit_test(a_record_config_of_any_age_is_read),
+        cmocka_unit_test(a_publish_config_of_any_age_is_read),
         cmocka_unit_test(statistics_fill_a_struct_of_any_age),
         cmocka_unit_test(block_info_fills_a_struct_of_any_age),
         cmocka_unit_test(the_report_fills_a_struct_of_any_age),

@@ -7,6 +7,7 @@
 #
 #   base < driver < memory < heap < pool < arena     a layer includes itself, lower ones and fallow/
 #   plugin   pool and below                  beside arena
+#   publish  pool and below                  beside arena
 #   record   base; pool may include it       trace    base, record
 #   preload  base to pool, record            simcuda  base and the driver's types
 #   host     base and the driver's table; a user of the pool for the rest
@@ -31,6 +32,7 @@ allowed_of() {
     arena) echo '^(base|driver|memory|heap|record|pool|arena|fallow)/' ;;
     plugin) echo '^(base|driver|memory|heap|record|pool|plugin|fallow)/' ;;
     host) echo '^(base|driver|host|fallow)/' ;;
+    publish) echo '^(base|driver|memory|heap|record|pool|publish|fallow)/' ;;
     trace) echo '^(base|record|trace)/|^fallow/model\.h$' ;;
     preload) echo '^(base|driver|memory|heap|record|pool|preload|fallow)/' ;;
     package) echo '^$' ;;

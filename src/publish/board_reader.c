@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the reader's side of a board. It believes nothing: whose the file is, that it is one, that
+ * its process lives, that the body is whole.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "publish/board_file.h"
+
+#define READ_TRIES 20
+
+static enum flw_board_state check_owner(int file, const struct flw_board_name *name)
+{
+    struct stat status;
+    uid_t self = geteuid();
+    if (fstat(file, &status) != 0) {
+        return FLW_BOARD_REFUSED;
+    }
+    if (!S_ISREG(status.st_mode) || status.st_uid != name->user ||
+        (self != 0 && status.st_uid != self) || (status.st_mode & 077) != 0) {
+        return FLW_BOARD_NOT_OURS;
+    }
+    if (status.st_size < (off_t)FLW_BOARD_HEADER_BYTES) {
+        return FLW_BOARD_FOREIGN;
+    }
+    return flw_board_is_locked(file) ? FLW_BOARD_OK : FLW_BOARD_STALE;
+}
+
+static enum flw_board_state check_head(struct flw_board_reader *reader)
+{
+    struct flw_board_header head;
+    if (pread(reader->file, &head, sizeof head, 0) != (ssize_t)sizeof head ||
+        memcmp(head.magic, FLW_BOARD_MAGIC, sizeof head.magic) != 0) {
+        return FLW_BOARD_FOREIGN;
+    }
+    reader->version = head.version;
+    reader->process = head.process;
+    if (head.version != FLW_BOARD_VERSION) {
+        return FLW_BOARD_VERSIONS; /* what its head says besides is not known */
+    }
+    bool is_whole =
+        head.head_crc == flw_board_crc(&head, offsetof(struct flw_board_header, head_crc));
+    return is_whole && head.capacity_bytes <= FLW_BOARD_BODY_BYTES ? FLW_BOARD_OK
+                                                                   : FLW_BOARD_FOREIGN;
+}
+
+enum flw_board_state flw_board_open(struct flw_board_reader *reader, const char *directory,
+                                    const struct flw_board_name *name)
+{
+    char path[FLW_BOARD_PATH_BYTES];
+    enum flw_board_state state;
+    *reader = (struct flw_board_reader){.file = -1};
+    if (!flw_board_path(path, directory, name)) {
+        return FLW_BOARD_ABSENT;
+    }
+    reader->file = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (reader->file < 0) {
+        return errno == ENOENT                                       ? FLW_BOARD_ABSENT
+               : errno == EACCES || errno == EPERM || errno == ELOOP ? FLW_BOARD_NOT_OURS
+                                                                     : FLW_BOARD_REFUSED;
+    }
+    state = check_owner(reader->file, name);
+    if (state == FLW_BOARD_OK) {
+        state = check_head(reader);
+    }
+    if (state == FLW_BOARD_OK) {
+        void *memory =
+            mmap(NULL, FLW_BOARD_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, reader->file, 0);
+        if (memory == MAP_FAILED) {
+            state = FLW_BOARD_REFUSED;
+        } else {
+            reader->header = memory;
+        }
+    }
+    if (state != FLW_BOARD_OK) {
+        int saved = errno;
+        close(reader->file);
+        reader->file = -1;
+        errno = saved;
+    }
+    return state;
+}
+
+void flw_board_close(struct flw_board_reader *reader)
+{
+    if (reader->header != NULL) {
+        (void)munmap(reader->header, FLW_BOARD_HEADER_BYTES);
+    }
+    if (reader->file >= 0) {
+        close(reader->file);
+    }
+    *reader = (struct flw_board_reader){.file = -1};
+}
+
+bool flw_board_is_stale(const struct flw_board_reader *reader)
+{
+    return !flw_board_is_locked(reader->file);
+}
+
+enum flw_board_state flw_board_ask(struct flw_board_reader *reader, uint64_t timeout_ns)
+{
+    struct flw_board_header *header = reader->header;
+    uint32_t question = atomic_fetch_add(&header->asked, 1) + 1;
+    uint64_t end_ns = flw_clock_fine_ns() + timeout_ns;
+    flw_board_wake(&header->asked);
+    for (;;) {
+        uint32_t answered = atomic_load(&header->answered);
+        if ((int32_t)(answered - question) >= 0) {
+            return FLW_BOARD_OK;
+        }
+        uint64_t now_ns = flw_clock_fine_ns();
+        if (flw_board_is_stale(reader)) {
+            return FLW_BOARD_STALE;
+        }
+        if (now_ns >= end_ns) {
+            return FLW_BOARD_SILENT;
+        }
+        /* Not for long at once: who dies wakes nobody. */
+        uint64_t step_ns = end_ns - now_ns < 100000000 ? end_ns - now_ns : 100000000;
+        flw_board_sleep(&header->answered, answered, step_ns);
+    }
+}
+
+static bool read_once(struct flw_board_reader *reader, void *bytes, size_t *out_count)
+{
+    struct flw_board_header *header = reader->header;
+    uint32_t before = atomic_load_explicit(&header->sequence, memory_order_acquire);
+    uint32_t count = __atomic_load_n(&header->body_bytes, __ATOMIC_RELAXED);
+    uint32_t crc = __atomic_load_n(&header->body_crc, __ATOMIC_RELAXED);
+    if ((before & 1) != 0 || count > FLW_BOARD_BODY_BYTES ||
+        pread(reader->file, bytes, count, FLW_BOARD_HEADER_BYTES) != (ssize_t)count) {
+        return false;
+    }
+    atomic_thread_fence(memory_order_acquire);
+    uint32_t after = atomic_load_explicit(&header->sequence, memory_order_relaxed);
+    *out_count = count;
+    return before == after && crc == flw_board_crc(bytes, count);
+}
+
+enum flw_board_state flw_board_read(struct flw_board_reader *reader, void *bytes, size_t *out_count)
+{
+    for (int tries = 0; tries < READ_TRIES; tries++) {
+        if (read_once(reader, bytes, out_count)) {
+            return FLW_BOARD_OK;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return FLW_BOARD_TORN;
+}

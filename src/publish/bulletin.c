@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the form of a bulletin.
+ */
+#include "publish/bulletin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD_WORDS   6
+#define DRIVER_WORDS 4
+#define POOL_WORDS   (FLW_VALUE_COUNT + 2 * FLW_BULLETIN_RUNGS + DRIVER_WORDS)
+#define CLASS_WORDS  (sizeof(struct flw_bulletin_class) / 8)
+#define STREAM_WORDS (sizeof(struct flw_bulletin_stream) / 8)
+#define MOST_POOLS   4096
+
+_Static_assert(sizeof(struct flw_bulletin_class) == 56, "words and nothing else");
+_Static_assert(sizeof(struct flw_bulletin_stream) == 104, "words and nothing else");
+
+const char *const flw_bulletin_rungs[FLW_BULLETIN_RUNGS] = {
+    "own",   "complete",   "own_caches", "caches",   "grow", "steal",
+    "fence", "remap_wait", "limit",      "callback", "wait", "fail"};
+
+/* ---- writing */
+
+static void put_word(struct flw_bulletin_writer *writer, uint64_t word)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        writer->bytes[writer->used + i] = (unsigned char)(word >> 8 * i);
+    }
+    writer->used += 8;
+}
+
+static void put_words(struct flw_bulletin_writer *writer, const void *words, size_t count)
+{
+    const unsigned char *at = words;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t word;
+        memcpy(&word, at + 8 * i, 8);
+        put_word(writer, word);
+    }
+}
+
+static void put_text(struct flw_bulletin_writer *writer, const char *text, size_t word_count)
+{
+    memcpy(writer->bytes + writer->used, text, 8 * word_count);
+    writer->used += 8 * word_count;
+}
+
+void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t capacity)
+{
+    *writer = (struct flw_bulletin_writer){
+        .bytes = bytes, .capacity = capacity, .used = 8 * (1 + HEAD_WORDS)};
+}
+
+void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool)
+{
+    size_t most = (writer->capacity - writer->used) / 8;
+    size_t bare = 1 + POOL_WORDS + 2 + 2;
+    size_t all = bare + pool->class_count * CLASS_WORDS + pool->stream_count * STREAM_WORDS;
+    uint32_t classes = pool->class_count, streams = pool->stream_count;
+    if (all > most) {
+        classes = streams = 0;
+        if (bare > most) {
+            return;
+        }
+    }
+    put_word(writer, POOL_WORDS);
+    put_words(writer, pool->value, FLW_VALUE_COUNT);
+    put_words(writer, pool->rung_count, FLW_BULLETIN_RUNGS);
+    put_words(writer, pool->rung_ns, FLW_BULLETIN_RUNGS);
+    put_text(writer, pool->driver, DRIVER_WORDS);
+    put_word(writer, classes);
+    put_word(writer, CLASS_WORDS);
+    put_words(writer, pool->classes, classes * CLASS_WORDS);
+    put_word(writer, streams);
+    put_word(writer, STREAM_WORDS);
+    put_words(writer, pool->streams, streams * STREAM_WORDS);
+    writer->pool_count++;
+}
+
+size_t flw_bulletin_end(struct flw_bulletin_writer *writer, const struct flw_bulletin *bulletin)
+{
+    size_t used = writer->used;
+    writer->used = 0;
+    put_word(writer, HEAD_WORDS);
+    put_word(writer, bulletin->process);
+    put_text(writer, bulletin->name, 2);
+    put_word(writer, bulletin->clock_ns);
+    put_word(writer, bulletin->pool_total);
+    put_word(writer, writer->pool_count);
+    writer->used = used;
+    return used;
+}
+
+/* ---- reading */
+
+struct source {
+    const unsigned char *bytes;
+    size_t word_count, at;
+    bool is_broken;
+};
+
+static uint64_t get_word(struct source *source)
+{
+    uint64_t word = 0;
+    if (source->at >= source->word_count) {
+        source->is_broken = true;
+        return 0;
+    }
+    for (unsigned i = 8; i-- > 0;) {
+        word = word << 8 | source->bytes[8 * source->at + i];
+    }
+    source->at++;
+    return word;
+}
+
+static void skip(struct source *source, uint64_t count)
+{
+    if (count > source->word_count - source->at) {
+        source->is_broken = true;
+        count = source->word_count - source->at;
+    }
+    source->at += (size_t)count;
+}
+
+/* A record of `count` words, of which we know `known`: what is missing is 0. */
+static void get_words(struct source *source, uint64_t count, uint64_t *words, size_t known)
+{
+    for (size_t i = 0; i < known; i++) {
+        words[i] = i < count ? get_word(source) : 0;
+    }
+    if (count > known) {
+        skip(source, count - known);
+    }
+}
+
+static void get_text(const uint64_t *words, size_t word_count, char *text)
+{
+    for (size_t i = 0; i < 8 * word_count; i++) {
+        text[i] = (char)(words[i / 8] >> 8 * (i % 8));
+    }
+    text[8 * word_count - 1] = '\0';
+}
+
+/* Rows of a table into `rows`, of which `most` fit. Returns how many; the rest is broken. */
+static uint32_t get_rows(struct source *source, void *rows, size_t row_words, uint32_t most)
+{
+    uint64_t count = get_word(source), words = get_word(source);
+    uint64_t row[16] = {0};
+    if (count > most || words > source->word_count || row_words > sizeof row / sizeof *row) {
+        source->is_broken = true;
+        return 0;
+    }
+    for (uint64_t i = 0; i < count && !source->is_broken; i++) {
+        get_words(source, words, row, row_words);
+        memcpy((unsigned char *)rows + i * 8 * row_words, row, 8 * row_words);
+    }
+    return (uint32_t)count;
+}
+
+/* A later version may have put values behind those that we know: it says how many words there are,
+ * and everything after the values comes in as many words as we know. */
+static void get_pool(struct source *source, struct flw_bulletin_pool *pool)
+{
+    uint64_t tail[2 * FLW_BULLETIN_RUNGS + DRIVER_WORDS];
+    size_t tail_words = sizeof tail / sizeof *tail;
+    uint64_t count = get_word(source);
+    if (count < tail_words) {
+        source->is_broken = true;
+        return;
+    }
+    get_words(source, count - tail_words, pool->value, FLW_VALUE_COUNT);
+    get_words(source, tail_words, tail, tail_words);
+    memcpy(pool->rung_count, tail, sizeof pool->rung_count);
+    memcpy(pool->rung_ns, tail + FLW_BULLETIN_RUNGS, sizeof pool->rung_ns);
+    get_text(tail + 2 * (size_t)FLW_BULLETIN_RUNGS, DRIVER_WORDS, pool->driver);
+    pool->class_count = get_rows(source, pool->classes, CLASS_WORDS, FLW_BULLETIN_CLASSES);
+    pool->stream_count = get_rows(source, pool->streams, STREAM_WORDS, FLW_BULLETIN_STREAMS + 1);
+}
+
+bool flw_bulletin_read(struct flw_bulletin *bulletin, const void *bytes, size_t count)
+{
+    struct source source = {.bytes = bytes, .word_count = count / 8};
+    uint64_t head[HEAD_WORDS];
+    get_words(&source, get_word(&source), head, HEAD_WORDS);
+    *bulletin = (struct flw_bulletin){.process = head[0],
+                                      .clock_ns = head[3],
+                                      .pool_total = head[4],
+                                      .pool_count = (uint32_t)head[5]};
+    get_text(head + 1, 2, bulletin->name);
+    if (source.is_broken || count % 8 != 0 || head[5] > head[4] || head[5] > MOST_POOLS) {
+        return false;
+    }
+    bulletin->pools = calloc(bulletin->pool_count + 1, sizeof *bulletin->pools);
+    for (uint32_t i = 0; bulletin->pools != NULL && i < bulletin->pool_count; i++) {
+        get_pool(&source, &bulletin->pools[i]);
+    }
+    if (bulletin->pools == NULL || source.is_broken || source.at != source.word_count) {
+        flw_bulletin_drop(bulletin);
+        return false;
+    }
+    return true;
+}
+
+void flw_bulletin_drop(struct flw_bulletin *bulletin)
+{
+    free(bulletin->pools);
+    bulletin->pools = NULL;
+    bulletin->pool_count = 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the bulletin, what a process says of its pools at one moment, and its form on a board. Does
+ * not: look at pools (collect.c), or show anything (the tools).
+ *
+ * The form is words of 64 bits, little-endian. Each kind of record says how many words it has: one
+ * of a later version may have more at its end, which an earlier reader skips; what an earlier one
+ * lacks reads as 0.
+ *
+ *   words of the head    process, its name (2 words of text), clock, pools there are, pools told of
+ *   per pool             words; values (FLW_BULLETIN_VALUES), rungs (count and ns), driver (4 words)
+ *                        classes, words of one; the classes
+ *                        streams, words of one; the streams
+ */
+#ifndef FLW_PUBLISH_BULLETIN_H
+#define FLW_PUBLISH_BULLETIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FLW_BULLETIN_RUNGS   12
+#define FLW_BULLETIN_CLASSES 74 /* the size classes, and all runs as one */
+#define FLW_BULLETIN_STREAMS 64 /* told of one by one; the rest as one more */
+
+/* X(name, kind, help): the numbers of a pool. Append only: the order is the form. Those of fallow_stats
+ * keep their names. TOTAL counts up while the pool lives; VALUE goes up and down. */
+#define FLW_BULLETIN_VALUES(X)                                                                   \
+    X(number, LABEL, "of the pool in its process")                                               \
+    X(device, LABEL, "ordinal of the device")                                                    \
+    X(limit_bytes, VALUE, "most that the driver may have given")                                 \
+    X(device_bytes, VALUE, "memory of the device")                                               \
+    X(requested_bytes, VALUE, "live blocks, as asked")                                           \
+    X(live_bytes, VALUE, "live blocks, as given")                                                \
+    X(reserved_bytes, VALUE, "what the driver has given")                                        \
+    X(peak_requested_bytes, VALUE, "most requested_bytes")                                       \
+    X(peak_live_bytes, VALUE, "most live_bytes that was seen")                                   \
+    X(peak_reserved_bytes, VALUE, "most reserved_bytes")                                         \
+    X(cached_bytes, VALUE, "free, in thread caches")                                             \
+    X(free_bytes, VALUE, "free and mapped, in the heap")                                         \
+    X(idle_bytes, VALUE, "reserved and mapped nowhere")                                          \
+    X(pending_bytes, VALUE, "freed, waiting for a fence")                                        \
+    X(captured_bytes, VALUE, "held by captures")                                                 \
+    X(host_bytes, VALUE, "host memory of the pool's tables")                                     \
+    X(live_count, VALUE, "blocks lent")                                                          \
+    X(stream_count, VALUE, "streams known")                                                      \
+    X(thread_cache_count, VALUE, "thread caches, one a thread and stream")                       \
+    X(capture_count, VALUE, "captures under way")                                                \
+    X(alloc_count, TOTAL, "blocks lent so far; size 0 apart")                                    \
+    X(free_count, TOTAL, "blocks returned so far")                                               \
+    X(zero_size_count, TOTAL, "requests of size 0")                                              \
+    X(hit_count, TOTAL, "allocations served by a thread cache")                                  \
+    X(event_count, TOTAL, "events recorded")                                                     \
+    X(query_count, TOTAL, "events queried")                                                      \
+    X(steal_count, TOTAL, "batches or runs taken from another stream with a device wait")        \
+    X(wait_count, TOTAL, "host waits for the device")                                            \
+    X(stream_wait_count, TOTAL, "waits given to streams")                                        \
+    X(driver_call_count, TOTAL, "all driver calls")                                              \
+    X(remap_count, TOTAL, "handles moved")                                                       \
+    X(remap_wait_count, TOTAL, "moves that had to wait for the device")                          \
+    X(grow_count, TOTAL, "growth operations")                                                    \
+    X(trim_count, TOTAL, "handles given back")                                                   \
+    X(lost_streams, TOTAL, "streams destroyed without retire")                                   \
+    X(misuse_count, TOTAL, "frees refused")                                                      \
+    X(oom_count, TOTAL, "allocations that failed after the whole ladder")                        \
+    X(damage_count, TOTAL, "debug checks: red zones and freed blocks found written")             \
+    X(unchecked_count, TOTAL, "debug checks left out")                                           \
+    X(uses_vmm, VALUE, "1: address space and physical memory are separate")                      \
+    X(uses_membarrier, VALUE, "0: no call is a hit")                                             \
+    X(is_lost, VALUE, "1: the device is lost")                                                   \
+    X(is_recorded, VALUE, "1: a recorder is at it")                                              \
+    X(last_climb_rung, LABEL, "rung that served the last climb above the first, plus 1; 0 none") \
+    X(last_climb_bytes, VALUE, "what that climb was for")
+
+enum flw_bulletin_value {
+#define X(name, kind, help) FLW_VALUE_##name,
+    FLW_BULLETIN_VALUES(X)
+#undef X
+    FLW_VALUE_COUNT
+};
+
+/* One size class, or the runs: blocks above the largest class. What is reserved and neither live,
+ * cached nor pending is free in its slabs. */
+struct flw_bulletin_class {
+    uint64_t size_bytes;     /* of a block; 0: runs */
+    uint64_t reserved_bytes; /* its slabs; of runs: those that are not free */
+    uint64_t live_count, live_bytes, requested_bytes;
+    uint64_t cached_bytes; /* in thread caches */
+    uint64_t pending_bytes;
+};
+
+enum flw_bulletin_kind {
+    FLW_BULLETIN_STREAM, /* known to the pool */
+    FLW_BULLETIN_GONE,   /* retired or lost, with blocks still lent or memory not yet complete */
+    FLW_BULLETIN_SHARED, /* of no one stream: free for any, of the context, or mixed */
+    FLW_BULLETIN_REST    /* the sum over those not told of one by one; `id` of them */
+};
+
+/* Blocks are told by the stream that lent them. Counts and hits are of the caches that are there. */
+struct flw_bulletin_stream {
+    uint64_t kind;   /* enum flw_bulletin_kind */
+    uint64_t id;     /* cuStreamGetId; 0 unknown */
+    uint64_t handle; /* as the program names it; 0 is the default stream too */
+    uint64_t live_count, live_bytes, requested_bytes;
+    uint64_t cached_bytes, free_bytes, captured_bytes;
+    uint64_t alloc_count, hit_count;
+    uint64_t cache_count; /* threads that use it */
+    uint64_t fence_count; /* recorded, not known to be complete */
+};
+
+struct flw_bulletin_pool {
+    uint64_t value[FLW_VALUE_COUNT];
+    uint64_t rung_count[FLW_BULLETIN_RUNGS], rung_ns[FLW_BULLETIN_RUNGS];
+    char driver[32]; /* as in its config; "" = libcuda.so.1. Cut to fit */
+    uint32_t class_count, stream_count;
+    struct flw_bulletin_class classes[FLW_BULLETIN_CLASSES];      /* those with memory, ascending */
+    struct flw_bulletin_stream streams[FLW_BULLETIN_STREAMS + 1]; /* most memory first */
+};
+
+struct flw_bulletin {
+    uint64_t process;
+    char name[16];
+    uint64_t clock_ns;   /* CLOCK_MONOTONIC when it was put together */
+    uint64_t pool_total; /* pools there are */
+    uint32_t pool_count; /* pools told of: fewer where the board is full */
+    struct flw_bulletin_pool *pools;
+};
+
+/* Of the rungs of the ladder, in its order. */
+extern const char *const flw_bulletin_rungs[FLW_BULLETIN_RUNGS];
+
+/* ---- writing: head, pools, end */
+
+struct flw_bulletin_writer {
+    unsigned char *bytes;
+    size_t capacity, used;
+    uint32_t pool_count;
+};
+
+void flw_bulletin_begin(struct flw_bulletin_writer *writer, void *bytes, size_t capacity);
+/* One that does not fit goes without its classes and streams, or not at all. */
+void flw_bulletin_add(struct flw_bulletin_writer *writer, const struct flw_bulletin_pool *pool);
+/* The head; `bulletin`'s pools are not looked at. Returns the bytes used. */
+size_t flw_bulletin_end(struct flw_bulletin_writer *writer, const struct flw_bulletin *bulletin);
+
+/* ---- reading */
+
+/* False: broken, or no host memory; nothing is held. `bulletin->pools` is freed by drop. */
+bool flw_bulletin_read(struct flw_bulletin *bulletin, const void *bytes, size_t count);
+void flw_bulletin_drop(struct flw_bulletin *bulletin);
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the walk over a pool's domains, caches and spans.
+ */
+#include "publish/collect.h"
+
+#include <string.h>
+
+#define SLOTS_A_LOCK 4096 /* looked at before others get the heap's lock */
+
+_Static_assert(FLW_BULLETIN_RUNGS == FLW_RUNG_COUNT, "a rung, a number");
+_Static_assert(FLW_BULLETIN_CLASSES == FLW_CLASS_COUNT + 1, "the classes, and runs");
+
+/* ---- rows: one a lender's number. Number 0 is what is of no one stream. */
+
+static struct flw_bulletin_stream *row_of(struct flw_collector *collector,
+                                          const struct flw_heap *heap, uint64_t lender)
+{
+    uint32_t number = (uint32_t)(lender >> FLW_LENDER_SHIFT);
+    if (collector->row_of[number] == 0) {
+        struct flw_bulletin_stream *row = &collector->rows[collector->row_count];
+        collector->number_of[collector->row_count] = number;
+        collector->row_of[number] = ++collector->row_count;
+        *row = (struct flw_bulletin_stream){.kind = number == 0 ? FLW_BULLETIN_SHARED
+                                                                : FLW_BULLETIN_GONE,
+                                            .id = flw_lenders_id(&heap->lenders, lender)};
+    }
+    return &collector->rows[collector->row_of[number] - 1];
+}
+
+static void forget_rows(struct flw_collector *collector)
+{
+    for (uint32_t i = 0; i < collector->row_count; i++) {
+        collector->row_of[collector->number_of[i]] = 0;
+    }
+    collector->row_count = 0;
+}
+
+/* ---- domains */
+
+/* heap lock. */
+static uint64_t batch_bytes(const struct flw_domain *domain)
+{
+    uint64_t bytes = 0;
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        const struct flw_batch *batch = domain->batches[c].head;
+        for (; batch != NULL; batch = batch->next) {
+            bytes += batch->count * flw_class_bytes(c);
+        }
+    }
+    return bytes;
+}
+
+/* heap lock. */
+static void add_domain(struct flw_collector *collector, const struct flw_heap *heap,
+                       const struct flw_domain *domain)
+{
+    uint64_t run_bytes = domain->runs.unit_count_total << FLW_UNIT_LOG2;
+    struct flw_bulletin_stream *row =
+        row_of(collector, heap, domain->index == FLW_NOBODY ? 0 : domain->lender);
+    collector->free_run_bytes += run_bytes;
+    if (domain->capture != 0) {
+        row->captured_bytes += domain->captured_bytes + run_bytes;
+        return;
+    }
+    row->free_bytes += run_bytes + batch_bytes(domain);
+    if (domain->ops == &flw_order_stream && domain->is_known) {
+        row->kind = FLW_BULLETIN_STREAM;
+        row->handle = (uint64_t)(uintptr_t)domain->stream;
+    }
+    for (const struct flw_fence *fence = domain->oldest; fence != NULL; fence = fence->next) {
+        row->fence_count++;
+    }
+}
+
+static void add_domains(struct flw_collector *collector, struct flw_heap *heap)
+{
+    bool is_end = false;
+    for (uint32_t i = 0; !is_end; i++) {
+        flw_lock_acquire(&heap->lock);
+        is_end = i >= heap->domain_end;
+        if (!is_end && (heap->domains[i]->ops != NULL || i == FLW_NOBODY)) {
+            add_domain(collector, heap, heap->domains[i]);
+        }
+        flw_lock_release(&heap->lock);
+    }
+}
+
+/* ---- caches */
+
+static FLW_SNAPSHOT uint64_t read_word(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static FLW_SNAPSHOT void add_cache(struct flw_collector *collector, struct flw_tcache *cache,
+                                   struct flw_bulletin_stream *row)
+{
+    uint64_t allocs = read_word(&cache->run_pops), misses = read_word(&cache->misses);
+    uint64_t cached = read_word(&cache->run_bytes);
+    collector->classes[FLW_CLASS_COUNT].cached_bytes += cached;
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        struct flw_bin *bin = flw_tcache_bin(cache, c);
+        uint64_t bytes = read_word(&bin->count) * flw_class_bytes(c);
+        allocs += read_word(&bin->pops);
+        collector->classes[c].cached_bytes += bytes;
+        cached += bytes;
+    }
+    row->alloc_count += allocs;
+    row->hit_count += allocs > misses ? allocs - misses : 0;
+    row->cached_bytes += cached;
+    row->cache_count++;
+}
+
+static void add_caches(struct flw_collector *collector, struct flw_pool *pool)
+{
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        add_cache(collector, cache, row_of(collector, &pool->heap, cache->domain->lender));
+    }
+    flw_lock_release(&pool->lock);
+}
+
+/* ---- spans */
+
+static void add_slot(struct flw_collector *collector, const struct flw_heap *heap,
+                     const struct flw_slot *slot, struct flw_bulletin_class *class, uint64_t bytes)
+{
+    uint64_t state = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE) & FLW_SLOT_STATE_MASK;
+    if (state == FLW_SLOT_FREE) {
+        return;
+    }
+    if (state == FLW_SLOT_HELD) {
+        class->pending_bytes += bytes;
+        return;
+    }
+    uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_RELAXED);
+    struct flw_bulletin_stream *row = row_of(collector, heap, loan);
+    class->live_count++;
+    class->live_bytes += bytes;
+    class->requested_bytes += flw_loan_bytes(loan);
+    row->live_count++;
+    row->live_bytes += bytes;
+    row->requested_bytes += flw_loan_bytes(loan);
+}
+
+/* heap lock. Returns how many slots were looked at. */
+static uint32_t add_slab(struct flw_collector *collector, const struct flw_heap *heap,
+                         const struct flw_span *slab)
+{
+    const struct flw_slab_part *part = &slab->u.slab;
+    if (part->run == NULL || part->run->u.run.slab != slab) {
+        return 1; /* serves nobody */
+    }
+    struct flw_bulletin_class *class = &collector->classes[part->class_index];
+    uint64_t slot_bytes = flw_class_bytes(part->class_index);
+    class->reserved_bytes += flw_run_bytes(part->run);
+    for (uint32_t i = 0; i < part->carved_count; i++) {
+        add_slot(collector, heap, flw_span_slot(&heap->map, slab, i), class, slot_bytes);
+    }
+    return 1 + part->carved_count;
+}
+
+/* heap lock. */
+static void add_run(struct flw_collector *collector, const struct flw_heap *heap,
+                    const struct flw_span *run)
+{
+    struct flw_bulletin_class *class = &collector->classes[FLW_CLASS_COUNT];
+    if (run->u.run.state == FLW_RUN_PENDING) {
+        class->reserved_bytes += flw_run_bytes(run);
+        class->pending_bytes += flw_run_bytes(run);
+    } else if (run->u.run.state == FLW_RUN_LIVE && run->u.run.slab == NULL) {
+        class->reserved_bytes += flw_run_bytes(run);
+        add_slot(collector, heap, flw_span_slot(&heap->map, run, 0), class, flw_run_bytes(run));
+    }
+}
+
+/* Spans stay where they are for good, so the lock may be given up between two of them. */
+static void add_spans(struct flw_collector *collector, struct flw_heap *heap)
+{
+    struct flw_span *span = NULL;
+    do {
+        flw_lock_acquire(&heap->lock);
+        for (uint32_t slots = 0; slots < SLOTS_A_LOCK;) {
+            span = flw_page_map_next_span(&heap->map, span);
+            if (span == NULL) {
+                break;
+            }
+            if (span->kind == FLW_SPAN_SLAB) {
+                slots += add_slab(collector, heap, span);
+            } else {
+                add_run(collector, heap, span);
+                slots++;
+            }
+        }
+        flw_lock_release(&heap->lock);
+    } while (span != NULL);
+}
+
+/* ---- putting it together */
+
+static void copy_stats(const fallow_stats *stats, uint64_t *value)
+{
+#define COPY(name) value[FLW_VALUE_##name] = stats->name
+    COPY(requested_bytes);
+    COPY(live_bytes);
+    COPY(reserved_bytes);
+    COPY(peak_requested_bytes);
+    COPY(peak_live_bytes);
+    COPY(peak_reserved_bytes);
+    COPY(alloc_count);
+    COPY(free_count);
+    COPY(zero_size_count);
+    COPY(hit_count);
+    COPY(event_count);
+    COPY(steal_count);
+    COPY(wait_count);
+    COPY(driver_call_count);
+    COPY(remap_count);
+    COPY(remap_wait_count);
+    COPY(grow_count);
+    COPY(trim_count);
+    COPY(lost_streams);
+    COPY(misuse_count);
+    COPY(oom_count);
+    COPY(cached_bytes);
+    COPY(pending_bytes);
+    COPY(captured_bytes);
+    COPY(host_bytes);
+    COPY(live_count);
+    COPY(stream_count);
+    COPY(uses_vmm);
+    COPY(uses_membarrier);
+    COPY(damage_count);
+    COPY(unchecked_count);
+#undef COPY
+}
+
+static void copy_rest(struct flw_pool *pool, uint64_t *value)
+{
+    const struct flw_heap *heap = &pool->heap;
+    uint64_t climb = atomic_load_explicit(&pool->last_climb, memory_order_relaxed);
+    value[FLW_VALUE_number] = pool->number;
+    value[FLW_VALUE_device] = (uint64_t)pool->config.device;
+    value[FLW_VALUE_limit_bytes] = heap->limit_bytes;
+    value[FLW_VALUE_device_bytes] = pool->device_bytes;
+    value[FLW_VALUE_idle_bytes] = atomic_load(&heap->idle_bytes);
+    value[FLW_VALUE_thread_cache_count] = atomic_load(&pool->cache_count);
+    value[FLW_VALUE_capture_count] = atomic_load(&pool->open_captures);
+    value[FLW_VALUE_query_count] = atomic_load(&heap->count.queries);
+    value[FLW_VALUE_stream_wait_count] = atomic_load(&heap->count.stream_waits);
+    value[FLW_VALUE_is_lost] = flw_heap_is_lost(heap);
+    value[FLW_VALUE_is_recorded] = atomic_load(&pool->recorder) != NULL;
+    value[FLW_VALUE_last_climb_rung] = climb & 255;
+    value[FLW_VALUE_last_climb_bytes] = climb >> 8;
+}
+
+static uint64_t free_bytes_of(const struct flw_bulletin_class *class)
+{
+    uint64_t used = class->live_bytes + class->cached_bytes + class->pending_bytes;
+    return class->reserved_bytes > used ? class->reserved_bytes - used : 0;
+}
+
+static void copy_classes(struct flw_collector *collector, struct flw_bulletin_pool *out)
+{
+    uint64_t free_bytes = collector->free_run_bytes;
+    out->class_count = 0;
+    for (unsigned c = 0; c < FLW_BULLETIN_CLASSES; c++) {
+        struct flw_bulletin_class *class = &collector->classes[c];
+        if (class->reserved_bytes != 0) {
+            class->size_bytes = c < FLW_CLASS_COUNT ? flw_class_bytes(c) : 0;
+            out->classes[out->class_count++] = *class;
+            free_bytes += free_bytes_of(class);
+        }
+    }
+    out->value[FLW_VALUE_free_bytes] = free_bytes;
+}
+
+static uint64_t held_bytes(const struct flw_bulletin_stream *row)
+{
+    return row->live_bytes + row->cached_bytes + row->free_bytes + row->captured_bytes;
+}
+
+static bool comes_before(const struct flw_bulletin_stream *a, const struct flw_bulletin_stream *b)
+{
+    uint64_t first = held_bytes(a), second = held_bytes(b);
+    return first != second ? first > second : a->id < b->id;
+}
+
+/* The first `most` of the order to the front. */
+static void select_rows(struct flw_bulletin_stream *rows, uint32_t count, uint32_t most)
+{
+    for (uint32_t i = 0; i < most; i++) {
+        uint32_t first = i;
+        for (uint32_t j = i + 1; j < count; j++) {
+            first = comes_before(&rows[j], &rows[first]) ? j : first;
+        }
+        struct flw_bulletin_stream moved = rows[i];
+        rows[i] = rows[first];
+        rows[first] = moved;
+    }
+}
+
+static void add_row(struct flw_bulletin_stream *sum, const struct flw_bulletin_stream *row)
+{
+    sum->live_count += row->live_count;
+    sum->live_bytes += row->live_bytes;
+    sum->requested_bytes += row->requested_bytes;
+    sum->cached_bytes += row->cached_bytes;
+    sum->free_bytes += row->free_bytes;
+    sum->captured_bytes += row->captured_bytes;
+    sum->alloc_count += row->alloc_count;
+    sum->hit_count += row->hit_count;
+    sum->cache_count += row->cache_count;
+    sum->fence_count += row->fence_count;
+}
+
+static void copy_rows(struct flw_collector *collector, struct flw_bulletin_pool *out)
+{
+    struct flw_bulletin_stream rest = {.kind = FLW_BULLETIN_REST};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < collector->row_count; i++) { /* what is gone without a trace */
+        const struct flw_bulletin_stream *row = &collector->rows[i];
+        if (row->kind == FLW_BULLETIN_STREAM || held_bytes(row) != 0 || row->fence_count != 0) {
+            collector->rows[count++] = *row;
+        }
+    }
+    out->stream_count = (uint32_t)flw_min(count, FLW_BULLETIN_STREAMS);
+    select_rows(collector->rows, count, out->stream_count);
+    memcpy(out->streams, collector->rows, out->stream_count * sizeof *collector->rows);
+    for (uint32_t i = out->stream_count; i < count; i++) {
+        add_row(&rest, &collector->rows[i]);
+        rest.id++;
+    }
+    if (count > out->stream_count) {
+        out->streams[out->stream_count++] = rest;
+    }
+}
+
+void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
+                      struct flw_bulletin_pool *out_pool)
+{
+    fallow_stats stats;
+    memset(collector->classes, 0, sizeof collector->classes);
+    collector->free_run_bytes = 0;
+    flw_pool_read_stats(pool, &stats);
+    copy_stats(&stats, out_pool->value);
+    copy_rest(pool, out_pool->value);
+    memcpy(out_pool->driver, pool->driver_name, sizeof out_pool->driver);
+    for (unsigned i = 0; i < FLW_RUNG_COUNT; i++) {
+        out_pool->rung_count[i] = atomic_load(&pool->rung_count[i]);
+        out_pool->rung_ns[i] = atomic_load(&pool->rung_ns[i]);
+    }
+    add_domains(collector, &pool->heap);
+    add_caches(collector, pool);
+    add_spans(collector, &pool->heap);
+    copy_classes(collector, out_pool);
+    copy_rows(collector, out_pool);
+    forget_rows(collector);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: looking at a pool for a bulletin. It reads what owners write anyway, and takes the pool's
+ * locks for some ten thousand instructions at a time at most: no caller of the pool does anything for
+ * it. No driver calls, no host memory but the collector.
+ */
+#ifndef FLW_PUBLISH_COLLECT_H
+#define FLW_PUBLISH_COLLECT_H
+
+#include "pool/pool.h"
+#include "publish/bulletin.h"
+
+#define FLW_COLLECT_ROWS (FLW_LENDER_COUNT + 1)
+
+/* Room to work in; large, and used as far as there are streams. All zero is a new one. */
+struct flw_collector {
+    uint32_t row_of[FLW_LENDER_COUNT]; /* 1 + row of a lender's number; 0 none */
+    uint32_t number_of[FLW_COLLECT_ROWS];
+    uint32_t row_count;
+    struct flw_bulletin_stream rows[FLW_COLLECT_ROWS];
+    struct flw_bulletin_class classes[FLW_BULLETIN_CLASSES]; /* by index, runs last */
+    uint64_t free_run_bytes;
+};
+
+/* Exact where nobody is inside a call on the pool, else a guess of each number at about the same
+ * moment. The pool is being visited (flw_pool_table_each). */
+void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
+                      struct flw_bulletin_pool *out_pool);
+
+#endif

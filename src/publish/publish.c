@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the process's board: its users, the thread that posts bulletins on it, fork and exit.
+ *
+ * Lock: a mutex of the system, held over start and stop, the wait for the thread included. The thread
+ * never takes it. No ranked lock is held where it is taken.
+ */
+#include "fallow/publish.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "publish/board_file.h"
+#include "publish/collect.h"
+
+#define PAUSE_NS     20000000 /* after an answer: however many ask, it is no more than so often */
+#define STACK_BYTES  (128 * 1024)
+#define LEAVE_WAIT_S 2
+
+/* What the thread works with. Mapped, since the program's host memory is not ours to take. */
+struct scratch {
+    struct flw_collector collector;
+    struct flw_bulletin_pool pool;
+    struct flw_bulletin_writer writer;
+    uint64_t pool_total;
+    unsigned char body[FLW_BOARD_BODY_BYTES];
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    unsigned user_count;
+    struct flw_board board;
+    struct scratch *scratch;
+    pthread_t thread;
+    _Atomic uint32_t stops; /* 1: the thread is to end */
+    bool watches_forks;
+} publisher = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- the thread */
+
+static void visit(struct flw_pool *pool, void *context)
+{
+    struct scratch *scratch = context;
+    scratch->pool_total++;
+    flw_collect_pool(&scratch->collector, pool, &scratch->pool);
+    flw_bulletin_add(&scratch->writer, &scratch->pool);
+}
+
+static size_t compose(struct scratch *scratch)
+{
+    struct flw_bulletin bulletin = {.process = (uint64_t)getpid()};
+    snprintf(bulletin.name, sizeof bulletin.name, "%s", program_invocation_short_name);
+    scratch->pool_total = 0;
+    flw_bulletin_begin(&scratch->writer, scratch->body, sizeof scratch->body);
+    flw_pool_table_each(visit, scratch);
+    bulletin.pool_total = scratch->pool_total;
+    bulletin.clock_ns = flw_clock_fine_ns();
+    return flw_bulletin_end(&scratch->writer, &bulletin);
+}
+
+static void *publish(void *argument)
+{
+    struct scratch *scratch = argument;
+    (void)pthread_setname_np(pthread_self(), "fallow-publish");
+    for (;;) {
+        flw_board_await(&publisher.board);
+        if (atomic_load(&publisher.stops) != 0) {
+            return NULL;
+        }
+        if (flw_board_is_asked(&publisher.board)) {
+            uint32_t question = flw_board_question(&publisher.board);
+            flw_board_answer(&publisher.board, question, scratch->body, compose(scratch));
+            flw_board_sleep(&publisher.stops, 0, PAUSE_NS);
+        }
+    }
+}
+
+/* 0, or the error. */
+static int start_thread(void)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    int error = pthread_attr_init(&attributes);
+    if (error != 0) {
+        return error;
+    }
+    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sigfillset(&all); /* the program's signals are for the program's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&publisher.thread, &attributes, publish, publisher.scratch);
+    if (error == EINVAL) { /* the program's thread-local storage alone is more */
+        error = pthread_create(&publisher.thread, NULL, publish, publisher.scratch);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+static void drop_scratch(void)
+{
+    if (publisher.scratch != NULL) {
+        (void)munmap(publisher.scratch, sizeof *publisher.scratch);
+        publisher.scratch = NULL;
+    }
+}
+
+/* ---- fork */
+
+static void hold(void)
+{
+    pthread_mutex_lock(&publisher.mutex);
+}
+
+static void release(void)
+{
+    pthread_mutex_unlock(&publisher.mutex);
+}
+
+static void forget(void)
+{
+    pthread_mutex_init(&publisher.mutex, NULL);
+    flw_board_forget(&publisher.board);
+    drop_scratch();
+    atomic_store(&publisher.stops, 0);
+    publisher.user_count = 0;
+}
+
+/* ---- start, stop */
+
+void fallow_publish_config_init_sized(fallow_publish_config *config, size_t struct_size)
+{
+    memset(config, 0, struct_size);
+    config->struct_size = struct_size;
+}
+
+/* mutex. */
+static fallow_status begin(const char *directory, char message[FLW_BOARD_MESSAGE_BYTES])
+{
+    if (!publisher.watches_forks) {
+        publisher.watches_forks = pthread_atfork(hold, release, forget) == 0;
+    }
+    void *scratch = mmap(NULL, sizeof *publisher.scratch, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (scratch == MAP_FAILED || !publisher.watches_forks) {
+        snprintf(message, FLW_BOARD_MESSAGE_BYTES,
+                 "nothing is published for fallow top: out of host memory");
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    publisher.scratch = scratch;
+    if (!flw_board_post(&publisher.board, directory, message)) {
+        drop_scratch();
+        return FALLOW_IO;
+    }
+    atomic_store(&publisher.stops, 0);
+    int error = start_thread();
+    if (error != 0) {
+        snprintf(message, FLW_BOARD_MESSAGE_BYTES,
+                 "nothing is published for fallow top: no thread: %s", strerror(error));
+        flw_board_remove(&publisher.board);
+        drop_scratch();
+        return FALLOW_IO;
+    }
+    return FALLOW_OK;
+}
+
+fallow_status fallow_publish_start(const fallow_publish_config *given)
+{
+    fallow_publish_config config = {0};
+    char message[FLW_BOARD_MESSAGE_BYTES] = "";
+    fallow_status status = FALLOW_OK;
+    int saved = errno;
+    if (given != NULL) {
+        status = flw_struct_accept(&config, sizeof config, given);
+        if (status != FALLOW_OK) {
+            return status;
+        }
+    }
+    pthread_mutex_lock(&publisher.mutex);
+    if (publisher.user_count == 0) {
+        status = begin(config.directory != NULL ? config.directory : FLW_BOARD_DIRECTORY, message);
+    }
+    publisher.user_count += status == FALLOW_OK;
+    pthread_mutex_unlock(&publisher.mutex);
+    if (status != FALLOW_OK && config.log != NULL) {
+        config.log(config.log_context, FALLOW_LOG_WARNING, message);
+    }
+    errno = saved;
+    return status;
+}
+
+/* mutex. False: the thread does not end in time; what it uses stays. */
+static bool end(const struct timespec *until)
+{
+    atomic_store(&publisher.stops, 1);
+    flw_board_wake(&publisher.stops);
+    flw_board_interrupt(&publisher.board);
+    int error = until == NULL ? pthread_join(publisher.thread, NULL)
+                              : pthread_timedjoin_np(publisher.thread, NULL, until);
+    if (error != 0) {
+        (void)unlink(publisher.board.path);
+        return false;
+    }
+    flw_board_remove(&publisher.board);
+    drop_scratch();
+    return true;
+}
+
+void fallow_publish_stop(void)
+{
+    int saved = errno;
+    pthread_mutex_lock(&publisher.mutex);
+    if (publisher.user_count > 0 && --publisher.user_count == 0) {
+        (void)end(NULL);
+    }
+    pthread_mutex_unlock(&publisher.mutex);
+    errno = saved;
+}
+
+/* The process ends, or only the library is closed: then its code goes, and the thread has to be out of
+ * it. Whoever calls exit() in a signal handler may hold what the thread waits for: not for ever. */
+__attribute__((destructor)) static void leave(void)
+{
+    struct timespec until;
+    if (pthread_mutex_trylock(&publisher.mutex) != 0) {
+        return;
+    }
+    if (publisher.user_count > 0) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += LEAVE_WAIT_S;
+        publisher.user_count = 0;
+        (void)end(&until);
+    }
+    pthread_mutex_unlock(&publisher.mutex);
+}

@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the board and the bulletin's form: what a reader refuses, who may remove what, and that
+ * nothing which comes out of a file is believed.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "publish/board_file.h"
+#include "publish/bulletin.h"
+
+#include "support/test.h"
+
+#define BODY_OFFSET FLW_BOARD_HEADER_BYTES
+
+static char folder[64];
+static struct flw_board_name self;
+static unsigned char scratch[FLW_BOARD_BODY_BYTES];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/fallow-board-XXXXXX");
+    self = (struct flw_board_name){.user = geteuid(), .process = getpid()};
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static void post(struct flw_board *board)
+{
+    char message[FLW_BOARD_MESSAGE_BYTES] = "";
+    if (!flw_board_post(board, folder, message)) {
+        fail_msg("%s", message);
+    }
+}
+
+static enum flw_board_state open_state(const struct flw_board_name *name)
+{
+    struct flw_board_reader reader;
+    enum flw_board_state state = flw_board_open(&reader, folder, name);
+    if (state == FLW_BOARD_OK) {
+        flw_board_close(&reader);
+    }
+    return state;
+}
+
+static const char *path_of(const struct flw_board_name *name)
+{
+    static char path[FLW_BOARD_PATH_BYTES];
+    assert_true(flw_board_path(path, folder, name));
+    return path;
+}
+
+static void poke(const char *path, off_t offset, const void *bytes, size_t count)
+{
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, bytes, count, offset), (ssize_t)count);
+    close(file);
+}
+
+/* ---- the body */
+
+static void an_answer_is_read_as_it_was_posted(void **state)
+{
+    (void)state;
+    struct flw_board board;
+    struct flw_board_reader reader;
+    size_t count = 0;
+    post(&board);
+    assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_OK);
+    assert_int_equal(reader.process, getpid());
+    assert_false(flw_board_is_asked(&board));
+    assert_int_equal(flw_board_ask(&reader, 1000000), FLW_BOARD_SILENT);
+    assert_true(flw_board_is_asked(&board));
+    flw_board_answer(&board, flw_board_question(&board), "a bulletin", 10);
+    assert_false(flw_board_is_asked(&board));
+    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_OK);
+    assert_int_equal(count, 10);
+    assert_memory_equal(scratch, "a bulletin", 10);
+    memset(scratch, 'x', sizeof scratch);
+    flw_board_answer(&board, flw_board_question(&board), scratch, sizeof scratch);
+    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_OK);
+    assert_int_equal(count, sizeof scratch);
+    flw_board_close(&reader);
+    flw_board_remove(&board);
+    assert_int_equal(open_state(&self), FLW_BOARD_ABSENT);
+}
+
+static void a_torn_page_is_refused(void **state)
+{
+    (void)state;
+    struct flw_board board;
+    struct flw_board_reader reader;
+    size_t count = 0;
+    post(&board);
+    flw_board_answer(&board, 1, "the whole of it", 15);
+    assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_OK);
+    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_OK);
+    for (off_t at = 0; at < 15; at += 7) { /* half of an older one: any byte of it is enough */
+        unsigned char *body = (unsigned char *)board.header + BODY_OFFSET;
+        body[at] ^= 1;
+        assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_TORN);
+        body[at] ^= 1;
+    }
+    atomic_fetch_add(&board.header->sequence, 1); /* its writer is at it */
+    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_TORN);
+    atomic_fetch_sub(&board.header->sequence, 1);
+    board.header->body_bytes = FLW_BOARD_BODY_BYTES + 1;
+    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_TORN);
+    board.header->body_bytes = 15;
+    assert_int_equal(flw_board_read(&reader, scratch, &count), FLW_BOARD_OK);
+    flw_board_close(&reader);
+    flw_board_remove(&board);
+}
+
+/* A child writes without end, all bytes of a body alike; what is read whole is alike. */
+static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
+{
+    (void)state;
+    struct flw_board board;
+    struct flw_board_reader reader;
+    atomic_uint *stops =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(stops != MAP_FAILED);
+    post(&board);
+    assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_OK);
+    /* The board is not the child's, so it maps the file itself. */
+    pid_t child = fork();
+    if (child == 0) {
+        static unsigned char alike[FLW_BOARD_BODY_BYTES];
+        int file = open(path_of(&self), O_RDWR);
+        struct flw_board its = {
+            .header = mmap(NULL, FLW_BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)};
+        for (unsigned i = 0; atomic_load(stops) == 0; i++) {
+            memset(alike, (int)(i % 251), sizeof alike);
+            flw_board_answer(&its, i, alike, 5000 + i % 1000);
+            usleep(i % 4 == 0 ? 200 : 0);
+        }
+        _exit(0);
+    }
+    unsigned whole = 0, torn = 0;
+    for (int i = 0; i < 200; i++) {
+        size_t count = 0;
+        enum flw_board_state answer = flw_board_read(&reader, scratch, &count);
+        if (answer == FLW_BOARD_TORN) {
+            torn++;
+            continue;
+        }
+        assert_int_equal(answer, FLW_BOARD_OK);
+        for (size_t at = 1; at < count; at++) {
+            assert_int_equal(scratch[at], scratch[0]);
+        }
+        whole++;
+    }
+    atomic_store(stops, 1);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(whole > 0);
+    fprintf(stderr, "read whole %u, refused %u\n", whole, torn);
+    flw_board_close(&reader);
+    flw_board_remove(&board);
+    munmap(stops, 4096);
+}
+
+/* ---- heads and files */
+
+static void another_version_and_a_damaged_head_are_told_apart(void **state)
+{
+    (void)state;
+    struct flw_board board;
+    struct flw_board_reader reader;
+    uint32_t version = FLW_BOARD_VERSION + 6;
+    post(&board);
+    poke(board.path, offsetof(struct flw_board_header, version), &version, sizeof version);
+    assert_int_equal(flw_board_open(&reader, folder, &self), FLW_BOARD_VERSIONS);
+    assert_int_equal(reader.version, FLW_BOARD_VERSION + 6);
+    version = FLW_BOARD_VERSION;
+    poke(board.path, offsetof(struct flw_board_header, version), &version, sizeof version);
+    assert_int_equal(open_state(&self), FLW_BOARD_OK);
+    poke(board.path, offsetof(struct flw_board_header, process), "?", 1);
+    assert_int_equal(open_state(&self), FLW_BOARD_FOREIGN);
+    poke(board.path, 0, "NOTABORD", 8);
+    assert_int_equal(open_state(&self), FLW_BOARD_FOREIGN);
+    assert_int_equal(truncate(board.path, 100), 0);
+    assert_int_equal(open_state(&self), FLW_BOARD_FOREIGN);
+    flw_board_remove(&board);
+}
+
+static void a_file_that_others_could_have_made_is_not_read(void **state)
+{
+    (void)state;
+    struct flw_board board;
+    char elsewhere[FLW_BOARD_PATH_BYTES];
+    post(&board);
+    assert_int_equal(chmod(board.path, 0640), 0);
+    assert_int_equal(open_state(&self), FLW_BOARD_NOT_OURS);
+    assert_int_equal(chmod(board.path, 0600), 0);
+    snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", folder);
+    assert_int_equal(rename(board.path, elsewhere), 0);
+    assert_int_equal(symlink(elsewhere, board.path), 0);
+    assert_int_equal(open_state(&self), FLW_BOARD_NOT_OURS);
+    assert_int_equal(unlink(board.path), 0);
+    assert_int_equal(mkfifo(board.path, 0600), 0);
+    assert_int_equal(open_state(&self), FLW_BOARD_NOT_OURS);
+    flw_board_remove(&board); /* the name is another file's by now: it stays */
+    struct stat status;
+    assert_int_equal(lstat(path_of(&self), &status), 0);
+    assert_int_equal(unlink(path_of(&self)), 0);
+    struct flw_board_name stranger = {.user = geteuid() + 1, .process = getpid()};
+    assert_int_equal(rename(elsewhere, path_of(&stranger)), 0);
+    assert_int_equal(open_state(&stranger), FLW_BOARD_NOT_OURS); /* named after another user */
+    assert_int_equal(unlink(path_of(&stranger)), 0);
+}
+
+static void names_are_read_strictly(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"fallow.0.1", "fallow.1000.4242", "fallow.4294967295.7.7"};
+    static const char *const bad[] = {"fallow",
+                                      "fallow.",
+                                      "fallow.1",
+                                      "fallow.1.",
+                                      "fallow.1.0",
+                                      "fallow.01.2",
+                                      "fallow.1.02",
+                                      "fallow.1.2.0",
+                                      "fallow.1.2.8",
+                                      "fallow.1.2.1.1",
+                                      "fallow.1.2~",
+                                      "fallow.-1.2",
+                                      "fallow.1.+2",
+                                      "fallow. 1.2",
+                                      "fallow.1.2 ",
+                                      "Fallow.1.2",
+                                      "xfallow.1.2",
+                                      "fallow.1.2147483648",
+                                      "fallow.4294967296.1",
+                                      "fallow.1.2.x",
+                                      "fallow.1.99999999999999999999"};
+    struct flw_board_name name;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        char path[FLW_BOARD_PATH_BYTES];
+        assert_true(flw_board_parse(good[i], &name));
+        assert_true(flw_board_path(path, "", &name));
+        assert_string_equal(path + 1, good[i]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (flw_board_parse(bad[i], &name)) {
+            fail_msg("'%s' was taken for a board", bad[i]);
+        }
+    }
+}
+
+/* ---- life */
+
+static void copies_of_the_library_have_a_board_each(void **state)
+{
+    (void)state;
+    struct flw_board boards[FLW_BOARD_COPIES], more;
+    struct flw_board_name name = self;
+    char message[FLW_BOARD_MESSAGE_BYTES] = "";
+    for (uint32_t i = 0; i < FLW_BOARD_COPIES; i++) {
+        post(&boards[i]);
+        name.copy = i;
+        assert_string_equal(boards[i].path, path_of(&name));
+        assert_int_equal(open_state(&name), FLW_BOARD_OK);
+    }
+    assert_false(flw_board_post(&more, folder, message));
+    assert_non_null(strstr(message, "File exists"));
+    assert_null(strchr(message, '\n'));
+    for (uint32_t i = 0; i < FLW_BOARD_COPIES; i++) {
+        flw_board_remove(&boards[i]);
+    }
+    assert_int_equal(rmdir(folder), 0); /* nothing was left, no draft either */
+    assert_int_equal(mkdir(folder, 0700), 0);
+}
+
+/* Runs `act` in a child that has posted a board, and waits for it. */
+static void in_a_child(void (*act)(struct flw_board *board), struct flw_board_name *out_name)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        struct flw_board board;
+        char message[FLW_BOARD_MESSAGE_BYTES];
+        if (!flw_board_post(&board, folder, message)) {
+            _exit(9);
+        }
+        act(&board);
+        _exit(0);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    *out_name = (struct flw_board_name){.user = geteuid(), .process = child};
+}
+
+static void leave_it(struct flw_board *board)
+{
+    (void)board;
+}
+
+static unsigned seen_count;
+
+static void count_name(void *context, const struct flw_board_name *name)
+{
+    (void)context;
+    (void)name;
+    seen_count++;
+}
+
+static void a_board_whose_process_is_gone_is_stale_and_swept(void **state)
+{
+    (void)state;
+    struct flw_board_name name;
+    struct flw_board board;
+    in_a_child(leave_it, &name);
+    assert_int_equal(open_state(&name), FLW_BOARD_STALE);
+    seen_count = 0;
+    assert_true(flw_board_sweep(folder, count_name, NULL));
+    assert_int_equal(seen_count, 0);
+    assert_int_equal(open_state(&name), FLW_BOARD_ABSENT);
+    in_a_child(leave_it, &name);
+    post(&board); /* the next one to publish cleans up too */
+    assert_int_equal(open_state(&name), FLW_BOARD_ABSENT);
+    assert_true(flw_board_sweep(folder, count_name, NULL));
+    assert_int_equal(seen_count, 1);
+    assert_int_equal(open_state(&self), FLW_BOARD_OK);
+    flw_board_remove(&board);
+}
+
+/* A process that closes all descriptors, whoever opened them, and forks a child that outlives it. The
+ * child answers over `report`: 's' where the board is stale once its process is gone. */
+static void outlive(int report)
+{
+    struct flw_board board;
+    char message[FLW_BOARD_MESSAGE_BYTES], byte = '?';
+    int ends[2];
+    struct flw_board_name name = {.user = geteuid(), .process = getpid()};
+    if (!flw_board_post(&board, folder, message) || pipe(ends) != 0) {
+        _exit(1);
+    }
+    for (int file = 3; file < 64; file++) {
+        if (file != report && file != ends[0] && file != ends[1]) {
+            close(file);
+        }
+    }
+    if (open_state(&name) != FLW_BOARD_OK) {
+        _exit(2); /* it hangs on no descriptor */
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        (void)!read(ends[0], &byte, 1); /* until the parent is gone */
+        for (int i = 0; i < 20000 && open_state(&name) == FLW_BOARD_OK; i++) {
+            usleep(1000); /* its end closes pipes before it drops locks, or after */
+        }
+        byte = open_state(&name) == FLW_BOARD_STALE ? 's' : 'w';
+        (void)!write(report, &byte, 1);
+        _exit(0);
+    }
+    _exit(child > 0 ? 0 : 3);
+}
+
+static void closed_descriptors_and_forks_change_nothing(void **state)
+{
+    (void)state;
+    int ends[2], status = 0;
+    char byte = '?';
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        outlive(ends[1]);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    assert_int_equal(byte, 's');
+    close(ends[0]);
+    assert_true(flw_board_sweep(folder, NULL, NULL));
+}
+
+static void foreign_files_of_such_a_name_stay(void **state)
+{
+    (void)state;
+    struct flw_board_name name = {.user = geteuid(), .process = 77};
+    char draft[FLW_BOARD_PATH_BYTES + 1];
+    struct stat status;
+    int file = open(path_of(&name), O_RDWR | O_CREAT, 0600);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, "somebody's own text", 19), 19);
+    close(file);
+    snprintf(draft, sizeof draft, "%s~", path_of(&name)); /* of one that died while it made it */
+    file = open(draft, O_RDWR | O_CREAT, 0600);
+    assert_true(file >= 0);
+    close(file);
+    seen_count = 0;
+    assert_true(flw_board_sweep(folder, count_name, NULL));
+    assert_int_equal(seen_count, 1);
+    assert_int_equal(stat(path_of(&name), &status), 0);
+    assert_int_equal(stat(draft, &status), -1);
+    assert_int_equal(unlink(path_of(&name)), 0);
+}
+
+static void no_room_and_no_folder_are_told_in_one_line(void **state)
+{
+    (void)state;
+    struct flw_board board;
+    struct rlimit before, small = {.rlim_cur = 8192, .rlim_max = RLIM_INFINITY};
+    char message[FLW_BOARD_MESSAGE_BYTES] = "";
+    assert_false(flw_board_post(&board, "/nonexistent/folder", message));
+    assert_non_null(strstr(message, "/nonexistent/folder"));
+    assert_non_null(strstr(message, "No such file"));
+    assert_null(strchr(message, '\n'));
+    assert_null(board.header);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    bool is_posted = flw_board_post(&board, folder, message);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_false(is_posted);
+    assert_non_null(strstr(message, "File too large"));
+    assert_int_equal(rmdir(folder), 0); /* nothing was left */
+    assert_int_equal(mkdir(folder, 0700), 0);
+}
+
+/* ---- bulletins */
+
+static struct flw_bulletin_pool pool_of(uint64_t *random)
+{
+    struct flw_bulletin_pool pool = {.driver = "sim"};
+    for (unsigned i = 0; i < FLW_VALUE_COUNT; i++) {
+        pool.value[i] = flw_test_random(random);
+    }
+    for (unsigned i = 0; i < FLW_BULLETIN_RUNGS; i++) {
+        pool.rung_count[i] = flw_test_random(random);
+        pool.rung_ns[i] = flw_test_random(random);
+    }
+    pool.class_count = (uint32_t)(flw_test_random(random) % (FLW_BULLETIN_CLASSES + 1));
+    pool.stream_count = (uint32_t)(flw_test_random(random) % (FLW_BULLETIN_STREAMS + 2));
+    for (uint32_t i = 0; i < pool.class_count; i++) {
+        pool.classes[i] =
+            (struct flw_bulletin_class){.size_bytes = i, .pending_bytes = flw_test_random(random)};
+    }
+    for (uint32_t i = 0; i < pool.stream_count; i++) {
+        pool.streams[i] =
+            (struct flw_bulletin_stream){.kind = i % 4, .fence_count = flw_test_random(random)};
+    }
+    return pool;
+}
+
+static size_t write_pools(void *bytes, size_t capacity, const struct flw_bulletin_pool *pools,
+                          uint32_t count)
+{
+    struct flw_bulletin head = {
+        .process = 4242, .name = "a name", .clock_ns = 77, .pool_total = count};
+    struct flw_bulletin_writer writer;
+    flw_bulletin_begin(&writer, bytes, capacity);
+    for (uint32_t i = 0; i < count; i++) {
+        flw_bulletin_add(&writer, &pools[i]);
+    }
+    return flw_bulletin_end(&writer, &head);
+}
+
+static void a_bulletin_is_read_as_it_was_written(void **state)
+{
+    (void)state;
+    uint64_t random = flw_test_seed("bulletin");
+    struct flw_bulletin_pool pools[3] = {pool_of(&random), pool_of(&random), pool_of(&random)};
+    struct flw_bulletin bulletin;
+    size_t count = write_pools(scratch, sizeof scratch, pools, 3);
+    assert_true(flw_bulletin_read(&bulletin, scratch, count));
+    assert_int_equal(bulletin.process, 4242);
+    assert_int_equal(bulletin.clock_ns, 77);
+    assert_string_equal(bulletin.name, "a name");
+    assert_int_equal(bulletin.pool_total, 3);
+    assert_int_equal(bulletin.pool_count, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_memory_equal(&bulletin.pools[i], &pools[i], sizeof pools[i]);
+    }
+    flw_bulletin_drop(&bulletin);
+}
+
+static void pools_that_do_not_fit_are_counted_and_left_out(void **state)
+{
+    (void)state;
+    uint64_t random = 5;
+    struct flw_bulletin_pool pools[3] = {pool_of(&random), pool_of(&random), pool_of(&random)};
+    struct flw_bulletin bulletin;
+    bool was_bare = false, was_out = false;
+    size_t all = write_pools(scratch, sizeof scratch, pools, 3);
+    for (size_t capacity = 64; capacity <= all; capacity += 8) {
+        unsigned char *bytes = malloc(capacity); /* a sanitizer sees what goes beyond */
+        assert_non_null(bytes);
+        size_t count = write_pools(bytes, capacity, pools, 3);
+        assert_true(count <= capacity);
+        assert_true(flw_bulletin_read(&bulletin, bytes, count));
+        assert_int_equal(bulletin.pool_total, 3);
+        was_out |= bulletin.pool_count < 3;
+        for (uint32_t i = 0; i < bulletin.pool_count; i++) {
+            was_bare |= bulletin.pools[i].stream_count == 0 && pools[i].stream_count != 0;
+        }
+        flw_bulletin_drop(&bulletin);
+        free(bytes);
+    }
+    assert_true(was_bare && was_out);
+}
+
+/* Words, little-endian, of a version that has one more of everything. */
+static void records_of_a_later_version_are_skipped_at_their_end(void **state)
+{
+    (void)state;
+    struct flw_bulletin_pool pool = {.class_count = 2, .stream_count = 1};
+    struct flw_bulletin bulletin;
+    uint64_t *words = (uint64_t *)(void *)scratch, *at = words;
+    uint64_t tail = 2 * FLW_BULLETIN_RUNGS + 4;
+    *at++ = 7; /* head */
+    for (uint64_t i = 0; i < 4; i++) {
+        *at++ = i == 0 ? 99 : 0;
+    }
+    *at++ = 1;
+    *at++ = 1;
+    *at++ = 12345; /* not known to us */
+    *at++ = FLW_VALUE_COUNT + 1 + tail;
+    for (uint64_t i = 0; i < FLW_VALUE_COUNT; i++) {
+        *at++ = pool.value[i] = i + 1;
+    }
+    *at++ = 12345;
+    for (uint64_t i = 0; i < tail; i++) {
+        *at++ = i < FLW_BULLETIN_RUNGS ? 50 + i : 0;
+    }
+    *at++ = 2; /* classes, of 8 words */
+    *at++ = 8;
+    for (uint64_t i = 0; i < 16; i++) {
+        *at++ = 100 + i;
+    }
+    *at++ = 1; /* streams, of 3 words: of an earlier version */
+    *at++ = 3;
+    *at++ = 0;
+    *at++ = 31;
+    *at++ = 32;
+    assert_true(flw_bulletin_read(&bulletin, words, (size_t)(at - words) * 8));
+    assert_int_equal(bulletin.process, 99);
+    assert_memory_equal(bulletin.pools->value, pool.value, sizeof pool.value);
+    assert_int_equal(bulletin.pools->rung_count[11], 61);
+    assert_int_equal(bulletin.pools->classes[0].size_bytes, 100);
+    assert_int_equal(bulletin.pools->classes[1].size_bytes, 108);
+    assert_int_equal(bulletin.pools->streams[0].handle, 32);
+    assert_int_equal(bulletin.pools->streams[0].fence_count, 0);
+    flw_bulletin_drop(&bulletin);
+}
+
+static void a_broken_bulletin_is_refused(void **state)
+{
+    (void)state;
+    uint64_t random = flw_test_seed("broken bulletin");
+    struct flw_bulletin_pool pools[2] = {pool_of(&random), pool_of(&random)};
+    struct flw_bulletin bulletin;
+    size_t count = write_pools(scratch, sizeof scratch, pools, 2);
+    unsigned char *copy = malloc(count);
+    assert_non_null(copy);
+    for (size_t cut = 0; cut < count; cut += 1 + flw_test_random(&random) % 16) {
+        unsigned char *bytes = malloc(cut + 1);
+        assert_non_null(bytes);
+        memcpy(bytes, scratch, cut);
+        assert_false(flw_bulletin_read(&bulletin, bytes, cut));
+        free(bytes);
+    }
+    for (int i = 0; i < 4000; i++) { /* it may be one by chance: it is only not to crash */
+        memcpy(copy, scratch, count);
+        for (uint64_t n = 1 + flw_test_random(&random) % 4; n > 0; n--) {
+            size_t at = flw_test_random(&random) % (n == 1 ? count : 400);
+            copy[at] = (unsigned char)flw_test_random(&random);
+        }
+        if (flw_bulletin_read(&bulletin, copy, count)) {
+            flw_bulletin_drop(&bulletin);
+        }
+    }
+    free(copy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_answer_is_read_as_it_was_posted),
+        cmocka_unit_test(a_torn_page_is_refused),
+        cmocka_unit_test(what_is_read_beside_a_writer_is_of_one_answer),
+        cmocka_unit_test(another_version_and_a_damaged_head_are_told_apart),
+        cmocka_unit_test(a_file_that_others_could_have_made_is_not_read),
+        cmocka_unit_test(names_are_read_strictly),
+        cmocka_unit_test(copies_of_the_library_have_a_board_each),
+        cmocka_unit_test(a_board_whose_process_is_gone_is_stale_and_swept),
+        cmocka_unit_test(closed_descriptors_and_forks_change_nothing),
+        cmocka_unit_test(foreign_files_of_such_a_name_stay),
+        cmocka_unit_test(no_room_and_no_folder_are_told_in_one_line),
+        cmocka_unit_test(a_bulletin_is_read_as_it_was_written),
+        cmocka_unit_test(pools_that_do_not_fit_are_counted_and_left_out),
+        cmocka_unit_test(records_of_a_later_version_are_skipped_at_their_end),
+        cmocka_unit_test(a_broken_bulletin_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
