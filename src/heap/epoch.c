@@ -229,6 +229,7 @@ CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fen
             continue; /* its context is gone */
         }
         flw_heap_count_call(heap);
+        atomic_fetch_add_explicit(&heap->count.queries, !is_patient, memory_order_relaxed);
         result = is_patient ? heap->driver->cuEventSynchronize(other->event)
                             : heap->driver->cuEventQuery(other->event);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {

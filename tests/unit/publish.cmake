@@ -1,8 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a process posts of its pools, and `fallow top`, which reads it.
+if(TARGET fallow_shared)
+  add_executable(top_target top_target.c)
+  flw_target(top_target)
+  target_link_libraries(top_target PRIVATE fallow_shared flw_driver flw_base Threads::Threads ${CMAKE_DL_LIBS})
+  add_dependencies(top_target fallow-simcuda)
+endif()
 if(COMMAND flw_add_test)
   flw_add_test(unit board SOURCES test_board.c LIBRARIES flw_board flw_base TIMEOUT 120)
 endif()
 if(TARGET fallow_shared AND COMMAND flw_add_test)
   flw_add_test(unit publish SOURCES test_publish.c LIBRARIES fallow_shared test_support flw_board TIMEOUT 120)
+endif()
+if(TARGET fallow AND TARGET top_target AND COMMAND flw_add_test)
+  flw_add_test(unit top SOURCES test_top.c TIMEOUT 240)
+  add_dependencies(test_unit_top fallow top_target)
+  set_property(TEST unit.top APPEND PROPERTY ENVIRONMENT
+    "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "FALLOW_TOP_TARGET=$<TARGET_FILE:top_target>")
 endif()

@@ -25,6 +25,7 @@ int flw_command_layout(int argc, char **argv);
 int flw_command_run(int argc, char **argv);
 int flw_command_record(int argc, char **argv);
 int flw_command_audit(int argc, char **argv);
+int flw_command_top(int argc, char **argv);
 
 /* "fallow: " and one line to standard error. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

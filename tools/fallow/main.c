@@ -32,6 +32,7 @@ static const struct subcommand subcommands[] = {
     {"layout", "show the workspace of a step: its regions, what they share, the least possible",
      flw_command_layout},
 #endif
+    {"top", "watch the pools of a running process", flw_command_top},
 #if defined(FLW_HAS_BENCH)
     {"bench", "measure what an operation of the allocator costs", flw_command_bench},
 #endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a process for `fallow top` to look at: pools on the simulated device, used by threads on
+ * several streams, published. Does not: test anything; it does what standard input says, a word a
+ * line, and answers each on standard output:
+ *
+ *   stats   what fallow_pool_get_stats says of each pool, "pool.name value" a line, then "end"
+ *   work    every thread lends and returns, until "rest"; answered when they have begun
+ *   rest    the threads stop; answered when all are quiet
+ *   quit    destroy the pools and end
+ *   exit    call exit() at once
+ *
+ *   top_target [DIRECTORY [POOLS]]      where to publish (/dev/shm); how many pools (2)
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/driver.h"
+#include "fallow/publish.h"
+
+#define MOST_POOLS 64
+#define THREADS    3
+#define KEPT       24
+
+struct worker {
+    pthread_t thread;
+    unsigned index;
+    CUstream streams[2];
+    void *kept[MOST_POOLS][KEPT];
+    uint64_t random;
+};
+
+static fallow_pool *pools[MOST_POOLS];
+static unsigned pool_count = 2;
+static CUcontext context;
+static struct flw_driver driver;
+static pthread_barrier_t barrier;
+static atomic_bool rests, ends;
+
+static uint64_t next(uint64_t *state)
+{
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return *state >> 33;
+}
+
+static void must(bool is_ok, const char *what)
+{
+    if (!is_ok) {
+        fprintf(stderr, "top_target: %s failed\n", what);
+        exit(1);
+    }
+}
+
+/* Small blocks and runs: one in, one out. A size is fixed by its place, so the same bytes are lent
+ * whenever all are quiet. */
+static void step(struct worker *worker, unsigned pool)
+{
+    uint64_t random = next(&worker->random);
+    unsigned at = (unsigned)(random % KEPT);
+    size_t size = at % 8 == 7 ? (size_t)(at + 1) << 18 : (size_t)(at + 1) * 700;
+    CUstream stream = worker->streams[at % 2];
+    must(fallow_free(pools[pool], worker->kept[pool][at], stream) == FALLOW_OK, "free");
+    must(fallow_alloc(pools[pool], size, stream, &worker->kept[pool][at]) == FALLOW_OK, "alloc");
+}
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    must(driver.cuCtxSetCurrent(context) == CUDA_SUCCESS, "cuCtxSetCurrent");
+    while (true) {
+        pthread_barrier_wait(&barrier); /* work, or end */
+        if (atomic_load(&ends)) {
+            break;
+        }
+        do {
+            for (unsigned i = 0; i < 64 * pool_count; i++) {
+                step(worker, i % pool_count);
+            }
+        } while (!atomic_load(&rests));
+        pthread_barrier_wait(&barrier); /* quiet */
+    }
+    for (unsigned p = 0; p < pool_count; p++) {
+        for (unsigned i = 0; i < KEPT; i++) {
+            must(fallow_free(pools[p], worker->kept[p][i], worker->streams[i % 2]) == FALLOW_OK,
+                 "last free");
+        }
+    }
+    return NULL;
+}
+
+static void put(unsigned pool, const char *name, uint64_t value)
+{
+    printf("%u.%s %llu\n", pool, name, (unsigned long long)value);
+}
+
+static void print_stats(void)
+{
+    for (unsigned p = 0; p < pool_count; p++) {
+        fallow_stats stats;
+        fallow_stats_init(&stats);
+        must(fallow_pool_get_stats(pools[p], &stats) == FALLOW_OK, "stats");
+#define PUT(name) put(p, #name, stats.name)
+        PUT(requested_bytes);
+        PUT(live_bytes);
+        PUT(reserved_bytes);
+        PUT(peak_requested_bytes);
+        PUT(peak_live_bytes);
+        PUT(peak_reserved_bytes);
+        PUT(alloc_count);
+        PUT(free_count);
+        PUT(zero_size_count);
+        PUT(hit_count);
+        PUT(event_count);
+        PUT(steal_count);
+        PUT(wait_count);
+        PUT(driver_call_count);
+        PUT(remap_count);
+        PUT(remap_wait_count);
+        PUT(grow_count);
+        PUT(trim_count);
+        PUT(lost_streams);
+        PUT(misuse_count);
+        PUT(oom_count);
+        PUT(cached_bytes);
+        PUT(pending_bytes);
+        PUT(captured_bytes);
+        PUT(host_bytes);
+        PUT(live_count);
+        PUT(stream_count);
+        PUT(uses_vmm);
+        PUT(uses_membarrier);
+        PUT(damage_count);
+        PUT(unchecked_count);
+#undef PUT
+    }
+    puts("end");
+}
+
+static void open_pools(void)
+{
+    char message[FLW_DRIVER_MESSAGE_BYTES];
+    fallow_pool_config config;
+    must(flw_driver_open(&driver, "sim", message) == FALLOW_OK, "opening the simulated driver");
+    must(driver.cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
+             driver.cuCtxSetCurrent(context) == CUDA_SUCCESS,
+         "the context");
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    for (unsigned p = 0; p < pool_count; p++) {
+        config.limit_bytes = (size_t)(p + 1) << 30;
+        must(fallow_pool_create(&config, &pools[p]) == FALLOW_OK, "create");
+    }
+}
+
+static void start_workers(struct worker *workers)
+{
+    pthread_barrier_init(&barrier, NULL, THREADS + 1);
+    for (unsigned t = 0; t < THREADS; t++) {
+        workers[t].index = t;
+        workers[t].random = t + 1;
+        for (unsigned s = 0; s < 2; s++) { /* the second one is everybody's */
+            if (s == 1 && t > 0) {
+                workers[t].streams[s] = workers[0].streams[s];
+            } else {
+                must(driver.cuStreamCreate(&workers[t].streams[s], CU_STREAM_NON_BLOCKING) ==
+                         CUDA_SUCCESS,
+                     "cuStreamCreate");
+            }
+        }
+        must(pthread_create(&workers[t].thread, NULL, work, &workers[t]) == 0, "a thread");
+    }
+}
+
+static void complain(void *nothing, fallow_log_level level, const char *line)
+{
+    (void)nothing;
+    (void)level;
+    fprintf(stderr, "top_target: %s\n", line);
+}
+
+/* False: end. */
+static bool obey(const char *word, bool *works)
+{
+    if (strcmp(word, "stats") == 0) {
+        print_stats();
+    } else if (strcmp(word, "work") == 0 && !*works) {
+        atomic_store(&rests, false);
+        pthread_barrier_wait(&barrier);
+        *works = true;
+        puts("works");
+    } else if (strcmp(word, "rest") == 0 && *works) {
+        atomic_store(&rests, true);
+        pthread_barrier_wait(&barrier);
+        *works = false;
+        puts("rests");
+    } else if (strcmp(word, "exit") == 0) {
+        exit(0);
+    }
+    return strcmp(word, "quit") != 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct worker workers[THREADS];
+    fallow_publish_config config;
+    char word[64];
+    bool works = false;
+    fallow_publish_config_init(&config);
+    config.directory = argc > 1 ? argv[1] : NULL;
+    config.log = complain;
+    pool_count = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : pool_count;
+    must(pool_count <= MOST_POOLS, "so many pools");
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    open_pools();
+    start_workers(workers);
+    must(fallow_publish_start(&config) == FALLOW_OK, "fallow_publish_start");
+    puts("ready");
+    while (fgets(word, sizeof word, stdin) != NULL) {
+        word[strcspn(word, "\n")] = '\0';
+        if (!obey(word, &works)) {
+            break;
+        }
+    }
+    if (works) {
+        (void)obey("rest", &works);
+    }
+    atomic_store(&ends, true);
+    pthread_barrier_wait(&barrier);
+    for (unsigned t = 0; t < THREADS; t++) {
+        pthread_join(workers[t].thread, NULL);
+    }
+    for (unsigned p = 0; p < pool_count; p++) {
+        fallow_pool_destroy(pools[p]);
+    }
+    fallow_publish_stop();
+    return 0;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the parts of `fallow top` share: a look at one process, and its forms.
+ */
+#ifndef FLW_TOOL_TOP_H
+#define FLW_TOOL_TOP_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "publish/board.h"
+#include "publish/bulletin.h"
+
+#define FLW_TOP_MESSAGE_BYTES 768
+#define FLW_TOP_LABEL_BYTES   24
+
+/* One process at one moment: the bulletins of all copies of the library in it, side by side. */
+struct flw_top_look {
+    pid_t process;
+    char name[16];       /* printable */
+    uint64_t clock_ns;   /* of the first bulletin */
+    uint64_t pool_total; /* pools there are */
+    uint32_t pool_count; /* pools told of */
+    struct flw_bulletin bulletins[FLW_BOARD_COPIES];
+    bool has_bulletin[FLW_BOARD_COPIES];
+};
+
+/* "fallow top: " and one line to standard error. */
+void flw_top_complain(const char *message);
+
+/* Look at a process. False: the message is one line that says why there is nothing to see; *out_ended,
+ * where not NULL: because it is gone. Nothing is held. */
+bool flw_top_take(struct flw_top_look *look, const char *directory, pid_t process,
+                  char message[FLW_TOP_MESSAGE_BYTES], bool *out_ended);
+void flw_top_drop(struct flw_top_look *look);
+
+/* Pool `index` of pool_count, and how it is called: its number, after "copy." where it is not the
+ * first copy's. */
+const struct flw_bulletin_pool *flw_top_pool(const struct flw_top_look *look, uint32_t index,
+                                             char label[FLW_TOP_LABEL_BYTES]);
+/* The pool of that name in an earlier look; NULL: it was not there. */
+const struct flw_bulletin_pool *flw_top_find(const struct flw_top_look *look, const char *label);
+
+/* "stream", "gone", "shared", "rest". */
+const char *flw_top_kind(uint64_t kind);
+
+/* Every process that shows pools to this user: by number. False: the directory cannot be read. */
+struct flw_top_list {
+    pid_t *processes;
+    uint32_t count, capacity;
+    uint32_t other_count; /* boards of other users */
+    bool is_out_of_memory;
+};
+bool flw_top_list_take(struct flw_top_list *list, const char *directory);
+void flw_top_list_drop(struct flw_top_list *list);
+
+/* ---- forms */
+
+/* One JSON object, no line end. */
+void flw_top_print_json(const struct flw_top_look *look, FILE *out);
+
+/* Prometheus text exposition format 0.0.4, all processes together: a metric's samples follow each
+ * other. */
+void flw_top_print_prometheus(const struct flw_top_look *looks, size_t count, FILE *out);
+
+/* A page of text, as wide and as high as there is room. */
+enum flw_top_style {
+    FLW_TOP_PLAIN,
+    FLW_TOP_TITLE,
+    FLW_TOP_HEADING,
+    FLW_TOP_ALARM
+};
+
+#define FLW_TOP_LINE_BYTES 256
+#define FLW_TOP_LINES      256
+
+struct flw_top_page {
+    uint32_t width, height; /* height 0: no limit but FLW_TOP_LINES */
+    uint32_t line_count;
+    char lines[FLW_TOP_LINES][FLW_TOP_LINE_BYTES];
+    enum flw_top_style styles[FLW_TOP_LINES];
+};
+
+/* Each begins the page anew. `before` (or NULL): an earlier look, for what happened since.
+ *
+ * The screen: what fits of the process, one pool in full. For paper: the process and its pools a line
+ * each, and each pool in full. */
+void flw_top_fill_screen(struct flw_top_page *page, const struct flw_top_look *look,
+                         const struct flw_top_look *before, uint32_t pool);
+void flw_top_fill_overview(struct flw_top_page *page, const struct flw_top_look *look);
+void flw_top_fill_pool(struct flw_top_page *page, const struct flw_top_look *look,
+                       const struct flw_top_look *before, uint32_t pool);
+/* One line a process: number, name, pools, what they hold. */
+void flw_top_fill_list_heading(struct flw_top_page *page);
+void flw_top_fill_list_line(struct flw_top_page *page, const struct flw_top_look *look);
+
+/* ---- the terminal (top_screen.c) */
+
+struct flw_top_watch {
+    const char *directory;
+    pid_t process;
+    uint64_t interval_ns;
+};
+
+/* Until q, an interrupt, or the end of the process. Exit status. */
+int flw_top_watch_screen(const struct flw_top_watch *watch);
+
+#endif

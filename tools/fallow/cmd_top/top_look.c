@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: asking a process for its bulletins, and saying why there are none.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "top.h"
+
+#define ANSWER_NS UINT64_C(2000000000)
+
+void flw_top_complain(const char *message)
+{
+    fprintf(stderr, "fallow top: %s\n", message);
+}
+
+/* ---- one process */
+
+static void make_printable(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text < ' ' || *text > '~') {
+            *text = '?';
+        }
+    }
+}
+
+static bool explain(char *message, enum flw_board_state state, pid_t process,
+                    const struct flw_board_reader *reader)
+{
+    const char *reason = "";
+    switch (state) {
+    case FLW_BOARD_VERSIONS:
+        snprintf(
+            message, FLW_TOP_MESSAGE_BYTES,
+            "process %d publishes in version %u, this command reads version %u: use the fallow "
+            "command of the library that the process runs",
+            (int)process, reader->version, FLW_BOARD_VERSION);
+        return false;
+    case FLW_BOARD_NOT_OURS:
+        reason = "its file is not this user's alone, and is not read: run fallow top as the user "
+                 "of the process";
+        break;
+    case FLW_BOARD_FOREIGN:
+        reason = "its file is damaged or none of Fallow's";
+        break;
+    case FLW_BOARD_SILENT:
+        reason = "it does not answer: is it stopped, or under a debugger?";
+        break;
+    case FLW_BOARD_TORN:
+        reason = "its answers never came whole: try again";
+        break;
+    case FLW_BOARD_REFUSED:
+        reason = strerror(errno);
+        break;
+    case FLW_BOARD_OK:
+    case FLW_BOARD_ABSENT:
+    case FLW_BOARD_STALE:
+        reason = "it has ended";
+        break;
+    }
+    snprintf(message, FLW_TOP_MESSAGE_BYTES, "process %d: %s", (int)process, reason);
+    return false;
+}
+
+/* Nothing is posted under its number. */
+static bool explain_absent(char *message, const char *directory, pid_t process)
+{
+    char path[64];
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/%d", (int)process);
+    bool is_known = stat(path, &status) == 0;
+    if (!is_known && kill(process, 0) != 0 && errno == ESRCH) {
+        snprintf(message, FLW_TOP_MESSAGE_BYTES,
+                 "there is no process %d; fallow top without a number lists those that can be seen",
+                 (int)process);
+    } else if (is_known && geteuid() != 0 && status.st_uid != geteuid()) {
+        snprintf(message, FLW_TOP_MESSAGE_BYTES,
+                 "process %d is another user's (%u): run fallow top as that user, or as root",
+                 (int)process, (unsigned)status.st_uid);
+    } else {
+        snprintf(message, FLW_TOP_MESSAGE_BYTES,
+                 "process %d shows no pools in %.300s: it does not call fallow_publish_start "
+                 "(fallow/publish.h)",
+                 (int)process, directory);
+    }
+    return false;
+}
+
+static enum flw_board_state take_bulletin(struct flw_board_reader *reader, unsigned char *bytes,
+                                          struct flw_bulletin *bulletin)
+{
+    size_t count = 0;
+    enum flw_board_state state = flw_board_ask(reader, ANSWER_NS);
+    if (state == FLW_BOARD_OK) {
+        state = flw_board_read(reader, bytes, &count);
+    }
+    if (state == FLW_BOARD_OK && !flw_bulletin_read(bulletin, bytes, count)) {
+        state = FLW_BOARD_FOREIGN;
+    }
+    return state;
+}
+
+struct names {
+    pid_t process;
+    uint32_t count;
+    struct flw_board_name names[FLW_BOARD_COPIES];
+};
+
+static void keep_name(void *context, const struct flw_board_name *name)
+{
+    struct names *names = context;
+    if (name->process == names->process && names->count < FLW_BOARD_COPIES) {
+        names->names[names->count++] = *name;
+    }
+}
+
+static void adopt(struct flw_top_look *look, const struct flw_bulletin *bulletin, uint32_t copy)
+{
+    if (look->name[0] == '\0') {
+        memcpy(look->name, bulletin->name, sizeof look->name);
+        make_printable(look->name);
+        look->clock_ns = bulletin->clock_ns;
+    }
+    look->bulletins[copy] = *bulletin;
+    look->has_bulletin[copy] = true;
+    look->pool_total += bulletin->pool_total;
+    look->pool_count += bulletin->pool_count;
+    for (uint32_t i = 0; i < bulletin->pool_count; i++) {
+        make_printable(bulletin->pools[i].driver);
+    }
+}
+
+bool flw_top_take(struct flw_top_look *look, const char *directory, pid_t process,
+                  char message[FLW_TOP_MESSAGE_BYTES], bool *out_ended)
+{
+    struct names names = {.process = process};
+    enum flw_board_state state = FLW_BOARD_OK;
+    bool is_any = false;
+    *look = (struct flw_top_look){.process = process};
+    if (out_ended != NULL) {
+        *out_ended = false;
+    }
+    if (!flw_board_sweep(directory, keep_name, &names)) {
+        snprintf(message, FLW_TOP_MESSAGE_BYTES, "cannot look into %.300s: %s", directory,
+                 strerror(errno));
+        return false;
+    }
+    unsigned char *bytes = malloc(FLW_BOARD_BODY_BYTES);
+    if (bytes == NULL) {
+        snprintf(message, FLW_TOP_MESSAGE_BYTES, "the host is out of memory");
+        return false;
+    }
+    for (uint32_t i = 0; i < names.count; i++) {
+        struct flw_board_reader reader;
+        struct flw_bulletin bulletin;
+        state = flw_board_open(&reader, directory, &names.names[i]);
+        if (state == FLW_BOARD_OK) {
+            state = take_bulletin(&reader, bytes, &bulletin);
+            flw_board_close(&reader);
+        }
+        if (state == FLW_BOARD_OK) {
+            adopt(look, &bulletin, names.names[i].copy);
+            is_any = true;
+        } else if (state != FLW_BOARD_ABSENT && state != FLW_BOARD_STALE) {
+            (void)explain(message, state, process, &reader);
+            break;
+        }
+    }
+    free(bytes);
+    bool is_gone = state == FLW_BOARD_ABSENT || state == FLW_BOARD_STALE;
+    if (is_any && (state == FLW_BOARD_OK || is_gone)) {
+        return true;
+    }
+    flw_top_drop(look);
+    if (out_ended != NULL) {
+        *out_ended = names.count == 0 || is_gone;
+    }
+    if (names.count == 0) {
+        return explain_absent(message, directory, process);
+    }
+    return is_gone ? explain(message, FLW_BOARD_STALE, process, NULL) : false;
+}
+
+void flw_top_drop(struct flw_top_look *look)
+{
+    for (uint32_t i = 0; i < FLW_BOARD_COPIES; i++) {
+        if (look->has_bulletin[i]) {
+            flw_bulletin_drop(&look->bulletins[i]);
+            look->has_bulletin[i] = false;
+        }
+    }
+    look->pool_count = 0;
+}
+
+const struct flw_bulletin_pool *flw_top_pool(const struct flw_top_look *look, uint32_t index,
+                                             char label[FLW_TOP_LABEL_BYTES])
+{
+    uint32_t copy = 0;
+    while (copy < FLW_BOARD_COPIES &&
+           (!look->has_bulletin[copy] || index >= look->bulletins[copy].pool_count)) {
+        index -= look->has_bulletin[copy] ? look->bulletins[copy].pool_count : 0;
+        copy++;
+    }
+    const struct flw_bulletin_pool *pool = &look->bulletins[copy].pools[index];
+    unsigned long long number = pool->value[FLW_VALUE_number];
+    if (copy == 0) {
+        snprintf(label, FLW_TOP_LABEL_BYTES, "%llu", number);
+    } else {
+        snprintf(label, FLW_TOP_LABEL_BYTES, "%u.%llu", copy % FLW_BOARD_COPIES,
+                 number % 1000000000000);
+    }
+    return pool;
+}
+
+const struct flw_bulletin_pool *flw_top_find(const struct flw_top_look *look, const char *label)
+{
+    char other[FLW_TOP_LABEL_BYTES];
+    for (uint32_t i = 0; i < look->pool_count; i++) {
+        const struct flw_bulletin_pool *pool = flw_top_pool(look, i, other);
+        if (strcmp(label, other) == 0) {
+            return pool;
+        }
+    }
+    return NULL;
+}
+
+const char *flw_top_kind(uint64_t kind)
+{
+    static const char *const names[] = {[FLW_BULLETIN_STREAM] = "stream",
+                                        [FLW_BULLETIN_GONE] = "gone",
+                                        [FLW_BULLETIN_SHARED] = "shared",
+                                        [FLW_BULLETIN_REST] = "rest"};
+    return kind < sizeof names / sizeof *names ? names[kind] : "unknown";
+}
+
+/* ---- all processes */
+
+static void keep_process(void *context, const struct flw_board_name *name)
+{
+    struct flw_top_list *list = context;
+    if (geteuid() != 0 && name->user != geteuid()) {
+        list->other_count++;
+        return;
+    }
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->processes[i] == name->process) {
+            return;
+        }
+    }
+    if (list->count == list->capacity) {
+        uint32_t capacity = 2 * list->capacity + 16;
+        pid_t *processes = realloc(list->processes, capacity * sizeof *processes);
+        if (processes == NULL) {
+            list->is_out_of_memory = true;
+            return;
+        }
+        list->processes = processes;
+        list->capacity = capacity;
+    }
+    list->processes[list->count++] = name->process;
+}
+
+static int compare_processes(const void *left, const void *right)
+{
+    pid_t a = *(const pid_t *)left, b = *(const pid_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+bool flw_top_list_take(struct flw_top_list *list, const char *directory)
+{
+    *list = (struct flw_top_list){0};
+    if (!flw_board_sweep(directory, keep_process, list)) {
+        return false;
+    }
+    if (list->count > 0) {
+        qsort(list->processes, list->count, sizeof *list->processes, compare_processes);
+    }
+    return true;
+}
+
+void flw_top_list_drop(struct flw_top_list *list)
+{
+    free(list->processes);
+    *list = (struct flw_top_list){0};
+}
