@@ -201,3 +201,8 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const struct CUlaunchConfig_st *config, C
     changed.hStream = flw_own_stream(config->hStream);
     return cuLaunchKernelEx(&changed, function, parameters, extra);
 }
+
+CUresult CUDAAPI cuMemAllocHost_v2(void **pointer, size_t bytes)
+{
+    return cuMemHostAlloc(pointer, bytes, 0);
+}

@@ -57,6 +57,7 @@ struct CUlaunchConfig_st;
     X(cuDevicePrimaryCtxRelease, 7000, 11000, (CUdevice device)) \
     X(cuDevicePrimaryCtxReset, 7000, 11000, (CUdevice device)) \
     X(cuGetProcAddress, 11030, 12000, (const char *symbol, void **function, int version, cuuint64_t flags)) \
+    X(cuMemAllocHost_v2, 3020, 0, (void **pointer, size_t bytes)) \
     X(cuPointerGetAttributes, 7000, 0, (unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr pointer)) \
     X(cuPointerSetAttribute, 6000, 0, (const void *value, CUpointer_attribute attribute, CUdeviceptr pointer)) \
     X(cuIpcGetMemHandle, 4010, 0, (CUipcMemHandle *handle, CUdeviceptr pointer)) \

@@ -153,6 +153,19 @@ static void a_named_context_is_synchronised(struct bed *b)
     OK(b->cu->cuMemFree_v2(address));
 }
 
+static void two_names_pin_host_memory(struct bed *b)
+{
+    CUresult (*alloc)(void **, size_t) = NULL;
+    void *pointer = NULL;
+    if (!find(b, "cuMemAllocHost_v2", &alloc)) {
+        return;
+    }
+    OK(alloc(&pointer, 5000));
+    memset(pointer, 1, 5000);
+    OK(b->cu->cuMemFreeHost(pointer));
+    IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFreeHost(pointer));
+}
+
 static const struct conformance_case cases[] = {
     HEADER(one_base_name_has_several_functions,
            "this API will return the function pointer to the corresponding versioned function"),
@@ -166,6 +179,8 @@ static const struct conformance_case cases[] = {
     HEADER(a_handle_names_one_life_of_an_address, "will return a unique handle for the new memory"),
     HEADER(a_named_context_is_synchronised,
            "If the specified context is NULL, the API will operate on the current context"),
+    HEADER(two_names_pin_host_memory,
+           "bytes of host memory that is page-locked and accessible to the"),
 };
 
 const struct conformance_table conformance_forms = {"forms", cases, sizeof cases / sizeof *cases};
