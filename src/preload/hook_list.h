@@ -192,6 +192,12 @@ struct CUlaunchConfig_st;
     X(cuLaunchGrid, cuLaunchGrid, 2000, (CUfunction function, int width, int height), (function, width, height)) \
     X(cuLaunchGridAsync, cuLaunchGridAsync, 2000, (CUfunction function, int width, int height, CUstream stream), (function, width, height, stream))
 
+/* pinned host memory, for mode trace: hooks_trace.c */
+#define FLW_HOOKS_HOST(X) \
+    X(cuMemAllocHost_v2, cuMemAllocHost, 3020, (void **pointer, size_t bytes), (pointer, bytes)) \
+    X(cuMemHostAlloc, cuMemHostAlloc, 2020, (void **pointer, size_t bytes, unsigned flags), (pointer, bytes, flags)) \
+    X(cuMemFreeHost, cuMemFreeHost, 2000, (void *pointer), (pointer))
+
 /* how programs find entry points: hooks_lookup.c */
 #define FLW_HOOKS_LOOKUP(X) \
     X(cuGetProcAddress, cuGetProcAddress, 11030, (const char *symbol, void **function, int version, cuuint64_t flags), (symbol, function, version, flags)) \
@@ -204,6 +210,7 @@ struct CUlaunchConfig_st;
     FLW_HOOKS_CAPTURE(X) \
     FLW_HOOKS_FILL(X) \
     FLW_HOOKS_TOUCH(X) \
+    FLW_HOOKS_HOST(X) \
     FLW_HOOKS_LOOKUP(X)
 /* clang-format on */
 

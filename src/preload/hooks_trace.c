@@ -1,8 +1,295 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the recording of what passes the wrappers. Nothing is recorded yet.
- * Does not: define wrappers.
+ * Owns: mode trace: a layer between the wrappers, which pass through there, and the driver's entry
+ * points that lend and take back memory. Each calls the one below and tells the tracer.
+ * Does not: change an answer, or see what a pool of our own asks the driver for.
  */
-#include "preload/life.h"
+#include "preload/trace_layer.h"
 
-const struct flw_part flw_part_trace = {0};
+#include "preload/life.h"
+#include "preload/poison.h"
+#include "preload/real.h"
+#include "preload/runplace.h"
+#include "preload/settings.h"
+#include "preload/tracer.h"
+
+/* What the layer lies on. Threads that learn at once store the same addresses. */
+static struct {
+    CUresult (*alloc)(CUdeviceptr *pointer, size_t bytes);
+    CUresult (*alloc_pitch)(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes, size_t height,
+                            unsigned element_bytes);
+    CUresult (*alloc_managed)(CUdeviceptr *pointer, size_t bytes, unsigned flags);
+    CUresult (*alloc_async)(CUdeviceptr *pointer, size_t bytes, CUstream stream);
+    CUresult (*alloc_async_ptsz)(CUdeviceptr *pointer, size_t bytes, CUstream stream);
+    CUresult (*alloc_from_pool)(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                CUstream stream);
+    CUresult (*alloc_from_pool_ptsz)(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                     CUstream stream);
+    CUresult (*alloc_host)(void **pointer, size_t bytes);
+    CUresult (*host_alloc)(void **pointer, size_t bytes, unsigned flags);
+    CUresult (*free)(CUdeviceptr pointer);
+    CUresult (*free_async)(CUdeviceptr pointer, CUstream stream);
+    CUresult (*free_async_ptsz)(CUdeviceptr pointer, CUstream stream);
+    CUresult (*free_host)(void *pointer);
+} below;
+
+/* ---- where */
+
+static _Atomic int device_count; /* 0: not asked yet */
+
+static bool has_one_device(void)
+{
+    int count = atomic_load_explicit(&device_count, memory_order_relaxed);
+    if (count == 0) {
+        if (flw_real.driver.cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1) {
+            count = 1;
+        }
+        atomic_store_explicit(&device_count, count, memory_order_relaxed);
+    }
+    return count == 1;
+}
+
+static unsigned place_of_device(int device)
+{
+    return device >= 0 && device < FLW_TRACER_DEVICES ? (unsigned)device : 0;
+}
+
+/* The current context's device. */
+static unsigned place_here(void)
+{
+    CUdevice device = 0;
+    if (!has_one_device() && flw_real.driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+        device = 0;
+    }
+    return place_of_device(device);
+}
+
+/* The device of a block that still is one. */
+static unsigned place_of_block(CUdeviceptr pointer)
+{
+    int device = 0;
+    if (!has_one_device() &&
+        (flw_real.driver.cuPointerGetAttribute == NULL ||
+         flw_real.driver.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                               pointer) != CUDA_SUCCESS)) {
+        return place_here();
+    }
+    return place_of_device(device);
+}
+
+/* What tells a stream from others. Each thread has its own per-thread default stream. */
+static uint64_t label_of(CUstream stream, bool is_own_default)
+{
+    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_own_default)) {
+        return flw_tracer_thread_stream();
+    }
+    return stream == CU_STREAM_LEGACY ? 0 : (uint64_t)(uintptr_t)stream;
+}
+
+/* ---- what is told */
+
+static CUresult tell_lent(CUresult result, enum flw_tracer_kind kind, const CUdeviceptr *pointer,
+                          size_t bytes, uint64_t stream)
+{
+    if (result == CUDA_SUCCESS && pointer != NULL) {
+        flw_tracer_lent(place_here(), kind, *pointer, bytes, stream);
+    } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        flw_tracer_failed(place_here(), bytes, stream);
+    }
+    return result;
+}
+
+static CUresult tell_lent_host(CUresult result, void *const *pointer, size_t bytes)
+{
+    if (result == CUDA_SUCCESS && pointer != NULL) {
+        flw_tracer_lent(FLW_TRACER_HOST_PLACE, FLW_TRACER_HOST, (uint64_t)(uintptr_t)*pointer,
+                        bytes, 0);
+    }
+    return result;
+}
+
+static CUresult tell_answer(CUresult result)
+{
+    if (result != CUDA_SUCCESS) {
+        flw_tracer_refused();
+    }
+    return flw_life_heed(result);
+}
+
+/* ---- the layer */
+
+static CUresult trace_alloc(CUdeviceptr *pointer, size_t bytes)
+{
+    CUresult result = below.alloc(pointer, bytes);
+    if (result == CUDA_SUCCESS && flw_poison_is_on()) {
+        flw_poison_fill(*pointer, bytes);
+    }
+    return tell_lent(result, FLW_TRACER_PLAIN, pointer, bytes, 0);
+}
+
+/* With the pitch, which is what the block takes. */
+static CUresult trace_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes,
+                                  size_t height, unsigned element_bytes)
+{
+    CUresult result = below.alloc_pitch(pointer, pitch, width_bytes, height, element_bytes);
+    size_t bytes = result == CUDA_SUCCESS ? *pitch * height : width_bytes * height;
+    if (result == CUDA_SUCCESS && flw_poison_is_on()) {
+        flw_poison_fill(*pointer, bytes);
+    }
+    return tell_lent(result, FLW_TRACER_PITCH, pointer, bytes, 0);
+}
+
+static CUresult trace_alloc_managed(CUdeviceptr *pointer, size_t bytes, unsigned flags)
+{
+    CUresult result = below.alloc_managed(pointer, bytes, flags);
+    if (result == CUDA_SUCCESS && flw_poison_is_on()) {
+        flw_poison_fill(*pointer, bytes);
+    }
+    return tell_lent(result, FLW_TRACER_MANAGED, pointer, bytes, 0);
+}
+
+static CUresult tell_lent_async(CUresult result, const CUdeviceptr *pointer, size_t bytes,
+                                CUstream stream, bool is_own_default)
+{
+    if (result == CUDA_SUCCESS && flw_poison_is_on()) {
+        bool is_own = is_own_default && stream == NULL;
+        flw_poison_fill_on(*pointer, bytes, is_own ? CU_STREAM_PER_THREAD : stream);
+    }
+    return tell_lent(result, FLW_TRACER_ASYNC, pointer, bytes, label_of(stream, is_own_default));
+}
+
+static CUresult trace_alloc_async(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return tell_lent_async(below.alloc_async(pointer, bytes, stream), pointer, bytes, stream,
+                           false);
+}
+
+static CUresult trace_alloc_async_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return tell_lent_async(below.alloc_async_ptsz(pointer, bytes, stream), pointer, bytes, stream,
+                           true);
+}
+
+static CUresult trace_alloc_from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream)
+{
+    return tell_lent_async(below.alloc_from_pool(pointer, bytes, pool, stream), pointer, bytes,
+                           stream, false);
+}
+
+static CUresult trace_alloc_from_pool_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                                           CUstream stream)
+{
+    return tell_lent_async(below.alloc_from_pool_ptsz(pointer, bytes, pool, stream), pointer, bytes,
+                           stream, true);
+}
+
+static CUresult trace_alloc_host(void **pointer, size_t bytes)
+{
+    return tell_lent_host(below.alloc_host(pointer, bytes), pointer, bytes);
+}
+
+static CUresult trace_host_alloc(void **pointer, size_t bytes, unsigned flags)
+{
+    return tell_lent_host(below.host_alloc(pointer, bytes, flags), pointer, bytes);
+}
+
+static CUresult trace_free(CUdeviceptr pointer)
+{
+    if (pointer == 0) {
+        return below.free(pointer);
+    }
+    flw_tracer_freed(place_of_block(pointer), pointer, 0);
+    return tell_answer(below.free(pointer));
+}
+
+static CUresult trace_free_async(CUdeviceptr pointer, CUstream stream)
+{
+    flw_tracer_freed(place_of_block(pointer), pointer, label_of(stream, false));
+    return tell_answer(below.free_async(pointer, stream));
+}
+
+static CUresult trace_free_async_ptsz(CUdeviceptr pointer, CUstream stream)
+{
+    flw_tracer_freed(place_of_block(pointer), pointer, label_of(stream, true));
+    return tell_answer(below.free_async_ptsz(pointer, stream));
+}
+
+static CUresult trace_free_host(void *pointer)
+{
+    if (pointer == NULL) {
+        return below.free_host(pointer);
+    }
+    flw_tracer_freed(FLW_TRACER_HOST_PLACE, (uint64_t)(uintptr_t)pointer, 0);
+    return tell_answer(below.free_host(pointer));
+}
+
+uintptr_t flw_trace_layer(enum flw_hook hook, uintptr_t next)
+{
+    static const struct {
+        enum flw_hook hook;
+        void *below; /* where the next one's address goes */
+        uintptr_t layer;
+    } floors[] = {
+#define FLOOR(symbol, name) {FLW_HOOK_##symbol, &below.name, (uintptr_t)trace_##name}
+        FLOOR(cuMemAlloc_v2, alloc),
+        FLOOR(cuMemAllocPitch_v2, alloc_pitch),
+        FLOOR(cuMemAllocManaged, alloc_managed),
+        FLOOR(cuMemAllocAsync, alloc_async),
+        FLOOR(cuMemAllocAsync_ptsz, alloc_async_ptsz),
+        FLOOR(cuMemAllocFromPoolAsync, alloc_from_pool),
+        FLOOR(cuMemAllocFromPoolAsync_ptsz, alloc_from_pool_ptsz),
+        FLOOR(cuMemAllocHost_v2, alloc_host),
+        FLOOR(cuMemHostAlloc, host_alloc),
+        FLOOR(cuMemFree_v2, free),
+        FLOOR(cuMemFreeAsync, free_async),
+        FLOOR(cuMemFreeAsync_ptsz, free_async_ptsz),
+        FLOOR(cuMemFreeHost, free_host),
+#undef FLOOR
+    };
+    for (size_t i = 0; flw_settings.mode == FLW_MODE_TRACE && i < sizeof floors / sizeof *floors;
+         i++) {
+        if (floors[i].hook == hook) {
+            __atomic_store_n((uintptr_t *)floors[i].below, next, __ATOMIC_RELAXED);
+            return floors[i].layer;
+        }
+    }
+    return next;
+}
+
+/* ---- pinned host memory: nothing but this layer hooks it */
+
+CUresult flw_hook_cuMemAllocHost_v2(void **pointer, size_t bytes)
+{
+    return flw_real.cuMemAllocHost_v2(pointer, bytes);
+}
+
+CUresult flw_hook_cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+    return flw_real.cuMemHostAlloc(pointer, bytes, flags);
+}
+
+CUresult flw_hook_cuMemFreeHost(void *pointer)
+{
+    return flw_real.cuMemFreeHost(pointer);
+}
+
+/* ---- life */
+
+static void start(void)
+{
+    const char *path = flw_settings.trace_file;
+    if (flw_settings.mode == FLW_MODE_TRACE) {
+        flw_tracer_begin(&(struct flw_tracer_settings){.path = path[0] != '\0' ? path : NULL,
+                                                       .page = flw_runplace_page()});
+    }
+}
+
+/* A child may record what it does itself; that of a program that had used CUDA can do nothing. */
+static void renew(void)
+{
+    flw_tracer_forget();
+    start();
+}
+
+const struct flw_part flw_part_trace = {.start = start, .child = renew, .end = flw_tracer_finish};

@@ -13,6 +13,7 @@
 #include "preload/rival.h"
 #include "preload/runplace.h"
 #include "preload/settings.h"
+#include "preload/trace_layer.h"
 
 #define DRIVER "libcuda.so.1"
 
@@ -221,7 +222,7 @@ static struct flw_address_table *learn_names(void)
         uintptr_t next = find_next(driver, hooks[i].symbol);
         uintptr_t real = (uintptr_t)flw_dlsym_libc()(driver, hooks[i].symbol);
         if (real != 0 && next != 0 && next != wrapper_of(i)) {
-            set_place(hooks[i].offset, next);
+            set_place(hooks[i].offset, flw_trace_layer((enum flw_hook)i, next));
             flw_address_table_add(table, real, wrapper_of(i));
         }
     }

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# `fallow run` and `fallow record`. What is preloaded into programs of the system is built
+# `fallow run`, `fallow record` and the tracer. What is preloaded into programs of the system is built
 # without a sanitizer, which would have to be the first library there.
+if(COMMAND flw_add_test)
+  flw_add_test(preload tracer SOURCES test_tracer.c ${PROJECT_SOURCE_DIR}/src/preload/tracer.c
+    ${PROJECT_SOURCE_DIR}/src/preload/say.c LIBRARIES flw_trace flw_core TIMEOUT 120)
+endif()
 if(TARGET fallow AND FLW_CMOCKA)
   add_library(preload_stand_in MODULE stand_in.c)
   target_compile_features(preload_stand_in PRIVATE c_std_11)
@@ -14,4 +18,19 @@ if(TARGET fallow AND FLW_CMOCKA)
   add_dependencies(test_preload_run_command fallow preload_stand_in static_exit)
   set_property(TEST preload.run_command APPEND PROPERTY ENVIRONMENT
     "FALLOW_COMMAND=$<TARGET_FILE:fallow>;STAND_IN_LIBRARY=$<TARGET_FILE:preload_stand_in>;STATIC_EXIT=$<TARGET_FILE:static_exit>")
+endif()
+if(TARGET fallow AND TARGET fallow-preload AND FLW_CMOCKA)
+  add_executable(preload_lender lender.c)
+  flw_target(preload_lender)
+  target_link_libraries(preload_lender PRIVATE simcuda-libcuda ${CMAKE_DL_LIBS})
+  target_link_options(preload_lender PRIVATE -Wl,-z,lazy) # the empty driver has little
+  set_target_properties(preload_lender PROPERTIES BUILD_WITH_INSTALL_RPATH ON) # LD_LIBRARY_PATH says where
+  add_library(preload_empty_driver SHARED empty_driver.c)
+  flw_target(preload_empty_driver)
+  set_target_properties(preload_empty_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/empty-driver)
+  flw_add_test(preload trace SOURCES test_trace.c LIBRARIES flw_trace flw_core TIMEOUT 240)
+  add_dependencies(test_preload_trace fallow fallow-preload preload_lender simcuda-libcuda preload_empty_driver)
+  set_property(TEST preload.trace APPEND PROPERTY ENVIRONMENT
+    "FALLOW_COMMAND=$<TARGET_FILE:fallow>;LENDER=$<TARGET_FILE:preload_lender>;DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>")
 endif()

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mode trace from outside: a program on the simulated driver runs as without Fallow, and what it lent
+ * and returned is in the file, which the other subcommands open. FALLOW_COMMAND names the command,
+ * LENDER the program, DRIVER_FOLDER where it finds its driver.
+ */
+#include "unit/test_command.h"
+
+#include "trace/trace.h"
+
+/* $O, $R: record and run; $L: the lender, on the simulated driver. */
+static int run(const char *line)
+{
+    char whole[1600];
+    snprintf(whole, sizeof whole,
+             "unset FALLOW LD_PRELOAD; export LD_LIBRARY_PATH=$DRIVER_FOLDER; O=\"$F record\"; "
+             "R=\"$F run\"; L=$LENDER; %s",
+             line);
+    return command_run(whole);
+}
+
+static void expect_in(const char *text, const char *what)
+{
+    if (strstr(text, what) == NULL) {
+        fail_msg("'%s' is not in '%s'", what, text);
+    }
+}
+
+static struct flw_trace *read_trace(const char *name)
+{
+    char path[256], message[FLW_TRACE_MESSAGE_BYTES] = "";
+    struct flw_trace *trace = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!flw_trace_read(path, -1, &trace, message)) {
+        fail_msg("%s", message);
+    }
+    assert_true(flw_trace_is_valid(trace));
+    return trace;
+}
+
+static size_t count_events(const struct flw_trace *trace, enum flw_trace_op op)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        count += trace->events[i].op == op;
+    }
+    return count;
+}
+
+/* The block of so many bytes; the trace has one. */
+static const struct flw_trace_block *find_block(const struct flw_trace *trace, uint64_t size_bytes)
+{
+    const struct flw_trace_block *found = NULL;
+    for (size_t i = 0; i < trace->block_count; i++) {
+        if (trace->blocks[i].size_bytes == size_bytes) {
+            assert_null(found);
+            found = &trace->blocks[i];
+        }
+    }
+    assert_non_null(found);
+    return found;
+}
+
+static void every_kind_of_memory_is_on_record(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run("$L kinds >plain && $O -o k.ftrace -- $L kinds >recorded && cmp plain recorded && "
+            "cat recorded"),
+        0);
+    uint64_t pitched = 8 * strtoull(strchr(out_text, ' '), NULL, 10);
+    struct flw_trace *trace = read_trace("k.ftrace"), *host = read_trace("k.host.ftrace");
+    assert_int_equal(count_events(trace, FLW_TRACE_ALLOC), 6);
+    assert_int_equal(count_events(trace, FLW_TRACE_FREE), 5);
+    assert_int_equal(count_events(trace, FLW_TRACE_OOM), 1);
+    assert_int_equal(trace->unknown_free_count, 0);
+    assert_false(find_block(trace, 1000)->freed);
+    assert_true(find_block(trace, pitched)->freed);
+    assert_true(find_block(trace, 3000)->freed);
+    /* A stream, the thread's own, and the one that stands for all without one. */
+    assert_int_equal(trace->stream_count, 3);
+    assert_int_equal(find_block(trace, 4000)->stream, find_block(trace, 6000)->stream);
+    assert_int_not_equal(find_block(trace, 4000)->stream, find_block(trace, 5000)->stream);
+    assert_int_not_equal(find_block(trace, 4000)->stream, find_block(trace, 1000)->stream);
+    assert_int_equal(count_events(host, FLW_TRACE_ALLOC), 2);
+    assert_int_equal(count_events(host, FLW_TRACE_FREE), 2);
+    assert_true(find_block(host, 7000)->freed && find_block(host, 8000)->freed);
+    flw_trace_destroy(trace);
+    flw_trace_destroy(host);
+}
+
+static void the_other_subcommands_open_it(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$O -o m.ftrace -- $L many 5000 && $F trace verify m.ftrace && "
+                         "$F replay m.ftrace --policy fallow,recorded && $F report m.ftrace"),
+                     0);
+    expect_in(out_text, "fallow");
+    struct flw_trace *trace = read_trace("m.ftrace");
+    assert_int_equal(count_events(trace, FLW_TRACE_ALLOC), 5000);
+    assert_int_equal(count_events(trace, FLW_TRACE_FREE), 5000 - 64);
+    flw_trace_destroy(trace);
+}
+
+static void refusals_stay_the_drivers(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$O -o r.ftrace -- $L misuse"), 0);
+    struct flw_trace *trace = read_trace("r.ftrace");
+    assert_int_equal(count_events(trace, FLW_TRACE_ALLOC), 1);
+    assert_int_equal(count_events(trace, FLW_TRACE_FREE), 1);
+    assert_int_equal(trace->unknown_free_count, 2);
+    flw_trace_destroy(trace);
+}
+
+static void each_device_has_its_file(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$O -o d.ftrace -- $L two"), 0);
+    struct flw_trace *one = read_trace("d.ftrace"), *other = read_trace("d.dev0.ftrace");
+    assert_int_equal(one->device, 1);
+    assert_int_equal(other->device, 0);
+    assert_true(find_block(one, 1111)->freed);
+    assert_true(find_block(other, 2222)->freed);
+    flw_trace_destroy(one);
+    flw_trace_destroy(other);
+}
+
+static void a_killed_program_leaves_all_but_the_last_chunk(void **state)
+{
+    (void)state;
+    assert_int_equal(run("export LENDER_FILE=die.ftrace; $O -o die.ftrace -- $L die 20000"),
+                     128 + 9);
+    struct flw_trace *trace = read_trace("die.ftrace");
+    assert_in_range(count_events(trace, FLW_TRACE_ALLOC), 20000, 20010);
+    flw_trace_destroy(trace);
+    assert_int_equal(run("$O -o leave.ftrace -- $L leave 100000"), 0);
+    trace = read_trace("leave.ftrace"); /* _exit: the same */
+    assert_in_range(count_events(trace, FLW_TRACE_ALLOC), 1, 100000);
+    assert_int_equal(count_events(trace, FLW_TRACE_DROP), 0);
+    flw_trace_destroy(trace);
+}
+
+static void a_forked_child_leaves_the_file_whole(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$O -o f.ftrace -- $L fork && ls f.*"), 0);
+    assert_string_equal(out_text, "f.ftrace\n");
+    struct flw_trace *trace = read_trace("f.ftrace");
+    assert_int_equal(trace->event_count, 2);
+    flw_trace_destroy(trace);
+}
+
+static void each_process_has_its_file(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$O -o p.ftrace -- sh -c '$L many 100; $L many 200; exit 0' L=$L"), 0);
+    assert_int_equal(run("export L; mkdir p; $O -o p/p.ftrace -- sh -c '$L many 100; $L many 200'; "
+                         "ls p | wc -l; mv p/p.[0-9]*.ftrace second.ftrace"),
+                     0);
+    expect_in(out_text, "2\n");
+    struct flw_trace *first = read_trace("p/p.ftrace"), *second = read_trace("second.ftrace");
+    assert_int_equal(count_events(first, FLW_TRACE_ALLOC), 100);
+    assert_int_equal(count_events(second, FLW_TRACE_ALLOC), 200);
+    flw_trace_destroy(first);
+    flw_trace_destroy(second);
+    assert_int_equal(
+        run("export L; mkdir q; $O -o q/%p.ftrace -- sh -c '$L many 1; $L many 2'; ls q | wc -l"),
+        0);
+    expect_in(out_text, "2\n");
+}
+
+static void a_file_that_cannot_be_written_is_one_line(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run("$O -o no/such/x.ftrace -- $L many 1000 2>&1 >/dev/null | grep -v 'there is no'"), 0);
+    expect_in(out_text, "recording: cannot create ");
+    expect_in(out_text, "no/such/x.ftrace: No such file or directory; the program goes on\n");
+    assert_int_equal(run("$R --mode trace --trace /dev/full -- $L many 50000"), 0);
+    expect_in(error_text, "No space left on device; the program goes on\n");
+}
+
+static void mode_off_and_trace_without_a_file_change_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$R --mode off --trace off.ftrace -- $L kinds >/dev/null"), 0);
+    assert_string_equal(error_text, "");
+    assert_int_equal(run("[ ! -e off.ftrace ] && $R --mode trace -- $L kinds >/dev/null"), 0);
+    assert_string_equal(error_text, "");
+}
+
+static void poison_is_what_nobody_wrote(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$R --mode trace --poison 0xa5 -- $L unwritten"), 0);
+    expect_in(out_text, "read a5 a5\n");
+    assert_int_equal(run("$R --mode trace --compare -- $L unwritten"), 1);
+    expect_in(out_text, "outputs differ first at byte 16, in line 2\n"
+                        "  0x00: read 00 00\n"
+                        "  0xff: read ff ff\n");
+    assert_int_equal(run("$R --mode trace --compare --poison 1,2 -- $L written"), 0);
+    expect_in(out_text, "no difference between 0x01 and 0x02: exit status 0, 8 bytes of output\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_of_memory_is_on_record),
+        cmocka_unit_test(the_other_subcommands_open_it),
+        cmocka_unit_test(refusals_stay_the_drivers),
+        cmocka_unit_test(each_device_has_its_file),
+        cmocka_unit_test(a_killed_program_leaves_all_but_the_last_chunk),
+        cmocka_unit_test(a_forked_child_leaves_the_file_whole),
+        cmocka_unit_test(each_process_has_its_file),
+        cmocka_unit_test(a_file_that_cannot_be_written_is_one_line),
+        cmocka_unit_test(mode_off_and_trace_without_a_file_change_nothing),
+        cmocka_unit_test(poison_is_what_nobody_wrote),
+    };
+    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
+}
