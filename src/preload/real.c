@@ -93,12 +93,13 @@ static uintptr_t first_of(unsigned hook)
 /* Threads that learn at once store the same values. */
 static void set_place(size_t offset, uintptr_t address)
 {
-    __atomic_store_n((uintptr_t *)((unsigned char *)&flw_real + offset), address, __ATOMIC_RELAXED);
+    __atomic_store_n((uintptr_t *)(void *)((unsigned char *)&flw_real + offset), address,
+                     __ATOMIC_RELAXED);
 }
 
 static uintptr_t get_place(unsigned hook)
 {
-    return __atomic_load_n((uintptr_t *)((unsigned char *)&flw_real + hooks[hook].offset),
+    return __atomic_load_n((uintptr_t *)(void *)((unsigned char *)&flw_real + hooks[hook].offset),
                            __ATOMIC_RELAXED);
 }
 
