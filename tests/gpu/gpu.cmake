@@ -27,6 +27,13 @@ target_link_libraries(client_plain_linked PRIVATE simcuda-libcuda)
 set_target_properties(client_plain_linked PROPERTIES SKIP_BUILD_RPATH ON)
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(Python3_FOUND)
+  # Without its framework each client says so and is skipped; nothing else can be tried here.
+  add_test(NAME gpu.client_scripts COMMAND sh -c
+    "for script in '${CMAKE_CURRENT_SOURCE_DIR}'/clients/*.py; do \
+'${Python3_EXECUTABLE}' -B \"$script\" >client.out 2>client.err; code=$?; echo \"$script: $code $(tail -n 1 client.err)\"; \
+case $code in 0 | 77) ;; *) exit 1 ;; esac; done")
+  set_tests_properties(gpu.client_scripts PROPERTIES LABELS gpu TIMEOUT 600
+    WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   # Without a GPU only its command line can be tried.
   add_test(NAME gpu.record_traces_usage COMMAND sh -c
     "${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/record_traces.py --only none 2>&1 | grep -q 'there are train'")

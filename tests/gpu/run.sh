@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds Fallow and runs what needs a GPU: the conformance suite on the real driver, stress, capture, the
-# doctor, the benches, every test of a kernel module (under compute-sanitizer too, where it is found), and
-# the modules' times beside those of the PyTorch sequences they replace. Writes one JSON file. Needs gcc or
-# clang, CMake 3.25, make or ninja, and nvcc for the kernels; uses the CUDA toolkit's cuda.h where there is
-# one. No cmocka, jemalloc, liblzma or jq; python only to record traces and to run PyTorch.
+# doctor, the benches, every test of a kernel module (under compute-sanitizer too, where it is found), the
+# modules' times beside those of the PyTorch sequences they replace, and the clients of clients.sh. Writes one
+# JSON file. Needs gcc or clang, CMake 3.25, make or ninja, and nvcc for the kernels; uses the CUDA toolkit's
+# cuda.h where there is one. No cmocka, jemalloc, liblzma or jq; python only to record traces and to run
+# frameworks.
 #
 #   tests/gpu/run.sh [--device N|sim] [--out FILE] [--build DIR] [--jobs N]
 #
@@ -39,6 +40,7 @@ sim | [0-9] | [0-9][0-9]) ;;
 *) echo "tests/gpu/run.sh: --device '$device': a number or sim" >&2; exit 2 ;;
 esac
 simulated=false
+chosen=$device
 if [ "$device" = sim ]; then simulated=true; fi
 build=${build:-$root/build/gpu}
 out=${out:-$build/gpu-results.json}
@@ -152,6 +154,13 @@ fi
 if [ "$simulated" = false ] && cp "$root/tests/gpu/record_traces.py" "$bin/record_traces"; then
     step recordings - record_traces --out "$work/recordings"
 fi
+
+# Programs that are not rebuilt for Fallow, each with and without it: clients.sh has a results file of its own.
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$root/tests/gpu/clients.sh" >"$bin/clients" && chmod +x "$bin/clients"
+limit=7200
+step clients "$work/clients.results" clients --device "$chosen" --no-build --build "$build" \
+    --out "$work/clients.results"
+limit=600
 
 gpu=$( (nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader -i "${CUDA_VISIBLE_DEVICES-0}") 2>/dev/null | head -n 1 | escape)
 if [ "$simulated" = true ]; then gpu="simulated device"; fi

@@ -7,6 +7,8 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -447,7 +449,43 @@ static void no_block_comes_again_before_the_context_is_done_with_it(void **state
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
-/* ---- limits, losses, forks, the end */
+/* ---- threads, limits, losses, forks, the end */
+
+static atomic_uint started;
+
+static void *use_first(void *context)
+{
+    fallow_pool **seen = context;
+    atomic_fetch_add(&started, 1);
+    while (atomic_load(&started) < 8) {
+        sched_yield();
+    }
+    for (int i = 0; i < 200; i++) {
+        void *ptr = fallow_cupy_malloc(NULL, (size_t)i * 37 + 1, 1);
+        if (ptr == NULL) {
+            return NULL;
+        }
+        fallow_cupy_free(NULL, ptr, 1);
+    }
+    return fallow_plugin_pool(1, FALLOW_PLUGIN_CONTEXT, 0, seen) == FALLOW_OK ? context : NULL;
+}
+
+static void threads_that_come_first_make_one_pool(void **state)
+{
+    (void)state;
+    pthread_t threads[8];
+    fallow_pool *seen[8] = {NULL};
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, use_first, &seen[i]), 0);
+    }
+    for (int i = 0; i < 8; i++) {
+        void *result = NULL;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_ptr_equal(result, &seen[i]);
+        assert_ptr_equal(seen[i], seen[0]);
+    }
+    assert_int_equal(stats_of(1, FALLOW_PLUGIN_CONTEXT).alloc_count, 1600);
+}
 
 static void a_memory_fraction_is_a_limit(void **state)
 {
@@ -583,6 +621,7 @@ int main(void)
         cmocka_unit_test(the_older_pair_names_the_stream),
         cmocka_unit_test(a_capture_nobody_announced_is_told_what_to_do),
         cmocka_unit_test(no_block_comes_again_before_the_context_is_done_with_it),
+        cmocka_unit_test(threads_that_come_first_make_one_pool),
         cmocka_unit_test(a_memory_fraction_is_a_limit),
         cmocka_unit_test(after_a_lost_context_there_is_a_new_pool),
         cmocka_unit_test(the_child_of_a_fork_has_no_pools),

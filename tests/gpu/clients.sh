@@ -1,0 +1,315 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs programs that are not rebuilt for Fallow, each once plain and once with it (the preload library, or a
+# plug-in), and compares what they print and write; asks the counters whether Fallow was used at all; asks a
+# first real driver what is relied on; times PyTorch training without its cache. Writes one JSON file.
+#
+#   tests/gpu/clients.sh [--device N|sim] [--out FILE] [--build DIR] [--jobs N] [--no-build] [--only PATTERN]
+#
+# --device sim    what can be run without a GPU: the plain C clients and first_run, on the simulated driver
+#                 under the name libcuda.so.1. It shows that this script works, nothing else.
+# --no-build      what is built in DIR already
+# --only PATTERN  only the steps whose name matches, as a shell pattern
+#
+# A client whose framework is not installed, or that needs a GPU where there is none, is "absent": never
+# passed. Optional: nvcc for the runtime clients; python3 with torch, cupy, jax, numba, triton, cuda-bindings;
+# FALLOW_LLAMA=DIR, a build of llama.cpp, for its test-backend-ops.
+#
+# STATE: this script has only ever run with --device sim. Whoever runs it on a GPU first commits the JSON
+# with its date, and writes the answers of first_run into the README.
+#
+# Exit: 0 all that ran passed; 1 something failed; 2 it could not build; 77 no GPU here.
+set -u
+
+root=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
+here=$root/tests/gpu/clients
+device=0 out= build= only='*' builds=1
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+while [ $# -gt 0 ]; do
+    case $1 in
+    --device | --out | --build | --jobs | --only)
+        [ $# -ge 2 ] || { echo "clients.sh: $1 lacks its value" >&2; exit 2; }
+        case $1 in
+        --device) device=$2 ;;
+        --out) out=$2 ;;
+        --build) build=$2 ;;
+        --jobs) jobs=$2 ;;
+        --only) only=$2 ;;
+        esac
+        shift 2 ;;
+    --no-build) builds=0; shift ;;
+    *) echo "clients.sh: cannot use '$1' (see the head of the file)" >&2; exit 2 ;;
+    esac
+done
+case $device in
+sim | [0-9] | [0-9][0-9]) ;;
+*) echo "clients.sh: --device '$device': a number or sim" >&2; exit 2 ;;
+esac
+build=${build:-$root/build/gpu}
+out=${out:-$build/clients-results.json}
+work=$build/clients-run
+bin=$build/bin
+preload=$build/lib/libfallow-preload.so
+rm -rf "$work"
+mkdir -p "$work" "$(dirname "$out")" || exit 2
+
+if [ "$builds" = 1 ] && ! { cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG" -DFALLOW_TESTS=ON -DFALLOW_TOOLS=ON ${FALLOW_CMAKE_OPTIONS-} &&
+    cmake --build "$build" -j "$jobs"; } >"$work/build.log" 2>&1; then
+    echo "clients.sh: the build failed; the end of $work/build.log:" >&2
+    tail -n 20 "$work/build.log" >&2
+    exit 2
+fi
+for needed in "$preload" "$bin/first_run" "$bin/client_plain" "$bin/client_plain_linked"; do
+    [ -e "$needed" ] || { echo "clients.sh: $needed is not built" >&2; exit 2; }
+done
+if [ "$device" = sim ]; then
+    driver=$build/lib/driver/libcuda.so.1
+    [ -e "$driver" ] || { echo "clients.sh: $driver is not built" >&2; exit 2; }
+    LD_LIBRARY_PATH=$(dirname "$driver")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+else
+    export CUDA_VISIBLE_DEVICES=$device # every program sees it as its device 0
+    driver=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 .*x86-64.*=> //p; s/.*libcuda\.so\.1 .*AArch64.*=> //p' | head -n 1)
+    driver=${driver:-libcuda.so.1}
+fi
+export FALLOW_LIBRARY=$build/lib/libfallow.so
+export PYTHONPATH=$root/tools/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+export CUBLAS_WORKSPACE_CONFIG=:4096:8 # reproducible sums
+unset LD_PRELOAD FALLOW FALLOW_PLUGIN PYTORCH_NO_CUDA_MEMORY_CACHING
+
+# ---- results
+
+failed=0 passed=0 absent=0 sections=
+# Text as the inside of a JSON string.
+escape() {
+    tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/	/ /g' |
+        awk '{printf "%s%s", sep, $0; sep = "\\n"}'
+}
+# result NAME pass|fail|absent TEXT [JSON members with a leading comma]
+result() {
+    case $2 in
+    pass) passed=$((passed + 1)) ;;
+    fail) failed=$((failed + 1)) ;;
+    absent) absent=$((absent + 1)) ;;
+    esac
+    echo "$1: $2${3:+: $3}"
+    sections="$sections${sections:+,}\"$1\":{\"result\":\"$2\",\"text\":\"$(printf '%s' "$3" | escape)\"${4-}}"
+}
+wanted() { # shellcheck disable=SC2254 # the pattern is one
+    case $1 in $only) return 0 ;; *) return 1 ;; esac
+}
+# run FILE [NAME=VALUE ...] -- COMMAND ...   into FILE.out, FILE.err; the exit status
+run() {
+    local file=$1 settings=()
+    shift
+    while [ "$1" != -- ]; do settings+=("$1"); shift; done
+    shift
+    timeout 900 env "${settings[@]}" "$@" >"$file.out" 2>"$file.err"
+}
+# Allocations that Fallow served, from what the preload library or fallow.stats() wrote; 0 if nothing.
+served() {
+    [ -s "$1" ] || { echo 0; return; }
+    sed -n 's/.*"alloc_count": *\([0-9]*\).*/\1/p' "$1" | awk '{ sum += $1 } END { print sum + 0 }'
+}
+seconds_of() { # as a client writes it: "seconds: 1.234"
+    sed -n 's/^seconds: //p' "$1" | tail -n 1
+}
+# compare NAME PLAIN OTHER STATUS COUNTERS: the second run's output against the first's, and its counters
+compare() {
+    local name=$1 plain=$2 other=$3 status=$4 count
+    count=$(served "$5")
+    if [ "$status" = 77 ]; then
+        result "$name" absent "$(tail -n 1 "$other.err")"
+    elif [ "$status" != 0 ]; then
+        result "$name" fail "exit $status: $(tail -n 1 "$other.out") $(tail -n 1 "$other.err")"
+    elif ! cmp -s "$plain.out" "$other.out"; then
+        result "$name" fail "another result than plain: $(diff "$plain.out" "$other.out" | sed -n 2p)"
+    elif [ "$count" -le 0 ]; then
+        result "$name" fail "the result is right, but Fallow served nothing: $(tail -n 1 "$other.err")"
+    else
+        result "$name" pass "$count allocations served" ",\"served\":$count,\"seconds_plain\":\"$(seconds_of "$plain.err")\",\
+\"seconds\":\"$(seconds_of "$other.err")\""
+    fi
+}
+# client NAME [NAME=VALUE ...] -- COMMAND ...   plain, then with the preload library
+client() {
+    local name=$1 settings=() status plain=$work/$1.plain other=$work/$1.preload
+    shift
+    wanted "$name" || return 0
+    while [ "$1" != -- ]; do settings+=("$1"); shift; done
+    shift
+    run "$plain" "${settings[@]}" -- "$@"
+    status=$?
+    if [ $status = 77 ]; then
+        result "$name" absent "$(tail -n 1 "$plain.err")"
+        return 0
+    elif [ $status != 0 ]; then
+        result "$name" fail "without Fallow already: exit $status: $(tail -n 1 "$plain.err")"
+        return 0
+    fi
+    run "$other" "${settings[@]}" FALLOW="mode:cache,stats:$other.json" LD_PRELOAD="$preload" -- "$@"
+    compare "$name" "$plain" "$other" $? "$other.json"
+}
+# plugged NAME PLAIN [NAME=VALUE ...] -- COMMAND ...   with a plug-in, against the plain run of client PLAIN
+plugged() {
+    local name=$1 plain=$work/$2.plain settings=() other=$work/$1.plugin
+    shift 2
+    wanted "$name" || return 0
+    while [ "$1" != -- ]; do settings+=("$1"); shift; done
+    shift
+    if [ ! -s "$plain.out" ]; then
+        run "$plain" "${settings[@]}" -- "$@"
+        case $? in
+        0) ;;
+        77) result "$name" absent "$(tail -n 1 "$plain.err")"; return 0 ;;
+        *) result "$name" fail "without Fallow already: $(tail -n 1 "$plain.err")"; return 0 ;;
+        esac
+    fi
+    run "$other" "${settings[@]}" FALLOW_CLIENT_STATS="$other.json" -- "$@" --fallow
+    compare "$name" "$plain" "$other" $? "$other.json"
+}
+no_gpu() { # NAME: on the simulated device
+    ! wanted "$1" || result "$1" absent "needs a GPU"
+}
+
+# ---- what is asked of the driver (the numbers are first_run's)
+
+if wanted asked; then
+    run "$work/asked" -- "$bin/first_run" --device "$(if [ "$device" = sim ]; then echo sim; else echo 0; fi)"
+    case $? in
+    0) result asked pass "$(tail -n 1 "$work/asked.out")" ",\"answers\":\"$(escape <"$work/asked.out")\"" ;;
+    77)
+        echo "clients.sh: no CUDA device can be used here; --device sim runs the rest: $(tail -n 1 "$work/asked.err")" >&2
+        exit 77 ;;
+    *) result asked fail "$(grep 'NO, and' "$work/asked.out" | head -n 3) $(tail -n 1 "$work/asked.err")" \
+        ",\"answers\":\"$(escape <"$work/asked.out")\"" ;;
+    esac
+fi
+# 1. Does the driver call itself by exported names?
+if wanted driver_symbolic; then
+    if text=$(readelf -d "$driver" 2>&1); then
+        result driver_symbolic pass "1: $driver has $(echo "$text" | grep -c SYMBOLIC) SYMBOLIC flags"
+    else
+        result driver_symbolic absent "readelf cannot read $driver"
+    fi
+fi
+# 10. How the frameworks are linked.
+if wanted linkage; then
+    text=$(python3 "$here/linkage.py" 2>&1)
+    case $? in
+    0) result linkage pass "10: $text" ;;
+    77) result linkage absent "$text" ;;
+    *) result linkage fail "$(echo "$text" | tail -n 1)" ;;
+    esac
+fi
+# 12. What surrounds the device.
+if wanted surroundings; then
+    if [ "$device" = sim ]; then
+        no_gpu surroundings
+    else
+        text=$(nvidia-smi --query-gpu=name,driver_version,mig.mode.current,compute_mode --format=csv,noheader 2>&1 | head -n 1)
+        result surroundings pass "12: $text; MPS pipe ${CUDA_MPS_PIPE_DIRECTORY-not set}, visible ${CUDA_VISIBLE_DEVICES-}"
+    fi
+fi
+
+# ---- 9. plain C, by every way to the driver
+
+client c_linked -- "$bin/client_plain_linked" linked verify
+client c_dlopen -- "$bin/client_plain" dlopen verify
+client c_path -- "$bin/client_plain" "path:$driver" verify
+client c_default -- "$bin/client_plain" default verify
+client c_lookup -- "$bin/client_plain" lookup verify
+for what in fork-before fork-after destructor reset contexts; do
+    client "c_$what" -- "$bin/client_plain" dlopen $what
+done
+# The same through the runtime. On the simulated driver a real runtime stops with error 103.
+nvcc=$(command -v nvcc || command -v "${CUDA_HOME-/usr/local/cuda}/bin/nvcc")
+for form in static shared ptds; do
+    case $form in
+    static) flags=(-cudart static) ;;
+    shared) flags=(-cudart shared) ;;
+    ptds) flags=(-cudart static --default-stream per-thread) ;;
+    esac
+    for what in verify fork-before destructor reset; do
+        name=runtime_${form}_$what
+        wanted "$name" || continue
+        if [ "$device" = sim ]; then
+            no_gpu "$name"
+        elif [ -z "$nvcc" ]; then
+            result "$name" absent "no nvcc"
+        elif [ ! -x "$work/$form" ] && ! "$nvcc" -arch=native "${flags[@]}" -o "$work/$form" "$here/plain.cu" 2>"$work/$form.log"; then
+            result "$name" fail "$(tail -n 1 "$work/$form.log")"
+        else
+            client "$name" -- "$work/$form" $what
+        fi
+    done
+done
+# 3. Which driver calls the runtime's become.
+if wanted runtime_calls; then
+    if [ -x "$work/static" ] && [ -x "$bin/fallow" ]; then
+        run "$work/calls" FALLOW="mode:trace,trace:$work/calls.ftrace" LD_PRELOAD="$preload" -- "$work/static" calls
+        if text=$("$bin/fallow" trace dump "$work/calls.ftrace" 2>&1 | tail -n 40) && [ -n "$text" ]; then
+            result runtime_calls pass "3: in the trace" ",\"trace\":\"$(printf '%s' "$text" | escape)\""
+        else
+            result runtime_calls fail "no trace: $(tail -n 1 "$work/calls.err")"
+        fi
+    else
+        result runtime_calls absent "needs a GPU and nvcc"
+    fi
+fi
+
+# ---- frameworks
+
+python=$(command -v python3)
+if [ -z "$python" ] || [ "$device" = sim ]; then
+    why="needs a GPU"
+    if [ -z "$python" ]; then why="no python3"; fi
+    for name in torch_uncached torch_cached torch_streams torch_graph torch_plugin torch_plugin_graph \
+        torch_mempool cupy cupy_plugin jax numba numba_plugin triton bindings; do
+        ! wanted $name || result $name absent "$why"
+    done
+else
+    client torch_uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- "$python" "$here/torch_train.py"
+    client torch_cached -- "$python" "$here/torch_train.py" --empty-cache
+    client torch_streams PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- "$python" "$here/torch_streams.py"
+    client torch_graph -- "$python" "$here/torch_graph.py"
+    plugged torch_plugin torch_uncached -- "$python" "$here/torch_train.py"
+    plugged torch_plugin_graph torch_graph -- "$python" "$here/torch_graph.py"
+    plugged torch_mempool torch_uncached FALLOW_CLIENT_FORM=mempool -- "$python" "$here/torch_train.py"
+    client cupy -- "$python" "$here/cupy_work.py"
+    plugged cupy_plugin cupy -- "$python" "$here/cupy_work.py"
+    client jax XLA_PYTHON_CLIENT_ALLOCATOR=platform -- "$python" "$here/jax_grad.py"
+    client numba -- "$python" "$here/numba_reduce.py"
+    plugged numba_plugin numba -- "$python" "$here/numba_reduce.py"
+    client triton PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- "$python" "$here/triton_add.py"
+    client bindings -- "$python" "$here/bindings_alloc.py"
+fi
+# 10. llama.cpp, by its own test of every operation.
+ops=$(command -v "${FALLOW_LLAMA-}/bin/test-backend-ops" || true)
+for name in llama llama_no_vmm; do
+    wanted $name || continue
+    if [ "$device" = sim ] || [ -z "$ops" ]; then
+        result $name absent "needs a GPU and FALLOW_LLAMA=DIR with bin/test-backend-ops"
+    else
+        settings=(FALLOW_LLAMA="$FALLOW_LLAMA")
+        if [ $name = llama_no_vmm ]; then settings+=(GGML_CUDA_NO_VMM=1); fi
+        client $name "${settings[@]}" -- sh -c '"$FALLOW_LLAMA/bin/test-backend-ops" test -b CUDA0 | grep -E "tests passed|Backend CUDA0:"'
+    fi
+done
+
+# ---- the file
+
+if [ "$device" = sim ]; then
+    gpu="simulated device" simulated=true
+else
+    gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader -i "$device" 2>/dev/null | head -n 1 | escape)
+    simulated=false
+fi
+commit=$(git -C "$root" rev-parse HEAD 2>/dev/null || echo unknown)
+printf '{"simulated":%s,"date":"%s","gpu":"%s","commit":"%s","passed":%d,"failed":%d,"absent":%d,"clients":{%s}}\n' \
+    $simulated "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$gpu" "$commit" $passed $failed $absent "$sections" >"$out.part" &&
+    mv "$out.part" "$out" || exit 1
+echo "$passed passed, $failed failed, $absent absent (which is not passed); results: $out"
+[ $failed = 0 ]

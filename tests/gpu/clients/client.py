@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the clients share. A client prints its results, and nothing that may differ between two right runs, to
+stdout; "seconds: N" and everything else to stderr. With --fallow it uses Fallow's plug-in, whose counters go
+to FALLOW_CLIENT_STATS. Exit 77: its framework, or a GPU, is absent."""
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import sys
+import time
+
+is_plugged = "--fallow" in sys.argv
+
+
+def absent(why):
+    print(why, file=sys.stderr)
+    sys.exit(77)
+
+
+def need(name):
+    """The module; absent without it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        absent("%s is not installed (%s)" % (name, error))
+
+
+def need_torch():
+    """PyTorch with a GPU, its sums in a fixed order; with --fallow on Fallow's allocator."""
+    torch = need("torch")
+    if not torch.cuda.is_available():
+        absent("torch finds no CUDA device")
+    if is_plugged and os.environ.get("FALLOW_CLIENT_FORM") != "mempool":
+        import fallow
+
+        fallow.enable_torch()
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.manual_seed(1)
+    return torch
+
+
+def torch_context(torch):
+    """Where allocations are made: with --fallow and FALLOW_CLIENT_FORM=mempool in a memory pool over Fallow."""
+    if not is_plugged or os.environ.get("FALLOW_CLIENT_FORM") != "mempool":
+        return contextlib.nullcontext()
+    if not hasattr(torch.cuda, "MemPool"):
+        absent("this torch has no MemPool")
+    import fallow
+
+    return torch.cuda.use_mem_pool(fallow.torch_mempool())
+
+
+def digest(text_or_bytes):
+    data = text_or_bytes.encode() if isinstance(text_or_bytes, str) else bytes(text_or_bytes)
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def tensor_digest(tensor):
+    """Of the bits."""
+    return digest(tensor.detach().cpu().contiguous().numpy().tobytes())
+
+
+def write_stats():
+    """What Fallow's pools served, both orders."""
+    path = os.environ.get("FALLOW_CLIENT_STATS")
+    if is_plugged and path:
+        import fallow
+
+        count = sum(fallow.stats(0, order).get("alloc_count", 0) for order in ("stream", "context"))
+        with open(path + ".part", "w") as file:
+            json.dump({"alloc_count": count, "report": fallow.report()}, file)
+        os.replace(path + ".part", path)
+
+
+class Timer:
+    def __enter__(self):
+        self.begun = time.monotonic()
+        return self
+
+    def __exit__(self, *_):
+        print("seconds: %.3f" % (time.monotonic() - self.begun), file=sys.stderr)
