@@ -1,8 +1,137 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what is written at exit. Nothing is written yet.
- * Does not: define wrappers.
+ * Owns: gathering the summary at the end of the process, and where it goes: FILE, complete or not at all,
+ * or a line to standard error. A file that cannot be written is one line, too.
+ * Does not: say anything for a process that never reached a hook.
  */
-#include "preload/life.h"
+#include "preload/summary.h"
 
-const struct flw_part flw_part_summary = {0};
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pool/pool.h"
+#include "preload/life.h"
+#include "preload/reach.h"
+#include "preload/runplace.h"
+#include "preload/say.h"
+#include "preload/settings.h"
+
+#define LINE_BYTES 900
+
+static bool is_forked; /* its parent has the file's name */
+
+static void add_pool(struct flw_pool *pool, void *context)
+{
+    struct flw_summary *summary = context;
+    fallow_stats stats, *sum = &summary->sum;
+    fallow_stats_init(&stats);
+    flw_pool_read_stats(pool, &stats);
+    if (summary->pool_count < FLW_SUMMARY_POOLS) {
+        summary->pools[summary->pool_count] = stats;
+    }
+    summary->pool_count++;
+    sum->alloc_count += stats.alloc_count;
+    sum->free_count += stats.free_count;
+    sum->hit_count += stats.hit_count;
+    sum->live_count += stats.live_count;
+    sum->requested_bytes += stats.requested_bytes;
+    sum->live_bytes += stats.live_bytes;
+    sum->reserved_bytes += stats.reserved_bytes;
+    sum->peak_requested_bytes += stats.peak_requested_bytes;
+    sum->peak_live_bytes += stats.peak_live_bytes;
+    sum->peak_reserved_bytes += stats.peak_reserved_bytes;
+    sum->driver_call_count += stats.driver_call_count;
+    sum->event_count += stats.event_count;
+    sum->wait_count += stats.wait_count;
+    sum->grow_count += stats.grow_count;
+    sum->trim_count += stats.trim_count;
+    sum->oom_count += stats.oom_count;
+    sum->misuse_count += stats.misuse_count;
+}
+
+static void gather(struct flw_summary *summary)
+{
+    static const char *const modes[] = {"off", "trace", "cache", "strict", "audit"};
+    summary->mode = modes[flw_settings.mode];
+    summary->program = program_invocation_short_name;
+    summary->dlsym_count = flw_reach.dlsym_count;
+    summary->proc_address_count = flw_reach.proc_address_count;
+    summary->linked_count = flw_reach.export_count;
+    summary->is_trace = flw_settings.mode == FLW_MODE_TRACE;
+    flw_pool_table_each(add_pool, summary);
+    flw_tracer_sum(&summary->trace);
+    flw_poison_sum(&summary->poison);
+}
+
+/* ---- where it goes */
+
+/* With the process's number in it where another process has the name. False: too long. */
+static bool name_file(char *out)
+{
+    bool is_ours = !is_forked && flw_runpage_claim(flw_runplace_page(), FLW_RUNPAGE_STATS);
+    return flw_tracer_compose_name(flw_settings.stats_file, is_ours, out);
+}
+
+/* A pipe or a device is written to as it is. */
+static bool is_written_in_place(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) == 0 && !S_ISREG(facts.st_mode);
+}
+
+static bool write_file(const struct flw_summary *summary, const char *path)
+{
+    char beside[FLW_TRACER_PATH_BYTES + 16];
+    bool is_in_place = is_written_in_place(path);
+    snprintf(beside, sizeof beside, "%s%s", path, is_in_place ? "" : ".new");
+    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        return false;
+    }
+    bool is_written = flw_summary_print_json(summary, fd);
+    int error = errno;
+    if (close(fd) != 0 && is_written) {
+        is_written = false;
+        error = errno;
+    }
+    if (is_written && !is_in_place && rename(beside, path) != 0) {
+        is_written = false;
+        error = errno;
+    }
+    if (!is_written && !is_in_place) {
+        (void)unlink(beside);
+    }
+    errno = error;
+    return is_written;
+}
+
+static void end(void)
+{
+    static struct flw_summary summary;
+    char path[FLW_TRACER_PATH_BYTES], line[LINE_BYTES];
+    if (flw_settings.stats_file[0] == '\0' || flw_settings.mode == FLW_MODE_OFF ||
+        flw_life_state() == FLW_LIFE_DEAD || !flw_reach_is_reached()) {
+        return;
+    }
+    flw_tracer_finish(); /* so that its last errors count */
+    gather(&summary);
+    if (strcmp(flw_settings.stats_file, "-") == 0) {
+        flw_summary_print_line(&summary, line, sizeof line);
+        flw_say("%s", line);
+    } else if (!name_file(path)) {
+        flw_say("cannot write statistics: the file's name is too long");
+    } else if (!write_file(&summary, path)) {
+        flw_say("cannot write statistics to %s: %s", path, strerror(errno));
+    }
+}
+
+static void note_fork(void)
+{
+    is_forked = true;
+}
+
+const struct flw_part flw_part_summary = {.child = note_fork, .end = end};

@@ -95,6 +95,15 @@ static bool compose(const char *given, const char *insert, char *out)
     }
 }
 
+bool flw_tracer_compose_name(const char *given, bool ours, char out[FLW_TRACER_PATH_BYTES])
+{
+    char process[16] = "";
+    if (!ours && strstr(given, "%p") == NULL) {
+        snprintf(process, sizeof process, ".%d", (int)getpid());
+    }
+    return compose(given, process, out);
+}
+
 /* What goes before the ending: the process's number, the place, a number. */
 static void describe(const char *process, unsigned place, unsigned number, char *out, size_t room)
 {
@@ -413,7 +422,8 @@ void flw_tracer_sum(struct flw_tracer_counts *out)
         out->failed_count += atomic_load_explicit(&thread->failed_count, memory_order_relaxed);
     }
     for (unsigned place = 0; place < PLACES; place++) {
-        out->file_count += atomic_load(&tracer.recorders[place]) != NULL;
-        out->failed_files += atomic_load(&tracer.has_failed[place]);
+        bool has_failed = atomic_load(&tracer.has_failed[place]);
+        out->file_count += !has_failed && atomic_load(&tracer.recorders[place]) != NULL;
+        out->failed_files += has_failed;
     }
 }

@@ -48,7 +48,7 @@ struct flw_tracer_counts {
     uint64_t lent_count, freed_count, refused_count; /* refused: frees */
     uint64_t failed_count;                           /* allocations without memory */
     uint64_t lent_bytes;
-    uint64_t file_count, failed_files;
+    uint64_t file_count, failed_files; /* written so far; could not be made or written */
 };
 
 /* Once, before anything else. */
@@ -77,5 +77,8 @@ void flw_tracer_sum(struct flw_tracer_counts *out);
  * `number` tells those of one place apart, from 0. False: it would be too long. */
 bool flw_tracer_name_file(const struct flw_tracer_settings *settings, unsigned place,
                           unsigned number, char out[FLW_TRACER_PATH_BYTES]);
+
+/* A name with "%p" put right, and, where it is not `ours`, the process's number before its ending. */
+bool flw_tracer_compose_name(const char *given, bool ours, char out[FLW_TRACER_PATH_BYTES]);
 
 #endif

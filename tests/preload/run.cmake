@@ -29,8 +29,10 @@ if(TARGET fallow AND TARGET fallow-preload AND FLW_CMOCKA)
   flw_target(preload_empty_driver)
   set_target_properties(preload_empty_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/empty-driver)
-  flw_add_test(preload trace SOURCES test_trace.c LIBRARIES flw_trace flw_core TIMEOUT 240)
-  add_dependencies(test_preload_trace fallow fallow-preload preload_lender simcuda-libcuda preload_empty_driver)
-  set_property(TEST preload.trace APPEND PROPERTY ENVIRONMENT
-    "FALLOW_COMMAND=$<TARGET_FILE:fallow>;LENDER=$<TARGET_FILE:preload_lender>;DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>")
+  foreach(module trace summary)
+    flw_add_test(preload ${module} SOURCES test_${module}.c LIBRARIES flw_trace flw_core TIMEOUT 240)
+    add_dependencies(test_preload_${module} fallow fallow-preload preload_lender simcuda-libcuda preload_empty_driver)
+    set_property(TEST preload.${module} APPEND PROPERTY ENVIRONMENT
+      "FALLOW_COMMAND=$<TARGET_FILE:fallow>;LENDER=$<TARGET_FILE:preload_lender>;DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>")
+  endforeach()
 endif()

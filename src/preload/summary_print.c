@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the two forms of the summary. Nothing here takes memory or uses the C library's streams.
+ */
+#include "preload/summary.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES 8192
+#define PIECE_BYTES  1024
+
+struct writer {
+    int fd;
+    int error;
+    size_t used;
+    char buffer[BUFFER_BYTES];
+};
+
+static void flush(struct writer *writer)
+{
+    size_t done = 0;
+    while (done < writer->used && writer->error == 0) {
+        ssize_t written = write(writer->fd, writer->buffer + done, writer->used - done);
+        if (written > 0) {
+            done += (size_t)written;
+        } else if (written == 0 || errno != EINTR) {
+            writer->error = written == 0 ? EIO : errno;
+        }
+    }
+    writer->used = 0;
+}
+
+__attribute__((format(printf, 2, 3))) static void put(struct writer *writer, const char *format,
+                                                      ...)
+{
+    va_list arguments;
+    if (BUFFER_BYTES - writer->used < PIECE_BYTES) {
+        flush(writer);
+    }
+    va_start(arguments, format);
+    int length = vsnprintf(writer->buffer + writer->used, PIECE_BYTES, format, arguments);
+    va_end(arguments);
+    writer->used += length < 0 ? 0 : length < PIECE_BYTES ? (size_t)length : PIECE_BYTES - 1;
+}
+
+/* Bytes beyond ASCII need not be valid text; a name is told by the others. */
+static void put_text(struct writer *writer, const char *text)
+{
+    put(writer, "\"");
+    for (; *text != '\0'; text++) {
+        unsigned char byte = (unsigned char)*text;
+        if (byte == '"' || byte == '\\') {
+            put(writer, "\\%c", byte);
+        } else if (byte < 0x20) {
+            put(writer, "\\u%04x", byte);
+        } else {
+            put(writer, "%c", byte < 0x7F ? byte : '?');
+        }
+    }
+    put(writer, "\"");
+}
+
+static double hit_rate(const fallow_stats *stats)
+{
+    return stats->alloc_count > 0 ? (double)stats->hit_count / (double)stats->alloc_count : 0.0;
+}
+
+/* clang-format off */
+#define POOL_FIELDS(X) \
+    X(allocs, alloc_count) X(frees, free_count) X(hits, hit_count) X(live_blocks, live_count) \
+    X(requested_bytes, requested_bytes) X(live_bytes, live_bytes) X(reserved_bytes, reserved_bytes) \
+    X(peak_requested_bytes, peak_requested_bytes) X(peak_live_bytes, peak_live_bytes) \
+    X(peak_reserved_bytes, peak_reserved_bytes) X(driver_calls, driver_call_count) \
+    X(events, event_count) X(waits, wait_count) X(grows, grow_count) X(trims, trim_count) \
+    X(failed, oom_count) X(refused_frees, misuse_count)
+/* clang-format on */
+
+static void put_pool(struct writer *writer, const fallow_stats *stats)
+{
+    put(writer, "{");
+#define X(name, field) put(writer, "\"" #name "\": %" PRIu64 ", ", stats->field);
+    POOL_FIELDS(X)
+#undef X
+    put(writer, "\"hit_rate\": %.4f}", hit_rate(stats));
+}
+
+static void put_counts(struct writer *writer, const struct flw_summary *summary)
+{
+    put(writer, " \"foreign_frees\": %" PRIu64 ", \"double_frees\": %" PRIu64 ",\n",
+        summary->foreign_frees, summary->double_frees);
+    put(writer, " \"retries\": %" PRIu64 ", \"retries_served\": %" PRIu64 ",\n", summary->retries,
+        summary->retries_served);
+    put(writer, " \"contexts_ended\": %" PRIu64 ",\n", summary->contexts_ended);
+    if (summary->is_trace) {
+        const struct flw_tracer_counts *trace = &summary->trace;
+        put(writer,
+            " \"trace\": {\"allocs\": %" PRIu64 ", \"frees\": %" PRIu64 ", \"failed\": %" PRIu64
+            ", \"refused_frees\": %" PRIu64 ", \"allocated_bytes\": %" PRIu64
+            ", \"files\": %" PRIu64 ", \"failed_files\": %" PRIu64 "},\n",
+            trace->lent_count, trace->freed_count, trace->failed_count, trace->refused_count,
+            trace->lent_bytes, trace->file_count, trace->failed_files);
+    }
+    put(writer,
+        " \"poison\": {\"blocks\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"left_out\": %" PRIu64 "}",
+        summary->poison.filled_count, summary->poison.filled_bytes, summary->poison.missed_count);
+}
+
+bool flw_summary_print_json(const struct flw_summary *summary, int fd)
+{
+    struct writer writer = {.fd = fd};
+    put(&writer, "{\"schema\": 1, \"process\": %d, \"program\": ", (int)getpid());
+    put_text(&writer, summary->program);
+    put(&writer, ", \"mode\": \"%s\",\n", summary->mode);
+    put(&writer,
+        " \"reached\": {\"dlsym\": %" PRIu64 ", \"cuGetProcAddress\": %" PRIu64
+        ", \"linked\": %" PRIu64 "},\n",
+        summary->dlsym_count, summary->proc_address_count, summary->linked_count);
+    put_counts(&writer, summary);
+    put(&writer, ",\n \"pool_count\": %" PRIu32 ", \"all\": ", summary->pool_count);
+    put_pool(&writer, &summary->sum);
+    put(&writer, ",\n \"pools\": [");
+    for (uint32_t i = 0; i < summary->pool_count && i < FLW_SUMMARY_POOLS; i++) {
+        put(&writer, "%s\n  ", i > 0 ? "," : "");
+        put_pool(&writer, &summary->pools[i]);
+    }
+    put(&writer, "]}\n");
+    flush(&writer);
+    errno = writer.error;
+    return writer.error == 0;
+}
+
+/* ---- the line */
+
+struct line {
+    char *out;
+    size_t room, used;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line->out + line->used, line->room - line->used, format, arguments);
+    va_end(arguments);
+    size_t left = line->room - line->used - 1;
+    line->used += length < 0 ? 0 : (size_t)length < left ? (size_t)length : left;
+}
+
+static double in_mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void add_optional(struct line *line, uint64_t count, const char *what)
+{
+    if (count > 0) {
+        add(line, ", %" PRIu64 " %s%s", count, what, plural(count));
+    }
+}
+
+static void add_pools(struct line *line, const fallow_stats *sum)
+{
+    add(line, "%" PRIu64 " allocation%s (%.1f %% hits), %" PRIu64 " free%s", sum->alloc_count,
+        plural(sum->alloc_count), 100 * hit_rate(sum), sum->free_count, plural(sum->free_count));
+    add(line, "; peaks %.1f MiB requested, %.1f MiB reserved", in_mib(sum->peak_requested_bytes),
+        in_mib(sum->peak_reserved_bytes));
+    add(line, "; %" PRIu64 " driver call%s, %" PRIu64 " event%s, %" PRIu64 " wait%s",
+        sum->driver_call_count, plural(sum->driver_call_count), sum->event_count,
+        plural(sum->event_count), sum->wait_count, plural(sum->wait_count));
+}
+
+void flw_summary_print_line(const struct flw_summary *summary, char *out, size_t room)
+{
+    struct line line = {.out = out, .room = room};
+    out[0] = '\0';
+    add(&line, "%s (%d), mode %s: ", summary->program, (int)getpid(), summary->mode);
+    if (summary->is_trace) {
+        const struct flw_tracer_counts *trace = &summary->trace;
+        add(&line, "%" PRIu64 " allocation%s of %.1f MiB in all, %" PRIu64 " free%s",
+            trace->lent_count, plural(trace->lent_count), in_mib(trace->lent_bytes),
+            trace->freed_count, plural(trace->freed_count));
+        add_optional(&line, trace->failed_count, "failed allocation");
+        add_optional(&line, trace->refused_count, "refused free");
+        add_optional(&line, trace->file_count, "file");
+        add_optional(&line, trace->failed_files, "failed file");
+    } else {
+        add_pools(&line, &summary->sum);
+        add_optional(&line, summary->sum.oom_count, "failed allocation");
+    }
+    add_optional(&line, summary->double_frees, "double free");
+    add_optional(&line, summary->foreign_frees, "foreign free");
+    if (summary->retries > 0) {
+        add(&line, ", %" PRIu64 " tried again after a trim (%" PRIu64 " served)", summary->retries,
+            summary->retries_served);
+    }
+    add_optional(&line, summary->poison.filled_count, "poisoned block");
+    add_optional(&line, summary->poison.missed_count, "unpoisoned block");
+}

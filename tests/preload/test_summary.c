@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is said at the end of a process, as a line and as JSON, of what the program `lender` did, and
+ * that it is said once, whole or not at all. FALLOW_COMMAND, LENDER, DRIVER_FOLDER as for mode trace.
+ */
+#include "unit/test_command.h"
+
+/* $R: run; $L: the lender, on the simulated driver. */
+static int run(const char *line)
+{
+    char whole[1600];
+    snprintf(
+        whole, sizeof whole,
+        "unset FALLOW LD_PRELOAD; export LD_LIBRARY_PATH=$DRIVER_FOLDER L=$LENDER; R=\"$F run\"; %s",
+        line);
+    return command_run(whole);
+}
+
+static void expect_in(const char *text, const char *what)
+{
+    if (strstr(text, what) == NULL) {
+        fail_msg("'%s' is not in '%s'", what, text);
+    }
+}
+
+/* The number behind `"key": ` in out_text, behind `after`. */
+static unsigned long long number_of(const char *after, const char *key)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    const char *from = strstr(out_text, after);
+    assert_non_null(from);
+    const char *at = strstr(from, quoted);
+    if (at == NULL) {
+        fail_msg("%s is not in '%s'", quoted, from);
+        return 0;
+    }
+    return strtoull(at + strlen(quoted), NULL, 10);
+}
+
+static void a_line_says_what_mode_trace_saw(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$R --mode trace --stats - -- $L misuse"), 0);
+    expect_in(error_text, "mode trace: 1 allocation of 1.0 MiB in all, 1 free, 2 refused frees\n");
+    assert_int_equal(run("$R --mode trace --stats - --trace t.ftrace --poison 1 -- $L kinds"), 0);
+    expect_in(error_text, "8 allocations of ");
+    expect_in(error_text, " 7 frees, 1 failed allocation, 2 files, 6 poisoned blocks\n");
+}
+
+static void json_says_the_same(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run("$R --mode trace --stats s.json --trace t.ftrace -- $L many 1000 && cat s.json"), 0);
+    assert_string_equal(error_text, "");
+    expect_in(out_text, "\"mode\": \"trace\"");
+    assert_int_equal(number_of("\"trace\"", "allocs"), 1000);
+    assert_int_equal(number_of("\"trace\"", "frees"), 1000 - 64);
+    assert_int_equal(number_of("\"trace\"", "files"), 1);
+    assert_int_equal(number_of("", "pool_count"), 0);
+    assert_true(number_of("\"reached\"", "linked") > 0);
+    if (run("python3 -c 'import json, sys; sys.exit(json.load(open(\"s.json\"))[\"schema\"] != 1)'") ==
+        127) {
+        print_message("no python3: the JSON was not parsed\n");
+    } else {
+        assert_int_equal(
+            run("python3 -c 'import json, sys; sys.exit(json.load(open(\"s.json\"))[\"schema\"] != 1)'"),
+            0);
+    }
+}
+
+static void a_program_name_may_be_anything(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run("ln -s $L 'a\"b\\c\n\xff'; $R --mode trace --stats n.json -- './a\"b\\c\n\xff' many 10 && "
+            "cat n.json"),
+        0);
+    expect_in(out_text, "\"program\": \"a\\\"b\\\\c\\u000a?\"");
+}
+
+static void each_process_that_used_the_driver_says_it(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run("mkdir m; $R --mode trace --stats m/s.json -- sh -c '$L many 5; $L many 6'; ls m | wc -l; "
+            "cat m/s.json"),
+        0);
+    expect_in(out_text, "2\n");
+    assert_int_equal(number_of("\"trace\"", "allocs"), 5);
+    assert_int_equal(
+        run("$R --mode trace --stats - -- sh -c true 2>&1 | grep -c 'mode trace' || true"), 0);
+    assert_string_equal(out_text, "0\n");
+    assert_int_equal(run("mkdir f; $R --mode trace --stats f/s.json -- $L fork; ls f"), 0);
+    expect_in(out_text, "s.json\n"); /* the child has its own, if it says anything */
+}
+
+static void what_cannot_be_written_is_one_line(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$R --mode trace --stats no/such.json -- $L many 5"), 0);
+    expect_in(error_text, "cannot write statistics to ");
+    expect_in(error_text, "no/such.json: No such file or directory\n");
+    assert_int_equal(run("$R --mode trace --stats /dev/full -- $L many 5"), 0);
+    expect_in(error_text, "cannot write statistics to /dev/full: No space left on device\n");
+    assert_int_equal(
+        run("echo old >kept.json; (ulimit -f 0; trap '' XFSZ; $R --mode trace --stats kept.json "
+            "-- $L many 5) 2>&1 | cat; cat kept.json; ls kept.json.new"),
+        2);
+    expect_in(out_text, "kept.json: File too large\nold\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_says_what_mode_trace_saw),
+        cmocka_unit_test(json_says_the_same),
+        cmocka_unit_test(a_program_name_may_be_anything),
+        cmocka_unit_test(each_process_that_used_the_driver_says_it),
+        cmocka_unit_test(what_cannot_be_written_is_one_line),
+    };
+    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
+}
