@@ -14,7 +14,7 @@ static struct {
         uint32_t users;
     } list[FLW_CONTEXTS_MAX];
     uint32_t count;
-    uint32_t too_many; /* live ones that found no place */
+    bool has_too_many; /* one found no place: nothing covers its work */
 } contexts = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
 static struct {
@@ -27,7 +27,7 @@ void flw_epoch_renew_locks(void)
     (void)pthread_rwlock_init(&contexts.lock, NULL);
     (void)pthread_rwlock_init(&captures.lock, NULL);
     contexts.count = 0;
-    contexts.too_many = 0;
+    contexts.has_too_many = false;
     atomic_store(&captures.open, 0);
 }
 
@@ -65,7 +65,7 @@ bool flw_contexts_add(const struct flw_driver *driver, CUcontext context)
     if (fits) {
         contexts.list[place].users++;
     } else {
-        contexts.too_many++;
+        contexts.has_too_many = true;
     }
     flw_contexts_unlock();
     return fits;
@@ -75,12 +75,18 @@ void flw_contexts_remove(const struct flw_driver *driver, CUcontext context)
 {
     flw_contexts_lock();
     uint32_t place = place_of(driver, context);
-    if (place == contexts.count) {
-        contexts.too_many -= contexts.too_many > 0;
-    } else if (--contexts.list[place].users == 0) {
+    if (place < contexts.count && --contexts.list[place].users == 0) {
         contexts.list[place] = contexts.list[--contexts.count];
     }
     flw_contexts_unlock();
+}
+
+void flw_contexts_drop(const struct flw_driver *driver, CUcontext context)
+{
+    uint32_t place = place_of(driver, context);
+    if (place < contexts.count) {
+        contexts.list[place] = contexts.list[--contexts.count];
+    }
 }
 
 uint32_t flw_contexts_count(const struct flw_driver *driver)
@@ -90,7 +96,7 @@ uint32_t flw_contexts_count(const struct flw_driver *driver)
     for (uint32_t i = 0; i < contexts.count; i++) {
         count += contexts.list[i].driver == name_of(driver);
     }
-    count += contexts.too_many;
+    count += contexts.has_too_many ? 2 : 0;
     (void)pthread_rwlock_unlock(&contexts.lock);
     return count;
 }
@@ -205,7 +211,7 @@ CUresult flw_epoch_record(struct flw_heap *heap, struct flw_fence *fence)
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     (void)pthread_rwlock_rdlock(&captures.lock);
     (void)pthread_rwlock_rdlock(&contexts.lock);
-    if (!flw_captures_are_open() && contexts.too_many == 0) {
+    if (!flw_captures_are_open() && !contexts.has_too_many) {
         result = record_one(heap, fence);
     }
     for (uint32_t i = 0; result == CUDA_SUCCESS && i < contexts.count; i++) {
@@ -289,7 +295,7 @@ fallow_status flw_epoch_sync(struct flw_heap *heap)
     flw_lock_release(&heap->lock);
     (void)pthread_rwlock_rdlock(&captures.lock);
     (void)pthread_rwlock_rdlock(&contexts.lock);
-    if (!flw_captures_are_open() && contexts.too_many == 0) {
+    if (!flw_captures_are_open() && !contexts.has_too_many) {
         result = sync_one(heap, heap->context);
     }
     for (uint32_t i = 0; result == CUDA_SUCCESS && i < contexts.count; i++) {

@@ -22,17 +22,19 @@
 
 /* ---- contexts; of several drivers: told apart by an entry point */
 
-/* A context may have work from now on. As often as it is added, it has to be removed. False: too many
- * are alive; while that is so no epoch is closed. */
+/* A context may have work from now on. As often as it is added, it has to be removed. False: there were too
+ * many at once; from then on no epoch is closed. */
 bool flw_contexts_add(const struct flw_driver *driver, CUcontext context);
 /* Its work is over: call it when the driver has destroyed it, or is not to be asked any more. */
 void flw_contexts_remove(const struct flw_driver *driver, CUcontext context);
 /* How many are alive of this driver. */
 uint32_t flw_contexts_count(const struct flw_driver *driver);
-/* Over the driver call that ends a context and flw_heap_forget_context of every heap: no event of it
- * is asked for or recorded meanwhile. */
+/* Over the driver call that ends a context, flw_contexts_drop and flw_heap_forget_context of every
+ * heap: no event of it is asked for or recorded meanwhile. */
 void flw_contexts_lock(void);
 void flw_contexts_unlock(void);
+/* contexts locked. It is gone, however often it was added. */
+void flw_contexts_drop(const struct flw_driver *driver, CUcontext context);
 /* contexts locked. Its events are no more: what they stood for is complete. */
 void flw_heap_forget_context(struct flw_heap *heap, CUcontext context);
 

@@ -179,7 +179,7 @@ static bool make_context_order(struct flw_heap *heap)
     heap->context_order = flw_domain_create(
         heap, can_record ? &flw_order_context : &flw_order_unrecorded, NULL, heap->context, 0);
     heap->whole = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
-    heap->whole_units = (uint32_t)(FLW_WHOLE_BYTES >> FLW_UNIT_LOG2);
+    heap->whole_bytes = FLW_WHOLE_BYTES;
     return heap->context_order != NULL && heap->whole != NULL;
 }
 

@@ -64,7 +64,7 @@ struct flw_segment {
     uint32_t begin_unit, unit_count;
 };
 
-/* In context order a request from here on is a driver allocation of its own. */
+/* In context order a request from here on, at the latest, is a driver allocation of its own. */
 #define FLW_WHOLE_BYTES FLW_MIB
 
 #define FLW_RUN_SETS_LOG2 6
@@ -136,9 +136,9 @@ struct flw_heap {
     bool streams_may_die;        /* a stored handle is never recorded on */
     bool absorbs_nobody;         /* one stream only: its runs join nobody's neighbours */
     /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
-     * how many units on a run is whole; what was freed since the last epoch was closed. */
+     * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
     struct flw_domain *context_order, *whole;
-    uint32_t whole_units;
+    uint64_t whole_bytes;
     uint64_t open_blocks, open_bytes;
     struct flw_domain *mixed; /* NULL: complete memory is nobody's. Else it stays with its stream
                                     while that lives; what blocks of several streams had shared is
@@ -377,6 +377,8 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
 uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes);
 /* Give idle handles or segments back until reserved <= keep_bytes. Returns what was given back. */
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes);
+/* A LIVE whole run goes to the driver, now; nobody may use it any more. */
+CUresult flw_heap_evict(struct flw_heap *heap, struct flw_span *run);
 /* lock. The handle behind a byte offset, or NULL. */
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset);
 

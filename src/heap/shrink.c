@@ -250,36 +250,31 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
                                             (uint64_t)segment->begin_unit + segment->unit_count);
 }
 
-static uint64_t release_one_segment(struct flw_heap *heap)
+/* lock. Its units are cleared before the driver may give the addresses to somebody else. The run is in
+ * no index. */
+static void forget_segment(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run)
 {
-    flw_lock_acquire(&heap->lock);
-    struct flw_segment *segment = heap->segments;
-    for (; segment != NULL; segment = segment->next) {
-        struct flw_span *run = take_idle_segment(heap, segment);
-        if (run != NULL) {
-            /* Cleared before the driver may give the addresses to somebody else. */
-            heap->map.units[segment->begin_unit] = 0;
-            heap->map.units[segment->begin_unit + segment->unit_count - 1] = 0;
-            for (uint32_t i = 0; heap->context_order != NULL && i < segment->unit_count; i++) {
-                heap->map.units[segment->begin_unit + i] = 0;
-            }
-            flw_page_map_drop_run(&heap->map, run);
-            *segment->link = segment->next;
-            if (segment->next != NULL) {
-                segment->next->link = segment->link;
-            }
-            break;
-        }
+    heap->map.units[segment->begin_unit] = 0;
+    heap->map.units[segment->begin_unit + segment->unit_count - 1] = 0;
+    for (uint32_t i = 0; heap->context_order != NULL && i < segment->unit_count; i++) {
+        heap->map.units[segment->begin_unit + i] = 0;
     }
-    flw_lock_release(&heap->lock);
-    if (segment == NULL) {
-        return 0;
+    flw_page_map_drop_run(&heap->map, run);
+    *segment->link = segment->next;
+    if (segment->next != NULL) {
+        segment->next->link = segment->link;
     }
+}
+
+/* Driver calls. A forgotten segment; what it counted for. */
+static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
+                                  CUresult *out_result)
+{
     uint64_t bytes = flw_align_up((uint64_t)segment->unit_count << FLW_UNIT_LOG2,
                                   heap->source.granularity_bytes);
-    CUresult result = heap->source.ops->give_back(&heap->source, segment->address);
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, "cuMemFree");
+    *out_result = heap->source.ops->give_back(&heap->source, segment->address);
+    if (*out_result != CUDA_SUCCESS) {
+        flw_heap_lose_device(heap, *out_result, "cuMemFree");
     }
     flw_lock_acquire(&heap->lock);
     flw_heap_lower_reserved(heap, bytes);
@@ -287,6 +282,47 @@ static uint64_t release_one_segment(struct flw_heap *heap)
     flw_heap_drop_segment(heap, segment);
     flw_lock_release(&heap->lock);
     return bytes;
+}
+
+static uint64_t release_one_segment(struct flw_heap *heap)
+{
+    CUresult result;
+    flw_lock_acquire(&heap->lock);
+    struct flw_segment *segment = heap->segments;
+    for (; segment != NULL; segment = segment->next) {
+        struct flw_span *run = take_idle_segment(heap, segment);
+        if (run != NULL) {
+            forget_segment(heap, segment, run);
+            break;
+        }
+    }
+    flw_lock_release(&heap->lock);
+    return segment == NULL ? 0 : give_segment_back(heap, segment, &result);
+}
+
+CUresult flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
+{
+    struct flw_driver_section section;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    flw_lock_acquire(&heap->lock);
+    struct flw_segment *segment = heap->segments;
+    while (segment != NULL && segment->begin_unit != run->u.run.begin_unit) {
+        segment = segment->next;
+    }
+    if (segment != NULL) {
+        heap->live_run_bytes -= flw_run_bytes(run);
+        flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
+        forget_segment(heap, segment, run);
+    }
+    flw_lock_release(&heap->lock);
+    if (segment != NULL) {
+        (void)give_segment_back(heap, segment, &result);
+    }
+    flw_heap_leave_driver(heap, &section);
+    return result;
 }
 
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)

@@ -95,9 +95,10 @@ struct flw_tcache {
     /* frees of runs until a look whether a fence is worth recording, of how many (pool/lend.c) */
     int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
-    uint64_t bin_bytes;  /* sum of capacity * size: the budget that bins have been given */
-    uint64_t occupied;   /* bit i clear: run_sets[i] is empty */
-    uint64_t context_id; /* context order: of the pool; 0 elsewhere */
+    uint64_t bin_bytes;   /* sum of capacity * size: the budget that bins have been given */
+    uint64_t occupied;    /* bit i clear: run_sets[i] is empty */
+    uint64_t context_id;  /* context order: of the pool; 0 elsewhere */
+    uint64_t whole_bytes; /* context order: heap.whole_bytes */
     uint64_t limbo_count;
     int64_t limbo_left_bytes; /* so much more, as requested, and it goes to the heap */
     _Alignas(64) struct flw_run_set run_sets[FLW_RUN_SETS];

@@ -286,10 +286,17 @@ fallow_status fallow_pool_create(const fallow_pool_config *given, fallow_pool **
 #define NO_CONTEXT_ID UINT64_MAX
 
 /* From now on epochs of every pool cover this context. */
-static void join_contexts(struct flw_pool *pool, uint64_t context_id)
+static void join_contexts(struct flw_pool *pool, const struct flw_pool_place *place)
 {
     if (flw_pool_has_epochs(pool)) {
-        pool->context_id = context_id == 0 ? NO_CONTEXT_ID : context_id;
+        pool->context_id = NO_CONTEXT_ID;
+        if (place != NULL) {
+            pool->context_id = place->context_id;
+            pool->reserve_bytes = place->reserve_bytes;
+            pool->heap.whole_bytes = place->whole_bytes == 0
+                                         ? FLW_WHOLE_BYTES
+                                         : flw_min(place->whole_bytes, FLW_WHOLE_BYTES);
+        }
         (void)flw_contexts_add(&pool->driver, pool->heap.context);
     }
 }
@@ -369,7 +376,7 @@ fallow_status flw_pool_create(const fallow_pool_config *given, const struct flw_
         goto fail_heap;
     }
     pool->handle = handle;
-    join_contexts(pool, place != NULL ? place->context_id : 0);
+    join_contexts(pool, place);
     pool->has_helper =
         config.helper_thread && pthread_create(&pool->helper, NULL, helper_main, pool) == 0;
     if (config.helper_thread && !pool->has_helper) {

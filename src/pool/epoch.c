@@ -147,9 +147,29 @@ static bool rung_close(struct flw_climb *climb)
     return is_wanted && close_epoch(climb->pool, true) && flw_climb_take(climb->heap, climb->need);
 }
 
+/* Some calls of the program's cannot be tried again: memory that only idles here must not be what they
+ * lack. */
+static bool eats_the_reserve(const struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_driver_section section;
+    size_t free_bytes = SIZE_MAX, total_bytes;
+    uint64_t idle_bytes =
+        atomic_load(&heap->reserved_bytes) -
+        flw_min(atomic_load(&heap->reserved_bytes), flw_pool_live(climb->pool, NULL));
+    if (climb->pool->reserve_bytes == 0 || idle_bytes < climb->need_bytes ||
+        !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    flw_heap_leave_driver(heap, &section);
+    return result == CUDA_SUCCESS && free_bytes < climb->need_bytes + climb->pool->reserve_bytes;
+}
+
 static bool rung_grow(struct flw_climb *climb)
 {
-    return flw_climb_grow_within(climb, bound_of(climb));
+    return !eats_the_reserve(climb) && flw_climb_grow_within(climb, bound_of(climb));
 }
 
 /* Growth would pass the bound: whatever any thread has freed, and every slab without a block out. */
@@ -222,7 +242,12 @@ static bool rung_exchange(struct flw_climb *climb)
         return true;
     }
     uint64_t bound = flw_min(bound_of(climb), heap->limit_bytes);
-    (void)flw_heap_release_idle(heap, bound > climb->need_bytes ? bound - climb->need_bytes : 0);
+    uint64_t keep_bytes = bound > climb->need_bytes ? bound - climb->need_bytes : 0;
+    if (eats_the_reserve(climb)) {
+        uint64_t reserved = atomic_load(&heap->reserved_bytes);
+        keep_bytes = flw_min(keep_bytes, reserved - flw_min(reserved, climb->need_bytes));
+    }
+    (void)flw_heap_release_idle(heap, keep_bytes);
     return flw_climb_grow_within(climb, bound);
 }
 
@@ -345,22 +370,17 @@ void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32
     flw_lock_release(&heap->lock);
 }
 
-/* ---- questions, giving back */
+/* ---- giving back, captures */
 
-FLW_SNAPSHOT bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address)
+uint64_t flw_epoch_expect_sync(struct flw_pool *pool)
 {
-    const struct flw_page_map *map = &pool->heap.map;
-    return address <= map->mask && map->units[address >> FLW_UNIT_LOG2] != 0;
-}
-
-bool flw_epoch_is_live(const struct flw_pool *pool, const void *ptr)
-{
-    uint64_t address = (uint64_t)(uintptr_t)ptr;
-    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
-    const struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
-    const struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, span, offset);
-    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
-    return word == address + FLW_SLOT_LIVE || word == address + FLW_SLOT_LIVE_SPECIAL;
+    struct flw_tcache *cache = flw_thread_find(pool->handle, NULL);
+    if (cache != NULL && __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) == pool) {
+        flw_lock_acquire(&cache->lock);
+        flush_limbo(pool, cache);
+        flw_lock_release(&cache->lock);
+    }
+    return flw_epoch_begin_sync(&pool->heap);
 }
 
 void fallow_context_capture_begin(void)

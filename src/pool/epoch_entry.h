@@ -18,7 +18,7 @@ static inline bool flw_epoch_lend_inside(struct flw_tcache *cache, uint64_t size
                                          void **out_ptr)
 {
     struct flw_tcache_hot *hot = &cache->hot;
-    if (FLW_LIKELY(size_bytes - 1 < FLW_WHOLE_BYTES - 1)) {
+    if (FLW_LIKELY(size_bytes - 1 < cache->whole_bytes - 1)) {
         uint64_t step = (size_bytes - 1) >> FLW_BIN_TABLE_LOG2;
         return flw_bin_lend(hot, step + (step == 0), size_bytes, out_ptr);
     }

@@ -234,7 +234,7 @@ static fallow_status check_request(const struct flw_pool *pool, const fallow_req
 
 static unsigned class_for(const struct flw_pool *pool, const fallow_request *request)
 {
-    if (flw_pool_has_epochs(pool) && request->size_bytes >= FLW_WHOLE_BYTES) {
+    if (flw_pool_has_epochs(pool) && request->size_bytes >= pool->heap.whole_bytes) {
         return FLW_CLASS_COUNT;
     }
     uint64_t size_bytes = request->size_bytes;
@@ -588,6 +588,9 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
         return hold_back(pool, cache->domain, slot, &note);
     }
     flw_slot_set_word(slot, flw_slot_address(slot));
+    if (cache->context_id != 0 && was == FLW_SLOT_LIVE_USED) {
+        return flw_epoch_evict(pool, cache, span, slot);
+    }
     if (cache->context_id != 0) {
         flw_epoch_return(pool, cache, span, slot);
     } else if (span->kind == FLW_SPAN_SLAB) {

@@ -81,6 +81,9 @@ struct flw_pool {
     atomic_bool loss_noted;
     uint64_t device_bytes;
     uint64_t context_id; /* context order: what its caches are found by; 0 elsewhere */
+    uint64_t
+        reserve_bytes; /* context order: of the device's memory that is to stay free, if what idles
+                               here is the reason that it does not */
 
     struct flw_lock lock; /* FLW_RANK_POOL: caches, captures, streams coming and going */
     struct flw_tcache *caches;
@@ -255,13 +258,29 @@ void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32
 void flw_epoch_close_if_due(struct flw_pool *pool);
 /* Driver calls. Close an epoch over everything that was freed so far; true: something is complete. */
 bool flw_epoch_close(struct flw_pool *pool);
+/* The caller is about to synchronise the pool's context: flw_epoch_begin_sync (heap/epoch.h) that covers
+ * what the calling thread has freed, too. */
+uint64_t flw_epoch_expect_sync(struct flw_pool *pool);
 /* Driver calls. Give back to the driver what is idle: caches emptied, the device waited for (not while
  * something is captured). What came back. */
 uint64_t flw_epoch_trim(struct flw_pool *pool);
+
 /* Does the pool's memory hold the address, lent or not? No lock. */
 bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address);
-/* Is it the address of a block that is lent? No lock. */
-bool flw_epoch_is_live(const struct flw_pool *pool, const void *ptr);
+/* The block that is lent and holds the address, as it was asked for. False: none. No lock. */
+struct flw_epoch_block {
+    uint64_t base, size_bytes;
+    bool is_whole;
+    bool is_exported;
+};
+bool flw_epoch_find(const struct flw_pool *pool, uint64_t address, struct flw_epoch_block *out);
+/* Somebody outside the process may map the whole block at `base`: when it is freed it goes to the driver
+ * at once. False: it is not whole, or was freed meanwhile. */
+bool flw_epoch_export(struct flw_pool *pool, uint64_t base);
+/* Such a block, claimed, comes back. */
+fallow_status flw_epoch_evict(struct flw_pool *pool, struct flw_tcache *cache,
+                              struct flw_span *span, struct flw_slot *slot);
+
 /* The most that may be held with so many bytes lent, before an allocation waits for the device. */
 static inline uint64_t flw_epoch_bound(uint64_t live_bytes)
 {
@@ -331,6 +350,10 @@ void flw_pool_decay(struct flw_pool *pool, bool may_release);
 struct flw_pool_place {
     const struct flw_driver *driver;
     uint64_t context_id;
+    uint64_t
+        whole_bytes; /* a request from here on is a driver allocation of its own; 0: the default,
+                               which is the most, too */
+    uint64_t reserve_bytes; /* see flw_pool */
 };
 fallow_status flw_pool_create(const fallow_pool_config *config, const struct flw_pool_place *place,
                               fallow_pool **out_pool);

@@ -199,7 +199,10 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
         return FALLOW_DEVICE_LOST;
     }
     if (flw_pool_has_epochs(pool)) {
-        return flw_epoch_is_live(pool, ptr) ? FALLOW_OK : FALLOW_INVALID_POINTER;
+        struct flw_epoch_block block;
+        bool is_lent = flw_epoch_find(pool, (uint64_t)(uintptr_t)ptr, &block) &&
+                       block.base == (uint64_t)(uintptr_t)ptr;
+        return is_lent ? FALLOW_OK : FALLOW_INVALID_POINTER;
     }
     fallow_status status;
     struct flw_domain *domain = user_domain(pool, stream, &status);

@@ -1,29 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of what begins and ends the capture of a stream. Each passes its call through.
+ * Owns: the wrappers of what begins and ends the capture of a stream: meanwhile no epoch is closed.
  * Does not: lend memory.
  */
+#include "heap/epoch.h"
+#include "preload/captures.h"
+#include "preload/homes.h"
 #include "preload/hooks.h"
 #include "preload/real.h"
 
+/* What NULL means in a _ptsz twin. */
+static CUstream own(CUstream stream)
+{
+    return stream != NULL ? stream : CU_STREAM_PER_THREAD;
+}
+
+/* The call in between begins a capture, or does not. */
+static bool before(void)
+{
+    bool serves = flw_homes_serve();
+    if (serves) {
+        flw_captured_begin();
+    }
+    return serves;
+}
+
+static CUresult after(bool serves, CUstream stream, CUresult result)
+{
+    return serves ? flw_captured_begun(stream, result) : result;
+}
+
 CUresult flw_hook_cuStreamBeginCapture(CUstream stream)
 {
-    return flw_real.cuStreamBeginCapture(stream);
+    bool serves = before();
+    return after(serves, stream, flw_real.cuStreamBeginCapture(stream));
 }
 
 CUresult flw_hook_cuStreamBeginCapture_ptsz(CUstream stream)
 {
-    return flw_real.cuStreamBeginCapture_ptsz(stream);
+    bool serves = before();
+    return after(serves, own(stream), flw_real.cuStreamBeginCapture_ptsz(stream));
 }
 
 CUresult flw_hook_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
-    return flw_real.cuStreamBeginCapture_v2(stream, mode);
+    bool serves = before();
+    return after(serves, stream, flw_real.cuStreamBeginCapture_v2(stream, mode));
 }
 
 CUresult flw_hook_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
-    return flw_real.cuStreamBeginCapture_v2_ptsz(stream, mode);
+    bool serves = before();
+    return after(serves, own(stream), flw_real.cuStreamBeginCapture_v2_ptsz(stream, mode));
 }
 
 CUresult flw_hook_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
@@ -31,8 +59,10 @@ CUresult flw_hook_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                               const struct CUgraphEdgeData_st *edges,
                                               size_t dependency_count, CUstreamCaptureMode mode)
 {
-    return flw_real.cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges,
-                                                dependency_count, mode);
+    bool serves = before();
+    return after(serves, stream,
+                 flw_real.cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges,
+                                                      dependency_count, mode));
 }
 
 CUresult flw_hook_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
@@ -41,26 +71,55 @@ CUresult flw_hook_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph grap
                                                    size_t dependency_count,
                                                    CUstreamCaptureMode mode)
 {
-    return flw_real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges,
-                                                     dependency_count, mode);
+    bool serves = before();
+    return after(serves, own(stream),
+                 flw_real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges,
+                                                           dependency_count, mode));
+}
+
+/* An end that fails may have ended the capture or not: the stream knows. */
+static CUresult end(CUstream stream, CUgraph *graph, CUstream named,
+                    CUresult (*real)(CUstream stream, CUgraph *graph))
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = real(stream, graph);
+    if (flw_homes_serve() && flw_captures_are_open() &&
+        (result == CUDA_SUCCESS ||
+         (flw_real.driver.cuStreamIsCapturing(named, &status) == CUDA_SUCCESS &&
+          status == CU_STREAM_CAPTURE_STATUS_NONE))) {
+        flw_captured_over(flw_captured_name(named));
+    }
+    return result;
 }
 
 CUresult flw_hook_cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-    return flw_real.cuStreamEndCapture(stream, graph);
+    return end(stream, graph, stream, flw_real.cuStreamEndCapture);
 }
 
 CUresult flw_hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
-    return flw_real.cuStreamEndCapture_ptsz(stream, graph);
+    return end(stream, graph, own(stream), flw_real.cuStreamEndCapture_ptsz);
+}
+
+/* Its capture goes with a stream. */
+static CUresult destroy(CUstream stream, CUresult (*real)(CUstream stream))
+{
+    bool may_end = stream != NULL && flw_captures_are_open() && flw_homes_serve();
+    unsigned long long name = may_end ? flw_captured_name(stream) : 0;
+    CUresult result = real(stream);
+    if (may_end && result == CUDA_SUCCESS) {
+        flw_captured_over(name);
+    }
+    return result;
 }
 
 CUresult flw_hook_cuStreamDestroy(CUstream stream)
 {
-    return flw_real.cuStreamDestroy(stream);
+    return destroy(stream, flw_real.cuStreamDestroy);
 }
 
 CUresult flw_hook_cuStreamDestroy_v2(CUstream stream)
 {
-    return flw_real.cuStreamDestroy_v2(stream);
+    return destroy(stream, flw_real.cuStreamDestroy_v2);
 }

@@ -1,85 +1,177 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of what makes, ends, selects and synchronises contexts. Each passes its call
- * through.
+ * Owns: the wrappers of what makes, ends, selects and synchronises contexts: epochs are to cover those
+ * that live, and nothing of one that has ended may be lent.
  * Does not: lend memory.
  */
+#include "heap/epoch.h"
+#include "preload/captures.h"
+#include "preload/homes.h"
 #include "preload/hooks.h"
+#include "preload/life.h"
 #include "preload/real.h"
+
+/* ---- the beginning */
+
+static CUresult learn(CUresult result, const CUcontext *context)
+{
+    if (result == CUDA_SUCCESS && context != NULL && flw_homes_serve()) {
+        flw_homes_learn(*context);
+    }
+    return result;
+}
 
 CUresult flw_hook_cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
 {
-    return flw_real.cuCtxCreate_v2(context, flags, device);
+    return learn(flw_real.cuCtxCreate_v2(context, flags, device), context);
 }
 
 CUresult flw_hook_cuCtxCreate_v3(CUcontext *context, struct CUexecAffinityParam_st *affinities,
                                  int affinity_count, unsigned flags, CUdevice device)
 {
-    return flw_real.cuCtxCreate_v3(context, affinities, affinity_count, flags, device);
+    return learn(flw_real.cuCtxCreate_v3(context, affinities, affinity_count, flags, device),
+                 context);
 }
 
 CUresult flw_hook_cuCtxCreate_v4(CUcontext *context, struct CUctxCreateParams_st *wishes,
                                  unsigned flags, CUdevice device)
 {
-    return flw_real.cuCtxCreate_v4(context, wishes, flags, device);
+    return learn(flw_real.cuCtxCreate_v4(context, wishes, flags, device), context);
 }
 
 CUresult flw_hook_cuCtxSetCurrent(CUcontext context)
 {
-    return flw_real.cuCtxSetCurrent(context);
+    return learn(flw_real.cuCtxSetCurrent(context), &context);
 }
 
 CUresult flw_hook_cuCtxPushCurrent_v2(CUcontext context)
 {
-    return flw_real.cuCtxPushCurrent_v2(context);
+    return learn(flw_real.cuCtxPushCurrent_v2(context), &context);
+}
+
+/* The peer's work may use this context's memory from now on. */
+CUresult flw_hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    return learn(flw_real.cuCtxEnablePeerAccess(peer, flags), &peer);
+}
+
+/* ---- the end */
+
+static void end(struct flw_ending ending, bool is_over)
+{
+    if (is_over && ending.home != NULL) {
+        flw_captured_forget(ending.home->id);
+    }
+    flw_homes_end(ending, is_over);
+}
+
+static CUresult end_context(CUcontext context, CUresult (*real)(CUcontext context))
+{
+    if (context == NULL || !flw_homes_serve()) {
+        return flw_life_heed(real(context));
+    }
+    struct flw_ending ending = flw_homes_begin_end(context, 0);
+    CUresult result = flw_life_heed(real(context));
+    end(ending, result == CUDA_SUCCESS);
+    return result;
+}
+
+/* A device's primary context; it may have other users, and so live on. */
+static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice device), bool ends_always)
+{
+    unsigned flags;
+    int is_active = 0;
+    if (!flw_homes_serve()) {
+        return flw_life_heed(real(device));
+    }
+    struct flw_ending ending = flw_homes_begin_end(NULL, device);
+    CUresult result = flw_life_heed(real(device));
+    if (result == CUDA_SUCCESS && !ends_always &&
+        flw_real.driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS) {
+        is_active = 0;
+    }
+    end(ending, result == CUDA_SUCCESS && !is_active);
+    return result;
 }
 
 CUresult flw_hook_cuCtxDestroy(CUcontext context)
 {
-    return flw_real.cuCtxDestroy(context);
+    return end_context(context, flw_real.cuCtxDestroy);
 }
 
 CUresult flw_hook_cuCtxDestroy_v2(CUcontext context)
 {
-    return flw_real.cuCtxDestroy_v2(context);
+    return end_context(context, flw_real.cuCtxDestroy_v2);
 }
 
 CUresult flw_hook_cuCtxDetach(CUcontext context)
 {
-    return flw_real.cuCtxDetach(context);
+    return end_context(context, flw_real.cuCtxDetach); /* cuCtxAttach is seldom heard of */
 }
 
 CUresult flw_hook_cuDevicePrimaryCtxReset(CUdevice device)
 {
-    return flw_real.cuDevicePrimaryCtxReset(device);
+    return end_primary(device, flw_real.cuDevicePrimaryCtxReset, true);
 }
 
 CUresult flw_hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-    return flw_real.cuDevicePrimaryCtxReset_v2(device);
+    return end_primary(device, flw_real.cuDevicePrimaryCtxReset_v2, true);
 }
 
 CUresult flw_hook_cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    return flw_real.cuDevicePrimaryCtxRelease(device);
+    return end_primary(device, flw_real.cuDevicePrimaryCtxRelease, false);
 }
 
 CUresult flw_hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    return flw_real.cuDevicePrimaryCtxRelease_v2(device);
+    return end_primary(device, flw_real.cuDevicePrimaryCtxRelease_v2, false);
+}
+
+/* ---- quiescence: what was freed before a synchronisation is ready after it */
+
+struct quiet {
+    const struct flw_pool *pool; /* NULL: none, or nothing to gain */
+    uint64_t ticket;
+};
+
+static struct quiet expect_quiet(CUcontext context)
+{
+    struct quiet quiet = {0};
+    struct flw_home *home = flw_homes_serve() ? flw_home_enter(context, false) : NULL;
+    if (home != NULL) {
+        struct flw_pool *pool = atomic_load(&home->pool);
+        quiet.ticket = pool != NULL ? flw_epoch_expect_sync(pool) : 0;
+        quiet.pool = quiet.ticket != 0 ? pool : NULL;
+        flw_home_leave(home);
+    }
+    return quiet;
+}
+
+/* The home may have ended meanwhile. */
+static CUresult note_quiet(CUresult result, CUcontext context, const struct quiet *quiet)
+{
+    struct flw_home *home =
+        result == CUDA_SUCCESS && quiet->pool != NULL ? flw_home_enter(context, false) : NULL;
+    if (home != NULL) {
+        struct flw_pool *pool = atomic_load(&home->pool);
+        if (pool == quiet->pool) {
+            flw_epoch_end_sync(&pool->heap, quiet->ticket);
+        }
+        flw_home_leave(home);
+    }
+    return result;
 }
 
 CUresult flw_hook_cuCtxSynchronize(void)
 {
-    return flw_real.cuCtxSynchronize();
+    struct quiet quiet = expect_quiet(NULL);
+    return note_quiet(flw_life_heed(flw_real.cuCtxSynchronize()), NULL, &quiet);
 }
 
 CUresult flw_hook_cuCtxSynchronize_v2(CUcontext context)
 {
-    return flw_real.cuCtxSynchronize_v2(context);
-}
-
-CUresult flw_hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
-{
-    return flw_real.cuCtxEnablePeerAccess(peer, flags);
+    struct quiet quiet = expect_quiet(context);
+    return note_quiet(flw_life_heed(flw_real.cuCtxSynchronize_v2(context)), context, &quiet);
 }

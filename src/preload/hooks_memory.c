@@ -1,76 +1,336 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of what lends and takes back device memory, and of what is asked about it. Each
- * passes its call through.
- * Does not: know contexts.
+ * Owns: the wrappers of what lends and takes back device memory, and of what is asked about it. In the
+ * modes cache and strict a context's own pool answers for what it has lent; everything else, and
+ * everything in the other modes, is passed through.
+ * Does not: know when a context or a capture begins and ends.
+ *
+ * A hit is the first lines of cuMemAlloc_v2 and cuMemFree_v2: a look into the thread's cache, and for
+ * lending the driver's word on which context is current.
  */
-#include "preload/audit_lend.h"
-#include "preload/hooks.h"
-#include "preload/life.h"
-#include "preload/real.h"
+#include <string.h>
 
-const struct flw_part flw_part_memory = {0};
+#include "heap/epoch.h"
+#include "preload/audit_lend.h"
+#include "preload/homes.h"
+#include "preload/hooks.h"
+#include "preload/inside.h"
+#include "preload/life.h"
+#include "preload/poison.h"
+#include "preload/real.h"
+#include "preload/settings.h"
+
+const struct flw_part flw_part_memory = {.child = flw_homes_child};
+
+static inline void *block_of(CUdeviceptr pointer)
+{
+    return (void *)(uintptr_t)pointer;
+}
+
+/* ---- lend */
+
+/* Entered. False: the driver is to answer. */
+static bool lend_from(struct flw_home *home, CUdeviceptr *pointer, size_t bytes, CUresult *out)
+{
+    struct flw_pool *pool = atomic_load(&home->pool);
+    void *block = NULL;
+    if (flw_heap_is_lost(&pool->heap)) {
+        return false; /* its own answer, which stays */
+    }
+    flw_inside_enter();
+    fallow_status status = flw_entry_alloc(home->handle, bytes, 0, NULL, &block);
+    flw_inside_leave();
+    *pointer = status == FALLOW_OK ? (CUdeviceptr)(uintptr_t)block : *pointer;
+    *out = status == FALLOW_OK ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return status == FALLOW_OK || status == FALLOW_OUT_OF_MEMORY;
+}
+
+static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
+{
+    CUresult result = CUDA_SUCCESS;
+    bool is_done = false;
+    /* While a stream is captured strict leaves the refusal, or what else it is, to the driver. */
+    bool is_native = flw_settings.mode == FLW_MODE_STRICT && flw_captures_are_open();
+    if (pointer != NULL && bytes != 0 && flw_homes_serve() && !is_native) {
+        struct flw_home *home = flw_home_enter(NULL, true);
+        if (home != NULL) {
+            is_done = lend_from(home, pointer, bytes, &result);
+            flw_home_leave(home);
+        }
+    }
+    if (!is_done) {
+        result = flw_life_heed(flw_real.cuMemAlloc_v2(pointer, bytes));
+    }
+    bool is_filled_here =
+        flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT;
+    if (result == CUDA_SUCCESS && is_filled_here && flw_poison_is_on()) {
+        flw_poison_fill(*pointer, bytes);
+    }
+    return flw_audit_heed(result, pointer, bytes);
+}
 
 CUresult flw_hook_cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
-    return flw_audit_heed(flw_real.cuMemAlloc_v2(pointer, bytes), pointer, bytes);
+    void *block;
+    if (FLW_LIKELY(atomic_load_explicit(&flw_homes_hit, memory_order_relaxed)) &&
+        FLW_LIKELY(pointer != NULL)) {
+        unsigned long long id = flw_home_id(flw_real.driver.cuCtxGetId);
+        if (FLW_LIKELY(flw_epoch_lend(id, bytes, &block))) {
+            *pointer = (CUdeviceptr)(uintptr_t)block;
+            return CUDA_SUCCESS;
+        }
+    }
+    return alloc_missed(pointer, bytes);
+}
+
+/* ---- take back */
+
+/* A real synchronisation of the home's context, current or not. */
+static CUresult synchronize(struct flw_home *home)
+{
+    const struct flw_driver *driver = &flw_real.driver;
+    struct flw_pool *pool = atomic_load(&home->pool);
+    CUcontext popped;
+    uint64_t ticket = flw_epoch_expect_sync(pool);
+    CUresult result = driver->cuCtxPushCurrent_v2(home->context);
+    if (result == CUDA_SUCCESS) {
+        result = flw_life_heed(driver->cuCtxSynchronize());
+        (void)driver->cuCtxPopCurrent_v2(&popped);
+    }
+    flw_epoch_end_sync(&pool->heap, result == CUDA_SUCCESS ? ticket : 0);
+    return result;
+}
+
+/* What others map goes to the driver at once, which waits; not while a capture is open. */
+static CUresult may_go_now(const struct flw_pool *pool, CUdeviceptr pointer)
+{
+    struct flw_epoch_block block;
+    bool goes = flw_epoch_find(pool, pointer, &block) && block.is_exported;
+    return goes && flw_captures_are_open() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+/* Entered, inside. */
+static CUresult take_back(struct flw_home *home, CUdeviceptr pointer)
+{
+    struct flw_pool *pool = atomic_load(&home->pool);
+    CUresult result = may_go_now(pool, pointer);
+    if (result == CUDA_SUCCESS && flw_settings.mode == FLW_MODE_STRICT) {
+        result = synchronize(home);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result; /* as the driver's own: nothing was freed */
+    }
+    fallow_status status = flw_entry_free(home->handle, block_of(pointer), NULL);
+    if (status == FALLOW_INVALID_POINTER) {
+        flw_home_count(&flw_home_counts.double_frees);
+    }
+    return status == FALLOW_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static FLW_NOINLINE CUresult free_missed(CUdeviceptr pointer)
+{
+    struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
+    if (home == NULL) {
+        if (pointer != 0 && atomic_load_explicit(&flw_homes_hit, memory_order_relaxed)) {
+            flw_home_count(&flw_home_counts.foreign_frees);
+        }
+        return flw_life_heed(flw_real.cuMemFree_v2(pointer));
+    }
+    CUresult result = CUDA_SUCCESS; /* at exit it is freed by not being asked for */
+    struct flw_pool *pool = atomic_load(&home->pool);
+    if (flw_life_state() == FLW_LIFE_EXITING) {
+    } else if (flw_heap_is_lost(&pool->heap)) {
+        result = flw_life_heed(flw_real.cuMemFree_v2(pointer)); /* the driver's lasting error */
+        result = flw_life_state() == FLW_LIFE_EXITING ? CUDA_SUCCESS : result;
+    } else {
+        flw_inside_enter();
+        result = take_back(home, pointer);
+        flw_inside_leave();
+    }
+    flw_home_leave(home);
+    return result;
 }
 
 CUresult flw_hook_cuMemFree_v2(CUdeviceptr pointer)
 {
+    if (FLW_LIKELY(atomic_load_explicit(&flw_homes_hit, memory_order_relaxed)) &&
+        FLW_LIKELY(flw_epoch_give_back(block_of(pointer)))) {
+        return CUDA_SUCCESS;
+    }
     flw_audit_forget(pointer);
-    return flw_real.cuMemFree_v2(pointer);
+    return free_missed(pointer);
+}
+
+/* What cuMemAlloc gave is not freed in stream order. */
+static bool is_ours(CUdeviceptr pointer)
+{
+    struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
+    if (home != NULL) {
+        flw_home_leave(home);
+    }
+    return home != NULL;
 }
 
 CUresult flw_hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
     flw_audit_forget(pointer);
-    return flw_real.cuMemFreeAsync(pointer, stream);
+    return is_ours(pointer) ? CUDA_ERROR_INVALID_VALUE : flw_real.cuMemFreeAsync(pointer, stream);
 }
 
 CUresult flw_hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
     flw_audit_forget(pointer);
-    return flw_real.cuMemFreeAsync_ptsz(pointer, stream);
+    return is_ours(pointer) ? CUDA_ERROR_INVALID_VALUE
+                            : flw_real.cuMemFreeAsync_ptsz(pointer, stream);
 }
 
+/* ---- questions */
+
+/* What idles in pools counts as free; a limit ends what is free. */
 CUresult flw_hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
-    return flw_real.cuMemGetInfo_v2(free_bytes, total_bytes);
+    CUresult result = flw_real.cuMemGetInfo_v2(free_bytes, total_bytes);
+    if (result != CUDA_SUCCESS || free_bytes == NULL || total_bytes == NULL || !flw_homes_serve()) {
+        return result;
+    }
+    struct flw_home *home = flw_home_enter(NULL, false);
+    if (home == NULL) {
+        return result;
+    }
+    struct flw_pool *pool = atomic_load(&home->pool);
+    uint64_t live_bytes = pool != NULL ? flw_pool_live(pool, NULL) : 0;
+    uint64_t bytes = flw_min(*free_bytes + flw_homes_idle_bytes(home->device), *total_bytes);
+    flw_home_leave(home);
+    if (flw_settings.limit_bytes != 0) {
+        uint64_t limit_bytes = flw_settings.limit_bytes;
+        bytes = flw_min(bytes, limit_bytes - flw_min(limit_bytes, live_bytes));
+    }
+    *free_bytes = bytes;
+    return result;
+}
+
+enum answer {
+    FOREIGN, /* ask the driver */
+    LENT,
+    FREED /* ours, but nobody's block holds it */
+};
+
+static enum answer look_up(CUdeviceptr pointer, struct flw_epoch_block *out)
+{
+    struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
+    if (home == NULL) {
+        return FOREIGN;
+    }
+    bool is_lent = flw_epoch_find(atomic_load(&home->pool), pointer, out);
+    flw_home_leave(home);
+    return is_lent ? LENT : FREED;
 }
 
 CUresult flw_hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
 {
-    return flw_real.cuMemGetAddressRange_v2(base, bytes, pointer);
+    struct flw_epoch_block block;
+    enum answer answer = look_up(pointer, &block);
+    if (answer == FOREIGN) {
+        return flw_real.cuMemGetAddressRange_v2(base, bytes, pointer);
+    }
+    if (answer == FREED) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    if (base != NULL) {
+        *base = block.base;
+    }
+    if (bytes != NULL) {
+        *bytes = block.size_bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* An address that no driver gives to anybody: what it says of this one it says of any it does not know. */
+#define NOBODYS_ADDRESS ((CUdeviceptr)4096)
+
+/* The attributes in which a block differs from the driver allocation that it lies in. */
+static bool overwrite(void *data, CUpointer_attribute attribute,
+                      const struct flw_epoch_block *block)
+{
+    CUdeviceptr base = block->base;
+    size_t bytes = block->size_bytes;
+    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+        memcpy(data, &base, sizeof base);
+    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+        memcpy(data, &bytes, sizeof bytes);
+    } else {
+        return false;
+    }
+    return true;
 }
 
 CUresult flw_hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                         CUdeviceptr pointer)
 {
-    return flw_real.cuPointerGetAttribute(data, attribute, pointer);
+    struct flw_epoch_block block;
+    enum answer answer = look_up(pointer, &block);
+    CUdeviceptr asked = answer == FREED ? NOBODYS_ADDRESS : pointer;
+    CUresult result = flw_real.cuPointerGetAttribute(data, attribute, asked);
+    if (answer == LENT && result == CUDA_SUCCESS) {
+        (void)overwrite(data, attribute, &block);
+    }
+    return result;
 }
 
 CUresult flw_hook_cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
                                          void **data, CUdeviceptr pointer)
 {
-    return flw_real.cuPointerGetAttributes(count, attributes, data, pointer);
+    struct flw_epoch_block block;
+    enum answer answer = look_up(pointer, &block);
+    CUdeviceptr asked = answer == FREED ? NOBODYS_ADDRESS : pointer;
+    CUresult result = flw_real.cuPointerGetAttributes(count, attributes, data, asked);
+    for (unsigned i = 0; answer == LENT && result == CUDA_SUCCESS && i < count; i++) {
+        (void)overwrite(data[i], attributes[i], &block);
+    }
+    return result;
 }
 
 CUresult flw_hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                         CUdeviceptr pointer)
 {
-    return flw_real.cuPointerSetAttribute(value, attribute, pointer);
+    struct flw_epoch_block block;
+    CUdeviceptr asked = look_up(pointer, &block) == FREED ? NOBODYS_ADDRESS : pointer;
+    return flw_real.cuPointerSetAttribute(value, attribute, asked);
+}
+
+/* ---- other processes */
+
+/* A block is to be mapped elsewhere: nothing else may lie in its driver allocation, now or later. */
+static CUresult export_block(CUdeviceptr pointer)
+{
+    struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
+    struct flw_epoch_block block;
+    CUresult result = CUDA_SUCCESS;
+    if (home != NULL) {
+        struct flw_pool *pool = atomic_load(&home->pool);
+        if (!flw_epoch_find(pool, pointer, &block)) {
+            result = CUDA_ERROR_INVALID_VALUE;
+        } else if (!block.is_whole || !flw_epoch_export(pool, block.base)) {
+            result = CUDA_ERROR_NOT_SUPPORTED; /* FALLOW=ipc:1 makes every block whole */
+        }
+        flw_home_leave(home);
+    }
+    return result;
 }
 
 CUresult flw_hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
     flw_audit_expose(pointer);
-    return flw_real.cuIpcGetMemHandle(handle, pointer);
+    CUresult result = export_block(pointer);
+    return result != CUDA_SUCCESS ? result : flw_real.cuIpcGetMemHandle(handle, pointer);
 }
 
 CUresult flw_hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t bytes,
                                                 CUmemRangeHandleType type, unsigned long long flags)
 {
     flw_audit_expose(pointer);
-    return flw_real.cuMemGetHandleForAddressRange(handle, pointer, bytes, type, flags);
+    CUresult result = export_block(pointer);
+    return result != CUDA_SUCCESS
+               ? result
+               : flw_real.cuMemGetHandleForAddressRange(handle, pointer, bytes, type, flags);
 }

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/homes.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "heap/epoch.h"
+#include "preload/captures.h"
+#include "preload/inside.h"
+#include "preload/life.h"
+#include "preload/real.h"
+#include "preload/settings.h"
+
+_Atomic bool flw_homes_hit;
+_Atomic bool flw_homes_have_ids = true;
+struct flw_home_counts flw_home_counts;
+void (*flw_homes_on_pool)(fallow_pool *pool, CUdevice device);
+
+static struct {
+    pthread_mutex_t lock;
+    struct flw_home list[FLW_HOMES_MAX];
+    _Atomic uint32_t end;
+} homes = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic uint64_t turn = 1; /* of the homes: another one whenever a context has ended */
+
+bool flw_homes_serve(void)
+{
+    return (flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT) &&
+           !flw_is_inside() && flw_life_state() != FLW_LIFE_DEAD && flw_real_ready();
+}
+
+void flw_homes_child(void)
+{
+    (void)pthread_mutex_init(&homes.lock, NULL);
+    (void)pthread_mutex_init(&making, NULL);
+    flw_captured_child();
+    atomic_store(&flw_homes_hit, false);
+}
+
+/* ---- names of contexts */
+
+/* Of a context, or (NULL) the present one. Where the driver has no names the handle has to do. */
+static unsigned long long id_of(CUcontext context)
+{
+    const struct flw_driver *driver = &flw_real.driver;
+    unsigned long long id = 0;
+    if (driver->cuCtxGetId != NULL && atomic_load(&flw_homes_have_ids)) {
+        CUresult result = flw_life_heed(driver->cuCtxGetId(context, &id));
+        if (result != CUDA_ERROR_NOT_SUPPORTED) {
+            return result == CUDA_SUCCESS ? id + 1 : 0;
+        }
+    }
+    atomic_store(&flw_homes_have_ids, false);
+    if (context == NULL && driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS) {
+        return 0;
+    }
+    return (unsigned long long)(uintptr_t)context;
+}
+
+unsigned long long flw_home_id_here(void)
+{
+    return id_of(NULL);
+}
+
+/* ---- the list */
+
+/* lock. Entered; NULL: none. */
+static struct flw_home *enter_by_id(unsigned long long id)
+{
+    for (uint32_t i = 0; i < homes.end; i++) {
+        struct flw_home *home = &homes.list[i];
+        if (home->id == id && !atomic_load(&home->is_ending)) {
+            atomic_fetch_add(&home->users, 1);
+            return home;
+        }
+    }
+    return NULL;
+}
+
+void flw_home_leave(struct flw_home *home)
+{
+    atomic_fetch_sub(&home->users, 1);
+}
+
+struct flw_home *flw_home_enter_next(uint32_t *cursor)
+{
+    struct flw_home *home = NULL;
+    (void)pthread_mutex_lock(&homes.lock);
+    while (home == NULL && *cursor < homes.end) {
+        struct flw_home *at = &homes.list[(*cursor)++];
+        if (at->id != 0 && !atomic_load(&at->is_ending)) {
+            atomic_fetch_add(&at->users, 1);
+            home = at;
+        }
+    }
+    (void)pthread_mutex_unlock(&homes.lock);
+    return home;
+}
+
+struct flw_home *flw_home_enter_of(CUdeviceptr address)
+{
+    struct flw_home *home = NULL;
+    (void)pthread_mutex_lock(&homes.lock);
+    for (uint32_t i = 0; i < homes.end && home == NULL; i++) {
+        struct flw_pool *pool = atomic_load(&homes.list[i].pool);
+        if (pool != NULL && !atomic_load(&homes.list[i].is_ending) &&
+            flw_epoch_owns(pool, address)) {
+            home = &homes.list[i];
+            atomic_fetch_add(&home->users, 1);
+        }
+    }
+    (void)pthread_mutex_unlock(&homes.lock);
+    return home;
+}
+
+/* ---- the end of a context */
+
+/* Nobody enters; who is in leaves. */
+static void close_home(struct flw_home *home)
+{
+    atomic_store(&home->is_ending, true);
+    while (atomic_load(&home->users) != 0) {
+        sched_yield();
+    }
+}
+
+/* Closed. Without a driver call: its memory went with the context. */
+static void forget_home(struct flw_home *home)
+{
+    struct flw_pool *pool = atomic_load(&home->pool);
+    if (pool != NULL) {
+        flw_heap_lose_device(&pool->heap, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                             "the end of its context");
+        atomic_store(&home->pool, NULL);
+        fallow_pool_destroy(home->handle);
+    }
+    (void)pthread_mutex_lock(&homes.lock);
+    home->handle = NULL;
+    home->is_refused = false;
+    home->id = 0;
+    (void)pthread_mutex_unlock(&homes.lock);
+    flw_home_count(&flw_home_counts.contexts_ended);
+    atomic_fetch_add(&turn, 1);
+}
+
+/* contexts locked. Every other pool forgets the context's events. */
+static void forget_events(CUcontext context)
+{
+    flw_contexts_drop(&flw_real.driver, context);
+    for (uint32_t i = 0; i < homes.end; i++) {
+        struct flw_pool *pool = atomic_load(&homes.list[i].pool);
+        if (pool != NULL) {
+            flw_heap_forget_context(&pool->heap, context);
+        }
+    }
+}
+
+struct flw_ending flw_homes_begin_end(CUcontext context, CUdevice device)
+{
+    struct flw_ending ending = {0};
+    (void)pthread_mutex_lock(&making);
+    flw_inside_enter();
+    (void)pthread_mutex_lock(&homes.lock);
+    for (uint32_t i = 0; i < homes.end && ending.home == NULL; i++) {
+        struct flw_home *home = &homes.list[i];
+        bool is_it =
+            context != NULL ? home->context == context : home->is_primary && home->device == device;
+        if (home->id != 0 && is_it) {
+            ending.home = home;
+        }
+    }
+    (void)pthread_mutex_unlock(&homes.lock);
+    if (ending.home != NULL) {
+        close_home(ending.home);
+    }
+    flw_contexts_lock();
+    return ending;
+}
+
+void flw_homes_end(struct flw_ending ending, bool is_over)
+{
+    if (is_over && ending.home != NULL) {
+        forget_events(ending.home->context);
+    }
+    flw_contexts_unlock();
+    if (ending.home != NULL) {
+        if (is_over) {
+            forget_home(ending.home);
+        }
+        atomic_store(&ending.home->is_ending, false);
+    }
+    flw_inside_leave();
+    (void)pthread_mutex_unlock(&making);
+}
+
+/* ---- the beginning */
+
+/* making; entered. A context that ended unseen, whose handle this is now, goes first. */
+static void drop_stale(CUcontext context, unsigned long long id)
+{
+    for (uint32_t i = 0; i < homes.end; i++) {
+        struct flw_home *home = &homes.list[i];
+        if (home->id != 0 && home->id != id && home->context == context) {
+            close_home(home);
+            flw_contexts_lock();
+            forget_events(context);
+            flw_contexts_unlock();
+            forget_home(home);
+            atomic_store(&home->is_ending, false);
+        }
+    }
+}
+
+static bool is_primary(CUcontext context, CUdevice device)
+{
+    const struct flw_driver *driver = &flw_real.driver;
+    CUcontext primary = NULL;
+    unsigned flags;
+    int is_active = 0;
+    if (driver->cuDevicePrimaryCtxGetState == NULL ||
+        driver->cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS ||
+        !is_active || driver->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
+        return false;
+    }
+    (void)driver->cuDevicePrimaryCtxRelease_v2(device); /* it was active: it stays so */
+    return primary == context;
+}
+
+/* making; inside. Entered; NULL: no place, or the driver does not answer. */
+static struct flw_home *add_home(CUcontext context, unsigned long long id)
+{
+    CUdevice device = 0;
+    CUcontext popped;
+    const struct flw_driver *driver = &flw_real.driver;
+    if (driver->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    CUresult result = driver->cuCtxGetDevice(&device);
+    (void)driver->cuCtxPopCurrent_v2(&popped);
+    if (result != CUDA_SUCCESS) {
+        return NULL;
+    }
+    bool is_main = is_primary(context, device);
+    flw_life_use();
+    (void)flw_contexts_add(driver, context);
+    (void)pthread_mutex_lock(&homes.lock);
+    uint32_t place = 0;
+    while (place < homes.end && homes.list[place].id != 0) {
+        place++;
+    }
+    struct flw_home *home = NULL;
+    if (place < FLW_HOMES_MAX) {
+        home = &homes.list[place];
+        home->context = context;
+        home->device = device;
+        home->is_primary = is_main;
+        home->id = id;
+        atomic_fetch_add(&home->users, 1);
+        if (place == homes.end) {
+            homes.end = place + 1;
+        }
+    }
+    (void)pthread_mutex_unlock(&homes.lock);
+    return home;
+}
+
+static struct flw_home *enter_or_add(CUcontext context, unsigned long long id)
+{
+    (void)pthread_mutex_lock(&homes.lock);
+    struct flw_home *home = enter_by_id(id);
+    (void)pthread_mutex_unlock(&homes.lock);
+    if (home != NULL) {
+        return home;
+    }
+    (void)pthread_mutex_lock(&making);
+    flw_inside_enter();
+    (void)pthread_mutex_lock(&homes.lock);
+    home = enter_by_id(id);
+    (void)pthread_mutex_unlock(&homes.lock);
+    if (home == NULL) {
+        drop_stale(context, id);
+        home = add_home(context, id);
+    }
+    flw_inside_leave();
+    (void)pthread_mutex_unlock(&making);
+    return home;
+}
+
+/* making; inside. */
+static void make_pool(struct flw_home *home)
+{
+    fallow_pool_config config;
+    fallow_pool *handle = NULL;
+    fallow_pool_config_init(&config);
+    config.order = FALLOW_ORDER_CONTEXT;
+    config.device = home->device;
+    config.context = home->context;
+    config.limit_bytes = flw_settings.limit_bytes;
+    config.decay_ms = UINT32_MAX; /* nobody polls */
+    struct flw_pool_place place = {.driver = &flw_real.driver,
+                                   .context_id = home->id,
+                                   .whole_bytes =
+                                       flw_settings.is_ipc ? 1 : flw_settings.large_bytes,
+                                   .reserve_bytes = flw_settings.reserve_bytes};
+    home->is_refused = flw_pool_create(&config, &place, &handle) != FALLOW_OK;
+    if (!home->is_refused) {
+        home->handle = handle;
+        if (flw_homes_on_pool != NULL) {
+            flw_homes_on_pool(handle, home->device);
+        }
+        atomic_store(&home->pool, flw_pool_of(handle));
+        bool may_hit = flw_settings.poison < 0 && atomic_load(&flw_homes_have_ids);
+        atomic_store(&flw_homes_hit, may_hit && flw_settings.mode == FLW_MODE_CACHE);
+    }
+}
+
+struct flw_home *flw_home_enter(CUcontext context, bool wants_pool)
+{
+    unsigned long long id = id_of(context);
+    if (id != 0 && context == NULL &&
+        flw_life_heed(flw_real.driver.cuCtxGetCurrent(&context)) != CUDA_SUCCESS) {
+        context = NULL;
+    }
+    if (id == 0 || context == NULL) {
+        return NULL;
+    }
+    struct flw_home *home = enter_or_add(context, id);
+    if (home == NULL) {
+        return NULL;
+    }
+    if (wants_pool && atomic_load(&home->pool) == NULL && !home->is_refused) {
+        (void)pthread_mutex_lock(&making);
+        flw_inside_enter();
+        if (atomic_load(&home->pool) == NULL && !home->is_refused) {
+            make_pool(home);
+        }
+        flw_inside_leave();
+        (void)pthread_mutex_unlock(&making);
+    }
+    if (wants_pool && atomic_load(&home->pool) == NULL) {
+        flw_home_leave(home);
+        return NULL;
+    }
+    return home;
+}
+
+void flw_homes_learn(CUcontext context)
+{
+    static _Thread_local CUcontext seen __attribute__((tls_model("initial-exec")));
+    static _Thread_local uint64_t seen_turn __attribute__((tls_model("initial-exec")));
+    if (context == NULL || (seen == context && seen_turn == atomic_load(&turn))) {
+        return;
+    }
+    unsigned long long id = id_of(context);
+    struct flw_home *home = id == 0 ? NULL : enter_or_add(context, id);
+    if (home != NULL) {
+        flw_home_leave(home);
+        seen = context;
+        seen_turn = atomic_load(&turn);
+    }
+}
+
+/* ---- everything at once */
+
+uint64_t flw_homes_trim(void)
+{
+    uint64_t bytes = 0;
+    uint32_t cursor = 0;
+    flw_inside_enter();
+    for (struct flw_home *home; (home = flw_home_enter_next(&cursor)) != NULL;) {
+        struct flw_pool *pool = atomic_load(&home->pool);
+        if (pool != NULL && !flw_heap_is_lost(&pool->heap)) {
+            bytes += flw_epoch_trim(pool);
+        }
+        flw_home_leave(home);
+    }
+    flw_inside_leave();
+    return bytes;
+}
+
+uint64_t flw_homes_idle_bytes(CUdevice device)
+{
+    uint64_t bytes = 0;
+    uint32_t cursor = 0;
+    for (struct flw_home *home; (home = flw_home_enter_next(&cursor)) != NULL;) {
+        struct flw_pool *pool = atomic_load(&home->pool);
+        if (pool != NULL && home->device == device && !flw_heap_is_lost(&pool->heap)) {
+            uint64_t live = flw_pool_live(pool, NULL);
+            uint64_t reserved = atomic_load(&pool->heap.reserved_bytes);
+            bytes += reserved - flw_min(reserved, live);
+        }
+        flw_home_leave(home);
+    }
+    return bytes;
+}

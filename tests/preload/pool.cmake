@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# A program on the simulated driver, under the driver's name, with the preload library in front of it. The
+# library is not built under sanitizers.
+if(TARGET fallow-preload)
+  function(add_pool_test name group settings)
+    add_test(NAME preload.pool_${name} COMMAND test_preload_pool ${group})
+    set_tests_properties(preload.pool_${name} PROPERTIES LABELS preload TIMEOUT 240 ENVIRONMENT
+      "LD_PRELOAD=$<TARGET_FILE:fallow-preload>;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/driver;FALLOW=${settings}")
+  endfunction()
+  add_executable(test_preload_pool test_pool.c ${PROJECT_SOURCE_DIR}/tests/support/sim.c)
+  flw_target(test_preload_pool)
+  target_include_directories(test_preload_pool PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(test_preload_pool PRIVATE flw_driver Threads::Threads ${CMAKE_DL_LIBS})
+  add_dependencies(test_preload_pool fallow-preload simcuda-libcuda)
+  add_pool_test(cache cache mode:cache)
+  add_pool_test(strict strict mode:strict)
+  add_pool_test(ipc ipc mode:cache,ipc:1)
+endif()
