@@ -348,9 +348,18 @@ static int exit_status_of(pid_t child)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
 }
 
+/* ThreadSanitizer lets no child of a process with threads start one. */
+static void skip_forks(void)
+{
+#if defined(FLW_TSAN)
+    skip();
+#endif
+}
+
 static void the_child_of_a_fork_publishes_when_it_asks(void **state)
 {
     (void)state;
+    skip_forks();
     struct api bed;
     api_begin_with_pool(&bed);
     publish();
@@ -398,6 +407,7 @@ static enum flw_board_state state_after(int how)
 static void exit_removes_the_file_and_a_kill_leaves_a_stale_one(void **state)
 {
     (void)state;
+    skip_forks();
     assert_int_equal(state_after(0), FLW_BOARD_ABSENT);
     assert_int_equal(state_after(SIGKILL), FLW_BOARD_STALE);
     publish(); /* the next to publish sweeps; remove_folder finds nothing left */
@@ -462,7 +472,8 @@ static void it_can_be_watched_while_threads_allocate_and_pools_come_and_go(void 
     for (int i = 0; i < 12; i++) {
         struct flw_bulletin bulletin;
         look(&bulletin);
-        assert_true(bulletin.pool_total >= 1 && bulletin.pool_total <= 2);
+        assert_true(bulletin.pool_total >= 1); /* those that came while it looked, too */
+        assert_int_equal(bulletin.pool_total, bulletin.pool_count);
         const uint64_t *value = bulletin.pools->value;
         assert_true(value[FLW_VALUE_reserved_bytes] <= value[FLW_VALUE_limit_bytes]);
         flw_bulletin_drop(&bulletin);

@@ -63,7 +63,8 @@ static void start(struct target *target, const char *pools)
     if (target->process == 0) {
         dup2(in[0], STDIN_FILENO);
         dup2(out[1], STDOUT_FILENO);
-        execl(getenv("FALLOW_TOP_TARGET"), "top_target", folder, pools, (char *)NULL);
+        execl(getenv("FALLOW_TOP_TARGET"), getenv("FALLOW_TOP_TARGET"), folder, pools,
+              (char *)NULL);
         _exit(127);
     }
     close(in[0]);
@@ -563,7 +564,7 @@ static void a_kill_leaves_a_file_that_the_next_look_removes(void **state)
     expect_refusal_of(&target, "there is no process");
     assert_false(has_board(&target));
     start(&target, "1");
-    tell(&target, "exit"); /* without destroying anything */
+    tell(&target, "exit"); /* without a stop */
     assert_int_equal(reap(&target), 0);
     assert_false(has_board(&target));
 }

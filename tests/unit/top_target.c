@@ -8,7 +8,7 @@
  *   work    every thread lends and returns, until "rest"; answered when they have begun
  *   rest    the threads stop; answered when all are quiet
  *   quit    destroy the pools and end
- *   exit    call exit() at once
+ *   exit    abandon the pools and call exit()
  *
  *   top_target [DIRECTORY [POOLS]]      where to publish (/dev/shm); how many pools (2)
  */
@@ -199,6 +199,9 @@ static bool obey(const char *word, bool *works)
         *works = false;
         puts("rests");
     } else if (strcmp(word, "exit") == 0) {
+        for (unsigned p = 0; p < pool_count; p++) {
+            fallow_pool_abandon(pools[p]);
+        }
         exit(0);
     }
     return strcmp(word, "quit") != 0;

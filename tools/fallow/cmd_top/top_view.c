@@ -125,10 +125,13 @@ static void add_memory(struct flw_top_page *page, const uint64_t *value)
         page, FLW_TOP_PLAIN, "free     %9s  cached %s  pending %s  idle %s",
         bytes_text(a, value[FLW_VALUE_free_bytes]), bytes_text(b, value[FLW_VALUE_cached_bytes]),
         bytes_text(c, value[FLW_VALUE_pending_bytes]), bytes_text(d, value[FLW_VALUE_idle_bytes]));
-    add_line(page, FLW_TOP_PLAIN, "captures %9s  %s under way  tables %s of host memory",
-             bytes_text(a, value[FLW_VALUE_captured_bytes]),
-             count_text(b, value[FLW_VALUE_capture_count]),
-             bytes_text(c, value[FLW_VALUE_host_bytes]));
+    if (page->height == 0 ||
+        value[FLW_VALUE_captured_bytes] + value[FLW_VALUE_capture_count] != 0) {
+        add_line(page, FLW_TOP_PLAIN, "captures %9s  %s under way  tables %s of host memory",
+                 bytes_text(a, value[FLW_VALUE_captured_bytes]),
+                 count_text(b, value[FLW_VALUE_capture_count]),
+                 bytes_text(c, value[FLW_VALUE_host_bytes]));
+    }
 }
 
 static void add_traffic(struct flw_top_page *page, const struct change *change)
