@@ -27,12 +27,11 @@ static void complain(const char *prefix, int error)
 
 static void start(void)
 {
-    struct flw_audit_config config = {
-        .prefix = flw_settings.audit_prefix,
-        .trial_id = strtoull(flw_settings.trial_site, NULL, 16),
-        .depth = (uint32_t)flw_settings.frame_count,
-        .poison = (unsigned char)(flw_settings.poison >= 0 ? flw_settings.poison : 0xff),
-        .complain = complain};
+    struct flw_audit_config config = {.prefix = flw_settings.audit_prefix,
+                                      .trial_id = strtoull(flw_settings.trial_site, NULL, 16),
+                                      .depth = (uint32_t)flw_settings.frame_count,
+                                      .poison = (unsigned char)flw_settings.trial_byte,
+                                      .complain = complain};
     if (flw_settings.audit_prefix[0] != '\0') {
         flw_audit_ask(&config);
     }

@@ -14,7 +14,7 @@
 struct flw_settings flw_settings;
 
 #define KEYS \
-    "mode, trace, stats, poison, limit, reserve, large, ipc, top, audit, frames, trial, only, skip, say"
+    "mode, trace, stats, poison, limit, reserve, large, ipc, top, audit, frames, trial, trialbyte, only, skip, say"
 
 struct parse {
     struct flw_settings *settings;
@@ -87,14 +87,14 @@ static bool take_mode(struct parse *parse)
     return refuse(parse, "give off, trace, cache, strict or audit");
 }
 
-static bool take_poison(struct parse *parse)
+static bool take_byte(struct parse *parse, int *to)
 {
     char *end = NULL;
     unsigned long value = strtoul(parse->value, &end, 0);
     if (parse->value[0] < '0' || parse->value[0] > '9' || *end != '\0' || value > 255) {
         return refuse(parse, "give a byte (0xa5, 165)");
     }
-    parse->settings->poison = (int)value;
+    *to = (int)value;
     return true;
 }
 
@@ -116,8 +116,10 @@ static bool take(struct parse *parse)
         return take_text(parse, settings->trial_site);
     } else if (strcmp(key, "state") == 0) {
         return true; /* for runplace.c, also where the rest is refused */
+    } else if (strcmp(key, "trialbyte") == 0) {
+        return take_byte(parse, &settings->trial_byte);
     } else if (strcmp(key, "poison") == 0) {
-        return take_poison(parse);
+        return take_byte(parse, &settings->poison);
     } else if (strcmp(key, "limit") == 0) {
         return take_bytes(parse, &settings->limit_bytes);
     } else if (strcmp(key, "reserve") == 0) {
@@ -162,6 +164,7 @@ static void set_defaults(struct flw_settings *settings)
 {
     *settings = (struct flw_settings){.mode = FLW_MODE_CACHE,
                                       .poison = -1,
+                                      .trial_byte = 0xff,
                                       .reserve_bytes = 512ull << 20,
                                       .large_bytes = 1ull << 20};
 }

@@ -15,7 +15,8 @@
  *   top      0 | 1  1: keep the page that `fallow top` reads
  *   audit    PREFIX keep what an audit of fills finds in PREFIX.<pid>; with no mode given: audit
  *   frames   COUNT  audit: tell sites apart by so many callers (12)
- *   trial    SITE   audit: where this site fills with zeros, fill with poison (0xff)
+ *   trial    SITE   audit: where this site fills with zeros, fill with another byte
+ *   trialbyte BYTE  that byte (0xff)
  *   only     NAME   be on in programs of this name alone (repeatable; the name as in ps)
  *   skip     NAME   be off in programs of this name (repeatable)
  *   say      0 | 1  1: say at exit how the driver was reached
@@ -49,7 +50,8 @@ struct flw_settings {
     char trial_site[FLW_SETTING_TEXT_BYTES];   /* "": none */
     uint64_t frame_count;                      /* 0: as many as usual */
     int poison;                                /* -1: none */
-    uint64_t limit_bytes;                      /* 0: none */
+    int trial_byte;
+    uint64_t limit_bytes; /* 0: none */
     uint64_t reserve_bytes;
     uint64_t large_bytes;
     bool is_ipc, is_top, is_say;

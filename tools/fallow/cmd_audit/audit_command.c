@@ -281,7 +281,7 @@ static bool put_settings(struct order *order, const char *folder)
     snprintf(byte, sizeof byte, "0x%02x", order->view.poison);
     return flw_settings_put(&order->settings, "audit", prefix) &&
            (order->view.trial_id == 0 || (flw_settings_put(&order->settings, "trial", site) &&
-                                          flw_settings_put(&order->settings, "poison", byte)));
+                                          flw_settings_put(&order->settings, "trialbyte", byte)));
 }
 
 static int carry_out(struct order *order, char **command)
