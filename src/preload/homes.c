@@ -310,7 +310,8 @@ static void make_pool(struct flw_home *home)
             flw_homes_on_pool(handle, home->device);
         }
         atomic_store(&home->pool, flw_pool_of(handle));
-        bool may_hit = flw_settings.poison < 0 && atomic_load(&flw_homes_have_ids);
+        bool may_hit = flw_settings.poison < 0 && flw_settings.audit_prefix[0] == '\0' &&
+                       atomic_load(&flw_homes_have_ids);
         atomic_store(&flw_homes_hit, may_hit && flw_settings.mode == FLW_MODE_CACHE);
     }
 }

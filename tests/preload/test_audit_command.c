@@ -198,6 +198,27 @@ static void fewer_callers_make_fewer_sites(void **state)
     expect_in(out_text, "\"zero_for_the_sum\"");
 }
 
+static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"cache", "strict"};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        char line[160], needed[13];
+        snprintf(line, sizeof line, "$A --json --mode %s -- $C two", modes[i]);
+        assert_int_equal(audit(line), 0);
+        assert_int_equal(number_of("candidates"), 4);
+        assert_int_equal(number_of("blocks"), 4); /* lent, not asked of the driver */
+        find_site("zero_for_the_sum", needed);
+        snprintf(line, sizeof line, "$A --trial %s --mode %s -- $C two", needed, modes[i]);
+        assert_int_equal(audit(line), 1);
+        snprintf(line, sizeof line, "$A --json --mode %s -- $C threads", modes[i]);
+        assert_int_equal(audit(line), 0);
+        assert_int_equal(number_of("candidates"), 400);
+        assert_int_equal(number_of("reused"), 400);
+        assert_int_equal(number_of("blocks"), 400);
+    }
+}
+
 /* ---- bad ends */
 
 static void a_program_that_is_killed_leaves_what_was_seen(void **state)
@@ -271,6 +292,7 @@ int main(void)
         cmocka_unit_test(a_trial_shows_which_of_two_fills_was_needed),
         cmocka_unit_test(a_site_that_was_not_met_is_said_with_those_that_were),
         cmocka_unit_test(fewer_callers_make_fewer_sites),
+        cmocka_unit_test(memory_of_the_pool_is_followed_as_the_drivers),
         cmocka_unit_test(a_program_that_is_killed_leaves_what_was_seen),
         cmocka_unit_test(hooks_that_were_not_reached_are_said),
         cmocka_unit_test(findings_that_cannot_be_kept_are_said_and_the_program_runs),
