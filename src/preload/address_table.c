@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/address_table.h"
 
-#include <stddef.h>
-
 static bool is_a_wrapper(const struct flw_address_table *table, uintptr_t address)
 {
     for (unsigned i = 0; i < table->count; i++) {
@@ -13,24 +11,25 @@ static bool is_a_wrapper(const struct flw_address_table *table, uintptr_t addres
     return false;
 }
 
-void flw_address_table_add(struct flw_address_table *table, uintptr_t real, uintptr_t wrapper)
+void flw_address_table_add(struct flw_address_table *table, struct flw_address pair)
 {
-    if (real == 0 || wrapper == 0 || real == wrapper || is_a_wrapper(table, real) ||
-        flw_address_table_find(table, wrapper) != 0 || table->count == FLW_ADDRESS_MAX) {
+    if (pair.real == 0 || pair.wrapper == 0 || pair.real == pair.wrapper ||
+        is_a_wrapper(table, pair.real) || flw_address_table_find(table, pair.wrapper) != NULL ||
+        table->count == FLW_ADDRESS_MAX) {
         return;
     }
     unsigned place = 0;
-    while (place < table->count && table->at[place].real < real) {
+    while (place < table->count && table->at[place].real < pair.real) {
         place++;
     }
-    if (place < table->count && table->at[place].real == real) {
-        table->alias_count += table->at[place].wrapper != wrapper;
+    if (place < table->count && table->at[place].real == pair.real) {
+        table->alias_count += table->at[place].wrapper != pair.wrapper;
         return;
     }
     for (unsigned i = table->count++; i > place; i--) {
         table->at[i] = table->at[i - 1];
     }
-    table->at[place] = (struct flw_address){.real = real, .wrapper = wrapper};
+    table->at[place] = pair;
 }
 
 bool flw_address_table_is_valid(const struct flw_address_table *table)

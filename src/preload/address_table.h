@@ -13,6 +13,7 @@
 #define FLW_PRELOAD_ADDRESS_TABLE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "preload/hooks.h"
@@ -22,6 +23,7 @@
 
 struct flw_address {
     uintptr_t real, wrapper;
+    enum flw_hook hook; /* whose wrapper */
 };
 
 struct flw_address_table {
@@ -33,13 +35,13 @@ struct flw_address_table {
 /* Put a pair in. An address that is there keeps its wrapper: the later claim is left out and, where
  * its wrapper is another, counted as an alias. A pair with a 0 in it, or whose address is a wrapper,
  * is left out. */
-void flw_address_table_add(struct flw_address_table *table, uintptr_t real, uintptr_t wrapper);
+void flw_address_table_add(struct flw_address_table *table, struct flw_address pair);
 
 bool flw_address_table_is_valid(const struct flw_address_table *table);
 
-/* The wrapper of a real address; 0: it is none. */
-static inline uintptr_t flw_address_table_find(const struct flw_address_table *table,
-                                               uintptr_t real)
+/* The pair of a real address; NULL: it is none. */
+static inline const struct flw_address *
+flw_address_table_find(const struct flw_address_table *table, uintptr_t real)
 {
     unsigned begin = 0, end = table->count;
     while (begin < end) {
@@ -50,7 +52,7 @@ static inline uintptr_t flw_address_table_find(const struct flw_address_table *t
             end = middle;
         }
     }
-    return begin < table->count && table->at[begin].real == real ? table->at[begin].wrapper : 0;
+    return begin < table->count && table->at[begin].real == real ? &table->at[begin] : NULL;
 }
 
 #endif

@@ -81,8 +81,9 @@ void *flw_dlsym_find(void *handle, const char *name)
 
 flw_dlsym_function flw_dlsym_route(void *handle, const char *name)
 {
-    if (handle == RTLD_DEFAULT && name != NULL && is_driver_name(name) && !flw_is_inside() &&
-        flw_real_is_hooked(name) && !flw_real_ready()) {
+    (void)handle;
+    if (name != NULL && is_driver_name(name) && !flw_is_inside() && flw_real_is_hooked(name) &&
+        !flw_real_ready()) {
         return find_behind_us;
     }
     return flw_dlsym_next();

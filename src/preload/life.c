@@ -96,13 +96,15 @@ static void say_how_reached(void)
             "reached: %llu entry points through dlsym, %llu through cuGetProcAddress, %llu linked",
             dlsym_count, proc_count, export_count);
     } else {
-        flw_say("not reached: %s", reason);
+        flw_say("not reached: %s; the program ran without Fallow", reason);
     }
 }
 
 __attribute__((destructor)) static void end(void)
 {
-    if (flw_settings.is_say) {
+    bool is_passed = flw_settings.mode != FLW_MODE_OFF && !flw_reach_is_reached() &&
+                     flw_runplace_page() == NULL && flw_reach_has_near_driver();
+    if (flw_settings.is_say || is_passed) {
         say_how_reached();
     }
     for (size_t i = PART_COUNT; i-- > 0;) {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/reach.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "preload/inside.h"
 #include "preload/settings.h"
 
 struct flw_reach flw_reach;
@@ -38,12 +37,39 @@ static bool is_mapped(const char *name)
 
 bool flw_reach_is_reached(void)
 {
-    return flw_reach.dlsym_count + flw_reach.proc_address_count + flw_reach.export_count > 0;
+    return flw_reach.is_learnt;
 }
 
 bool flw_reach_has_driver(void)
 {
     return is_mapped("/libcuda.so");
+}
+
+static int is_driver(struct dl_phdr_info *info, size_t bytes, void *unused)
+{
+    (void)bytes;
+    (void)unused;
+    return info->dlpi_name != NULL && strstr(info->dlpi_name, "/libcuda.so") != NULL;
+}
+
+bool flw_reach_has_near_driver(void)
+{
+    return dl_iterate_phdr(is_driver, NULL) != 0;
+}
+
+unsigned long long fallow_preload_answers(const char *symbol)
+{
+    static const char *const symbols[FLW_HOOK_COUNT] = {
+#define X(name, base, since, parameters, arguments) #name,
+        FLW_HOOK_LIST(X)
+#undef X
+    };
+    for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
+        if (strcmp(symbols[i], symbol) == 0) {
+            return flw_reach.answers[i];
+        }
+    }
+    return 0;
 }
 
 bool flw_reach_explain(char reason[FLW_REACH_REASON_BYTES])
@@ -55,13 +81,11 @@ bool flw_reach_explain(char reason[FLW_REACH_REASON_BYTES])
     const char *why = "the program never loaded libcuda.so.1";
     if (flw_settings.mode == FLW_MODE_OFF) {
         why = "Fallow is off";
+    } else if (flw_reach_has_near_driver()) {
+        why = "libcuda.so.1 is loaded, but what uses it looked past this library (RTLD_DEEPBIND, "
+              "another preload's dlsym, or a loader of its own)";
     } else if (flw_reach_has_driver()) {
-        flw_inside_enter();
-        void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-        flw_inside_leave();
-        why = driver != NULL ? "libcuda.so.1 is loaded, but what uses it looked past this library "
-                               "(RTLD_DEEPBIND, or a loader of its own)"
-                             : "libcuda.so.1 is loaded in a namespace of its own (dlmopen)";
+        why = "libcuda.so.1 is loaded in a namespace of its own (dlmopen)";
     }
     snprintf(reason, FLW_REACH_REASON_BYTES, "%s", why);
     return false;

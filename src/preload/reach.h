@@ -9,22 +9,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "preload/hooks.h"
+
 struct flw_reach {
+    _Atomic bool is_learnt;              /* the program asked or called something of the driver's */
     _Atomic uint64_t dlsym_count;        /* answers of dlsym that were substituted */
     _Atomic uint64_t proc_address_count; /* of cuGetProcAddress */
     _Atomic uint64_t export_count;       /* entry points first called by the names we export */
     _Atomic uint64_t alias_count;        /* real addresses that two hooks claim */
+    _Atomic uint32_t answers[FLW_HOOK_COUNT]; /* dlsym's and cuGetProcAddress's, by hook */
 };
 
 extern struct flw_reach flw_reach;
 
-/* Was a hook called, or given out as an address? */
+/* Did the program find the driver through us? What it asks for need not be hooked. */
 bool flw_reach_is_reached(void);
 
 /* Is the driver in memory, in whatever namespace? Reads /proc/self/maps. */
 bool flw_reach_has_driver(void);
 
+/* Is it among the objects that we see too? Reads no file. */
+bool flw_reach_has_near_driver(void);
+
 #define FLW_REACH_REASON_BYTES 256
+
+/* How often dlsym and cuGetProcAddress answered with the wrapper of this entry point ("cuMemAlloc_v2");
+ * 0 for names that are not hooked. Exported, so that a program can ask whether it was reached. */
+FLW_PRELOAD_EXPORT unsigned long long fallow_preload_answers(const char *symbol);
 
 /* True: a hook was reached. False: `reason` says why none was. Reads /proc/self/maps; for the end of a
  * process. */

@@ -27,7 +27,7 @@ static _Atomic uint64_t adds_without_driver; /* loads counted when no driver was
 static void *find_behind(const char *symbol)
 {
     flw_inside_enter();
-    void *address = flw_dlsym_next()(RTLD_NEXT, symbol);
+    void *address = flw_dlsym_libc()(RTLD_NEXT, symbol);
     flw_inside_leave();
     return address;
 }
@@ -153,6 +153,7 @@ static struct flw_address_table *publish(struct flw_address_table *_Atomic *plac
         munmap(table, sizeof *table);
         return expected;
     }
+    atomic_store_explicit(&flw_reach.is_learnt, true, memory_order_relaxed);
     flw_runplace_say(FLW_RUNPAGE_DRIVER);
     atomic_fetch_add_explicit(&flw_reach.alias_count, table->alias_count, memory_order_relaxed);
     return table;
@@ -187,7 +188,7 @@ static void *find_driver(void)
 static uintptr_t find_next(void *driver, const char *symbol)
 {
     void *address = find_behind(symbol);
-    return (uintptr_t)(address != NULL ? address : flw_dlsym_next()(driver, symbol));
+    return (uintptr_t)(address != NULL ? address : flw_dlsym_libc()(driver, symbol));
 }
 
 static void fill_driver(void *driver)
@@ -224,7 +225,7 @@ static struct flw_address_table *learn_names(void)
         uintptr_t real = (uintptr_t)flw_dlsym_libc()(driver, hooks[i].symbol);
         if (real != 0 && next != 0 && next != wrapper_of(i)) {
             set_place(hooks[i].offset, flw_trace_layer((enum flw_hook)i, next));
-            flw_address_table_add(table, real, wrapper_of(i));
+            flw_address_table_add(table, (struct flw_address){real, wrapper_of(i), i});
         }
     }
     fill_driver(driver);
@@ -258,6 +259,16 @@ void *flw_real_symbol(const char *name)
 
 /* ---- substitution */
 
+static void *answer(const struct flw_address *pair, void *address, _Atomic uint64_t *count)
+{
+    if (pair == NULL) {
+        return address;
+    }
+    atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&flw_reach.answers[pair->hook], 1, memory_order_relaxed);
+    return (void *)pair->wrapper;
+}
+
 void *flw_real_substitute(void *address, bool *out_learnt)
 {
     *out_learnt = false;
@@ -272,12 +283,8 @@ void *flw_real_substitute(void *address, bool *out_learnt)
     if (flw_settings.mode == FLW_MODE_OFF) {
         return address;
     }
-    uintptr_t wrapper = flw_address_table_find(table, (uintptr_t)address);
-    if (wrapper == 0) {
-        return address;
-    }
-    atomic_fetch_add_explicit(&flw_reach.dlsym_count, 1, memory_order_relaxed);
-    return (void *)wrapper;
+    return answer(flw_address_table_find(table, (uintptr_t)address), address,
+                  &flw_reach.dlsym_count);
 }
 
 /* The real cuGetProcAddress's answer; 0: none. */
@@ -311,8 +318,8 @@ static struct flw_address_table *learn_versions(const struct flw_address_table *
         unsigned first_flag = is_twin(hooks[i].symbol) ? 2 : 0;
         unsigned end_flag = has_twin ? 2 : 3; /* 0 default, 1 legacy, 2 the thread's own stream */
         for (unsigned flags = first_flag; flags < end_flag; flags++) {
-            flw_address_table_add(table, ask_version(hooks[i].base, hooks[i].since, flags),
-                                  wrapper_of(i));
+            uintptr_t real = ask_version(hooks[i].base, hooks[i].since, flags);
+            flw_address_table_add(table, (struct flw_address){real, wrapper_of(i), i});
         }
     }
     return publish(&by_version, table);
@@ -330,10 +337,6 @@ void *flw_real_substitute_versioned(void *address)
         table = learn_versions(names);
         flw_inside_leave();
     }
-    uintptr_t wrapper = table == NULL ? 0 : flw_address_table_find(table, (uintptr_t)address);
-    if (wrapper == 0) {
-        return address;
-    }
-    atomic_fetch_add_explicit(&flw_reach.proc_address_count, 1, memory_order_relaxed);
-    return (void *)wrapper;
+    return answer(table == NULL ? NULL : flw_address_table_find(table, (uintptr_t)address), address,
+                  &flw_reach.proc_address_count);
 }

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+# How programs come to the hooks: clients of every kind, run with and without the preload library.
+flw_add_test(preload address_table SOURCES test_address_table.c ${PROJECT_SOURCE_DIR}/src/preload/address_table.c)
+flw_add_test(preload settings SOURCES test_settings.c ${PROJECT_SOURCE_DIR}/src/preload/settings.c
+  ${PROJECT_SOURCE_DIR}/src/preload/say.c)
+if(NOT TARGET fallow-preload)
+  return() # address and thread sanitizers: see src/preload
+endif()
+set(here ${CMAKE_CURRENT_SOURCE_DIR})
+
+function(flw_preload_client name)
+  add_executable(preload_${name} ${ARGN})
+  flw_target(preload_${name})
+  find_package(Threads REQUIRED)
+  target_link_libraries(preload_${name} PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
+endfunction()
+
+flw_preload_client(client client.c)
+target_link_options(preload_client PRIVATE -rdynamic)
+flw_preload_client(linked linked.c)
+target_link_libraries(preload_linked PRIVATE simcuda-libcuda)
+set_target_properties(preload_linked PROPERTIES BUILD_WITH_INSTALL_RPATH ON) # LD_LIBRARY_PATH says where
+flw_preload_client(runtime_like runtime_like.c)
+flw_preload_client(reenter reenter_client.c)
+add_library(preload_plugin MODULE plugin.c)
+flw_target(preload_plugin)
+add_library(preload_reentrant SHARED reentrant.c)
+flw_target(preload_reentrant)
+target_link_options(preload_reentrant PRIVATE -Wl,-Bsymbolic) # a driver's own calls stay inside
+set_target_properties(preload_reentrant PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/reentrant)
+foreach(kind EXPORTS ANSWERS WATCHES)
+  string(TOLOWER rival_${kind} rival)
+  add_library(preload_${rival} MODULE rival.c)
+  flw_target(preload_${rival})
+  target_compile_definitions(preload_${rival} PRIVATE RIVAL_${kind})
+  list(APPEND rivals RIVAL_${kind}="$<TARGET_FILE:preload_${rival}>")
+  list(APPEND built preload_${rival})
+endforeach()
+
+# Programs of a real CUDA runtime, where there is a toolkit.
+find_program(FALLOW_NVCC nvcc HINTS /usr/local/cuda/bin)
+mark_as_advanced(FALLOW_NVCC)
+foreach(kind static shared)
+  set(program_${kind} "")
+  get_filename_component(toolkit "${FALLOW_NVCC}/../../lib64" ABSOLUTE)
+  if(FALLOW_NVCC)
+    set(program_${kind} ${CMAKE_CURRENT_BINARY_DIR}/runtime_${kind})
+    add_custom_command(OUTPUT ${program_${kind}}
+      COMMAND ${FALLOW_NVCC} -cudart ${kind} -Xlinker -rpath=${toolkit} ${here}/runtime.cu
+        -o ${program_${kind}}
+      DEPENDS ${here}/runtime.cu COMMENT "nvcc: a program with the ${kind} runtime" VERBATIM)
+    list(APPEND programs ${program_${kind}})
+  endif()
+endforeach()
+add_custom_target(preload_runtime DEPENDS ${programs})
+
+find_program(FALLOW_PYTHON python3)
+mark_as_advanced(FALLOW_PYTHON)
+if(NOT FLW_CMOCKA)
+  return()
+endif()
+flw_add_test(preload reach SOURCES test_reach.c child.c TIMEOUT 300)
+target_compile_definitions(test_preload_reach PRIVATE
+  PRELOAD="$<TARGET_FILE:fallow-preload>" DRIVER_FOLDER="$<TARGET_FILE_DIR:simcuda-libcuda>"
+  REENTRANT_FOLDER="$<TARGET_FILE_DIR:preload_reentrant>" CLIENT="$<TARGET_FILE:preload_client>"
+  LINKED="$<TARGET_FILE:preload_linked>" RUNTIME_LIKE="$<TARGET_FILE:preload_runtime_like>"
+  REENTER="$<TARGET_FILE:preload_reenter>" PLUGIN="$<TARGET_FILE:preload_plugin>" ${rivals}
+  PYTHON="${FALLOW_PYTHON}" CTYPES_CLIENT="${here}/ctypes_client.py"
+  RUNTIME_STATIC="${program_static}" RUNTIME_SHARED="${program_shared}")
+add_dependencies(test_preload_reach fallow-preload simcuda-libcuda preload_client preload_linked
+  preload_runtime_like preload_reenter preload_plugin preload_reentrant ${built} preload_runtime)

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the tests of how programs come to the hooks. Each runs a client twice, without and with the
+ * preload: what the client saw must be the same but for the objects that functions came from.
+ * Does not: test what a wrapper does.
+ */
+#include "support/test.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "child.h"
+
+#define OURS    "libfallow-preload.so"
+#define DRIVERS "libcuda.so" /* and perhaps its version: as it was opened */
+
+static struct child plain, hooked;
+static char plain_words[CHILD_TEXT_BYTES], hooked_words[CHILD_TEXT_BYTES];
+
+/* Preloads are paths with spaces between, or NULL; fallow is FALLOW's value, or NULL. */
+static void run(struct child *child, const char *const *argv, const char *folder,
+                const char *preloads, const char *fallow)
+{
+    char preload[4096], setting[4096], path[4096];
+    const char *environment[5] = {path};
+    unsigned count = 1;
+    snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", folder);
+    if (preloads != NULL) {
+        snprintf(preload, sizeof preload, "LD_PRELOAD=%s", preloads);
+        environment[count++] = preload;
+    }
+    if (fallow != NULL) {
+        snprintf(setting, sizeof setting, "FALLOW=%s", fallow);
+        environment[count++] = setting;
+    }
+    assert_true(child_run(child, argv, environment));
+}
+
+static void compare(void)
+{
+    child_without(plain.out, "from ", plain_words);
+    child_without(hooked.out, "from ", hooked_words);
+    assert_int_equal(hooked.status, plain.status);
+    assert_string_equal(hooked_words, plain_words);
+}
+
+/* Both runs, with the same words said. say:1 is always given, so stderr ends with how it was reached. */
+static void run_both(const char *const *argv, const char *folder)
+{
+    run(&plain, argv, folder, NULL, NULL);
+    run(&hooked, argv, folder, PRELOAD, "say:1");
+    compare();
+    assert_string_equal(plain.err, "");
+}
+
+static void assert_hooked(const char *name)
+{
+    char line[200];
+    snprintf(line, sizeof line, "from %s " OURS "\n", name);
+    assert_non_null(strstr(hooked.out, line));
+    snprintf(line, sizeof line, "from %s " DRIVERS, name);
+    assert_non_null(strstr(plain.out, line));
+}
+
+/* Every hooked name that clients use comes from us, no other does, and the client worked. */
+static void assert_reached(void)
+{
+    assert_int_equal(plain.status, 0);
+    assert_non_null(strstr(plain.out, "alloc 0\nfree 0\n"));
+    assert_hooked("cuMemAlloc_v2");
+    assert_hooked("cuMemFree_v2");
+    assert_hooked("cuMemAllocAsync_ptsz");
+    assert_hooked("cuMemFreeAsync_ptsz");
+    assert_hooked("cuCtxSetCurrent");
+    assert_non_null(strstr(hooked.out, "from cuInit " DRIVERS));
+    assert_int_equal(child_count(hooked.err, "fallow: reached: "), 1);
+    assert_int_equal(child_count(hooked.err, "fallow: "), 1);
+}
+
+static void assert_not_reached(const char *reason)
+{
+    assert_null(strstr(hooked.out, OURS));
+    assert_int_equal(child_count(hooked.err, "fallow: not reached: "), 1);
+    if (strstr(hooked.err, reason) == NULL) {
+        fail_msg("'%s' does not say '%s'", hooked.err, reason);
+    }
+}
+
+static void a_linked_program_is_reached(void **state)
+{
+    (void)state;
+    run_both((const char *[]){LINKED, NULL}, DRIVER_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_hooked("cuMemAlloc_v2");
+    assert_hooked("cuMemFreeAsync_ptsz");
+    assert_non_null(strstr(hooked.out, "free at exit 0\n"));
+    assert_non_null(strstr(hooked.err, "fallow: reached: "));
+}
+
+static void a_program_that_opens_it_by_name_is_reached(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "name", NULL}, DRIVER_FOLDER);
+    assert_reached();
+}
+
+static void a_program_that_opens_it_without_version_is_reached(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "unversioned", NULL}, DRIVER_FOLDER);
+    assert_reached();
+}
+
+static void a_program_that_opens_it_by_path_is_reached(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "path", DRIVER_FOLDER "/libcuda.so", NULL}, "/nowhere");
+    assert_reached();
+}
+
+static void a_program_that_looks_everywhere_is_reached(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "default", NULL}, DRIVER_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_hooked("cuMemAlloc_v2");
+    assert_hooked("cuMemFree_v2");
+}
+
+static void a_program_that_looks_through_itself_is_reached(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "main", NULL}, DRIVER_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_hooked("cuMemAlloc_v2");
+}
+
+static void a_plug_in_is_reached_and_finds_its_own_symbols(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "plugin", PLUGIN, "local", NULL}, DRIVER_FOLDER);
+    assert_reached();
+    assert_non_null(strstr(plain.out, "my own symbol 1\nthe next one 0\n"));
+}
+
+static void a_deep_bound_plug_in_goes_past_us_and_is_reported(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "plugin", PLUGIN, "deepbind", NULL}, DRIVER_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_not_reached("RTLD_DEEPBIND");
+}
+
+static void a_namespace_of_its_own_goes_past_us_and_is_reported(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "plugin", PLUGIN, "namespace", NULL}, DRIVER_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_not_reached("dlmopen");
+}
+
+static void python_is_reached(void **state)
+{
+    (void)state;
+    if (access(PYTHON, X_OK) != 0) {
+        skip();
+    }
+    run_both((const char *[]){PYTHON, CTYPES_CLIENT, NULL}, DRIVER_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_hooked("cuMemAlloc_v2");
+    assert_non_null(strstr(hooked.out, "alloc 0\nfree 0\n"));
+}
+
+static void a_look_alike_of_the_runtime_is_reached(void **state)
+{
+    (void)state;
+    run_both((const char *[]){RUNTIME_LIKE, NULL}, DRIVER_FOLDER);
+    assert_reached();
+    assert_non_null(strstr(plain.out, "440 requests"));
+    assert_non_null(strstr(plain.out, "by the old one 0\nthe same 1\n"));
+    assert_hooked("cuGetProcAddress");
+    assert_hooked("cuGetProcAddress_v2");
+    assert_non_null(strstr(hooked.out, "two functions 1\n"));
+}
+
+static void a_driver_that_looks_itself_up_gets_its_own(void **state)
+{
+    (void)state;
+    run_both((const char *[]){REENTER, NULL}, REENTRANT_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_hooked("cuMemAlloc_v2");
+    assert_non_null(strstr(hooked.out, "alloc 0\nthe driver's block 1\n"));
+}
+
+static void threads_that_look_up_at_once_get_the_same(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 10; i++) {
+        run_both((const char *[]){CLIENT, "threads", NULL}, DRIVER_FOLDER);
+        assert_int_equal(plain.status, 0);
+        assert_hooked("cuMemFree_v2");
+    }
+}
+
+static void errors_of_the_loader_stay_the_programs(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "error", NULL}, DRIVER_FOLDER);
+    assert_non_null(strstr(plain.out, "after a success: no error\n"));
+    assert_non_null(strstr(plain.out, "nobody_has_this"));
+}
+
+static void the_next_symbol_is_the_callers(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "next", NULL}, DRIVER_FOLDER);
+    assert_non_null(strstr(plain.out, "puts is the library's: 1\n"));
+}
+
+static void without_a_driver_none_is_found(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "name", NULL}, "/nowhere");
+    assert_int_equal(plain.status, 4);
+    assert_not_reached("never loaded libcuda.so.1");
+    run_both((const char *[]){CLIENT, "probe", NULL}, "/nowhere");
+    assert_non_null(strstr(plain.out, "default 0\nan error 1\nprogram 0\nan error 1\nnext 0\n"));
+}
+
+static void a_program_without_cuda_loads_none(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "none", NULL}, DRIVER_FOLDER);
+    assert_string_equal(hooked.out, "libcuda is loaded: 0\n");
+    assert_not_reached("never loaded libcuda.so.1");
+    run(&hooked, (const char *[]){CLIENT, "none", NULL}, DRIVER_FOLDER, PRELOAD, NULL);
+    assert_string_equal(hooked.err, "");
+}
+
+static void a_fork_before_and_after_use_is_as_without_us(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "fork", "before", NULL}, DRIVER_FOLDER);
+    assert_int_equal(child_count(plain.out, "alloc 0"), 2);
+    run_both((const char *[]){CLIENT, "fork", "after", NULL}, DRIVER_FOLDER);
+    assert_non_null(strstr(plain.out, "child\nalloc 3\n"));
+}
+
+static void a_child_without_the_environment_is_plain(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "stripped", CLIENT, "name", NULL}, DRIVER_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_null(strstr(hooked.out, OURS));
+    assert_string_equal(hooked.err, ""); /* exec ended the one that would have said something */
+}
+
+static void a_wrong_setting_is_said_once_and_leaves_the_program_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *setting, *line;
+    } wrong[] = {{"colour:blue", "FALLOW has no key 'colour'"},
+                 {"mode:fast", "'mode:fast': give off, trace"},
+                 {"limit:much", "'limit:much': give bytes"}};
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *const argv[] = {CLIENT, "name", NULL};
+        run(&plain, argv, DRIVER_FOLDER, NULL, NULL);
+        run(&hooked, argv, DRIVER_FOLDER, PRELOAD, wrong[i].setting);
+        assert_string_equal(hooked.out, plain.out); /* the objects too */
+        assert_int_equal(hooked.status, 0);
+        assert_int_equal(child_count(hooked.err, "\n"), 1);
+        assert_non_null(strstr(hooked.err, wrong[i].line));
+        assert_non_null(strstr(hooked.err, "runs without Fallow"));
+    }
+}
+
+static void off_is_off(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"mode:off", "skip:preload_client", "only:another"};
+    for (unsigned i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const char *const argv[] = {CLIENT, "name", NULL};
+        run(&plain, argv, DRIVER_FOLDER, NULL, NULL);
+        run(&hooked, argv, DRIVER_FOLDER, PRELOAD, settings[i]);
+        assert_string_equal(hooked.out, plain.out);
+        assert_string_equal(hooked.err, "");
+    }
+}
+
+/* With another preload, in both orders, a program runs as with that one alone, and a line says so:
+ * `line_behind` where the other one is first. */
+static void assert_gives_way(const char *const *argv, const char *rival, const char *line_behind)
+{
+    char both[4096];
+    for (int is_first = 0; is_first < 2; is_first++) {
+        snprintf(both, sizeof both, "%s %s", is_first ? PRELOAD : rival,
+                 is_first ? rival : PRELOAD);
+        run(&plain, argv, DRIVER_FOLDER, rival, NULL);
+        run(&hooked, argv, DRIVER_FOLDER, both, NULL);
+        compare();
+        assert_int_equal(plain.status, 0);
+        const char *line = is_first ? "interposes cuMemAlloc_v2 too" : line_behind;
+        assert_int_equal(child_count(hooked.err, line), 1);
+        assert_non_null(strstr(hooked.err, "without Fallow\n"));
+        assert_int_equal(child_count(hooked.err, "\n"), 1);
+    }
+}
+
+static void we_give_way_to_another_that_exports(void **state)
+{
+    (void)state;
+    assert_gives_way((const char *[]){LINKED, NULL}, RIVAL_EXPORTS, "interposes cuMemAlloc_v2 too");
+    assert_non_null(strstr(plain.out, "rival was asked: 1"));
+    assert_gives_way((const char *[]){CLIENT, "name", NULL}, RIVAL_EXPORTS,
+                     "interposes cuMemAlloc_v2 too");
+}
+
+static void we_give_way_to_another_that_answers_dlsym(void **state)
+{
+    (void)state;
+    assert_gives_way((const char *[]){CLIENT, "name", NULL}, RIVAL_ANSWERS,
+                     "another preload's dlsym"); /* it asks nobody behind it */
+    assert_non_null(strstr(plain.out, "rival was asked: 1"));
+    assert_gives_way((const char *[]){LINKED, NULL}, RIVAL_ANSWERS, "interposes cuMemAlloc_v2 too");
+}
+
+static void we_work_beside_another_that_only_watches(void **state)
+{
+    (void)state;
+    static const char *const orders[] = {RIVAL_WATCHES " " PRELOAD, PRELOAD " " RIVAL_WATCHES};
+    for (unsigned i = 0; i < 2; i++) {
+        const char *const argv[] = {CLIENT, "name", NULL};
+        run(&plain, argv, DRIVER_FOLDER, RIVAL_WATCHES, NULL);
+        run(&hooked, argv, DRIVER_FOLDER, orders[i], NULL);
+        compare();
+        assert_hooked("cuMemAlloc_v2");
+        assert_non_null(strstr(hooked.out, "rival was asked: 1"));
+        assert_string_equal(hooked.err, "");
+    }
+}
+
+/* A real runtime refuses a simulated driver (36 or 103), after it has looked everything up. */
+static void assert_runtime_is_reached(const char *program)
+{
+    if (program[0] == '\0') {
+        skip();
+    }
+    const char *const argv[] = {program, NULL};
+    run(&plain, argv, DRIVER_FOLDER, NULL, NULL);
+    run(&hooked, argv, DRIVER_FOLDER, PRELOAD, "say:1");
+    assert_int_equal(plain.status, 0);
+    assert_int_equal(hooked.status, 0);
+    child_without(plain.out, "answers ", plain_words);
+    child_without(hooked.out, "answers ", hooked_words);
+    assert_string_equal(hooked_words, plain_words);
+    assert_non_null(strstr(plain.out, "cudaMalloc ")); /* whatever it says: the same */
+    static const char *const names[] = {"cuGetProcAddress_v2", "cuMemAlloc_v2", "cuMemFree_v2",
+                                        "cuMemAllocAsync", "cuMemAllocAsync_ptsz"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        char line[200];
+        snprintf(line, sizeof line, "answers %s 0\n", names[i]);
+        assert_null(strstr(hooked.out, line));
+        snprintf(line, sizeof line, "answers %s ", names[i]);
+        assert_non_null(strstr(hooked.out, line));
+    }
+    assert_non_null(strstr(hooked.err, "fallow: reached: "));
+}
+
+static void a_program_of_nvcc_with_the_static_runtime_is_reached(void **state)
+{
+    (void)state;
+    assert_runtime_is_reached(RUNTIME_STATIC);
+}
+
+static void a_program_of_nvcc_with_the_shared_runtime_is_reached(void **state)
+{
+    (void)state;
+    assert_runtime_is_reached(RUNTIME_SHARED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_linked_program_is_reached),
+        cmocka_unit_test(a_program_that_opens_it_by_name_is_reached),
+        cmocka_unit_test(a_program_that_opens_it_without_version_is_reached),
+        cmocka_unit_test(a_program_that_opens_it_by_path_is_reached),
+        cmocka_unit_test(a_program_that_looks_everywhere_is_reached),
+        cmocka_unit_test(a_program_that_looks_through_itself_is_reached),
+        cmocka_unit_test(a_plug_in_is_reached_and_finds_its_own_symbols),
+        cmocka_unit_test(a_deep_bound_plug_in_goes_past_us_and_is_reported),
+        cmocka_unit_test(a_namespace_of_its_own_goes_past_us_and_is_reported),
+        cmocka_unit_test(python_is_reached),
+        cmocka_unit_test(a_look_alike_of_the_runtime_is_reached),
+        cmocka_unit_test(a_driver_that_looks_itself_up_gets_its_own),
+        cmocka_unit_test(threads_that_look_up_at_once_get_the_same),
+        cmocka_unit_test(errors_of_the_loader_stay_the_programs),
+        cmocka_unit_test(the_next_symbol_is_the_callers),
+        cmocka_unit_test(without_a_driver_none_is_found),
+        cmocka_unit_test(a_program_without_cuda_loads_none),
+        cmocka_unit_test(a_fork_before_and_after_use_is_as_without_us),
+        cmocka_unit_test(a_child_without_the_environment_is_plain),
+        cmocka_unit_test(a_wrong_setting_is_said_once_and_leaves_the_program_alone),
+        cmocka_unit_test(off_is_off),
+        cmocka_unit_test(we_give_way_to_another_that_exports),
+        cmocka_unit_test(we_give_way_to_another_that_answers_dlsym),
+        cmocka_unit_test(we_work_beside_another_that_only_watches),
+        cmocka_unit_test(a_program_of_nvcc_with_the_static_runtime_is_reached),
+        cmocka_unit_test(a_program_of_nvcc_with_the_shared_runtime_is_reached),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

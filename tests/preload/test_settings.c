@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the tests of how FALLOW is read.
+ */
+#include "support/test.h"
+
+#include <string.h>
+
+#include "preload/settings.h"
+
+static struct flw_settings settings;
+static char message[FLW_SETTINGS_MESSAGE_BYTES];
+
+static bool parse(const char *text)
+{
+    memset(&settings, 0xee, sizeof settings);
+    return flw_settings_parse(&settings, text, "train.py", message);
+}
+
+static void nothing_means_the_cache(void **state)
+{
+    (void)state;
+    static const char *const nothing[] = {NULL, "", ",", ",,"};
+    for (unsigned i = 0; i < sizeof nothing / sizeof *nothing; i++) {
+        assert_true(parse(nothing[i]));
+        assert_int_equal(settings.mode, FLW_MODE_CACHE);
+        assert_int_equal(settings.poison, -1);
+        assert_int_equal(settings.limit_bytes, 0);
+        assert_int_equal(settings.reserve_bytes, 512u << 20);
+        assert_int_equal(settings.large_bytes, 1u << 20);
+        assert_false(settings.is_ipc || settings.is_top || settings.is_say);
+        assert_string_equal(settings.trace_file, "");
+        assert_string_equal(message, "");
+    }
+}
+
+static void every_key_is_read(void **state)
+{
+    (void)state;
+    assert_true(parse("mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
+                      "large:65536,ipc:1,top:1,trial:libx.so+0x12,say:1,only:train.py"));
+    assert_int_equal(settings.mode, FLW_MODE_STRICT);
+    assert_string_equal(settings.trace_file, "/tmp/a b.ftrace");
+    assert_string_equal(settings.stats_file, "-");
+    assert_string_equal(settings.trial_site, "libx.so+0x12");
+    assert_int_equal(settings.poison, 0xa5);
+    assert_int_equal(settings.limit_bytes, 8ull << 30);
+    assert_int_equal(settings.reserve_bytes, 0);
+    assert_int_equal(settings.large_bytes, 65536);
+    assert_true(settings.is_ipc && settings.is_top && settings.is_say);
+}
+
+static void a_trace_alone_means_the_trace_mode(void **state)
+{
+    (void)state;
+    assert_true(parse("trace:x"));
+    assert_int_equal(settings.mode, FLW_MODE_TRACE);
+    assert_true(parse("trace:x,mode:cache"));
+    assert_int_equal(settings.mode, FLW_MODE_CACHE);
+    assert_true(parse("mode:cache,trace:x"));
+    assert_int_equal(settings.mode, FLW_MODE_CACHE);
+}
+
+static void a_backslash_takes_the_next_character(void **state)
+{
+    (void)state;
+    assert_true(parse("stats:/a\\,b\\\\c:d,say:1"));
+    assert_string_equal(settings.stats_file, "/a,b\\c:d");
+    assert_true(settings.is_say);
+}
+
+static void programs_are_chosen_by_name(void **state)
+{
+    (void)state;
+    assert_true(parse("only:serve.py,only:train.py"));
+    assert_int_equal(settings.mode, FLW_MODE_CACHE);
+    assert_true(parse("only:serve.py"));
+    assert_int_equal(settings.mode, FLW_MODE_OFF);
+    assert_true(parse("skip:train.py,mode:trace"));
+    assert_int_equal(settings.mode, FLW_MODE_OFF);
+    assert_true(parse("skip:train"));
+    assert_int_equal(settings.mode, FLW_MODE_CACHE);
+}
+
+static void wrong_text_switches_off_and_says_why(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *expected;
+    } wrong[] = {
+        {"colour:blue", "no key 'colour'"}, {"mode", "'mode:'"},
+        {"mode:", "give off, trace"},       {"MODE:off", "no key 'MODE'"},
+        {"poison:256", "give a byte"},      {"poison:-1", "give a byte"},
+        {"poison:", "give a byte"},         {"limit:", "give bytes"},
+        {"limit:8X", "give bytes"},         {"limit:8GB", "give bytes"},
+        {"limit:-8", "give bytes"},         {"limit:99999999999999999999", "give bytes"},
+        {"limit:99999999T", "give bytes"},  {"top:yes", "give 0 or 1"},
+        {"trace:", "give a name"},          {"say:1,bad:1,mode:cache", "no key 'bad'"},
+    };
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        if (parse(wrong[i].text) || strstr(message, wrong[i].expected) == NULL ||
+            strchr(message, '\n') != NULL) {
+            fail_msg("'%s' gave '%s'", wrong[i].text, message);
+        }
+        assert_int_equal(settings.mode, FLW_MODE_OFF);
+        assert_false(settings.is_say);
+    }
+}
+
+static void text_without_end_is_refused(void **state)
+{
+    (void)state;
+    static char text[100000];
+    memset(text, 'x', sizeof text - 1);
+    assert_false(parse(text));
+    memcpy(text, "trace:", 6);
+    assert_false(parse(text));
+    assert_int_equal(settings.mode, FLW_MODE_OFF);
+    assert_true(strlen(message) < sizeof message);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_means_the_cache),
+        cmocka_unit_test(every_key_is_read),
+        cmocka_unit_test(a_trace_alone_means_the_trace_mode),
+        cmocka_unit_test(a_backslash_takes_the_next_character),
+        cmocka_unit_test(programs_are_chosen_by_name),
+        cmocka_unit_test(wrong_text_switches_off_and_says_why),
+        cmocka_unit_test(text_without_end_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
