@@ -43,7 +43,7 @@ struct flw_region {
     void *host;
     unsigned flags;
     bool is_synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: kept, not acted on */
-    bool is_registered; /* host is the caller's and stays mapped */
+    bool is_registered;  /* host is the caller's and stays mapped */
 };
 
 struct flw_mapping {
