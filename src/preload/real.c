@@ -207,15 +207,51 @@ static void fill_driver(void *driver)
               (uintptr_t)driver);
 }
 
+/* NULL, or an entry point that a pool of ours cannot do without and this driver has not. */
+static const char *find_missing(void *driver)
+{
+    static const struct {
+        const char *symbol;
+        enum {
+            OPTIONAL,
+            REQUIRED
+        } need;
+    } needs[] = {{"cuCtxGetId", REQUIRED}, /* contexts are told apart by it */
+#define X(need, symbol, parameters) {#symbol, need},
+                 FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+    };
+    for (unsigned i = 0; i < sizeof needs / sizeof *needs; i++) {
+        if (needs[i].need == REQUIRED && flw_dlsym_libc()(driver, needs[i].symbol) == NULL) {
+            return needs[i].symbol;
+        }
+    }
+    return NULL;
+}
+
+/* Whether the mode that was asked for can be had here. */
+static void check_mode(void *driver)
+{
+    const char *missing = NULL;
+    if (flw_settings.mode == FLW_MODE_OFF) {
+        return;
+    }
+    flw_rival_look(driver);
+    if (flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT) {
+        missing = find_missing(driver);
+    }
+    if (missing != NULL) {
+        flw_settings_switch_off("the driver lacks %s; install one of CUDA 11.4 or newer", missing);
+    }
+}
+
 static struct flw_address_table *learn_names(void)
 {
     void *driver = find_driver();
     if (driver == NULL) {
         return NULL;
     }
-    if (flw_settings.mode != FLW_MODE_OFF) {
-        flw_rival_look(driver);
-    }
+    check_mode(driver);
     struct flw_address_table *table = make_table(NULL);
     if (table == NULL) {
         return NULL;

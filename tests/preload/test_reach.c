@@ -192,6 +192,18 @@ static void a_driver_that_looks_itself_up_gets_its_own(void **state)
     assert_non_null(strstr(hooked.out, "alloc 0\nthe driver's block 1\n"));
 }
 
+static void a_driver_that_lacks_what_we_need_is_left_alone(void **state)
+{
+    (void)state;
+    const char *const argv[] = {REENTER, NULL};
+    run(&plain, argv, SCANT_FOLDER, NULL, NULL);
+    run(&hooked, argv, SCANT_FOLDER, PRELOAD, NULL);
+    assert_int_equal(plain.status, 0);
+    assert_string_equal(hooked.out, plain.out);
+    assert_int_equal(child_count(hooked.err, "fallow: the driver lacks cu"), 1);
+    assert_int_equal(child_count(hooked.err, "\n"), 1);
+}
+
 static void threads_that_look_up_at_once_get_the_same(void **state)
 {
     (void)state;
@@ -394,6 +406,7 @@ int main(void)
         cmocka_unit_test(python_is_reached),
         cmocka_unit_test(a_look_alike_of_the_runtime_is_reached),
         cmocka_unit_test(a_driver_that_looks_itself_up_gets_its_own),
+        cmocka_unit_test(a_driver_that_lacks_what_we_need_is_left_alone),
         cmocka_unit_test(threads_that_look_up_at_once_get_the_same),
         cmocka_unit_test(errors_of_the_loader_stay_the_programs),
         cmocka_unit_test(the_next_symbol_is_the_callers),
