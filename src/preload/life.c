@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "preload/dlsym.h"
+#include "preload/onlookers.h"
 #include "preload/reach.h"
 #include "preload/runplace.h"
 #include "preload/say.h"
@@ -23,8 +24,10 @@ static const struct flw_part *const parts[] = {
 void flw_life_use(void)
 {
     int fresh = FLW_LIFE_FRESH;
-    atomic_compare_exchange_strong_explicit(&flw_life, &fresh, FLW_LIFE_USED, memory_order_relaxed,
-                                            memory_order_relaxed);
+    if (atomic_compare_exchange_strong_explicit(&flw_life, &fresh, FLW_LIFE_USED,
+                                                memory_order_relaxed, memory_order_relaxed)) {
+        flw_onlookers_admit();
+    }
 }
 
 CUresult flw_life_heed(CUresult result)

@@ -12,7 +12,7 @@
  *   reserve  BYTES  leave this much to calls that cannot be tried again (512M)
  *   large    BYTES  from here on a request gets its own driver allocation (1M)
  *   ipc      0 | 1  1: every allocation is its own driver allocation, so all can be exported
- *   top      0 | 1  1: keep the page that `fallow top` reads
+ *   top      0 | 1  1: show the pools to `fallow top`, from the first use of the driver on
  *   audit    PREFIX keep what an audit of fills finds in PREFIX.<pid>; with no mode given: audit
  *   frames   COUNT  audit: tell sites apart by so many callers (12)
  *   trial    SITE   audit: where this site fills with zeros, fill with another byte

@@ -84,8 +84,8 @@ static bool explain_absent(char *message, const char *directory, pid_t process)
                  (int)process, (unsigned)status.st_uid);
     } else {
         snprintf(message, FLW_TOP_MESSAGE_BYTES,
-                 "process %d shows no pools in %.300s: it does not call fallow_publish_start "
-                 "(fallow/publish.h)",
+                 "process %d shows no pools in %.300s: it would have to call fallow_publish_start "
+                 "(fallow/publish.h), or be started by fallow run --set top:1",
                  (int)process, directory);
     }
     return false;
