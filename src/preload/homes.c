@@ -9,6 +9,7 @@
 #include "preload/inside.h"
 #include "preload/life.h"
 #include "preload/real.h"
+#include "preload/say.h"
 #include "preload/settings.h"
 
 _Atomic bool flw_homes_hit;
@@ -287,6 +288,14 @@ static struct flw_home *enter_or_add(CUcontext context, unsigned long long id)
     return home;
 }
 
+static void say_error(void *context, fallow_log_level level, const char *line)
+{
+    (void)context;
+    if (level == FALLOW_LOG_ERROR) {
+        flw_say("%s", line);
+    }
+}
+
 /* making; inside. */
 static void make_pool(struct flw_home *home)
 {
@@ -298,6 +307,7 @@ static void make_pool(struct flw_home *home)
     config.context = home->context;
     config.limit_bytes = flw_settings.limit_bytes;
     config.decay_ms = UINT32_MAX; /* nobody polls */
+    config.log = say_error;
     struct flw_pool_place place = {.driver = &flw_real.driver,
                                    .context_id = home->id,
                                    .whole_bytes =

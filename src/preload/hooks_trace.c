@@ -8,6 +8,7 @@
 
 #include "preload/life.h"
 #include "preload/poison.h"
+#include "preload/pool_trace.h"
 #include "preload/real.h"
 #include "preload/runplace.h"
 #include "preload/settings.h"
@@ -282,6 +283,9 @@ static void start(void)
     if (flw_settings.mode == FLW_MODE_TRACE) {
         flw_tracer_begin(&(struct flw_tracer_settings){.path = path[0] != '\0' ? path : NULL,
                                                        .page = flw_runplace_page()});
+    } else if (path[0] != '\0' &&
+               (flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT)) {
+        flw_pool_trace_begin();
     }
 }
 
@@ -289,7 +293,14 @@ static void start(void)
 static void renew(void)
 {
     flw_tracer_forget();
+    flw_pool_trace_forget();
     start();
 }
 
-const struct flw_part flw_part_trace = {.start = start, .child = renew, .end = flw_tracer_finish};
+static void end(void)
+{
+    flw_tracer_finish();
+    flw_pool_trace_finish();
+}
+
+const struct flw_part flw_part_trace = {.start = start, .child = renew, .end = end};

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "pool/pool.h"
+#include "preload/homes.h"
 #include "preload/life.h"
 #include "preload/reach.h"
 #include "preload/runplace.h"
@@ -53,6 +54,11 @@ static void add_pool(struct flw_pool *pool, void *context)
     sum->misuse_count += stats.misuse_count;
 }
 
+static uint64_t read_count(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
 static void gather(struct flw_summary *summary)
 {
     static const char *const modes[] = {"off", "trace", "cache", "strict", "audit"};
@@ -65,6 +71,11 @@ static void gather(struct flw_summary *summary)
     flw_pool_table_each(add_pool, summary);
     flw_tracer_sum(&summary->trace);
     flw_poison_sum(&summary->poison);
+    summary->foreign_frees = read_count(&flw_home_counts.foreign_frees);
+    summary->double_frees = read_count(&flw_home_counts.double_frees);
+    summary->retries = read_count(&flw_home_counts.retries);
+    summary->retries_served = read_count(&flw_home_counts.retries_served);
+    summary->contexts_ended = read_count(&flw_home_counts.contexts_ended);
 }
 
 /* ---- where it goes */

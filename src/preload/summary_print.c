@@ -151,9 +151,17 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
     line->used += length < 0 ? 0 : (size_t)length < left ? (size_t)length : left;
 }
 
-static double in_mib(uint64_t bytes)
+/* In the largest unit that leaves at least 1. */
+static void add_bytes(struct line *line, uint64_t bytes)
 {
-    return (double)bytes / (1 << 20);
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    unsigned unit = 0;
+    while (value >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+        value /= 1024;
+        unit++;
+    }
+    add(line, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
 }
 
 static const char *plural(uint64_t count)
@@ -172,8 +180,11 @@ static void add_pools(struct line *line, const fallow_stats *sum)
 {
     add(line, "%" PRIu64 " allocation%s (%.1f %% hits), %" PRIu64 " free%s", sum->alloc_count,
         plural(sum->alloc_count), 100 * hit_rate(sum), sum->free_count, plural(sum->free_count));
-    add(line, "; peaks %.1f MiB requested, %.1f MiB reserved", in_mib(sum->peak_requested_bytes),
-        in_mib(sum->peak_reserved_bytes));
+    add(line, "; peaks ");
+    add_bytes(line, sum->peak_requested_bytes);
+    add(line, " requested, ");
+    add_bytes(line, sum->peak_reserved_bytes);
+    add(line, " reserved");
     add(line, "; %" PRIu64 " driver call%s, %" PRIu64 " event%s, %" PRIu64 " wait%s",
         sum->driver_call_count, plural(sum->driver_call_count), sum->event_count,
         plural(sum->event_count), sum->wait_count, plural(sum->wait_count));
@@ -186,9 +197,9 @@ void flw_summary_print_line(const struct flw_summary *summary, char *out, size_t
     add(&line, "%s (%d), mode %s: ", summary->program, (int)getpid(), summary->mode);
     if (summary->is_trace) {
         const struct flw_tracer_counts *trace = &summary->trace;
-        add(&line, "%" PRIu64 " allocation%s of %.1f MiB in all, %" PRIu64 " free%s",
-            trace->lent_count, plural(trace->lent_count), in_mib(trace->lent_bytes),
-            trace->freed_count, plural(trace->freed_count));
+        add(&line, "%" PRIu64 " allocation%s, ", trace->lent_count, plural(trace->lent_count));
+        add_bytes(&line, trace->lent_bytes);
+        add(&line, " in all, %" PRIu64 " free%s", trace->freed_count, plural(trace->freed_count));
         add_optional(&line, trace->failed_count, "failed allocation");
         add_optional(&line, trace->refused_count, "refused free");
         add_optional(&line, trace->file_count, "file");

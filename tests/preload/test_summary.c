@@ -42,9 +42,9 @@ static void a_line_says_what_mode_trace_saw(void **state)
 {
     (void)state;
     assert_int_equal(run("$R --mode trace --stats - -- $L misuse"), 0);
-    expect_in(error_text, "mode trace: 1 allocation of 1.0 MiB in all, 1 free, 2 refused frees\n");
+    expect_in(error_text, "mode trace: 1 allocation, 1.0 MiB in all, 1 free, 2 refused frees\n");
     assert_int_equal(run("$R --mode trace --stats - --trace t.ftrace --poison 1 -- $L kinds"), 0);
-    expect_in(error_text, "8 allocations of ");
+    expect_in(error_text, "8 allocations, ");
     expect_in(error_text, " 7 frees, 1 failed allocation, 2 files, 6 poisoned blocks\n");
 }
 
@@ -68,6 +68,27 @@ static void json_says_the_same(void **state)
             run("python3 -c 'import json, sys; sys.exit(json.load(open(\"s.json\"))[\"schema\"] != 1)'"),
             0);
     }
+}
+
+static void pools_say_what_they_lent(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$R --stats s.json -- $L many 1000 && cat s.json"), 0);
+    assert_string_equal(error_text, "");
+    assert_int_equal(number_of("\"all\"", "allocs"), 1000);
+    assert_int_equal(number_of("\"all\"", "frees"), 1000 - 64);
+    assert_int_equal(number_of("\"pools\"", "allocs"), 1000);
+    assert_int_equal(number_of("", "pool_count"), 1);
+    assert_true(number_of("\"all\"", "hits") > 500);
+    assert_true(number_of("\"all\"", "peak_reserved_bytes") >= 2 << 20);
+    assert_null(strstr(out_text, "\"trace\": {"));
+    assert_int_equal(run("$R --stats s.json -- $L misuse && cat s.json"), 0);
+    assert_int_equal(number_of("", "double_frees"), 1);
+    assert_int_equal(number_of("", "foreign_frees"), 1);
+    assert_int_equal(run("$R --mode strict --stats - --poison 7 -- $L many 100"), 0);
+    expect_in(error_text, "mode strict: 100 allocations (");
+    expect_in(error_text, " hits), 36 frees; peaks ");
+    expect_in(error_text, ", 100 poisoned blocks\n");
 }
 
 static void a_program_name_may_be_anything(void **state)
@@ -116,6 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_says_what_mode_trace_saw),
         cmocka_unit_test(json_says_the_same),
+        cmocka_unit_test(pools_say_what_they_lent),
         cmocka_unit_test(a_program_name_may_be_anything),
         cmocka_unit_test(each_process_that_used_the_driver_says_it),
         cmocka_unit_test(what_cannot_be_written_is_one_line),

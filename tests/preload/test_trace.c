@@ -190,6 +190,38 @@ static void mode_off_and_trace_without_a_file_change_nothing(void **state)
     assert_string_equal(error_text, "");
 }
 
+static void pools_are_recorded_in_mode_cache(void **state)
+{
+    static const char *const modes[] = {"cache", "strict"};
+    (void)state;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        char line[300];
+        snprintf(line, sizeof line,
+                 "$O --mode %s -o c.ftrace -- $L many 5000 && $F trace verify c.ftrace && "
+                 "$F replay c.ftrace --policy fallow",
+                 modes[i]);
+        assert_int_equal(run(line), 0);
+        struct flw_trace *trace = read_trace("c.ftrace");
+        assert_int_equal(count_events(trace, FLW_TRACE_ALLOC), 5000);
+        assert_int_equal(count_events(trace, FLW_TRACE_FREE), 5000 - 64);
+        assert_int_equal(count_events(trace, FLW_TRACE_DROP), 0);
+        flw_trace_destroy(trace);
+    }
+    assert_int_equal(run("$O --mode cache -o e.ftrace -- $L two"), 0);
+    struct flw_trace *one = read_trace("e.ftrace"), *other = read_trace("e.dev0.ftrace");
+    assert_true(find_block(one, 1111)->freed);
+    assert_true(find_block(other, 2222)->freed);
+    flw_trace_destroy(one);
+    flw_trace_destroy(other);
+    assert_int_equal(
+        run("export LENDER_FILE=g.ftrace; $O --mode cache -o g.ftrace -- $L die 20000"), 128 + 9);
+    one = read_trace("g.ftrace");
+    assert_in_range(count_events(one, FLW_TRACE_ALLOC), 20000, 20010);
+    flw_trace_destroy(one);
+    assert_int_equal(run("$R --mode cache --trace /dev/full -- $L many 50000"), 0);
+    expect_in(error_text, "No space left on device\n");
+}
+
 static void poison_is_what_nobody_wrote(void **state)
 {
     (void)state;
@@ -199,6 +231,8 @@ static void poison_is_what_nobody_wrote(void **state)
     expect_in(out_text, "outputs differ first at byte 16, in line 2\n"
                         "  0x00: read 00 00\n"
                         "  0xff: read ff ff\n");
+    assert_int_equal(run("$R --mode cache --poison 0xa5 -- $L unwritten"), 0);
+    expect_in(out_text, "read a5 ");
     assert_int_equal(run("$R --mode trace --compare --poison 1,2 -- $L written"), 0);
     expect_in(out_text, "no difference between 0x01 and 0x02: exit status 0, 8 bytes of output\n");
 }
@@ -215,6 +249,7 @@ int main(void)
         cmocka_unit_test(each_process_has_its_file),
         cmocka_unit_test(a_file_that_cannot_be_written_is_one_line),
         cmocka_unit_test(mode_off_and_trace_without_a_file_change_nothing),
+        cmocka_unit_test(pools_are_recorded_in_mode_cache),
         cmocka_unit_test(poison_is_what_nobody_wrote),
     };
     return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);

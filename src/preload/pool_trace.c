@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/pool_trace.h"
+
+#include <stdatomic.h>
+
+#include "fallow/trace.h"
+#include "preload/homes.h"
+#include "preload/runplace.h"
+#include "preload/say.h"
+#include "preload/settings.h"
+#include "preload/tracer.h"
+
+/* Synchronization: homes.c makes one pool at a time. Recorders are only added; the end may come while a
+ * thread makes one, which then stays without an end. */
+static struct {
+    fallow_recorder *_Atomic recorders[FLW_HOMES_MAX];
+    _Atomic unsigned count;
+    unsigned device_counts[FLW_TRACER_DEVICES]; /* pools there so far */
+} traces;
+
+static void record_pool(fallow_pool *pool, CUdevice device)
+{
+    char path[FLW_TRACER_PATH_BYTES];
+    fallow_record_config config;
+    fallow_recorder *recorder = NULL;
+    unsigned place = device >= 0 && device < FLW_TRACER_DEVICES ? (unsigned)device : 0;
+    unsigned number = atomic_load(&traces.count);
+    struct flw_tracer_settings settings = {.path = flw_settings.trace_file,
+                                           .page = flw_runplace_page()};
+    fallow_record_config_init(&config);
+    config.path = path;
+    if (number == FLW_HOMES_MAX ||
+        !flw_tracer_name_file(&settings, place, traces.device_counts[place]++, path)) {
+        flw_say("recording: a pool is not recorded: %s; the program goes on",
+                number == FLW_HOMES_MAX ? "there were too many" : "its file's name is too long");
+        return;
+    }
+    fallow_status status = fallow_record_start(pool, &config, &recorder);
+    if (status == FALLOW_OK) {
+        atomic_store(&traces.recorders[number], recorder);
+        atomic_store(&traces.count, number + 1);
+    } else if (status != FALLOW_IO) { /* that has been said */
+        flw_say("recording: cannot begin %s: %s; the program goes on", path,
+                fallow_status_message(status));
+    }
+}
+
+void flw_pool_trace_begin(void)
+{
+    flw_homes_on_pool = record_pool;
+}
+
+/* A recorder whose pool has ended has ended with it. */
+void flw_pool_trace_finish(void)
+{
+    unsigned count = atomic_exchange(&traces.count, 0);
+    for (unsigned i = 0; i < count; i++) {
+        (void)fallow_record_stop(atomic_load(&traces.recorders[i]));
+    }
+}
+
+void flw_pool_trace_forget(void)
+{
+    atomic_store(&traces.count, 0);
+    for (unsigned i = 0; i < FLW_TRACER_DEVICES; i++) {
+        traces.device_counts[i] = 0;
+    }
+}
