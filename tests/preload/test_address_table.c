@@ -30,14 +30,15 @@ static void what_was_added_is_found_and_nothing_else(void **state)
 {
     (void)state;
     uint64_t random = flw_test_seed("preload.address_table");
-    for (unsigned round = 0; round < 100; round++) {
+    for (unsigned round = 0; round < 50; round++) {
         uintptr_t real[FLW_ADDRESS_MAX];
         clear(NULL);
         for (unsigned i = 0; i < FLW_ADDRESS_MAX; i++) {
             real[i] = 0x10000 + 16 * (flw_test_random(&random) % 100000);
             add(real[i], 0x7000000 + 16 * real[i]);
-            assert_true(flw_address_table_is_valid(&table));
+            assert_true(i % 64 != 0 || flw_address_table_is_valid(&table));
         }
+        assert_true(flw_address_table_is_valid(&table));
         for (unsigned i = 0; i < FLW_ADDRESS_MAX; i++) {
             assert_int_equal(find(real[i]), 0x7000000 + 16 * real[i]);
             assert_int_equal(find(real[i] + 1), 0);
