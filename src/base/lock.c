@@ -21,7 +21,8 @@ void flw_lock_wait(struct flw_lock *lock)
 }
 
 #if FLW_CHECK_LEVEL >= 1
-static _Thread_local unsigned held_ranks; /* bit r set: a lock of rank r is held */
+/* Bit r set: a lock of rank r is held. Initial-exec: no other model is free of memory on first use. */
+static _Thread_local unsigned held_ranks __attribute__((tls_model("initial-exec")));
 
 void flw_lock_note_acquire(unsigned rank)
 {

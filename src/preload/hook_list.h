@@ -31,13 +31,17 @@
 /* Only pointed to here: the same tags as cuda.h's, which may or may not be there. */
 struct CUDA_ARRAY3D_DESCRIPTOR_st;
 struct CUDA_ARRAY_DESCRIPTOR_st;
+struct CUDA_LAUNCH_PARAMS_st;
 struct CUDA_MEMCPY2D_st;
+struct CUDA_MEMCPY3D_BATCH_OP_st;
 struct CUDA_MEMCPY3D_PEER_st;
 struct CUDA_MEMCPY3D_st;
 struct CUctxCreateParams_st;
 struct CUexecAffinityParam_st;
 struct CUgraphEdgeData_st;
 struct CUlaunchConfig_st;
+struct CUmemcpyAttributes_st;
+union CUstreamBatchMemOpParams_union;
 
 /* clang-format off */
 /* lend, take back, and what is asked about memory: hooks_memory.c */
@@ -171,23 +175,23 @@ struct CUlaunchConfig_st;
     X(cuMemcpy3DPeer_ptds, cuMemcpy3DPeer, 7000, (const struct CUDA_MEMCPY3D_PEER_st *copy), (copy)) \
     X(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, 4000, (const struct CUDA_MEMCPY3D_PEER_st *copy, CUstream stream), (copy, stream)) \
     X(cuMemcpy3DPeerAsync_ptsz, cuMemcpy3DPeerAsync, 7000, (const struct CUDA_MEMCPY3D_PEER_st *copy, CUstream stream), (copy, stream)) \
-    X(cuMemcpyBatchAsync, cuMemcpyBatchAsync, 12080, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes, size_t *attribute_indexes, size_t attribute_count, size_t *failed, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, failed, stream)) \
-    X(cuMemcpyBatchAsync_ptsz, cuMemcpyBatchAsync, 12080, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes, size_t *attribute_indexes, size_t attribute_count, size_t *failed, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, failed, stream)) \
-    X(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync, 13000, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes, size_t *attribute_indexes, size_t attribute_count, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, stream)) \
-    X(cuMemcpyBatchAsync_v2_ptsz, cuMemcpyBatchAsync, 13000, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes, size_t *attribute_indexes, size_t attribute_count, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, stream)) \
-    X(cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync, 12080, (size_t count, void *copies, size_t *failed, unsigned long long flags, CUstream stream), (count, copies, failed, flags, stream)) \
-    X(cuMemcpy3DBatchAsync_ptsz, cuMemcpy3DBatchAsync, 12080, (size_t count, void *copies, size_t *failed, unsigned long long flags, CUstream stream), (count, copies, failed, flags, stream)) \
-    X(cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync, 13000, (size_t count, void *copies, unsigned long long flags, CUstream stream), (count, copies, flags, stream)) \
-    X(cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpy3DBatchAsync, 13000, (size_t count, void *copies, unsigned long long flags, CUstream stream), (count, copies, flags, stream)) \
+    X(cuMemcpyBatchAsync, cuMemcpyBatchAsync, 12080, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, struct CUmemcpyAttributes_st *attributes, size_t *attribute_indexes, size_t attribute_count, size_t *failed, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, failed, stream)) \
+    X(cuMemcpyBatchAsync_ptsz, cuMemcpyBatchAsync, 12080, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, struct CUmemcpyAttributes_st *attributes, size_t *attribute_indexes, size_t attribute_count, size_t *failed, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, failed, stream)) \
+    X(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync, 13000, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, struct CUmemcpyAttributes_st *attributes, size_t *attribute_indexes, size_t attribute_count, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, stream)) \
+    X(cuMemcpyBatchAsync_v2_ptsz, cuMemcpyBatchAsync, 13000, (CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, struct CUmemcpyAttributes_st *attributes, size_t *attribute_indexes, size_t attribute_count, CUstream stream), (to, from, bytes, count, attributes, attribute_indexes, attribute_count, stream)) \
+    X(cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync, 12080, (size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies, size_t *failed, unsigned long long flags, CUstream stream), (count, copies, failed, flags, stream)) \
+    X(cuMemcpy3DBatchAsync_ptsz, cuMemcpy3DBatchAsync, 12080, (size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies, size_t *failed, unsigned long long flags, CUstream stream), (count, copies, failed, flags, stream)) \
+    X(cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync, 13000, (size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies, unsigned long long flags, CUstream stream), (count, copies, flags, stream)) \
+    X(cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpy3DBatchAsync, 13000, (size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies, unsigned long long flags, CUstream stream), (count, copies, flags, stream)) \
     X(cuStreamWriteValue32_v2, cuStreamWriteValue32, 11070, (CUstream stream, CUdeviceptr pointer, cuuint32_t value, unsigned flags), (stream, pointer, value, flags)) \
     X(cuStreamWriteValue32_v2_ptsz, cuStreamWriteValue32, 11070, (CUstream stream, CUdeviceptr pointer, cuuint32_t value, unsigned flags), (stream, pointer, value, flags)) \
     X(cuStreamWriteValue64_v2, cuStreamWriteValue64, 11070, (CUstream stream, CUdeviceptr pointer, cuuint64_t value, unsigned flags), (stream, pointer, value, flags)) \
     X(cuStreamWriteValue64_v2_ptsz, cuStreamWriteValue64, 11070, (CUstream stream, CUdeviceptr pointer, cuuint64_t value, unsigned flags), (stream, pointer, value, flags)) \
-    X(cuStreamBatchMemOp_v2, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned count, void *operations, unsigned flags), (stream, count, operations, flags)) \
-    X(cuStreamBatchMemOp_v2_ptsz, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned count, void *operations, unsigned flags), (stream, count, operations, flags)) \
+    X(cuStreamBatchMemOp_v2, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned count, union CUstreamBatchMemOpParams_union *operations, unsigned flags), (stream, count, operations, flags)) \
+    X(cuStreamBatchMemOp_v2_ptsz, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned count, union CUstreamBatchMemOpParams_union *operations, unsigned flags), (stream, count, operations, flags)) \
     X(cuGraphLaunch, cuGraphLaunch, 10000, (CUgraphExec graph, CUstream stream), (graph, stream)) \
     X(cuGraphLaunch_ptsz, cuGraphLaunch, 10000, (CUgraphExec graph, CUstream stream), (graph, stream)) \
-    X(cuLaunchCooperativeKernelMultiDevice, cuLaunchCooperativeKernelMultiDevice, 9000, (void *launches, unsigned count, unsigned flags), (launches, count, flags)) \
+    X(cuLaunchCooperativeKernelMultiDevice, cuLaunchCooperativeKernelMultiDevice, 9000, (struct CUDA_LAUNCH_PARAMS_st *launches, unsigned count, unsigned flags), (launches, count, flags)) \
     X(cuLaunch, cuLaunch, 2000, (CUfunction function), (function)) \
     X(cuLaunchGrid, cuLaunchGrid, 2000, (CUfunction function, int width, int height), (function, width, height)) \
     X(cuLaunchGridAsync, cuLaunchGridAsync, 2000, (CUfunction function, int width, int height, CUstream stream), (function, width, height, stream))

@@ -300,8 +300,9 @@ CUresult flw_hook_cuMemcpy3DPeerAsync_ptsz(const struct CUDA_MEMCPY3D_PEER_st *c
 }
 
 CUresult flw_hook_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                                     size_t count, void *attributes, size_t *attribute_indexes,
-                                     size_t attribute_count, size_t *failed, CUstream stream)
+                                     size_t count, struct CUmemcpyAttributes_st *attributes,
+                                     size_t *attribute_indexes, size_t attribute_count,
+                                     size_t *failed, CUstream stream)
 {
     touch_list(to, count);
     touch_list(from, count);
@@ -310,8 +311,9 @@ CUresult flw_hook_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t 
 }
 
 CUresult flw_hook_cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                                          size_t count, void *attributes, size_t *attribute_indexes,
-                                          size_t attribute_count, size_t *failed, CUstream stream)
+                                          size_t count, struct CUmemcpyAttributes_st *attributes,
+                                          size_t *attribute_indexes, size_t attribute_count,
+                                          size_t *failed, CUstream stream)
 {
     touch_list(to, count);
     touch_list(from, count);
@@ -320,8 +322,9 @@ CUresult flw_hook_cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, si
 }
 
 CUresult flw_hook_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                                        size_t count, void *attributes, size_t *attribute_indexes,
-                                        size_t attribute_count, CUstream stream)
+                                        size_t count, struct CUmemcpyAttributes_st *attributes,
+                                        size_t *attribute_indexes, size_t attribute_count,
+                                        CUstream stream)
 {
     touch_list(to, count);
     touch_list(from, count);
@@ -330,7 +333,7 @@ CUresult flw_hook_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size
 }
 
 CUresult flw_hook_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                                             size_t count, void *attributes,
+                                             size_t count, struct CUmemcpyAttributes_st *attributes,
                                              size_t *attribute_indexes, size_t attribute_count,
                                              CUstream stream)
 {
@@ -340,29 +343,31 @@ CUresult flw_hook_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from,
                                                attribute_indexes, attribute_count, stream);
 }
 
-CUresult flw_hook_cuMemcpy3DBatchAsync(size_t count, void *copies, size_t *failed,
-                                       unsigned long long flags, CUstream stream)
+CUresult flw_hook_cuMemcpy3DBatchAsync(size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies,
+                                       size_t *failed, unsigned long long flags, CUstream stream)
 {
     touch_all(FLW_AUDIT_OTHER);
     return flw_real.cuMemcpy3DBatchAsync(count, copies, failed, flags, stream);
 }
 
-CUresult flw_hook_cuMemcpy3DBatchAsync_ptsz(size_t count, void *copies, size_t *failed,
-                                            unsigned long long flags, CUstream stream)
+CUresult flw_hook_cuMemcpy3DBatchAsync_ptsz(size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies,
+                                            size_t *failed, unsigned long long flags,
+                                            CUstream stream)
 {
     touch_all(FLW_AUDIT_OTHER);
     return flw_real.cuMemcpy3DBatchAsync_ptsz(count, copies, failed, flags, stream);
 }
 
-CUresult flw_hook_cuMemcpy3DBatchAsync_v2(size_t count, void *copies, unsigned long long flags,
-                                          CUstream stream)
+CUresult flw_hook_cuMemcpy3DBatchAsync_v2(size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies,
+                                          unsigned long long flags, CUstream stream)
 {
     touch_all(FLW_AUDIT_OTHER);
     return flw_real.cuMemcpy3DBatchAsync_v2(count, copies, flags, stream);
 }
 
-CUresult flw_hook_cuMemcpy3DBatchAsync_v2_ptsz(size_t count, void *copies, unsigned long long flags,
-                                               CUstream stream)
+CUresult flw_hook_cuMemcpy3DBatchAsync_v2_ptsz(size_t count,
+                                               struct CUDA_MEMCPY3D_BATCH_OP_st *copies,
+                                               unsigned long long flags, CUstream stream)
 {
     touch_all(FLW_AUDIT_OTHER);
     return flw_real.cuMemcpy3DBatchAsync_v2_ptsz(count, copies, flags, stream);
@@ -396,14 +401,16 @@ CUresult flw_hook_cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr poin
     return flw_real.cuStreamWriteValue64_v2_ptsz(stream, pointer, value, flags);
 }
 
-CUresult flw_hook_cuStreamBatchMemOp_v2(CUstream stream, unsigned count, void *operations,
+CUresult flw_hook_cuStreamBatchMemOp_v2(CUstream stream, unsigned count,
+                                        union CUstreamBatchMemOpParams_union *operations,
                                         unsigned flags)
 {
     touch_all(FLW_AUDIT_OTHER);
     return flw_real.cuStreamBatchMemOp_v2(stream, count, operations, flags);
 }
 
-CUresult flw_hook_cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned count, void *operations,
+CUresult flw_hook_cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned count,
+                                             union CUstreamBatchMemOpParams_union *operations,
                                              unsigned flags)
 {
     touch_all(FLW_AUDIT_OTHER);
@@ -422,8 +429,8 @@ CUresult flw_hook_cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream)
     return flw_real.cuGraphLaunch_ptsz(graph, stream);
 }
 
-CUresult flw_hook_cuLaunchCooperativeKernelMultiDevice(void *launches, unsigned count,
-                                                       unsigned flags)
+CUresult flw_hook_cuLaunchCooperativeKernelMultiDevice(struct CUDA_LAUNCH_PARAMS_st *launches,
+                                                       unsigned count, unsigned flags)
 {
     touch_all(FLW_AUDIT_OTHER);
     return flw_real.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);

@@ -17,7 +17,7 @@
 
 #define DRIVER "libcuda.so.1"
 
-_Thread_local int flw_inside_depth;
+_Thread_local int flw_inside_depth __attribute__((tls_model("initial-exec")));
 
 static struct flw_address_table *_Atomic by_name;    /* what dlsym answers */
 static struct flw_address_table *_Atomic by_version; /* and cuGetProcAddress */

@@ -58,6 +58,18 @@ foreach(kind static shared)
 endforeach()
 add_custom_target(preload_runtime DEPENDS ${programs})
 
+# Valgrind and the sanitizers do not mix.
+if(NOT FALLOW_SANITIZE)
+  flw_preload_client(dlsym_cost dlsym_cost.c)
+  add_test(NAME preload.dlsym_cost COMMAND ${here}/dlsym_cost.sh $<TARGET_FILE:preload_dlsym_cost>
+    $<TARGET_FILE:fallow-preload> $<TARGET_FILE_DIR:simcuda-libcuda>)
+  set_tests_properties(preload.dlsym_cost PROPERTIES LABELS preload TIMEOUT 240 SKIP_RETURN_CODE 77)
+endif()
+add_test(NAME preload.exports COMMAND ${here}/exports.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:fallow-preload>)
+add_test(NAME preload.hook_types COMMAND ${here}/hook_types.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER}
+  "${FALLOW_CUDA_INCLUDE}" ${CMAKE_CURRENT_BINARY_DIR}/hook_types)
+set_tests_properties(preload.exports preload.hook_types PROPERTIES LABELS preload TIMEOUT 60 SKIP_RETURN_CODE 77)
+
 find_program(FALLOW_PYTHON python3)
 mark_as_advanced(FALLOW_PYTHON)
 if(NOT FLW_CMOCKA)

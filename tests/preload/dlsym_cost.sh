@@ -1,0 +1,37 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a dlsym costs with the preload, in instructions (callgrind), and over a plain one.
+#
+#   dlsym_cost.sh <dlsym_cost> <libfallow-preload.so> <folder of libcuda.so.1>
+#
+# Exit 1: a ratio is above the goal; 77: no valgrind.
+set -eu
+program=$1 library=$2 folder=$3 goal=1.5
+command -v valgrind >/dev/null || { echo "no valgrind: nothing counted"; exit 77; }
+
+# total COUNT WAY PRELOAD
+total() {
+    LD_LIBRARY_PATH=$folder LD_PRELOAD=$3 valgrind --tool=callgrind --callgrind-out-file=/dev/null \
+        "$program" "$1" "$2" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
+}
+
+# each WAY PRELOAD
+each() {
+    few=$(total 2000 "$1" "$2")
+    many=$(total 12000 "$1" "$2")
+    [ -n "$few" ] && [ -n "$many" ] || { echo "valgrind did not count '$1'" >&2; exit 1; }
+    echo $(((many - few) / 10000))
+}
+
+missed=0
+for way in hooked driver library default; do
+    plain=$(each $way "")
+    ours=$(each $way "$library")
+    line=$(awk -v p="$plain" -v o="$ours" -v g=$goal -v w=$way 'BEGIN {
+        printf "dlsym of %-8s plain %4d, preloaded %4d instructions: %.2f %s", w, p, o, o / p,
+               (p > 0 && o / p <= g) ? "ok" : "MISSED, the goal is " g }')
+    echo "$line"
+    case $line in *MISSED*) missed=1 ;; esac
+done
+exit $missed
