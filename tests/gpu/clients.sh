@@ -111,7 +111,7 @@ run() {
 # Allocations that Fallow served, from what the preload library or fallow.stats() wrote; 0 if nothing.
 served() {
     [ -s "$1" ] || { echo 0; return; }
-    sed -n 's/.*"alloc_count": *\([0-9]*\).*/\1/p' "$1" | awk '{ sum += $1 } END { print sum + 0 }'
+    sed -n 's/.*"all": {"allocs": *\([0-9]*\).*/\1/p' "$1" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 seconds_of() { # as a client writes it: "seconds: 1.234"
     sed -n 's/^seconds: //p' "$1" | tail -n 1

@@ -70,7 +70,7 @@ def write_stats():
 
         count = sum(fallow.stats(0, order).get("alloc_count", 0) for order in ("stream", "context"))
         with open(path + ".part", "w") as file:
-            json.dump({"alloc_count": count, "report": fallow.report()}, file)
+            json.dump({"all": {"allocs": count}, "report": fallow.report()}, file)
         os.replace(path + ".part", path)
 
 
