@@ -196,7 +196,7 @@ static void destroy_event(fallow_arena *arena)
     struct flw_driver_section section;
     if (arena->event != NULL && flw_heap_enter_driver(&arena->pool->heap, &section)) {
         flw_heap_count_call(&arena->pool->heap);
-        (void)arena->pool->driver.cuEventDestroy(arena->event);
+        (void)arena->pool->driver.cuEventDestroy_v2(arena->event);
         flw_heap_leave_driver(&arena->pool->heap, &section);
     }
 }

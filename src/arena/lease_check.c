@@ -100,7 +100,7 @@ static bool copy_back(fallow_arena *arena, unsigned char *to, CUdeviceptr from, 
                       fallow_stream stream)
 {
     flw_heap_count_call(&arena->pool->heap);
-    return may(arena, arena->pool->driver.cuMemcpyDtoHAsync(to, from, bytes, stream),
+    return may(arena, arena->pool->driver.cuMemcpyDtoHAsync_v2(to, from, bytes, stream),
                "cuMemcpyDtoHAsync");
 }
 

@@ -264,7 +264,7 @@ static CUresult upload(fallow_arena *arena, const fallow_region *region, CUdevic
         compute(region, first, staging, part);
         flw_heap_count_call(&arena->pool->heap);
         *call = "cuMemcpyHtoDAsync";
-        result = driver->cuMemcpyHtoDAsync(address + first * each, staging, part * each, stream);
+        result = driver->cuMemcpyHtoDAsync_v2(address + first * each, staging, part * each, stream);
         if (result == CUDA_SUCCESS) {
             flw_heap_count_call(&arena->pool->heap);
             *call = "cuStreamSynchronize";
