@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "preload/inside.h"
+#include "preload/reach.h"
 #include "preload/real.h"
 #include "preload/say.h"
 #include "preload/settings.h"
@@ -81,10 +82,13 @@ void *flw_dlsym_find(void *handle, const char *name)
 
 flw_dlsym_function flw_dlsym_route(void *handle, const char *name)
 {
-    (void)handle;
-    if (name != NULL && is_driver_name(name) && !flw_is_inside() && flw_real_is_hooked(name) &&
-        !flw_real_ready()) {
-        return find_behind_us;
+    if (name != NULL && is_driver_name(name) && !flw_is_inside() && flw_real_is_hooked(name)) {
+        if (!flw_real_ready()) {
+            return find_behind_us;
+        }
+        if (handle == RTLD_DEFAULT && flw_settings.mode != FLW_MODE_OFF) { /* it finds our export */
+            atomic_fetch_add_explicit(&flw_reach.dlsym_count, 1, memory_order_relaxed);
+        }
     }
     return flw_dlsym_next();
 }
