@@ -25,6 +25,14 @@ endforeach()
 target_compile_definitions(client_plain_linked PRIVATE LINKED=1)
 target_link_libraries(client_plain_linked PRIVATE simcuda-libcuda)
 set_target_properties(client_plain_linked PROPERTIES SKIP_BUILD_RPATH ON)
+# What of clients.sh needs no GPU: the plain C clients with and without the preload library, on the simulated
+# driver. Not with a sanitizer, whose runtime would have to come first.
+if(TARGET fallow-preload AND TARGET fallow_shared)
+  add_test(NAME gpu.clients_on_sim COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/clients.sh --device sim --no-build
+    --build ${PROJECT_BINARY_DIR} --out ${CMAKE_CURRENT_BINARY_DIR}/clients.json)
+  set_tests_properties(gpu.clients_on_sim PROPERTIES LABELS gpu TIMEOUT 300
+    PASS_REGULAR_EXPRESSION "\n1[2-9] passed, 0 failed" SKIP_RETURN_CODE 77)
+endif()
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(Python3_FOUND)
   # Without its framework each client says so and is skipped; nothing else can be tried here.

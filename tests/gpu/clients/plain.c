@@ -273,13 +273,13 @@ static void fork_before(void)
     if (child == 0) {
         give_contents();
         begin();
-        verify("child", 200);
+        verify("child", 100);
         exit(0);
     }
     wait_for(child, "fork before cuInit");
     give_contents();
     begin();
-    verify("parent", 200);
+    verify("parent", 100);
 }
 
 static void fork_after(void)
@@ -287,7 +287,7 @@ static void fork_after(void)
     CUdeviceptr pointer = 0, kept;
     give_contents();
     begin();
-    verify("parent", 200); /* a cache has something by now */
+    verify("parent", 100); /* a cache has something by now */
     MUST(cuMemAlloc_v2(&kept, 4096));
     pid_t child = fork();
     if (child == 0) { /* CUDA does not work in it; nothing may look as if it did */
@@ -301,7 +301,7 @@ static void fork_after(void)
     }
     wait_for(child, "fork after cuInit");
     MUST(cuMemFree_v2(kept));
-    verify("parent", 200);
+    verify("parent", 100);
 }
 
 static CUdeviceptr kept_to_the_end;
@@ -321,7 +321,7 @@ static void end_with_a_block(void)
 {
     give_contents();
     begin();
-    verify("before the end", 200);
+    verify("before the end", 100);
     MUST(cuMemAlloc_v2(&kept_to_the_end, 4096));
 }
 
@@ -331,14 +331,14 @@ static void reset(void)
     CUcontext context;
     give_contents();
     begin();
-    verify("before the reset", 200);
+    verify("before the reset", 100);
     MUST(cuMemAlloc_v2(&pointer, 4096));
     MUST(cuDevicePrimaryCtxReset_v2(device));
     MUST(cuDevicePrimaryCtxRetain(&context, device));
     MUST(cuCtxSetCurrent(context));
     printf("a pointer from before the reset: %s\n",
            cu.cuMemFree_v2(pointer) == CUDA_SUCCESS ? "accepted" : "refused");
-    verify("after the reset", 200);
+    verify("after the reset", 100);
 }
 
 static void contexts(void)
@@ -348,24 +348,24 @@ static void contexts(void)
     give_contents();
     begin();
     MUST(cuCtxCreate_v2(&one, 0, device));
-    verify("one", 200);
+    verify("one", 100);
     MUST(cuMemAlloc_v2(&pointer, 4096));
     MUST(cuCtxCreate_v2(&two, 0, device));
-    verify("two", 200);
+    verify("two", 100);
     MUST(cuMemFree_v2(pointer)); /* of the other context */
     MUST(cuMemAlloc_v2(&pointer, 4096));
     MUST(cuCtxDestroy_v2(two)); /* with a live block */
     MUST(cuCtxSetCurrent(one));
     printf("a pointer of a destroyed context: %s\n",
            cu.cuMemFree_v2(pointer) == CUDA_SUCCESS ? "accepted" : "refused");
-    verify("one again", 200);
+    verify("one again", 100);
 }
 
 static void just_verify(void)
 {
     give_contents();
     begin();
-    verify("verify", 2000);
+    verify("verify", 800);
 }
 
 int main(int argc, char **argv)
