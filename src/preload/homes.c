@@ -16,6 +16,7 @@ _Atomic bool flw_homes_hit;
 _Atomic bool flw_homes_have_ids = true;
 struct flw_home_counts flw_home_counts;
 void (*flw_homes_on_pool)(fallow_pool *pool, CUdevice device);
+void (*flw_homes_on_end)(struct flw_pool *pool);
 
 static struct {
     pthread_mutex_t lock;
@@ -134,6 +135,9 @@ static void forget_home(struct flw_home *home)
         flw_heap_lose_device(&pool->heap, CUDA_ERROR_CONTEXT_IS_DESTROYED,
                              "the end of its context");
         atomic_store(&home->pool, NULL);
+        if (flw_homes_on_end != NULL) {
+            flw_homes_on_end(pool);
+        }
         fallow_pool_destroy(home->handle);
     }
     (void)pthread_mutex_lock(&homes.lock);

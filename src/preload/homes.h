@@ -92,6 +92,8 @@ static inline void flw_home_count(uint64_t *counter)
 
 /* Called with each new pool, from inside the allocation that made it; NULL: nobody. Set before main. */
 extern void (*flw_homes_on_pool)(fallow_pool *pool, CUdevice device);
+/* With each whose context has ended, one at a time, before it goes. */
+extern void (*flw_homes_on_end)(struct flw_pool *pool);
 
 void flw_homes_child(void); /* of a fork */
 

@@ -24,17 +24,16 @@
 #define LINE_BYTES 900
 
 static bool is_forked; /* its parent has the file's name */
+static struct flw_summary
+    summary; /* pools that have ended, then everything; guarded by homes.c, which ends one at a time */
 
-static void add_pool(struct flw_pool *pool, void *context)
+static void add_stats(const fallow_stats *from)
 {
-    struct flw_summary *summary = context;
-    fallow_stats stats, *sum = &summary->sum;
-    fallow_stats_init(&stats);
-    flw_pool_read_stats(pool, &stats);
-    if (summary->pool_count < FLW_SUMMARY_POOLS) {
-        summary->pools[summary->pool_count] = stats;
+    fallow_stats stats = *from, *sum = &summary.sum;
+    if (summary.pool_count < FLW_SUMMARY_POOLS) {
+        summary.pools[summary.pool_count] = stats;
     }
-    summary->pool_count++;
+    summary.pool_count++;
     sum->alloc_count += stats.alloc_count;
     sum->free_count += stats.free_count;
     sum->hit_count += stats.hit_count;
@@ -54,28 +53,49 @@ static void add_pool(struct flw_pool *pool, void *context)
     sum->misuse_count += stats.misuse_count;
 }
 
+static void add_pool(struct flw_pool *pool, void *context)
+{
+    fallow_stats stats;
+    (void)context;
+    fallow_stats_init(&stats);
+    flw_pool_read_stats(pool, &stats);
+    add_stats(&stats);
+}
+
+/* What it had lent went with its context. */
+static void add_ended(struct flw_pool *pool)
+{
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    flw_pool_read_stats(pool, &stats);
+    stats.live_count = 0;
+    stats.live_bytes = 0;
+    stats.reserved_bytes = 0;
+    add_stats(&stats);
+}
+
 static uint64_t read_count(const uint64_t *counter)
 {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-static void gather(struct flw_summary *summary)
+static void gather(void)
 {
     static const char *const modes[] = {"off", "trace", "cache", "strict", "audit"};
-    summary->mode = modes[flw_settings.mode];
-    summary->program = program_invocation_short_name;
-    summary->dlsym_count = flw_reach.dlsym_count;
-    summary->proc_address_count = flw_reach.proc_address_count;
-    summary->linked_count = flw_reach.export_count;
-    summary->is_trace = flw_settings.mode == FLW_MODE_TRACE;
-    flw_pool_table_each(add_pool, summary);
-    flw_tracer_sum(&summary->trace);
-    flw_poison_sum(&summary->poison);
-    summary->foreign_frees = read_count(&flw_home_counts.foreign_frees);
-    summary->double_frees = read_count(&flw_home_counts.double_frees);
-    summary->retries = read_count(&flw_home_counts.retries);
-    summary->retries_served = read_count(&flw_home_counts.retries_served);
-    summary->contexts_ended = read_count(&flw_home_counts.contexts_ended);
+    summary.mode = modes[flw_settings.mode];
+    summary.program = program_invocation_short_name;
+    summary.dlsym_count = flw_reach.dlsym_count;
+    summary.proc_address_count = flw_reach.proc_address_count;
+    summary.linked_count = flw_reach.export_count;
+    summary.is_trace = flw_settings.mode == FLW_MODE_TRACE;
+    flw_pool_table_each(add_pool, NULL);
+    flw_tracer_sum(&summary.trace);
+    flw_poison_sum(&summary.poison);
+    summary.foreign_frees = read_count(&flw_home_counts.foreign_frees);
+    summary.double_frees = read_count(&flw_home_counts.double_frees);
+    summary.retries = read_count(&flw_home_counts.retries);
+    summary.retries_served = read_count(&flw_home_counts.retries_served);
+    summary.contexts_ended = read_count(&flw_home_counts.contexts_ended);
 }
 
 /* ---- where it goes */
@@ -94,7 +114,7 @@ static bool is_written_in_place(const char *path)
     return stat(path, &facts) == 0 && !S_ISREG(facts.st_mode);
 }
 
-static bool write_file(const struct flw_summary *summary, const char *path)
+static bool write_file(const char *path)
 {
     char beside[FLW_TRACER_PATH_BYTES + 16];
     bool is_in_place = is_written_in_place(path);
@@ -103,7 +123,7 @@ static bool write_file(const struct flw_summary *summary, const char *path)
     if (fd < 0) {
         return false;
     }
-    bool is_written = flw_summary_print_json(summary, fd);
+    bool is_written = flw_summary_print_json(&summary, fd);
     int error = errno;
     if (close(fd) != 0 && is_written) {
         is_written = false;
@@ -122,20 +142,19 @@ static bool write_file(const struct flw_summary *summary, const char *path)
 
 static void end(void)
 {
-    static struct flw_summary summary;
     char path[FLW_TRACER_PATH_BYTES], line[LINE_BYTES];
     if (flw_settings.stats_file[0] == '\0' || flw_settings.mode == FLW_MODE_OFF ||
         flw_life_state() == FLW_LIFE_DEAD || !flw_reach_is_reached()) {
         return;
     }
     flw_tracer_finish(); /* so that its last errors count */
-    gather(&summary);
+    gather();
     if (strcmp(flw_settings.stats_file, "-") == 0) {
         flw_summary_print_line(&summary, line, sizeof line);
         flw_say("%s", line);
     } else if (!name_file(path)) {
         flw_say("cannot write statistics: the file's name is too long");
-    } else if (!write_file(&summary, path)) {
+    } else if (!write_file(path)) {
         flw_say("cannot write statistics to %s: %s", path, strerror(errno));
     }
 }
@@ -145,4 +164,9 @@ static void note_fork(void)
     is_forked = true;
 }
 
-const struct flw_part flw_part_summary = {.child = note_fork, .end = end};
+static void start(void)
+{
+    flw_homes_on_end = add_ended;
+}
+
+const struct flw_part flw_part_summary = {.start = start, .child = note_fork, .end = end};

@@ -216,6 +216,19 @@ static void time_pairs(uint64_t number)
     printf("%.1f ns a pair\n", best);
 }
 
+/* A context ends, and what it had lent with it; another one lends. */
+static void lend_around_reset(uint64_t number)
+{
+    CUdeviceptr block = 0;
+    for (uint64_t i = 0; i < number; i++) {
+        OK(cuMemAlloc_v2(&block, 4096));
+    }
+    OK(cuMemFree_v2(block));
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    use_device(0);
+    OK(cuMemAlloc_v2(&block, 4096));
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -225,7 +238,8 @@ int main(int argc, char **argv)
                      {"two", lend_on_two},         {"many", lend_many},
                      {"die", lend_and_die},        {"leave", lend_and_leave},
                      {"fork", lend_beside_child},  {"unwritten", read_unwritten},
-                     {"written", write_then_read}, {"time", time_pairs}};
+                     {"written", write_then_read}, {"time", time_pairs},
+                     {"reset", lend_around_reset}};
     uint64_t number = argc > 2 ? strtoull(argv[2], NULL, 10) : MANY;
     for (size_t i = 0; argc > 1 && i < sizeof scenarios / sizeof *scenarios; i++) {
         if (strcmp(argv[1], scenarios[i].name) == 0) {

@@ -91,6 +91,17 @@ static void pools_say_what_they_lent(void **state)
     expect_in(error_text, ", 100 poisoned blocks\n");
 }
 
+static void pools_whose_context_has_ended_are_counted(void **state)
+{
+    (void)state;
+    assert_int_equal(run("$R --stats s.json -- $L reset 10 && cat s.json"), 0);
+    assert_int_equal(number_of("", "pool_count"), 2);
+    assert_int_equal(number_of("", "contexts_ended"), 1);
+    assert_int_equal(number_of("\"all\"", "allocs"), 11);
+    assert_int_equal(number_of("\"all\"", "frees"), 1);
+    assert_int_equal(number_of("\"all\"", "live_blocks"), 1);
+}
+
 static void a_program_name_may_be_anything(void **state)
 {
     (void)state;
@@ -138,6 +149,7 @@ int main(void)
         cmocka_unit_test(a_line_says_what_mode_trace_saw),
         cmocka_unit_test(json_says_the_same),
         cmocka_unit_test(pools_say_what_they_lent),
+        cmocka_unit_test(pools_whose_context_has_ended_are_counted),
         cmocka_unit_test(a_program_name_may_be_anything),
         cmocka_unit_test(each_process_that_used_the_driver_says_it),
         cmocka_unit_test(what_cannot_be_written_is_one_line),
