@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "host/hostpool.h"
 
-#define FENCE_USES       32u /* an event covers at least so many blocks, or so much: */
-#define FENCE_SHARE_LOG2 4   /* a sixteenth of what is pinned */
+#define FENCE_USES  32u     /* an event covers at least so many blocks, or so much: */
+#define FENCE_BYTES FLW_MIB /* a copy of that lasts many times as long as its event */
 
 bool flw_fences_init(struct flw_hostfences *fences)
 {
@@ -152,10 +152,10 @@ void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
     stream->open_bytes += use->block->bytes;
 }
 
-bool flw_fences_is_due(const struct flw_hostpool *pool, const struct flw_hoststream *stream)
+bool flw_fences_is_due(const struct flw_hoststream *stream)
 {
     return stream->open_count >= FENCE_USES || stream->thread != 0 ||
-           stream->open_bytes >= pool->reserved_bytes >> FENCE_SHARE_LOG2;
+           stream->open_bytes >= FENCE_BYTES;
 }
 
 /* ---- events */

@@ -86,7 +86,7 @@ fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
 void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
                     struct flw_hostuse *use);
 /* lock. Is there enough for an event? */
-bool flw_fences_is_due(const struct flw_hostpool *pool, const struct flw_hoststream *stream);
+bool flw_fences_is_due(const struct flw_hoststream *stream);
 
 /* Driver calls. Records what is open. CAPTURING: not now. Where nobody could record it later it is
  * lost at once. */

@@ -4,8 +4,8 @@
  *
  * What is tried, in order; each satisfies the need or leaves everything as it was:
  *   take back what is complete · what jemalloc keeps · pin a chunk within the budget · give idle
- *   chunks of other sizes back and pin one within the limit · the other kind of chunk · wait for
- *   copies, and again
+ *   chunks of other sizes back and pin one within the limit · cut whatever is free · wait for copies,
+ *   and again
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,10 +14,12 @@
 #include "base/clock.h"
 #include "host/hostpool.h"
 
-#define LARGE_BYTES     (8 * FLW_MIB) /* from here on a chunk of its own */
+#define LARGE_BYTES (8 * FLW_MIB) /* from here on a chunk of its own */
+#define FIT_LOG2    4             /* and of another's only if it is at most a sixteenth larger: */
+                                  /* cut, that one could not be given back */
 #define CHUNK_STEP      (64 * FLW_KIB)
 #define LEAST_CHUNK     (2 * FLW_MIB)
-#define MOST_CHUNK      (32 * FLW_MIB)
+#define MOST_CHUNK      (8 * FLW_MIB)
 #define CHUNK_LOG2      4 /* a shared chunk is a sixteenth of the most ever in use */
 #define SLACK_BYTES     (8 * FLW_MIB)
 #define SMALL_NEED      (64 * FLW_KIB) /* what a chunk must hold at least for jemalloc to go on */
@@ -29,6 +31,7 @@
 struct need {
     uint64_t bytes;       /* as asked */
     uint64_t chunk_bytes; /* that a new chunk must have */
+    uint64_t most_bytes;  /* of a free run that is cut for it */
     enum flw_page_kind kind;
     bool is_small;
     int refusal; /* CUresult of the last attempt to pin; 0 none */
@@ -38,13 +41,14 @@ static struct need need_of(const struct flw_hostpool *pool, uint64_t bytes)
 {
     struct need need = {.bytes = bytes, .is_small = bytes <= pool->smalls.most_bytes};
     need.kind = bytes >= LARGE_BYTES ? FLW_PAGES_LARGE : FLW_PAGES_SHARED;
+    bool may_cut = need.kind != FLW_PAGES_LARGE || pool->config.slack_percent == UINT32_MAX;
+    need.most_bytes = may_cut ? UINT64_MAX : bytes + (bytes >> FIT_LOG2);
     need.chunk_bytes = need.is_small ? SMALL_NEED : flw_align_up(bytes, FLW_HOST_PAGE);
     return need;
 }
 
 /* NULL: there is nothing, *status OK; or an error. */
-static void *take(struct flw_hostpool *pool, const struct need *need, enum flw_page_kind kind,
-                  fallow_status *status)
+static void *take(struct flw_hostpool *pool, const struct need *need, fallow_status *status)
 {
     void *base = need->is_small ? flw_smalls_take(&pool->smalls, need->bytes) : NULL;
     struct flw_hostblock *block = NULL;
@@ -54,7 +58,7 @@ static void *take(struct flw_hostpool *pool, const struct need *need, enum flw_p
     }
     flw_lock_acquire(&pool->lock);
     if (!need->is_small) {
-        base = flw_pages_take(&pool->pages, need->bytes, kind);
+        base = flw_pages_take(&pool->pages, need->bytes, need->kind, need->most_bytes);
     }
     if (base != NULL) {
         block = flw_blocks_add(&pool->blocks, base, need->bytes);
@@ -198,8 +202,9 @@ fallow_status flw_hostpool_release_one(struct flw_hostpool *pool, uint64_t *out_
                      (unsigned long long)bytes, flw_pin_error_name(&pool->pin, (int)result));
 }
 
-/* Driver calls. Idle chunks go until the need fits into the budget, or there are none. */
-static bool make_room(struct flw_hostpool *pool, const struct need *need)
+/* Driver calls. Idle chunks go until the need fits into the budget, or there are none. The driver may
+ * have waited for the device meanwhile: then more is complete. */
+static bool make_room(struct flw_hostpool *pool, struct need *need)
 {
     bool any = false;
     for (;;) {
@@ -208,7 +213,7 @@ static bool make_room(struct flw_hostpool *pool, const struct need *need)
         bool fits = chunk_bytes_of(pool, need, budget_of(pool, need)) > 0;
         flw_lock_release(&pool->lock);
         if (fits || flw_hostpool_release_one(pool, &released) != FALLOW_OK || released == 0) {
-            return any;
+            return any && flw_fences_poll_all(pool);
         }
         any = true;
     }
@@ -236,7 +241,6 @@ static bool grow_in_budget(struct flw_hostpool *pool, struct need *need)
 
 static bool grow_to_limit(struct flw_hostpool *pool, struct need *need)
 {
-    (void)make_room(pool, need);
     if (grow(pool, need, true)) {
         return true;
     }
@@ -253,18 +257,20 @@ static bool grow_to_limit(struct flw_hostpool *pool, struct need *need)
 static void *climb(struct flw_hostpool *pool, struct need *need, fallow_status *status)
 {
     static bool (*const rungs[])(struct flw_hostpool *, struct need *) = {
-        poll_fences, flush_smalls, grow_in_budget, grow_to_limit};
-    void *base = take(pool, need, need->kind, status);
+        poll_fences, flush_smalls, grow_in_budget, make_room, grow_in_budget, grow_to_limit};
+    void *base = take(pool, need, status);
     for (size_t i = 0; base == NULL && *status == FALLOW_OK && i < sizeof rungs / sizeof *rungs;
          i++) {
         if (rungs[i](pool, need)) {
-            base = take(pool, need, need->kind, status);
+            base = take(pool, need, status);
         }
     }
-    if (base == NULL && *status == FALLOW_OK && !need->is_small) {
-        enum flw_page_kind other =
-            need->kind == FLW_PAGES_LARGE ? FLW_PAGES_SHARED : FLW_PAGES_LARGE;
-        base = take(pool, need, other, status);
+    struct need any = *need;
+    any.most_bytes = UINT64_MAX;
+    for (unsigned kind = 0;
+         base == NULL && *status == FALLOW_OK && !need->is_small && kind < FLW_PAGE_KINDS; kind++) {
+        any.kind = kind;
+        base = take(pool, &any, status);
     }
     return base;
 }
@@ -301,7 +307,7 @@ static fallow_status lend(struct flw_hostpool *pool, uint64_t bytes, void **out_
     struct need need = need_of(pool, bytes);
     fallow_status status = FALLOW_OK;
     uint64_t deadline_ns = 0;
-    *out_ptr = take(pool, &need, need.kind, &status);
+    *out_ptr = take(pool, &need, &status);
     while (*out_ptr == NULL && status == FALLOW_OK) {
         if (flw_pin_is_lost(&pool->pin)) {
             return flw_hostpool_refuse_lost(pool);
@@ -488,7 +494,7 @@ static fallow_status take_back(struct flw_hostpool *pool, void *ptr, fallow_stre
     }
     begin_pending(pool, block);
     flw_fences_add(pool, stream, &block->own);
-    bool is_due = flw_fences_is_due(pool, stream);
+    bool is_due = flw_fences_is_due(stream);
     flw_lock_release(&pool->lock);
     if (is_due) {
         (void)flw_fences_record(pool, stream);

@@ -110,12 +110,25 @@ static unsigned next_bin(const struct flw_pages *pages, enum flw_page_kind kind,
     return FLW_PAGE_BINS;
 }
 
-static struct flw_page_run *best_of(struct flw_page_run *run, uint32_t page_count)
+/* The run that fits in the chunk with least free, so that the others become idle; of several there
+ * the smallest. */
+static struct flw_page_run *best_run(const struct flw_pages *pages, enum flw_page_kind kind,
+                                     uint32_t page_count, uint64_t most_pages)
 {
     struct flw_page_run *best = NULL;
-    for (unsigned n = 0; run != NULL && n < LOOKS_AT; run = run->next, n++) {
-        if (run->page_count >= page_count && (best == NULL || run->page_count < best->page_count)) {
-            best = run;
+    unsigned looked = 0;
+    for (unsigned bin = bin_of(page_count); looked < LOOKS_AT; bin++) {
+        bin = next_bin(pages, kind, bin);
+        if (bin == FLW_PAGE_BINS) {
+            break;
+        }
+        struct flw_page_run *run = pages->bins[kind][bin];
+        for (; run != NULL && looked < LOOKS_AT; run = run->next, looked++) {
+            bool fits = run->page_count >= page_count && run->page_count <= most_pages;
+            if (fits && (best == NULL || run->chunk->free_pages < best->chunk->free_pages ||
+                         (run->chunk == best->chunk && run->page_count < best->page_count))) {
+                best = run;
+            }
         }
     }
     return best;
@@ -123,21 +136,17 @@ static struct flw_page_run *best_of(struct flw_page_run *run, uint32_t page_coun
 
 /* ---- runs */
 
-void *flw_pages_take(struct flw_pages *pages, uint64_t bytes, enum flw_page_kind kind)
+void *flw_pages_take(struct flw_pages *pages, uint64_t bytes, enum flw_page_kind kind,
+                     uint64_t most_bytes)
 {
     uint64_t wanted = flw_div_up(bytes, FLW_HOST_PAGE);
     if (wanted == 0 || wanted > UINT32_MAX) {
         return NULL;
     }
     uint32_t page_count = (uint32_t)wanted;
-    struct flw_page_run *run = NULL;
-    unsigned bin = bin_of(page_count);
-    for (; run == NULL; bin++) {
-        bin = next_bin(pages, kind, bin);
-        if (bin == FLW_PAGE_BINS) {
-            return NULL;
-        }
-        run = best_of(pages->bins[kind][bin], page_count);
+    struct flw_page_run *run = best_run(pages, kind, page_count, most_bytes / FLW_HOST_PAGE);
+    if (run == NULL) {
+        return NULL;
     }
     struct flw_chunk *chunk = run->chunk;
     uint32_t first = (uint32_t)(run - chunk->runs), rest = run->page_count - page_count;

@@ -77,8 +77,10 @@ struct flw_chunk *flw_pages_idle_chunk(const struct flw_pages *pages);
 /* The chunk that an address lies in; NULL. */
 struct flw_chunk *flw_pages_chunk_at(const struct flw_pages *pages, const void *address);
 
-/* The smallest free run that holds so many bytes, cut to whole pages; NULL. */
-void *flw_pages_take(struct flw_pages *pages, uint64_t bytes, enum flw_page_kind kind);
+/* The smallest free run that holds so many bytes and is no longer than most_bytes, cut to whole
+ * pages; NULL. */
+void *flw_pages_take(struct flw_pages *pages, uint64_t bytes, enum flw_page_kind kind,
+                     uint64_t most_bytes);
 /* Any stretch of whole pages that was taken, or parts of one. */
 void flw_pages_put(struct flw_pages *pages, void *address, uint64_t bytes);
 

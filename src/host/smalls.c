@@ -33,7 +33,7 @@ static void *hand_over(extent_hooks_t *hooks, void *new_address, size_t bytes, s
         return NULL;
     }
     flw_lock_acquire(smalls->pages_lock);
-    void *extent = flw_pages_take(smalls->pages, bytes, FLW_PAGES_SHARED);
+    void *extent = flw_pages_take(smalls->pages, bytes, FLW_PAGES_SHARED, UINT64_MAX);
     flw_lock_release(smalls->pages_lock);
     if (extent != NULL) {
         if (*zero) { /* nobody here asks for it */

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * property.host_waste: what libfallow-host pins for a mixed staging workload, over what it was asked
+ * for at the peak. Beside it PyTorch's rule for pinned memory: sizes rounded up to powers of two, a
+ * list of free blocks a size, nothing split and nothing given back.
+ *
+ * The workload is that of a server: index tensors (1 to 64 KiB) and token batches every step, key
+ * and value blocks (64 KiB to 4 MiB) that are swapped out, stay and come back, chunks of weights (16
+ * to 256 MiB) while models change; four streams. Work completes a lag after it was given, in virtual
+ * time: the same seed gives the same numbers on every machine.
+ *
+ * Columns: what was lent at the peak; with it what was freed before the device was done ("used"); what
+ * was pinned ("held"), over either; PyTorch's over used; sizes alone, rounded to powers of two and to
+ * jemalloc's classes, over lent.
+ *
+ *   test_property_host_waste [--seed N]
+ */
+#include "support/test.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "fallow/host.h"
+#include "support/sim.h"
+
+#define KIB        ((uint64_t)1 << 10)
+#define MIB        ((uint64_t)1 << 20)
+#define STEPS      3000u
+#define STEP_NS    1000000u /* of virtual time */
+#define SLOTS      4096u
+#define SHAPES     5u
+#define LAYERS     120u
+#define LIMIT      (64ull << 30)
+#define MOST_RATIO 1.15
+
+enum stream_name {
+    INPUT,
+    SWAP_OUT,
+    SWAP_IN,
+    WEIGHTS,
+    STREAMS
+};
+
+/* A block that is lent, or a free that the device has not reached. */
+struct slot {
+    void *block;
+    uint64_t bytes, until; /* the step at which it is freed; 0: nothing here */
+    enum stream_name stream;
+};
+
+struct in_flight {
+    uint64_t bytes, done_ns;
+};
+
+/* PyTorch's pinned pool, by the power of two. */
+struct rounded {
+    uint64_t free_count[64], made_bytes;
+};
+
+struct workload {
+    struct flw_sim sim;
+    fallow_host *host;
+    CUstream streams[STREAMS];
+    struct slot slots[SLOTS];
+    struct in_flight *queue; /* in the order of completion: one lag for all */
+    size_t queue_begin, queue_end;
+    struct rounded rounded;
+    uint64_t shapes[SHAPES];
+    uint64_t random, now_ns, lag_ns, step;
+    uint64_t lent_bytes, used_bytes, peak_lent_bytes, peak_used_bytes, rounded_bytes,
+        peak_rounded_bytes, class_bytes, peak_class_bytes;
+};
+
+struct figures {
+    double over_lent, over_used, rounded_over_used, rounding;
+    uint64_t peak_used_bytes;
+};
+
+static uint64_t global_seed = 20261121;
+
+static uint64_t between(struct workload *w, uint64_t low, uint64_t high)
+{
+    return low + flw_test_random(&w->random) % (high - low + 1);
+}
+
+/* Small ones are as likely as large ones, whatever the scale. */
+static uint64_t spread(struct workload *w, uint64_t low, uint64_t high)
+{
+    uint64_t from = low, doublings = 0;
+    while (from * 2 <= high) {
+        from *= 2;
+        doublings++;
+    }
+    from = low << between(w, 0, doublings);
+    uint64_t to = from * 2 < high ? from * 2 : high;
+    return between(w, from, to);
+}
+
+static unsigned log2_up(uint64_t x)
+{
+    return x <= 1 ? 0 : 64u - (unsigned)__builtin_clzll(x - 1);
+}
+
+/* What jemalloc would take: four classes a doubling, above its slabs a page of padding. */
+static uint64_t class_of(uint64_t bytes)
+{
+    uint64_t step = 1ull << (log2_up(bytes) > 3 ? log2_up(bytes) - 3 : 0);
+    uint64_t whole = (bytes + step - 1) / step * step;
+    return whole > 14 * KIB ? whole + 4 * KIB : whole;
+}
+
+/* ---- time */
+
+static void settle(struct workload *w)
+{
+    while (w->queue_begin < w->queue_end && w->queue[w->queue_begin].done_ns <= w->now_ns) {
+        uint64_t bytes = w->queue[w->queue_begin++].bytes;
+        w->used_bytes -= bytes;
+        w->rounded.free_count[log2_up(bytes)]++;
+    }
+}
+
+static void advance(struct workload *w, uint64_t ns)
+{
+    w->sim.advance(ns);
+    w->now_ns = flw_sim_read_ledger(&w->sim).clock_ns; /* a synchronising call moves it, too */
+    settle(w);
+}
+
+/* ---- blocks */
+
+static void lend(struct workload *w, uint64_t bytes, uint64_t steps, enum stream_name stream)
+{
+    static unsigned next;
+    while (w->slots[next % SLOTS].block != NULL) {
+        next++;
+    }
+    struct slot *slot = &w->slots[next % SLOTS];
+    *slot = (struct slot){.bytes = bytes, .until = w->step + steps, .stream = stream};
+    w->lent_bytes += bytes;
+    w->used_bytes += bytes; /* now: the call may wait for the device */
+    w->peak_lent_bytes = w->lent_bytes > w->peak_lent_bytes ? w->lent_bytes : w->peak_lent_bytes;
+    w->peak_used_bytes = w->used_bytes > w->peak_used_bytes ? w->used_bytes : w->peak_used_bytes;
+    assert_int_equal(fallow_host_alloc(w->host, bytes, &slot->block), FALLOW_OK);
+    unsigned power = log2_up(bytes);
+    w->class_bytes += class_of(bytes);
+    if (w->class_bytes > w->peak_class_bytes) {
+        w->peak_class_bytes = w->class_bytes;
+    }
+    w->rounded_bytes += 1ull << power;
+    if (w->rounded_bytes > w->peak_rounded_bytes) {
+        w->peak_rounded_bytes = w->rounded_bytes;
+    }
+    if (w->rounded.free_count[power] > 0) {
+        w->rounded.free_count[power]--;
+    } else {
+        w->rounded.made_bytes += 1ull << power;
+    }
+}
+
+/* The copy is given to its stream, and right after it the block is freed. */
+static void give_back(struct workload *w, struct slot *slot)
+{
+    flw_sim_range range = {.address = (uintptr_t)slot->block, .bytes = slot->bytes};
+    assert_int_equal(w->sim.touch(w->streams[slot->stream], &range, 1), 0);
+    assert_int_equal(fallow_host_free(w->host, slot->block, w->streams[slot->stream]), FALLOW_OK);
+    w->lent_bytes -= slot->bytes;
+    w->rounded_bytes -= 1ull << log2_up(slot->bytes);
+    w->class_bytes -= class_of(slot->bytes);
+    w->queue[w->queue_end++] =
+        (struct in_flight){.bytes = slot->bytes, .done_ns = w->now_ns + w->lag_ns};
+    *slot = (struct slot){0};
+}
+
+static void give_due_back(struct workload *w)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if (w->slots[i].block != NULL && w->slots[i].until <= w->step) {
+            give_back(w, &w->slots[i]);
+        }
+    }
+}
+
+/* ---- what a server does */
+
+static void one_step(struct workload *w)
+{
+    uint64_t layer = w->step % 1000;
+    for (uint64_t n = between(w, 6, 20); n > 0; n--) {
+        lend(w, spread(w, 1 * KIB, 64 * KIB), 0, INPUT);
+    }
+    lend(w, between(w, 2 * KIB, 256 * KIB), 1, INPUT);
+    if (between(w, 0, 9) < 4) { /* a sequence leaves the device for a while */
+        uint64_t bytes = spread(w, 64 * KIB, 4 * MIB), steps = between(w, 5, 120);
+        for (uint64_t n = between(w, 1, 12); n > 0; n--) {
+            lend(w, bytes, steps, between(w, 0, 1) ? SWAP_OUT : SWAP_IN);
+        }
+    }
+    if (layer == 0) { /* another model: sizes of its own, the same in each layer */
+        for (unsigned i = 0; i < SHAPES; i++) {
+            w->shapes[i] = spread(w, 16 * MIB, 256 * MIB);
+        }
+    }
+    if (layer < LAYERS) { /* three chunks at a time */
+        lend(w, w->shapes[layer % SHAPES], 2, WEIGHTS);
+    }
+    give_due_back(w);
+    advance(w, STEP_NS);
+    w->step++;
+}
+
+static struct figures run(uint64_t lag_ns, uint32_t slack_percent)
+{
+    struct workload *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    w->queue = calloc(STEPS * 64u + SLOTS, sizeof *w->queue);
+    assert_non_null(w->queue);
+    w->random = global_seed;
+    w->lag_ns = lag_ns;
+    assert_true(flw_sim_open(&w->sim));
+    flw_sim_config world = flw_sim_config_default(1);
+    world.schedule = FLW_SIM_CLOCK;
+    world.lag_ns = lag_ns;
+    flw_sim_begin(&w->sim, &world);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        assert_int_equal(w->sim.cu.cuStreamCreate(&w->streams[i], CU_STREAM_NON_BLOCKING), 0);
+    }
+    fallow_pool *pool = NULL;
+    fallow_pool_config device = {.struct_size = sizeof device, .driver = "sim"};
+    assert_int_equal(fallow_pool_create(&device, &pool), FALLOW_OK);
+    fallow_host_config config = {.struct_size = sizeof config,
+                                 .limit_bytes = LIMIT,
+                                 .slack_percent = slack_percent,
+                                 .wait_ms = UINT32_MAX};
+    assert_int_equal(fallow_host_create(pool, &config, &w->host), FALLOW_OK);
+    while (w->step < STEPS) {
+        one_step(w);
+    }
+    fallow_host_stats stats;
+    fallow_host_stats_init(&stats);
+    assert_int_equal(fallow_host_validate(w->host), FALLOW_OK);
+    assert_int_equal(fallow_host_get_stats(w->host, &stats), FALLOW_OK);
+    assert_int_equal(stats.peak_requested_bytes, w->peak_lent_bytes);
+    struct figures figures = {
+        .over_lent = (double)stats.peak_reserved_bytes / (double)w->peak_lent_bytes,
+        .over_used = (double)stats.peak_reserved_bytes / (double)w->peak_used_bytes,
+        .rounded_over_used = (double)w->rounded.made_bytes / (double)w->peak_used_bytes,
+        .rounding = (double)w->peak_rounded_bytes / (double)w->peak_lent_bytes,
+        .peak_used_bytes = w->peak_used_bytes};
+    char slack[16];
+    snprintf(slack, sizeof slack, slack_percent == UINT32_MAX ? "any" : "10");
+    print_message("%6.1f %6s %9.0f %9.0f %9.0f %7.3f %7.3f %9.3f %7.3f %8.3f %6" PRIu64 " %6" PRIu64
+                  " %7" PRIu64 " %8" PRIu64 "\n",
+                  (double)lag_ns / 1e6, slack, (double)w->peak_lent_bytes / (double)MIB,
+                  (double)w->peak_used_bytes / (double)MIB,
+                  (double)stats.peak_reserved_bytes / (double)MIB, figures.over_lent,
+                  figures.over_used, figures.rounded_over_used, figures.rounding,
+                  (double)w->peak_class_bytes / (double)w->peak_lent_bytes, stats.grow_count,
+                  stats.release_count, stats.event_count, stats.alloc_count);
+    fallow_host_destroy(w->host);
+    fallow_pool_destroy(pool);
+    flw_sim_close(&w->sim);
+    free(w->queue);
+    free(w);
+    return figures;
+}
+
+static void a_mixed_workload_wastes_little(void **state)
+{
+    (void)state;
+    print_message("lag ms  slack  lent MiB  used MiB  held MiB    lent    used  PyTorch's  powers  "
+                  "classes  grown  given  events   blocks\n");
+    for (unsigned i = 0; i < 4; i++) {
+        static const uint64_t lags_ns[] = {0, 500000, 2500000, 10000000};
+        struct figures figures = run(lags_ns[i], 0);
+        assert_true(figures.over_used <= MOST_RATIO);
+        /* Where work is done before the next step, nothing but what is lent need be held. */
+        assert_true(lags_ns[i] >= STEP_NS || figures.over_lent <= MOST_RATIO);
+    }
+    (void)run(2500000, UINT32_MAX);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_mixed_workload_wastes_little)};
+    if (argc == 3 && strcmp(argv[1], "--seed") == 0) {
+        global_seed = strtoull(argv[2], NULL, 0);
+    }
+    print_message("seed %" PRIu64 "\n", global_seed);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
