@@ -93,7 +93,7 @@ static CUresult identify(struct flw_hostpool *pool, struct flw_hoststream *strea
         flw_pin_count(&pool->pin);
         CUresult told = cu->cuStreamGetId(stream->handle, &stream->id);
         stream->has_id = told == CUDA_SUCCESS;
-        result = flw_pin_is_gone(told) ? told : CUDA_SUCCESS;
+        result = told == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : told;
     }
     return result;
 }
@@ -117,6 +117,9 @@ fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
         return FALLOW_DRIVER;
     }
     CUresult result = identify(pool, &told);
+    if (result != CUDA_SUCCESS && !flw_pin_is_gone(result) && !flw_pin_is_refusal(result)) {
+        flw_pin_lose(&pool->pin, result, "cuStreamGetId");
+    }
     flw_pin_leave(&pool->pin, &section);
     if (result != CUDA_SUCCESS) {
         return flw_pin_is_refusal(result) ? FALLOW_DRIVER : FALLOW_INVALID_STREAM;

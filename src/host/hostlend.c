@@ -435,6 +435,10 @@ static fallow_status refuse_stream(struct flw_hostpool *pool, const char *call,
     if (flw_pin_is_lost(&pool->pin)) {
         return flw_hostpool_refuse_lost(pool);
     }
+    if (status == FALLOW_DRIVER) {
+        return flw_hostpool_refuse(
+            pool, status, "%s: the driver does not say now what stream that is; try again", call);
+    }
     return flw_hostpool_refuse(
         pool, status,
         "%s: %s; pass a stream that lives, and give its pool notice before it is destroyed", call,

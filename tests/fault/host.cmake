@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+if(TARGET fallow-host)
+  add_executable(test_host_faults test_host_faults.c)
+  flw_target(test_host_faults)
+  target_link_libraries(test_host_faults PRIVATE fallow-host test_support)
+  add_test(NAME fault.host COMMAND test_host_faults)
+  set_tests_properties(fault.host PROPERTIES LABELS fault TIMEOUT 240)
+endif()

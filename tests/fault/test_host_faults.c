@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fault.host: every driver call that a host pool makes fails once, at every position, with each of
+ * three errors: no memory, an unexpected one, one that breaks the context. Each time every answer is
+ * one that the header allows, no block is lent twice or too early, and nothing is left at the end.
+ *
+ *   test_host_faults [--error N --at N]
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fallow/host.h"
+#include "support/sim.h"
+
+#define MIB        ((size_t)1 << 20)
+#define BLOCKS     64
+#define MOST_CALLS 5000
+
+struct run {
+    struct flw_sim sim;
+    fallow_pool *pool;
+    fallow_host *host;
+    CUstream streams[2];
+    CUresult error;
+    bool is_sticky, is_lost, has_fired;
+    uint64_t left; /* calls of the host pool until one fails; 0 none */
+    uint64_t call_count;
+    unsigned broken;
+    unsigned char *blocks[BLOCKS];
+    size_t bytes[BLOCKS];
+};
+
+static void complain(struct run *run, const char *what, fallow_status status)
+{
+    char text[256];
+    fallow_host_last_error(run->host, text, sizeof text);
+    fprintf(stderr, "error %d at %llu: %s: %s (%s)\n", (int)run->error,
+            (unsigned long long)run->left, what, fallow_status_name(status), text);
+    run->broken++;
+}
+
+/* ---- the planned failure, around each call of the pool and none of the test's */
+
+static uint64_t calls_of(struct run *run)
+{
+    return flw_sim_read_ledger(&run->sim).call_count;
+}
+
+static void arm(struct run *run, uint64_t *before)
+{
+    *before = calls_of(run);
+    if (!run->has_fired && run->left > 0) {
+        run->sim.fail(NULL, run->left, (int)run->error, run->is_sticky);
+    }
+}
+
+static void disarm(struct run *run, uint64_t before)
+{
+    uint64_t made = calls_of(run) - before;
+    run->call_count += made;
+    if (!run->has_fired && run->left > 0) {
+        run->has_fired = made >= run->left;
+        run->left -= run->has_fired ? 0 : made;
+    }
+    if (!run->has_fired || !run->is_sticky) {
+        run->sim.fail(NULL, 0, 0, 0);
+    }
+}
+
+static bool device_works(const struct run *run)
+{
+    return !run->has_fired || !run->is_sticky;
+}
+
+static void judge(struct run *run, const char *what, fallow_status status, bool is_refusable)
+{
+    run->is_lost |= status == FALLOW_DEVICE_LOST;
+    bool is_fine = status == FALLOW_OK || (run->has_fired && is_refusable);
+    if (!is_fine || (run->has_fired && status == FALLOW_INVALID_POINTER)) {
+        complain(run, what, status);
+    }
+    if (fallow_host_validate(run->host) != FALLOW_OK) {
+        complain(run, "validate", FALLOW_DRIVER);
+    }
+}
+
+/* ---- verbs */
+
+static void lend(struct run *run, unsigned index, size_t bytes)
+{
+    void *block = NULL;
+    uint64_t before;
+    arm(run, &before);
+    fallow_status status = fallow_host_alloc(run->host, bytes, &block);
+    disarm(run, before);
+    judge(run, "alloc", status, true);
+    if ((status == FALLOW_OK) != (block != NULL)) {
+        complain(run, "alloc and its pointer do not agree", status);
+    }
+    run->blocks[index] = block;
+    run->bytes[index] = bytes;
+    if (block != NULL) {
+        run->blocks[index][0] = run->blocks[index][bytes - 1] = (unsigned char)(index + 1);
+    }
+}
+
+static void use(struct run *run, unsigned index, unsigned stream, bool is_write)
+{
+    flw_sim_range range = {
+        .address = (uintptr_t)run->blocks[index], .bytes = run->bytes[index], .is_write = is_write};
+    if (run->blocks[index] != NULL && device_works(run) &&
+        run->sim.touch(run->streams[stream], &range, 1) != 0) {
+        complain(run, "touch", FALLOW_DRIVER);
+    }
+}
+
+static void give_back(struct run *run, unsigned index, unsigned stream)
+{
+    unsigned char *block = run->blocks[index];
+    if (block == NULL) {
+        return;
+    }
+    if (block[0] != index + 1 || block[run->bytes[index] - 1] != index + 1) {
+        complain(run, "a block has another's bytes", FALLOW_OK);
+    }
+    uint64_t before;
+    use(run, index, stream, index != 1);
+    arm(run, &before);
+    fallow_status status = fallow_host_free(run->host, block, run->streams[stream]);
+    disarm(run, before);
+    judge(run, "free", status, true);
+    if (status != FALLOW_OK) { /* then it is as it was */
+        status = fallow_host_free(run->host, block, run->streams[stream]);
+        judge(run, "free again", status, false);
+    }
+    run->blocks[index] = NULL;
+}
+
+static void verb(struct run *run, const char *what, fallow_status (*call)(struct run *run))
+{
+    uint64_t before;
+    arm(run, &before);
+    fallow_status status = call(run);
+    disarm(run, before);
+    judge(run, what, status, true);
+}
+
+static fallow_status poll_host(struct run *run)
+{
+    return fallow_host_poll(run->host);
+}
+
+static fallow_status trim_all(struct run *run)
+{
+    return fallow_host_trim(run->host, 0, UINT64_MAX, NULL);
+}
+
+static fallow_status trim_some(struct run *run)
+{
+    return fallow_host_trim(run->host, 4 * MIB, 0, NULL);
+}
+
+static fallow_status retire_first(struct run *run)
+{
+    return fallow_host_stream_retire(run->host, run->streams[0]);
+}
+
+static fallow_status announce(struct run *run)
+{
+    return run->blocks[1] != NULL
+               ? fallow_host_record_use(run->host, run->blocks[1], run->streams[0])
+               : FALLOW_OK;
+}
+
+/* ---- the scenario */
+
+static void play(struct run *run)
+{
+    for (unsigned i = 0; i < 40; i++) {
+        lend(run, i, i % 4 == 0 ? (i + 1) * 30000 : (i + 1) * 100);
+    }
+    for (unsigned i = 0; i < 40; i += 2) {
+        give_back(run, i, i / 2 % 2);
+    }
+    verb(run, "poll", poll_host);
+    use(run, 1, 0, false);
+    verb(run, "record_use", announce);
+    give_back(run, 1, 1);
+    lend(run, 0, 9 * MIB);
+    give_back(run, 0, 0);
+    lend(run, 2, 12 * MIB);
+    lend(run, 4, 14 * MIB); /* within the limit only when the first is given back, or is done */
+    give_back(run, 2, 1);
+    verb(run, "trim some", trim_some);
+    lend(run, 6, 11 * MIB);
+    verb(run, "retire", retire_first);
+    for (unsigned i = 0; i < 40; i++) {
+        give_back(run, i, 1);
+    }
+    verb(run, "trim", trim_all);
+    lend(run, 3, 300);
+    give_back(run, 3, 0);
+    verb(run, "poll", poll_host); /* a free does not say that the device is lost */
+}
+
+static void begin(struct run *run, CUresult error, bool is_sticky, uint64_t at)
+{
+    flw_sim_config world = flw_sim_config_default(at);
+    world.schedule = FLW_SIM_RANDOM;
+    world.check = 1;
+    struct flw_sim sim = run->sim;
+    *run = (struct run){.sim = sim, .error = error, .is_sticky = is_sticky, .left = at};
+    flw_sim_begin(&run->sim, &world);
+    for (unsigned i = 0; i < 2; i++) {
+        if (run->sim.cu.cuStreamCreate(&run->streams[i], CU_STREAM_NON_BLOCKING) != 0) {
+            abort();
+        }
+    }
+    fallow_pool_config device = {.struct_size = sizeof device, .driver = "sim"};
+    if (fallow_pool_create(&device, &run->pool) != FALLOW_OK) {
+        abort();
+    }
+}
+
+/* True if the failure was reached. */
+static bool one_run(struct run *run, CUresult error, bool is_sticky, uint64_t at)
+{
+    fallow_host_config config = {
+        .struct_size = sizeof config, .limit_bytes = 32 * MIB, .wait_ms = 10000};
+    uint64_t before;
+    begin(run, error, is_sticky, at);
+    arm(run, &before);
+    fallow_status status = fallow_host_create(run->pool, &config, &run->host);
+    disarm(run, before);
+    if (status == FALLOW_OK) {
+        play(run);
+    } else if (!run->has_fired || run->host != NULL) {
+        complain(run, "create", status);
+    }
+    bool had_fired = run->has_fired;
+    arm(run, &before);
+    fallow_host_destroy(run->host);
+    disarm(run, before);
+    flw_sim_ledger ledger = flw_sim_read_ledger(&run->sim);
+    bool may_leave = run->is_lost || run->is_sticky || had_fired != run->has_fired;
+    if (!may_leave && (ledger.pinned_bytes != 0 || ledger.event_count != 0)) {
+        fprintf(stderr, "%llu bytes and %llu events are left\n",
+                (unsigned long long)ledger.pinned_bytes, (unsigned long long)ledger.event_count);
+        complain(run, "destroy", FALLOW_OK);
+    }
+    if (flw_sim_print_violations(&run->sim) != 0) {
+        complain(run, "a block was lent too early", FALLOW_OK);
+    }
+    fallow_pool_abandon(run->pool);
+    return run->has_fired;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        CUresult error;
+        bool is_sticky;
+    } errors[] = {{CUDA_ERROR_OUT_OF_MEMORY, false},
+                  {CUDA_ERROR_UNKNOWN, false},
+                  {CUDA_ERROR_ILLEGAL_ADDRESS, true}};
+    static struct run run;
+    unsigned broken = 0;
+    uint64_t runs = 0;
+    if (!flw_sim_open(&run.sim)) {
+        return 1;
+    }
+    bool is_one = argc == 5 && strcmp(argv[1], "--error") == 0 && strcmp(argv[3], "--at") == 0;
+    if (argc != 1 && !is_one) {
+        fprintf(stderr, "usage: test_host_faults [--error 0..2 --at N]\n");
+        return 2;
+    }
+    for (unsigned e = 0; e < sizeof errors / sizeof *errors; e++) {
+        if (is_one && strtoul(argv[2], NULL, 0) != e) {
+            continue;
+        }
+        uint64_t at = is_one ? strtoull(argv[4], NULL, 0) : 1;
+        bool was_reached = true;
+        for (; was_reached && at < MOST_CALLS; at++) {
+            was_reached = one_run(&run, errors[e].error, errors[e].is_sticky, at);
+            if (run.broken > 0) {
+                fprintf(stderr, "  repeat with --error %u --at %llu\n", e, (unsigned long long)at);
+            }
+            broken += run.broken;
+            runs++;
+            if (is_one || broken > 20) {
+                break;
+            }
+        }
+        if (!is_one && (runs < 100 || at >= MOST_CALLS)) {
+            fprintf(stderr, "error %u: the failure was reached %llu times\n", e,
+                    (unsigned long long)runs);
+            return 1;
+        }
+    }
+    printf("%llu runs, %u broken answers\n", (unsigned long long)runs, broken);
+    return broken > 0;
+}
