@@ -253,7 +253,7 @@ static bool one_run(struct run *run, CUresult error, bool is_sticky, uint64_t at
     if (flw_sim_print_violations(&run->sim) != 0) {
         complain(run, "a block was lent too early", FALLOW_OK);
     }
-    fallow_pool_abandon(run->pool);
+    fallow_pool_destroy(run->pool);
     return run->has_fired;
 }
 
