@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "preload/dlsym.h"
 #include "preload/onlookers.h"
@@ -69,6 +70,14 @@ static void child(void)
     }
 }
 
+/* Our own jemalloc registers its handlers of fork with its first block. Those that are registered first
+ * are prepared last: so no lock of ours is waited for with one of its held. */
+static void wake_memory(void)
+{
+    void *volatile block = malloc(1);
+    free(block);
+}
+
 __attribute__((constructor)) static void start(void)
 {
     flw_dlsym_next(); /* so that a child of vfork, or a signal handler, finds it found */
@@ -83,6 +92,7 @@ __attribute__((constructor)) static void start(void)
             parts[i]->start();
         }
     }
+    wake_memory();
     if (pthread_atfork(prepare, parent, child) != 0) {
         flw_settings_switch_off("no memory for the handlers of fork");
     }
