@@ -176,7 +176,8 @@ typedef struct fallow_pool_config {
                                   already given, however long it takes, unless this is UINT32_MAX or
                                   the request says NO_WAIT;
                                   UINT32_MAX = never wait */
-    const int *peer_devices; /**< ordinals that may access the memory too; read during create */
+    const int *peer_devices; /**< ordinals that may access the memory too; read during create; later
+                                  fallow_pool_allow_peer (share.h) */
     size_t peer_device_count;
     uint32_t handle_types;   /**< FALLOW_HANDLE_ bits: what EXPORT_ requests may ask for */
     fallow_order order;      /**< what orders blocks */
@@ -232,7 +233,7 @@ FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
  * Ownership   the caller owns *out_ptr until fallow_free.
  * Errors      OUT_OF_MEMORY after the whole ladder (fallow_pool_get_oom_report explains),
  *             INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING (captured and not announced),
- *             INVALID_STREAM, INVALID_POOL, DEVICE_LOST, OUT_OF_HOST_MEMORY, DRIVER.
+ *             ASLEEP (sleep.h), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, OUT_OF_HOST_MEMORY, DRIVER.
  * Cost        hit: O(1), no driver call. Miss: O(1) searches, may map memory; waits for the device
  *             only in the last rungs of the ladder, at most `wait_ms`.
  * Capture     on a stream announced by fallow_capture_begin or _join the block belongs to the
@@ -249,8 +250,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_aligned(fallow_pool *pool
 
 /** Bits of fallow_request.flags. */
 enum {
-    FALLOW_REQUEST_EXPORT_FD = 1u << 0, /**< one physical handle, exportable as a descriptor; close
-                                                 what was imported before the block is freed */
+    FALLOW_REQUEST_EXPORT_FD = 1u << 0,     /**< one physical handle, exportable as a descriptor
+                                                 (share.h) */
     FALLOW_REQUEST_EXPORT_FABRIC = 1u << 1, /**< one physical handle, exportable over the fabric */
     FALLOW_REQUEST_NO_WAIT = 1u << 2,       /**< neither host nor device waits: else WOULD_WAIT */
     FALLOW_REQUEST_NO_GROW = 1u << 3,       /**< only memory that the pool already holds */
@@ -405,10 +406,16 @@ typedef struct fallow_stats {
     uint32_t stream_count;      /**< streams known */
     uint8_t uses_vmm;           /**< 1: address space and physical memory are separate */
     uint8_t uses_membarrier;    /**< 0: no call is a hit, each takes its cache's lock */
-    uint8_t reserved_0[2];
+    uint8_t is_asleep; /**< 1: the memory is given back, the addresses are kept (sleep.h) */
+    uint8_t reserved_0;
     uint64_t damage_count;    /**< debug checks: red zones and freed blocks found written */
     uint64_t unchecked_count; /**< debug checks left out: inside captures, too many under way, or
                                    refused by the driver */
+    uint64_t asleep_bytes;    /**< what the next wake takes from the driver */
+    uint64_t saved_bytes;     /**< contents in pinned host memory while asleep */
+    uint64_t
+        exported_bytes; /**< handles that were exported (share.h), live or freed; reserved too */
+    uint64_t imported_bytes; /**< handles of others that are mapped here; not reserved */
 } fallow_stats;
 
 FALLOW_API void fallow_stats_init_sized(fallow_stats *stats, size_t struct_size);

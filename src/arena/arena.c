@@ -175,6 +175,7 @@ fallow_status fallow_arena_create(fallow_pool *pool, const fallow_arena_config *
     memset(arena, 0, sizeof *arena);
     arena->handle = pool;
     arena->pool = inside;
+    arena->sleep_serial = atomic_load(&inside->sleeper.serial);
     arena->tag = config.tag;
     arena->checks = config.checks;
     arena->least_bytes = config.scratch_bytes;

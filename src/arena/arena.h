@@ -93,6 +93,7 @@ struct fallow_arena {
     void *const *last_persistent;
     struct flw_arena_mark last;
     uint64_t gone_streams; /* of the pool, when `last` was noted */
+    uint64_t sleep_serial; /* of the pool's last sleep that was noticed */
     _Atomic uint64_t lease_count;
     _Atomic uintptr_t open_handle; /* 0: none, or its owner has ended it */
     atomic_int references;         /* the owner's and one an export; 0: no lease */
@@ -182,6 +183,9 @@ fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, f
 fallow_status flw_arena_wake(fallow_arena *arena, const fallow_layout *layout,
                              fallow_stream stream);
 bool flw_arena_must_wake(const fallow_arena *arena);
+/* Has the pool slept since the last look, and dropped what has the arena's tag? Then none holds values.
+ * ASLEEP: it sleeps. */
+fallow_status flw_arena_notice_sleep(fallow_arena *arena);
 /* Blocks back; what they were is kept, for an arena that is locked. */
 void flw_arena_trim_persistent(fallow_arena *arena);
 void flw_arena_free_persistent(fallow_arena *arena);

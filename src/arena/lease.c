@@ -190,7 +190,8 @@ static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layo
         return flw_arena_refuse(arena, status, "the stream: %s", fallow_status_message(status));
     }
     uint64_t capture = flw_capture_serial(pool, stream);
-    if ((status = check_scratch(arena, layout, capture)) != FALLOW_OK ||
+    if ((status = flw_arena_notice_sleep(arena)) != FALLOW_OK ||
+        (status = check_scratch(arena, layout, capture)) != FALLOW_OK ||
         (status = flw_arena_check_persistent(arena, layout, capture)) != FALLOW_OK) {
         return status;
     }
@@ -393,6 +394,9 @@ fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
         status = flw_arena_refuse(arena, status, "the stream of a launch: %s",
                                   fallow_status_message(status));
     } else {
+        status = flw_arena_notice_sleep(arena);
+    }
+    if (status == FALLOW_OK) {
         status = flw_arena_order(arena, &mark);
     }
     if (status == FALLOW_OK && flw_arena_must_wake(arena)) {

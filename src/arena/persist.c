@@ -295,7 +295,12 @@ static fallow_status fill(fallow_arena *arena, const fallow_region *given, void 
         region.init == FALLOW_INIT_LEADING_ZERO) {
         region.init_value = region.init_step = 0;
     }
+    fallow_status status = flw_gate_enter(&arena->pool->gate, true);
+    if (status != FALLOW_OK) {
+        return flw_arena_refuse(arena, status, "its pool has just fallen asleep");
+    }
     if (!flw_heap_enter_driver(heap, &section)) {
+        flw_gate_leave(&arena->pool->gate);
         return FALLOW_DEVICE_LOST;
     }
     if (is_bytewise(&region)) {
@@ -306,6 +311,7 @@ static fallow_status fill(fallow_arena *arena, const fallow_region *given, void 
         result = upload(arena, &region, to, stream, &call);
     }
     flw_heap_leave_driver(heap, &section);
+    flw_gate_leave(&arena->pool->gate);
     return result == CUDA_SUCCESS
                ? FALLOW_OK
                : flw_arena_refuse(arena, FALLOW_DRIVER, "%s of region '%s' failed: %s", call,
@@ -334,6 +340,23 @@ static fallow_status wake_one(fallow_arena *arena, struct flw_persistent *persis
 static bool lacks_values(const struct flw_persistent *persistent)
 {
     return persistent->address != NULL && !persistent->holds_values;
+}
+
+fallow_status flw_arena_notice_sleep(fallow_arena *arena)
+{
+    struct flw_pool *pool = arena->pool;
+    if (flw_gate_is_asleep(&pool->gate)) {
+        return flw_arena_refuse(arena, FALLOW_ASLEEP, "its pool is asleep: wake that first");
+    }
+    uint64_t serial = atomic_load(&pool->sleeper.serial);
+    if (serial != arena->sleep_serial &&
+        !flw_sleep_has_kept(pool, arena->tag, arena->sleep_serial)) {
+        for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
+            each->holds_values = false;
+        }
+    }
+    arena->sleep_serial = serial;
+    return FALLOW_OK;
 }
 
 bool flw_arena_must_wake(const fallow_arena *arena)

@@ -654,7 +654,7 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *domain = heap->domains[i];
         bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
-                          (!domain->is_foreign || domain->is_lost);
+                          domain != heap->exported && (!domain->is_foreign || domain->is_lost);
         /* What reaches a retired stream is stamped with its last fence's ticket: that one stays. */
         domain->sync_ticket = !is_covered          ? 0
                               : domain->is_retired ? domain->ticket - 1

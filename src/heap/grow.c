@@ -16,15 +16,14 @@ struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offs
                                      : heap->page_handle[offset / heap->source.granularity_bytes];
 }
 
-static void raise_reserved(struct flw_heap *heap, uint64_t bytes)
+void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes)
 {
     uint64_t now = atomic_load(&heap->reserved_bytes) + bytes;
     atomic_store(&heap->reserved_bytes, now);
     FLW_ASSERT(now <= heap->limit_bytes);
 }
 
-/* What the driver really gave counts for the peak, not what was asked in vain. */
-static void note_peak(struct flw_heap *heap)
+void flw_heap_note_peak(struct flw_heap *heap)
 {
     uint64_t now = atomic_load(&heap->reserved_bytes);
     if (now > atomic_load(&heap->peak_reserved_bytes)) {
@@ -87,7 +86,8 @@ static void take_idle(struct flw_heap *heap, struct stock *stock, uint64_t *need
     for (struct flw_handle *handle = heap->idle_handles, *next; handle != NULL && *need_units > 0;
          handle = next) {
         next = handle->next;
-        if (handle->unit_count <= *need_units && handle->types == heap->source.handle_types) {
+        if (handle->unit_count <= *need_units && handle->types == heap->source.handle_types &&
+            !handle->is_exported) {
             flw_handle_unlink_idle(heap, handle);
             *need_units -= handle->unit_count;
             add_stock(stock, handle);
@@ -239,7 +239,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         flw_lock_release(&heap->lock);
         return is_allowed ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_OUT_OF_MEMORY;
     }
-    raise_reserved(heap, stock.new_bytes);
+    flw_heap_raise_reserved(heap, stock.new_bytes);
     uint64_t address = heap->map.base + (place.map_begin << FLW_UNIT_LOG2);
     flw_lock_release(&heap->lock);
 
@@ -251,7 +251,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
 
     flw_lock_acquire(&heap->lock);
     if (result == CUDA_SUCCESS) {
-        note_peak(heap);
+        flw_heap_note_peak(heap);
         publish_stock(heap, &stock, place.map_begin);
         *out_run = flw_place_settle(heap, &place);
         atomic_fetch_add(&heap->count.grows, 1);
@@ -261,7 +261,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
             missing += handle->id == 0 ? flw_handle_bytes(handle) : 0;
         }
         flw_heap_lower_reserved(heap, missing);
-        note_peak(heap); /* what was made before the failure is kept, idle */
+        flw_heap_note_peak(heap); /* what was made before the failure is kept, idle */
         return_stock(heap, &stock);
         flw_place_undo(heap, &place);
     }
@@ -326,7 +326,7 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     struct flw_segment *segment = is_allowed ? flw_heap_new_segment(heap) : NULL;
     struct flw_span *run = segment != NULL ? flw_page_map_new_run(&heap->map) : NULL;
     if (run != NULL) {
-        raise_reserved(heap, bytes);
+        flw_heap_raise_reserved(heap, bytes);
     }
     flw_lock_release(&heap->lock);
     if (run == NULL) {
@@ -340,7 +340,7 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     }
     flw_lock_acquire(&heap->lock);
     if (result == CUDA_SUCCESS) {
-        note_peak(heap);
+        flw_heap_note_peak(heap);
         uint64_t begin = flw_align_up(address, FLW_UNIT_BYTES);
         *segment = (struct flw_segment){.address = address,
                                         .begin_unit = (uint32_t)(begin >> FLW_UNIT_LOG2),

@@ -256,8 +256,12 @@ void flw_heap_give_back(struct flw_heap *heap)
             continue;
         }
         uint64_t bytes = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
-        (void)heap->source.ops->unmap(&heap->source, heap->map.base + page * page_bytes, bytes);
-        (void)heap->source.ops->release(&heap->source, handle->id);
+        if (!handle->is_asleep) {
+            (void)heap->source.ops->unmap(&heap->source, heap->map.base + page * page_bytes, bytes);
+        }
+        if (handle->id != 0) {
+            (void)heap->source.ops->release(&heap->source, handle->id);
+        }
         page += bytes / page_bytes;
     }
     for (struct flw_handle *handle = heap->idle_handles; handle != NULL; handle = handle->next) {

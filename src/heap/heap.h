@@ -13,8 +13,8 @@
  * by its first and last unit (span.h).
  *   2. No two neighbours are free with the same owner, nor both unmapped, unless a segment begins
  *      between them.
- *   3. A page (granularity) has a handle <=> its run is not unmapped. Mapped and idle handles add
- *      up to reserved_bytes while no growth is under way.
+ *   3. A page (granularity) has a handle <=> its run is not unmapped. Handles that are created add
+ *      up to reserved_bytes while no growth is under way; those that sleep, to asleep_bytes.
  *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked.
  *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its stamps
  *      are the join of theirs.
@@ -38,6 +38,8 @@ struct flw_handle {
     uint32_t unit_count;
     uint32_t types; /* FALLOW_HANDLE_ bits it can be exported as */
     bool is_mapped;
+    bool is_asleep;   /* its place is kept, nothing is mapped there; id 0: not created either */
+    bool is_exported; /* importers may have it: it serves this one block and goes */
 };
 
 /* Free memory whose stamps are of several domains, or a block held back for announced uses. */
@@ -130,11 +132,13 @@ struct flw_heap {
 
     _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
     uint64_t limit_bytes;
-    _Atomic uint64_t idle_bytes; /* in idle_handles */
-    uint64_t live_run_bytes;     /* runs lent or cached, slabs included */
-    uint64_t slab_bytes;         /* runs serving slabs */
-    bool streams_may_die;        /* a stored handle is never recorded on */
-    bool absorbs_nobody;         /* one stream only: its runs join nobody's neighbours */
+    _Atomic uint64_t idle_bytes;     /* in idle_handles */
+    _Atomic uint64_t asleep_bytes;   /* what a wake has to get */
+    _Atomic uint64_t exported_bytes; /* handles that are exported */
+    uint64_t live_run_bytes;         /* runs lent or cached, slabs included */
+    uint64_t slab_bytes;             /* runs serving slabs */
+    bool streams_may_die;            /* a stored handle is never recorded on */
+    bool absorbs_nobody;             /* one stream only: its runs join nobody's neighbours */
     /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
      * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
     struct flw_domain *context_order, *whole;
@@ -144,6 +148,9 @@ struct flw_heap {
                                     while that lives; what blocks of several streams had shared is
                                     this domain's, which lends nothing. Only unmapped does either
                                     come to another stream */
+
+    struct flw_domain *exported; /* NULL: nothing was ever exported. Owns what was, once it is freed
+                                    and complete, until that is unmapped; lends nothing */
 
     struct flw_heap_counters count;
     _Atomic int lost_error; /* CUresult that lost the device; 0 none */
@@ -382,6 +389,31 @@ CUresult flw_heap_evict(struct flw_heap *heap, struct flw_span *run);
 /* lock. The handle behind a byte offset, or NULL. */
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset);
 
+/* ---- sharing (shrink.c) */
+
+/* lock. From now on importers may have the handle. False: host memory. */
+bool flw_heap_mark_exported(struct flw_heap *heap, struct flw_handle *handle);
+void flw_heap_unmark_exported(struct flw_heap *heap, struct flw_handle *handle);
+/* calls. Handles that were exported and whose blocks are freed and complete go back. */
+void flw_heap_release_exported(struct flw_heap *heap);
+
+/* ---- sleep (sleep.c); calls. Nobody else gets, maps or gives back memory meanwhile; blocks may be
+ * freed. */
+
+/* Unmap and give back everything but what was exported; the addresses stay set aside. DRIVER: as
+ * before, contents too. DEVICE_LOST: nor was that to be had. */
+fallow_status flw_heap_sleep(struct flw_heap *heap);
+/* Create and map it all again. OUT_OF_MEMORY, DRIVER: asleep as before. OK: flw_heap_end_wake is to
+ * follow. */
+fallow_status flw_heap_wake(struct flw_heap *heap);
+/* It is awake; or, contents could not be put back, asleep again. */
+fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake);
+/* calls. Run `set` over every mapped handle, in order; where one fails, `undo` over those before it. */
+typedef CUresult (*flw_heap_stretch_function)(struct flw_heap *heap, uint64_t address,
+                                              uint64_t bytes, const void *context);
+CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function set,
+                               flw_heap_stretch_function undo, const void *context);
+
 /* ---- driver calls */
 
 struct flw_driver_section {
@@ -398,6 +430,12 @@ static inline void flw_heap_count_call(struct flw_heap *heap)
 {
     FLW_ASSERT(flw_lock_none_held());
     atomic_fetch_add_explicit(&heap->count.driver_calls, 1, memory_order_relaxed);
+}
+/* An answer that was not expected and changed nothing: remembered for the caller. */
+static inline void flw_heap_note_error(struct flw_heap *heap, CUresult error, const char *call)
+{
+    atomic_store(&heap->last_error, (int)error);
+    atomic_store(&heap->last_call, call);
 }
 /* An answer that was neither success nor expected: the device is lost. */
 void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call);

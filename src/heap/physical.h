@@ -59,6 +59,14 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
 
 void flw_handle_unlink_idle(struct flw_heap *heap, struct flw_handle *handle);
 void flw_handle_link_idle(struct flw_heap *heap, struct flw_handle *handle);
+void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes);
 void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes);
+/* What the driver has given counts for the peak, not what was asked in vain. */
+void flw_heap_note_peak(struct flw_heap *heap);
+
+/* ---- idle memory (shrink.c) */
+
+/* After a sleep: idle stretches that nothing is mapped behind become address space only. */
+void flw_heap_forget_idle(struct flw_heap *heap);
 
 #endif

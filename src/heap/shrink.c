@@ -67,7 +67,7 @@ static bool is_complete_whole(const struct flw_heap *heap, const struct flw_span
 static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
 {
     const struct flw_domain *owner = heap->domains[run->u.run.owner];
-    return run->u.run.state == FLW_RUN_FREE &&
+    return run->u.run.state == FLW_RUN_FREE && owner != heap->exported &&
            (run->u.run.owner == FLW_NOBODY || is_complete_whole(heap, run) ||
             (flw_domain_keeps(heap, owner) && run->u.run.ticket <= owner->completed));
 }
@@ -156,16 +156,78 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
     }
 }
 
-/* lock. Nobody's memory; where complete memory keeps its owner, then theirs. */
+/* lock. What was exported; nobody's memory; where complete memory keeps its owner, then theirs. */
 static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
     uint32_t nobody = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_NOBODY;
     cuts->count = 0;
     cuts->bytes = 0;
+    if (heap->exported != NULL) {
+        cut_idle(heap, heap->exported, want_bytes, cuts);
+    }
     cut_idle(heap, heap->domains[nobody], want_bytes, cuts);
     if (heap->mixed != NULL) {
         cut_idle_shared(heap, want_bytes, cuts);
     }
+}
+
+/* lock. The pages of a cut run lose their handle. */
+static struct flw_handle *detach_handle(struct flw_heap *heap, const struct flw_span *run)
+{
+    struct flw_handle *handle = flw_heap_handle_at(heap, flw_run_begin(run) << FLW_UNIT_LOG2);
+    for (uint64_t page = handle->begin_unit / heap->page_units, n = 0;
+         n < handle->unit_count / heap->page_units; n++) {
+        heap->page_handle[page + n] = NULL;
+    }
+    return handle;
+}
+
+/* In a driver section. The handle is in no list. */
+static uint64_t release_handle(struct flw_heap *heap, struct flw_handle *handle)
+{
+    uint64_t bytes = flw_handle_bytes(handle);
+    CUresult result = heap->source.ops->release(&heap->source, handle->id);
+    if (result != CUDA_SUCCESS) {
+        flw_heap_lose_device(heap, result, "cuMemRelease");
+    }
+    flw_lock_acquire(&heap->lock);
+    if (!FLW_MUTANT(RELEASE_NOT_COUNTED)) {
+        flw_heap_lower_reserved(heap, bytes);
+    }
+    atomic_fetch_add(&heap->count.trims, 1);
+    flw_heap_drop_handle(heap, handle);
+    flw_lock_release(&heap->lock);
+    return bytes;
+}
+
+/* In a driver section. What was exported goes back to the driver, all else is idle then. */
+static uint64_t unmap_cuts(struct flw_heap *heap, const struct cuts *cuts)
+{
+    uint64_t done_bytes = 0;
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        struct flw_span *run = cuts->runs[i];
+        CUresult result =
+            heap->source.ops->unmap(&heap->source, flw_run_address(heap, run), flw_run_bytes(run));
+        if (result != CUDA_SUCCESS) {
+            flw_heap_lose_device(heap, result, "cuMemUnmap");
+        }
+        flw_lock_acquire(&heap->lock);
+        struct flw_handle *handle = detach_handle(heap, run);
+        bool is_exported = handle->is_exported;
+        if (is_exported) {
+            flw_heap_unmark_exported(heap, handle);
+        } else {
+            flw_handle_link_idle(heap, handle);
+        }
+        atomic_fetch_add(&heap->count.remaps, 1);
+        done_bytes += flw_run_bytes(run);
+        flw_run_return_unmapped(heap, run);
+        flw_lock_release(&heap->lock);
+        if (is_exported) {
+            (void)release_handle(heap, handle);
+        }
+    }
+    return done_bytes;
 }
 
 uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
@@ -180,28 +242,82 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
         flw_lock_acquire(&heap->lock);
         plan_cuts(heap, want_bytes - done_bytes, &cuts);
         flw_lock_release(&heap->lock);
-        for (uint32_t i = 0; i < cuts.count; i++) {
-            CUresult result = heap->source.ops->unmap(
-                &heap->source, flw_run_address(heap, cuts.runs[i]), flw_run_bytes(cuts.runs[i]));
-            struct flw_handle *handle =
-                flw_heap_handle_at(heap, (uint64_t)cuts.runs[i]->u.run.begin_unit << FLW_UNIT_LOG2);
-            if (result != CUDA_SUCCESS) {
-                flw_heap_lose_device(heap, result, "cuMemUnmap");
-            }
-            flw_lock_acquire(&heap->lock);
-            for (uint64_t page = handle->begin_unit / heap->page_units, n = 0;
-                 n < handle->unit_count / heap->page_units; n++) {
-                heap->page_handle[page + n] = NULL;
-            }
-            flw_handle_link_idle(heap, handle);
-            atomic_fetch_add(&heap->count.remaps, 1);
-            done_bytes += flw_run_bytes(cuts.runs[i]);
-            flw_run_return_unmapped(heap, cuts.runs[i]);
-            flw_lock_release(&heap->lock);
-        }
+        done_bytes += unmap_cuts(heap, &cuts);
     }
     flw_heap_leave_driver(heap, &section);
     return done_bytes;
+}
+
+void flw_heap_forget_idle(struct flw_heap *heap)
+{
+    struct cuts cuts = {.count = 1};
+    flw_lock_acquire(&heap->lock);
+    while (cuts.count > 0) {
+        cuts = (struct cuts){0};
+        cut_idle(heap, heap->domains[FLW_NOBODY], UINT64_MAX, &cuts);
+        if (heap->mixed != NULL) {
+            cut_idle_shared(heap, UINT64_MAX, &cuts);
+        }
+        for (uint32_t i = 0; i < cuts.count; i++) {
+            struct flw_handle *handle = detach_handle(heap, cuts.runs[i]);
+            atomic_fetch_sub(&heap->asleep_bytes, flw_handle_bytes(handle));
+            handle->is_asleep = false;
+            if (handle->id != 0) {
+                flw_handle_link_idle(heap, handle);
+            } else {
+                flw_heap_drop_handle(heap, handle);
+            }
+            flw_run_return_unmapped(heap, cuts.runs[i]);
+        }
+    }
+    flw_lock_release(&heap->lock);
+}
+
+/* ---- what was exported */
+
+bool flw_heap_mark_exported(struct flw_heap *heap, struct flw_handle *handle)
+{
+    if (heap->exported ==
+        NULL) { /* what comes to it is complete; it never is, so nobody gets that */
+        heap->exported = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
+        if (heap->exported == NULL) {
+            return false;
+        }
+        heap->exported->is_known = true;
+        heap->exported->is_retired = true;
+        heap->exported->ticket++;
+    }
+    if (!handle->is_exported) {
+        handle->is_exported = true;
+        atomic_fetch_add(&heap->exported_bytes, flw_handle_bytes(handle));
+    }
+    return true;
+}
+
+void flw_heap_unmark_exported(struct flw_heap *heap, struct flw_handle *handle)
+{
+    handle->is_exported = false;
+    atomic_fetch_sub(&heap->exported_bytes, flw_handle_bytes(handle));
+}
+
+void flw_heap_release_exported(struct flw_heap *heap)
+{
+    struct cuts cuts = {.count = 1};
+    struct flw_driver_section section;
+    flw_lock_acquire(&heap->lock);
+    bool has_any = heap->exported != NULL && heap->exported->runs.run_count > 0;
+    flw_lock_release(&heap->lock);
+    if (!has_any || !flw_heap_enter_driver(heap, &section)) {
+        return;
+    }
+    while (cuts.count > 0 && !flw_heap_is_lost(heap)) {
+        cuts = (struct cuts){0};
+        flw_lock_acquire(&heap->lock);
+        cut_idle(heap, heap->exported, UINT64_MAX, &cuts);
+        flw_lock_release(&heap->lock);
+        (void)unmap_cuts(heap, &cuts);
+    }
+    flw_heap_leave_driver(heap, &section);
 }
 
 /* What was given back; 0: nothing idle. */
@@ -218,19 +334,7 @@ static uint64_t release_one_handle(struct flw_heap *heap)
     if (handle == NULL) {
         return 0;
     }
-    uint64_t bytes = flw_handle_bytes(handle);
-    CUresult result = heap->source.ops->release(&heap->source, handle->id);
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, "cuMemRelease");
-    }
-    flw_lock_acquire(&heap->lock);
-    if (!FLW_MUTANT(RELEASE_NOT_COUNTED)) {
-        flw_heap_lower_reserved(heap, bytes);
-    }
-    atomic_fetch_add(&heap->count.trims, 1);
-    flw_heap_drop_handle(heap, handle);
-    flw_lock_release(&heap->lock);
-    return bytes;
+    return release_handle(heap, handle);
 }
 
 /* lock. The run of a segment that is idle as a whole, out of its index; NULL. */

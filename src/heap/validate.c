@@ -97,7 +97,7 @@ static const char *check_partition(const struct flw_heap *heap)
 
 static const char *check_handles(const struct flw_heap *heap)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, asleep = 0, exported = 0;
     for (uint64_t page = 0; page < heap->mapped_page_end;) {
         const struct flw_handle *handle = heap->page_handle[page];
         if (handle == NULL) {
@@ -107,8 +107,20 @@ static const char *check_handles(const struct flw_heap *heap)
         if (handle->begin_unit != page * heap->page_units) {
             return "a page names a handle that begins elsewhere";
         }
-        bytes += (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
+        uint64_t own = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
+        bytes += handle->id != 0 ? own : 0;
+        asleep += handle->is_asleep ? own : 0;
+        exported += handle->is_exported ? own : 0;
+        if (handle->id == 0 && !handle->is_asleep) {
+            return "a mapped handle was never created";
+        }
         page += handle->unit_count / heap->page_units;
+    }
+    if (asleep != atomic_load(&heap->asleep_bytes)) {
+        return "asleep_bytes is not the sum of the sleeping handles";
+    }
+    if (exported != atomic_load(&heap->exported_bytes)) {
+        return "exported_bytes is not the sum of the exported handles";
     }
     uint64_t idle = 0;
     for (const struct flw_handle *handle = heap->idle_handles; handle; handle = handle->next) {

@@ -31,6 +31,9 @@ struct flw_source_ops {
     CUresult (*map)(struct flw_source *source, uint64_t address, uint64_t bytes, uint64_t handle);
     CUresult (*unmap)(struct flw_source *source, uint64_t address, uint64_t bytes);
     CUresult (*set_access)(struct flw_source *source, uint64_t address, uint64_t bytes);
+    /* Of one device that is not its own, whether it is among access_devices or not. */
+    CUresult (*set_peer)(struct flw_source *source, uint64_t address, uint64_t bytes, int device,
+                         bool is_allowed);
     /* else: segments. */
     CUresult (*acquire)(struct flw_source *source, uint64_t bytes, uint64_t *out_address);
     CUresult (*give_back)(struct flw_source *source, uint64_t address);

@@ -118,6 +118,17 @@ static CUresult vmm_set_access(struct flw_source *source, uint64_t address, uint
     return source->driver->cuMemSetAccess(address, bytes, access, source->access_count);
 }
 
+static CUresult vmm_set_peer(struct flw_source *source, uint64_t address, uint64_t bytes,
+                             int device, bool is_allowed)
+{
+    CUmemAccessDesc access = {0};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = is_allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    count_call(source);
+    return source->driver->cuMemSetAccess(address, bytes, &access, 1);
+}
+
 const struct flw_source_ops flw_source_vmm = {
     .name = "virtual memory management",
     .remaps = true,
@@ -128,4 +139,5 @@ const struct flw_source_ops flw_source_vmm = {
     .map = vmm_map,
     .unmap = vmm_unmap,
     .set_access = vmm_set_access,
+    .set_peer = vmm_set_peer,
 };

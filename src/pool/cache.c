@@ -219,10 +219,30 @@ void flw_pool_cache_exit(struct flw_tcache *cache)
     flw_tcache_drop(cache);
 }
 
+/* pool->lock. May the caches of a stream serve hits? */
+static bool may_open(struct flw_pool *pool, const struct flw_domain *domain)
+{
+    return !pool->divert_all && !atomic_load(&pool->gate.closes_hits) && !flw_capture_is_on(domain);
+}
+
+void flw_pool_close_hits(struct flw_pool *pool, bool is_closed)
+{
+    flw_lock_acquire(&pool->lock);
+    atomic_store(&pool->gate.closes_hits, is_closed);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        flw_tcache_poison(cache);
+        cache->is_open = may_open(pool, cache->domain);
+        flw_asym_barrier();
+        flw_tcache_await(cache);
+        flw_tcache_release(cache);
+    }
+    flw_lock_release(&pool->lock);
+}
+
 void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain)
 {
     flw_lock_acquire(&pool->lock);
-    bool is_open = !pool->divert_all && !flw_capture_is_on(domain);
+    bool is_open = may_open(pool, domain);
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
         if (cache->domain == domain) {
             flw_tcache_poison(cache);
@@ -421,7 +441,7 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
         return NULL;
     }
     flw_lock_acquire(&pool->lock);
-    cache->is_open = !pool->divert_all && !flw_capture_is_on(domain);
+    cache->is_open = may_open(pool, domain);
     if (!flw_recording_adopt(pool, cache, domain)) {
         flw_lock_release(&pool->lock);
         flw_thread_forget(cache);

@@ -235,6 +235,25 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
     return FALLOW_OK;
 }
 
+static fallow_status begin(struct flw_pool *pool, fallow_stream stream,
+                           fallow_capture **out_capture)
+{
+    struct fallow_capture *capture = enter(pool);
+    if (capture == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    capture->is_capturing = true;
+    atomic_fetch_add(&pool->open_captures, 1);
+    fallow_status status = join(pool, capture, stream);
+    if (status != FALLOW_OK) {
+        atomic_fetch_sub(&pool->open_captures, 1);
+        give_up_place(capture);
+        return status;
+    }
+    *out_capture = capture;
+    return FALLOW_OK;
+}
+
 fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
                                    fallow_capture **out_capture)
 {
@@ -252,31 +271,17 @@ fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
     if (flw_pool_has_epochs(pool)) {
         return FALLOW_NOT_SUPPORTED;
     }
-    struct fallow_capture *capture = enter(pool);
-    if (capture == NULL) {
-        return FALLOW_OUT_OF_HOST_MEMORY;
-    }
-    capture->is_capturing = true;
-    atomic_fetch_add(&pool->open_captures, 1);
-    fallow_status status = join(pool, capture, stream);
+    fallow_status status = flw_gate_enter(&pool->gate, true);
     if (status != FALLOW_OK) {
-        atomic_fetch_sub(&pool->open_captures, 1);
-        give_up_place(capture);
         return status;
     }
-    *out_capture = capture;
-    return FALLOW_OK;
+    status = begin(pool, stream, out_capture);
+    flw_gate_leave(&pool->gate);
+    return status;
 }
 
-fallow_status flw_capture_resume(fallow_capture *capture, fallow_stream stream)
+static fallow_status resume(struct flw_pool *pool, fallow_capture *capture, fallow_stream stream)
 {
-    struct flw_pool *pool = pool_of(capture);
-    if (pool == NULL) {
-        return FALLOW_INVALID_CAPTURE;
-    }
-    if (flw_heap_is_lost(&pool->heap)) {
-        return FALLOW_DEVICE_LOST;
-    }
     flw_lock_acquire(&pool->heap.lock);
     bool is_capturing = capture->is_capturing;
     capture->is_capturing = true;
@@ -292,6 +297,24 @@ fallow_status flw_capture_resume(fallow_capture *capture, fallow_stream stream)
         flw_lock_release(&pool->heap.lock);
         atomic_fetch_sub(&pool->open_captures, 1);
     }
+    return status;
+}
+
+fallow_status flw_capture_resume(fallow_capture *capture, fallow_stream stream)
+{
+    struct flw_pool *pool = pool_of(capture);
+    if (pool == NULL) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    fallow_status status = flw_gate_enter(&pool->gate, true);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    status = resume(pool, capture, stream);
+    flw_gate_leave(&pool->gate);
     return status;
 }
 

@@ -9,6 +9,7 @@
 
 #include "heap/epoch.h"
 #include "pool/recording.h"
+#include "pool/share.h"
 
 /* ---- structs that cross the boundary */
 
@@ -104,33 +105,13 @@ static void set_defaults(fallow_pool_config *config)
     config->wait_ms = config->wait_ms == 0 ? 100 : config->wait_ms;
 }
 
-/* Every peer is another device of this driver that can reach the pool's. */
-static fallow_status check_peers(struct flw_pool *pool, int count)
+static fallow_status check_peers(struct flw_pool *pool)
 {
-    const struct flw_driver *driver = &pool->driver;
-    for (size_t i = 0; i < pool->config.peer_device_count; i++) {
-        int peer = pool->config.peer_devices[i], can_access = 1;
-        CUdevice device;
-        if (peer < 0 || peer >= count) {
-            flw_pool_log(pool, FALLOW_LOG_ERROR,
-                         "peer device %d does not exist: this driver has %d", peer, count);
-            return FALLOW_NOT_FOUND;
-        }
-        if (peer == pool->config.device) {
-            flw_pool_log(pool, FALLOW_LOG_ERROR,
-                         "peer device %d is the pool's own: leave it out of peer_devices", peer);
-            return FALLOW_INVALID_ARGUMENT;
-        }
-        if (driver->cuDeviceCanAccessPeer != NULL &&
-            (driver->cuDeviceGet(&device, peer) != CUDA_SUCCESS ||
-             driver->cuDeviceCanAccessPeer(&can_access, device, pool->device) != CUDA_SUCCESS ||
-             can_access == 0)) {
-            flw_pool_log(pool, FALLOW_LOG_ERROR, "peer device %d cannot access memory of device %d",
-                         peer, pool->config.device);
-            return FALLOW_NOT_SUPPORTED;
-        }
+    fallow_status status = FALLOW_OK;
+    for (size_t i = 0; status == FALLOW_OK && i < pool->config.peer_device_count; i++) {
+        status = flw_pool_check_peer(pool, pool->config.peer_devices[i]);
     }
-    return FALLOW_OK;
+    return status;
 }
 
 static fallow_status find_device(struct flw_pool *pool, size_t *out_bytes)
@@ -147,7 +128,7 @@ static fallow_status find_device(struct flw_pool *pool, size_t *out_bytes)
         result = driver->cuDeviceGet(&pool->device, pool->config.device);
     }
     if (result == CUDA_SUCCESS) {
-        fallow_status status = check_peers(pool, count);
+        fallow_status status = check_peers(pool);
         if (status != FALLOW_OK) {
             return status;
         }
@@ -273,6 +254,8 @@ static struct flw_pool *new_pool(const fallow_pool_config *config)
         flw_lock_init(&pool->lock, FLW_RANK_POOL);
         flw_lock_init(&pool->uses_lock, FLW_RANK_USES);
         flw_lock_init(&pool->report_lock, FLW_RANK_META);
+        flw_lock_init(&pool->import_lock, FLW_RANK_META);
+        flw_lock_init(&pool->sleeper.lock, FLW_RANK_META);
     }
     return pool;
 }
@@ -421,13 +404,9 @@ static void report_leaks(struct flw_pool *pool)
 }
 
 /* Everything that ever touched the pool's memory is done: then it may be unmapped. */
-static void wait_for_everything(struct flw_pool *pool)
+fallow_status flw_pool_await_device(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
-    struct flw_driver_section section;
-    if (!flw_heap_enter_driver(heap, &section)) {
-        return;
-    }
     uint32_t cursor = 0;
     for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         if (domain->is_foreign && !domain->is_lost) {
@@ -435,8 +414,7 @@ static void wait_for_everything(struct flw_pool *pool)
                                   UINT64_MAX);
         }
     }
-    (void)flw_heap_sync_context(heap);
-    flw_heap_leave_driver(heap, &section);
+    return flw_heap_sync_context(heap);
 }
 
 void fallow_pool_destroy(fallow_pool *handle)
@@ -456,10 +434,15 @@ void fallow_pool_destroy(fallow_pool *handle)
     flw_pool_table_await(handle);
     flw_pool_detach_caches(pool);
     flw_captures_forget(pool);
-    wait_for_everything(pool);
+    if (flw_heap_enter_driver(&pool->heap, &section)) {
+        (void)flw_pool_await_device(pool);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
     leave_contexts(pool);
     bool is_lost = !flw_heap_enter_driver(&pool->heap, &section);
     flw_debug_finish(pool, is_lost);
+    flw_sleep_finish(pool, is_lost);
+    flw_share_finish(pool, is_lost);
     if (!is_lost) {
         flw_heap_give_back(&pool->heap);
         flw_heap_leave_driver(&pool->heap, &section);

@@ -273,8 +273,10 @@ static void trim_other(struct flw_pool *other, void *context)
 {
     struct flw_climb *climb = context;
     if (other != climb->pool && other->config.device == climb->pool->config.device &&
-        other->driver.object == climb->pool->driver.object) {
+        other->driver.object == climb->pool->driver.object &&
+        flw_gate_enter(&other->gate, false) == FALLOW_OK) {
         (void)flw_heap_release_idle(&other->heap, 0);
+        flw_gate_leave(&other->gate);
     }
 }
 
@@ -283,9 +285,14 @@ bool flw_climb_callback(struct flw_climb *climb)
     struct flw_pool *pool = climb->pool;
     bool any = false;
     if (pool->config.on_oom != NULL && !atomic_flag_test_and_set(&pool->in_callback)) {
+        flw_gate_leave(&pool->gate); /* nobody waits for a callback, which may wait for a turn */
         any = pool->config.on_oom(pool->config.oom_context, climb->need->size_bytes,
                                   (fallow_stream)climb->need->domain->stream) != 0;
         atomic_flag_clear(&pool->in_callback);
+        climb->gate_status = flw_gate_enter_again(&pool->gate);
+        if (climb->gate_status != FALLOW_OK) {
+            return false;
+        }
     }
     if (any && (flw_climb_own_cache(climb) || rung_caches(climb) || take_or_grow(climb))) {
         return true;
@@ -308,8 +315,9 @@ static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
 }
 
 /* Driver calls. A synchronisation of the context would kill a capture that is not announced yet. */
-static bool is_any_capturing(struct flw_heap *heap)
+bool flw_pool_is_any_capturing(struct flw_pool *pool)
 {
+    struct flw_heap *heap = &pool->heap;
     uint32_t cursor = 0;
     for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -340,7 +348,8 @@ bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
         !flw_heap_enter_driver(heap, &section)) {
         return false;
     }
-    fallow_status status = is_any_capturing(heap) ? FALLOW_CAPTURING : flw_heap_sync_context(heap);
+    fallow_status status =
+        flw_pool_is_any_capturing(pool) ? FALLOW_CAPTURING : flw_heap_sync_context(heap);
     flw_heap_leave_driver(heap, &section);
     return status == FALLOW_OK;
 }
@@ -466,6 +475,9 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         }
         if (flw_heap_is_lost(&pool->heap)) {
             return FALLOW_DEVICE_LOST;
+        }
+        if (climb.gate_status != FALLOW_OK) {
+            return climb.gate_status; /* put to sleep during the callback */
         }
     }
     if (climb.status == FALLOW_OUT_OF_MEMORY && !is_hopeless &&

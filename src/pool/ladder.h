@@ -20,6 +20,7 @@ struct flw_climb {
     uint64_t need_bytes;  /* what a growth has to map */
     fallow_status status; /* of the last failure worth telling */
     bool is_quarantine_out;
+    fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
 };
 
 /* It wants a handle of its own: only growth makes one. */

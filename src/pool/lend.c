@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pool/recording.h"
+#include "pool/share.h"
 
 /* ---- budgets of a cache: what it may hold without asking */
 
@@ -328,9 +329,20 @@ static fallow_status lend_block(struct flw_pool *pool, const fallow_request *req
 fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
                              fallow_stream stream, void **out_ptr)
 {
+    bool may_wait = (request->flags & FALLOW_REQUEST_NO_WAIT) == 0;
+    *out_ptr = NULL;
     stream = flw_pool_has_epochs(pool) ? NULL : stream;
-    return pool->debug != NULL ? flw_debug_alloc(pool, request, stream, out_ptr)
-                               : flw_pool_alloc_plain(pool, request, stream, out_ptr);
+    fallow_status status = flw_gate_enter(&pool->gate, may_wait);
+    if (FLW_UNLIKELY(status != FALLOW_OK) && request->size_bytes != 0) {
+        return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
+    }
+    bool is_inside = status == FALLOW_OK;
+    status = pool->debug != NULL ? flw_debug_alloc(pool, request, stream, out_ptr)
+                                 : flw_pool_alloc_plain(pool, request, stream, out_ptr);
+    if (FLW_LIKELY(is_inside)) {
+        flw_gate_leave(&pool->gate);
+    }
+    return status;
 }
 
 fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *request,
@@ -572,7 +584,9 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
     if (was == FLW_SLOT_LIVE_CAPTURED) {
         return return_captured(pool, cache, span, slot, &note);
     }
-    if (flw_note_has_uses(&note) || flw_capture_is_on(cache->domain)) {
+    bool is_exported = was != FLW_SLOT_LIVE && flw_share_is_exported(pool, span) &&
+                       !FLW_MUTANT(EXPORTED_IS_REUSED);
+    if (is_exported || flw_note_has_uses(&note) || flw_capture_is_on(cache->domain)) {
         bool is_slab = span->kind == FLW_SPAN_SLAB;
         uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
         flw_lock_acquire(&cache->lock);
@@ -585,7 +599,12 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
         flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
         flw_lock_release(&cache->lock);
         flw_pool_settle(pool, cache->hot.account);
-        return hold_back(pool, cache->domain, slot, &note);
+        if (!is_exported) {
+            return hold_back(pool, cache->domain, slot, &note);
+        }
+        (void)flw_uses_free(pool, cache->domain, slot, &note);
+        flw_share_collect(pool);
+        return FALLOW_OK;
     }
     flw_slot_set_word(slot, flw_slot_address(slot));
     if (cache->context_id != 0 && was == FLW_SLOT_LIVE_USED) {

@@ -15,6 +15,8 @@
 #include "heap/tcache.h"
 #include "heap/thread.h"
 #include "pool/debug.h"
+#include "pool/gate.h"
+#include "pool/sleep.h"
 
 /* A block's side notes: announced uses and a tag. Most blocks have none. */
 struct flw_note {
@@ -99,6 +101,12 @@ struct flw_pool {
 
     atomic_uint open_captures;
 
+    struct flw_gate gate;
+    struct flw_sleeper sleeper;
+    struct flw_lock import_lock; /* FLW_RANK_META */
+    struct flw_import *imports;  /* what others have exported; import_lock */
+    _Atomic uint64_t imported_bytes;
+
     atomic_uint handle_halvings; /* new handles are so many times smaller (ladder.c) */
     uint64_t tidied_growth;      /* the growth that gave tidies_left (ladder.c); heap lock */
     uint32_t tidies_left;
@@ -153,6 +161,8 @@ bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
 void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domain);
 /* Divert or restore the caches of a stream: a capture has begun or ended on it. */
 void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain);
+/* No hits in any cache, those that are made from now on included; or again. */
+void flw_pool_close_hits(struct flw_pool *pool, bool is_closed);
 /* Owner: fold the thread's requested bytes into the pool's, raising the peak. */
 void flw_pool_settle(struct flw_pool *pool, struct flw_account *account);
 /* Owner: lent (or, negative, returned). */
@@ -199,6 +209,8 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
 /* Synchronise the context, if a lost stream has memory that no fence covers, or only its place,
  * where that is wanted, and nothing is being captured. True: it is complete now. Driver calls. */
 bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place);
+/* Is a stream that can be named being captured? Driver calls. */
+bool flw_pool_is_any_capturing(struct flw_pool *pool);
 /* Fence every stream that this thread can name. Driver calls. */
 void flw_pool_fence_all(struct flw_pool *pool);
 /* stats.c: remember why this need failed. */
@@ -343,6 +355,11 @@ fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *
 /* ---- trim.c */
 void flw_pool_decay(struct flw_pool *pool, bool may_release);
 
+/* ---- peer.c */
+
+/* OK: the device exists, is not the pool's own, and reaches it. Else a line to the log. Driver calls. */
+fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer);
+
 /* ---- config.c */
 
 /* fallow_pool_create on a driver that is open already, whose table stays the caller's, and under a name:
@@ -363,6 +380,9 @@ fallow_status flw_pool_create(const fallow_pool_config *config, const struct flw
 fallow_status flw_struct_accept(void *ours, size_t our_size, const void *theirs);
 /* Copy ours out, as much as the caller's struct_size has room for. */
 fallow_status flw_struct_answer(void *theirs, const void *ours, size_t our_size);
+
+/* In a driver section: wait for all work that may use the pool's memory. */
+fallow_status flw_pool_await_device(struct flw_pool *pool);
 
 /* Out of use without a driver call, a wait or a lock; it has left the table. */
 void flw_pool_orphan(struct flw_pool *pool);

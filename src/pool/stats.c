@@ -69,6 +69,11 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.stream_count = atomic_load(&heap->stream_count);
     stats.uses_vmm = heap->source.ops->remaps;
     stats.uses_membarrier = pool->uses_membarrier;
+    stats.is_asleep = flw_gate_is_asleep(&pool->gate);
+    stats.asleep_bytes = atomic_load(&heap->asleep_bytes);
+    stats.saved_bytes = atomic_load(&pool->sleeper.saved_bytes);
+    stats.exported_bytes = atomic_load(&heap->exported_bytes);
+    stats.imported_bytes = atomic_load(&pool->imported_bytes);
     flw_lock_acquire(&pool->uses_lock);
     uint64_t note_bytes = pool->note_meta.used_bytes;
     flw_lock_release(&pool->uses_lock);

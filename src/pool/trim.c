@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "pool/recording.h"
+#include "pool/share.h"
 
 static void complete_what_is(struct flw_pool *pool)
 {
@@ -58,6 +59,9 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
     if (flw_heap_is_lost(&pool->heap)) {
         return FALLOW_DEVICE_LOST;
     }
+    if (flw_gate_enter(&pool->gate, deadline_ns != 0) != FALLOW_OK) {
+        return FALLOW_OK; /* asleep: there is nothing left to give back */
+    }
     uint64_t now = flw_clock_fine_ns(), released = 0;
     uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
     bool has_timed_out = false;
@@ -77,6 +81,7 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
         complete_what_is(pool);
         released += flw_heap_release_idle(&pool->heap, keep_bytes);
     }
+    flw_gate_leave(&pool->gate);
     flw_pool_note_loss(pool);
     flw_recording_note_trim(pool);
     if (out_released_bytes != NULL) {
@@ -160,7 +165,11 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
         flw_debug_poll(pool);
     }
     complete_what_is(pool);
-    flw_pool_decay(pool, true);
+    flw_share_collect(pool);
+    if (flw_gate_enter(&pool->gate, false) == FALLOW_OK) {
+        flw_pool_decay(pool, true);
+        flw_gate_leave(&pool->gate);
+    }
     flw_pool_note_loss(pool);
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/mutant.h"
 #include "pool/recording.h"
+#include "pool/share.h"
 
 #define FIRST_BUCKETS_LOG2 10
 
@@ -225,6 +226,18 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
     return status;
 }
 
+/* heap lock. What was exported does not come back to its stream, whose order would cover the free: it
+ * waits for it, and goes. */
+static void await_own(struct flw_heap *heap, struct flw_pending *pending, struct flw_domain *domain)
+{
+    pending->domain = heap->exported->index;
+    pending->own_ticket = 0;
+    pending->needs_context_sync = domain->is_lost;
+    pending->stamps[pending->stamp_count++] =
+        (struct flw_stamp){.domain = domain->index, .ticket = flw_domain_stamp(domain)};
+    domain->has_open_use = true;
+}
+
 fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
                             const struct flw_note *note)
 {
@@ -232,6 +245,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
     struct flw_span *span = flw_slot_span(&heap->map, slot);
     uint64_t bytes = span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
                                                  : flw_run_bytes(span);
+    bool is_exported = flw_share_is_exported(pool, span);
     flw_lock_acquire(&heap->lock);
     struct flw_pending *pending = flw_heap_new_pending(heap);
     if (pending != NULL) {
@@ -241,6 +255,9 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
                                         .own_ticket = domain->ticket,
                                         .sweep_next = note->overflowed};
         domain->unfenced_bytes += bytes; /* a retire must fence it */
+        if (is_exported) {
+            await_own(heap, pending, domain);
+        }
         for (uint32_t i = 0; i < note->stamp_count; i++) {
             struct flw_domain *user = heap->domains[note->domains[i]];
             if (user->ops == NULL || user == domain) {

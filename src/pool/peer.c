@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: which other devices may access the pool's memory, from the start and at run time.
+ */
+#include "fallow/share.h"
+#include "pool/share.h"
+
+fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer)
+{
+    const struct flw_driver *driver = &pool->driver;
+    int count = 0, can_access = 1;
+    CUdevice device;
+    CUresult result = driver->cuDeviceGetCount(&count);
+    if (result != CUDA_SUCCESS) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "peer device %d cannot be asked for: %s", peer,
+                     flw_driver_error_name(driver, result));
+        return FALLOW_DRIVER;
+    }
+    if (peer < 0 || peer >= count) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "peer device %d does not exist: this driver has %d",
+                     peer, count);
+        return FALLOW_NOT_FOUND;
+    }
+    if (peer == pool->config.device) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "peer device %d is the pool's own: leave it out of the peers", peer);
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if (driver->cuDeviceCanAccessPeer != NULL &&
+        (driver->cuDeviceGet(&device, peer) != CUDA_SUCCESS ||
+         driver->cuDeviceCanAccessPeer(&can_access, device, pool->device) != CUDA_SUCCESS ||
+         can_access == 0)) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "peer device %d cannot access memory of device %d",
+                     peer, pool->config.device);
+        return FALLOW_NOT_SUPPORTED;
+    }
+    return FALLOW_OK;
+}
+
+/* Of the list of devices with access; its own is the first. 0: not in it. */
+static uint32_t find(const struct flw_source *source, int device)
+{
+    for (uint32_t i = 1; i < source->access_count; i++) {
+        if (source->access_devices[i] == device) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+struct change {
+    int device;
+    bool is_allowed;
+};
+
+static CUresult set_one(struct flw_heap *heap, uint64_t address, uint64_t bytes, int device,
+                        bool is_allowed)
+{
+    return heap->source.ops->set_peer(&heap->source, address, bytes, device, is_allowed);
+}
+
+static CUresult apply(struct flw_heap *heap, uint64_t address, uint64_t bytes, const void *context)
+{
+    const struct change *change = context;
+    return set_one(heap, address, bytes, change->device, change->is_allowed);
+}
+
+static CUresult undo(struct flw_heap *heap, uint64_t address, uint64_t bytes, const void *context)
+{
+    const struct change *change = context;
+    return set_one(heap, address, bytes, change->device, !change->is_allowed);
+}
+
+static void note(struct flw_source *source, const struct change *change)
+{
+    uint32_t place = find(source, change->device);
+    if (change->is_allowed) {
+        source->access_devices[source->access_count++] = change->device;
+    } else {
+        source->access_devices[place] = source->access_devices[--source->access_count];
+    }
+}
+
+/* The gate is held: nothing is mapped or unmapped meanwhile. */
+static fallow_status change_all(struct flw_pool *pool, const struct change *change)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    CUresult result = flw_heap_each_stretch(heap, apply, undo, change);
+    if (result == CUDA_SUCCESS) {
+        result = flw_share_each_import(pool, apply, undo, change);
+        if (result != CUDA_SUCCESS) {
+            struct change back = {change->device, !change->is_allowed};
+            CUresult refused = flw_heap_each_stretch(heap, apply, NULL, &back);
+            if (refused != CUDA_SUCCESS) {
+                flw_heap_lose_device(heap, refused, "cuMemSetAccess");
+            }
+        }
+    }
+    flw_heap_leave_driver(heap, &section);
+    if (result == CUDA_SUCCESS) {
+        note(&heap->source, change);
+        return FALLOW_OK;
+    }
+    flw_heap_note_error(heap, result, "cuMemSetAccess");
+    flw_pool_log(pool, FALLOW_LOG_ERROR, "access of device %d cannot be changed: %s",
+                 change->device, flw_driver_error_name(&pool->driver, result));
+    return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;
+}
+
+/* The turn is this thread's. Nothing to do where it is so already. */
+static fallow_status change_peer(struct flw_pool *pool, const struct change *change)
+{
+    struct flw_source *source = &pool->heap.source;
+    bool was_asleep = flw_gate_is_asleep(&pool->gate);
+    fallow_status status = FALLOW_OK;
+    flw_gate_set(&pool->gate, FLW_GATE_HELD);
+    (void)flw_gate_await(&pool->gate, true);
+    if ((find(source, change->device) != 0) != change->is_allowed) {
+        bool has_room = !change->is_allowed || source->access_count < FLW_SOURCE_DEVICES;
+        status = has_room ? change_all(pool, change) : FALLOW_INVALID_ARGUMENT;
+    }
+    flw_gate_set(&pool->gate, was_asleep ? FLW_GATE_ASLEEP : FLW_GATE_OPEN);
+    return status;
+}
+
+static fallow_status change(fallow_pool *handle, const struct change *change)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    fallow_status status = flw_pool_check_peer(pool, change->device);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    if (!pool->heap.source.ops->remaps) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "without virtual memory management peers are allowed by cuCtxEnablePeerAccess "
+                     "only");
+        return FALLOW_NOT_SUPPORTED;
+    }
+    if (!flw_gate_begin_turn(&pool->gate)) {
+        return FALLOW_BUSY;
+    }
+    status = change_peer(pool, change);
+    flw_gate_end_turn(&pool->gate);
+    flw_pool_note_loss(pool);
+    return status;
+}
+
+fallow_status fallow_pool_allow_peer(fallow_pool *pool, int device)
+{
+    return change(pool, &(struct change){device, true});
+}
+
+fallow_status fallow_pool_deny_peer(fallow_pool *pool, int device)
+{
+    return change(pool, &(struct change){device, false});
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: blocks that other processes have, and what other processes lend: export, import, the end of
+ * both.
+ *
+ * An exported handle serves the block that it was made for and no other: importers may hold it for as
+ * long as they like, and nobody tells. When that block is freed and complete, its run comes to the
+ * domain `heap.exported`, which lends nothing, and is unmapped; the driver keeps the memory for those
+ * who still have it.
+ */
+#include "pool/share.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fallow/share.h"
+#include "pool/recording.h"
+
+void fallow_share_init_sized(fallow_share *share, size_t struct_size)
+{
+    memset(share, 0, struct_size);
+    share->struct_size = struct_size;
+}
+
+static bool is_one_type(uint32_t type)
+{
+    return type == FALLOW_HANDLE_FD || type == FALLOW_HANDLE_FABRIC;
+}
+
+static CUmemAllocationHandleType driver_type(uint32_t type)
+{
+    return type == FALLOW_HANDLE_FD ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                    : CU_MEM_HANDLE_TYPE_FABRIC;
+}
+
+/* ---- export */
+
+/* heap lock. The handle that the live block at an offset has for itself; NULL: it shares one. */
+static struct flw_handle *own_handle(const struct flw_heap *heap, uint64_t offset, uint32_t type)
+{
+    const struct flw_span *run = flw_page_map_span_at(&heap->map, offset);
+    struct flw_handle *handle = flw_heap_handle_at(heap, offset);
+    bool is_own = run->kind == FLW_SPAN_RUN && handle != NULL &&
+                  handle->begin_unit == run->u.run.begin_unit &&
+                  handle->unit_count == run->u.run.unit_count && (handle->types & type) != 0;
+    return is_own ? handle : NULL;
+}
+
+/* The free of the block is to take the slow path. False: it is not live any more. */
+static bool mark_special(struct flw_slot *slot)
+{
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    uint64_t address = word & ~FLW_SLOT_STATE_MASK, live = address + FLW_SLOT_LIVE;
+    return word == address + FLW_SLOT_LIVE_USED || word == address + FLW_SLOT_LIVE_SPECIAL ||
+           __atomic_compare_exchange_n(&slot->word, &live, address + FLW_SLOT_LIVE_SPECIAL, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* The block's handle, from now on exported. */
+static fallow_status claim_handle(struct flw_pool *pool, const fallow_block *block, uint32_t type,
+                                  struct flw_handle **out_handle, bool *out_is_first)
+{
+    struct flw_heap *heap = &pool->heap;
+    uint64_t offset = flw_page_map_offset(&heap->map, (uint64_t)(uintptr_t)block->base);
+    fallow_status status = FALLOW_INVALID_ARGUMENT;
+    flw_lock_acquire(&heap->lock);
+    struct flw_handle *handle = own_handle(heap, offset, type);
+    if (handle != NULL) {
+        struct flw_span *run = flw_page_map_span_at(&heap->map, offset);
+        *out_is_first = !handle->is_exported;
+        status = !mark_special(flw_span_slot(&heap->map, run, 0)) ? FALLOW_INVALID_POINTER
+                 : !flw_heap_mark_exported(heap, handle)          ? FALLOW_OUT_OF_HOST_MEMORY
+                                                                  : FALLOW_OK;
+    }
+    flw_lock_release(&heap->lock);
+    *out_handle = handle;
+    if (status == FALLOW_INVALID_ARGUMENT) {
+        flw_pool_log(
+            pool, FALLOW_LOG_ERROR,
+            "block %p shares its physical handle: ask for it with FALLOW_REQUEST_EXPORT_%s "
+            "to export it",
+            block->base, type == FALLOW_HANDLE_FD ? "FD" : "FABRIC");
+    }
+    return status;
+}
+
+static fallow_status refuse_driver(struct flw_pool *pool, CUresult result, const char *call)
+{
+    flw_heap_note_error(&pool->heap, result, call);
+    flw_pool_log(pool, FALLOW_LOG_ERROR, "%s answered %s", call,
+                 flw_driver_error_name(&pool->driver, result));
+    return result == CUDA_ERROR_NOT_SUPPORTED   ? FALLOW_NOT_SUPPORTED
+           : result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY
+                                                : FALLOW_DRIVER;
+}
+
+static fallow_status export_handle(struct flw_pool *pool, uint64_t handle, fallow_share *share)
+{
+    struct flw_driver_section section;
+    void *out = share->type == FALLOW_HANDLE_FD ? (void *)&share->descriptor : share->fabric;
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    flw_heap_count_call(&pool->heap);
+    CUresult result =
+        pool->driver.cuMemExportToShareableHandle(out, handle, driver_type(share->type), 0);
+    flw_heap_leave_driver(&pool->heap, &section);
+    return result == CUDA_SUCCESS ? FALLOW_OK
+                                  : refuse_driver(pool, result, "cuMemExportToShareableHandle");
+}
+
+static fallow_status share_block(struct flw_pool *pool, const void *ptr, fallow_share *share)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_handle *handle = NULL;
+    bool is_first = false;
+    fallow_block block;
+    fallow_block_init(&block);
+    fallow_status status = fallow_block_info((fallow_pool *)(uintptr_t)pool->handle, ptr, &block);
+    if (status != FALLOW_OK || block.base != ptr ||
+        (block.state != FALLOW_BLOCK_LIVE && block.state != FALLOW_BLOCK_CAPTURED)) {
+        return FALLOW_INVALID_POINTER;
+    }
+    if (block.state == FALLOW_BLOCK_CAPTURED) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "block %p was lent inside a capture, whose graphs keep it: lend it before",
+                     block.base);
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    status = claim_handle(pool, &block, share->type, &handle, &is_first);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    share->handle_bytes = block.handle_bytes;
+    share->offset_bytes = block.handle_offset;
+    share->size_bytes = block.requested_bytes;
+    status = export_handle(pool, block.handle, share);
+    if (status != FALLOW_OK && is_first) {
+        flw_lock_acquire(&heap->lock);
+        flw_heap_unmark_exported(heap, handle);
+        flw_lock_release(&heap->lock);
+    }
+    return status;
+}
+
+fallow_status fallow_export(fallow_pool *handle, const void *ptr, uint32_t type,
+                            fallow_share *out_share)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    fallow_share share = {.struct_size = sizeof share, .type = type, .descriptor = -1};
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (out_share == NULL || ptr == NULL || !is_one_type(type)) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if ((pool->config.handle_types & type) == 0 || flw_pool_has_epochs(pool) ||
+        !pool->heap.source.ops->remaps || pool->driver.cuMemExportToShareableHandle == NULL) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "the pool exports no such handles: name the type in handle_types, on a driver "
+                     "with virtual memory management");
+        return FALLOW_NOT_SUPPORTED;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    fallow_status status = flw_gate_enter(&pool->gate, true);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    status = share_block(pool, ptr, &share);
+    flw_gate_leave(&pool->gate);
+    flw_pool_note_loss(pool);
+    return status == FALLOW_OK ? flw_struct_answer(out_share, &share, sizeof share) : status;
+}
+
+bool flw_share_is_exported(struct flw_pool *pool, const struct flw_span *span)
+{
+    struct flw_heap *heap = &pool->heap;
+    if (span->kind != FLW_SPAN_RUN || atomic_load(&heap->exported_bytes) == 0) {
+        return false;
+    }
+    flw_lock_acquire(&heap->lock);
+    const struct flw_handle *handle =
+        flw_heap_handle_at(heap, (uint64_t)span->u.run.begin_unit << FLW_UNIT_LOG2);
+    bool is_exported = handle != NULL && handle->is_exported;
+    flw_lock_release(&heap->lock);
+    return is_exported;
+}
+
+void flw_share_collect(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    if (atomic_load(&heap->exported_bytes) == 0) {
+        return;
+    }
+    if (flw_heap_enter_driver(heap, &section)) {
+        flw_uses_fence(pool);
+        (void)flw_heap_poll(heap);
+        flw_heap_leave_driver(heap, &section);
+    }
+    if (flw_gate_enter(&pool->gate, false) == FALLOW_OK) { /* else a later call finds it */
+        flw_heap_release_exported(heap);
+        flw_gate_leave(&pool->gate);
+    }
+}
+
+/* ---- import */
+
+struct flw_import {
+    struct flw_import *next;
+    uint64_t pointer; /* what the caller holds */
+    uint64_t base, bytes;
+    uint64_t handle;
+};
+
+static bool is_sound(const struct flw_pool *pool, const fallow_share *share)
+{
+    uint64_t granularity = pool->heap.source.granularity_bytes;
+    return is_one_type(share->type) && share->handle_bytes != 0 &&
+           share->handle_bytes % granularity == 0 && share->handle_bytes <= FLW_REQUEST_MAX &&
+           share->size_bytes != 0 && share->size_bytes <= share->handle_bytes &&
+           share->offset_bytes <= share->handle_bytes - share->size_bytes &&
+           (share->type != FALLOW_HANDLE_FD || share->descriptor >= 0);
+}
+
+/* In a driver section. On failure nothing is left. */
+static CUresult map_import(struct flw_pool *pool, const fallow_share *share,
+                           struct flw_import *import, const char **call)
+{
+    struct flw_source *source = &pool->heap.source;
+    void *shareable = share->type == FALLOW_HANDLE_FD ? (void *)(intptr_t)share->descriptor
+                                                      : (void *)(uintptr_t)share->fabric;
+    CUmemGenericAllocationHandle handle = 0;
+    *call = "cuMemImportFromShareableHandle";
+    flw_heap_count_call(&pool->heap);
+    CUresult result =
+        pool->driver.cuMemImportFromShareableHandle(&handle, shareable, driver_type(share->type));
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    import->handle = handle;
+    import->bytes = share->handle_bytes;
+    *call = "cuMemAddressReserve";
+    result = source->ops->reserve(source, import->bytes, &import->base);
+    if (result != CUDA_SUCCESS) {
+        goto fail_reserve;
+    }
+    *call = "cuMemMap";
+    result = source->ops->map(source, import->base, import->bytes, import->handle);
+    if (result != CUDA_SUCCESS) {
+        goto fail_map;
+    }
+    *call = "cuMemSetAccess";
+    result = source->ops->set_access(source, import->base, import->bytes);
+    if (result != CUDA_SUCCESS) {
+        goto fail_access;
+    }
+    import->pointer = import->base + share->offset_bytes;
+    return CUDA_SUCCESS;
+
+fail_access:
+    (void)source->ops->unmap(source, import->base, import->bytes);
+fail_map:
+    (void)source->ops->unreserve(source, import->base, import->bytes);
+fail_reserve:
+    (void)source->ops->release(source, import->handle);
+    return result;
+}
+
+static fallow_status import_share(struct flw_pool *pool, const fallow_share *share,
+                                  struct flw_import *import)
+{
+    struct flw_driver_section section;
+    const char *call = "";
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    CUresult result = map_import(pool, share, import, &call);
+    flw_heap_leave_driver(&pool->heap, &section);
+    return result == CUDA_SUCCESS ? FALLOW_OK : refuse_driver(pool, result, call);
+}
+
+fallow_status fallow_import(fallow_pool *handle, const fallow_share *given, void **out_ptr)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    fallow_share share = {0};
+    if (out_ptr == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    *out_ptr = NULL;
+    if (pool == NULL || given == NULL) {
+        return pool == NULL ? FALLOW_INVALID_POOL : FALLOW_INVALID_ARGUMENT;
+    }
+    fallow_status status = flw_struct_accept(&share, sizeof share, given);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    if (!pool->heap.source.ops->remaps || pool->driver.cuMemImportFromShareableHandle == NULL) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "the driver imports nothing: that needs virtual memory management");
+        return FALLOW_NOT_SUPPORTED;
+    }
+    if (!is_sound(pool, &share)) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    struct flw_import *import = calloc(1, sizeof *import);
+    if (import == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    /* A change of peers is not to fall between the mapping and its place in the list. */
+    bool is_inside =
+        flw_gate_enter(&pool->gate, true) == FALLOW_OK; /* a sleeping pool may import */
+    status = import_share(pool, &share, import);
+    if (status == FALLOW_OK) {
+        *out_ptr = (void *)(uintptr_t)import->pointer;
+        flw_lock_acquire(&pool->import_lock);
+        import->next = pool->imports;
+        pool->imports = import;
+        flw_lock_release(&pool->import_lock);
+        atomic_fetch_add(&pool->imported_bytes, import->bytes);
+    } else {
+        free(import);
+    }
+    if (is_inside) {
+        flw_gate_leave(&pool->gate);
+    }
+    flw_pool_note_loss(pool);
+    return flw_heap_is_lost(&pool->heap) && status != FALLOW_OK ? FALLOW_DEVICE_LOST : status;
+}
+
+static struct flw_import *take_import(struct flw_pool *pool, uint64_t pointer)
+{
+    flw_lock_acquire(&pool->import_lock);
+    struct flw_import **link = &pool->imports;
+    while (*link != NULL && (*link)->pointer != pointer) {
+        link = &(*link)->next;
+    }
+    struct flw_import *import = *link;
+    if (import != NULL) {
+        *link = import->next;
+    }
+    flw_lock_release(&pool->import_lock);
+    return import;
+}
+
+static void put_import(struct flw_pool *pool, struct flw_import *import)
+{
+    flw_lock_acquire(&pool->import_lock);
+    import->next = pool->imports;
+    pool->imports = import;
+    flw_lock_release(&pool->import_lock);
+}
+
+/* In a driver section: nothing uses it any more. */
+static void unmap_import(struct flw_pool *pool, const struct flw_import *import)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_source *source = &heap->source;
+    const char *call = "cuMemUnmap";
+    CUresult result = source->ops->unmap(source, import->base, import->bytes);
+    if (result == CUDA_SUCCESS) {
+        call = "cuMemAddressFree";
+        result = source->ops->unreserve(source, import->base, import->bytes);
+    }
+    if (result == CUDA_SUCCESS) {
+        call = "cuMemRelease";
+        result = source->ops->release(source, import->handle);
+    }
+    if (result != CUDA_SUCCESS) {
+        flw_heap_lose_device(heap, result, call);
+    }
+}
+
+fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    struct flw_driver_section section;
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_OK;
+    }
+    struct flw_import *import = take_import(pool, (uint64_t)(uintptr_t)ptr);
+    if (import == NULL) {
+        atomic_fetch_add(&pool->misuses, 1);
+        return FALLOW_INVALID_POINTER;
+    }
+    bool is_inside = flw_gate_enter(&pool->gate, true) == FALLOW_OK;
+    fallow_status status = FALLOW_DEVICE_LOST;
+    if (flw_heap_enter_driver(&pool->heap, &section)) {
+        status =
+            flw_pool_is_any_capturing(pool) ? FALLOW_CAPTURING : flw_heap_sync_context(&pool->heap);
+        if (status == FALLOW_OK) {
+            unmap_import(pool, import);
+        }
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    if (is_inside) {
+        flw_gate_leave(&pool->gate);
+    }
+    if (status == FALLOW_CAPTURING) {
+        put_import(pool, import);
+        return status;
+    }
+    atomic_fetch_sub(&pool->imported_bytes, import->bytes);
+    free(import);
+    flw_pool_note_loss(pool);
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
+}
+
+CUresult flw_share_each_import(struct flw_pool *pool, flw_heap_stretch_function set,
+                               flw_heap_stretch_function undo, const void *context)
+{
+    CUresult result = CUDA_SUCCESS;
+    const struct flw_import *import = pool->imports, *end;
+    for (; import != NULL && result == CUDA_SUCCESS;
+         import = result == CUDA_SUCCESS ? import->next : import) {
+        result = set(&pool->heap, import->base, import->bytes, context);
+    }
+    end = import;
+    for (import = pool->imports; result != CUDA_SUCCESS && import != end; import = import->next) {
+        CUresult back = undo(&pool->heap, import->base, import->bytes, context);
+        if (back != CUDA_SUCCESS) {
+            flw_heap_lose_device(&pool->heap, back, "cuMemSetAccess");
+        }
+    }
+    return result;
+}
+
+void flw_share_finish(struct flw_pool *pool, bool is_lost)
+{
+    for (struct flw_import *import = pool->imports, *next; import != NULL; import = next) {
+        next = import->next;
+        if (!is_lost) {
+            unmap_import(pool, import);
+        }
+        free(import);
+    }
+    pool->imports = NULL;
+}

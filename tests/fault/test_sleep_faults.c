@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: every driver call of a sleep and of a wake fails once, at every position, with each of three
+ * errors; and again with the way back refused. After each the pool is awake with all contents, asleep
+ * with what was saved, or lost by name: nothing between.
+ *
+ *   test_sleep_faults [--at N]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fallow/fallow.h"
+#include "fallow/share.h"
+#include "fallow/sleep.h"
+#include "support/sim.h"
+
+#define MIB        ((size_t)1 << 20)
+#define BLOCKS     6
+#define SAVED_TAG  7u
+#define MOST_CALLS 2000
+
+static const struct {
+    CUresult error;
+    bool sticky;
+    const char *also; /* this entry fails too, from then on the first time */
+} errors[] = {
+    {CUDA_ERROR_OUT_OF_MEMORY, false, NULL},   {CUDA_ERROR_UNKNOWN, false, NULL},
+    {CUDA_ERROR_ILLEGAL_ADDRESS, true, NULL},  {CUDA_ERROR_UNKNOWN, false, "cuMemMap"},
+    {CUDA_ERROR_UNKNOWN, false, "cuMemUnmap"}, {CUDA_ERROR_UNKNOWN, false, "cuMemSetAccess"},
+};
+#define ERRORS (sizeof errors / sizeof *errors)
+
+static const struct {
+    size_t bytes;
+    uint32_t tag;
+} blocks[BLOCKS] = {{5000, SAVED_TAG}, {1200000, SAVED_TAG}, {700, 0},
+                    {2500000, 0},      {100000, 9},          {1100000, SAVED_TAG}};
+
+struct bed {
+    struct flw_sim *sim;
+    fallow_pool *pool;
+    CUstream stream;
+    void *ptrs[BLOCKS];
+    char log[512]; /* the last line that says that the device is lost */
+    unsigned error;
+    uint64_t fail_at;
+    const char *step;
+    unsigned broken;
+    unsigned answers[3]; /* awake again, asleep, lost */
+};
+
+static void complain(struct bed *bed, const char *sentence, fallow_status status)
+{
+    bed->broken++;
+    fprintf(stderr, "fault.sleep: %s, driver call %llu answers %s%s%s: %s (%s)\n", bed->step,
+            (unsigned long long)bed->fail_at,
+            flw_driver_error_name(&bed->sim->cu, errors[bed->error].error),
+            errors[bed->error].also != NULL ? " and then fails " : "",
+            errors[bed->error].also != NULL ? errors[bed->error].also : "", sentence,
+            fallow_status_name(status));
+}
+
+static void log_line(void *context, fallow_log_level level, const char *message)
+{
+    struct bed *bed = context;
+    if (level == FALLOW_LOG_ERROR && strstr(message, "the device is lost") != NULL) {
+        snprintf(bed->log, sizeof bed->log, "%s", message);
+    }
+}
+
+static void must(CUresult result)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "fault.sleep: the test's own driver call answered %d\n", (int)result);
+        abort();
+    }
+}
+
+static void begin(struct bed *bed)
+{
+    flw_sim_config world = flw_sim_config_default(bed->fail_at);
+    world.device_bytes = 64 * MIB;
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.backed = 1;
+    world.mild = FLW_SIM_MILD_GARBAGE; /* zeros show a loss as well, and cost nothing */
+    bed->pool = NULL;
+    bed->log[0] = '\0';
+    flw_sim_begin(bed->sim, &world);
+    must(bed->sim->cu.cuStreamCreate(&bed->stream, CU_STREAM_NON_BLOCKING));
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    config.log = log_line;
+    config.log_context = bed;
+    if (fallow_pool_create(&config, &bed->pool) != FALLOW_OK) {
+        abort();
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        fallow_request request;
+        fallow_request_init(&request);
+        request.size_bytes = blocks[i].bytes;
+        request.tag = blocks[i].tag;
+        request.flags = i == 1 ? FALLOW_REQUEST_DEDICATED : 0u;
+        if (fallow_alloc_request(bed->pool, &request, bed->stream, &bed->ptrs[i]) != FALLOW_OK) {
+            abort();
+        }
+        must(bed->sim->cu.cuMemsetD8_v2((CUdeviceptr)(uintptr_t)bed->ptrs[i],
+                                        (unsigned char)(0x10 + i), blocks[i].bytes));
+    }
+    void *idle = NULL; /* and something that is not lent */
+    if (fallow_alloc(bed->pool, 2 * MIB, bed->stream, &idle) != FALLOW_OK ||
+        fallow_free(bed->pool, idle, bed->stream) != FALLOW_OK) {
+        abort();
+    }
+    must(bed->sim->cu.cuCtxSynchronize());
+}
+
+static bool holds(struct bed *bed, unsigned i)
+{
+    static unsigned char copy[8 * MIB];
+    must(bed->sim->cu.cuMemcpyDtoH_v2(copy, (CUdeviceptr)(uintptr_t)bed->ptrs[i], blocks[i].bytes));
+    for (size_t b = 0; b < blocks[i].bytes; b++) {
+        if (copy[b] != 0x10 + i) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static fallow_stats stats_of(struct bed *bed)
+{
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    if (fallow_pool_get_stats(bed->pool, &stats) != FALLOW_OK) {
+        complain(bed, "statistics are refused", FALLOW_OK);
+    }
+    return stats;
+}
+
+static void arm(struct bed *bed)
+{
+    bed->sim->fail(NULL, bed->fail_at, errors[bed->error].error, errors[bed->error].sticky);
+}
+
+/* True: the failure came about. */
+static bool disarm(struct bed *bed, uint64_t before)
+{
+    bed->sim->fail(NULL, 0, 0, 0);
+    return flw_sim_read_ledger(bed->sim).call_count - before >= bed->fail_at;
+}
+
+/* Awake: everything is there, `all` or what was saved; it lends. */
+static void check_awake(struct bed *bed, bool all)
+{
+    fallow_stats stats = stats_of(bed);
+    flw_sim_ledger ledger = flw_sim_read_ledger(bed->sim);
+    void *ptr = NULL;
+    bed->answers[0]++;
+    if (stats.is_asleep || stats.reserved_bytes != ledger.given_bytes || stats.asleep_bytes != 0) {
+        complain(bed, "awake, and the statistics say something else", FALLOW_OK);
+    }
+    if (stats.saved_bytes != 0) {
+        complain(bed, "copies are kept of what is awake", FALLOW_OK);
+    }
+    fallow_status status = fallow_pool_validate(bed->pool);
+    if (status != FALLOW_OK) {
+        complain(bed, "an invariant is broken", status);
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if ((all || blocks[i].tag == SAVED_TAG) && !holds(bed, i)) {
+            complain(bed, "contents were lost", FALLOW_OK);
+        }
+    }
+    status = fallow_alloc(bed->pool, 5 * MIB, bed->stream, &ptr);
+    if (status != FALLOW_OK || fallow_free(bed->pool, ptr, bed->stream) != FALLOW_OK) {
+        complain(bed, "awake, and it does not lend", status);
+    }
+}
+
+static void check_asleep(struct bed *bed)
+{
+    fallow_stats stats = stats_of(bed);
+    flw_sim_ledger ledger = flw_sim_read_ledger(bed->sim);
+    void *ptr = NULL;
+    bed->answers[1]++;
+    if (!stats.is_asleep || stats.reserved_bytes != ledger.given_bytes ||
+        ledger.mapping_count != 0) {
+        complain(bed, "asleep, and the statistics say something else", FALLOW_OK);
+    }
+    fallow_status status = fallow_pool_validate(bed->pool);
+    if (status != FALLOW_OK) {
+        complain(bed, "an invariant is broken", status);
+    }
+    status = fallow_alloc(bed->pool, 100, bed->stream, &ptr);
+    if (status != FALLOW_ASLEEP || ptr != NULL) {
+        complain(bed, "asleep, and it lends", status);
+    }
+}
+
+static void check_lost(struct bed *bed)
+{
+    void *ptr = NULL;
+    bed->answers[2]++;
+    if (bed->log[0] == '\0' || strstr(bed->log, "cu") == NULL) {
+        complain(bed, "lost, and the log does not name the call", FALLOW_OK);
+    }
+    fallow_status status = fallow_alloc(bed->pool, 100, bed->stream, &ptr);
+    if (status != FALLOW_DEVICE_LOST) {
+        complain(bed, "lost, and it lends", status);
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        status = fallow_free(bed->pool, bed->ptrs[i], bed->stream);
+        if (status != FALLOW_OK) {
+            complain(bed, "a free of a lost pool is refused", status);
+        }
+    }
+}
+
+static bool is_documented(const struct bed *bed, fallow_status status, bool of_wake)
+{
+    bool is_oom = errors[bed->error].error == CUDA_ERROR_OUT_OF_MEMORY;
+    return status == FALLOW_OK || status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER ||
+           (is_oom && status == (of_wake ? FALLOW_OUT_OF_MEMORY : FALLOW_OUT_OF_HOST_MEMORY));
+}
+
+static void end(struct bed *bed, bool is_lost)
+{
+    fallow_pool_destroy(bed->pool);
+    flw_sim_ledger ledger = flw_sim_read_ledger(bed->sim);
+    if (!is_lost && !errors[bed->error].sticky &&
+        (ledger.given_bytes != 0 || ledger.mapping_count != 0 || ledger.event_count != 0 ||
+         ledger.handle_count != 0 || ledger.reserved_address_bytes != 0)) {
+        complain(bed, "destroy left something behind", FALLOW_OK);
+    }
+    if (flw_sim_print_violations(bed->sim) != 0) {
+        complain(bed, "a rule of the device is broken", FALLOW_OK);
+    }
+}
+
+static fallow_status put_to_sleep(struct bed *bed)
+{
+    static const uint32_t tag = SAVED_TAG;
+    fallow_sleep_request request;
+    fallow_sleep_request_init(&request);
+    request.flags = FALLOW_SLEEP_WAIT;
+    request.saved_tags = &tag;
+    request.saved_tag_count = 1;
+    return fallow_pool_sleep(bed->pool, &request);
+}
+
+/* A second failure comes when the way back needs the entry: for a sleep the first call of it after the
+ * planned one. */
+static fallow_status call(struct bed *bed, fallow_status (*function)(struct bed *bed),
+                          bool *out_fired)
+{
+    uint64_t before = flw_sim_read_ledger(bed->sim).call_count;
+    arm(bed);
+    if (errors[bed->error].also != NULL) {
+        bed->sim->fail(errors[bed->error].also, 1, CUDA_ERROR_UNKNOWN, 0);
+    }
+    fallow_status status = function(bed);
+    *out_fired = disarm(bed, before);
+    return status;
+}
+
+static bool sweep_sleep(struct bed *bed)
+{
+    bool has_fired;
+    begin(bed);
+    bed->step = "sleep";
+    fallow_status status = call(bed, put_to_sleep, &has_fired);
+    bool is_lost = status == FALLOW_DEVICE_LOST;
+    bool works = !errors[bed->error].sticky || !has_fired;
+    if (!is_documented(bed, status, false)) {
+        complain(bed, "an answer that is not documented for it", status);
+    }
+    if (is_lost) {
+        check_lost(bed);
+    } else if (status != FALLOW_OK && works) {
+        check_awake(bed, true);
+        bed->step = "sleep after a failure";
+        if ((status = put_to_sleep(bed)) != FALLOW_OK) {
+            complain(bed, "the next sleep fails too", status);
+        }
+    }
+    if (status == FALLOW_OK && works) {
+        check_asleep(bed);
+        bed->step = "wake";
+        if ((status = fallow_pool_wake(bed->pool)) != FALLOW_OK) {
+            complain(bed, "the wake fails", status);
+        }
+        check_awake(bed, false);
+    }
+    end(bed, is_lost);
+    return has_fired;
+}
+
+static fallow_status wake(struct bed *bed)
+{
+    return fallow_pool_wake(bed->pool);
+}
+
+static bool sweep_wake(struct bed *bed)
+{
+    bool has_fired;
+    begin(bed);
+    bed->step = "sleep";
+    fallow_status status = put_to_sleep(bed);
+    if (status != FALLOW_OK) {
+        complain(bed, "the sleep fails", status);
+    }
+    bed->step = "wake";
+    status = call(bed, wake, &has_fired);
+    bool is_lost = status == FALLOW_DEVICE_LOST;
+    bool works = !errors[bed->error].sticky || !has_fired;
+    if (!is_documented(bed, status, true)) {
+        complain(bed, "an answer that is not documented for it", status);
+    }
+    if (is_lost) {
+        check_lost(bed);
+    } else if (status != FALLOW_OK && works) {
+        check_asleep(bed);
+        bed->step = "wake after a failure";
+        if ((status = fallow_pool_wake(bed->pool)) != FALLOW_OK) {
+            complain(bed, "the next wake fails too", status);
+        }
+    }
+    if (status == FALLOW_OK && works) {
+        check_awake(bed, false);
+    }
+    end(bed, is_lost);
+    return has_fired;
+}
+
+static void sweep(struct bed *bed, const char *name, bool (*once)(struct bed *bed), uint64_t only)
+{
+    for (bed->error = 0; bed->error < ERRORS && bed->broken < 20; bed->error++) {
+        memset(bed->answers, 0, sizeof bed->answers);
+        bed->fail_at = only != 0 ? only : 1;
+        while (once(bed) && only == 0 && bed->fail_at < MOST_CALLS && bed->broken < 20) {
+            bed->fail_at++;
+        }
+        if (only == 0 && bed->fail_at < 10) {
+            fprintf(stderr, "fault.sleep: %s made %llu driver calls only: nothing was tested\n",
+                    name, (unsigned long long)bed->fail_at);
+            bed->broken++;
+        }
+        printf("%s, %s%s%s: %llu driver calls failed in turn; then awake %u, asleep %u, lost %u "
+               "times\n",
+               name, flw_driver_error_name(&bed->sim->cu, errors[bed->error].error),
+               errors[bed->error].also != NULL ? " and " : "",
+               errors[bed->error].also != NULL ? errors[bed->error].also : "",
+               (unsigned long long)(bed->fail_at - 1), bed->answers[0], bed->answers[1],
+               bed->answers[2]);
+    }
+}
+
+int main(int count, char **words)
+{
+    struct flw_sim sim;
+    struct bed bed = {.sim = &sim};
+    uint64_t only = count == 3 && strcmp(words[1], "--at") == 0 ? strtoull(words[2], NULL, 0) : 0;
+    if (!flw_sim_open(&sim)) {
+        return 1;
+    }
+    sweep(&bed, "sleep", sweep_sleep, only);
+    sweep(&bed, "wake", sweep_wake, only);
+    flw_sim_close(&sim);
+    return bed.broken != 0;
+}

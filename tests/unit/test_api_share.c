@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: export and import: two processes that see the same bytes, what happens to exported memory that
+ * is freed, what is refused; and peers.
+ */
+#include "unit/test_api.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fallow/share.h"
+
+#define BLOCK_BYTES (3 * MIB + 1000)
+
+static void begin_sharing(struct api *api, uint32_t handle_types)
+{
+    flw_sim_config world = flw_sim_config_default(21);
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.backed = 1;
+    world.device_bytes = 256 * MIB;
+    world.device_count = 3;
+    api_begin(api, &world);
+    fallow_pool_config config = api_config(api);
+    config.handle_types = handle_types;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
+static void *lend(struct api *api, size_t size, uint32_t flags)
+{
+    fallow_request request;
+    void *ptr = NULL;
+    fallow_request_init(&request);
+    request.size_bytes = size;
+    request.flags = flags;
+    assert_int_equal(fallow_alloc_request(api->pool, &request, api->stream, &ptr), FALLOW_OK);
+    return ptr;
+}
+
+static uint32_t peek(struct api *api, void *ptr, size_t offset)
+{
+    uint32_t word = 0;
+    assert_int_equal(
+        api->sim.cu.cuMemcpyDtoH_v2(&word, (CUdeviceptr)(uintptr_t)ptr + offset, sizeof word), 0);
+    return word;
+}
+
+static void poke(struct api *api, void *ptr, size_t offset, uint32_t word)
+{
+    assert_int_equal(
+        api->sim.cu.cuMemcpyHtoD_v2((CUdeviceptr)(uintptr_t)ptr + offset, &word, sizeof word), 0);
+}
+
+static fallow_share exported(struct api *api, void *ptr, uint32_t type)
+{
+    fallow_share share;
+    fallow_share_init(&share);
+    assert_int_equal(fallow_export(api->pool, ptr, type, &share), FALLOW_OK);
+    return share;
+}
+
+/* ---- two processes */
+
+#define WORD_OUT  0x5eed0001u
+#define WORD_BACK 0x5eed0002u
+
+static bool send_share(int socket, const fallow_share *share)
+{
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec bytes = {(void *)(uintptr_t)share, sizeof *share};
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &share->descriptor, sizeof(int));
+    return sendmsg(socket, &message, 0) == (ssize_t)sizeof *share;
+}
+
+static bool receive_share(int socket, fallow_share *share)
+{
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec bytes = {share, sizeof *share};
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
+    bool is_whole = recvmsg(socket, &message, 0) == (ssize_t)sizeof *share;
+    const struct cmsghdr *header = is_whole ? CMSG_FIRSTHDR(&message) : NULL;
+    if (header != NULL) {
+        int descriptor;
+        memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+        share->descriptor = descriptor;
+    }
+    return header != NULL;
+}
+
+#define MUST(condition)                                                   \
+    if (!(condition)) {                                                   \
+        fprintf(stderr, "importer, line %d: %s\n", __LINE__, #condition); \
+        return 1;                                                         \
+    }
+
+/* A program of its own, which knows nothing but the socket. */
+static int import_from(int socket)
+{
+    struct api api;
+    fallow_share share;
+    void *ptr = NULL;
+    char told;
+    begin_sharing(&api, 0);
+    MUST(receive_share(socket, &share));
+    MUST(fallow_import(api.pool, &share, &ptr) == FALLOW_OK);
+    if (share.type == FALLOW_HANDLE_FD) {
+        close(share.descriptor);
+    }
+    MUST(peek(&api, ptr, 8) == WORD_OUT);
+    MUST(peek(&api, ptr, share.size_bytes - 4) == WORD_OUT);
+    poke(&api, ptr, 8, WORD_BACK);
+    MUST(write(socket, "w", 1) == 1);  /* written */
+    MUST(read(socket, &told, 1) == 1); /* the exporter has freed its block, and filled another */
+    MUST(peek(&api, ptr, 8) == WORD_BACK);
+    poke(&api, ptr, 12, WORD_OUT);
+    MUST(fallow_unimport(api.pool, ptr) == FALLOW_OK);
+    MUST(fallow_unimport(api.pool, ptr) == FALLOW_INVALID_POINTER);
+    MUST(write(socket, "d", 1) == 1); /* done */
+    api_end(&api);
+    return 0;
+}
+
+static char own_path[4096];
+
+/* A child made by fork alone may not use CUDA: it becomes a new program at once. */
+static pid_t start_importer(int socket)
+{
+    char number[16], word[] = "--import";
+    snprintf(number, sizeof number, "%d", socket);
+    char *words[] = {own_path, word, number, NULL};
+    pid_t child = fork();
+    if (child == 0) {
+        fcntl(socket, F_SETFD, 0);
+        alarm(60); /* survives exec: where the test fails, nobody answers */
+        execv(own_path, words);
+        _exit(127);
+    }
+    return child;
+}
+
+/* The importer's memory outlives the exporter's block, and nothing of it is lent again. */
+static void free_beside_importer(struct api *api, void *ptr, const fallow_share *share)
+{
+    assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
+    assert_int_equal(api->sim.cu.cuCtxSynchronize(), 0);
+    assert_int_equal(fallow_pool_poll(api->pool), FALLOW_OK);
+    assert_int_equal(api_stats(api).exported_bytes, 0);
+    assert_int_equal(api_stats(api).reserved_bytes, 0);
+    for (int i = 0; i < 8; i++) {
+        void *other = api_alloc(api, share->size_bytes, api->stream);
+        poke(api, other, 8, 0);
+        poke(api, other, 12, 0);
+    }
+}
+
+static void share_with_another_process(uint32_t type)
+{
+    struct api api;
+    int sockets[2], result = -1;
+    char told;
+    begin_sharing(&api, FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC);
+    void *ptr =
+        lend(&api, BLOCK_BYTES,
+             type == FALLOW_HANDLE_FD ? FALLOW_REQUEST_EXPORT_FD : FALLOW_REQUEST_EXPORT_FABRIC);
+    poke(&api, ptr, 8, WORD_OUT);
+    poke(&api, ptr, BLOCK_BYTES - 4, WORD_OUT);
+    fallow_share share = exported(&api, ptr, type);
+    assert_int_equal(share.size_bytes, BLOCK_BYTES);
+    assert_int_equal(share.handle_bytes, 4 * MIB);
+    assert_int_equal(share.offset_bytes, 0);
+    assert_int_equal(share.descriptor >= 0, type == FALLOW_HANDLE_FD);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+    pid_t child = start_importer(sockets[1]);
+    assert_true(child > 0);
+    close(sockets[1]);
+    if (type == FALLOW_HANDLE_FABRIC) {
+        share.descriptor = sockets[0]; /* something to send along; it says nothing */
+    }
+    assert_true(send_share(sockets[0], &share));
+    assert_int_equal(read(sockets[0], &told, 1), 1);
+    assert_int_equal(peek(&api, ptr, 8), WORD_BACK);
+    free_beside_importer(&api, ptr, &share);
+    assert_int_equal(write(sockets[0], "f", 1), 1);
+    assert_int_equal(read(sockets[0], &told, 1), 1);
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result) && WEXITSTATUS(result) == 0);
+    close(sockets[0]);
+    if (type == FALLOW_HANDLE_FD) {
+        close(share.descriptor);
+    }
+    api_end(&api);
+}
+
+static void two_processes_see_the_same_bytes_through_a_descriptor(void **state)
+{
+    (void)state;
+    share_with_another_process(FALLOW_HANDLE_FD);
+}
+
+static void two_processes_see_the_same_bytes_through_a_fabric_handle(void **state)
+{
+    (void)state;
+    share_with_another_process(FALLOW_HANDLE_FABRIC);
+}
+
+/* ---- one process */
+
+static void an_import_of_ones_own_export_is_the_same_memory(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_pool *importer = NULL;
+    void *seen[2] = {NULL, NULL};
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &importer), FALLOW_OK);
+    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    fallow_share first = exported(&api, ptr, FALLOW_HANDLE_FD);
+    fallow_share second = exported(&api, ptr, FALLOW_HANDLE_FD); /* as often as one likes */
+    assert_int_equal(api_stats(&api).exported_bytes, first.handle_bytes);
+    assert_int_equal(fallow_import(importer, &first, &seen[0]), FALLOW_OK);
+    assert_int_equal(fallow_import(importer, &second, &seen[1]), FALLOW_OK);
+    close(first.descriptor);
+    close(second.descriptor);
+    poke(&api, ptr, 100, 77);
+    assert_int_equal(peek(&api, seen[0], 100), 77);
+    poke(&api, seen[1], 104, 78);
+    assert_int_equal(peek(&api, ptr, 104), 78);
+    assert_int_equal(fallow_free(importer, seen[0], api.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_unimport(api.pool, seen[0]), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_unimport(importer, seen[0]), FALLOW_OK);
+    assert_int_equal(fallow_unimport(importer, NULL), FALLOW_OK);
+    fallow_pool_destroy(importer); /* takes the other import along */
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
+static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
+{
+    (void)state;
+    struct api api;
+    void *seen = NULL;
+    CUgraph graph = NULL;
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
+    assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_OK);
+    assert_int_equal(api_stats(&api).imported_bytes, share.handle_bytes);
+    close(share.descriptor);
+    api_use(&api, seen, 5000, api.stream);
+    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+                     0);
+    assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_CAPTURING);
+    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
+    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_OK);
+    assert_int_equal(api_stats(&api).imported_bytes, 0);
+    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
+    api_end(&api);
+}
+
+/* Freed under running work, on another stream than it was lent on, announced elsewhere too. */
+static void exported_memory_goes_when_its_work_is_complete(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    void *ptr = lend(&api, BLOCK_BYTES, FALLOW_REQUEST_EXPORT_FD);
+    fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
+    api_use(&api, ptr, BLOCK_BYTES, api.stream);
+    assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(api_stats(&api).live_count, 0);
+    assert_int_equal(api_stats(&api).exported_bytes, share.handle_bytes);
+    for (int i = 0; i < 4; i++) { /* in the stream's own order nothing of it is lent either */
+        void *other = api_alloc(&api, BLOCK_BYTES, api.stream);
+        assert_true((char *)other + BLOCK_BYTES <= (char *)ptr ||
+                    (char *)ptr + share.handle_bytes <= (char *)other);
+    }
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&api).exported_bytes, share.handle_bytes);
+    assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(api_stats(&api).exported_bytes, 0);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    close(share.descriptor);
+    api_end(&api);
+}
+
+static void a_growth_takes_what_exports_have_left(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    void *ptr = lend(&api, 150 * MIB, FALLOW_REQUEST_EXPORT_FD);
+    fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
+    close(share.descriptor);
+    api_use(&api, ptr, 150 * MIB, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    ptr = api_alloc(&api, 200 * MIB, api.other); /* waits for the work, then has room */
+    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
+static void what_cannot_be_exported_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_share share;
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    fallow_share_init(&share);
+    void *plain = api_alloc(&api, 5000, api.stream), *large = api_alloc(&api, 3 * MIB, api.stream);
+    void *good = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    assert_int_equal(fallow_export(api.pool, plain, FALLOW_HANDLE_FD, &share),
+                     FALLOW_INVALID_ARGUMENT);
+    assert_non_null(strstr(api.log, "FALLOW_REQUEST_EXPORT_FD"));
+    assert_int_equal(fallow_export(api.pool, large, FALLOW_HANDLE_FD, &share),
+                     FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_export(api.pool, (char *)good + 512, FALLOW_HANDLE_FD, &share),
+                     FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_export(api.pool, good, FALLOW_HANDLE_FABRIC, &share),
+                     FALLOW_NOT_SUPPORTED);
+    assert_non_null(strstr(api.log, "handle_types"));
+    assert_int_equal(fallow_export(api.pool, good, 64, &share), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_export(api.pool, good, FALLOW_HANDLE_FD, NULL),
+                     FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_export(NULL, good, FALLOW_HANDLE_FD, &share), FALLOW_INVALID_POOL);
+    (api.sim.fail)("cuMemExportToShareableHandle", 1, CUDA_ERROR_UNKNOWN, 0);
+    assert_int_equal(fallow_export(api.pool, good, FALLOW_HANDLE_FD, &share), FALLOW_DRIVER);
+    assert_non_null(strstr(api.log, "cuMemExportToShareableHandle"));
+    assert_int_equal(api_stats(&api).exported_bytes, 0);
+    assert_int_equal(fallow_free(api.pool, good, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_export(api.pool, good, FALLOW_HANDLE_FD, &share),
+                     FALLOW_INVALID_POINTER);
+    api_end(&api);
+}
+
+static void what_cannot_be_imported_leaves_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    static const char *const calls[] = {"cuMemImportFromShareableHandle", "cuMemAddressReserve",
+                                        "cuMemMap", "cuMemSetAccess"};
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD), *seen = &api;
+    fallow_share good = exported(&api, ptr, FALLOW_HANDLE_FD), bad = good;
+    bad.type = FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC;
+    assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_INVALID_ARGUMENT);
+    assert_null(seen);
+    bad = good;
+    bad.offset_bytes = good.handle_bytes;
+    assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.handle_bytes += 1;
+    assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.descriptor = -1;
+    assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.struct_size = 3;
+    assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_VERSION);
+    bad = good;
+    bad.handle_bytes *= 2; /* more than there is: the driver knows */
+    assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_DRIVER);
+    bad = good;
+    bad.descriptor = open("/dev/null", O_RDWR | O_CLOEXEC);
+    assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_DRIVER);
+    assert_non_null(strstr(api.log, "cuMemImportFromShareableHandle"));
+    close(bad.descriptor);
+    flw_sim_ledger before = flw_sim_read_ledger(&api.sim);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        (api.sim.fail)(calls[i], 1, CUDA_ERROR_UNKNOWN, 0);
+        assert_int_equal(fallow_import(api.pool, &good, &seen), FALLOW_DRIVER);
+        assert_null(seen);
+        flw_sim_ledger after = flw_sim_read_ledger(&api.sim);
+        assert_int_equal(after.mapping_count, before.mapping_count);
+        assert_int_equal(after.handle_count, before.handle_count);
+        assert_int_equal(after.reserved_address_bytes, before.reserved_address_bytes);
+    }
+    assert_int_equal(fallow_import(api.pool, &good, &seen), FALLOW_OK);
+    assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_OK);
+    close(good.descriptor);
+    api_end(&api);
+}
+
+static void without_virtual_memory_management_nothing_is_shared(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_share share = {.struct_size = sizeof share, .type = FALLOW_HANDLE_FD};
+    flw_sim_config world = flw_sim_config_default(3);
+    world.without_vmm = 1;
+    world.device_count = 2;
+    void *seen;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *ptr = api_alloc(&api, 3 * MIB, api.stream);
+    assert_int_equal(fallow_export(api.pool, ptr, FALLOW_HANDLE_FD, &share), FALLOW_NOT_SUPPORTED);
+    assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_NOT_SUPPORTED);
+    assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_NOT_SUPPORTED);
+    assert_non_null(strstr(api.log, "cuCtxEnablePeerAccess"));
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+/* ---- peers */
+
+static unsigned long long access_of(struct api *api, void *ptr, int device)
+{
+    unsigned long long flags = 99;
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    assert_int_equal(api->sim.cu.cuMemGetAccess(&flags, &location, (CUdeviceptr)(uintptr_t)ptr), 0);
+    return flags;
+}
+
+static void peers_come_and_go_at_run_time(void **state)
+{
+    (void)state;
+    struct api api;
+    const unsigned long long all = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    void *seen = NULL;
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    void *before = api_alloc(&api, 5 * MIB, api.stream), *small = api_alloc(&api, 700, api.other);
+    void *shared = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    fallow_share share = exported(&api, shared, FALLOW_HANDLE_FD);
+    assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_OK);
+    close(share.descriptor);
+    assert_int_equal(access_of(&api, before, 1), 0);
+    assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_OK);
+    assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_OK); /* is so already */
+    assert_int_equal(fallow_pool_allow_peer(api.pool, 2), FALLOW_OK);
+    void *after = api_alloc(&api, 60 * MIB, api.stream);
+    void *const blocks[] = {before, small, shared, seen, after};
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(access_of(&api, blocks[i], 0), all);
+        assert_int_equal(access_of(&api, blocks[i], 1), all);
+        assert_int_equal(access_of(&api, blocks[i], 2), all);
+    }
+    assert_int_equal(fallow_pool_deny_peer(api.pool, 1), FALLOW_OK);
+    assert_int_equal(fallow_pool_deny_peer(api.pool, 1), FALLOW_OK);
+    void *later = api_alloc(&api, 70 * MIB, api.stream);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(access_of(&api, blocks[i], 0), all);
+        assert_int_equal(access_of(&api, blocks[i], 1), 0);
+        assert_int_equal(access_of(&api, blocks[i], 2), all);
+    }
+    assert_int_equal(access_of(&api, later, 1), 0);
+    assert_int_equal(access_of(&api, later, 2), all);
+    assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_peer_that_cannot_be_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_sharing(&api, 0);
+    assert_int_equal(fallow_pool_allow_peer(api.pool, 0), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_pool_allow_peer(api.pool, 3), FALLOW_NOT_FOUND);
+    assert_non_null(strstr(api.log, "peer device 3"));
+    assert_int_equal(fallow_pool_deny_peer(api.pool, -1), FALLOW_NOT_FOUND);
+    assert_int_equal(fallow_pool_allow_peer(NULL, 1), FALLOW_INVALID_POOL);
+    api_end(&api);
+}
+
+static void a_change_of_peers_that_fails_changes_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_sharing(&api, 0);
+    void *blocks[4];
+    for (size_t i = 0; i < 4; i++) {
+        blocks[i] = lend(&api, 5000, FALLOW_REQUEST_DEDICATED);
+    }
+    for (uint64_t n = 1; n <= 4; n++) {
+        (api.sim.fail)("cuMemSetAccess", n, CUDA_ERROR_UNKNOWN, 0);
+        assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_DRIVER);
+        for (size_t i = 0; i < 4; i++) {
+            assert_int_equal(access_of(&api, blocks[i], 1), 0);
+            assert_int_equal(access_of(&api, blocks[i], 0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        }
+    }
+    void *after = api_alloc(&api, 30 * MIB, api.stream);
+    assert_int_equal(access_of(&api, after, 1), 0);
+    api_end(&api);
+}
+
+int main(int count, char **words)
+{
+    ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
+    own_path[length > 0 ? length : 0] = '\0';
+    if (count == 3 && strcmp(words[1], "--import") == 0) {
+        return import_from(atoi(words[2]));
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_processes_see_the_same_bytes_through_a_descriptor),
+        cmocka_unit_test(two_processes_see_the_same_bytes_through_a_fabric_handle),
+        cmocka_unit_test(an_import_of_ones_own_export_is_the_same_memory),
+        cmocka_unit_test(an_unimport_waits_for_work_and_leaves_captures_alone),
+        cmocka_unit_test(exported_memory_goes_when_its_work_is_complete),
+        cmocka_unit_test(a_growth_takes_what_exports_have_left),
+        cmocka_unit_test(what_cannot_be_exported_is_refused_by_name),
+        cmocka_unit_test(what_cannot_be_imported_leaves_nothing),
+        cmocka_unit_test(without_virtual_memory_management_nothing_is_shared),
+        cmocka_unit_test(peers_come_and_go_at_run_time),
+        cmocka_unit_test(a_peer_that_cannot_be_is_refused_by_name),
+        cmocka_unit_test(a_change_of_peers_that_fails_changes_nothing),
+    };
+    return cmocka_run_group_tests_name("api_share", tests, NULL, NULL);
+}
