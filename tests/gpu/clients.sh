@@ -116,6 +116,10 @@ served() {
 seconds_of() { # as a client writes it: "seconds: 1.234"
     sed -n 's/^seconds: //p' "$1" | tail -n 1
 }
+speed() { # of two runs that say so
+    awk -v plain="$(seconds_of "$1")" -v with="$(seconds_of "$2")" \
+        'BEGIN { if (plain != "" && with > 0) printf ", %s s plain, %s s with Fallow (%.2f times)", plain, with, plain / with }'
+}
 # compare NAME PLAIN OTHER STATUS COUNTERS: the second run's output against the first's, and its counters
 compare() {
     local name=$1 plain=$2 other=$3 status=$4 count
@@ -129,7 +133,7 @@ compare() {
     elif [ "$count" -le 0 ]; then
         result "$name" fail "the result is right, but Fallow served nothing: $(tail -n 1 "$other.err")"
     else
-        result "$name" pass "$count allocations served" ",\"served\":$count,\"seconds_plain\":\"$(seconds_of "$plain.err")\",\
+        result "$name" pass "$count allocations served$(speed "$plain.err" "$other.err")" ",\"served\":$count,\"seconds_plain\":\"$(seconds_of "$plain.err")\",\
 \"seconds\":\"$(seconds_of "$other.err")\""
     fi
 }
