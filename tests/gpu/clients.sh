@@ -303,6 +303,44 @@ for name in llama llama_no_vmm; do
     fi
 done
 
+# ---- the audit
+
+# audited NAME [NAME=VALUE ...] -- COMMAND ...   the command works as it does plain, and its report is there
+audited() {
+    local name=$1 file=$work/$1 settings=()
+    shift
+    wanted "$name" || return 1
+    while [ "$1" != -- ]; do settings+=("$1"); shift; done
+    shift
+    run "$file" "${settings[@]}" -- "$bin/fallow" audit --json -o "$file.json" -- "$@"
+    case $? in
+    0) [ -s "$file.json" ] && return 0 ;;
+    77) result "$name" absent "$(tail -n 1 "$file.err")"; return 1 ;;
+    esac
+    result "$name" fail "$(tail -n 1 "$file.out") $(tail -n 1 "$file.err")"
+    return 1
+}
+if [ ! -x "$bin/fallow" ]; then
+    for name in audit_plain audit_torch audit_cupy; do
+        ! wanted $name || result $name absent "the command fallow is not built"
+    done
+else
+    if audited audit_plain -- "$bin/client_plain" dlopen verify; then
+        result audit_plain pass "$(sed -n 's/.*"counts":{\("blocks":[0-9]*\).*\("fills":[0-9]*\).*/\1 \2/p' "$work/audit_plain.json")"
+    fi
+    for name in audit_torch audit_cupy; do
+        if [ -z "$python" ] || [ "$device" = sim ]; then
+            no_gpu $name
+        elif audited $name PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- "$python" "$here/audit_fills.py" ${name#audit_}; then
+            if text=$("$python" "$here/audit_fills.py" check "$work/$name.json" 2>&1); then
+                result $name pass "$text"
+            else
+                result $name fail "$text" ",\"report\":\"$(escape <"$work/$name.json")\""
+            fi
+        fi
+    done
+fi
+
 # ---- the file
 
 if [ "$device" = sim ]; then
