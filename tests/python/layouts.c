@@ -7,6 +7,8 @@
 
 #include "fallow/arena.h"
 #include "fallow/fallow.h"
+#include "fallow/plugin.h"
+#include "fallow/sleep.h"
 
 #define FIELD(type, name) \
     printf("%s %s %zu %zu\n", #type, #name, offsetof(type, name), sizeof(((type *)0)->name))
@@ -57,6 +59,14 @@ static void print_stats(void)
     FIELD(fallow_stats, stream_count);
     FIELD(fallow_stats, uses_vmm);
     FIELD(fallow_stats, uses_membarrier);
+    FIELD(fallow_stats, is_asleep);
+    FIELD(fallow_stats, reserved_0);
+    FIELD(fallow_stats, damage_count);
+    FIELD(fallow_stats, unchecked_count);
+    FIELD(fallow_stats, asleep_bytes);
+    FIELD(fallow_stats, saved_bytes);
+    FIELD(fallow_stats, exported_bytes);
+    FIELD(fallow_stats, imported_bytes);
 }
 
 static void print_report(void)
@@ -81,6 +91,18 @@ static void print_report(void)
     FIELD(fallow_oom_report, owner_count);
     FIELD(fallow_oom_report, reserved_0);
     FIELD(fallow_oom_report, owners);
+}
+
+static void print_sleep(void)
+{
+    FIELD(fallow_sleep_request, struct_size);
+    FIELD(fallow_sleep_request, flags);
+    FIELD(fallow_sleep_request, reserved_0);
+    FIELD(fallow_sleep_request, saved_tags);
+    FIELD(fallow_sleep_request, saved_tag_count);
+    FIELD(fallow_mempool_id, first);
+    FIELD(fallow_mempool_id, second);
+    printf("fallow_mempool_id - 0 %zu\n", sizeof(fallow_mempool_id));
 }
 
 static void print_arena(void)
@@ -108,6 +130,7 @@ int main(void)
     print_pool();
     print_stats();
     print_report();
+    print_sleep();
     print_arena();
     printf("fallow_region - 0 %zu\n", sizeof(fallow_region));
     return 0;

@@ -29,7 +29,8 @@ class Structures(unittest.TestCase):
         ours = {
             "fallow_pool_config": fallow.Config, "fallow_stats": fallow.Stats, "fallow_oom_owner": fallow.Owner,
             "fallow_oom_report": fallow.OomReport, "fallow_region": fallow.Region,
-            "fallow_arena_config": fallow.ArenaConfig,
+            "fallow_arena_config": fallow.ArenaConfig, "fallow_sleep_request": fallow.SleepRequest,
+            "fallow_mempool_id": fallow.MempoolId,
         }
         text = subprocess.check_output([os.environ["FALLOW_LAYOUTS"]], universal_newlines=True, timeout=60)
         seen = set()
@@ -126,6 +127,27 @@ class Pools(unittest.TestCase):
         fallow.trim()
         self.assertEqual(fallow.stats()["reserved_bytes"], 0)
         self.assertEqual(fallow.stats(order="context")["reserved_bytes"], 0)
+
+    def test_a_pool_sleeps_and_wakes_with_its_addresses(self):
+        lib = fallow._lib()
+        with fallow.tagged(7):
+            kept = lib.fallow_torch_alloc(4 << 20, 0, None)
+        lost = lib.fallow_torch_alloc(4 << 20, 0, None)
+        held = fallow.stats()["reserved_bytes"]
+        fallow.sleep(save=[7])
+        self.assertEqual(fallow.stats()["reserved_bytes"], 0)
+        self.assertEqual(fallow.stats()["saved_bytes"], 4 << 20)  # the other one is not
+        self.assertIsNone(lib.fallow_torch_alloc(4096, 0, None))
+        with self.assertRaisesRegex(fallow.Error, "ASLEEP"):
+            fallow.sleep()
+        fallow.wake()
+        self.assertGreaterEqual(held, fallow.stats()["reserved_bytes"])
+        self.assertGreater(fallow.stats()["reserved_bytes"], (8 << 20) - 1)
+        lib.fallow_torch_free(kept, 4 << 20, 0, None)
+        lib.fallow_torch_free(lost, 4 << 20, 0, None)
+        self.assertEqual(fallow.stats()["live_count"], 0)
+        with self.assertRaises(ValueError):
+            fallow.tagged(0)
 
     def test_streams_come_from_numbers_and_objects(self):
         class Protocol:

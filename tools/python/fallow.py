@@ -32,6 +32,9 @@ __all__ = [
     "stats",
     "report",
     "trim",
+    "sleep",
+    "wake",
+    "tagged",
     "library_path",
     "Layout",
     "Arena",
@@ -86,7 +89,11 @@ class Stats(ctypes.Structure):
             "trim_count lost_streams misuse_count oom_count cached_bytes pending_bytes "
             "captured_bytes host_bytes live_count"
         ).split()
-    ] + [("stream_count", ctypes.c_uint32), ("uses_vmm", ctypes.c_uint8), ("uses_membarrier", ctypes.c_uint8)]
+    ] + [("stream_count", ctypes.c_uint32), ("uses_vmm", ctypes.c_uint8), ("uses_membarrier", ctypes.c_uint8),
+         ("is_asleep", ctypes.c_uint8), ("reserved_0", ctypes.c_uint8)] + [
+        (name, ctypes.c_uint64)
+        for name in "damage_count unchecked_count asleep_bytes saved_bytes exported_bytes imported_bytes".split()
+    ]
 
 
 class Owner(ctypes.Structure):
@@ -121,6 +128,24 @@ class OomReport(ctypes.Structure):
             ("owners", Owner * 8),
         ]
     )
+
+
+class SleepRequest(ctypes.Structure):
+    """fallow_sleep_request"""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("flags", ctypes.c_uint32),
+        ("reserved_0", ctypes.c_uint32),
+        ("saved_tags", ctypes.POINTER(ctypes.c_uint32)),
+        ("saved_tag_count", ctypes.c_size_t),
+    ]
+
+
+class MempoolId(ctypes.Structure):
+    """fallow_mempool_id"""
+
+    _fields_ = [("first", ctypes.c_uint64), ("second", ctypes.c_uint64)]
 
 
 class Region(ctypes.Structure):
@@ -185,6 +210,11 @@ def _declare(lib):
     say("fallow_pool_get_oom_report", number, pointer, ctypes.POINTER(OomReport))
     say("fallow_pool_trim", number, pointer, size)
     say("fallow_pool_driver_entry", pointer, pointer, ctypes.c_char_p)
+    say("fallow_pool_sleep", number, pointer, ctypes.POINTER(SleepRequest))
+    say("fallow_pool_wake", number, pointer)
+    say("fallow_torch_begin_allocate_to_pool", None, number, MempoolId, pointer)
+    say("fallow_torch_end_allocate_to_pool", None, number, MempoolId)
+    say("fallow_torch_release_pool", None, number, MempoolId)
     say("fallow_torch_alloc", pointer, ctypes.c_ssize_t, number, pointer)
     say("fallow_torch_free", None, pointer, ctypes.c_ssize_t, number, pointer)
     say("fallow_torch_reset", None)
@@ -253,7 +283,7 @@ def _address(name):
 
 
 def _check(status, what):
-    if status == 20 or status == 21:
+    if status in (20, 21):
         raise MemoryError("%s: %s" % (what, _lib().fallow_status_message(status).decode()))
     if status != 0:
         raise Error(status, what)
@@ -398,6 +428,46 @@ def report(device=None):
 def trim():
     """Give idle memory of every default pool back to the driver."""
     _lib().fallow_torch_reset()
+
+
+def sleep(device=0, save=(), wait=True):
+    """Give the physical memory of what PyTorch, RMM and arenas hold on a device back to the driver, and keep
+    every address: after wake() tensors and graphs are where they were.
+
+    save  tags (see tagged()) of blocks whose contents are kept in pinned host memory meanwhile; 0 stands for
+          blocks without a tag; "all": every block. All other contents are lost.
+    wait  False: a device that is busy is an error, instead of waited for"""
+    tags = [] if save == "all" else list(save)
+    array = (ctypes.c_uint32 * max(1, len(tags)))(*tags)
+    request = SleepRequest(ctypes.sizeof(SleepRequest), (1 if wait else 0) | (2 if save == "all" else 0), 0,
+                           array, len(tags))
+    _check(_lib().fallow_pool_sleep(_pool(device), ctypes.byref(request)), "fallow.sleep")
+
+
+def wake(device=0):
+    """Get the memory again, behind the same addresses, and what was saved into it. A MemoryError leaves it
+    asleep: make room, and try again."""
+    _check(_lib().fallow_pool_wake(_pool(device)), "fallow.wake")
+
+
+class tagged:
+    """What this thread allocates through enable_torch() or rmm_resource() meanwhile bears a tag, 1 to
+    4,294,967,295, by which reports name it and sleep() saves it:
+
+        with fallow.tagged(1): model.cuda()"""
+
+    def __init__(self, tag, device=0):
+        if not 0 < tag < 1 << 32:
+            raise ValueError("a tag of %r: 1 to 4294967295" % (tag,))
+        self._arguments = (device, MempoolId(tag, 1 << 63))  # PyTorch's own ids have a word that is 0
+
+    def __enter__(self):
+        _lib().fallow_torch_begin_allocate_to_pool(*self._arguments, None)
+        return self
+
+    def __exit__(self, *_):
+        _lib().fallow_torch_end_allocate_to_pool(*self._arguments)
+        _lib().fallow_torch_release_pool(*self._arguments)
 
 
 # ---- PyTorch
