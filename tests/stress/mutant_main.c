@@ -3,7 +3,8 @@
  * Owns: the program that carries a planted fault: stress_pool over the mutation build of the
  * library, or the scenarios of mutant_scenario.c.
  *
- *   stress_mutant --mutant N scenario | arena <arguments of stress_arena> | <arguments of stress_pool>
+ *   stress_mutant --mutant N scenario | arena <arguments of stress_arena>
+ *                            | quiescence <arguments of stress_quiescence> | <arguments of stress_pool>
  *
  * Exit: as theirs; 3: a scenario found the fault. Does not: judge; mutation.c does.
  */
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #include "base/mutant.h"
+#include "quiescence.h"
 #include "stress_arena.h"
 #include "stress_run.h"
 
@@ -25,7 +27,8 @@ int main(int count, char **words)
     if (count < 4 || strcmp(words[1], "--mutant") != 0) {
         fprintf(
             stderr,
-            "usage: stress_mutant --mutant N scenario | arena ... | <arguments of stress_pool>\n");
+            "usage: stress_mutant --mutant N scenario | arena ... | quiescence ... | <arguments of "
+            "stress_pool>\n");
         return 2;
     }
     flw_mutant = (unsigned)strtoul(words[2], NULL, 10);
@@ -36,6 +39,10 @@ int main(int count, char **words)
     if (strcmp(words[3], "arena") == 0) {
         words[3] = words[0];
         return stress_arena(count - 3, words + 3);
+    }
+    if (strcmp(words[3], "quiescence") == 0) {
+        words[3] = words[0];
+        return stress_quiescence(count - 3, words + 3);
     }
     words[2] = words[0];
     struct stress_settings settings = stress_parse(count - 2, words + 2);

@@ -39,6 +39,7 @@ _Static_assert(MUTANTS == FLW_MUTANT_COUNT, "one line a mutant");
 static const char *const profiles[] = {
     "scenario",
     "arena --ops 3000 --threads 2",
+    "quiescence --ops 30000 --threads 2 --contexts 2",
     "--threads 1 --ops 20000 --validate 200",
     "--threads 1 --ops 20000 --validate 500 --streams 8 --live 400",
     "--threads 2 --ops 20000 --streams 4",
@@ -71,8 +72,9 @@ static void read_reason(char *out, size_t room)
     FILE *in = fopen(log_path, "r");
     char line[512];
     bool is_found = false;
-    static const char *const marks[] = {"scenario:", "violation",   "invariant", "overlap:",
-                                        "answered",  "left behind", "stats:",    "failed:"};
+    static const char *const marks[] = {"scenario:", "violation", "invariant",
+                                        "overlap:",  "answered",  "left behind",
+                                        "stats:",    "failed:",   "is lent while"};
     while (in != NULL && !is_found && fgets(line, sizeof line, in) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         for (size_t i = 0; i < sizeof marks / sizeof *marks && !is_found; i++) {

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the model: what every stream was given and has done, who holds which bytes, and what each freed
+ * byte waits for. Does not: call the allocator under test.
+ *
+ * A stream's work is numbered as it is given, with an event after each piece; the driver's answer about
+ * that event is the only evidence that a piece is done. A block that is freed takes along the numbers
+ * of all streams; bytes of it may be lent again when each stream has done that much.
+ *
+ * Synchronization: `lock` around everything here.
+ */
+#ifndef FLW_TESTS_STRESS_QUIESCENCE_MODEL_H
+#define FLW_TESTS_STRESS_QUIESCENCE_MODEL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "support/sim.h"
+
+#define MODEL_STREAMS 36
+#define MODEL_RING    32 /* pieces of a stream that may be under way */
+#define MODEL_PAGES   (1u << 16)
+
+struct model_stream {
+    CUcontext context;
+    CUstream stream;
+    uint64_t given, done;
+    CUevent events[MODEL_RING];
+};
+
+/* A stretch of a block within one page of 2 MiB: lent, or freed and waiting. */
+struct model_node {
+    struct model_node *next;
+    uint64_t begin, end, base;
+    bool is_lent;
+    uint64_t awaits[MODEL_STREAMS];
+};
+
+struct model {
+    pthread_mutex_t lock;
+    const struct flw_sim *sim;
+    struct model_stream streams[MODEL_STREAMS];
+    unsigned stream_count;
+    struct model_node *pages[MODEL_PAGES], *unused;
+    uint64_t lent_count, reused_count, broken_count;
+};
+
+/* A piece of work for a stream: an operation, or (graph not NULL) the launch of a graph. False: as much
+ * as may be under way is. */
+bool model_give(struct model *model, unsigned stream, CUgraphExec graph);
+/* A block was lent. False: a rule is broken, and was told. */
+bool model_lend(struct model *model, uint64_t base, uint64_t bytes);
+/* A block is about to be freed. */
+void model_free(struct model *model, uint64_t base, uint64_t bytes);
+
+#endif
