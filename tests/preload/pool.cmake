@@ -15,4 +15,19 @@ if(TARGET fallow-preload)
   add_pool_test(cache cache mode:cache)
   add_pool_test(strict strict mode:strict)
   add_pool_test(ipc ipc mode:cache,ipc:1)
+
+  # What it costs: figures.sh. The test only looks whether it runs.
+  add_executable(pair_bench pair_bench.c)
+  flw_target(pair_bench)
+  target_link_libraries(pair_bench PRIVATE ${CMAKE_DL_LIBS})
+  add_library(preload_thin_driver SHARED thin_driver.c)
+  flw_target(preload_thin_driver)
+  set_target_properties(preload_thin_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/thin-driver)
+  add_dependencies(pair_bench fallow-preload simcuda-libcuda preload_thin_driver)
+  foreach(shape pair churn)
+    add_test(NAME preload.${shape}_bench COMMAND pair_bench ${shape} 4096 20000)
+    set_tests_properties(preload.${shape}_bench PROPERTIES LABELS preload TIMEOUT 120 ENVIRONMENT
+      "LD_PRELOAD=$<TARGET_FILE:fallow-preload>;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/driver;FALLOW=mode:cache")
+  endforeach()
 endif()
