@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: mode trace: a layer between the wrappers, which pass through there, and the driver's entry
- * points that lend and take back memory. Each calls the one below and tells the tracer.
+ * points that lend and take back memory. Each calls the one below and tells the tracer. With poison some
+ * of it is there in the modes that lend, for memory that does not come from pools.
  * Does not: change an answer, or see what a pool of our own asks the driver for.
  */
 #include "preload/trace_layer.h"
@@ -225,6 +226,18 @@ static CUresult trace_free_host(void *pointer)
     return tell_answer(below.free_host(pointer));
 }
 
+/* Is a hook's floor laid? Where pools lend, only to fill what passes them by. */
+static bool is_laid(uintptr_t layer)
+{
+    bool lends = flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT;
+    return flw_settings.mode == FLW_MODE_TRACE ||
+           (lends && flw_poison_is_on() &&
+            (layer == (uintptr_t)trace_alloc_pitch || layer == (uintptr_t)trace_alloc_managed ||
+             layer == (uintptr_t)trace_alloc_async || layer == (uintptr_t)trace_alloc_async_ptsz ||
+             layer == (uintptr_t)trace_alloc_from_pool ||
+             layer == (uintptr_t)trace_alloc_from_pool_ptsz));
+}
+
 uintptr_t flw_trace_layer(enum flw_hook hook, uintptr_t next)
 {
     static const struct {
@@ -248,9 +261,8 @@ uintptr_t flw_trace_layer(enum flw_hook hook, uintptr_t next)
         FLOOR(cuMemFreeHost, free_host),
 #undef FLOOR
     };
-    for (size_t i = 0; flw_settings.mode == FLW_MODE_TRACE && i < sizeof floors / sizeof *floors;
-         i++) {
-        if (floors[i].hook == hook) {
+    for (size_t i = 0; i < sizeof floors / sizeof *floors; i++) {
+        if (floors[i].hook == hook && is_laid(floors[i].layer)) {
             __atomic_store_n((uintptr_t *)floors[i].below, next, __ATOMIC_RELAXED);
             return floors[i].layer;
         }

@@ -9,7 +9,7 @@
 
 #include "preload/hooks.h"
 
-/* What the wrapper of a hook is to call in the place of `next`; in other modes `next` itself. While
+/* What the wrapper of a hook is to call in the place of `next`; without need of it `next` itself. While
  * the driver is learnt. */
 uintptr_t flw_trace_layer(enum flw_hook hook, uintptr_t next);
 
