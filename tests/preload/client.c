@@ -4,7 +4,7 @@
  * Does not: know whether it is preloaded.
  *
  *   client name | unversioned | default | main | error | none | probe | threads | next
- *   client path FILE
+ *   client path FILE               says too whether the program is a privileged one
  *   client plugin FILE local | deepbind | namespace
  *   client fork before | after
  *   client stripped COMMAND...     runs the command with an empty environment but for the library path
@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,6 +173,7 @@ int main(int count, char **arguments)
     } else if (strcmp(way, "unversioned") == 0) {
         return client_run(find_in, open_driver("libcuda.so", 0));
     } else if (strcmp(way, "path") == 0 && count > 2) {
+        printf("privileged %d\n", getauxval(AT_SECURE) != 0);
         return client_run(find_in, open_driver(arguments[2], 0));
     } else if (strcmp(way, "default") == 0) {
         open_driver("libcuda.so.1", RTLD_GLOBAL);

@@ -2,6 +2,7 @@
  *
  * Owns: a plug-in that finds the driver for itself, and a symbol of its own by RTLD_DEFAULT, which the
  * C library answers by looking who called.
+ * With PLUGIN_EARLY defined it does so in its constructor, while the loader holds its lock.
  * Does not: know how it was opened.
  */
 #include "client.h"
@@ -14,7 +15,7 @@ static void *find_in(void *handle, const char *name)
     return dlsym(handle, name);
 }
 
-int plugin_run(void)
+static int look(void)
 {
     printf("my own symbol %d\n", dlsym(RTLD_DEFAULT, "plugin_only_symbol") == &plugin_only_symbol);
     printf("the next one %d\n", dlsym(RTLD_NEXT, "plugin_only_symbol") != NULL);
@@ -27,3 +28,22 @@ int plugin_run(void)
     fflush(stdout);
     return result;
 }
+
+#if defined(PLUGIN_EARLY)
+static int early = -1;
+
+__attribute__((constructor)) static void begin(void)
+{
+    early = look();
+}
+
+int plugin_run(void)
+{
+    return early;
+}
+#else
+int plugin_run(void)
+{
+    return look();
+}
+#endif

@@ -24,10 +24,15 @@ flw_preload_client(runtime_like runtime_like.c)
 flw_preload_client(reenter reenter_client.c)
 add_library(preload_plugin MODULE plugin.c)
 flw_target(preload_plugin)
-# The same driver twice: with every entry point that a pool needs, and with four alone.
-foreach(name reentrant scant)
-  add_library(preload_${name} SHARED reentrant.c $<$<STREQUAL:${name},reentrant>:rest_of_driver.c>)
+add_library(preload_early_plugin MODULE plugin.c)
+flw_target(preload_early_plugin)
+target_compile_definitions(preload_early_plugin PRIVATE PLUGIN_EARLY)
+# The same driver three times: with every entry point that a pool needs; so, with two addresses for one;
+# with four entry points alone.
+foreach(name reentrant apart scant)
+  add_library(preload_${name} SHARED reentrant.c $<$<NOT:$<STREQUAL:${name},scant>>:rest_of_driver.c>)
   flw_target(preload_${name})
+  target_compile_definitions(preload_${name} PRIVATE $<$<STREQUAL:${name},apart>:APART>)
   target_link_options(preload_${name} PRIVATE -Wl,-Bsymbolic) # a driver's own calls stay inside
   set_target_properties(preload_${name} PROPERTIES OUTPUT_NAME cuda SOVERSION 1
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/${name})
@@ -79,10 +84,11 @@ flw_add_test(preload reach SOURCES test_reach.c child.c TIMEOUT 300)
 target_compile_definitions(test_preload_reach PRIVATE
   PRELOAD="$<TARGET_FILE:fallow-preload>" DRIVER_FOLDER="$<TARGET_FILE_DIR:simcuda-libcuda>"
   REENTRANT_FOLDER="$<TARGET_FILE_DIR:preload_reentrant>"
-  SCANT_FOLDER="$<TARGET_FILE_DIR:preload_scant>" CLIENT="$<TARGET_FILE:preload_client>"
+  APART_FOLDER="$<TARGET_FILE_DIR:preload_apart>" SCANT_FOLDER="$<TARGET_FILE_DIR:preload_scant>"
+  EARLY_PLUGIN="$<TARGET_FILE:preload_early_plugin>" CLIENT="$<TARGET_FILE:preload_client>"
   LINKED="$<TARGET_FILE:preload_linked>" RUNTIME_LIKE="$<TARGET_FILE:preload_runtime_like>"
   REENTER="$<TARGET_FILE:preload_reenter>" PLUGIN="$<TARGET_FILE:preload_plugin>" ${rivals}
   PYTHON="${FALLOW_PYTHON}" CTYPES_CLIENT="${here}/ctypes_client.py"
   RUNTIME_STATIC="${program_static}" RUNTIME_SHARED="${program_shared}")
 add_dependencies(test_preload_reach fallow-preload simcuda-libcuda preload_client preload_linked
-  preload_runtime_like preload_reenter preload_plugin preload_reentrant preload_scant ${built} preload_runtime)
+  preload_runtime_like preload_reenter preload_plugin preload_early_plugin preload_reentrant preload_apart preload_scant ${built} preload_runtime)

@@ -3,6 +3,7 @@
  * Owns: a libcuda.so.1 that answers cuGetProcAddress by dlsym on itself, under its own pthread_once, and
  * whose cuMemAlloc_v2 asks again while it allocates: what a hook with a lock, or one that answers the
  * driver with a wrapper, would hang or loop on.
+ * With APART defined cuGetProcAddress answers with other addresses than dlsym does, as a driver may.
  * Does not: have memory.
  */
 #include <dlfcn.h>
@@ -41,6 +42,14 @@ CUresult cuInit(unsigned flags)
     return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+#if defined(APART)
+static CUresult alloc_by_version(CUdeviceptr *pointer, size_t bytes)
+{
+    CUresult result = cuMemAlloc_v2(pointer, bytes);
+    return result;
+}
+#endif
+
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
@@ -64,6 +73,11 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
     if (strcmp(symbol, "cuMemAlloc") == 0 && *function != own) {
         printf("the driver did not get its own function\n");
     }
+#if defined(APART)
+    if (strcmp(symbol, "cuMemAlloc") == 0) {
+        *function = (void *)(uintptr_t)alloc_by_version;
+    }
+#endif
     if (status != NULL) {
         *status =
             *function != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

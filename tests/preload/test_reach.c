@@ -143,6 +143,13 @@ static void a_plug_in_is_reached_and_finds_its_own_symbols(void **state)
     assert_non_null(strstr(plain.out, "my own symbol 1\nthe next one 0\n"));
 }
 
+static void a_plug_in_that_looks_in_its_constructor_is_reached(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "plugin", EARLY_PLUGIN, "local", NULL}, DRIVER_FOLDER);
+    assert_reached();
+}
+
 static void a_deep_bound_plug_in_goes_past_us_and_is_reported(void **state)
 {
     (void)state;
@@ -187,6 +194,15 @@ static void a_driver_that_looks_itself_up_gets_its_own(void **state)
 {
     (void)state;
     run_both((const char *[]){REENTER, NULL}, REENTRANT_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_hooked("cuMemAlloc_v2");
+    assert_non_null(strstr(hooked.out, "alloc 0\nthe driver's block 1\n"));
+}
+
+static void a_driver_with_two_addresses_for_one_is_hooked_at_both(void **state)
+{
+    (void)state;
+    run_both((const char *[]){REENTER, NULL}, APART_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_hooked("cuMemAlloc_v2");
     assert_non_null(strstr(hooked.out, "alloc 0\nthe driver's block 1\n"));
@@ -265,6 +281,28 @@ static void a_child_without_the_environment_is_plain(void **state)
     assert_int_equal(plain.status, 0);
     assert_null(strstr(hooked.out, OURS));
     assert_string_equal(hooked.err, ""); /* exec ended the one that would have said something */
+}
+
+/* The loader itself leaves us out. Needs root, and a file system that heeds the bit. */
+static void a_setuid_program_is_plain(void **state)
+{
+    (void)state;
+    static const char copy[] = "preload_setuid_client";
+    if (geteuid() != 0 ||
+        system("cp '" CLIENT "' preload_setuid_client && chown 65534 preload_setuid_client && "
+               "chmod 4755 preload_setuid_client") != 0) {
+        skip();
+    }
+    const char *const argv[] = {copy, "path", DRIVER_FOLDER "/libcuda.so.1", NULL};
+    run(&plain, argv, "/nowhere", NULL, NULL);
+    run(&hooked, argv, "/nowhere", PRELOAD, NULL);
+    unlink(copy);
+    if (strstr(plain.out, "privileged 1\n") == NULL) {
+        skip();
+    }
+    assert_string_equal(hooked.out, plain.out);
+    assert_int_equal(hooked.status, plain.status);
+    assert_string_equal(hooked.err, "");
 }
 
 static void a_wrong_setting_is_said_once_and_leaves_the_program_alone(void **state)
@@ -401,11 +439,13 @@ int main(void)
         cmocka_unit_test(a_program_that_looks_everywhere_is_reached),
         cmocka_unit_test(a_program_that_looks_through_itself_is_reached),
         cmocka_unit_test(a_plug_in_is_reached_and_finds_its_own_symbols),
+        cmocka_unit_test(a_plug_in_that_looks_in_its_constructor_is_reached),
         cmocka_unit_test(a_deep_bound_plug_in_goes_past_us_and_is_reported),
         cmocka_unit_test(a_namespace_of_its_own_goes_past_us_and_is_reported),
         cmocka_unit_test(python_is_reached),
         cmocka_unit_test(a_look_alike_of_the_runtime_is_reached),
         cmocka_unit_test(a_driver_that_looks_itself_up_gets_its_own),
+        cmocka_unit_test(a_driver_with_two_addresses_for_one_is_hooked_at_both),
         cmocka_unit_test(a_driver_that_lacks_what_we_need_is_left_alone),
         cmocka_unit_test(threads_that_look_up_at_once_get_the_same),
         cmocka_unit_test(errors_of_the_loader_stay_the_programs),
@@ -414,6 +454,7 @@ int main(void)
         cmocka_unit_test(a_program_without_cuda_loads_none),
         cmocka_unit_test(a_fork_before_and_after_use_is_as_without_us),
         cmocka_unit_test(a_child_without_the_environment_is_plain),
+        cmocka_unit_test(a_setuid_program_is_plain),
         cmocka_unit_test(a_wrong_setting_is_said_once_and_leaves_the_program_alone),
         cmocka_unit_test(off_is_off),
         cmocka_unit_test(we_give_way_to_another_that_exports),
