@@ -17,6 +17,7 @@
 
 int flw_mutant_scenarios(void);
 bool flw_mutant_epochs(const struct flw_sim *sim); /* mutant_epoch.c */
+bool flw_mutant_sleeps(const struct flw_sim *sim); /* mutant_sleep.c */
 
 #define FOUND 3
 
@@ -346,5 +347,6 @@ int flw_mutant_scenarios(void)
         checks[i](&sim);
     }
     is_wrong |= !is_wrong && flw_mutant_epochs(&sim);
+    is_wrong |= !is_wrong && flw_mutant_sleeps(&sim);
     return is_wrong ? FOUND : 0;
 }
