@@ -12,6 +12,8 @@
 
 #include "fallow/fallow.h"
 #include "fallow/publish.h"
+#include "fallow/share.h"
+#include "fallow/sleep.h"
 #include "fallow/trace.h"
 #include "support/test.h"
 
@@ -195,6 +197,45 @@ static void a_publish_config_of_any_age_is_read(void **state)
                 read_publish_config);
 }
 
+static void init_sleep_request(void *object, size_t size)
+{
+    fallow_sleep_request_init_sized(object, size);
+}
+
+static fallow_status read_sleep_request(fallow_pool *pool, void *object)
+{
+    fallow_status status = fallow_pool_sleep(pool, object);
+    assert_int_equal(fallow_pool_wake(pool), FALLOW_OK);
+    return status;
+}
+
+static void a_sleep_request_of_any_age_is_read(void **state)
+{
+    (void)state;
+    expect_read(sizeof(size_t), sizeof(fallow_sleep_request), init_sleep_request,
+                read_sleep_request);
+}
+
+/* A share that is as whole as it can be without a descriptor: it is understood, and refused. */
+static void init_share(void *object, size_t size)
+{
+    fallow_share_init_sized(object, size);
+}
+
+static fallow_status read_share(fallow_pool *pool, void *object)
+{
+    void *ptr = object;
+    fallow_status status = fallow_import(pool, object, &ptr);
+    assert_null(ptr);
+    return status == FALLOW_INVALID_ARGUMENT ? FALLOW_OK : status;
+}
+
+static void a_share_of_any_age_is_read(void **state)
+{
+    (void)state;
+    expect_read(sizeof(size_t), sizeof(fallow_share), init_share, read_share);
+}
+
 /* ---- structs that the library fills */
 
 static void *live_block;
@@ -288,6 +329,8 @@ int main(void)
         cmocka_unit_test(a_request_of_any_age_is_read),
         cmocka_unit_test(a_record_config_of_any_age_is_read),
         cmocka_unit_test(a_publish_config_of_any_age_is_read),
+        cmocka_unit_test(a_sleep_request_of_any_age_is_read),
+        cmocka_unit_test(a_share_of_any_age_is_read),
         cmocka_unit_test(statistics_fill_a_struct_of_any_age),
         cmocka_unit_test(block_info_fills_a_struct_of_any_age),
         cmocka_unit_test(the_report_fills_a_struct_of_any_age),

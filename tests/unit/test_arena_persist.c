@@ -4,6 +4,8 @@
  */
 #include "unit/test_arena.h"
 
+#include "fallow/sleep.h"
+
 #define COUNT 20000 /* elements: more than one upload */
 
 static const fallow_region kept_regions[] = {
@@ -210,6 +212,72 @@ static void a_smaller_layout_after_a_loss_leaves_nothing_without_values(void **s
     api_end(&api);
 }
 
+static void expect_table(struct api *api, const fallow_lease *lease, bool is_written)
+{
+    int32_t values[2000];
+    read_bytes(api, values, fallow_lease_region_at(lease, 0), sizeof values, api->stream);
+    for (int32_t i = 0; i < 2000; i++) {
+        assert_int_equal(values[i], is_written ? (int32_t)0xeeeeeeee : i);
+    }
+}
+
+/* Initialised again where the sleep has dropped it, left alone where it has not. */
+static void a_sleep_of_the_pool_is_noticed(void **state)
+{
+    (void)state;
+    struct api api;
+    const fallow_region region = {.name = "table",
+                                  .size_bytes = 8000,
+                                  .init = FALLOW_INIT_ONCE,
+                                  .init_step = 1,
+                                  .flags = FALLOW_REGION_PERSISTENT};
+    const uint32_t tag = 4;
+    fallow_sleep_request request;
+    fallow_arena_config config;
+    fallow_arena *arena = NULL;
+    bed_begin(&api);
+    fallow_arena_config_init(&config);
+    config.tag = tag;
+    assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+    fallow_layout *layout = make_layout(&region, 1);
+    fallow_sleep_request_init(&request);
+    request.flags = FALLOW_SLEEP_WAIT;
+    request.saved_tags = &tag;
+    for (unsigned i = 0; i < 6; i++) {
+        bool is_saved = i % 3 != 2; /* twice saved without a look between, then dropped */
+        for (unsigned turn = 0; turn < 2; turn++) { /* the second one is a steady begin */
+            fallow_lease *lease = begin_lease(arena, layout, api.stream);
+            expect_table(&api, lease, false);
+            fill_bytes(&api, fallow_lease_region_at(lease, 0), 0xee, 8000, api.stream);
+            end_lease(lease, api.stream);
+            lease = begin_lease(arena, layout, api.stream);
+            expect_table(&api, lease, true);
+            end_lease(lease, api.stream);
+            assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+        }
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        void *address = fallow_lease_region_at(lease, 0);
+        fill_bytes(&api, address, 0xee, 8000, api.stream);
+        end_lease(lease, api.stream);
+        for (unsigned turn = 0; turn < 2; turn++) {
+            request.saved_tag_count = is_saved || (i == 2 && turn == 1);
+            assert_int_equal(fallow_pool_sleep(api.pool, &request), FALLOW_OK);
+            refuse_lease(arena, layout, api.stream, FALLOW_ASLEEP, "asleep");
+            assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
+            if (!is_saved) { /* something is there, but not what the region's class says */
+                fill_bytes(&api, address, 0x11, 8000, api.stream);
+            }
+        }
+        lease = begin_lease(arena, layout, api.stream);
+        expect_table(&api, lease, is_saved);
+        end_lease(lease, api.stream);
+        assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    }
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
 struct waker {
     struct api *api;
     int count, answer;
@@ -355,6 +423,7 @@ int main(void)
         cmocka_unit_test(each_class_holds_its_values_at_first_and_after_a_loss),
         cmocka_unit_test(address_and_contents_outlast_leases_layouts_and_streams),
         cmocka_unit_test(a_smaller_layout_after_a_loss_leaves_nothing_without_values),
+        cmocka_unit_test(a_sleep_of_the_pool_is_noticed),
         cmocka_unit_test(the_wake_callback_does_it_or_leaves_it_to_the_arena),
         cmocka_unit_test(layouts_that_disagree_about_values_are_refused),
         cmocka_unit_test(a_locked_arena_takes_no_new_persistent_region),
