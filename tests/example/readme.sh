@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# example.readme: the C blocks of README.md are tests/example/quickstart.c and record.c below their
+# example.readme: the C blocks of README.md are tests/example/quickstart.c, record.c and sleep.c below their
 # opening comments, and every file that README.md and src/README.md point at exists.
 #
 #   readme.sh <source root>
 set -eu
 cd "$1"
 number=0
-for program in quickstart record; do
+for program in quickstart record sleep; do
     number=$((number + 1))
     from_readme=$(awk -v wanted=$number '/^```c$/ { n++; inside = 1; next } /^```$/ { inside = 0 } inside && n == wanted' README.md)
     from_file=$(sed '1,/\*\//d' tests/example/$program.c)
