@@ -14,5 +14,5 @@ if(TARGET fallow AND TARGET fallow-preload AND FLW_CMOCKA)
   flw_add_test(preload audit_command SOURCES test_audit_command.c TIMEOUT 240)
   add_dependencies(test_preload_audit_command fallow fallow-preload simcuda-libcuda audit_client)
   set_property(TEST preload.audit_command APPEND PROPERTY ENVIRONMENT
-    "FALLOW_COMMAND=$<TARGET_FILE:fallow>;AUDIT_CLIENT=$<TARGET_FILE:audit_client>;AUDIT_DRIVER=$<TARGET_FILE_DIR:simcuda-libcuda>;AUDIT_LIBRARY=$<TARGET_FILE:fallow-preload>")
+    "FALLOW_COMMAND=$<TARGET_FILE:fallow>;AUDIT_CLIENT=$<TARGET_FILE:audit_client>;AUDIT_SCRIPT=${CMAKE_CURRENT_SOURCE_DIR}/audit_script.py;AUDIT_DRIVER=$<TARGET_FILE_DIR:simcuda-libcuda>;AUDIT_LIBRARY=$<TARGET_FILE:fallow-preload>")
 endif()

@@ -18,6 +18,7 @@
 #include "preload/audit/auditpage.h"
 #include "preload/audit/callsite.h"
 #include "preload/audit/lentblocks.h"
+#include "preload/audit/scriptframes.h"
 
 #define BASE 0x7f0000000000ull
 #define MIB  (1ull << 20)
@@ -462,6 +463,29 @@ static void threads_are_counted_whole(void **state)
     assert_int_equal(page->sites[0].bytes, 2000 * MIB);
 }
 
+static void lines_of_a_script_are_read_from_a_traceback(void **state)
+{
+    (void)state;
+    char lines[64], room[24];
+    char text[] = "Stack (most recent call first):\n"
+                  "  File \"/home/a b/train.py\", line 31 in step\n"
+                  "  File \"<string>\", line 1 in <module>\n"
+                  "  ...\n";
+    char again[sizeof text], nothing[] = "no traceback\n  File \"half";
+    memcpy(again, text, sizeof text);
+    flw_scriptframes_parse(text, lines, sizeof lines, 9);
+    assert_string_equal(lines, "train.py:31 in step\n<string>:1 in <module>");
+    memcpy(text, again, sizeof text);
+    flw_scriptframes_parse(text, lines, sizeof lines, 1);
+    assert_string_equal(lines, "train.py:31 in step");
+    flw_scriptframes_parse(again, room, sizeof room, 9);
+    assert_string_equal(room, "train.py:31 in step"); /* whole frames only */
+    flw_scriptframes_parse(nothing, lines, sizeof lines, 9);
+    assert_string_equal(lines, "");
+    flw_scriptframes_take(lines, sizeof lines, 9); /* this is no Python */
+    assert_string_equal(lines, "");
+}
+
 /* ---- the page ---- */
 
 static void sites_run_out(void)
@@ -583,6 +607,7 @@ int main(void)
         cmocka_unit_test(a_fill_in_a_capture_is_no_candidate_and_touches),
         cmocka_unit_test(a_site_on_trial_is_the_same_in_the_next_run),
         cmocka_unit_test(threads_are_counted_whole),
+        cmocka_unit_test(lines_of_a_script_are_read_from_a_traceback),
         cmocka_unit_test(a_full_table_of_sites_is_said),
         cmocka_unit_test(what_a_killed_program_saw_is_there),
         cmocka_unit_test(a_page_that_lies_is_refused),

@@ -3,7 +3,7 @@
  * `fallow audit` from outside, over a program that opens the driver by name and finds the simulated
  * one: what it calls a candidate and what not, trials of a fill that is needed and of one that is not,
  * programs that end badly, mistakes. FALLOW_COMMAND names the program, AUDIT_CLIENT the audited one,
- * AUDIT_DRIVER the folder with libcuda.so.1.
+ * AUDIT_SCRIPT one in Python, AUDIT_DRIVER the folder with libcuda.so.1.
  */
 #include "unit/test_command.h"
 
@@ -198,6 +198,25 @@ static void fewer_callers_make_fewer_sites(void **state)
     expect_in(out_text, "\"zero_for_the_sum\"");
 }
 
+static void lines_of_a_script_are_sites_of_their_own(void **state)
+{
+    (void)state;
+    if (audit("python3 -c 'import ctypes'") != 0) {
+        skip(); /* no python3 here */
+    }
+    assert_int_equal(audit("$A -o report -- python3 $AUDIT_SCRIPT && cat report"), 0);
+    if (strncmp(out_text, "lines\n", 6) != 0) {
+        skip(); /* a Python that keeps its lines to itself */
+    }
+    expect_in(out_text, "2 candidate sites, 3 of 3 fills");
+    expect_in(out_text, "line audit_script.py:19 in fill\n");
+    expect_in(out_text, "line audit_script.py:23 in one\n");
+    expect_in(out_text, "line audit_script.py:27 in other\n");
+    assert_int_equal(audit("rm report; $A --json -- python3 $AUDIT_SCRIPT"), 0);
+    expect_in(out_text,
+              "\"script\":[\"audit_script.py:19 in fill\",\"audit_script.py:23 in one\",");
+}
+
 static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
 {
     (void)state;
@@ -292,6 +311,7 @@ int main(void)
         cmocka_unit_test(a_trial_shows_which_of_two_fills_was_needed),
         cmocka_unit_test(a_site_that_was_not_met_is_said_with_those_that_were),
         cmocka_unit_test(fewer_callers_make_fewer_sites),
+        cmocka_unit_test(lines_of_a_script_are_sites_of_their_own),
         cmocka_unit_test(memory_of_the_pool_is_followed_as_the_drivers),
         cmocka_unit_test(a_program_that_is_killed_leaves_what_was_seen),
         cmocka_unit_test(hooks_that_were_not_reached_are_said),

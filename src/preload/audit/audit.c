@@ -264,6 +264,7 @@ static void count_site(const struct flw_audit_judgement *judgement,
     static struct flw_audit_site made; /* under the lock; too large for a program's small stacks */
     made = (struct flw_audit_site){.id = taken->id, .frame_count = taken->frame_count};
     strncpy(made.call, judgement->call, sizeof made.call - 1);
+    memcpy(made.script, taken->script, sizeof made.script);
     for (uint32_t i = 0; i < taken->frame_count; i++) {
         const char *path = taken->path[i];
         path = path != NULL && path[0] == '\0' ? audit.page->program : path;

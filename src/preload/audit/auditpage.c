@@ -122,7 +122,7 @@ static bool is_site_valid(const struct flw_auditpage *page, uint32_t index, uint
         }
     }
     if (site->id == 0 || site->frame_count > FLW_AUDIT_FRAMES ||
-        !ends(site->call, sizeof site->call)) {
+        !ends(site->call, sizeof site->call) || !ends(site->script, sizeof site->script)) {
         return false;
     }
     for (uint32_t i = 0; i < site->frame_count; i++) {

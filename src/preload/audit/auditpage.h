@@ -21,13 +21,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FLW_AUDIT_MAGIC      0x3165676170445541ull /* "AUDpage1" in memory */
-#define FLW_AUDIT_SITES      2048
-#define FLW_AUDIT_MODULES    256
-#define FLW_AUDIT_FRAMES     24
-#define FLW_AUDIT_PATH_BYTES 512
-#define FLW_AUDIT_CALL_BYTES 160
-#define FLW_AUDIT_NO_MODULE  UINT32_MAX
+#define FLW_AUDIT_MAGIC        0x3165676170445541ull /* "AUDpage1" in memory */
+#define FLW_AUDIT_SITES        2048
+#define FLW_AUDIT_MODULES      256
+#define FLW_AUDIT_FRAMES       24
+#define FLW_AUDIT_PATH_BYTES   512
+#define FLW_AUDIT_CALL_BYTES   160
+#define FLW_AUDIT_SCRIPT_BYTES 512
+#define FLW_AUDIT_NO_MODULE    UINT32_MAX
 
 struct flw_audit_frame {
     uint64_t offset; /* of the return address from the module's load address; 0: no module */
@@ -36,7 +37,7 @@ struct flw_audit_frame {
 };
 
 struct flw_audit_site {
-    uint64_t id; /* of call and frames; 48 bits, the same in every run of the same files */
+    uint64_t id; /* of call, frames and script; 48 bits, the same in every run of the same files */
     uint64_t fill_count;
     uint64_t bytes;              /* written by them */
     uint64_t unread_value_count; /* of the fills: the value could not be read, it may not be 0 */
@@ -45,7 +46,8 @@ struct flw_audit_site {
     uint32_t frame_count;
     uint32_t reserved;
     struct flw_audit_frame frames[FLW_AUDIT_FRAMES];
-    char call[FLW_AUDIT_CALL_BYTES]; /* the driver's entry point, or the kernel */
+    char call[FLW_AUDIT_CALL_BYTES];     /* the driver's entry point, or the kernel */
+    char script[FLW_AUDIT_SCRIPT_BYTES]; /* of a Python program, see scriptframes.h; "": none */
 };
 
 struct flw_audit_module {

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unwind.h>
 
+#include "preload/audit/scriptframes.h"
+
 #define OWN_FRAMES_MAX 16 /* of the hook and what it called; beyond, the caller is not on the way */
 
 struct walk {
@@ -71,6 +73,8 @@ void flw_callsite_take(struct flw_callsite *site, uintptr_t caller, uint32_t dep
         hash = add_bytes(hash, name, strlen(name) + 1);
         hash = add_bytes(hash, &site->offset[i], sizeof site->offset[i]);
     }
+    flw_scriptframes_take(site->script, sizeof site->script, depth);
+    hash = add_bytes(hash, site->script, strlen(site->script));
     site->frame_count = walk.count;
     site->id = ((hash >> 48) ^ hash) & 0xffffffffffffull;
     site->id += site->id == 0;

@@ -17,6 +17,7 @@ struct flw_callsite {
     uint32_t frame_count;
     uint64_t offset[FLW_AUDIT_FRAMES];
     const char *path[FLW_AUDIT_FRAMES]; /* the loader's; "": the program itself; NULL: no module */
+    char script[FLW_AUDIT_SCRIPT_BYTES];
 };
 
 /* The frame with the return address `caller` first, at most `depth` of them (1..FLW_AUDIT_FRAMES).

@@ -56,10 +56,29 @@ static uint64_t total_bytes(const struct flw_findings *findings)
     return bytes;
 }
 
+/* The next line of a script, or NULL. */
+static const char *next_line(const char **script, int *out_length)
+{
+    const char *line = *script;
+    size_t length = strcspn(line, "\n");
+    *script = line + length + (line[length] != '\0');
+    *out_length = (int)length;
+    return length > 0 ? line : NULL;
+}
+
+static void print_script(FILE *out, const char *script)
+{
+    int length;
+    for (const char *line; (line = next_line(&script, &length)) != NULL;) {
+        fprintf(out, "%54s%.*s\n", "line ", length, line);
+    }
+}
+
 static void print_frames(FILE *out, struct flw_findings *findings,
                          const struct flw_finding *finding)
 {
     uint32_t end = finding->site.frame_count;
+    print_script(out, finding->site.script);
     for (uint32_t i = finding->where; i < end && i < finding->where + FRAMES_SHOWN; i++) {
         const struct flw_audit_frame *frame = &finding->site.frames[i];
         uint64_t offset = 0;
@@ -222,6 +241,17 @@ static void print_json_frame(FILE *out, struct flw_findings *findings,
     }
 }
 
+static void print_json_script(FILE *out, const char *script)
+{
+    int length;
+    const char *separator = "";
+    for (const char *line; (line = next_line(&script, &length)) != NULL;) {
+        fputs(separator, out);
+        flw_json_print_bytes(out, line, (size_t)length);
+        separator = ",";
+    }
+}
+
 static void print_json_site(FILE *out, struct flw_findings *findings,
                             const struct flw_finding *finding, const struct flw_findings_view *view)
 {
@@ -238,6 +268,8 @@ static void print_json_site(FILE *out, struct flw_findings *findings,
         fputs(i > 0 ? "," : "", out);
         print_json_frame(out, findings, &site->frames[i]);
     }
+    fputs("],\"script\":[", out);
+    print_json_script(out, site->script);
     fputs("]}", out);
 }
 
