@@ -49,9 +49,9 @@ endforeach()
 # Programs of a real CUDA runtime, where there is a toolkit.
 find_program(FALLOW_NVCC nvcc HINTS /usr/local/cuda/bin)
 mark_as_advanced(FALLOW_NVCC)
+get_filename_component(toolkit "${FALLOW_NVCC}/../../lib64" ABSOLUTE)
 foreach(kind static shared)
   set(program_${kind} "")
-  get_filename_component(toolkit "${FALLOW_NVCC}/../../lib64" ABSOLUTE)
   if(FALLOW_NVCC)
     set(program_${kind} ${CMAKE_CURRENT_BINARY_DIR}/runtime_${kind})
     add_custom_command(OUTPUT ${program_${kind}}
@@ -76,7 +76,8 @@ add_test(NAME preload.hook_types COMMAND ${here}/hook_types.sh ${PROJECT_SOURCE_
 set_tests_properties(preload.exports preload.hook_types PROPERTIES LABELS preload TIMEOUT 60 SKIP_RETURN_CODE 77)
 
 find_program(FALLOW_PYTHON python3)
-mark_as_advanced(FALLOW_PYTHON)
+find_file(FALLOW_PRELOADED_MALLOC libjemalloc.so.2 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib /usr/lib64)
+mark_as_advanced(FALLOW_PYTHON FALLOW_PRELOADED_MALLOC)
 if(NOT FLW_CMOCKA)
   return()
 endif()
@@ -89,6 +90,7 @@ target_compile_definitions(test_preload_reach PRIVATE
   LINKED="$<TARGET_FILE:preload_linked>" RUNTIME_LIKE="$<TARGET_FILE:preload_runtime_like>"
   REENTER="$<TARGET_FILE:preload_reenter>" PLUGIN="$<TARGET_FILE:preload_plugin>" ${rivals}
   PYTHON="${FALLOW_PYTHON}" CTYPES_CLIENT="${here}/ctypes_client.py"
+  INNER_RUNTIME="${here}/inner_runtime.py" TOOLKIT="${toolkit}" PRELOADED_MALLOC="${FALLOW_PRELOADED_MALLOC}"
   RUNTIME_STATIC="${program_static}" RUNTIME_SHARED="${program_shared}")
 add_dependencies(test_preload_reach fallow-preload simcuda-libcuda preload_client preload_linked
   preload_runtime_like preload_reenter preload_plugin preload_early_plugin preload_reentrant preload_apart preload_scant ${built} preload_runtime)

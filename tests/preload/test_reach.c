@@ -391,20 +391,15 @@ static void we_work_beside_another_that_only_watches(void **state)
 }
 
 /* A real runtime refuses a simulated driver (36 or 103), after it has looked everything up. */
-static void assert_runtime_is_reached(const char *program)
+static void assert_runtime_is_reached(const char *const *argv, const char *folders)
 {
-    if (program[0] == '\0') {
-        skip();
-    }
-    const char *const argv[] = {program, NULL};
-    run(&plain, argv, DRIVER_FOLDER, NULL, NULL);
-    run(&hooked, argv, DRIVER_FOLDER, PRELOAD, "say:1");
+    run(&plain, argv, folders, NULL, NULL);
+    run(&hooked, argv, folders, PRELOAD, "say:1");
     assert_int_equal(plain.status, 0);
     assert_int_equal(hooked.status, 0);
     child_without(plain.out, "answers ", plain_words);
     child_without(hooked.out, "answers ", hooked_words);
     assert_string_equal(hooked_words, plain_words);
-    assert_non_null(strstr(plain.out, "cudaMalloc ")); /* whatever it says: the same */
     static const char *const names[] = {"cuGetProcAddress_v2", "cuMemAlloc_v2", "cuMemFree_v2",
                                         "cuMemAllocAsync", "cuMemAllocAsync_ptsz"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
@@ -420,13 +415,59 @@ static void assert_runtime_is_reached(const char *program)
 static void a_program_of_nvcc_with_the_static_runtime_is_reached(void **state)
 {
     (void)state;
-    assert_runtime_is_reached(RUNTIME_STATIC);
+    if (RUNTIME_STATIC[0] == '\0') {
+        skip();
+    }
+    assert_runtime_is_reached((const char *[]){RUNTIME_STATIC, NULL}, DRIVER_FOLDER);
+    assert_non_null(strstr(plain.out, "cudaMalloc ")); /* whatever it says: the same */
 }
 
 static void a_program_of_nvcc_with_the_shared_runtime_is_reached(void **state)
 {
     (void)state;
-    assert_runtime_is_reached(RUNTIME_SHARED);
+    if (RUNTIME_SHARED[0] == '\0') {
+        skip();
+    }
+    assert_runtime_is_reached((const char *[]){RUNTIME_SHARED, NULL}, DRIVER_FOLDER);
+    assert_non_null(strstr(plain.out, "cudaMalloc "));
+}
+
+/* Libraries that carry a runtime of their own, linked statically and hidden. */
+static void the_runtimes_inside_libraries_are_reached(void **state)
+{
+    (void)state;
+    static const char *const inner[][2] = {{TOOLKIT "/libcublas.so", "cublasCreate_v2"},
+                                           {TOOLKIT "/libcudnn.so", "cudnnCreate"}};
+    unsigned tried = 0;
+    for (unsigned i = 0; i < sizeof inner / sizeof *inner; i++) {
+        if (access(inner[i][0], R_OK) != 0 || access(PYTHON, X_OK) != 0) {
+            continue;
+        }
+        assert_runtime_is_reached(
+            (const char *[]){PYTHON, INNER_RUNTIME, inner[i][0], inner[i][1], NULL},
+            DRIVER_FOLDER ":" TOOLKIT);
+        tried++;
+    }
+    if (tried == 0) {
+        skip();
+    }
+}
+
+static void a_preloaded_malloc_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const orders[] = {PRELOADED_MALLOC " " PRELOAD,
+                                         PRELOAD " " PRELOADED_MALLOC};
+    if (access(PRELOADED_MALLOC, R_OK) != 0) {
+        skip();
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        const char *const argv[] = {CLIENT, "name", NULL};
+        run(&plain, argv, DRIVER_FOLDER, PRELOADED_MALLOC, NULL);
+        run(&hooked, argv, DRIVER_FOLDER, orders[i], "say:1");
+        compare();
+        assert_reached();
+    }
 }
 
 int main(void)
@@ -462,6 +503,8 @@ int main(void)
         cmocka_unit_test(we_work_beside_another_that_only_watches),
         cmocka_unit_test(a_program_of_nvcc_with_the_static_runtime_is_reached),
         cmocka_unit_test(a_program_of_nvcc_with_the_shared_runtime_is_reached),
+        cmocka_unit_test(the_runtimes_inside_libraries_are_reached),
+        cmocka_unit_test(a_preloaded_malloc_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
