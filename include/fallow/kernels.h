@@ -119,7 +119,7 @@ FALLOW_API void fallow_kernels_destroy(fallow_kernels *kernels);
 
 /** The last call that was refused, from any thread, in one sentence that names the call and the
  *  parameter: copied to out_text, cut to text_bytes, always terminated. "" if none. kernels NULL: why the
- *  calling thread's last fallow_kernels_create failed, "" if it did not. */
+ *  process's last fallow_kernels_create failed, "" if it did not. */
 FALLOW_API void fallow_kernels_last_error(fallow_kernels *kernels, char *out_text,
                                           size_t text_bytes);
 

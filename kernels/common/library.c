@@ -77,8 +77,10 @@ static const struct kernel kernel_table[FLW_KERNEL_COUNT] = {
 #undef X
 };
 
-/* Why the thread's last create failed: there is no library then that could keep the sentence. */
-static _Thread_local char create_message[LONGEST_MESSAGE];
+/* Why the last create failed: there is no library then that could keep the sentence. Not per thread:
+ * what Python opens has little room for that. */
+static pthread_mutex_t create_lock = PTHREAD_MUTEX_INITIALIZER;
+static char create_message[LONGEST_MESSAGE];
 
 void fallow_params_init_sized(void *params, size_t struct_size)
 {
@@ -102,7 +104,9 @@ void fallow_kernels_last_error(fallow_kernels *kernels, char *out_text, size_t t
         return;
     }
     if (kernels == NULL) {
+        pthread_mutex_lock(&create_lock);
         snprintf(out_text, text_bytes, "%s", create_message);
+        pthread_mutex_unlock(&create_lock);
     } else {
         pthread_mutex_lock(&kernels->lock);
         snprintf(out_text, text_bytes, "%s", kernels->message);
@@ -216,38 +220,39 @@ static fallow_status fill(fallow_kernels *kernels, fallow_pool *pool)
     return status;
 }
 
-static fallow_status refuse_create(fallow_status status, const char *message)
+static fallow_status end_create(fallow_status status, const char *message)
 {
+    pthread_mutex_lock(&create_lock);
     snprintf(create_message, sizeof create_message, "%s", message);
+    pthread_mutex_unlock(&create_lock);
     return status;
 }
 
 fallow_status fallow_kernels_create(fallow_pool *pool, fallow_kernels **out_kernels)
 {
     if (out_kernels == NULL) {
-        return refuse_create(FALLOW_INVALID_ARGUMENT, "out_kernels is NULL");
+        return end_create(FALLOW_INVALID_ARGUMENT, "out_kernels is NULL");
     }
     *out_kernels = NULL;
     void *context = fallow_pool_context(pool);
     if (context == NULL) {
-        return refuse_create(FALLOW_INVALID_POOL, "pool is not one that lives");
+        return end_create(FALLOW_INVALID_POOL, "pool is not one that lives");
     }
     fallow_kernels *kernels = calloc(1, sizeof *kernels);
     if (kernels == NULL) {
-        return refuse_create(FALLOW_OUT_OF_HOST_MEMORY, "no host memory for the kernels' table");
+        return end_create(FALLOW_OUT_OF_HOST_MEMORY, "no host memory for the kernels' table");
     }
     kernels->context = context;
     pthread_mutex_init(&kernels->lock, NULL);
     fallow_status status = fill(kernels, pool);
     if (status != FALLOW_OK) {
-        (void)refuse_create(status, kernels->message);
+        (void)end_create(status, kernels->message);
         pthread_mutex_destroy(&kernels->lock);
         free(kernels);
         return status;
     }
-    create_message[0] = 0;
     *out_kernels = kernels;
-    return FALLOW_OK;
+    return end_create(FALLOW_OK, "");
 }
 
 void fallow_kernels_destroy(fallow_kernels *kernels)
