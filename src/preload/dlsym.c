@@ -54,8 +54,8 @@ static bool is_driver_name(const char *name)
     return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-/* Without a driver a program must find none: our exports would say otherwise. The failing search
- * leaves the reason for dlerror. */
+/* Without a driver a program must find none, and no name that the driver lacks: our exports would say
+ * otherwise. The failing search leaves the reason for dlerror. */
 static void *find_behind_us(void *handle, const char *name)
 {
     (void)handle;
@@ -73,10 +73,10 @@ void *flw_dlsym_find(void *handle, const char *name)
     }
     bool has_learnt = false;
     void *answer = flw_real_substitute(found, &has_learnt);
+    if (answer == found && flw_real_is_wrapper(found) && !flw_real_offers(name)) {
+        return find_behind_us(handle, name);
+    }
     if (has_learnt) {
-        if (answer == found && flw_real_is_wrapper(found) && !flw_real_ready()) {
-            return find_behind_us(handle, name);
-        }
         next(handle, name); /* what dlerror says next is about the program's own call */
     }
     return answer;
@@ -85,7 +85,7 @@ void *flw_dlsym_find(void *handle, const char *name)
 flw_dlsym_function flw_dlsym_route(void *handle, const char *name)
 {
     if (name != NULL && is_driver_name(name) && !flw_is_inside() && flw_real_is_hooked(name)) {
-        if (!flw_real_ready()) {
+        if (!flw_real_offers(name)) {
             return find_behind_us;
         }
         if (handle == RTLD_DEFAULT && flw_settings.mode != FLW_MODE_OFF) { /* it finds our export */

@@ -118,9 +118,42 @@ bool flw_real_is_hooked(const char *name)
     return false;
 }
 
-bool flw_real_is_wrapper(const void *address)
+/* After flw_real_ready. */
+static bool is_hooked_in_vain(const char *name)
 {
     for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
+        if (strcmp(hooks[i].symbol, name) == 0) {
+            return !flw_real_has((enum flw_hook)i);
+        }
+    }
+    return false;
+}
+
+bool flw_real_offers(const char *name)
+{
+    return flw_real_ready() && !is_hooked_in_vain(name);
+}
+
+/* Where all wrappers lie, so that most other addresses take two comparisons. Any thread finds the same. */
+static bool is_among_wrappers(uintptr_t address)
+{
+    static _Atomic uintptr_t first, last;
+    if (atomic_load_explicit(&last, memory_order_acquire) == 0) {
+        uintptr_t low = UINTPTR_MAX, high = 0;
+        for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
+            low = wrapper_of(i) < low ? wrapper_of(i) : low;
+            high = wrapper_of(i) > high ? wrapper_of(i) : high;
+        }
+        atomic_store_explicit(&first, low, memory_order_relaxed);
+        atomic_store_explicit(&last, high, memory_order_release);
+    }
+    return address >= atomic_load_explicit(&first, memory_order_relaxed) &&
+           address <= atomic_load_explicit(&last, memory_order_relaxed);
+}
+
+bool flw_real_is_wrapper(const void *address)
+{
+    for (unsigned i = 0; is_among_wrappers((uintptr_t)address) && i < FLW_HOOK_COUNT; i++) {
         if (wrapper_of(i) == (uintptr_t)address) {
             return true;
         }

@@ -60,7 +60,11 @@ void *flw_real_symbol(const char *name);
 void *flw_real_substitute(void *address, bool *out_learnt);
 void *flw_real_substitute_versioned(void *address);
 
-/* Is a name hooked? Is an address one of the wrappers? Slow; for names that found no driver. */
+/* Does a program find this name without us? Not where there is no driver, nor where it is hooked and the
+ * driver lacks it. */
+bool flw_real_offers(const char *name);
+
+/* Is a name hooked (slow)? Is an address one of the wrappers (slow where it is near them)? */
 bool flw_real_is_hooked(const char *name);
 bool flw_real_is_wrapper(const void *address);
 

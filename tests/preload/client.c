@@ -3,7 +3,7 @@
  * Owns: a program that finds the driver in the way its first argument names.
  * Does not: know whether it is preloaded.
  *
- *   client name | unversioned | default | main | error | none | probe | threads | next
+ *   client name | unversioned | default | main | error | none | probe | vain | threads | next
  *   client path FILE               says too whether the program is a privileged one
  *   client plugin FILE local | deepbind | namespace
  *   client fork before | after
@@ -62,6 +62,21 @@ static int probe(void)
     printf("program %d\n", dlsym(program, "cuMemAlloc_v2") != NULL);
     printf("an error %d\n", dlerror() != NULL);
     printf("next %d\n", dlsym(RTLD_NEXT, "cuMemAlloc_v2") != NULL);
+    return 0;
+}
+
+/* A driver that everybody sees, and a name that it does not have. */
+static int look_in_vain(void)
+{
+    void *driver = open_driver("libcuda.so.1", RTLD_GLOBAL), *program = dlopen(NULL, RTLD_NOW);
+    void *handles[] = {driver, program, RTLD_DEFAULT, RTLD_NEXT};
+    for (unsigned i = 0; i < sizeof handles / sizeof *handles; i++) {
+        dlerror();
+        printf("known %d\n", dlsym(handles[i], "cuMemAlloc_v2") != NULL);
+        printf("an error %d\n", dlerror() != NULL);
+        printf("unknown %d\n", dlsym(handles[i], "cuLaunchGrid") != NULL);
+        printf("an error %d\n", dlerror() != NULL);
+    }
     return 0;
 }
 
@@ -196,6 +211,8 @@ int main(int count, char **arguments)
         return look_at_errors();
     } else if (strcmp(way, "probe") == 0) {
         return probe();
+    } else if (strcmp(way, "vain") == 0) {
+        return look_in_vain();
     } else if (strcmp(way, "threads") == 0) {
         return race();
     } else if (strcmp(way, "none") == 0) {

@@ -255,6 +255,14 @@ static void without_a_driver_none_is_found(void **state)
     assert_non_null(strstr(plain.out, "default 0\nan error 1\nprogram 0\nan error 1\nnext 0\n"));
 }
 
+static void a_name_that_the_driver_lacks_is_not_found(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "vain", NULL}, DRIVER_FOLDER);
+    assert_non_null(strstr(hooked.out, "known 1\nan error 0\nunknown 0\nan error 1\n"));
+    assert_null(strstr(hooked.out, "unknown 1"));
+}
+
 static void a_program_without_cuda_loads_none(void **state)
 {
     (void)state;
@@ -492,6 +500,7 @@ int main(void)
         cmocka_unit_test(errors_of_the_loader_stay_the_programs),
         cmocka_unit_test(the_next_symbol_is_the_callers),
         cmocka_unit_test(without_a_driver_none_is_found),
+        cmocka_unit_test(a_name_that_the_driver_lacks_is_not_found),
         cmocka_unit_test(a_program_without_cuda_loads_none),
         cmocka_unit_test(a_fork_before_and_after_use_is_as_without_us),
         cmocka_unit_test(a_child_without_the_environment_is_plain),
