@@ -667,8 +667,8 @@ def _stream_handle(stream):
 
 
 def rmm_resource(device=0, **settings):
-    """A memory resource for RMM whose memory is Fallow's, on the streams that RMM names. Each call goes
-    through Python."""
+    """A memory resource for RMM whose memory is Fallow's, on the streams that RMM names, which have to live as
+    long as the program allocates. Each call goes through Python."""
     rmm = _framework("rmm", "rmm_resource()")
     _configure(settings)
     lib = _lib()
