@@ -48,6 +48,8 @@ def check(path):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        client.absent("one of: torch, cupy, check FILE")
     if sys.argv[1] == "check":
         check(sys.argv[2])
     else:
