@@ -119,6 +119,13 @@ if [ -x "$build/bin/fallow" ]; then
     "$tree/bin/fallow" bench pair --count 1000 >"$work/bench.log"
 fi
 
+# And the library that it preloads, where it was built.
+if [ -x "$build/bin/fallow" ] && [ -e "$tree/$libdir/libfallow-preload.so" ]; then
+    said=$("$tree/bin/fallow" run --set say:1 -- true 2>&1)
+    [[ $said == *"not reached: the program never loaded libcuda.so.1"* ]] ||
+        { echo "the installed fallow run printed '$said'" >&2; exit 1; }
+fi
+
 # A deeper library folder, as Debian's: the prefix is as many steps further up.
 cmake -S "$source" -B "$work/deep" -DCMAKE_C_COMPILER="$cc" -DFALLOW_TESTS=OFF -DFALLOW_TOOLS=OFF \
     -DCMAKE_INSTALL_LIBDIR=lib/some-machine/deep >"$work/deep.log"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the preload library brings into every process: the hooked names of the list, dlsym and a few
-# fallow_preload_ functions; no other library of CUDA; bound at once; never unloaded.
+# fallow_preload_ functions; no other library of CUDA; bound at once; never unloaded; where it has a jemalloc
+# of its own, nothing of the program's allocator.
 #
 #   exports.sh <source root> <libfallow-preload.so>
 set -eu
@@ -29,5 +30,9 @@ readelf -dW "$library" | grep -q 'NOW' || say "it is not bound at once (-z now)"
 readelf -dW "$library" | grep -q 'NODELETE' || say "it can be unloaded (-z nodelete)"
 readelf -dW "$library" | grep -q '(SYMBOLIC)' && say "it is symbolic as a whole: it would not see an interposer before it"
 nm -D --undefined-only "$library" | grep -q '__tls_get_addr' && say "thread-local storage that is not initial-exec: it allocates"
+if nm "$library" 2>/dev/null | grep -q ' [tT] je_arena_boot$'; then # its own jemalloc
+    foreign=$(nm -D --undefined-only "$library" | sed -nE 's/.* (malloc|calloc|realloc|free|aligned_alloc|posix_memalign|strdup)(@.*)?$/\1/p')
+    [ -z "$foreign" ] || say "it takes memory from the program's allocator: $(echo $foreign)"
+fi
 [ $wrong -eq 0 ] && echo "$(echo "$got" | wc -l) exports; needs: $(echo $needed)"
 exit $wrong
