@@ -2,26 +2,26 @@
 # Checks of the source itself: scripts that need no build, and the model of the asymmetric lock.
 add_test(NAME check.cuda_abi COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda_abi.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER} "${FALLOW_CUDA_INCLUDE}" ${CMAKE_CURRENT_BINARY_DIR}/cuda_abi)
-set_tests_properties(check.cuda_abi PROPERTIES LABELS check TIMEOUT 60 SKIP_RETURN_CODE 77)
+set_tests_properties(check.cuda_abi PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
 add_test(NAME check.layers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_test.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/layers_tree)
 add_test(NAME check.format COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/format.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(check.layers check.layers_catches check.format PROPERTIES
-  LABELS check TIMEOUT 60 SKIP_RETURN_CODE 77)
+  LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
 # Compiled kernels against their limits; skipped where they are not compiled (FALLOW_KERNEL_IMAGES, nvcc).
 add_test(NAME check.kernel_resources COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources.sh
   --check ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_limits.txt ${PROJECT_BINARY_DIR}/kernels/image)
 set_tests_properties(check.kernel_resources PROPERTIES LABELS check TIMEOUT 600 SKIP_RETURN_CODE 77)
 add_test(NAME check.kernel_resources_catches COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources_test.sh
   ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources.sh ${CMAKE_CURRENT_BINARY_DIR}/kernel_resources)
-set_tests_properties(check.kernel_resources_catches PROPERTIES LABELS check TIMEOUT 60)
+set_tests_properties(check.kernel_resources_catches PROPERTIES LABELS check TIMEOUT 240)
 if(TARGET fallow)
   add_test(NAME check.help COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/help.sh $<TARGET_FILE:fallow>)
-  set_tests_properties(check.help PROPERTIES LABELS check TIMEOUT 60)
+  set_tests_properties(check.help PROPERTIES LABELS check TIMEOUT 240)
   add_test(NAME check.completion COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/completion.sh
     $<TARGET_FILE:fallow> ${PROJECT_SOURCE_DIR}/tools/fallow/completion/fallow.bash)
-  set_tests_properties(check.completion PROPERTIES LABELS check TIMEOUT 60)
+  set_tests_properties(check.completion PROPERTIES LABELS check TIMEOUT 240)
 endif()
 flw_add_test(check asym_model SOURCES asym_model.c PLAIN)
 # Slow, so asked for: cmake --build build/<preset> --target tidy
@@ -37,6 +37,6 @@ if(TARGET fallow AND TARGET fallow-simcuda)
 '${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz' --no-times --html page_browser.html >page_browser.txt && \
 '${Python3_EXECUTABLE}' '${CMAKE_CURRENT_SOURCE_DIR}/page_browser.py' page_browser.html"
       WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
-    set_tests_properties(check.page_browser PROPERTIES LABELS check TIMEOUT 120 SKIP_RETURN_CODE 77)
+    set_tests_properties(check.page_browser PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
   endif()
 endif()

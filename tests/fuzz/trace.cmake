@@ -32,6 +32,6 @@ foreach(reader pickle text ftrace json rmm stalloc minimalloc requests)
     target_sources(fuzz_${reader} PRIVATE fuzz_text_regression.c)
     add_test(NAME fuzz.${reader}
       COMMAND fuzz_${reader} ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${reader} ${mutations_${reader}} 1)
-    set_tests_properties(fuzz.${reader} PROPERTIES LABELS fuzz TIMEOUT 120)
+    set_tests_properties(fuzz.${reader} PROPERTIES LABELS fuzz TIMEOUT 240)
   endif()
 endforeach()

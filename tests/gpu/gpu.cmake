@@ -7,14 +7,14 @@ if(TARGET fallow_shared)
   add_test(NAME gpu.stress_on_sim COMMAND gpu_stress --device sim --ops 4000 --seed 1)
   add_test(NAME gpu.capture_on_sim COMMAND gpu_stress --device sim --ops 3000 --seed 2 --capture)
   set_tests_properties(gpu.stress_on_sim gpu.capture_on_sim PROPERTIES
-    LABELS gpu TIMEOUT 120 SKIP_RETURN_CODE 77)
+    LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
 endif()
 # What is to be asked of the first real driver: here only that the program works.
 add_executable(first_run first_run.c first_run_memory.c first_run_order.c)
 flw_target(first_run)
 target_link_libraries(first_run PRIVATE test_support flw_base Threads::Threads)
 add_test(NAME gpu.first_run_on_sim COMMAND first_run --device sim)
-set_tests_properties(gpu.first_run_on_sim PROPERTIES LABELS gpu TIMEOUT 120 SKIP_RETURN_CODE 77)
+set_tests_properties(gpu.first_run_on_sim PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
 # Plain clients of the driver for clients.sh: one linked with it, one that finds it by itself. The former is
 # linked with the simulated one, which has the driver's name; which one it gets is decided when it starts.
 foreach(client plain plain_linked)
@@ -45,13 +45,13 @@ case $code in 0 | 77) ;; *) exit 1 ;; esac; done")
   # Without a GPU only its command line can be tried.
   add_test(NAME gpu.record_traces_usage COMMAND sh -c
     "${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/record_traces.py --only none 2>&1 | grep -q 'there are train'")
-  set_tests_properties(gpu.record_traces_usage PROPERTIES LABELS gpu TIMEOUT 60)
+  set_tests_properties(gpu.record_traces_usage PROPERTIES LABELS gpu TIMEOUT 240)
   if(TARGET fallow AND TARGET fallow-kernels)
     # Every module has a PyTorch sequence, or a reason for having none; where torch is, each runs once.
     add_test(NAME gpu.kernels_torch COMMAND sh -c "'$<TARGET_FILE:fallow>' bench kernels --json >kernel_cases.json && \
 '${Python3_EXECUTABLE}' '${CMAKE_CURRENT_SOURCE_DIR}/kernels_torch.py' --cases kernel_cases.json --device cpu 2>kernel_cases.err; \
 code=$?; cat kernel_cases.err; if grep -q 'no sequence for' kernel_cases.err; then exit 1; fi; exit $code")
-    set_tests_properties(gpu.kernels_torch PROPERTIES LABELS gpu TIMEOUT 120 SKIP_RETURN_CODE 77
+    set_tests_properties(gpu.kernels_torch PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77
       WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   endif()
 endif()

@@ -27,7 +27,7 @@ if(TARGET fallow-preload)
   add_dependencies(pair_bench fallow-preload simcuda-libcuda preload_thin_driver)
   foreach(shape pair churn)
     add_test(NAME preload.${shape}_bench COMMAND pair_bench ${shape} 4096 20000)
-    set_tests_properties(preload.${shape}_bench PROPERTIES LABELS preload TIMEOUT 120 ENVIRONMENT
+    set_tests_properties(preload.${shape}_bench PROPERTIES LABELS preload TIMEOUT 240 ENVIRONMENT
       "LD_PRELOAD=$<TARGET_FILE:fallow-preload>;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/driver;FALLOW=mode:cache")
   endforeach()
 endif()

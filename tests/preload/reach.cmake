@@ -73,7 +73,7 @@ endif()
 add_test(NAME preload.exports COMMAND ${here}/exports.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:fallow-preload>)
 add_test(NAME preload.hook_types COMMAND ${here}/hook_types.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER}
   "${FALLOW_CUDA_INCLUDE}" ${CMAKE_CURRENT_BINARY_DIR}/hook_types)
-set_tests_properties(preload.exports preload.hook_types PROPERTIES LABELS preload TIMEOUT 60 SKIP_RETURN_CODE 77)
+set_tests_properties(preload.exports preload.hook_types PROPERTIES LABELS preload TIMEOUT 240 SKIP_RETURN_CODE 77)
 
 find_program(FALLOW_PYTHON python3)
 find_file(FALLOW_PRELOADED_MALLOC libjemalloc.so.2 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib /usr/lib64)

@@ -3,7 +3,7 @@
 # without a sanitizer, which would have to be the first library there.
 if(COMMAND flw_add_test)
   flw_add_test(preload tracer SOURCES test_tracer.c ${PROJECT_SOURCE_DIR}/src/preload/tracer.c
-    ${PROJECT_SOURCE_DIR}/src/preload/say.c LIBRARIES flw_trace flw_core TIMEOUT 120)
+    ${PROJECT_SOURCE_DIR}/src/preload/say.c LIBRARIES flw_trace flw_core TIMEOUT 240)
 endif()
 if(TARGET fallow AND FLW_CMOCKA)
   add_library(preload_stand_in MODULE stand_in.c)

@@ -8,5 +8,5 @@ if(TARGET fallow AND TARGET fallow-preload AND TARGET simcuda-libcuda)
   add_test(NAME preload.top COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/top.sh $<TARGET_FILE:fallow>
     $<TARGET_FILE:fallow-preload> $<TARGET_FILE:preload_watched> $<TARGET_FILE_DIR:simcuda-libcuda>
     ${CMAKE_CURRENT_BINARY_DIR}/top)
-  set_tests_properties(preload.top PROPERTIES LABELS preload TIMEOUT 120 SKIP_RETURN_CODE 77)
+  set_tests_properties(preload.top PROPERTIES LABELS preload TIMEOUT 240 SKIP_RETURN_CODE 77)
 endif()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `fallow replay` from outside.
 if(TARGET fallow AND COMMAND flw_add_test)
-  flw_add_test(unit replay SOURCES test_replay.c TIMEOUT 120)
+  flw_add_test(unit replay SOURCES test_replay.c TIMEOUT 240)
   if(TARGET test_unit_replay)
     add_dependencies(test_unit_replay fallow)
     set_property(TEST unit.replay APPEND PROPERTY ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
@@ -14,7 +14,7 @@ if(TARGET fallow AND COMMAND flw_add_test)
 endif()
 # `fallow trace` from outside.
 if(TARGET fallow AND COMMAND flw_add_test)
-  flw_add_test(unit trace_command SOURCES test_trace_command.c TIMEOUT 120)
+  flw_add_test(unit trace_command SOURCES test_trace_command.c TIMEOUT 240)
   if(TARGET test_unit_trace_command)
     add_dependencies(test_unit_trace_command fallow)
     set_property(TEST unit.trace_command APPEND PROPERTY ENVIRONMENT

@@ -39,14 +39,14 @@ if(FALLOW_PYTHON)
       "\"$1\" --write snapshot_${name}.pickle \"$2\" && \"$3\" \"$4\" snapshot_${name}.pickle ${events}" -
       $<TARGET_FILE:test_unit_trace_export> ${file} ${FALLOW_PYTHON}
       ${CMAKE_CURRENT_SOURCE_DIR}/snapshot_shape.py)
-    set_tests_properties(unit.trace_snapshot_${name} PROPERTIES LABELS unit TIMEOUT 60
+    set_tests_properties(unit.trace_snapshot_${name} PROPERTIES LABELS unit TIMEOUT 240
       SKIP_RETURN_CODE 77)
   endforeach()
   if(TARGET fallow AND NOT FALLOW_SANITIZE) # a sanitizer's memory says nothing
     add_test(NAME unit.trace_snapshot_memory COMMAND ${FALLOW_PYTHON}
       ${CMAKE_CURRENT_SOURCE_DIR}/snapshot_memory.py $<TARGET_FILE:fallow>
       ${CMAKE_CURRENT_SOURCE_DIR}/big_snapshot.py 0.6)
-    set_tests_properties(unit.trace_snapshot_memory PROPERTIES LABELS unit TIMEOUT 120)
+    set_tests_properties(unit.trace_snapshot_memory PROPERTIES LABELS unit TIMEOUT 240)
   endif()
 endif()
 set(modules pickle record trace_addressmap trace_annotations trace_codec trace_foreign trace_ftrace trace_kineto trace_largearray trace_pytorch trace_text trace_packer)
