@@ -5,7 +5,7 @@
 #                [TIMEOUT seconds] [LABELS more ...] [PLAIN])
 #
 # makes the program test_<kind>_<module>, named <kind>.<module> in ctest, label <kind>, default
-# timeout 60 s, exit 77 = skipped. PLAIN: the program uses no cmocka and is built always.
+# timeout 240 s, exit 77 = skipped. PLAIN: the program uses no cmocka and is built always.
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
