@@ -27,6 +27,14 @@ static inline void flw_audit_forget(CUdeviceptr pointer)
     }
 }
 
+/* A context has ended, and blocks with it; which, nobody says, so none counts as untouched any more. */
+static inline void flw_audit_end_context(bool is_over)
+{
+    if (is_over && flw_audit_is_on()) {
+        flw_audit_touch_all(FLW_AUDIT_OTHER);
+    }
+}
+
 /* Somebody outside of this process, or unseen here, may use the block from now on. */
 static inline void flw_audit_expose(CUdeviceptr pointer)
 {

@@ -5,6 +5,7 @@
  * Does not: lend memory.
  */
 #include "heap/epoch.h"
+#include "preload/audit_lend.h"
 #include "preload/captures.h"
 #include "preload/homes.h"
 #include "preload/hooks.h"
@@ -65,13 +66,19 @@ static void end(struct flw_ending ending, bool is_over)
     flw_homes_end(ending, is_over);
 }
 
+static CUresult note_end(CUresult result)
+{
+    flw_audit_end_context(result == CUDA_SUCCESS);
+    return flw_life_heed(result);
+}
+
 static CUresult end_context(CUcontext context, CUresult (*real)(CUcontext context))
 {
     if (context == NULL || !flw_homes_serve()) {
-        return flw_life_heed(real(context));
+        return note_end(real(context));
     }
     struct flw_ending ending = flw_homes_begin_end(context, 0);
-    CUresult result = flw_life_heed(real(context));
+    CUresult result = note_end(real(context));
     end(ending, result == CUDA_SUCCESS);
     return result;
 }
@@ -82,10 +89,10 @@ static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice device), 
     unsigned flags;
     int is_active = 0;
     if (!flw_homes_serve()) {
-        return flw_life_heed(real(device));
+        return note_end(real(device));
     }
     struct flw_ending ending = flw_homes_begin_end(NULL, device);
-    CUresult result = flw_life_heed(real(device));
+    CUresult result = note_end(real(device));
     if (result == CUDA_SUCCESS && !ends_always &&
         flw_real.driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS) {
         is_active = 0;

@@ -271,6 +271,20 @@ static bool do_graph(void)
     return holds(block, 0, 0) && holds(other, 0, 0);
 }
 
+/* Which blocks went with a context nobody says: here none did. */
+static bool do_context(void)
+{
+    CUcontext other = NULL, first = NULL;
+    CUdeviceptr block = lend();
+    MUST(cuCtxGetCurrent(&first));
+    MUST(cuCtxCreate_v2(&other, 0, 0));
+    MUST(cuCtxDestroy_v2(other));
+    MUST(cuCtxSetCurrent(first));
+    zero_for_the_sum(block);
+    zero_for_nothing(lend());
+    return holds(block, 0, 0);
+}
+
 static void *fill_in_a_thread(void *context)
 {
     MUST(cuCtxSetCurrent(context));
@@ -339,11 +353,17 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         bool (*run)(void);
-    } deeds[] = {{"two", do_two},         {"touched", do_touched},
-                 {"kernel", do_kernel},   {"unreadable", do_unreadable},
-                 {"buffer", do_buffer},   {"graph", do_graph},
-                 {"threads", do_threads}, {"killed", do_killed},
-                 {"forked", do_forked},   {"processes", do_processes}};
+    } deeds[] = {{"two", do_two},
+                 {"touched", do_touched},
+                 {"kernel", do_kernel},
+                 {"unreadable", do_unreadable},
+                 {"buffer", do_buffer},
+                 {"graph", do_graph},
+                 {"threads", do_threads},
+                 {"killed", do_killed},
+                 {"context", do_context},
+                 {"forked", do_forked},
+                 {"processes", do_processes}};
     for (size_t i = 0; argc == 2 && i < sizeof deeds / sizeof *deeds; i++) {
         if (strcmp(argv[1], deeds[i].name) == 0) {
             if (strcmp(argv[1], "processes") != 0) {

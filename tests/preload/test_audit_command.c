@@ -137,6 +137,14 @@ static void graphs_are_counted_and_touch_every_block(void **state)
     assert_int_equal(number_of("graph_launches"), 1);
 }
 
+static void when_a_context_ends_no_block_counts_as_untouched(void **state)
+{
+    (void)state;
+    expect_counts("context", 1, 2); /* addresses may come again as memory that is not followed */
+    assert_int_equal(number_of("reused"), 1);
+    assert_int_equal(number_of("hidden_work"), 1);
+}
+
 static void threads_and_processes_are_put_together(void **state)
 {
     (void)state;
@@ -307,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_kernel_known_as_a_fill_is_one),
         cmocka_unit_test(launches_that_cannot_be_read_touch_every_block),
         cmocka_unit_test(graphs_are_counted_and_touch_every_block),
+        cmocka_unit_test(when_a_context_ends_no_block_counts_as_untouched),
         cmocka_unit_test(threads_and_processes_are_put_together),
         cmocka_unit_test(a_trial_shows_which_of_two_fills_was_needed),
         cmocka_unit_test(a_site_that_was_not_met_is_said_with_those_that_were),

@@ -67,7 +67,7 @@ struct flw_audit_module {
     X(launches, "kernel launches")                                                            \
     X(unread_launches, "launches whose arguments could not be read")                          \
     X(graph_launches, "graph launches")                                                       \
-    X(hidden_work, "other calls that may touch any block")                                    \
+    X(hidden_work, "other calls that may touch any block, and ends of contexts")              \
     X(lost_sites, "candidates at sites beyond the table")                                     \
     X(poisoned, "fills replaced by poison")                                                   \
     X(unpoisoned, "fills of the site on trial that could not be replaced")

@@ -153,8 +153,9 @@ static void print_blind_spots(FILE *out, const struct flw_findings *findings)
     print_count(out, counts->unread_launches,
                 "launches with arguments that could not be read: every block counted as touched");
     print_count(out, counts->graph_launches, "graph launches: every block counted as touched");
-    print_count(out, counts->hidden_work,
-                "other calls that may touch anything: every block counted as touched");
+    print_count(
+        out, counts->hidden_work,
+        "other calls that may touch anything, ends of contexts: every block counted as touched");
     print_count(out, counts->unfollowed_blocks, "blocks not followed, for want of host memory");
     print_count(out, counts->lost_sites, "candidates at sites beyond the table: not listed");
     print_count(out, findings->unreadable_count, "processes left no whole page of findings");
