@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -143,6 +144,7 @@ static void what_is_read_beside_a_writer_is_of_one_answer(void **state)
     pid_t child = fork();
     if (child == 0) {
         static unsigned char alike[FLW_BOARD_BODY_BYTES];
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it is not to outlive a test that fails */
         int file = open(path_of(&self), O_RDWR);
         struct flw_board its = {
             .header = mmap(NULL, FLW_BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)};
@@ -269,9 +271,18 @@ static void names_are_read_strictly(void **state)
 
 /* ---- life */
 
+/* The lowest one that is free: what is opened and kept moves it. */
+static int next_descriptor(void)
+{
+    int file = dup(STDERR_FILENO);
+    close(file);
+    return file;
+}
+
 static void copies_of_the_library_have_a_board_each(void **state)
 {
     (void)state;
+    int before = next_descriptor();
     struct flw_board boards[FLW_BOARD_COPIES], more;
     struct flw_board_name name = self;
     char message[FLW_BOARD_MESSAGE_BYTES] = "";
@@ -282,6 +293,7 @@ static void copies_of_the_library_have_a_board_each(void **state)
         assert_int_equal(open_state(&name), FLW_BOARD_OK);
     }
     assert_false(flw_board_post(&more, folder, message));
+    assert_int_equal(next_descriptor(), before); /* a board keeps none */
     assert_non_null(strstr(message, "File exists"));
     assert_null(strchr(message, '\n'));
     for (uint32_t i = 0; i < FLW_BOARD_COPIES; i++) {

@@ -242,6 +242,12 @@ static void a_quiet_pool_is_told_of_exactly(void **state)
     expect_stats(bulletin.pools, bed.pool);
     expect_sums(bulletin.pools);
     flw_bulletin_drop(&bulletin);
+    assert_int_equal(fallow_pool_trim(bed.pool, 0), FALLOW_OK);
+    look(&bulletin); /* slabs that were are none now */
+    expect_stats(bulletin.pools, bed.pool);
+    expect_sums(bulletin.pools);
+    assert_int_equal(bulletin.pools->class_count, 0);
+    flw_bulletin_drop(&bulletin);
     fallow_publish_stop();
     api_end(&bed);
 }
@@ -284,6 +290,9 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
         is_told |= row->kind == FLW_BULLETIN_GONE && row->requested_bytes == 70000;
     }
     assert_true(is_told); /* its block is still lent */
+    const struct flw_bulletin_class *class = find_class(bulletin.pools, 9216);
+    assert_int_equal(class->live_count, 0); /* freed, and waits for the announced use */
+    assert_int_equal(class->pending_bytes, 9216);
     flw_bulletin_drop(&bulletin);
     api_free(&bed, kept, bed.stream);
     fallow_publish_stop();

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,6 +62,7 @@ static void start(struct target *target, const char *pools)
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     target->process = fork();
     if (target->process == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it is not to outlive a test that fails */
         dup2(in[0], STDIN_FILENO);
         dup2(out[1], STDOUT_FILENO);
         execl(getenv("FALLOW_TOP_TARGET"), getenv("FALLOW_TOP_TARGET"), folder, pools,
