@@ -271,7 +271,7 @@ if [ -z "$python" ] || [ "$device" = sim ]; then
     why="needs a GPU"
     if [ -z "$python" ]; then why="no python3"; fi
     for name in torch_uncached torch_cached torch_streams torch_graph torch_plugin torch_plugin_graph \
-        torch_mempool cupy cupy_plugin jax numba numba_plugin triton bindings; do
+        torch_mempool cupy cupy_plugin jax numba numba_plugin triton; do
         ! wanted $name || result $name absent "$why"
     done
 else
@@ -288,6 +288,8 @@ else
     client numba -- "$python" "$here/numba_reduce.py"
     plugged numba_plugin numba -- "$python" "$here/numba_reduce.py"
     client triton PYTORCH_NO_CUDA_MEMORY_CACHING=1 -- "$python" "$here/triton_add.py"
+fi
+if [ -n "$python" ]; then # they need no kernel: the simulated driver does
     client bindings -- "$python" "$here/bindings_alloc.py"
 fi
 # 10. llama.cpp, by its own test of every operation.

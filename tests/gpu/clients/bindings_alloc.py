@@ -10,6 +10,8 @@ def main():
     except SystemExit:
         driver = client.need("cuda.cuda")
 
+    client.give_contents()
+
     def must(answer):
         if int(answer[0]) != 0:
             raise SystemExit("a call answered %r" % (answer[0],))

@@ -3,6 +3,7 @@
 stdout; "seconds: N" and everything else to stderr. With --fallow it uses Fallow's plug-in, whose counters go
 to FALLOW_CLIENT_STATS. Exit 77: its framework, or a GPU, is absent."""
 import contextlib
+import ctypes
 import hashlib
 import importlib
 import json
@@ -39,6 +40,25 @@ def need_torch():
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.manual_seed(1)
     return torch
+
+
+class SimConfig(ctypes.Structure):
+    """flw_sim_config of fallow/simcuda.h"""
+
+    _fields_ = [("struct_size", ctypes.c_size_t), ("device_bytes", ctypes.c_uint64), ("device_count", ctypes.c_int),
+                ("driver_version", ctypes.c_int), ("seed", ctypes.c_uint64), ("schedule", ctypes.c_int),
+                ("profile", ctypes.c_int), ("lag_ns", ctypes.c_uint64), ("backed", ctypes.c_uint8),
+                ("rest", ctypes.c_uint8 * 7), ("mild", ctypes.c_uint32), ("queue_depth", ctypes.c_uint32)]
+
+
+def give_contents():
+    """The simulated driver has memory with contents only where it is told so; a real one has no such function."""
+    try:
+        reset = ctypes.CDLL("libcuda.so.1").flw_sim_reset
+    except (OSError, AttributeError):
+        return
+    config = SimConfig(struct_size=ctypes.sizeof(SimConfig), device_bytes=4 << 30, seed=1, backed=1)
+    reset(ctypes.byref(config))
 
 
 def torch_context(torch):
