@@ -60,7 +60,8 @@ static inline void fallow_sleep_request_init(fallow_sleep_request *request)
  * request     NULL: drop everything, wait for nothing.
  * Ordering    all work of the pool's context, and of other contexts' streams that the pool was told
  *             of, is complete: waited for, or found so. Where the driver has no cuCtxRecordEvent,
- *             only streams that the pool knows can be found running: the rest is waited for.
+ *             only streams that the pool knows can be found running: the rest is waited for. Work of
+ *             peers and importers is theirs to complete.
  * Errors      BUSY (work, an allocation, another sleep or wake is under way; a capture is open; a
  *             watcher refused), CAPTURING (a capture that was not announced), ASLEEP (it is asleep),
  *             NOT_SUPPORTED (no virtual memory management; a pool with debug checks),
@@ -78,7 +79,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_sleep(fallow_pool *pool,
  * Contents    saved blocks have theirs, all else is undefined.
  * Errors      OUT_OF_MEMORY (the report's size_bytes is what is missing; idle memory of other pools of
  *             the process has been asked for), DRIVER: still asleep, nothing of it lost, try again.
- *             BUSY (another thread is at it), DEVICE_LOST (the way back was refused too).
+ *             BUSY (another thread is at it, at an import or at peers), DEVICE_LOST (the way back was refused too).
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_wake(fallow_pool *pool);
 

@@ -10,6 +10,7 @@
  */
 #include "pool/share.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -282,6 +283,28 @@ static fallow_status import_share(struct flw_pool *pool, const fallow_share *sha
     return result == CUDA_SUCCESS ? FALLOW_OK : refuse_driver(pool, result, call);
 }
 
+/* A change of peers is not to fall between a mapping and its place in the list. A sleeping pool imports
+ * and unimports as well: then as a turn of its own. */
+static bool enter(struct flw_pool *pool)
+{
+    while (flw_gate_enter(&pool->gate, true) != FALLOW_OK) {
+        if (flw_gate_begin_turn(&pool->gate)) {
+            return true;
+        }
+        sched_yield();
+    }
+    return false;
+}
+
+static void leave(struct flw_pool *pool, bool is_turn)
+{
+    if (is_turn) {
+        flw_gate_end_turn(&pool->gate);
+    } else {
+        flw_gate_leave(&pool->gate);
+    }
+}
+
 fallow_status fallow_import(fallow_pool *handle, const fallow_share *given, void **out_ptr)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -309,9 +332,7 @@ fallow_status fallow_import(fallow_pool *handle, const fallow_share *given, void
     if (import == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    /* A change of peers is not to fall between the mapping and its place in the list. */
-    bool is_inside =
-        flw_gate_enter(&pool->gate, true) == FALLOW_OK; /* a sleeping pool may import */
+    bool is_turn = enter(pool);
     status = import_share(pool, &share, import);
     if (status == FALLOW_OK) {
         *out_ptr = (void *)(uintptr_t)import->pointer;
@@ -323,9 +344,7 @@ fallow_status fallow_import(fallow_pool *handle, const fallow_share *given, void
     } else {
         free(import);
     }
-    if (is_inside) {
-        flw_gate_leave(&pool->gate);
-    }
+    leave(pool, is_turn);
     flw_pool_note_loss(pool);
     return flw_heap_is_lost(&pool->heap) && status != FALLOW_OK ? FALLOW_DEVICE_LOST : status;
 }
@@ -388,7 +407,7 @@ fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
         atomic_fetch_add(&pool->misuses, 1);
         return FALLOW_INVALID_POINTER;
     }
-    bool is_inside = flw_gate_enter(&pool->gate, true) == FALLOW_OK;
+    bool is_turn = enter(pool);
     fallow_status status = FALLOW_DEVICE_LOST;
     if (flw_heap_enter_driver(&pool->heap, &section)) {
         status =
@@ -398,9 +417,7 @@ fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
         }
         flw_heap_leave_driver(&pool->heap, &section);
     }
-    if (is_inside) {
-        flw_gate_leave(&pool->gate);
-    }
+    leave(pool, is_turn);
     if (status == FALLOW_CAPTURING) {
         put_import(pool, import);
         return status;

@@ -434,7 +434,10 @@ static fallow_status refuse_running(struct flw_pool *pool)
     if (result == CUDA_SUCCESS) {
         result = ask_streams(pool, can_ask_context);
     }
+    bool is_captured = result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+                       result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     return result == CUDA_SUCCESS           ? FALLOW_OK
+           : is_captured                    ? FALLOW_CAPTURING
            : result == CUDA_ERROR_NOT_READY ? FALLOW_BUSY
                                             : refusal(pool, result, "cuEventQuery");
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fallow/share.h"
+#include "fallow/sleep.h"
 
 #define BLOCK_BYTES (3 * MIB + 1000)
 
@@ -420,6 +421,62 @@ static void without_virtual_memory_management_nothing_is_shared(void **state)
     api_end(&api);
 }
 
+static void a_sleeping_pool_imports_and_unimports(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_pool *importer = NULL;
+    void *seen[2] = {NULL, NULL};
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &importer), FALLOW_OK);
+    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
+    poke(&api, ptr, 0, 5);
+    assert_int_equal(fallow_import(importer, &share, &seen[0]), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
+    assert_int_equal(fallow_pool_sleep(importer, NULL), FALLOW_OK);
+    assert_int_equal(peek(&api, seen[0], 0), 5); /* an import is not the pool's to give back */
+    assert_int_equal(fallow_import(importer, &share, &seen[1]), FALLOW_OK);
+    assert_int_equal(peek(&api, seen[1], 0), 5);
+    assert_int_equal(fallow_unimport(importer, seen[0]), FALLOW_OK);
+    assert_int_equal(fallow_pool_allow_peer(importer, 1), FALLOW_OK);
+    assert_int_equal(fallow_pool_wake(importer), FALLOW_OK);
+    assert_int_equal(fallow_unimport(importer, seen[1]), FALLOW_OK);
+    fallow_pool_destroy(importer);
+    close(share.descriptor);
+    api_end(&api);
+}
+
+/* Between red zones: what is exported is the block, and its place in the handle. */
+static void a_checked_pool_exports_blocks_between_their_zones(void **state)
+{
+    (void)state;
+    struct api api;
+    void *seen = NULL;
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    fallow_pool_destroy(api.pool);
+    fallow_pool_config config = api_config(&api);
+    config.handle_types = FALLOW_HANDLE_FD;
+    config.checks = FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_POISON;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
+    assert_true(share.offset_bytes > 0);
+    assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0); /* the poison is there */
+    poke(&api, ptr, 0, 55);
+    assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_OK);
+    close(share.descriptor);
+    assert_int_equal(peek(&api, seen, 0), 55);
+    assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(api_stats(&api).exported_bytes, 0);
+    assert_int_equal(api_stats(&api).damage_count, 0);
+    api_end(&api);
+}
+
 /* ---- peers */
 
 static unsigned long long access_of(struct api *api, void *ptr, int device)
@@ -519,6 +576,8 @@ int main(int count, char **words)
         cmocka_unit_test(what_cannot_be_exported_is_refused_by_name),
         cmocka_unit_test(what_cannot_be_imported_leaves_nothing),
         cmocka_unit_test(without_virtual_memory_management_nothing_is_shared),
+        cmocka_unit_test(a_sleeping_pool_imports_and_unimports),
+        cmocka_unit_test(a_checked_pool_exports_blocks_between_their_zones),
         cmocka_unit_test(peers_come_and_go_at_run_time),
         cmocka_unit_test(a_peer_that_cannot_be_is_refused_by_name),
         cmocka_unit_test(a_change_of_peers_that_fails_changes_nothing),
