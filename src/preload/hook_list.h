@@ -102,7 +102,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuStreamDestroy, cuStreamDestroy, 2000, (CUstream stream), (stream)) \
     X(cuStreamDestroy_v2, cuStreamDestroy, 4000, (CUstream stream), (stream))
 
-/* what writes memory, for the audit: hooks_fill.c */
+/* what writes memory, for the audit and substituted under it alone: hooks_fill.c */
 #define FLW_HOOKS_FILL(X) \
     X(cuMemsetD8_v2, cuMemsetD8, 3020, (CUdeviceptr pointer, unsigned char value, size_t count), (pointer, value, count)) \
     X(cuMemsetD8_v2_ptds, cuMemsetD8, 7000, (CUdeviceptr pointer, unsigned char value, size_t count), (pointer, value, count)) \
@@ -135,7 +135,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 9000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters)) \
     X(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel, 9000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters))
 
-/* what else reads or writes memory, for the audit: hooks_touch.c */
+/* what else reads or writes memory, the same: hooks_touch.c */
 #define FLW_HOOKS_TOUCH(X) \
     X(cuMemcpy, cuMemcpy, 4000, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \
     X(cuMemcpy_ptds, cuMemcpy, 7000, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes)) \

@@ -278,6 +278,18 @@ static void check_mode(void *driver)
     }
 }
 
+/* Launches, copies and fills are looked at by an audit alone: in any other process whoever asks for them
+ * is given the driver's own. */
+static bool is_wanted(unsigned hook)
+{
+    static const bool is_for_audit[FLW_HOOK_COUNT] = {
+#define X(symbol, base, since, parameters, arguments) [FLW_HOOK_##symbol] = true,
+        FLW_HOOKS_FILL(X) FLW_HOOKS_TOUCH(X)
+#undef X
+    };
+    return !is_for_audit[hook] || flw_settings.audit_prefix[0] != '\0';
+}
+
 static struct flw_address_table *learn_names(void)
 {
     void *driver = find_driver();
@@ -294,7 +306,9 @@ static struct flw_address_table *learn_names(void)
         uintptr_t real = (uintptr_t)flw_dlsym_libc()(driver, hooks[i].symbol);
         if (real != 0 && next != 0 && next != wrapper_of(i)) {
             set_place(hooks[i].offset, flw_trace_layer((enum flw_hook)i, next));
-            flw_address_table_add(table, (struct flw_address){real, wrapper_of(i), i});
+            if (is_wanted(i)) {
+                flw_address_table_add(table, (struct flw_address){real, wrapper_of(i), i});
+            }
         }
     }
     fill_driver(driver);
@@ -386,7 +400,7 @@ static struct flw_address_table *learn_versions(const struct flw_address_table *
         bool has_twin = i + 1 < FLW_HOOK_COUNT && is_twin(hooks[i + 1].symbol);
         unsigned first_flag = is_twin(hooks[i].symbol) ? 2 : 0;
         unsigned end_flag = has_twin ? 2 : 3; /* 0 default, 1 legacy, 2 the thread's own stream */
-        for (unsigned flags = first_flag; flags < end_flag; flags++) {
+        for (unsigned flags = first_flag; is_wanted(i) && flags < end_flag; flags++) {
             uintptr_t real = ask_version(hooks[i].base, hooks[i].since, flags);
             flw_address_table_add(table, (struct flw_address){real, wrapper_of(i), i});
         }

@@ -255,6 +255,16 @@ static void without_a_driver_none_is_found(void **state)
     assert_non_null(strstr(plain.out, "default 0\nan error 1\nprogram 0\nan error 1\nnext 0\n"));
 }
 
+static void launches_are_the_drivers_own_but_under_an_audit(void **state)
+{
+    (void)state;
+    run_both((const char *[]){CLIENT, "vain", NULL}, DRIVER_FOLDER);
+    assert_non_null(strstr(hooked.out, "from cuLaunchKernel " DRIVERS));
+    run(&hooked, (const char *[]){CLIENT, "vain", NULL}, DRIVER_FOLDER, PRELOAD,
+        "mode:cache,audit:/nowhere/page");
+    assert_non_null(strstr(hooked.out, "from cuLaunchKernel " OURS));
+}
+
 static void a_name_that_the_driver_lacks_is_not_found(void **state)
 {
     (void)state;
@@ -501,6 +511,7 @@ int main(void)
         cmocka_unit_test(the_next_symbol_is_the_callers),
         cmocka_unit_test(without_a_driver_none_is_found),
         cmocka_unit_test(a_name_that_the_driver_lacks_is_not_found),
+        cmocka_unit_test(launches_are_the_drivers_own_but_under_an_audit),
         cmocka_unit_test(a_program_without_cuda_loads_none),
         cmocka_unit_test(a_fork_before_and_after_use_is_as_without_us),
         cmocka_unit_test(a_child_without_the_environment_is_plain),
