@@ -70,7 +70,12 @@
     X(is_lost, VALUE, "1: the device is lost")                                                   \
     X(is_recorded, VALUE, "1: a recorder is at it")                                              \
     X(last_climb_rung, LABEL, "rung that served the last climb above the first, plus 1; 0 none") \
-    X(last_climb_bytes, VALUE, "what that climb was for")
+    X(last_climb_bytes, VALUE, "what that climb was for")                                        \
+    X(is_asleep, VALUE, "1: the memory is given back, the addresses are kept")                   \
+    X(asleep_bytes, VALUE, "what the next wake takes from the driver")                           \
+    X(saved_bytes, VALUE, "contents in pinned host memory while asleep")                         \
+    X(exported_bytes, VALUE, "handles that were exported")                                       \
+    X(imported_bytes, VALUE, "handles of others that are mapped here")
 
 enum flw_bulletin_value {
 #define X(name, kind, help) FLW_VALUE_##name,

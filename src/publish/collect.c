@@ -233,6 +233,11 @@ static void copy_stats(const fallow_stats *stats, uint64_t *value)
     COPY(uses_membarrier);
     COPY(damage_count);
     COPY(unchecked_count);
+    COPY(is_asleep);
+    COPY(asleep_bytes);
+    COPY(saved_bytes);
+    COPY(exported_bytes);
+    COPY(imported_bytes);
 #undef COPY
 }
 

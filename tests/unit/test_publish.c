@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fallow/publish.h"
+#include "fallow/sleep.h"
 #include "publish/board.h"
 #include "publish/bulletin.h"
 #include "unit/test_api.h"
@@ -129,6 +130,11 @@ static void expect_stats(const struct flw_bulletin_pool *pool, fallow_pool *hand
     EQUAL(uses_membarrier);
     EQUAL(damage_count);
     EQUAL(unchecked_count);
+    EQUAL(is_asleep);
+    EQUAL(asleep_bytes);
+    EQUAL(saved_bytes);
+    EQUAL(exported_bytes);
+    EQUAL(imported_bytes);
 #undef EQUAL
 }
 
@@ -295,6 +301,32 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
     assert_int_equal(class->pending_bytes, 9216);
     flw_bulletin_drop(&bulletin);
     api_free(&bed, kept, bed.stream);
+    fallow_publish_stop();
+    api_end(&bed);
+}
+
+static void a_pool_that_sleeps_is_told_of_as_that(void **state)
+{
+    (void)state;
+    struct api bed;
+    struct flw_bulletin bulletin;
+    fallow_sleep_request request;
+    api_begin_with_pool(&bed);
+    publish();
+    void *block = api_alloc(&bed, 6 * MIB, bed.stream);
+    fallow_sleep_request_init(&request);
+    assert_int_equal(fallow_pool_sleep(bed.pool, &request), FALLOW_OK);
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    assert_int_equal(bulletin.pools->value[FLW_VALUE_is_asleep], 1);
+    assert_true(bulletin.pools->value[FLW_VALUE_asleep_bytes] >= 6 * MIB);
+    flw_bulletin_drop(&bulletin);
+    assert_int_equal(fallow_pool_wake(bed.pool), FALLOW_OK);
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    expect_sums(bulletin.pools);
+    flw_bulletin_drop(&bulletin);
+    api_free(&bed, block, bed.stream);
     fallow_publish_stop();
     api_end(&bed);
 }
@@ -509,6 +541,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_quiet_pool_is_told_of_exactly),
         cmocka_unit_test(captures_uses_and_gone_streams_are_told_of),
+        cmocka_unit_test(a_pool_that_sleeps_is_told_of_as_that),
         cmocka_unit_test(starts_are_counted_and_the_last_stop_removes_the_file),
         cmocka_unit_test(what_cannot_be_published_is_told_in_one_line),
         cmocka_unit_test(the_child_of_a_fork_publishes_when_it_asks),

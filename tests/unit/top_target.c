@@ -136,6 +136,11 @@ static void print_stats(void)
         PUT(uses_membarrier);
         PUT(damage_count);
         PUT(unchecked_count);
+        PUT(is_asleep);
+        PUT(asleep_bytes);
+        PUT(saved_bytes);
+        PUT(exported_bytes);
+        PUT(imported_bytes);
 #undef PUT
     }
     puts("end");

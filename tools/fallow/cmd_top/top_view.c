@@ -197,6 +197,22 @@ static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool
     add_line(page, FLW_TOP_PLAIN, "%s", line);
 }
 
+/* What few pools have, where this one does. */
+static void add_absent(struct flw_top_page *page, const uint64_t *value)
+{
+    char a[TEXT_BYTES], b[TEXT_BYTES];
+    if (value[FLW_VALUE_is_asleep] != 0) {
+        add_line(page, FLW_TOP_TITLE, "asleep   %9s  given back  %s saved in host memory",
+                 bytes_text(a, value[FLW_VALUE_asleep_bytes]),
+                 bytes_text(b, value[FLW_VALUE_saved_bytes]));
+    }
+    if (value[FLW_VALUE_exported_bytes] + value[FLW_VALUE_imported_bytes] != 0) {
+        add_line(page, FLW_TOP_PLAIN, "shared   %9s  exported  %s imported",
+                 bytes_text(a, value[FLW_VALUE_exported_bytes]),
+                 bytes_text(b, value[FLW_VALUE_imported_bytes]));
+    }
+}
+
 /* What should be 0, where it is not. */
 static void add_trouble(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
 {
@@ -315,6 +331,7 @@ static void add_tables(struct flw_top_page *page, const struct flw_bulletin_pool
 static void add_pool(struct flw_top_page *page, const struct change *change)
 {
     add_memory(page, change->now->value);
+    add_absent(page, change->now->value);
     add_traffic(page, change);
     add_ladder(page, change->now);
     add_trouble(page, change->now);
