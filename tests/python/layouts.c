@@ -9,6 +9,7 @@
 #include "fallow/fallow.h"
 #include "fallow/plugin.h"
 #include "fallow/sleep.h"
+#include "fallow/trace.h"
 
 #define FIELD(type, name) \
     printf("%s %s %zu %zu\n", #type, #name, offsetof(type, name), sizeof(((type *)0)->name))
@@ -105,6 +106,15 @@ static void print_sleep(void)
     printf("fallow_mempool_id - 0 %zu\n", sizeof(fallow_mempool_id));
 }
 
+static void print_record(void)
+{
+    FIELD(fallow_record_config, struct_size);
+    FIELD(fallow_record_config, path);
+    FIELD(fallow_record_config, ring_bytes);
+    FIELD(fallow_record_config, flags);
+    FIELD(fallow_record_config, dump_signal);
+}
+
 static void print_arena(void)
 {
     FIELD(fallow_region, name);
@@ -131,6 +141,7 @@ int main(void)
     print_stats();
     print_report();
     print_sleep();
+    print_record();
     print_arena();
     printf("fallow_region - 0 %zu\n", sizeof(fallow_region));
     return 0;

@@ -3,10 +3,12 @@
 """python.module: fallow.py finds and loads the library in a plain Python, its structures are the header's,
 its settings reach the pools, and its refusals say what to do. On the simulated device."""
 import ctypes
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import fallow
@@ -30,7 +32,7 @@ class Structures(unittest.TestCase):
             "fallow_pool_config": fallow.Config, "fallow_stats": fallow.Stats, "fallow_oom_owner": fallow.Owner,
             "fallow_oom_report": fallow.OomReport, "fallow_region": fallow.Region,
             "fallow_arena_config": fallow.ArenaConfig, "fallow_sleep_request": fallow.SleepRequest,
-            "fallow_mempool_id": fallow.MempoolId,
+            "fallow_mempool_id": fallow.MempoolId, "fallow_record_config": fallow.RecordConfig,
         }
         text = subprocess.check_output([os.environ["FALLOW_LAYOUTS"]], universal_newlines=True, timeout=60)
         seen = set()
@@ -148,6 +150,29 @@ class Pools(unittest.TestCase):
         self.assertEqual(fallow.stats()["live_count"], 0)
         with self.assertRaises(ValueError):
             fallow.tagged(0)
+
+    def test_a_recording_is_a_trace(self):
+        lib = fallow._lib()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "mine.ftrace")
+            with fallow.Recording(path) as recording:
+                with recording.phase("warm-up"):
+                    for _ in range(100):
+                        lib.fallow_torch_free(lib.fallow_torch_alloc(5000, 0, None), 5000, 0, None)
+                recording.mark("ready")
+            self.assertGreater(os.path.getsize(path), 388)  # the headers
+            if "FALLOW_COMMAND" in os.environ:
+                text = subprocess.check_output([os.environ["FALLOW_COMMAND"], "trace", "info", "--json", path],
+                                               universal_newlines=True, timeout=60)
+                self.assertEqual(json.loads(text)["allocations"], 100)
+            flight = os.path.join(folder, "flight.ftrace")
+            with fallow.Recording(flight, flight=True) as recording:
+                lib.fallow_torch_free(lib.fallow_torch_alloc(5000, 0, None), 5000, 0, None)
+                self.assertFalse(os.path.exists(flight))
+                recording.dump()
+                self.assertTrue(os.path.exists(flight))
+            with self.assertRaisesRegex(fallow.Error, "a recording to /nowhere/x.*FALLOW_IO"):
+                fallow.Recording("/nowhere/x")
 
     def test_streams_come_from_numbers_and_objects(self):
         class Protocol:

@@ -15,6 +15,7 @@ nothing.
 
 A failure raises fallow.Error, which names the status and says what to do, or MemoryError.
 """
+import contextlib
 import ctypes
 import os
 import sys
@@ -35,6 +36,7 @@ __all__ = [
     "sleep",
     "wake",
     "tagged",
+    "Recording",
     "library_path",
     "Layout",
     "Arena",
@@ -148,6 +150,18 @@ class MempoolId(ctypes.Structure):
     _fields_ = [("first", ctypes.c_uint64), ("second", ctypes.c_uint64)]
 
 
+class RecordConfig(ctypes.Structure):
+    """fallow_record_config"""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("path", ctypes.c_char_p),
+        ("ring_bytes", ctypes.c_size_t),
+        ("flags", ctypes.c_uint32),
+        ("dump_signal", ctypes.c_int),
+    ]
+
+
 class Region(ctypes.Structure):
     """fallow_region"""
 
@@ -210,6 +224,11 @@ def _declare(lib):
     say("fallow_pool_get_oom_report", number, pointer, ctypes.POINTER(OomReport))
     say("fallow_pool_trim", number, pointer, size)
     say("fallow_pool_driver_entry", pointer, pointer, ctypes.c_char_p)
+    say("fallow_record_start", number, pointer, ctypes.POINTER(RecordConfig), out)
+    say("fallow_record_dump", number, pointer, ctypes.c_char_p)
+    say("fallow_record_stop", number, pointer)
+    for name in ("phase_begin", "phase_end", "mark"):
+        say("fallow_record_" + name, number, pointer, ctypes.c_char_p)
     say("fallow_pool_sleep", number, pointer, ctypes.POINTER(SleepRequest))
     say("fallow_pool_wake", number, pointer)
     say("fallow_torch_begin_allocate_to_pool", None, number, MempoolId, pointer)
@@ -468,6 +487,57 @@ class tagged:
     def __exit__(self, *_):
         _lib().fallow_torch_end_allocate_to_pool(*self._arguments)
         _lib().fallow_torch_release_pool(*self._arguments)
+
+
+class Recording:
+    """What a default pool lends and takes back, in a file for `fallow report`, `fallow replay` and
+    `fallow trace`:
+
+        with fallow.Recording("mine.ftrace") as recording:
+            with recording.phase("warm-up"): ...
+            recording.mark("ready")
+
+    flight=True keeps only the latest calls in memory, and writes them when dump() is called or an allocation
+    fails."""
+
+    def __init__(self, path, device=0, order="stream", flight=False):
+        flags = (2 | 4) if flight else 0
+        config = RecordConfig(ctypes.sizeof(RecordConfig), os.fsencode(path), 0, flags, 0)
+        handle = ctypes.c_void_p()
+        self._handle = None
+        _check(_lib().fallow_record_start(_pool(device, order), ctypes.byref(config), ctypes.byref(handle)),
+               "a recording to %s" % path)
+        self._handle = handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._handle is not None:
+            self.stop()
+
+    def stop(self):
+        """End it. An error says that the file could not be written whole."""
+        handle, self._handle = self._handle, None
+        _check(_lib().fallow_record_stop(handle), "the end of a recording")
+
+    def dump(self, path=None):
+        """Write what there is now; a path of its own is for flight=True."""
+        name = None if path is None else os.fsencode(path)
+        _check(_lib().fallow_record_dump(self._handle, name), "a dump")
+
+    def mark(self, name):
+        """Something happened."""
+        _check(_lib().fallow_record_mark(self._handle, name.encode()), "a mark")
+
+    @contextlib.contextmanager
+    def phase(self, name):
+        """What is lent inside belongs to the phase."""
+        _check(_lib().fallow_record_phase_begin(self._handle, name.encode()), "a phase")
+        try:
+            yield
+        finally:
+            _check(_lib().fallow_record_phase_end(self._handle, name.encode()), "the end of a phase")
 
 
 # ---- PyTorch
