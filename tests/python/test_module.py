@@ -174,6 +174,17 @@ class Pools(unittest.TestCase):
             with self.assertRaisesRegex(fallow.Error, "a recording to /nowhere/x.*FALLOW_IO"):
                 fallow.Recording("/nowhere/x")
 
+    def test_a_process_that_publishes_has_its_file_until_it_ends(self):
+        if not os.access("/dev/shm", os.W_OK):
+            self.skipTest("no /dev/shm")
+        code = "import fallow, os; fallow.publish(); fallow.publish(); print(os.getpid(), %s)" \
+               % "os.path.exists('/dev/shm/fallow.%d.%d' % (os.geteuid(), os.getpid()))"
+        status, out, err = run(code)
+        self.assertEqual((status, err), (0, ""))
+        process, is_there = out.split()
+        self.assertEqual(is_there, "True")
+        self.assertFalse(os.path.exists("/dev/shm/fallow.%d.%s" % (os.geteuid(), process)))
+
     def test_streams_come_from_numbers_and_objects(self):
         class Protocol:
             def __cuda_stream__(self):

@@ -37,6 +37,7 @@ __all__ = [
     "wake",
     "tagged",
     "Recording",
+    "publish",
     "library_path",
     "Layout",
     "Arena",
@@ -231,6 +232,7 @@ def _declare(lib):
         say("fallow_record_" + name, number, pointer, ctypes.c_char_p)
     say("fallow_pool_sleep", number, pointer, ctypes.POINTER(SleepRequest))
     say("fallow_pool_wake", number, pointer)
+    say("fallow_publish_start", number, pointer)
     say("fallow_torch_begin_allocate_to_pool", None, number, MempoolId, pointer)
     say("fallow_torch_end_allocate_to_pool", None, number, MempoolId)
     say("fallow_torch_release_pool", None, number, MempoolId)
@@ -467,6 +469,12 @@ def wake(device=0):
     """Get the memory again, behind the same addresses, and what was saved into it. A MemoryError leaves it
     asleep: make room, and try again."""
     _check(_lib().fallow_pool_wake(_pool(device)), "fallow.wake")
+
+
+def publish():
+    """Show the pools of this process to `fallow top`, from now to its end. A machine without room in
+    /dev/shm is an Error, which a program may well ignore."""
+    _check(_lib().fallow_publish_start(None), "fallow.publish: no file in /dev/shm")
 
 
 class tagged:
