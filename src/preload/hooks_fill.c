@@ -383,7 +383,7 @@ struct launch_head {
 static CUstream stream_of(const struct CUlaunchConfig_st *config)
 {
     struct launch_head head = {.stream = NULL};
-    if (config != NULL) {
+    if (config != NULL && flw_audit_is_on()) {
         memcpy(&head, config, sizeof head);
     }
     return head.stream;

@@ -37,6 +37,13 @@ foreach(name reentrant apart scant)
   set_target_properties(preload_${name} PROPERTIES OUTPUT_NAME cuda SOVERSION 1
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/${name})
 endforeach()
+add_library(preload_echo SHARED echo_driver.c rest_of_driver.c)
+flw_target(preload_echo)
+set_target_properties(preload_echo PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/echo)
+flw_preload_client(echo_client echo_client.c)
+target_link_libraries(preload_echo_client PRIVATE preload_echo)
+set_target_properties(preload_echo_client PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 foreach(kind EXPORTS ANSWERS WATCHES)
   string(TOLOWER rival_${kind} rival)
   add_library(preload_${rival} MODULE rival.c)
@@ -86,6 +93,7 @@ target_compile_definitions(test_preload_reach PRIVATE
   PRELOAD="$<TARGET_FILE:fallow-preload>" DRIVER_FOLDER="$<TARGET_FILE_DIR:simcuda-libcuda>"
   REENTRANT_FOLDER="$<TARGET_FILE_DIR:preload_reentrant>"
   APART_FOLDER="$<TARGET_FILE_DIR:preload_apart>" SCANT_FOLDER="$<TARGET_FILE_DIR:preload_scant>"
+  ECHO_FOLDER="$<TARGET_FILE_DIR:preload_echo>" ECHO_CLIENT="$<TARGET_FILE:preload_echo_client>"
   EARLY_PLUGIN="$<TARGET_FILE:preload_early_plugin>" CLIENT="$<TARGET_FILE:preload_client>"
   LINKED="$<TARGET_FILE:preload_linked>" RUNTIME_LIKE="$<TARGET_FILE:preload_runtime_like>"
   REENTER="$<TARGET_FILE:preload_reenter>" PLUGIN="$<TARGET_FILE:preload_plugin>" ${rivals}
@@ -93,4 +101,5 @@ target_compile_definitions(test_preload_reach PRIVATE
   INNER_RUNTIME="${here}/inner_runtime.py" TOOLKIT="${toolkit}" PRELOADED_MALLOC="${FALLOW_PRELOADED_MALLOC}"
   RUNTIME_STATIC="${program_static}" RUNTIME_SHARED="${program_shared}")
 add_dependencies(test_preload_reach fallow-preload simcuda-libcuda preload_client preload_linked
-  preload_runtime_like preload_reenter preload_plugin preload_early_plugin preload_reentrant preload_apart preload_scant ${built} preload_runtime)
+  preload_runtime_like preload_reenter preload_plugin preload_early_plugin preload_reentrant preload_apart preload_scant
+  preload_echo_client ${built} preload_runtime)

@@ -356,6 +356,22 @@ static void off_is_off(void **state)
     }
 }
 
+/* The driver refuses everything here, so trace and audit have nothing to say of it either. */
+static void a_wrapper_that_has_nothing_to_do_calls_the_real_one_and_nothing_else(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"mode:off", "mode:trace", "mode:audit"};
+    for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
+        const char *const argv[] = {ECHO_CLIENT, NULL};
+        run(&plain, argv, ECHO_FOLDER, NULL, NULL);
+        run(&hooked, argv, ECHO_FOLDER, PRELOAD, modes[i]);
+        assert_int_equal(plain.status, 0);
+        assert_non_null(strstr(plain.out, "hooks, 0 wrong\n"));
+        compare();
+        assert_non_null(strstr(hooked.out, "from cuMemAlloc_v2 " OURS));
+    }
+}
+
 /* With another preload, in both orders, a program runs as with that one alone, and a line says so:
  * `line_behind` where the other one is first. */
 static void assert_gives_way(const char *const *argv, const char *rival, const char *line_behind)
@@ -518,6 +534,7 @@ int main(void)
         cmocka_unit_test(a_setuid_program_is_plain),
         cmocka_unit_test(a_wrong_setting_is_said_once_and_leaves_the_program_alone),
         cmocka_unit_test(off_is_off),
+        cmocka_unit_test(a_wrapper_that_has_nothing_to_do_calls_the_real_one_and_nothing_else),
         cmocka_unit_test(we_give_way_to_another_that_exports),
         cmocka_unit_test(we_give_way_to_another_that_answers_dlsym),
         cmocka_unit_test(we_work_beside_another_that_only_watches),
