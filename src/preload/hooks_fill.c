@@ -307,15 +307,17 @@ static void begin_launch(struct watch *watch, const struct launch *launch)
     if (!watch->is_on) {
         return;
     }
-    flw_inside_enter();
-    read_arguments(&arguments, launch->function, launch->parameters, launch->extra);
-    struct flw_audit_launch seen = {.name = get_name(launch->function),
-                                    .parameters = arguments.at,
-                                    .parameter_count = arguments.count,
-                                    .is_read = arguments.is_read,
-                                    .is_captured = is_captured(launch->stream),
-                                    .caller = launch->caller};
-    flw_inside_leave();
+    struct flw_audit_launch seen = {.is_captured = is_captured(launch->stream)};
+    if (!seen.is_captured) { /* nor is the driver asked: it might load a module, under capture */
+        flw_inside_enter();
+        read_arguments(&arguments, launch->function, launch->parameters, launch->extra);
+        seen = (struct flw_audit_launch){.name = get_name(launch->function),
+                                         .parameters = arguments.at,
+                                         .parameter_count = arguments.count,
+                                         .is_read = arguments.is_read,
+                                         .caller = launch->caller};
+        flw_inside_leave();
+    }
     flw_audit_judge_launch(&seen, &watch->judgement);
 }
 

@@ -257,18 +257,23 @@ static bool do_graph(void)
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
     CUstream stream = NULL;
-    CUdeviceptr block = lend(), other = lend();
+    CUdeviceptr block = lend(), other = lend(), unlaunched = lend();
+    CUfunction add = add_kernel(true);
+    uint32_t value = 4;
+    void *parameters[] = {&unlaunched, &value};
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     MUST(cuMemsetD32Async(block, 0, WORDS, stream));
+    MUST(cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
     MUST(cuStreamEndCapture(stream, &graph));
+    zero_for_nothing(unlaunched); /* the graph has not run */
     MUST(cuGraphInstantiateWithFlags(&executable, graph, 0));
     MUST(cuGraphLaunch(executable, stream));
     MUST(cuStreamSynchronize(stream));
     zero_for_the_sum(other);
     CUdeviceptr later = lend();
     zero_for_nothing(later);
-    return holds(block, 0, 0) && holds(other, 0, 0);
+    return holds(block, 0, 0) && holds(other, 0, 0) && holds(unlaunched, 4, 0);
 }
 
 /* Which blocks went with a context nobody says: here none did. */

@@ -232,7 +232,7 @@ static void judge_fill_kernel(const struct flw_fillkernel *kernel,
     out->is_value_read = reading.is_value_read;
     bool is_zero = !reading.is_value_read || reading.is_zero;
     if (reading.address == 0 || reading.bytes != 0) {
-        out->verdict = look(out, reading.bytes, is_zero, launch->is_captured);
+        out->verdict = look(out, reading.bytes, is_zero, false);
     }
 }
 
@@ -244,7 +244,7 @@ void flw_audit_judge_launch(const struct flw_audit_launch *launch, struct flw_au
     uint64_t address;
     flw_lock_acquire(&audit.lock);
     audit.page->counts.launches++;
-    if (!launch->is_read) {
+    if (!launch->is_read && !launch->is_captured) {
         audit.page->counts.unread_launches++;
         flw_lentblocks_touch_all(&audit.blocks);
     } else if (kernel != NULL) {

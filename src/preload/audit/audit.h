@@ -81,7 +81,8 @@ struct flw_audit_launch {
     const struct flw_parameter *parameters;
     uint32_t parameter_count;
     bool is_read; /* the parameters are all there are */
-    bool is_captured;
+    bool
+        is_captured; /* it touches nothing before the graph is launched, which touches everything */
     uintptr_t caller;
 };
 

@@ -63,7 +63,7 @@ struct flw_audit_module {
     X(reused, "fills over a block that something had touched since it was lent")              \
     X(nonzero, "fills with another value than zero")                                          \
     X(foreign, "fills of memory that the audit does not follow (VMM, managed, module, host)") \
-    X(captured, "fills while a stream was being captured")                                    \
+    X(captured, "memsets while a stream was being captured")                                  \
     X(launches, "kernel launches")                                                            \
     X(unread_launches, "launches whose arguments could not be read")                          \
     X(graph_launches, "graph launches")                                                       \

@@ -147,7 +147,7 @@ static void print_blind_spots(FILE *out, const struct flw_findings *findings)
     print_count(out, counts->reused,
                 "fills, no candidates: something had touched the block since it was lent");
     print_count(out, counts->nonzero, "fills, no candidates: with another value than zero");
-    print_count(out, counts->captured, "fills, not judged: a stream was being captured");
+    print_count(out, counts->captured, "memsets, not judged: a stream was being captured");
     print_count(out, counts->foreign,
                 "fills, not judged: of memory that is not followed (mapped, managed, of a module)");
     print_count(out, counts->unread_launches,
