@@ -137,7 +137,7 @@ compare() {
 \"seconds\":\"$(seconds_of "$other.err")\""
     fi
 }
-# client NAME [NAME=VALUE ...] -- COMMAND ...   plain, then with the preload library
+# client NAME [NAME=VALUE ...] -- COMMAND ...   plain, then with the preload library in mode $mode (cache)
 client() {
     local name=$1 settings=() status plain=$work/$1.plain other=$work/$1.preload
     shift
@@ -153,7 +153,7 @@ client() {
         result "$name" fail "without Fallow already: exit $status: $(tail -n 1 "$plain.err")"
         return 0
     fi
-    run "$other" "${settings[@]}" FALLOW="mode:cache,stats:$other.json" LD_PRELOAD="$preload" -- "$@"
+    run "$other" "${settings[@]}" FALLOW="mode:${mode:-cache},stats:$other.json" LD_PRELOAD="$preload" -- "$@"
     compare "$name" "$plain" "$other" $? "$other.json"
 }
 # plugged NAME PLAIN [NAME=VALUE ...] -- COMMAND ...   with a plug-in, against the plain run of client PLAIN
@@ -228,6 +228,7 @@ client c_lookup -- "$bin/client_plain" lookup verify
 for what in fork-before fork-after destructor reset contexts; do
     client "c_$what" -- "$bin/client_plain" dlopen $what
 done
+mode=strict client c_strict -- "$bin/client_plain" dlopen verify
 # The same through the runtime. On the simulated driver a real runtime stops with error 103.
 nvcc=$(command -v nvcc || command -v "${CUDA_HOME-/usr/local/cuda}/bin/nvcc")
 for form in static shared ptds; do

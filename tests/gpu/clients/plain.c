@@ -359,6 +359,7 @@ static void contexts(void)
     printf("a pointer of a destroyed context: %s\n",
            cu.cuMemFree_v2(pointer) == CUDA_SUCCESS ? "accepted" : "refused");
     verify("one again", 100);
+    MUST(cuCtxDestroy_v2(one));
 }
 
 static void just_verify(void)
