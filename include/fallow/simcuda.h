@@ -65,7 +65,9 @@ typedef struct flw_sim_config {
     uint8_t without_pools;
     uint8_t without_ids; /**< 1: cuCtxGetId and cuStreamGetId are absent (NOT_SUPPORTED) */
     uint8_t without_fabric;
-    uint8_t reserved[2];
+    uint8_t
+        lonely_device; /**< 1: the last of several devices reaches no other, and none reaches it */
+    uint8_t reserved;
     uint32_t mild;        /**< FLW_SIM_MILD_ bits */
     uint32_t queue_depth; /**< 0 = 1,024 */
 } flw_sim_config;

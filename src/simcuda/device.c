@@ -16,6 +16,12 @@ struct flw_device *flw_device_find(CUdevice device)
     return &flw_world.device[device];
 }
 
+bool flw_device_reaches(CUdevice device, CUdevice other)
+{
+    CUdevice last = flw_world.config.device_count - 1;
+    return device == other || !flw_world.config.lonely_device || (device != last && other != last);
+}
+
 CUresult flw_device_enter(struct flw_call *call, enum flw_entry entry, unsigned needs,
                           CUdevice device)
 {
@@ -168,7 +174,7 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
         result = CUDA_ERROR_INVALID_DEVICE;
     }
     if (result == CUDA_SUCCESS) {
-        *can = device != peer;
+        *can = device != peer && flw_device_reaches(device, peer);
     }
     return flw_call_leave(result);
 }

@@ -329,6 +329,23 @@ void flw_vmm_finish_all(void)
     }
 }
 
+/* A device without a way to the memory's is given no access. */
+static bool reaches_all(CUdeviceptr pointer, uint64_t bytes, const CUmemAccessDesc *access,
+                        size_t count)
+{
+    bool reaches = true;
+    for (uint64_t at = pointer; at < pointer + bytes && reaches;) {
+        const struct flw_mapping *mapping = flw_mapping_find(at);
+        for (size_t i = 0; i < count; i++) {
+            reaches &= access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+                       flw_device_reaches(access[i].location.id,
+                                          mapping->physical->properties.location.id);
+        }
+        at = mapping->node.end;
+    }
+    return reaches;
+}
+
 static CUresult set_access(CUdeviceptr pointer, uint64_t bytes, const CUmemAccessDesc *access,
                            size_t count)
 {
@@ -350,6 +367,9 @@ static CUresult set_access(CUdeviceptr pointer, uint64_t bytes, const CUmemAcces
      * cuMemMap / cuMemCreate." */
     if (!is_whole(pointer, pointer + bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!reaches_all(pointer, bytes, access, count)) {
+        return CUDA_ERROR_INVALID_DEVICE;
     }
     for (uint64_t at = pointer; at < pointer + bytes;) {
         struct flw_mapping *mapping = flw_mapping_find(at);

@@ -208,6 +208,8 @@ void flw_context_break(struct flw_context *context, CUresult error);
 
 /* device.c */
 struct flw_device *flw_device_find(CUdevice device);
+/* Can work of `device` use memory of the other one? */
+bool flw_device_reaches(CUdevice device, CUdevice other);
 /* flw_call_enter for a call on one device: it is call->device where the answer is CUDA_SUCCESS. */
 CUresult flw_device_enter(struct flw_call *call, enum flw_entry entry, unsigned needs,
                           CUdevice device);

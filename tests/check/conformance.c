@@ -89,6 +89,7 @@ static bool make_bed(struct bed *b)
         config.schedule = FLW_SIM_HELD;
         config.backed = 1;
         config.check = 1;
+        config.device_count = 2;
         b->context = flw_sim_begin(&b->sim, &config);
         return true;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the cases about handles that leave the process: export and import through a file
- * descriptor, in this process and in one of its own that knows nothing but the descriptor.
+ * descriptor, in this process and in one of its own that knows nothing but the descriptor; and about
+ * devices that share memory.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -150,6 +151,73 @@ static void a_file_that_is_no_memory_is_refused(struct bed *b)
     close(file);
 }
 
+/* The descriptor alone holds it. */
+static void memory_outlives_its_exporters_handle(struct bed *b)
+{
+    struct bed_mapping m;
+    CUmemGenericAllocationHandle handle = 0;
+    int file = -1;
+    if (!can_share(b) || !bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+        return;
+    }
+    bed_poke(b, m.address + 8, WORD_BEFORE);
+    OK(b->cu->cuMemExportToShareableHandle(&file, m.handle[0],
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    bed_unmap(b, &m);
+    OK(import_file(b, &handle, file));
+    close(file);
+    use_imported(b, handle, m.grain_bytes);
+    OK(b->cu->cuMemRelease(handle));
+}
+
+/* Another device that reaches this one; false: there is none. */
+static bool find_peer(struct bed *b, CUdevice *out_peer)
+{
+    int count = 0, can = 0;
+    if (!bed_has(b, b->cu->cuDeviceCanAccessPeer != NULL && b->cu->cuMemGetAccess != NULL) ||
+        !OK(b->cu->cuDeviceGetCount(&count))) {
+        return false;
+    }
+    for (int i = 0; i < count && can == 0; i++) {
+        OK(b->cu->cuDeviceGet(out_peer, i));
+        OK(b->cu->cuDeviceCanAccessPeer(&can, *out_peer, b->device));
+    }
+    if (can == 0) {
+        b->skip = "no other device reaches this one";
+    }
+    return can != 0;
+}
+
+static bool has_access(struct bed *b, CUdeviceptr address, CUdevice device,
+                       CUmemAccess_flags wanted)
+{
+    unsigned long long flags = 99;
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    return OK(b->cu->cuMemGetAccess(&flags, &location, address)) &&
+           flags == (unsigned long long)wanted;
+}
+
+static void access_is_set_for_each_device(struct bed *b)
+{
+    struct bed_mapping m;
+    CUdevice peer = -1;
+    if (!find_peer(b, &peer) || !bed_map(b, &m, 2, 0)) {
+        return;
+    }
+    CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    access.location.id = peer;
+    THAT(has_access(b, m.address, peer, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+    OK(b->cu->cuMemSetAccess(m.address, 2 * m.grain_bytes, &access, 1));
+    THAT(has_access(b, m.address + m.grain_bytes, peer, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    THAT(has_access(b, m.address, b->device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    OK(b->cu->cuMemSetAccess(m.address, m.grain_bytes, &access, 1));
+    THAT(has_access(b, m.address, peer, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+    THAT(has_access(b, m.address + m.grain_bytes, peer, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    THAT(has_access(b, m.address, b->device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    bed_unmap(b, &m);
+}
+
 static const struct conformance_case cases[] = {
     HEADER(import_in_the_same_process_shows_the_contents,
            "The recipient process can convert the shareable handle back into a CUDA memory handle"),
@@ -157,6 +225,13 @@ static const struct conformance_case cases[] = {
            "create a shareable memory allocation handle that can be used to share the memory with "
            "other processes"),
     HEADER(only_the_types_asked_for_are_exported, "Type of shareable handle requested"),
+    HEADER(
+        memory_outlives_its_exporters_handle,
+        "are unmapped and when all outstanding references to the handle (including it's shareable "
+        "counterparts) are also released"),
+    HEADER(access_is_set_for_each_device,
+           "Set the access flags for each location specified in desc for the given virtual address "
+           "range"),
     HEADER(a_file_that_is_no_memory_is_refused,
            "Shareable Handle representing the memory allocation that is to be imported"),
 };

@@ -537,6 +537,31 @@ static void a_peer_that_cannot_be_is_refused_by_name(void **state)
     api_end(&api);
 }
 
+static void a_device_without_a_way_is_no_peer(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(5);
+    world.device_count = 3;
+    world.lonely_device = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_OK);
+    assert_int_equal(fallow_pool_allow_peer(api.pool, 2), FALLOW_NOT_SUPPORTED);
+    assert_non_null(strstr(api.log, "device 2 cannot access memory of device 0"));
+    fallow_pool_destroy(api.pool);
+    config.peer_devices = (const int[]){1, 2};
+    config.peer_device_count = 2;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
+    assert_null(api.pool);
+    config.device = 2; /* nor does one reach it */
+    config.peer_devices = (const int[]){0};
+    config.peer_device_count = 1;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
+    api_end(&api);
+}
+
 static void a_change_of_peers_that_fails_changes_nothing(void **state)
 {
     (void)state;
@@ -580,6 +605,7 @@ int main(int count, char **words)
         cmocka_unit_test(a_checked_pool_exports_blocks_between_their_zones),
         cmocka_unit_test(peers_come_and_go_at_run_time),
         cmocka_unit_test(a_peer_that_cannot_be_is_refused_by_name),
+        cmocka_unit_test(a_device_without_a_way_is_no_peer),
         cmocka_unit_test(a_change_of_peers_that_fails_changes_nothing),
     };
     return cmocka_run_group_tests_name("api_share", tests, NULL, NULL);
