@@ -26,7 +26,9 @@ struct place {
     struct flw_hostpool *_Atomic pool;
     _Atomic uint32_t generation;
     unsigned char handles[GENERATIONS];
+    unsigned char unused[52];
 };
+_Static_assert(sizeof(struct place) == 128, "places are found by a shift");
 
 static struct {
     struct flw_lock lock;

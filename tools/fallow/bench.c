@@ -33,6 +33,8 @@ static const char help[] =
     "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
     "            --live is the length of the queue between them; --lockstep: by turns, for callgrind\n"
     "  lease     begin and end an arena's lease of twelve regions (--policy fallow)\n"
+    "  pinned    a pair of pinned host memory, given back as idle (--policy fallow)\n"
+    "  staged    the same, given back in the order of a stream (--policy fallow)\n"
 #if defined(FLW_HAS_KERNELS)
     "  kernels   the kernel modules: bytes, launches, time; options of its own\n"
 #endif
@@ -71,6 +73,8 @@ static const struct shape shapes[] = {
     {"threads", flw_bench_threads, 64, 1, 2},
     {"handoff", flw_bench_handoff, 64, 1, 2},
     {"lease", flw_bench_lease, 0, 1, 1},
+    {"pinned", flw_bench_pinned, 0, 1, 1},
+    {"staged", flw_bench_staged, 0, 1, 1},
 };
 
 /* Digits with an optional K, M or G (powers of 1,024). */
@@ -237,7 +241,7 @@ static const struct shape *find_shape(const char *name)
     }
     fprintf(stderr,
             "fallow bench: no shape '%s': use pair, replace, grow, holes, deferred, streams, "
-            "threads, handoff or lease\n",
+            "threads, handoff, lease, pinned or staged\n",
             name);
     return NULL;
 }
@@ -263,8 +267,10 @@ static const char *find_conflict(const struct flw_bench_options *options)
         (strcmp(shape, "pair") != 0 || strcmp(options->policy->name, "fallow") != 0)) {
         return "--record is for pair with --policy fallow";
     }
-    if (strcmp(shape, "lease") == 0 && strcmp(options->policy->name, "fallow") != 0) {
-        return "lease is for --policy fallow";
+    bool is_pinned = strcmp(shape, "pinned") == 0 || strcmp(shape, "staged") == 0;
+    if ((is_pinned || strcmp(shape, "lease") == 0) &&
+        strcmp(options->policy->name, "fallow") != 0) {
+        return "lease, pinned and staged are for --policy fallow";
     }
     if (options->has_percentiles && (strcmp(shape, "replace") != 0 || options->is_pair)) {
         return "--percentiles is for replace";
@@ -278,7 +284,7 @@ static const char *find_conflict(const struct flw_bench_options *options)
     if (is_deferred && options->live_count > DEFERRED_BYTES_MAX / options->size_bytes) {
         return "--live times --size is more than 4 GiB, and none of it can be used again";
     }
-    if (has_mixed_sizes && (is_deferred || strcmp(shape, "streams") == 0)) {
+    if (has_mixed_sizes && (is_pinned || is_deferred || strcmp(shape, "streams") == 0)) {
         return "this shape takes one --size in bytes";
     }
     if (has_mixed_sizes && (options->is_pair || options->is_sized)) {

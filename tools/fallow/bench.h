@@ -256,6 +256,10 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
                        struct flw_bench_report *report, char *message);
 bool flw_bench_lease(const struct flw_bench_options *options, struct flw_bench_bed *bed,
                      struct flw_bench_report *report, char *message);
+bool flw_bench_pinned(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                      struct flw_bench_report *report, char *message);
+bool flw_bench_staged(const struct flw_bench_options *options, struct flw_bench_bed *bed,
+                      struct flw_bench_report *report, char *message);
 
 int flw_command_bench(int argc, char **argv);
 
