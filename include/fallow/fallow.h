@@ -416,6 +416,8 @@ typedef struct fallow_stats {
     uint64_t
         exported_bytes; /**< handles that were exported (share.h), live or freed; reserved too */
     uint64_t imported_bytes; /**< handles of others that are mapped here; not reserved */
+    uint64_t bound_bytes;    /**< FALLOW_ORDER_CONTEXT: what may be reserved, with what is lent now,
+                                  before an allocation waits for the device; else 0 */
 } fallow_stats;
 
 FALLOW_API void fallow_stats_init_sized(fallow_stats *stats, size_t struct_size);

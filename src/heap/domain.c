@@ -308,9 +308,14 @@ static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
             break;
         }
         flw_run_index_remove(&domain->runs, run);
-        run->u.run.owner = flw_run_is_whole(run) ? heap->whole->index : FLW_NOBODY;
         run->u.run.ticket = 0;
-        flw_run_index_by_state(heap, flw_run_join(heap, run));
+        if (flw_run_is_whole(run)) { /* joins nothing */
+            run->u.run.owner = heap->whole->index;
+            flw_run_index_insert(&heap->whole->runs, run);
+        } else {
+            run->u.run.owner = FLW_NOBODY;
+            flw_run_index_by_state(heap, flw_run_join(heap, run));
+        }
     }
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         for (struct flw_batch *batch; (batch = domain->batches[c].tail) != NULL;) {

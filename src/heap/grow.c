@@ -310,7 +310,8 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
     if (flw_run_is_whole(run)) {
         uint64_t address = flw_run_address(heap, run);
         bool fits = address == segment->address && run->u.run.unit_count >= request->unit_count;
-        return fits ? flw_heap_take_whole(heap, run->u.run.unit_count) : NULL;
+        return fits ? flw_heap_take_whole(heap, run->u.run.unit_count, run->u.run.unit_count)
+                    : NULL;
     }
     return flw_heap_take_from(heap, run, request->unit_count, request->align_units);
 }

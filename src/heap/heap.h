@@ -354,8 +354,14 @@ static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct
 }
 /* Set a LIVE run's slot to its address, free. */
 void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
-/* Context order: a complete whole run of unit_count or at most an eighth more, LIVE. NULL: none. */
-struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count);
+/* Context order: a complete whole run of unit_count to most_units, LIVE. NULL: none. */
+struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
+                                     uint32_t most_units);
+/* What is lent for a request of so many: an eighth more at most. */
+static inline uint32_t flw_whole_most_units(uint32_t unit_count)
+{
+    return unit_count + unit_count / 8;
+}
 static inline bool flw_run_is_whole(const struct flw_span *run)
 {
     return run->u.run.is_segment_begin == FLW_SEGMENT_WHOLE;

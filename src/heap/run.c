@@ -344,11 +344,12 @@ struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
     return take_from(heap, run, unit_count, align_units);
 }
 
-struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count)
+struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
+                                     uint32_t most_units)
 {
     struct flw_run_index *index = &heap->whole->runs;
     struct flw_span *run = flw_run_index_fit(index, unit_count);
-    if (run == NULL || run->u.run.unit_count > unit_count + unit_count / 8) {
+    if (run == NULL || run->u.run.unit_count > most_units) {
         return NULL;
     }
     flw_run_index_take_out(index, run);

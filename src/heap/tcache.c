@@ -251,8 +251,16 @@ struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_he
     return run;
 }
 
-/* By class, so that slots of one go together. */
-bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap)
+static bool is_limbo_of_one_class(const struct flw_tcache *cache)
+{
+    uint32_t differ = 0;
+    for (uint64_t i = 1; i < cache->limbo_count; i++) {
+        differ |= (uint32_t)cache->limbo_bins[i] ^ cache->limbo_bins[0];
+    }
+    return differ == 0 && cache->limbo_bins[0] != flw_bin_offset(FLW_CLASS_COUNT);
+}
+
+static void put_limbo_sorted(struct flw_tcache *cache, struct flw_heap *heap)
 {
     struct flw_slot *slots[FLW_LIMBO_SLOTS];
     uint8_t classes[FLW_LIMBO_SLOTS];
@@ -277,11 +285,26 @@ bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap)
     for (uint32_t i = ends[FLW_CLASS_COUNT]; i < count; i++) {
         flw_heap_put_run(heap, cache->domain, flw_slot_span(&heap->map, slots[i]));
     }
-    heap->open_blocks += count;
+}
+
+/* Slots of one class go together. */
+bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap)
+{
+    if (cache->limbo_count == 0) {
+        return false;
+    }
+    if (is_limbo_of_one_class(cache)) {
+        const struct flw_span *slab = flw_slot_span(&heap->map, cache->limbo[0]);
+        flw_heap_put_slots(heap, cache->domain, slab->u.slab.class_index, cache->limbo,
+                           (uint32_t)cache->limbo_count);
+    } else {
+        put_limbo_sorted(cache, heap);
+    }
+    heap->open_blocks += cache->limbo_count;
     heap->open_bytes += (uint64_t)(FLW_LIMBO_BYTES - cache->limbo_left_bytes);
     cache->limbo_count = 0;
     cache->limbo_left_bytes = FLW_LIMBO_BYTES;
-    return count > 0;
+    return true;
 }
 
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap)

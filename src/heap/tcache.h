@@ -103,6 +103,7 @@ struct flw_tcache {
     int64_t limbo_left_bytes; /* so much more, as requested, and it goes to the heap */
     _Alignas(64) struct flw_run_set run_sets[FLW_RUN_SETS];
     struct flw_slot *limbo[FLW_LIMBO_SLOTS];
+    uint16_t limbo_bins[FLW_LIMBO_SLOTS]; /* offsets of their bins: which are of one class */
     /* bins follow, each of its own size; see flw_bin_offset */
 };
 

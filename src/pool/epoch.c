@@ -12,7 +12,6 @@
  * less than an event for every few blocks, and a device that is busy is never waited for.
  */
 #include "heap/epoch.h"
-#include "heap/run_index_inl.h"
 #include "pool/ladder.h"
 
 /* ---- return */
@@ -39,6 +38,7 @@ void flw_epoch_return(struct flw_pool *pool, struct flw_tcache *cache, struct fl
         cache->run_pushes++;
         cache->run_out_bytes -= flw_run_bytes(span);
     }
+    cache->limbo_bins[cache->limbo_count] = (uint16_t)span->bin;
     cache->limbo[cache->limbo_count++] = slot;
     cache->limbo_left_bytes -= bytes;
     if (cache->limbo_count == FLW_LIMBO_SLOTS || cache->limbo_left_bytes <= 0) {
@@ -190,7 +190,7 @@ static uint64_t fitting_ticket(const struct flw_heap *heap, const struct flw_nee
     const struct flw_domain *domain = heap->context_order;
     bool is_run = need->class_index == FLW_CLASS_COUNT;
     uint32_t least = is_run ? need->unit_count : flw_class_slab_units(need->class_index);
-    uint32_t most = is_run ? least + least / 8 : UINT32_MAX;
+    uint32_t most = is_run ? flw_whole_most_units(least) : UINT32_MAX;
     uint64_t ticket = 0;
     if (!is_run && domain->batches[need->class_index].tail != NULL) {
         ticket = domain->batches[need->class_index].tail->ticket;
@@ -347,18 +347,17 @@ fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need)
 
 /* ---- lend: runs of one size */
 
-#define FILL_MOST 4
+#define FILL_MOST FLW_RUN_SET_SLOTS
 
 void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32_t unit_count)
 {
     struct flw_heap *heap = &pool->heap;
     flw_lock_acquire(&heap->lock);
     for (unsigned n = 0; n < FILL_MOST && cache->is_open; n++) {
-        const struct flw_span *fit = flw_run_index_fit(&heap->whole->runs, unit_count);
-        if (fit == NULL || fit->u.run.unit_count != unit_count) {
+        struct flw_span *run = flw_heap_take_whole(heap, unit_count, unit_count);
+        if (run == NULL) {
             break;
         }
-        struct flw_span *run = flw_heap_take_whole(heap, unit_count);
         bool is_cached = flw_tcache_push_run(cache, run);
         run->u.run.ticket = 0; /* complete, unlike what a cache of a stream keeps */
         if (!is_cached) {

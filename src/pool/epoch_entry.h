@@ -69,6 +69,7 @@ static inline bool flw_epoch_return_inside(struct flw_tcache *cache, const void 
         cache->run_pushes++;
         cache->run_out_bytes -= flw_run_bytes(span);
     }
+    cache->limbo_bins[cache->limbo_count] = (uint16_t)span->bin;
     cache->limbo[cache->limbo_count++] = slot;
     cache->limbo_left_bytes = left_bytes;
     return true;

@@ -38,9 +38,11 @@ bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
     if (need->class_index < FLW_CLASS_COUNT) {
         is_taken = flw_climb_take_slots(heap, need);
     } else {
-        need->run = heap->whole != NULL ? flw_heap_take_whole(heap, need->unit_count)
-                                        : flw_heap_take_run(heap, need->domain, need->unit_count,
-                                                            need->align_units);
+        need->run =
+            heap->whole != NULL
+                ? flw_heap_take_whole(heap, need->unit_count,
+                                      flw_whole_most_units(need->unit_count))
+                : flw_heap_take_run(heap, need->domain, need->unit_count, need->align_units);
         is_taken = need->run != NULL;
     }
     flw_lock_release(&heap->lock);

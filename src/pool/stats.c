@@ -63,6 +63,7 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.lost_streams = atomic_load(&heap->count.lost_streams);
     stats.misuse_count = atomic_load(&pool->misuses);
     stats.oom_count = atomic_load(&pool->ooms);
+    stats.bound_bytes = flw_pool_has_epochs(pool) ? flw_epoch_bound(stats.live_bytes) : 0;
     struct flw_debug_counts debug = flw_debug_count(pool);
     stats.damage_count = debug.damaged;
     stats.unchecked_count = debug.left_out;

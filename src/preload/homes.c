@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 
 #include "heap/epoch.h"
 #include "preload/captures.h"
@@ -360,19 +361,30 @@ struct flw_home *flw_home_enter(CUcontext context, bool wants_pool)
     return home;
 }
 
+/* The last few, since programs go to and fro between devices. */
+#define SEEN 4
+
 void flw_homes_learn(CUcontext context)
 {
-    static _Thread_local CUcontext seen __attribute__((tls_model("initial-exec")));
-    static _Thread_local uint64_t seen_turn __attribute__((tls_model("initial-exec")));
-    if (context == NULL || (seen == context && seen_turn == atomic_load(&turn))) {
-        return;
+    static _Thread_local struct {
+        CUcontext contexts[SEEN];
+        uint64_t turn;
+        unsigned next;
+    } seen __attribute__((tls_model("initial-exec")));
+    if (seen.turn != atomic_load(&turn)) {
+        memset(seen.contexts, 0, sizeof seen.contexts);
+        seen.turn = atomic_load(&turn);
+    }
+    for (unsigned i = 0; i < SEEN; i++) {
+        if (context == NULL || seen.contexts[i] == context) {
+            return;
+        }
     }
     unsigned long long id = id_of(context);
     struct flw_home *home = id == 0 ? NULL : enter_or_add(context, id);
     if (home != NULL) {
         flw_home_leave(home);
-        seen = context;
-        seen_turn = atomic_load(&turn);
+        seen.contexts[seen.next++ % SEEN] = context;
     }
 }
 

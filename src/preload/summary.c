@@ -51,6 +51,7 @@ static void add_stats(const fallow_stats *from)
     sum->trim_count += stats.trim_count;
     sum->oom_count += stats.oom_count;
     sum->misuse_count += stats.misuse_count;
+    sum->bound_bytes += stats.bound_bytes;
 }
 
 static void add_pool(struct flw_pool *pool, void *context)

@@ -77,7 +77,7 @@ static double hit_rate(const fallow_stats *stats)
     X(peak_requested_bytes, peak_requested_bytes) X(peak_live_bytes, peak_live_bytes) \
     X(peak_reserved_bytes, peak_reserved_bytes) X(driver_calls, driver_call_count) \
     X(events, event_count) X(waits, wait_count) X(grows, grow_count) X(trims, trim_count) \
-    X(failed, oom_count) X(refused_frees, misuse_count)
+    X(failed, oom_count) X(refused_frees, misuse_count) X(bound_bytes, bound_bytes)
 /* clang-format on */
 
 static void put_pool(struct writer *writer, const fallow_stats *stats)

@@ -45,13 +45,13 @@ for size in 64 4096 65536 1048576; do
         awk -v s=$size -v p="$pair" -v l="$loop" \
             'BEGIN { printf "pair of %7d B, instructions, epoch included  %.1f\n", s, p - l }'
     fi
-    line=$(run thin-driver yes pair $size 3000000)
+    line=$(run thin-driver yes pair $size 1000000)
     printf 'pair of %7d B, ns, thin driver                %s\n' $size "$(value "$line" ns)"
-    line=$(run driver yes pair $size 1000000)
+    line=$(run driver yes pair $size 300000)
     printf 'pair of %7d B, per 256 pairs                  %s records, %s queries\n' $size \
         "$(value "$line" records_per_256)" "$(value "$line" queries_per_256)"
 done
-line=$("$tree/bin/fallow" bench pair --count 3000000)
+line=$("$tree/bin/fallow" bench pair --count 1000000)
 printf 'the library'"'"'s own pair of 4096 B, ns            %s\n' \
     "$(printf '%s\n' "$line" | sed -n 's/^ *ns_per_op *\([0-9.]*\).*/\1/p')"
 for shape in pair churn; do

@@ -20,7 +20,7 @@ if(TARGET fallow-preload)
   add_executable(pair_bench pair_bench.c)
   flw_target(pair_bench)
   target_link_libraries(pair_bench PRIVATE ${CMAKE_DL_LIBS})
-  add_library(preload_thin_driver SHARED thin_driver.c)
+  add_library(preload_thin_driver SHARED thin_driver.c thin_rest.c)
   flw_target(preload_thin_driver)
   set_target_properties(preload_thin_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/thin-driver)

@@ -26,6 +26,12 @@ ENTRY(cuInit, (unsigned flags))
     return CUDA_SUCCESS;
 }
 
+ENTRY(cuDriverGetVersion, (int *version))
+{
+    *version = 13000;
+    return CUDA_SUCCESS;
+}
+
 ENTRY(cuDeviceGetCount, (int *count))
 {
     *count = 1;

@@ -68,6 +68,7 @@ static void print_stats(void)
     FIELD(fallow_stats, saved_bytes);
     FIELD(fallow_stats, exported_bytes);
     FIELD(fallow_stats, imported_bytes);
+    FIELD(fallow_stats, bound_bytes);
 }
 
 static void print_report(void)
