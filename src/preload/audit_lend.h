@@ -13,7 +13,7 @@
 /* With the answer of what lent, which it gives on. */
 static inline CUresult flw_audit_heed(CUresult result, const CUdeviceptr *pointer, uint64_t bytes)
 {
-    if (result == CUDA_SUCCESS && flw_audit_is_on()) {
+    if (result == CUDA_SUCCESS && pointer != NULL && flw_audit_is_on()) {
         flw_audit_lend(*pointer, bytes);
     }
     return result;

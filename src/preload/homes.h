@@ -79,15 +79,15 @@ uint64_t flw_homes_trim(void);
 uint64_t flw_homes_idle_bytes(CUdevice device);
 
 struct flw_home_counts {
-    uint64_t foreign_frees;           /* pointers that went to the driver */
-    uint64_t double_frees;            /* refused: freed already, or inside a block */
-    uint64_t retries, retries_served; /* of allocating calls that ran out of memory */
-    uint64_t contexts_ended;
+    _Atomic uint64_t foreign_frees;           /* pointers that went to the driver */
+    _Atomic uint64_t double_frees;            /* refused: freed already, or inside a block */
+    _Atomic uint64_t retries, retries_served; /* of allocating calls that ran out of memory */
+    _Atomic uint64_t contexts_ended;
 };
-extern struct flw_home_counts flw_home_counts; /* atomically added to */
-static inline void flw_home_count(uint64_t *counter)
+extern struct flw_home_counts flw_home_counts;
+static inline void flw_home_count(_Atomic uint64_t *counter)
 {
-    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
 /* Called with each new pool, from inside the allocation that made it; NULL: nobody. Set before main. */

@@ -63,7 +63,7 @@ static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
     }
     bool is_filled_here =
         flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT;
-    if (result == CUDA_SUCCESS && is_filled_here && flw_poison_is_on()) {
+    if (result == CUDA_SUCCESS && pointer != NULL && is_filled_here && flw_poison_is_on()) {
         flw_poison_fill(*pointer, bytes);
     }
     return flw_audit_heed(result, pointer, bytes);

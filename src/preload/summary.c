@@ -75,9 +75,9 @@ static void add_ended(struct flw_pool *pool)
     add_stats(&stats);
 }
 
-static uint64_t read_count(const uint64_t *counter)
+static uint64_t read_count(const _Atomic uint64_t *counter)
 {
-    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+    return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
 static void gather(void)

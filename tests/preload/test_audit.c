@@ -71,7 +71,7 @@ static void blocks_are_found_by_any_address_inside_as_in_a_plain_list(void **sta
         struct flw_lentblock *found = flw_lentblocks_find(&blocks, address);
         struct model *expected = model_find(model, address);
         assert_int_equal(found != NULL, expected != NULL);
-        if (expected != NULL) {
+        if (expected != NULL && found != NULL) {
             assert_true(found->begin == expected->begin && found->end == expected->end);
             assert_int_equal(flw_lentblock_is_touched(&blocks, found), expected->is_touched);
         }
