@@ -10,18 +10,15 @@ set -eu
 program=$1 library=$2 folder=$3 goal=1.5
 command -v valgrind >/dev/null || { echo "no valgrind: nothing counted"; exit 77; }
 
-# total COUNT WAY PRELOAD
-total() {
-    LD_LIBRARY_PATH=$folder LD_PRELOAD=$3 valgrind --tool=callgrind --callgrind-out-file=/dev/null \
-        "$program" "$1" "$2" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
-}
+calls=2000
 
 # each WAY PRELOAD
 each() {
-    few=$(total 2000 "$1" "$2")
-    many=$(total 12000 "$1" "$2")
-    [ -n "$few" ] && [ -n "$many" ] || { echo "valgrind did not count '$1'" >&2; exit 1; }
-    echo $(((many - few) / 10000))
+    total=$(LD_LIBRARY_PATH=$folder LD_PRELOAD=$2 valgrind --tool=callgrind \
+        --callgrind-out-file=/dev/null --collect-atstart=no --toggle-collect=call_many \
+        "$program" $calls "$1" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p')
+    [ "${total:-0}" -gt $calls ] || { echo "valgrind did not count '$1'" >&2; exit 1; }
+    echo $((total / calls))
 }
 
 missed=0
