@@ -127,7 +127,7 @@ static void lend_many(uint64_t number)
     }
 }
 
-#define STILL_NS 600000000
+#define STILL_NS 999999999
 
 /* Waits until the file LENDER_FILE has something in it and grows no more, does a little more and dies. */
 static void lend_and_die(uint64_t number)

@@ -118,11 +118,11 @@ static void other_preloads_stay_behind_and_sanitizers_in_front(void **state)
     (void)state;
     assert_int_equal(
         run(FLW_RUNPAGE_REACHED,
-            "cp $L libone.so; cp $L libtsan.so.2; cp $L two.so; P=$PWD; "
-            "LD_PRELOAD=\"$P/libone.so $P/libtsan.so.2:$L:$P/two.so\" "
+            "cp $L libone.so; cp $L libtsan.so.99; cp $L two.so; P=$PWD; "
+            "LD_PRELOAD=\"$P/libone.so $P/libtsan.so.99:$L:$P/two.so\" "
             "$R -- sh -c 'echo \"$LD_PRELOAD\"' | sed -e \"s|$L|OURS|\" -e \"s|$P/||g\""),
         0);
-    expect_out("libtsan.so.2:OURS:libone.so:two.so\n");
+    expect_out("libtsan.so.99:OURS:libone.so:two.so\n");
 }
 
 /* ---- mistakes */

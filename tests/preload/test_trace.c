@@ -134,9 +134,9 @@ static void a_killed_program_leaves_all_but_the_last_chunk(void **state)
     struct flw_trace *trace = read_trace("die.ftrace");
     assert_in_range(count_events(trace, FLW_TRACE_ALLOC), 20000, 20010);
     flw_trace_destroy(trace);
-    assert_int_equal(run("$O -o leave.ftrace -- $L leave 100000"), 0);
+    assert_int_equal(run("$O -o leave.ftrace -- $L leave 40000"), 0);
     trace = read_trace("leave.ftrace"); /* _exit: the same */
-    assert_in_range(count_events(trace, FLW_TRACE_ALLOC), 1, 100000);
+    assert_true(count_events(trace, FLW_TRACE_ALLOC) <= 40000);
     assert_int_equal(count_events(trace, FLW_TRACE_DROP), 0);
     flw_trace_destroy(trace);
 }

@@ -305,7 +305,7 @@ static int record_and_die(void)
         if (facts.st_size > 2000 && facts.st_size == before) {
             break;
         }
-        nanosleep(&(struct timespec){.tv_nsec = 600000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 999999999}, NULL);
     }
     for (uint64_t i = 0; i < AT_KILL; i++) {
         flw_tracer_lent(0, FLW_TRACER_PLAIN, 0x90000000 + i * 4096, 4096, 0);
