@@ -326,6 +326,58 @@ static void a_killed_process_loses_what_was_not_flushed_and_no_more(void **state
     drop("killed.ftrace");
 }
 
+#define TURNING 4
+
+static void *turn_between_places(void *argument)
+{
+    uint64_t base = (uint64_t)(uintptr_t)argument << 32;
+    for (uint64_t i = 1; i <= 20000; i++) {
+        unsigned place = (unsigned)(i / 16 % 3);
+        flw_tracer_lent(place, FLW_TRACER_PLAIN, base + i * 4096, 4096, i / 64 % 5);
+        flw_tracer_freed(place, base + i * 4096, 0);
+    }
+    return NULL;
+}
+
+/* The second file's disk is full at once, and the end comes while threads are at it. */
+static int record_turning(void)
+{
+    pthread_t threads[TURNING];
+    struct flw_tracer_counts counts;
+    if (symlink("/dev/full", "turn.dev1.ftrace") != 0 ||
+        freopen("/dev/null", "w", stderr) == NULL) {
+        return 1;
+    }
+    begin("turn.ftrace");
+    flw_tracer_lent(0, FLW_TRACER_PLAIN, 4096, 4096, 0);
+    for (uintptr_t i = 0; i < TURNING; i++) {
+        if (pthread_create(&threads[i], NULL, turn_between_places, (void *)(i + 1)) != 0) {
+            return 2;
+        }
+    }
+    (void)pthread_join(threads[0], NULL);
+    flw_tracer_finish();
+    for (uintptr_t i = 1; i < TURNING; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    flw_tracer_sum(&counts);
+    return counts.failed_files == 1 && counts.file_count == 2 && counts.lent_count >= 20001 ? 0 : 3;
+}
+
+static void threads_may_turn_while_files_fail_and_end(void **state)
+{
+    (void)state;
+    assert_int_equal(in_process(record_turning), 0);
+    struct flw_trace *first = read_trace("turn.ftrace"), *third = read_trace("turn.dev2.ftrace");
+    assert_true(count_events(first, FLW_TRACE_ALLOC) > 1000);
+    assert_true(count_events(third, FLW_TRACE_ALLOC) > 1000);
+    flw_trace_destroy(first);
+    flw_trace_destroy(third);
+    drop("turn.ftrace");
+    drop("turn.dev1.ftrace");
+    drop("turn.dev2.ftrace");
+}
+
 static int record_to(const char *path, const char *line)
 {
     char text[512] = "";
@@ -414,6 +466,7 @@ int main(void)
         cmocka_unit_test(the_second_process_of_a_run_puts_its_number_into_the_name),
         cmocka_unit_test(a_forked_child_leaves_the_file_alone_and_has_its_own),
         cmocka_unit_test(a_killed_process_loses_what_was_not_flushed_and_no_more),
+        cmocka_unit_test(threads_may_turn_while_files_fail_and_end),
         cmocka_unit_test(a_full_disk_ends_the_recording_with_one_line),
         cmocka_unit_test(a_folder_that_is_not_there_ends_it_with_one_line),
     };
