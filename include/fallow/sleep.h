@@ -11,6 +11,8 @@
  *    A lease that is open over a sleep finds its scratch memory undefined.
  *  - Arenas notice: persistent regions whose tag was not saved are initialised again by the next
  *    lease, or the next fallow_lease_guard where graphs hold them.
+ *  - What others have registered (network cards, collective libraries) is unmapped as well: undo it in
+ *    a watcher, and do it again after the wake.
  *  - Exported handles (share.h) stay, and what lies in them; imports stay.
  *  - Other processes and pools may take what was given back: a wake may fail, and be tried again.
  */

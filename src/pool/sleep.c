@@ -262,6 +262,31 @@ static fallow_status refusal(struct flw_pool *pool, CUresult result, const char 
     return FALLOW_DRIVER;
 }
 
+/* calls. All copies are given before the first is waited for; whatever fails, none is under way
+ * afterwards. No capture is open, so the default stream takes them. */
+static fallow_status copy_all(struct flw_pool *pool, bool is_out)
+{
+    const struct flw_sleeper *sleeper = &pool->sleeper;
+    const struct flw_driver *driver = &pool->driver;
+    const char *call = is_out ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync";
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < sleeper->saved_count; i++) {
+        const struct flw_saved_block *block = &sleeper->saved[i];
+        flw_heap_count_call(&pool->heap);
+        result = is_out ? driver->cuMemcpyDtoHAsync_v2(block->copy, block->address,
+                                                       block->size_bytes, NULL)
+                        : driver->cuMemcpyHtoDAsync_v2(block->address, block->copy,
+                                                       block->size_bytes, NULL);
+    }
+    flw_heap_count_call(&pool->heap);
+    CUresult done = driver->cuStreamSynchronize(NULL);
+    if (done != CUDA_SUCCESS) { /* some may be under way: nothing may be unmapped any more */
+        flw_heap_lose_device(&pool->heap, done, "cuStreamSynchronize");
+        return FALLOW_DEVICE_LOST;
+    }
+    return result == CUDA_SUCCESS ? FALLOW_OK : refusal(pool, result, call);
+}
+
 static fallow_status copy_out(struct flw_pool *pool)
 {
     struct flw_sleeper *sleeper = &pool->sleeper;
@@ -274,12 +299,7 @@ static fallow_status copy_out(struct flw_pool *pool)
         fallow_status status = refusal(pool, result, "cuMemHostAlloc");
         return result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_HOST_MEMORY : status;
     }
-    for (size_t i = 0; result == CUDA_SUCCESS && i < sleeper->saved_count; i++) {
-        const struct flw_saved_block *block = &sleeper->saved[i];
-        flw_heap_count_call(&pool->heap);
-        result = pool->driver.cuMemcpyDtoH_v2(block->copy, block->address, block->size_bytes);
-    }
-    return result == CUDA_SUCCESS ? FALLOW_OK : refusal(pool, result, "cuMemcpyDtoH");
+    return copy_all(pool, true);
 }
 
 static fallow_status save(struct flw_pool *pool, const fallow_sleep_request *request)
@@ -306,22 +326,17 @@ static fallow_status save(struct flw_pool *pool, const fallow_sleep_request *req
 
 static fallow_status restore(struct flw_pool *pool)
 {
-    struct flw_sleeper *sleeper = &pool->sleeper;
+    const struct flw_sleeper *sleeper = &pool->sleeper;
     struct flw_driver_section section;
-    CUresult result = CUDA_SUCCESS;
     if (sleeper->saved_count == 0) {
         return FALLOW_OK;
     }
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
         return FALLOW_DEVICE_LOST;
     }
-    for (size_t i = 0; result == CUDA_SUCCESS && i < sleeper->saved_count; i++) {
-        const struct flw_saved_block *block = &sleeper->saved[i];
-        flw_heap_count_call(&pool->heap);
-        result = pool->driver.cuMemcpyHtoD_v2(block->address, block->copy, block->size_bytes);
-    }
+    fallow_status status = copy_all(pool, false);
     flw_heap_leave_driver(&pool->heap, &section);
-    return result == CUDA_SUCCESS ? FALLOW_OK : refusal(pool, result, "cuMemcpyHtoD");
+    return status;
 }
 
 /* Whatever of it there is. */

@@ -478,6 +478,13 @@ static void what_cannot_sleep_says_so(void **state)
     world.without_vmm = 0;
     api_begin(&api, &world);
     config = api_config(&api);
+    config.order = FALLOW_ORDER_CONTEXT;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_NOT_SUPPORTED);
+    api_end(&api);
+
+    api_begin(&api, &world);
+    config = api_config(&api);
     config.checks = FALLOW_CHECK_RED_ZONES;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
     assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_NOT_SUPPORTED);
@@ -549,6 +556,48 @@ static void exported_memory_stays_awake(void **state)
 }
 
 /* ---- threads */
+
+static void *sleep_and_wait(void *argument)
+{
+    fallow_sleep_request request;
+    const struct api *api = argument;
+    fallow_sleep_request_init(&request);
+    request.flags = FALLOW_SLEEP_WAIT;
+    return fallow_pool_sleep(api->pool, &request) == FALLOW_OK ? NULL : argument;
+}
+
+/* Another thread puts the pool to sleep meanwhile, and is waited for. */
+static int put_to_sleep_without_room(void *context, size_t size_bytes, fallow_stream stream)
+{
+    pthread_t thread;
+    void *wrong = context;
+    (void)size_bytes;
+    (void)stream;
+    return pthread_create(&thread, NULL, sleep_and_wait, context) == 0 &&
+           pthread_join(thread, &wrong) == 0 && wrong == NULL;
+}
+
+static void a_callback_without_room_keeps_no_sleep_waiting(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = &api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 32 * MIB;
+    config.on_oom = put_to_sleep_without_room;
+    config.oom_context = &api;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *kept = api_alloc(&api, 20 * MIB, api.stream);
+    assert_int_equal(fallow_alloc(api.pool, 25 * MIB, api.stream, &ptr), FALLOW_ASLEEP);
+    assert_null(ptr);
+    assert_int_equal(api_stats(&api).is_asleep, 1);
+    assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, kept, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_pool_sleep(api.pool, NULL) & ~FALLOW_BUSY,
+                     FALLOW_OK); /* nobody is inside */
+    api_end(&api);
+}
 
 struct crowd {
     struct api *api;
@@ -650,6 +699,7 @@ int main(void)
         cmocka_unit_test(what_cannot_sleep_says_so),
         cmocka_unit_test(a_sleeping_pool_is_destroyed_or_abandoned),
         cmocka_unit_test(exported_memory_stays_awake),
+        cmocka_unit_test(a_callback_without_room_keeps_no_sleep_waiting),
         cmocka_unit_test(threads_lend_and_return_around_a_sleep),
     };
     return cmocka_run_group_tests_name("api_sleep", tests, NULL, NULL);
