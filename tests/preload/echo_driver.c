@@ -5,11 +5,9 @@
  */
 #include "echo.h"
 
-__attribute__((visibility("default"))) const struct echo *echo_last(void);
-
 static struct echo last;
 
-const struct echo *echo_last(void)
+__attribute__((visibility("default"))) const struct echo *echo_last(void)
 {
     return &last;
 }

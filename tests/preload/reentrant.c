@@ -18,7 +18,9 @@
 #undef cuMemFree
 #define EXPORT __attribute__((visibility("default")))
 
-EXPORT CUresult cuInit(unsigned flags);
+#if !defined(FLW_USES_CUDA_H)
+CUresult cuInit(unsigned flags);
+#endif
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes);
 EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer);
 EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version,
@@ -36,7 +38,7 @@ static void open_self(void)
     }
 }
 
-CUresult cuInit(unsigned flags)
+EXPORT CUresult cuInit(unsigned flags)
 {
     pthread_once(&once, open_self);
     return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
