@@ -325,6 +325,10 @@ void *flw_plugin_lend(int device, fallow_plugin_order order, const fallow_reques
         if (status == FALLOW_DEVICE_LOST && attempt == 0) {
             replace_lost(device, order, pool);
             pool = flw_plugin_make(device, order, &status);
+            if (pool != NULL && order == FALLOW_PLUGIN_STREAM &&
+                atomic_load(&flw_plugin_device_of(device)->open_ids) != 0) {
+                (void)flw_graph_ids_announce(device, stream); /* the new pool knows of no capture */
+            }
         } else if (status == FALLOW_OUT_OF_MEMORY && attempt == 0) {
             flw_plugin_trim(device);
         } else {

@@ -21,7 +21,9 @@
 #define MIB ((size_t)1 << 20)
 
 static struct flw_sim sim;
-static CUstream stream, other;
+static CUcontext home;         /* of device 0, current */
+static CUstream stream, other; /* of device 0 */
+static CUstream second;        /* of device 1 */
 
 /* ---- what is written to stderr */
 
@@ -561,6 +563,58 @@ static void the_lines_come_to_an_end(void **state)
     assert_null(strchr(strchr(last, '\n') + 1, '\n'));
 }
 
+/* Lend, return, capture and release; whatever fails. */
+static void run_through_everything(void)
+{
+    CUgraph graph = NULL;
+    void *ptr = fallow_torch_alloc(70000, 1, NULL);
+    void *other_ptr = fallow_cupy_malloc(NULL, 70000, 1);
+    fallow_torch_free(ptr, 70000, 1, NULL);
+    fallow_cupy_free(NULL, other_ptr, 1);
+    fallow_torch_begin_allocate_to_pool(1, graph_id, &sim);
+    CUresult began = sim.cu.cuStreamBeginCapture_v2(second, CU_STREAM_CAPTURE_MODE_RELAXED);
+    ptr = fallow_torch_alloc(70000, 1, second);
+    fallow_torch_free(ptr, 70000, 1, second);
+    if (began == 0 && sim.cu.cuStreamEndCapture(second, &graph) != 0) {
+        (void)sim.cu.cuStreamEndCapture(second, &graph); /* the failure was this call's */
+    }
+    fallow_torch_end_allocate_to_pool(1, graph_id);
+    fallow_torch_release_pool(1, graph_id);
+}
+
+/* A lost pool is abandoned with what it holds: the number of losses is bounded by the device. */
+static void any_driver_call_may_fail_once(void **state)
+{
+    (void)state;
+    CUcontext context;
+    assert_int_equal(sim.cu.cuDevicePrimaryCtxRetain(&context, 1), 0);
+    assert_int_equal(sim.cu.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(sim.cu.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), 0);
+    run_through_everything();
+    uint64_t failed = 0;
+    for (uint64_t n = 1; n < 150; n++) {
+        assert_int_equal((sim.fail)(NULL, n, CUDA_ERROR_UNKNOWN, 0), 1);
+        uint64_t before = flw_sim_read_ledger(&sim).call_count;
+        run_through_everything();
+        bool is_spent = flw_sim_read_ledger(&sim).call_count - before >= n;
+        (void)(sim.fail)(NULL, 0, 0, 0);
+        void *ptr = fallow_torch_alloc(70000, 1, NULL);
+        void *other_ptr = fallow_cupy_malloc(NULL, 70000, 1);
+        assert_non_null(ptr); /* from another pool where need be */
+        assert_non_null(other_ptr);
+        fallow_torch_free(ptr, 70000, 1, NULL);
+        fallow_cupy_free(NULL, other_ptr, 1);
+        failed += is_spent;
+        if (!is_spent) {
+            break;
+        }
+    }
+    assert_in_range(failed, 30, 148); /* the last run had fewer calls than that */
+    assert_int_equal(sim.cu.cuStreamDestroy_v2(second), 0);
+    assert_int_equal(sim.cu.cuCtxSetCurrent(home), 0); /* failed pops have left some */
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
 static void *kept_for_exit;
 
 static void free_at_exit(void)
@@ -595,7 +649,7 @@ static int begin_world(void **state)
     if (!flw_sim_open(&sim)) {
         return -1;
     }
-    (void)flw_sim_begin(&sim, &world);
+    home = flw_sim_begin(&sim, &world);
     return sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != 0 ||
                    sim.cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) != 0
                ? -1
@@ -626,6 +680,7 @@ int main(void)
         cmocka_unit_test(after_a_lost_context_there_is_a_new_pool),
         cmocka_unit_test(the_child_of_a_fork_has_no_pools),
         cmocka_unit_test(the_lines_come_to_an_end),
+        cmocka_unit_test(any_driver_call_may_fail_once),
         cmocka_unit_test(frees_at_exit_are_safe)};
     return cmocka_run_group_tests(tests, begin_world, NULL);
 }
