@@ -465,25 +465,28 @@ static void begin_pending(struct flw_hostpool *pool, struct flw_hostblock *block
     }
 }
 
-/* lock on success. The live block and the stream, both sure until the lock is dropped. */
-static fallow_status find_both(struct flw_hostpool *pool, const char *call, const void *ptr,
-                               fallow_stream handle, struct flw_hoststream **out_stream,
-                               struct flw_hostblock **out_block)
+/* lock on success. The live block and the stream, both sure until the lock is dropped; NULL: *status
+ * says why. */
+static struct flw_hostblock *find_both(struct flw_hostpool *pool, const char *call, const void *ptr,
+                                       fallow_stream handle, struct flw_hoststream **out_stream,
+                                       fallow_status *status)
 {
     for (;;) {
-        fallow_status status = flw_fences_find(pool, handle, out_stream);
-        if (status != FALLOW_OK) {
-            return refuse_stream(pool, call, status);
+        *status = flw_fences_find(pool, handle, out_stream);
+        if (*status != FALLOW_OK) {
+            *status = refuse_stream(pool, call, *status);
+            return NULL;
         }
         flw_lock_acquire(&pool->lock);
         bool is_same = (*out_stream)->is_known && (*out_stream)->handle == handle;
-        *out_block = flw_blocks_find(&pool->blocks, ptr);
-        if (is_same && *out_block != NULL && (*out_block)->is_lent) {
-            return FALLOW_OK;
+        struct flw_hostblock *block = flw_blocks_find(&pool->blocks, ptr);
+        if (is_same && block != NULL && block->is_lent) {
+            return block;
         }
         flw_lock_release(&pool->lock);
         if (is_same) {
-            return refuse_pointer(pool, call, ptr);
+            *status = refuse_pointer(pool, call, ptr);
+            return NULL;
         }
     }
 }
@@ -491,9 +494,10 @@ static fallow_status find_both(struct flw_hostpool *pool, const char *call, cons
 static fallow_status take_back(struct flw_hostpool *pool, void *ptr, fallow_stream handle)
 {
     struct flw_hoststream *stream;
-    struct flw_hostblock *block;
-    fallow_status status = find_both(pool, "fallow_host_free", ptr, handle, &stream, &block);
-    if (status != FALLOW_OK) {
+    fallow_status status;
+    struct flw_hostblock *block =
+        find_both(pool, "fallow_host_free", ptr, handle, &stream, &status);
+    if (block == NULL) {
         return status;
     }
     begin_pending(pool, block);
@@ -552,15 +556,16 @@ fallow_status fallow_host_record_use(fallow_host *host, void *ptr, fallow_stream
 {
     struct flw_hostpool *pool = flw_hostpool_of(host);
     struct flw_hoststream *stream;
-    struct flw_hostblock *block;
+    fallow_status status;
     if (pool == NULL) {
         return FALLOW_INVALID_POOL;
     }
     if (flw_pin_is_lost(&pool->pin)) {
         return FALLOW_OK;
     }
-    fallow_status status = find_both(pool, "fallow_host_record_use", ptr, handle, &stream, &block);
-    if (status != FALLOW_OK) {
+    struct flw_hostblock *block =
+        find_both(pool, "fallow_host_record_use", ptr, handle, &stream, &status);
+    if (block == NULL) {
         return status;
     }
     const struct flw_hostuse *seen = block->announced;

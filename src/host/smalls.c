@@ -35,12 +35,11 @@ static void *hand_over(extent_hooks_t *hooks, void *new_address, size_t bytes, s
     flw_lock_acquire(smalls->pages_lock);
     void *extent = flw_pages_take(smalls->pages, bytes, FLW_PAGES_SHARED, UINT64_MAX);
     flw_lock_release(smalls->pages_lock);
-    if (extent != NULL) {
-        if (*zero) { /* nobody here asks for it */
-            memset(extent, 0, bytes);
-        }
-        *commit = true;
+    if (extent != NULL && *zero) { /* nobody here asks for it */
+        memset(extent, 0, bytes);
     }
+    *zero = *zero && extent != NULL;
+    *commit = true;
     return extent;
 }
 
@@ -100,11 +99,17 @@ static int control(const struct flw_smalls *smalls, const char *verb, void *valu
     return mallctl(name, NULL, NULL, value, bytes);
 }
 
+/* What slabs serve; 0, and runs of pages serve everything, where jemalloc was built for larger pages:
+ * its extents would want an alignment that runs do not have. */
 static size_t largest_bin(void)
 {
     unsigned count = 0;
-    size_t bytes = 0, length = sizeof count;
+    size_t bytes = 0, page_bytes = 0, length = sizeof page_bytes;
     char name[64];
+    if (mallctl("arenas.page", &page_bytes, &length, NULL, 0) != 0 || page_bytes > FLW_HOST_PAGE) {
+        return 0;
+    }
+    length = sizeof count;
     if (mallctl("arenas.nbins", &count, &length, NULL, 0) != 0 || count == 0) {
         return 0;
     }

@@ -141,7 +141,8 @@ static void own_memory_is_registered_once(struct bed *b)
     size_t page = 4096, bytes = 16 * page;
     char *memory = aligned_alloc(page, bytes);
     unsigned type = 0;
-    if (!THAT(memory != NULL) || !bed_has(b, b->cu->cuMemHostRegister_v2 != NULL)) {
+    if (!THAT(memory != NULL) || memory == NULL ||
+        !bed_has(b, b->cu->cuMemHostRegister_v2 != NULL)) {
         free(memory);
         return;
     }
@@ -163,7 +164,8 @@ static void registered_memory_is_unregistered_by_its_base(struct bed *b)
 {
     size_t page = 4096, bytes = 16 * page;
     char *memory = aligned_alloc(page, bytes);
-    if (!THAT(memory != NULL) || !bed_has(b, b->cu->cuMemHostRegister_v2 != NULL)) {
+    if (!THAT(memory != NULL) || memory == NULL ||
+        !bed_has(b, b->cu->cuMemHostRegister_v2 != NULL)) {
         free(memory);
         return;
     }
@@ -179,7 +181,8 @@ static void registered_memory_is_pinned(struct bed *b)
     unsigned char *memory = aligned_alloc(4096, bytes);
     CUdeviceptr address = 0;
     CUstream stream = NULL;
-    if (!THAT(memory != NULL) || !bed_has(b, b->cu->cuMemHostRegister_v2 != NULL)) {
+    if (!THAT(memory != NULL) || memory == NULL ||
+        !bed_has(b, b->cu->cuMemHostRegister_v2 != NULL)) {
         free(memory);
         return;
     }
