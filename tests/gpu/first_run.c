@@ -105,7 +105,7 @@ static bool begin(struct bed *bed, const char *name)
     }
     bed->cu = &bed->sim.cu;
     CUmodule module;
-    MUST(cuDeviceGet(&device, atoi(name)));
+    MUST(cuDeviceGet(&device, (int)strtol(name, NULL, 10)));
     MUST(cuDevicePrimaryCtxRetain(&bed->context, device));
     MUST(cuCtxSetCurrent(bed->context));
     MUST(cuModuleLoadData(&module, spin_ptx));

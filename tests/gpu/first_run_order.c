@@ -287,7 +287,7 @@ static void time_free(struct bed *bed, CUdeviceptr pointer, const char *what)
                name_of(bed, result));
     } else {
         answer("7", "%s while the device is busy: %s, %.1f ms: it %s", what, name_of(bed, result),
-               ms, ms > SPIN_MS / 2 ? "waits" : "does not wait");
+               ms, ms > SPIN_MS / 2.0 ? "waits" : "does not wait");
     }
     MUST(cuCtxSynchronize());
 }
