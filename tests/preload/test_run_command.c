@@ -269,6 +269,10 @@ static void what_was_not_poisoned_shows_nothing(void **state)
     (void)state;
     assert_int_equal(run(FLW_RUNPAGE_LOADED, "$R --compare -- true"), 1);
     expect_in(error_text, "no CUDA was used");
+    assert_int_equal(
+        run(FLW_RUNPAGE_OFF, "$R --mode off --compare -- sh -c 'echo >>runs'; wc -l <runs"), 0);
+    expect_in(error_text, "nothing was poisoned, Fallow was off; nothing was compared\n");
+    expect_out("1\n");
 }
 
 static void help_is_help(void **state)

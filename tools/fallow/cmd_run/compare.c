@@ -120,15 +120,18 @@ int flw_compare_run(const struct flw_launch *launch, const unsigned patterns[2])
 {
     struct run runs[2] = {{.pattern = patterns[0]}, {.pattern = patterns[1]}};
     int code = run_once(launch, &runs[0]);
-    bool is_seen = code == 0 && !flw_launch_explain(launch, &runs[0].outcome);
+    if (code == 0 && !flw_launch_is_reached(&runs[0].outcome)) {
+        code = FLW_EXIT_FAILED; /* nothing was poisoned, so nothing could be shown */
+        if (!flw_launch_explain(launch, &runs[0].outcome)) {
+            flw_complain("%s: nothing was poisoned, Fallow was off; nothing was compared",
+                         launch->subcommand);
+        }
+    }
     if (code == 0) {
         code = run_once(launch, &runs[1]);
     }
     if (code == 0) {
         code = tell(&runs[0], &runs[1]);
-        if (code == FLW_EXIT_OK && !is_seen) {
-            code = FLW_EXIT_FAILED; /* nothing was poisoned, so nothing has been shown */
-        }
     }
     for (int i = 0; i < 2; i++) {
         if (runs[i].output != NULL) {

@@ -59,6 +59,9 @@ int flw_launch(const struct flw_launch *launch, struct flw_launch_outcome *outco
 /* Ends as the command did: returns its exit code, or dies of its signal (without a second core). */
 int flw_launch_end_as(const struct flw_launch_outcome *outcome);
 
+/* Was a hook reached, or may one have been by a process that could not say any more? */
+bool flw_launch_is_reached(const struct flw_launch_outcome *outcome);
+
 /* Why no hook was reached: one line, after "fallow SUBCOMMAND: ". False: one was, or it has been said.
  */
 bool flw_launch_explain(const struct flw_launch *launch, const struct flw_launch_outcome *outcome);
