@@ -62,8 +62,9 @@ typedef struct fallow_mempool_id {
     uint64_t first, second;
 } fallow_mempool_id;
 
-/** The pair for change_current_allocator. Ordering as fallow_alloc and fallow_free. Cost: a hit of the
- *  pool and three loads. */
+/** The pair for change_current_allocator. Ordering as fallow_alloc and fallow_free. A graph is captured
+ *  only with the functions for its memory below: without them a hit inside a capture is ordinary memory,
+ *  and all else NULL. Cost: a hit of the pool and three loads. */
 FALLOW_API void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream);
 FALLOW_API void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream);
 
