@@ -56,7 +56,7 @@ static void on_thread_exit(void *argument)
     flw_tls_board = &nobody.board;
     for (uint32_t i = 0; i < 1u << (32 - thread->shift); i++) {
         if (thread->entries[i].cache != NULL) {
-            flw_thread_on_exit(thread->entries[i].cache);
+            __atomic_load_n(&flw_thread_on_exit, __ATOMIC_ACQUIRE)(thread->entries[i].cache);
         }
     }
     free(thread->entries);

@@ -348,7 +348,7 @@ fallow_status flw_pool_create(const fallow_pool_config *given, const struct flw_
     if (status != FALLOW_OK) {
         goto fail_heap;
     }
-    flw_thread_on_exit = flw_pool_cache_exit;
+    __atomic_store_n(&flw_thread_on_exit, flw_pool_cache_exit, __ATOMIC_RELEASE);
     (void)flw_bin_table();
     pool->uses_membarrier = flw_asym_register();
     pool->divert_all = !pool->uses_membarrier || config.check_streams || config.streams_may_die ||

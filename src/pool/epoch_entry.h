@@ -106,6 +106,10 @@ static inline bool flw_epoch_give_back(const void *ptr)
     return is_done;
 }
 
+/* The same where the cache is recorded. */
+bool flw_epoch_lend_recorded(uint64_t context_id, uint64_t size_bytes, void **out_ptr);
+bool flw_epoch_give_back_recorded(const void *ptr);
+
 /* The same by the pool, recorded or not, whichever of its caches the thread used last: what a call on
  * the pool's handle tries first. */
 bool flw_epoch_lend_of(struct flw_pool *pool, uint64_t size_bytes, void **out_ptr);

@@ -143,7 +143,7 @@ static void forget_home(struct flw_home *home)
     }
     (void)pthread_mutex_lock(&homes.lock);
     home->handle = NULL;
-    home->is_refused = false;
+    atomic_store(&home->is_refused, false);
     home->id = 0;
     (void)pthread_mutex_unlock(&homes.lock);
     flw_home_count(&flw_home_counts.contexts_ended);
@@ -318,8 +318,9 @@ static void make_pool(struct flw_home *home)
                                    .whole_bytes =
                                        flw_settings.is_ipc ? 1 : flw_settings.large_bytes,
                                    .reserve_bytes = flw_settings.reserve_bytes};
-    home->is_refused = flw_pool_create(&config, &place, &handle) != FALLOW_OK;
-    if (!home->is_refused) {
+    if (flw_pool_create(&config, &place, &handle) != FALLOW_OK) {
+        atomic_store(&home->is_refused, true);
+    } else {
         home->handle = handle;
         if (flw_homes_on_pool != NULL) {
             flw_homes_on_pool(handle, home->device);
@@ -345,10 +346,10 @@ struct flw_home *flw_home_enter(CUcontext context, bool wants_pool)
     if (home == NULL) {
         return NULL;
     }
-    if (wants_pool && atomic_load(&home->pool) == NULL && !home->is_refused) {
+    if (wants_pool && atomic_load(&home->pool) == NULL && !atomic_load(&home->is_refused)) {
         (void)pthread_mutex_lock(&making);
         flw_inside_enter();
-        if (atomic_load(&home->pool) == NULL && !home->is_refused) {
+        if (atomic_load(&home->pool) == NULL && !atomic_load(&home->is_refused)) {
             make_pool(home);
         }
         flw_inside_leave();

@@ -25,8 +25,8 @@ struct flw_home {
     CUcontext context;
     CUdevice device;
     bool is_primary;
-    bool is_refused;     /* a pool could not be made: everything passes through */
-    fallow_pool *handle; /* NULL: nothing was lent here yet */
+    _Atomic bool is_refused; /* a pool could not be made: everything passes through */
+    fallow_pool *handle;     /* NULL: nothing was lent here yet */
     struct flw_pool *_Atomic pool;
     _Atomic uint32_t users;
     _Atomic bool is_ending; /* nobody enters any more */

@@ -49,6 +49,12 @@ static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
 {
     CUresult result = CUDA_SUCCESS;
     bool is_done = false;
+    void *block;
+    if (pointer != NULL && atomic_load_explicit(&flw_homes_hit, memory_order_relaxed) &&
+        flw_epoch_lend_recorded(flw_home_id(flw_real.driver.cuCtxGetId), bytes, &block)) {
+        *pointer = (CUdeviceptr)(uintptr_t)block;
+        return CUDA_SUCCESS;
+    }
     /* While a stream is captured strict leaves the refusal, or what else it is, to the driver. */
     bool is_native = flw_settings.mode == FLW_MODE_STRICT && flw_captures_are_open();
     if (pointer != NULL && bytes != 0 && flw_homes_serve() && !is_native) {
@@ -129,6 +135,10 @@ static CUresult take_back(struct flw_home *home, CUdeviceptr pointer)
 
 static FLW_NOINLINE CUresult free_missed(CUdeviceptr pointer)
 {
+    if (atomic_load_explicit(&flw_homes_hit, memory_order_relaxed) &&
+        flw_epoch_give_back_recorded(block_of(pointer))) {
+        return CUDA_SUCCESS;
+    }
     struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
     if (home == NULL) {
         if (pointer != 0 && atomic_load_explicit(&flw_homes_hit, memory_order_relaxed)) {

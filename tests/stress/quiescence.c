@@ -305,6 +305,9 @@ static void open_driver(void)
         fprintf(stderr, "quiescence: no simulated driver\n");
         exit(2);
     }
+    if (!run.through_pool && quiescence_use_hooks != NULL) {
+        quiescence_use_hooks(&run.sim.cu);
+    }
 }
 
 static void make_pool(unsigned context)

@@ -11,4 +11,8 @@
  * cuMemFree of libcuda.so.1, whatever stands in front of it. Exit: 0; 3: a rule is broken; 2: usage. */
 int stress_quiescence(int count, char **words);
 
+/* Linked into one of the programs only: --through driver goes through the wrappers there. */
+struct flw_driver;
+__attribute__((weak)) void quiescence_use_hooks(struct flw_driver *cu);
+
 #endif
