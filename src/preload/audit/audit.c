@@ -2,8 +2,8 @@
 #include "preload/audit/audit.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/lock.h"
 #include "preload/audit/auditpage.h"
@@ -11,7 +11,7 @@
 #include "preload/audit/lentblocks.h"
 
 #define DEPTH_DEFAULT 12
-#define WAIT_YIELDS   100000
+#define WAIT_MOMENTS  10000 /* of a millisecond */
 
 atomic_int flw_audit_state;
 
@@ -49,12 +49,14 @@ static bool start(void)
     return true;
 }
 
-/* Another thread is at it: a few system calls. Not for ever: it may be this one, under a signal. */
+/* Another thread is at it: a few system calls, on a disk that may be slow. Not for ever: it may be this
+ * thread, under a signal. */
 static bool wait_for_start(void)
 {
+    const struct timespec moment = {.tv_nsec = 1000000};
     int state = FLW_AUDIT_STARTING;
-    for (int i = 0; i < WAIT_YIELDS && state == FLW_AUDIT_STARTING; i++) {
-        sched_yield();
+    for (int i = 0; i < WAIT_MOMENTS && state == FLW_AUDIT_STARTING; i++) {
+        nanosleep(&moment, NULL);
         state = atomic_load_explicit(&flw_audit_state, memory_order_acquire);
     }
     return state == FLW_AUDIT_ON;
@@ -63,11 +65,13 @@ static bool wait_for_start(void)
 bool flw_audit_wake(void)
 {
     int state = FLW_AUDIT_ASKED;
+    int kept = errno;
     if (!atomic_compare_exchange_strong_explicit(&flw_audit_state, &state, FLW_AUDIT_STARTING,
                                                  memory_order_acquire, memory_order_acquire)) {
-        return state == FLW_AUDIT_ON || (state == FLW_AUDIT_STARTING && wait_for_start());
+        bool is_there = state == FLW_AUDIT_ON || (state == FLW_AUDIT_STARTING && wait_for_start());
+        errno = kept;
+        return is_there;
     }
-    int kept = errno;
     bool is_on = start();
     int error = errno;
     atomic_store_explicit(&flw_audit_state, is_on ? FLW_AUDIT_ON : FLW_AUDIT_OFF,
