@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "preload/dlsym.h"
@@ -103,11 +104,16 @@ static void say_how_reached(void)
     unsigned long long dlsym_count = flw_reach.dlsym_count;
     unsigned long long proc_count = flw_reach.proc_address_count;
     unsigned long long export_count = flw_reach.export_count;
+    unsigned long long alias_count = flw_reach.alias_count;
     char reason[FLW_REACH_REASON_BYTES];
     if (flw_reach_explain(reason)) {
-        flw_say(
-            "reached: %llu entry points through dlsym, %llu through cuGetProcAddress, %llu linked",
-            dlsym_count, proc_count, export_count);
+        char shared[64] = "";
+        if (alias_count > 0) {
+            snprintf(shared, sizeof shared, "; %llu share another's address", alias_count);
+        }
+        flw_say("reached: %llu entry points through dlsym, %llu through cuGetProcAddress, "
+                "%llu linked%s",
+                dlsym_count, proc_count, export_count, shared);
     } else {
         flw_say("not reached: %s; the program ran without Fallow", reason);
     }

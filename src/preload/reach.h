@@ -16,7 +16,7 @@ struct flw_reach {
     _Atomic uint64_t dlsym_count;        /* answers of dlsym that were substituted */
     _Atomic uint64_t proc_address_count; /* of cuGetProcAddress */
     _Atomic uint64_t export_count;       /* entry points first called by the names we export */
-    _Atomic uint64_t alias_count;        /* real addresses that two hooks claim */
+    _Atomic uint64_t alias_count;        /* exported names with another's address */
     _Atomic uint32_t answers[FLW_HOOK_COUNT]; /* dlsym's and cuGetProcAddress's, by hook */
 };
 

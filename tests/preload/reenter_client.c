@@ -25,6 +25,12 @@ int main(void)
     CUdeviceptr block = 0;
     printf("alloc %d\n", (int)alloc(&block, 4096));
     printf("the driver's block %d\n", block == 4096);
+    CUresult (*destroy)(CUcontext) = NULL;
+    address = dlsym(driver, "cuCtxDestroy");
+    printf("one function of two names %d\n", address == dlsym(driver, "cuCtxDestroy_v2"));
+    printf("from cuCtxDestroy %s\n", client_object(address));
+    memcpy(&destroy, &address, sizeof destroy);
+    printf("destroy nothing %d\n", (int)destroy(NULL));
     printf("unknown %d\n", (int)get("cuSowAndReap", &address, 12000, 0, NULL));
     printf("nothing for it %d\n", address == NULL);
     return 0;

@@ -38,6 +38,16 @@ static void open_self(void)
     }
 }
 
+/* One function under two names. */
+EXPORT CUresult destroy_context(CUcontext context) __asm__("cuCtxDestroy_v2");
+EXPORT CUresult destroy_again(CUcontext context) __asm__("cuCtxDestroy")
+    __attribute__((alias("cuCtxDestroy_v2")));
+
+CUresult destroy_context(CUcontext context)
+{
+    return context == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuInit(unsigned flags)
 {
     pthread_once(&once, open_self);

@@ -199,6 +199,17 @@ static void a_driver_that_looks_itself_up_gets_its_own(void **state)
     assert_non_null(strstr(hooked.out, "alloc 0\nthe driver's block 1\n"));
 }
 
+static void two_names_of_one_function_share_a_wrapper(void **state)
+{
+    (void)state;
+    run_both((const char *[]){REENTER, NULL}, REENTRANT_FOLDER);
+    assert_int_equal(plain.status, 0);
+    assert_hooked("cuCtxDestroy");
+    assert_non_null(strstr(hooked.out, "one function of two names 1\n"));
+    assert_non_null(strstr(hooked.out, "destroy nothing 201\n"));
+    assert_non_null(strstr(hooked.err, "; 1 share another's address\n"));
+}
+
 static void a_driver_with_two_addresses_for_one_is_hooked_at_both(void **state)
 {
     (void)state;
@@ -520,6 +531,7 @@ int main(void)
         cmocka_unit_test(python_is_reached),
         cmocka_unit_test(a_look_alike_of_the_runtime_is_reached),
         cmocka_unit_test(a_driver_that_looks_itself_up_gets_its_own),
+        cmocka_unit_test(two_names_of_one_function_share_a_wrapper),
         cmocka_unit_test(a_driver_with_two_addresses_for_one_is_hooked_at_both),
         cmocka_unit_test(a_driver_that_lacks_what_we_need_is_left_alone),
         cmocka_unit_test(threads_that_look_up_at_once_get_the_same),
