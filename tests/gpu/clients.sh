@@ -24,7 +24,7 @@ set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
 here=$root/tests/gpu/clients
-device=0 out= build= only='*' builds=1
+device=0 out='' build='' only='*' builds=1
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 while [ $# -gt 0 ]; do
     case $1 in
