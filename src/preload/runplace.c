@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "preload/reach.h"
+#include "preload/settings.h"
 
 #define KEY "state:"
 
@@ -39,6 +40,10 @@ void flw_runplace_leave(void)
 {
     if (place == NULL) {
         return;
+    }
+    if (flw_settings.mode ==
+        FLW_MODE_OFF) { /* it may have gone off since the start, and said why */
+        flw_runplace_say(FLW_RUNPAGE_OFF);
     }
     uint32_t flags = atomic_load(&place->flags);
     if (flw_reach_is_reached()) {

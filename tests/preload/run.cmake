@@ -31,8 +31,9 @@ if(TARGET fallow AND TARGET fallow-preload AND FLW_CMOCKA)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/empty-driver)
   foreach(module trace summary)
     flw_add_test(preload ${module} SOURCES test_${module}.c LIBRARIES flw_trace flw_core TIMEOUT 240)
-    add_dependencies(test_preload_${module} fallow fallow-simcuda fallow-preload preload_lender simcuda-libcuda preload_empty_driver)
+    add_dependencies(test_preload_${module} fallow fallow-simcuda fallow-preload preload_lender preload_rival_exports simcuda-libcuda
+      preload_empty_driver)
     set_property(TEST preload.${module} APPEND PROPERTY ENVIRONMENT
-      "FALLOW_COMMAND=$<TARGET_FILE:fallow>;LENDER=$<TARGET_FILE:preload_lender>;DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>")
+      "FALLOW_COMMAND=$<TARGET_FILE:fallow>;LENDER=$<TARGET_FILE:preload_lender>;DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>;RIVAL=$<TARGET_FILE:preload_rival_exports>")
   endforeach()
 endif()

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What is said at the end of a process, as a line and as JSON, of what the program `lender` did, and
- * that it is said once, whole or not at all. FALLOW_COMMAND, LENDER, DRIVER_FOLDER as for mode trace.
+ * that it is said once, whole or not at all. FALLOW_COMMAND, LENDER, DRIVER_FOLDER as for mode trace; RIVAL
+ * is another interposer.
  */
 #include "unit/test_command.h"
 
@@ -143,6 +144,16 @@ static void what_cannot_be_written_is_one_line(void **state)
     expect_in(out_text, "kept.json: File too large\nold\n");
 }
 
+static void a_run_that_is_off_has_one_line(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run("LD_PRELOAD=$RIVAL $R --stats s2.json -- $L many 10 >/dev/null; ls s2.json"), 2);
+    expect_in(error_text, "interposes cuMemAlloc_v2 too; preload one of the two");
+    expect_in(strchr(error_text, '\n'), "\nls: cannot access 's2.json'"); /* the next line */
+    assert_string_equal(out_text, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +163,7 @@ int main(void)
         cmocka_unit_test(pools_whose_context_has_ended_are_counted),
         cmocka_unit_test(a_program_name_may_be_anything),
         cmocka_unit_test(each_process_that_used_the_driver_says_it),
+        cmocka_unit_test(a_run_that_is_off_has_one_line),
         cmocka_unit_test(what_cannot_be_written_is_one_line),
     };
     return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
