@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The audit of fills: the tracker and the findings by themselves; `fallow audit` over a program, with the
-# simulated driver under the driver's name. The preload library is not built under sanitizers.
+# simulated driver under the driver's name. Address and thread sanitizers have no preload library.
 if(COMMAND flw_add_test)
   flw_add_test(preload audit SOURCES test_audit.c LIBRARIES flw_audit flw_base)
   if(TARGET flw_findings)
