@@ -5,18 +5,35 @@
 #include "fallow/share.h"
 #include "pool/share.h"
 
+/* Does the peer, which exists, reach the pool's device? A driver without the question has no other. */
+static CUresult ask(struct flw_pool *pool, int peer, int *out_can)
+{
+    const struct flw_driver *driver = &pool->driver;
+    CUdevice device;
+    *out_can = 1;
+    if (driver->cuDeviceCanAccessPeer == NULL) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = driver->cuDeviceGet(&device, peer);
+    return result == CUDA_SUCCESS ? driver->cuDeviceCanAccessPeer(out_can, device, pool->device)
+                                  : result;
+}
+
 fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer)
 {
     const struct flw_driver *driver = &pool->driver;
     int count = 0, can_access = 1;
-    CUdevice device;
     CUresult result = driver->cuDeviceGetCount(&count);
+    bool exists = result == CUDA_SUCCESS && peer >= 0 && peer < count;
+    if (exists && peer != pool->config.device) {
+        result = ask(pool, peer, &can_access);
+    }
     if (result != CUDA_SUCCESS) {
         flw_pool_log(pool, FALLOW_LOG_ERROR, "peer device %d cannot be asked for: %s", peer,
                      flw_driver_error_name(driver, result));
         return FALLOW_DRIVER;
     }
-    if (peer < 0 || peer >= count) {
+    if (!exists) {
         flw_pool_log(pool, FALLOW_LOG_ERROR, "peer device %d does not exist: this driver has %d",
                      peer, count);
         return FALLOW_NOT_FOUND;
@@ -26,10 +43,7 @@ fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer)
                      "peer device %d is the pool's own: leave it out of the peers", peer);
         return FALLOW_INVALID_ARGUMENT;
     }
-    if (driver->cuDeviceCanAccessPeer != NULL &&
-        (driver->cuDeviceGet(&device, peer) != CUDA_SUCCESS ||
-         driver->cuDeviceCanAccessPeer(&can_access, device, pool->device) != CUDA_SUCCESS ||
-         can_access == 0)) {
+    if (can_access == 0) {
         flw_pool_log(pool, FALLOW_LOG_ERROR, "peer device %d cannot access memory of device %d",
                      peer, pool->config.device);
         return FALLOW_NOT_SUPPORTED;

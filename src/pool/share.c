@@ -226,6 +226,14 @@ static bool is_sound(const struct flw_pool *pool, const fallow_share *share)
            (share->type != FALLOW_HANDLE_FD || share->descriptor >= 0);
 }
 
+/* A way back that is refused loses the device. */
+static void undo(struct flw_pool *pool, CUresult result, const char *call)
+{
+    if (result != CUDA_SUCCESS) {
+        flw_heap_lose_device(&pool->heap, result, call);
+    }
+}
+
 /* In a driver section. On failure nothing is left. */
 static CUresult map_import(struct flw_pool *pool, const fallow_share *share,
                            struct flw_import *import, const char **call)
@@ -262,11 +270,11 @@ static CUresult map_import(struct flw_pool *pool, const fallow_share *share,
     return CUDA_SUCCESS;
 
 fail_access:
-    (void)source->ops->unmap(source, import->base, import->bytes);
+    undo(pool, source->ops->unmap(source, import->base, import->bytes), "cuMemUnmap");
 fail_map:
-    (void)source->ops->unreserve(source, import->base, import->bytes);
+    undo(pool, source->ops->unreserve(source, import->base, import->bytes), "cuMemAddressFree");
 fail_reserve:
-    (void)source->ops->release(source, import->handle);
+    undo(pool, source->ops->release(source, import->handle), "cuMemRelease");
     return result;
 }
 
@@ -429,7 +437,7 @@ fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
 }
 
 CUresult flw_share_each_import(struct flw_pool *pool, flw_heap_stretch_function set,
-                               flw_heap_stretch_function undo, const void *context)
+                               flw_heap_stretch_function set_back, const void *context)
 {
     CUresult result = CUDA_SUCCESS;
     const struct flw_import *import = pool->imports, *end;
@@ -439,7 +447,7 @@ CUresult flw_share_each_import(struct flw_pool *pool, flw_heap_stretch_function 
     }
     end = import;
     for (import = pool->imports; result != CUDA_SUCCESS && import != end; import = import->next) {
-        CUresult back = undo(&pool->heap, import->base, import->bytes, context);
+        CUresult back = set_back(&pool->heap, import->base, import->bytes, context);
         if (back != CUDA_SUCCESS) {
             flw_heap_lose_device(&pool->heap, back, "cuMemSetAccess");
         }

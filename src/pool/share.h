@@ -13,7 +13,7 @@ bool flw_share_is_exported(struct flw_pool *pool, const struct flw_span *span);
 void flw_share_collect(struct flw_pool *pool);
 /* The same for every import, by the one thread that holds the gate. */
 CUresult flw_share_each_import(struct flw_pool *pool, flw_heap_stretch_function set,
-                               flw_heap_stretch_function undo, const void *context);
+                               flw_heap_stretch_function set_back, const void *context);
 /* The pool ends; `is_lost`: no driver call. */
 void flw_share_finish(struct flw_pool *pool, bool is_lost);
 

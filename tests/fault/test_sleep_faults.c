@@ -2,13 +2,15 @@
  *
  * Owns: every driver call of a sleep and of a wake fails once, at every position, with each of three
  * errors; and again with the way back refused. After each the pool is awake with all contents, asleep
- * with what was saved, or lost by name: nothing between.
+ * with what was saved, or lost by name: nothing between. The same of exports, imports and peers, after
+ * which nothing may be left.
  *
  *   test_sleep_faults [--at N]
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fallow/fallow.h"
 #include "fallow/share.h"
@@ -81,6 +83,7 @@ static void begin(struct bed *bed)
 {
     flw_sim_config world = flw_sim_config_default(bed->fail_at);
     world.device_bytes = 64 * MIB;
+    world.device_count = 2;
     world.schedule = FLW_SIM_HELD;
     world.check = 1;
     world.backed = 1;
@@ -93,6 +96,7 @@ static void begin(struct bed *bed)
     fallow_pool_config_init(&config);
     config.driver = "sim";
     config.log = log_line;
+    config.handle_types = FALLOW_HANDLE_FD;
     config.log_context = bed;
     if (fallow_pool_create(&config, &bed->pool) != FALLOW_OK) {
         abort();
@@ -334,6 +338,74 @@ static bool sweep_wake(struct bed *bed)
     return has_fired;
 }
 
+static fallow_status first_of(fallow_status status, fallow_status next)
+{
+    return status == FALLOW_OK || next == FALLOW_DEVICE_LOST ? next : status;
+}
+
+/* A block goes out and comes in, a peer comes and goes; the first answer that is not OK. */
+static fallow_status share(struct bed *bed)
+{
+    fallow_request request;
+    fallow_share share;
+    void *ptr = NULL, *seen = NULL;
+    fallow_request_init(&request);
+    fallow_share_init(&share);
+    request.size_bytes = 5000;
+    request.flags = FALLOW_REQUEST_EXPORT_FD;
+    fallow_status status = fallow_alloc_request(bed->pool, &request, bed->stream, &ptr), ended;
+    if (status == FALLOW_OK) {
+        status = fallow_export(bed->pool, ptr, FALLOW_HANDLE_FD, &share);
+        if (status == FALLOW_OK) {
+            status = fallow_import(bed->pool, &share, &seen);
+            close(share.descriptor);
+        }
+    }
+    ended = fallow_pool_allow_peer(bed->pool, 1);
+    status = first_of(status, ended);
+    ended = fallow_pool_deny_peer(bed->pool, 1);
+    status = first_of(status, ended);
+    ended = fallow_unimport(bed->pool, seen);
+    status = first_of(status, ended);
+    ended = fallow_free(bed->pool, ptr, bed->stream);
+    if (ended != FALLOW_OK) {
+        complain(bed, "a good free is refused", ended);
+    }
+    ended = fallow_pool_poll(bed->pool);
+    return first_of(status, ended);
+}
+
+static bool sweep_share(struct bed *bed)
+{
+    bool has_fired;
+    begin(bed);
+    bed->step = "share";
+    fallow_status status = call(bed, share, &has_fired);
+    bool is_oom = errors[bed->error].error == CUDA_ERROR_OUT_OF_MEMORY;
+    bool works = !errors[bed->error].sticky || !has_fired;
+    bool is_lost = status == FALLOW_DEVICE_LOST;
+    if (status != FALLOW_OK && status != FALLOW_DRIVER && !is_lost &&
+        !(is_oom && status == FALLOW_OUT_OF_MEMORY)) {
+        complain(bed, "an answer that is not documented for it", status);
+    }
+    if (is_lost) {
+        check_lost(bed);
+    } else if (works) {
+        must(bed->sim->cu.cuCtxSynchronize());
+        bed->step = "poll";
+        if ((status = fallow_pool_poll(bed->pool)) != FALLOW_OK) {
+            complain(bed, "a poll fails afterwards", status);
+        }
+        fallow_stats stats = stats_of(bed);
+        if (stats.exported_bytes != 0 || stats.imported_bytes != 0) {
+            complain(bed, "something stays exported or imported", FALLOW_OK);
+        }
+        check_awake(bed, true);
+    }
+    end(bed, is_lost);
+    return has_fired;
+}
+
 static void sweep(struct bed *bed, const char *name, bool (*once)(struct bed *bed), uint64_t only)
 {
     for (bed->error = 0; bed->error < ERRORS && bed->broken < 20; bed->error++) {
@@ -367,6 +439,7 @@ int main(int count, char **words)
     }
     sweep(&bed, "sleep", sweep_sleep, only);
     sweep(&bed, "wake", sweep_wake, only);
+    sweep(&bed, "share", sweep_share, only);
     flw_sim_close(&sim);
     return bed.broken != 0;
 }
