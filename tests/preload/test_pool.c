@@ -331,6 +331,41 @@ static void a_full_device_serves_everybody_from_what_idles(void)
     EXPECT(sim.cu.cuMemAlloc_v2(&none, 900 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+static void what_idles_leaves_the_reserve_alone(void)
+{
+    flw_sim_config config = flw_sim_config_default(3);
+    config.schedule = FLW_SIM_HELD;
+    config.device_bytes = GIB;
+    begin_world(&config);
+    free_many(16 * MIB, 20);
+    EXPECT(flw_sim_read_ledger(&sim).given_bytes >= 320 * MIB);
+    CUdeviceptr large = lend(210 * MIB); /* would leave less than the default of 512 MiB */
+    EXPECT(flw_sim_read_ledger(&sim).given_bytes <= 512 * MIB);
+    give_back(large);
+    give_back(lend(900 * MIB)); /* what the program itself wants it gets */
+}
+
+static void a_driver_without_ids_is_served_by_handles(void)
+{
+    CUcontext second = NULL;
+    flw_sim_config config = flw_sim_config_default(3);
+    config.schedule = FLW_SIM_HELD;
+    config.without_ids = 1;
+    begin_world(&config);
+    CUdeviceptr first = lend(3000);
+    free_many(3000, 1000);
+    uint64_t allocs = calls("cuMemAlloc_v2");
+    free_many(3000, 1000);
+    EXPECT(calls("cuMemAlloc_v2") == allocs);
+    MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0));
+    CUdeviceptr gone = lend(3000);
+    MUST(sim.cu.cuCtxDestroy_v2(second));
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    EXPECT(sim.cu.cuMemFree_v2(gone) != CUDA_SUCCESS);
+    give_back(first);
+    EXPECT(sim.cu.cuMemFree_v2(first) == CUDA_ERROR_INVALID_VALUE);
+}
+
 static void a_synchronisation_makes_what_was_freed_ready(void)
 {
     begin();
@@ -524,6 +559,8 @@ static const struct {
     CASE("cache", captures_that_fail_are_counted_out),
     CASE("cache", idle_memory_counts_as_free),
     CASE("cache", a_full_device_serves_everybody_from_what_idles),
+    CASE("cache", what_idles_leaves_the_reserve_alone),
+    CASE("cache", a_driver_without_ids_is_served_by_handles),
     CASE("cache", a_synchronisation_makes_what_was_freed_ready),
     CASE("cache", only_blocks_of_their_own_are_exported),
     CASE("cache", a_thread_without_a_context_may_free),
