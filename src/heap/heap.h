@@ -357,6 +357,8 @@ void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
 /* Context order: a complete whole run of unit_count to most_units, LIVE. NULL: none. */
 struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
                                      uint32_t most_units);
+/* A LIVE whole run becomes free memory of the domain in context order, stamped now. */
+void flw_heap_put_whole(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
 /* What is lent for a request of so many: an eighth more at most. */
 static inline uint32_t flw_whole_most_units(uint32_t unit_count)
 {

@@ -359,3 +359,18 @@ struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
     flw_run_arm_slot(heap, run);
     return run;
 }
+
+/* As flw_heap_put_run, for a run that has no neighbours. */
+void flw_heap_put_whole(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
+{
+    struct flw_run_part *part = &run->u.run;
+    FLW_ASSERT(flw_run_is_whole(run) && part->state != FLW_RUN_FREE);
+    heap->live_run_bytes -= flw_run_bytes(run);
+    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
+    part->state = FLW_RUN_FREE;
+    part->owner = domain->index;
+    part->ticket = flw_domain_stamp(domain) - FLW_MUTANT(STAMP_RUN_EARLY);
+    part->slab = NULL;
+    flw_run_index_insert(&domain->runs, run);
+    flw_domain_want_fence(domain, flw_run_bytes(run));
+}

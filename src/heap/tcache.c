@@ -251,13 +251,14 @@ struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_he
     return run;
 }
 
+/* All of them whole runs: one, too. */
 static bool is_limbo_of_one_class(const struct flw_tcache *cache)
 {
     uint32_t differ = 0;
     for (uint64_t i = 1; i < cache->limbo_count; i++) {
         differ |= (uint32_t)cache->limbo_bins[i] ^ cache->limbo_bins[0];
     }
-    return differ == 0 && cache->limbo_bins[0] != flw_bin_offset(FLW_CLASS_COUNT);
+    return differ == 0;
 }
 
 static void put_limbo_sorted(struct flw_tcache *cache, struct flw_heap *heap)
@@ -283,7 +284,7 @@ static void put_limbo_sorted(struct flw_tcache *cache, struct flw_heap *heap)
         }
     }
     for (uint32_t i = ends[FLW_CLASS_COUNT]; i < count; i++) {
-        flw_heap_put_run(heap, cache->domain, flw_slot_span(&heap->map, slots[i]));
+        flw_heap_put_whole(heap, cache->domain, flw_slot_span(&heap->map, slots[i]));
     }
 }
 
@@ -293,7 +294,12 @@ bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap)
     if (cache->limbo_count == 0) {
         return false;
     }
-    if (is_limbo_of_one_class(cache)) {
+    bool is_of_one = is_limbo_of_one_class(cache);
+    if (is_of_one && cache->limbo_bins[0] == flw_bin_offset(FLW_CLASS_COUNT)) {
+        for (uint64_t i = 0; i < cache->limbo_count; i++) {
+            flw_heap_put_whole(heap, cache->domain, flw_slot_span(&heap->map, cache->limbo[i]));
+        }
+    } else if (is_of_one) {
         const struct flw_span *slab = flw_slot_span(&heap->map, cache->limbo[0]);
         flw_heap_put_slots(heap, cache->domain, slab->u.slab.class_index, cache->limbo,
                            (uint32_t)cache->limbo_count);

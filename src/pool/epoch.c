@@ -347,13 +347,16 @@ fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need)
 
 /* ---- lend: runs of one size */
 
-#define FILL_MOST FLW_RUN_SET_SLOTS
+/* Both sets of a size; of what is large one thread keeps little that others may want. */
+#define FILL_MOST  (2 * FLW_RUN_SET_SLOTS)
+#define FILL_BYTES (32 * FLW_MIB)
 
 void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32_t unit_count)
 {
     struct flw_heap *heap = &pool->heap;
     flw_lock_acquire(&heap->lock);
-    for (unsigned n = 0; n < FILL_MOST && cache->is_open; n++) {
+    uint64_t most = flw_min(FILL_MOST, FILL_BYTES / ((uint64_t)unit_count << FLW_UNIT_LOG2));
+    for (uint64_t n = 0; n < most && cache->is_open; n++) {
         struct flw_span *run = flw_heap_take_whole(heap, unit_count, unit_count);
         if (run == NULL) {
             break;
