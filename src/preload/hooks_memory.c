@@ -61,6 +61,10 @@ static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
         struct flw_home *home = flw_home_enter(NULL, true);
         if (home != NULL) {
             is_done = lend_from(home, pointer, bytes, &result);
+            /* What other contexts of the device have freed is the driver's again, natively. */
+            if (is_done && result == CUDA_ERROR_OUT_OF_MEMORY && flw_homes_trim() != 0) {
+                is_done = lend_from(home, pointer, bytes, &result);
+            }
             flw_home_leave(home);
         }
     }

@@ -366,6 +366,26 @@ static void a_driver_without_ids_is_served_by_handles(void)
     EXPECT(sim.cu.cuMemFree_v2(first) == CUDA_ERROR_INVALID_VALUE);
 }
 
+static void what_another_context_has_freed_is_there_for_all(void)
+{
+    CUcontext second = NULL;
+    CUdeviceptr blocks[40];
+    begin();
+    MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0));
+    for (int i = 0; i < 40; i++) { /* most of the device, in a cache and in limbo */
+        blocks[i] = lend(80 * MIB);
+    }
+    give_work(hidden_stream());
+    for (int i = 0; i < 40; i++) {
+        give_back(blocks[i]);
+    }
+    free_many(700 * KIB, 100);
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    give_back(lend(3900 * MIB));
+    MUST(sim.cu.cuCtxSetCurrent(second));
+    give_back(lend(3900 * MIB));
+}
+
 static void a_synchronisation_makes_what_was_freed_ready(void)
 {
     begin();
@@ -561,6 +581,7 @@ static const struct {
     CASE("cache", a_full_device_serves_everybody_from_what_idles),
     CASE("cache", what_idles_leaves_the_reserve_alone),
     CASE("cache", a_driver_without_ids_is_served_by_handles),
+    CASE("cache", what_another_context_has_freed_is_there_for_all),
     CASE("cache", a_synchronisation_makes_what_was_freed_ready),
     CASE("cache", only_blocks_of_their_own_are_exported),
     CASE("cache", a_thread_without_a_context_may_free),
