@@ -15,6 +15,7 @@
 
 #include "base/mutant.h"
 #include "heap/epoch.h"
+#include "heap/run_index_inl.h"
 #include "heap/thread.h"
 
 static CUresult stream_record(struct flw_heap *heap, const struct flw_domain *domain, CUevent event)
@@ -307,12 +308,12 @@ static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
         if (run->u.run.ticket > domain->completed + FLW_MUTANT(RUN_TO_NOBODY_EARLY)) {
             break;
         }
-        flw_run_index_remove(&domain->runs, run);
-        run->u.run.ticket = 0;
-        if (flw_run_is_whole(run)) { /* joins nothing */
+        if (flw_run_is_whole(run)) { /* joins nothing; all there have ticket 0 */
             run->u.run.owner = heap->whole->index;
-            flw_run_index_insert(&heap->whole->runs, run);
+            flw_run_index_pass_oldest(&domain->runs, &heap->whole->runs, 0);
         } else {
+            flw_run_index_remove(&domain->runs, run);
+            run->u.run.ticket = 0;
             run->u.run.owner = FLW_NOBODY;
             flw_run_index_by_state(heap, flw_run_join(heap, run));
         }
