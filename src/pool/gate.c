@@ -42,8 +42,13 @@ fallow_status flw_gate_wait(struct flw_gate *gate, bool may_wait)
 bool flw_gate_await(struct flw_gate *gate, bool may_wait)
 {
     unsigned tries = 0;
-    while (atomic_load(&gate->inside) != 0 && may_wait) {
+    for (;;) { /* one look decides: those who wait outside count themselves in and out */
+        if (atomic_load(&gate->inside) == 0) {
+            return true;
+        }
+        if (!may_wait) {
+            return false;
+        }
         pause_once(&tries);
     }
-    return atomic_load(&gate->inside) == 0;
 }

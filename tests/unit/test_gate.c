@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: tests of the gate (pool/gate.h) alone.
+ */
+#include "support/test.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "pool/gate.h"
+
+#define AWAITS 300000
+
+struct knock {
+    struct flw_gate gate;
+    atomic_bool began, ends;
+};
+
+/* Those who come while a turn is under way count themselves in and out. */
+static void *knock(void *argument)
+{
+    struct knock *knock = argument;
+    atomic_store(&knock->began, true);
+    while (!atomic_load(&knock->ends)) {
+        if (flw_gate_enter(&knock->gate, false) == FALLOW_OK) {
+            flw_gate_leave(&knock->gate);
+        }
+    }
+    return NULL;
+}
+
+static void a_turn_that_may_wait_is_not_refused_for_those_who_knock(void **state)
+{
+    static struct knock shared;
+    pthread_t thread;
+    unsigned refused = 0;
+    (void)state;
+    flw_gate_set(&shared.gate, FLW_GATE_HELD);
+    assert_int_equal(pthread_create(&thread, NULL, knock, &shared), 0);
+    while (!atomic_load(&shared.began)) {
+        sched_yield();
+    }
+    for (unsigned i = 0; i < AWAITS; i++) {
+        refused += !flw_gate_await(&shared.gate, true);
+    }
+    atomic_store(&shared.ends, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(refused, 0);
+}
+
+static void a_turn_that_may_not_wait_is_refused_while_one_is_inside(void **state)
+{
+    static struct flw_gate gate;
+    (void)state;
+    assert_int_equal(flw_gate_enter(&gate, false), FALLOW_OK);
+    flw_gate_set(&gate, FLW_GATE_HELD);
+    assert_int_equal(flw_gate_enter(&gate, false), FALLOW_WOULD_WAIT);
+    assert_false(flw_gate_await(&gate, false));
+    flw_gate_leave(&gate);
+    assert_true(flw_gate_await(&gate, false));
+    flw_gate_set(&gate, FLW_GATE_ASLEEP);
+    assert_int_equal(flw_gate_enter(&gate, true), FALLOW_ASLEEP);
+    assert_true(flw_gate_await(&gate, false));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_turn_that_may_wait_is_not_refused_for_those_who_knock),
+        cmocka_unit_test(a_turn_that_may_not_wait_is_refused_while_one_is_inside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
