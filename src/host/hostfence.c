@@ -167,13 +167,14 @@ bool flw_fences_is_due(const struct flw_hoststream *stream)
 static struct flw_hostfence *new_fence(struct flw_hostfences *fences, CUcontext context)
 {
     struct flw_hostfence **link = &fences->unused;
-    while (*link != NULL && (*link)->context != context) {
+    while (*link != NULL && (*link)->context != context && (*link)->event != NULL) {
         link = &(*link)->next;
     }
     struct flw_hostfence *fence = *link;
     if (fence != NULL) {
         *link = fence->next;
         fence->next = NULL;
+        fence->context = context;
         return fence;
     }
     fence = flw_meta_extend(&fences->meta, sizeof *fence, 16);
@@ -189,6 +190,14 @@ static void drop_fence(struct flw_hostfences *fences, struct flw_hostfence *fenc
     fence->uses = NULL;
     fence->next = fences->unused;
     fences->unused = fence;
+}
+
+/* lock. The context has ended, and its events with it. */
+static void forget_events(struct flw_hostfences *fences, CUcontext context)
+{
+    for (struct flw_hostfence *fence = fences->unused; fence != NULL; fence = fence->next) {
+        fence->event = fence->context == context ? NULL : fence->event;
+    }
 }
 
 /* lock. Back to what is open. */
@@ -321,6 +330,8 @@ static fallow_status record(struct flw_hostpool *pool, struct flw_hoststream *st
     if (flw_pin_enter(&pool->pin, &section, stream->context)) {
         result = record_event(pool, stream, fence);
         flw_pin_leave(&pool->pin, &section);
+    } else if (flw_pin_is_refusal(section.refusal)) {
+        result = section.refusal; /* from a host function, say: the stream is still there */
     }
     if (result != CUDA_SUCCESS && !flw_pin_is_gone(result) && !flw_pin_is_refusal(result)) {
         flw_pin_lose(&pool->pin, result, "cuEventRecord");
@@ -352,19 +363,26 @@ static bool query_oldest(struct flw_hostpool *pool, struct flw_hoststream *strea
     struct flw_hostfence *fence = stream->oldest;
     struct flw_pin_section section;
     CUresult result = CUDA_ERROR_NOT_READY;
+    bool has_ended = false; /* another context: then so has all its work */
     flw_lock_release(&pool->lock);
     if (flw_pin_enter(&pool->pin, &section, NULL)) {
         flw_pin_count(&pool->pin);
         atomic_fetch_add(waits ? &fences->wait_count : &fences->query_count, 1);
         result = waits ? pool->pin.cu.cuEventSynchronize(fence->event)
                        : pool->pin.cu.cuEventQuery(fence->event);
-        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&
+        has_ended = flw_pin_is_gone(result) && fence->context != pool->pin.context;
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && !has_ended &&
             !flw_pin_is_refusal(result)) {
             flw_pin_lose(&pool->pin, result, waits ? "cuEventSynchronize" : "cuEventQuery");
         }
         flw_pin_leave(&pool->pin, &section);
     }
     flw_lock_acquire(&pool->lock);
+    if (has_ended) {
+        fence->event = NULL;
+        forget_events(fences, fence->context);
+        result = CUDA_SUCCESS;
+    }
     if (FLW_HOST_PLANTED(NOT_READY_IS_DONE) && result == CUDA_ERROR_NOT_READY) {
         result = CUDA_SUCCESS;
     }
@@ -485,6 +503,8 @@ static void wait_for_lost(struct flw_hostpool *pool)
             atomic_fetch_add(&pool->fences.wait_count, 1);
             result = pool->pin.cu.cuCtxSynchronize();
             flw_pin_leave(&pool->pin, &section);
+        } else if (flw_pin_is_refusal(section.refusal)) {
+            result = section.refusal; /* nothing was waited for */
         }
         if (result != CUDA_SUCCESS) {
             if (!flw_pin_is_refusal(result)) {

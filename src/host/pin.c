@@ -151,6 +151,7 @@ bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUconte
 {
     *section = (struct flw_pin_section){.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
     if (flw_pin_is_lost(pin)) {
+        section->refusal = (CUresult)atomic_load(&pin->lost_error);
         return false;
     }
     bool is_own = context == NULL || context == pin->context;
@@ -160,6 +161,7 @@ bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUconte
         if (is_own && !flw_pin_is_refusal(result)) {
             flw_pin_lose(pin, result, "cuCtxPushCurrent");
         }
+        section->refusal = result;
         return false;
     }
     section->is_pushed = true;
@@ -170,6 +172,7 @@ bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUconte
         if (!flw_pin_is_refusal(result)) {
             flw_pin_lose(pin, result, "cuThreadExchangeStreamCaptureMode");
         }
+        section->refusal = result;
         return false;
     }
     section->is_relaxed = true;

@@ -34,6 +34,7 @@ struct flw_pin {
 /* A stretch of driver calls: a context current, captures undisturbed. */
 struct flw_pin_section {
     CUstreamCaptureMode mode;
+    CUresult refusal; /* why it was not entered */
     bool is_pushed, is_relaxed;
 };
 
