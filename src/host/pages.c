@@ -9,7 +9,7 @@
 
 #define MOST_CHUNKS  (1u << 16)
 #define EXACT_PAGES  32u /* a bin a length up to here, four a doubling above */
-#define LOOKS_AT     64u /* runs of a bin compared for the best fit */
+#define LOOKS_AT     64u /* runs of a bin compared for the best fit, at least */
 #define BITMAP_WORDS 3u
 
 bool flw_pages_init(struct flw_pages *pages)
@@ -111,19 +111,19 @@ static unsigned next_bin(const struct flw_pages *pages, enum flw_page_kind kind,
 }
 
 /* The run that fits in the chunk with least free, so that the others become idle; of several there
- * the smallest. */
+ * the smallest. Looks on until one fits: many that are a little too short share its bin. */
 static struct flw_page_run *best_run(const struct flw_pages *pages, enum flw_page_kind kind,
                                      uint32_t page_count, uint64_t most_pages)
 {
     struct flw_page_run *best = NULL;
-    unsigned looked = 0;
-    for (unsigned bin = bin_of(page_count); looked < LOOKS_AT; bin++) {
+    unsigned looked = 0, last = bin_of((uint32_t)flw_min(most_pages, UINT32_MAX));
+    for (unsigned bin = bin_of(page_count); best == NULL || looked < LOOKS_AT; bin++) {
         bin = next_bin(pages, kind, bin);
-        if (bin == FLW_PAGE_BINS) {
-            break;
+        if (bin > last) {
+            break; /* there is none, or all that follow are too long */
         }
         struct flw_page_run *run = pages->bins[kind][bin];
-        for (; run != NULL && looked < LOOKS_AT; run = run->next, looked++) {
+        for (; run != NULL && (best == NULL || looked < LOOKS_AT); run = run->next, looked++) {
             bool fits = run->page_count >= page_count && run->page_count <= most_pages;
             if (fits && (best == NULL || run->chunk->free_pages < best->chunk->free_pages ||
                          (run->chunk == best->chunk && run->page_count < best->page_count))) {

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: tests of libfallow-host where the driver does not answer: contexts that end, host functions;
+ * and of free runs that are hard to find. On a held world.
+ */
+#include "test_host.h"
+
+static CUcontext begin_context(struct host_bed *bed, CUstream *out_stream)
+{
+    CUcontext context = NULL, popped = NULL;
+    assert_int_equal(bed->sim.cu.cuCtxCreate_v2(&context, 0, 0), 0);
+    assert_int_equal(bed->sim.cu.cuStreamCreate(out_stream, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(bed->sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    return context;
+}
+
+static void use_in(struct host_bed *bed, CUcontext context, CUstream stream, void *block,
+                   size_t bytes)
+{
+    CUcontext popped = NULL;
+    flw_sim_range range = {.address = (uintptr_t)block, .bytes = bytes};
+    assert_int_equal(bed->sim.cu.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(bed->sim.touch(stream, &range, 1), 0);
+    assert_int_equal(bed->sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+}
+
+/* With events recorded, with none, with the stream retired. */
+static void the_end_of_another_context_completes_its_work(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        struct host_bed bed;
+        CUstream foreign = NULL;
+        host_begin(&bed);
+        CUcontext context = begin_context(&bed, &foreign);
+        void *block = host_lend(&bed, 1 * MIB);
+        use_in(&bed, context, foreign, block, 1 * MIB);
+        if (i == 1) { /* the free is not enough for an event */
+            assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
+            block = host_lend(&bed, 1000);
+        }
+        host_free(&bed, block, foreign);
+        if (i >= 2) {
+            assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+            assert_int_equal(host_stats(&bed).pending_bytes, 1 * MIB);
+        }
+        if (i == 3) {
+            assert_int_equal(fallow_host_stream_retire(bed.host, foreign), FALLOW_OK);
+        }
+        assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
+        assert_int_equal(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL), FALLOW_OK);
+        assert_int_equal(host_stats(&bed).pending_bytes, 0);
+        host_check(&bed);
+        if (i < 3) { /* a new stream with its handle would be taken for it, and be lost */
+            host_end(&bed);
+            continue;
+        }
+        CUcontext heir = begin_context(&bed, &foreign);
+        block = host_lend(&bed, 1 * MIB);
+        use_in(&bed, heir, foreign, block, 1 * MIB);
+        host_free(&bed, block, foreign);
+        assert_int_equal(fallow_host_stream_retire(bed.host, foreign), FALLOW_OK);
+        assert_int_equal(host_stats(&bed).pending_bytes, 1 * MIB);
+        bed.sim.step(UINT64_MAX);
+        assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK);
+        assert_int_equal(host_stats(&bed).pending_bytes, 0);
+        fallow_host_destroy(bed.host);
+        assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(heir), 0);
+        host_end(&bed);
+    }
+}
+
+/* Not enough for an event of its own. */
+#define SMALL_BYTES (512 * KIB)
+
+struct attempt {
+    fallow_host *host;
+    fallow_status status;
+    void *block;
+};
+
+static void CUDA_CB try_to_lend(void *context)
+{
+    struct attempt *attempt = context;
+    attempt->status = fallow_host_alloc(attempt->host, SMALL_BYTES, &attempt->block);
+}
+
+static void a_host_function_gets_nothing_that_is_in_use(void **state)
+{
+    struct host_bed bed;
+    (void)state;
+    host_begin_world(&bed, NULL);
+    fallow_host_config config = host_config(&bed);
+    config.limit_bytes = SMALL_BYTES;
+    config.wait_ms = 20;
+    host_create(&bed, &config);
+    void *block = host_lend(&bed, SMALL_BYTES);
+    memset(block, 0x5a, SMALL_BYTES);
+    host_copy(&bed, block, SMALL_BYTES, bed.stream);
+    host_free(&bed, block, bed.stream);
+    struct attempt attempt = {.host = bed.host};
+    assert_int_equal(bed.sim.cu.cuLaunchHostFunc(bed.other, try_to_lend, &attempt), 0);
+    assert_int_equal(bed.sim.cu.cuStreamSynchronize(bed.other), 0);
+    assert_int_equal(attempt.status, FALLOW_OUT_OF_PINNED_MEMORY);
+    assert_null(attempt.block);
+    assert_int_equal(host_stats(&bed).lost_streams, 0);
+    assert_int_equal(host_stats(&bed).pending_bytes, SMALL_BYTES);
+    host_check(&bed);
+    assert_int_equal(fallow_host_poll(bed.host), FALLOW_OK); /* records, from here */
+    bed.sim.step(UINT64_MAX);
+    assert_int_equal(host_read_back(&bed, SMALL_BYTES - 1, bed.stream), 0x5a);
+    block = host_lend(&bed, SMALL_BYTES);
+    assert_int_equal(fallow_host_free_idle(bed.host, block), FALLOW_OK);
+    host_end(&bed);
+}
+
+/* Free runs of 33 pages and one of 40 lie in one bin; 38 pages fit into the one only. */
+static void short_runs_do_not_hide_one_that_fits(void **state)
+{
+    enum {
+        SHORT = 200
+    };
+    struct host_bed bed;
+    void *shorts[SHORT], *large;
+    (void)state;
+    for (unsigned pages = 39; pages <= 70; pages += 31) { /* in the same bin, in a later one */
+        host_begin_world(&bed, NULL);
+        fallow_host_config config = host_config(&bed);
+        config.slack_percent = UINT32_MAX;
+        config.limit_bytes = 40 * MIB;
+        host_create(&bed, &config);
+        large = host_lend(&bed, (size_t)pages * 4096);
+        for (unsigned i = 0; i < SHORT; i++) {
+            (void)host_lend(&bed, 5 * 4096); /* a post */
+            shorts[i] = host_lend(&bed, (size_t)33 * 4096);
+        }
+        void *rest[4096];
+        unsigned count = 0;
+        while (count < 4096 && fallow_host_alloc(bed.host, 5 * 4096, &rest[count]) == FALLOW_OK) {
+            count++;
+        }
+        assert_true(count < 4096);
+        assert_int_equal(fallow_host_free_idle(bed.host, large), FALLOW_OK);
+        for (unsigned i = 0; i < SHORT; i++) {
+            assert_int_equal(fallow_host_free_idle(bed.host, shorts[i]), FALLOW_OK);
+        }
+        (void)host_lend(&bed, (size_t)38 * 4096);
+        host_check(&bed);
+        host_end(&bed);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_end_of_another_context_completes_its_work),
+        cmocka_unit_test(a_host_function_gets_nothing_that_is_in_use),
+        cmocka_unit_test(short_runs_do_not_hide_one_that_fits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
