@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/hostfence.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>
@@ -27,10 +26,16 @@ void flw_fences_finish(struct flw_hostfences *fences)
 
 /* ---- streams */
 
-/* Unique among living threads. */
+/* A number that no other thread ever has: the system gives those of ended threads out again, whose
+ * frees another thread's events do not cover. */
 static uintptr_t self(void)
 {
-    return (uintptr_t)pthread_self();
+    static _Thread_local uintptr_t own __attribute__((tls_model("initial-exec")));
+    static _Atomic uintptr_t last;
+    if (own == 0) {
+        own = atomic_fetch_add(&last, 1) + 1;
+    }
+    return own;
 }
 
 static bool is_unused(const struct flw_hoststream *stream)
@@ -39,16 +44,19 @@ static bool is_unused(const struct flw_hoststream *stream)
            stream->announced_count == 0 && (!stream->is_known || stream->thread != 0);
 }
 
+bool flw_fences_is_named(const struct flw_hoststream *stream, CUstream handle)
+{
+    return stream->is_known && stream->handle == handle &&
+           stream->thread == (handle == CU_STREAM_PER_THREAD ? self() : 0);
+}
+
 /* lock */
 static struct flw_hoststream *find(struct flw_hostfences *fences, CUstream handle)
 {
-    uintptr_t thread = handle == CU_STREAM_PER_THREAD ? self() : 0;
     struct flw_hoststream *stream = fences->last_found;
-    if (stream == NULL || !stream->is_known || stream->handle != handle ||
-        stream->thread != thread) {
+    if (stream == NULL || !flw_fences_is_named(stream, handle)) {
         stream = fences->streams;
-        while (stream != NULL &&
-               (!stream->is_known || stream->handle != handle || stream->thread != thread)) {
+        while (stream != NULL && !flw_fences_is_named(stream, handle)) {
             stream = stream->next;
         }
         fences->last_found = stream;

@@ -82,6 +82,8 @@ void flw_fences_finish(struct flw_hostfences *fences);
 /* May make driver calls. The stream that a handle names, made where it is new. */
 fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
                               struct flw_hoststream **out_stream);
+/* lock. Does the handle, of this thread, still name it? */
+bool flw_fences_is_named(const struct flw_hoststream *stream, CUstream handle);
 /* lock. A use waits for what the stream has been given so far. */
 void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
                     struct flw_hostuse *use);

@@ -478,7 +478,7 @@ static struct flw_hostblock *find_both(struct flw_hostpool *pool, const char *ca
             return NULL;
         }
         flw_lock_acquire(&pool->lock);
-        bool is_same = (*out_stream)->is_known && (*out_stream)->handle == handle;
+        bool is_same = flw_fences_is_named(*out_stream, handle);
         struct flw_hostblock *block = flw_blocks_find(&pool->blocks, ptr);
         if (is_same && block != NULL && block->is_lent) {
             return block;

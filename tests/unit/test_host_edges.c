@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: tests of libfallow-host where the driver does not answer: contexts that end, host functions;
- * and of free runs that are hard to find. On a held world.
+ * of threads that end; and of free runs that are hard to find. On a held world.
  */
 #include "test_host.h"
+
+#include <pthread.h>
+#include <semaphore.h>
 
 static CUcontext begin_context(struct host_bed *bed, CUstream *out_stream)
 {
@@ -114,6 +117,106 @@ static void a_host_function_gets_nothing_that_is_in_use(void **state)
     host_end(&bed);
 }
 
+/* Two threads, one after the other, that the system gives the same number; a third waits between. */
+struct relay {
+    struct host_bed bed;
+    CUcontext context;
+    void *held;
+    sem_t first_is_ready, first_may_go_on, first_is_done, second_may_begin, second_is_done;
+    pthread_t first, second;
+    fallow_status status;
+    uint64_t pending_bytes; /* as the second thread sees it */
+};
+
+static void CUDA_CB pause_for_first(void *context)
+{
+    struct relay *relay = context;
+    sem_post(&relay->first_may_go_on);
+    sem_wait(&relay->first_is_done);
+}
+
+static void CUDA_CB pause_for_second(void *context)
+{
+    struct relay *relay = context;
+    sem_post(&relay->second_may_begin);
+    sem_wait(&relay->second_is_done);
+}
+
+/* Its second free finds the stream in the hands of the thread that waits: no event is recorded. */
+static void *free_and_end(void *context)
+{
+    struct relay *relay = context;
+    struct host_bed *bed = &relay->bed;
+    relay->first = pthread_self();
+    (void)bed->sim.cu.cuCtxSetCurrent(relay->context);
+    void *block = host_lend(bed, 1 * MIB);
+    relay->held = host_lend(bed, 100 * KIB);
+    (void)bed->sim.cu.cuLaunchHostFunc(CU_STREAM_PER_THREAD, pause_for_first, relay);
+    (void)fallow_host_free(bed->host, block, CU_STREAM_PER_THREAD);
+    sem_post(&relay->first_is_ready);
+    sem_wait(&relay->first_may_go_on);
+    (void)bed->sim.cu.cuMemcpyHtoDAsync_v2(bed->device, relay->held, 100 * KIB,
+                                           CU_STREAM_PER_THREAD);
+    (void)fallow_host_free(bed->host, relay->held, CU_STREAM_PER_THREAD);
+    sem_post(&relay->first_is_done);
+    return NULL;
+}
+
+static void *follow(void *context)
+{
+    struct relay *relay = context;
+    struct host_bed *bed = &relay->bed;
+    relay->second = pthread_self();
+    (void)bed->sim.cu.cuCtxSetCurrent(relay->context);
+    void *block = host_lend(bed, 64 * KIB);
+    (void)fallow_host_free(bed->host, block, CU_STREAM_PER_THREAD);
+    (void)bed->sim.cu.cuStreamSynchronize(CU_STREAM_PER_THREAD);
+    relay->status = fallow_host_poll(bed->host);
+    relay->pending_bytes = host_stats(bed).pending_bytes;
+    return NULL;
+}
+
+static void *wait_for_all(void *context)
+{
+    struct relay *relay = context;
+    return (void *)(uintptr_t)fallow_host_trim(relay->bed.host, SIZE_MAX, UINT64_MAX, NULL);
+}
+
+static void a_new_thread_does_not_answer_for_one_that_has_ended(void **state)
+{
+    static struct relay relay;
+    struct host_bed *bed = &relay.bed;
+    pthread_t first, second, waiter;
+    sem_t *signals[] = {&relay.first_is_ready, &relay.first_may_go_on, &relay.first_is_done,
+                        &relay.second_may_begin, &relay.second_is_done};
+    (void)state;
+    for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++) {
+        assert_int_equal(sem_init(signals[i], 0, 0), 0);
+    }
+    host_begin(bed);
+    assert_int_equal(bed->sim.cu.cuCtxGetCurrent(&relay.context), 0);
+    void *block = host_lend(bed, 2 * MIB); /* of the stream that is polled last */
+    assert_int_equal(bed->sim.cu.cuLaunchHostFunc(bed->other, pause_for_second, &relay), 0);
+    host_free(bed, block, bed->other);
+    assert_int_equal(pthread_create(&first, NULL, free_and_end, &relay), 0);
+    sem_wait(&relay.first_is_ready);
+    assert_int_equal(pthread_create(&waiter, NULL, wait_for_all, &relay), 0);
+    assert_int_equal(pthread_join(first, NULL), 0);
+    sem_wait(&relay.second_may_begin);
+    assert_int_equal(pthread_create(&second, NULL, follow, &relay), 0);
+    assert_int_equal(pthread_join(second, NULL), 0);
+    sem_post(&relay.second_is_done);
+    assert_int_equal(pthread_join(waiter, NULL), 0);
+    if (!pthread_equal(relay.first, relay.second)) {
+        print_message("the threads had numbers of their own: nothing was shown\n");
+    }
+    assert_int_equal(relay.status, FALLOW_OK);
+    assert_int_equal(relay.pending_bytes, 2 * MIB + 100 * KIB);
+    assert_int_equal(host_stats(bed).pending_bytes, 0);
+    host_check(bed);
+    host_end(bed);
+}
+
 /* Free runs of 33 pages and one of 40 lie in one bin; 38 pages fit into the one only. */
 static void short_runs_do_not_hide_one_that_fits(void **state)
 {
@@ -155,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_end_of_another_context_completes_its_work),
         cmocka_unit_test(a_host_function_gets_nothing_that_is_in_use),
+        cmocka_unit_test(a_new_thread_does_not_answer_for_one_that_has_ended),
         cmocka_unit_test(short_runs_do_not_hide_one_that_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
