@@ -410,12 +410,13 @@ fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
     if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
         return FALLOW_OK;
     }
+    bool is_turn = enter(pool); /* from here on no change of peers misses it */
     struct flw_import *import = take_import(pool, (uint64_t)(uintptr_t)ptr);
     if (import == NULL) {
+        leave(pool, is_turn);
         atomic_fetch_add(&pool->misuses, 1);
         return FALLOW_INVALID_POINTER;
     }
-    bool is_turn = enter(pool);
     fallow_status status = FALLOW_DEVICE_LOST;
     if (flw_heap_enter_driver(&pool->heap, &section)) {
         status =
@@ -425,11 +426,12 @@ fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
         }
         flw_heap_leave_driver(&pool->heap, &section);
     }
-    leave(pool, is_turn);
     if (status == FALLOW_CAPTURING) {
         put_import(pool, import);
+        leave(pool, is_turn);
         return status;
     }
+    leave(pool, is_turn);
     atomic_fetch_sub(&pool->imported_bytes, import->bytes);
     free(import);
     flw_pool_note_loss(pool);

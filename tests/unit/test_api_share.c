@@ -6,6 +6,9 @@
 #include "unit/test_api.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -584,6 +587,59 @@ static void a_change_of_peers_that_fails_changes_nothing(void **state)
     api_end(&api);
 }
 
+struct refused {
+    struct api *api;
+    void *seen;
+    atomic_bool began, ends;
+    bool is_other; /* something else was answered */
+};
+
+static void *unimport_in_vain(void *context)
+{
+    struct refused *refused = context;
+    while (!atomic_load(&refused->ends)) {
+        refused->is_other |= fallow_unimport(refused->api->pool, refused->seen) != FALLOW_CAPTURING;
+        atomic_store(&refused->began, true);
+    }
+    return NULL;
+}
+
+/* One that a capture keeps from going is given and denied to peers all the same. */
+static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
+{
+    (void)state;
+    struct api api;
+    struct refused refused = {.api = &api};
+    pthread_t thread;
+    CUgraph graph = NULL;
+    unsigned missed = 0;
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
+    assert_int_equal(fallow_import(api.pool, &share, &refused.seen), FALLOW_OK);
+    close(share.descriptor);
+    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+                     0);
+    assert_int_equal(pthread_create(&thread, NULL, unimport_in_vain, &refused), 0);
+    while (!atomic_load(&refused.began)) {
+        sched_yield();
+    }
+    for (unsigned i = 0; i < 500; i++) {
+        assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_OK);
+        missed += access_of(&api, refused.seen, 1) != CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        assert_int_equal(fallow_pool_deny_peer(api.pool, 1), FALLOW_OK);
+        missed += access_of(&api, refused.seen, 1) != 0;
+    }
+    atomic_store(&refused.ends, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_false(refused.is_other);
+    assert_int_equal(missed, 0);
+    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
+    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    assert_int_equal(fallow_unimport(api.pool, refused.seen), FALLOW_OK);
+    api_end(&api);
+}
+
 int main(int count, char **words)
 {
     ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
@@ -607,6 +663,7 @@ int main(int count, char **words)
         cmocka_unit_test(a_peer_that_cannot_be_is_refused_by_name),
         cmocka_unit_test(a_device_without_a_way_is_no_peer),
         cmocka_unit_test(a_change_of_peers_that_fails_changes_nothing),
+        cmocka_unit_test(an_import_that_stays_is_seen_by_every_change_of_peers),
     };
     return cmocka_run_group_tests_name("api_share", tests, NULL, NULL);
 }
