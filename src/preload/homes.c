@@ -119,10 +119,12 @@ struct flw_home *flw_home_enter_of(CUdeviceptr address)
 
 /* ---- the end of a context */
 
-/* Nobody enters; who is in leaves. */
+/* Nobody enters; who is in leaves. Under the lock: who has seen the home open there is in by now. */
 static void close_home(struct flw_home *home)
 {
+    (void)pthread_mutex_lock(&homes.lock);
     atomic_store(&home->is_ending, true);
+    (void)pthread_mutex_unlock(&homes.lock);
     while (atomic_load(&home->users) != 0) {
         sched_yield();
     }
@@ -332,6 +334,28 @@ static void make_pool(struct flw_home *home)
     }
 }
 
+static bool lacks_pool(const struct flw_home *home)
+{
+    return atomic_load(&home->pool) == NULL && !atomic_load(&home->is_refused);
+}
+
+/* By a caller who has entered none: who holds making may be waiting for all to leave. NULL: the context
+ * has ended meanwhile. */
+static struct flw_home *enter_with_pool(unsigned long long id)
+{
+    (void)pthread_mutex_lock(&making);
+    flw_inside_enter();
+    (void)pthread_mutex_lock(&homes.lock);
+    struct flw_home *home = enter_by_id(id);
+    (void)pthread_mutex_unlock(&homes.lock);
+    if (home != NULL && lacks_pool(home)) {
+        make_pool(home);
+    }
+    flw_inside_leave();
+    (void)pthread_mutex_unlock(&making);
+    return home;
+}
+
 struct flw_home *flw_home_enter(CUcontext context, bool wants_pool)
 {
     unsigned long long id = id_of(context);
@@ -343,19 +367,11 @@ struct flw_home *flw_home_enter(CUcontext context, bool wants_pool)
         return NULL;
     }
     struct flw_home *home = enter_or_add(context, id);
-    if (home == NULL) {
-        return NULL;
+    if (home != NULL && wants_pool && lacks_pool(home)) {
+        flw_home_leave(home);
+        home = enter_with_pool(id);
     }
-    if (wants_pool && atomic_load(&home->pool) == NULL && !atomic_load(&home->is_refused)) {
-        (void)pthread_mutex_lock(&making);
-        flw_inside_enter();
-        if (atomic_load(&home->pool) == NULL && !atomic_load(&home->is_refused)) {
-            make_pool(home);
-        }
-        flw_inside_leave();
-        (void)pthread_mutex_unlock(&making);
-    }
-    if (wants_pool && atomic_load(&home->pool) == NULL) {
+    if (home != NULL && wants_pool && atomic_load(&home->pool) == NULL) {
         flw_home_leave(home);
         return NULL;
     }

@@ -9,7 +9,7 @@
  * that is closed serves none, and its end waits for one under way.
  *
  * One mutex over the list, held for a look; another over the making of homes and pools and over the
- * driver call that ends a context.
+ * driver call that ends a context, never waited for by somebody who has entered.
  */
 #ifndef FLW_PRELOAD_HOMES_H
 #define FLW_PRELOAD_HOMES_H

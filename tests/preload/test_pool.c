@@ -556,6 +556,39 @@ static void contexts_come_and_go_beside_allocations(void)
     }
 }
 
+/* Several threads make the first allocation of a primary context while another lets its share go. */
+static pthread_barrier_t together;
+
+static void *allocate_first(void *unused)
+{
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    (void)pthread_barrier_wait(&together);
+    give_back(lend(3000));
+    return unused;
+}
+
+static void a_share_of_a_context_may_go_beside_its_first_allocations(void)
+{
+    enum {
+        THREADS = 5
+    };
+    pthread_t threads[THREADS];
+    begin();
+    MUST((CUresult)pthread_barrier_init(&together, NULL, THREADS + 1));
+    for (int round = 0; round < 100 && !is_wrong; round++) {
+        MUST(sim.cu.cuDevicePrimaryCtxReset_v2(0));
+        MUST(sim.cu.cuDevicePrimaryCtxRetain(&context, 0));
+        for (int i = 0; i < THREADS; i++) {
+            MUST((CUresult)pthread_create(&threads[i], NULL, allocate_first, NULL));
+        }
+        (void)pthread_barrier_wait(&together);
+        MUST(sim.cu.cuDevicePrimaryCtxRelease_v2(0)); /* flw_sim_begin's share stays */
+        for (int i = 0; i < THREADS; i++) {
+            MUST((CUresult)pthread_join(threads[i], NULL));
+        }
+    }
+}
+
 /* ---- run */
 
 static const struct {
@@ -589,6 +622,7 @@ static const struct {
     CASE("cache", a_lasting_error_reaches_the_program),
     CASE("cache", frees_succeed_when_the_driver_is_gone),
     CASE("cache", contexts_come_and_go_beside_allocations),
+    CASE("cache", a_share_of_a_context_may_go_beside_its_first_allocations),
     CASE("strict", strict_frees_wait_for_the_device),
     CASE("ipc", only_blocks_of_their_own_are_exported),
 };
