@@ -124,7 +124,8 @@ struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context)
     }
     struct flw_fence *fence = flw_meta_extend(&heap->object_meta, sizeof *fence, 16);
     if (fence != NULL) {
-        *fence = (struct flw_fence){.context = context};
+        *fence = (struct flw_fence){.context = context, .older_made = heap->newest_made};
+        heap->newest_made = fence;
     }
     return fence;
 }

@@ -111,17 +111,12 @@ void flw_contexts_unlock(void)
     (void)pthread_rwlock_unlock(&contexts.lock);
 }
 
+/* Those too that are in no list: just recorded, or complete while somebody asks for one. */
 void flw_heap_forget_context(struct flw_heap *heap, CUcontext context)
 {
     flw_lock_acquire(&heap->lock);
-    for (struct flw_fence *fence = heap->unused_fences; fence != NULL; fence = fence->next) {
+    for (struct flw_fence *fence = heap->newest_made; fence != NULL; fence = fence->older_made) {
         fence->event = fence->context == context ? NULL : fence->event;
-    }
-    struct flw_fence *fence = heap->context_order != NULL ? heap->context_order->oldest : NULL;
-    for (; fence != NULL; fence = fence->next) {
-        for (struct flw_fence *other = fence->others; other != NULL; other = other->next) {
-            other->event = other->context == context ? NULL : other->event;
-        }
     }
     flw_lock_release(&heap->lock);
 }

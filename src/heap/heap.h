@@ -107,6 +107,7 @@ struct flw_heap {
     struct flw_batch *oldest_uncounted,
         *newest_uncounted; /* their slabs know nothing of them yet */
     struct flw_fence *unused_fences;
+    struct flw_fence *newest_made; /* every fence there is, wherever it is */
     struct flw_pending *unused_pendings;
     struct flw_handle *unused_handles;
 

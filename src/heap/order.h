@@ -50,6 +50,7 @@ struct flw_fence {
     struct flw_fence
         *others; /* context order: of the other live contexts; the fence is complete when
                                  all are (epoch.h) */
+    struct flw_fence *older_made; /* of all that the heap has ever made */
     CUevent event;
     CUcontext context;
     uint64_t ticket;

@@ -253,6 +253,55 @@ static void an_epoch_covers_the_work_of_every_live_context(void **state)
     api_end(&api);
 }
 
+static CUcontext ending;
+static unsigned dead_events_asked;
+
+/* Before the asker goes on to the events of other contexts, another thread finds the epoch complete, and
+ * a third ends one of them. */
+static CUresult CUDAAPI ask_while_a_context_ends(CUevent event)
+{
+    CUresult result = api.sim.cu.cuEventQuery(event);
+    CUcontext context = ending;
+    dead_events_asked += result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
+    if (context != NULL && result == CUDA_SUCCESS) {
+        struct flw_pool *pool = flw_pool_of(api.pool);
+        ending = NULL;
+        assert_true(flw_heap_poll(&pool->heap));
+        flw_contexts_lock();
+        assert_int_equal(api.sim.cu.cuCtxDestroy_v2(context), 0);
+        flw_contexts_drop(&api.sim.cu, context);
+        flw_heap_forget_context(&pool->heap, context);
+        flw_contexts_unlock();
+    }
+    return result;
+}
+
+static void no_event_is_asked_for_whose_context_ends_meanwhile(void **state)
+{
+    (void)state;
+    CUcontext popped = NULL;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.schedule = FLW_SIM_HELD;
+    world.device_bytes = (uint64_t)4 << 30;
+    api_begin(&api, &world);
+    struct flw_driver driver = api.sim.cu;
+    driver.cuEventQuery = ask_while_a_context_ends;
+    begin_with(&driver, 0);
+    CUcontext second = NULL;
+    assert_int_equal(api.sim.cu.cuCtxCreate_v2(&second, 0, 0), 0);
+    assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_true(flw_contexts_add(&api.sim.cu, second));
+    give_work(api.stream);
+    free_many(4 * KIB, 1000);
+    api.sim.step(UINT64_MAX);
+    ending = second;
+    dead_events_asked = 0;
+    free_many(4 * KIB, 2000);
+    assert_null(ending); /* it did end */
+    assert_int_equal(dead_events_asked, 0);
+    api_end(&api);
+}
+
 static void a_synchronisation_of_the_context_makes_what_was_freed_before_ready(void **state)
 {
     (void)state;
@@ -397,6 +446,7 @@ int main(void)
         cmocka_unit_test(nothing_is_recorded_asked_or_given_back_while_something_is_captured),
         cmocka_unit_test(without_a_record_of_contexts_memory_comes_back_by_synchronising),
         cmocka_unit_test(an_epoch_covers_the_work_of_every_live_context),
+        cmocka_unit_test(no_event_is_asked_for_whose_context_ends_meanwhile),
         cmocka_unit_test(a_synchronisation_of_the_context_makes_what_was_freed_before_ready),
         cmocka_unit_test(wrong_frees_are_refused_and_counted),
         cmocka_unit_test(blocks_freed_by_a_thread_that_ends_come_back),
