@@ -233,7 +233,9 @@ CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fen
         atomic_fetch_add_explicit(&heap->count.queries, !is_patient, memory_order_relaxed);
         result = is_patient ? heap->driver->cuEventSynchronize(other->event)
                             : heap->driver->cuEventQuery(other->event);
-        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+        if (flw_result_is_capture_refusal(result)) {
+            result = CUDA_ERROR_NOT_READY; /* no answer */
+        } else if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
             result = CUDA_SUCCESS; /* that context is lost, and its work with it */
         }
     }

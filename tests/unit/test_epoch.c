@@ -302,6 +302,40 @@ static void no_event_is_asked_for_whose_context_ends_meanwhile(void **state)
     api_end(&api);
 }
 
+static CUresult CUDAAPI refuse_what_is_not_ready(CUevent event)
+{
+    CUresult result = api.sim.cu.cuEventQuery(event);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
+}
+
+static void a_refusal_by_another_context_completes_nothing(void **state)
+{
+    (void)state;
+    CUcontext second = NULL, popped = NULL;
+    CUstream hidden = NULL;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.schedule = FLW_SIM_HELD;
+    world.device_bytes = (uint64_t)4 << 30;
+    api_begin(&api, &world);
+    struct flw_driver driver = api.sim.cu;
+    driver.cuEventQuery = refuse_what_is_not_ready;
+    begin_with(&driver, 0);
+    assert_int_equal(api.sim.cu.cuCtxCreate_v2(&second, 0, 0), 0);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&hidden, CU_STREAM_NON_BLOCKING), 0);
+    give_work(hidden);
+    assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_true(flw_contexts_add(&api.sim.cu, second));
+    void *ptr = lend(4 * KIB);
+    give_back(ptr);
+    free_many(4 * KIB, 256);
+    assert_false(comes_again(ptr, 4 * KIB, 1000));
+    api.sim.step(UINT64_MAX);
+    free_many(4 * KIB, 256);
+    assert_true(comes_again(ptr, 4 * KIB, 4000));
+    flw_contexts_remove(&api.sim.cu, second);
+    api_end(&api);
+}
+
 static void a_synchronisation_of_the_context_makes_what_was_freed_before_ready(void **state)
 {
     (void)state;
@@ -447,6 +481,7 @@ int main(void)
         cmocka_unit_test(without_a_record_of_contexts_memory_comes_back_by_synchronising),
         cmocka_unit_test(an_epoch_covers_the_work_of_every_live_context),
         cmocka_unit_test(no_event_is_asked_for_whose_context_ends_meanwhile),
+        cmocka_unit_test(a_refusal_by_another_context_completes_nothing),
         cmocka_unit_test(a_synchronisation_of_the_context_makes_what_was_freed_before_ready),
         cmocka_unit_test(wrong_frees_are_refused_and_counted),
         cmocka_unit_test(blocks_freed_by_a_thread_that_ends_come_back),
