@@ -328,6 +328,7 @@ fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need)
         atomic_fetch_add_explicit(&pool->rung_ns[order[i]], flw_clock_fine_ns() - begin,
                                   memory_order_relaxed);
         if (is_done) {
+            flw_climb_note_last(pool, need, (enum flw_rung)order[i]);
             return FALLOW_OK;
         }
         if (flw_heap_is_lost(&pool->heap)) {
@@ -342,6 +343,7 @@ fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need)
     if (climb.status == FALLOW_OUT_OF_MEMORY) {
         flw_oom_report_fill(pool, need);
     }
+    flw_climb_note_last(pool, need, FLW_RUNG_FAIL);
     return climb.status;
 }
 

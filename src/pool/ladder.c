@@ -426,8 +426,8 @@ static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *n
     return has_any;
 }
 
-/* What served the need, for who looks on (publish/). One word: never half of another climb. */
-static void note_last(struct flw_pool *pool, const struct flw_need *need, enum flw_rung rung)
+/* One word: never half of another climb. */
+void flw_climb_note_last(struct flw_pool *pool, const struct flw_need *need, enum flw_rung rung)
 {
     atomic_store_explicit(&pool->last_climb, need->size_bytes << 8 | ((uint64_t)rung + 1),
                           memory_order_relaxed);
@@ -446,7 +446,7 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     /* With nothing to complete the thread's own caches come before the first driver call. */
     if (!has_fences(&pool->heap) && flw_climb_own_cache(&climb)) {
         atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN_CACHE], 1, memory_order_relaxed);
-        note_last(pool, need, FLW_RUNG_OWN_CACHE);
+        flw_climb_note_last(pool, need, FLW_RUNG_OWN_CACHE);
         return FALLOW_OK;
     }
     fallow_status status = flw_capture_check(pool, need->domain);
@@ -472,7 +472,7 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         atomic_fetch_add_explicit(&pool->rung_ns[i], flw_clock_fine_ns() - begin,
                                   memory_order_relaxed);
         if (is_done) {
-            note_last(pool, need, (enum flw_rung)i);
+            flw_climb_note_last(pool, need, (enum flw_rung)i);
             return FALLOW_OK;
         }
         if (flw_heap_is_lost(&pool->heap)) {
@@ -492,6 +492,6 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     if (climb.status == FALLOW_OUT_OF_MEMORY) {
         flw_oom_report_fill(pool, need);
     }
-    note_last(pool, need, FLW_RUNG_FAIL);
+    flw_climb_note_last(pool, need, FLW_RUNG_FAIL);
     return climb.status;
 }

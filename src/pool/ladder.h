@@ -42,6 +42,9 @@ bool flw_climb_own_cache(struct flw_climb *climb);
 /* calls. The caller's callback, then idle memory of other pools of the device. */
 bool flw_climb_callback(struct flw_climb *climb);
 
+/* What served the need, for who looks on (publish/). */
+void flw_climb_note_last(struct flw_pool *pool, const struct flw_need *need, enum flw_rung rung);
+
 /* budget.c */
 uint64_t flw_climb_tight_budget(const struct flw_climb *climb);
 uint64_t flw_climb_loose_budget(const struct flw_climb *climb);

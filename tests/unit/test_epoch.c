@@ -427,6 +427,24 @@ static void a_full_device_is_emptied_before_an_allocation_fails(void **state)
     api_end(&api);
 }
 
+static void what_served_the_last_climb_is_noted(void **state)
+{
+    (void)state;
+    void *ptr = NULL;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.device_bytes = (uint64_t)4 << 30;
+    api_begin(&api, &world);
+    begin_with(NULL, 64 * MIB);
+    const struct flw_pool *pool = flw_pool_of(api.pool);
+    assert_int_equal(pool->last_climb, 0);
+    ptr = lend(2 * MIB);
+    assert_int_equal(pool->last_climb, 2 * MIB << 8 | (FLW_RUNG_GROW + 1));
+    give_back(ptr);
+    assert_int_equal(fallow_alloc(api.pool, 80 * MIB, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
+    assert_int_equal(pool->last_climb, 80 * MIB << 8 | (FLW_RUNG_FAIL + 1));
+    api_end(&api);
+}
+
 static void a_lost_device_lends_nothing_and_takes_everything_back(void **state)
 {
     (void)state;
@@ -486,6 +504,7 @@ int main(void)
         cmocka_unit_test(wrong_frees_are_refused_and_counted),
         cmocka_unit_test(blocks_freed_by_a_thread_that_ends_come_back),
         cmocka_unit_test(a_full_device_is_emptied_before_an_allocation_fails),
+        cmocka_unit_test(what_served_the_last_climb_is_noted),
         cmocka_unit_test(a_lost_device_lends_nothing_and_takes_everything_back),
         cmocka_unit_test(settings_for_streams_are_refused),
     };
