@@ -298,7 +298,8 @@ fallow_status flw_epoch_sync(struct flw_heap *heap)
     for (uint32_t i = 0; result == CUDA_SUCCESS && i < contexts.count; i++) {
         if (contexts.list[i].driver == name_of(heap->driver) &&
             contexts.list[i].context != heap->context) {
-            (void)sync_one(heap, contexts.list[i].context);
+            CUresult other = sync_one(heap, contexts.list[i].context);
+            result = flw_result_is_capture_refusal(other) ? other : CUDA_SUCCESS; /* else: lost */
         }
     }
     (void)pthread_rwlock_unlock(&contexts.lock);

@@ -336,6 +336,42 @@ static void a_refusal_by_another_context_completes_nothing(void **state)
     api_end(&api);
 }
 
+static CUcontext capturing;
+
+static CUresult CUDAAPI refuse_where_captured(void)
+{
+    CUcontext present = NULL;
+    assert_int_equal(api.sim.cu.cuCtxGetCurrent(&present), 0);
+    return present == capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                : api.sim.cu.cuCtxSynchronize();
+}
+
+static void a_refused_synchronisation_completes_nothing(void **state)
+{
+    (void)state;
+    CUcontext popped = NULL;
+    void *blocks[8], *none = NULL;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.device_bytes = 512 * MIB;
+    api_begin(&api, &world);
+    struct flw_driver driver = api.sim.cu;
+    driver.cuCtxRecordEvent = NULL;
+    driver.cuCtxSynchronize = refuse_where_captured;
+    begin_with(&driver, 8 * 32 * MIB);
+    assert_int_equal(api.sim.cu.cuCtxCreate_v2(&capturing, 0, 0), 0);
+    assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_true(flw_contexts_add(&api.sim.cu, capturing));
+    for (size_t i = 0; i < 8; i++) {
+        blocks[i] = lend(32 * MIB);
+    }
+    give_back(blocks[0]);
+    assert_int_equal(fallow_alloc(api.pool, 32 * MIB, NULL, &none), FALLOW_OUT_OF_MEMORY);
+    flw_contexts_remove(&api.sim.cu, capturing);
+    capturing = NULL;
+    assert_ptr_equal(lend(32 * MIB), blocks[0]);
+    api_end(&api);
+}
+
 static void a_synchronisation_of_the_context_makes_what_was_freed_before_ready(void **state)
 {
     (void)state;
@@ -500,6 +536,7 @@ int main(void)
         cmocka_unit_test(an_epoch_covers_the_work_of_every_live_context),
         cmocka_unit_test(no_event_is_asked_for_whose_context_ends_meanwhile),
         cmocka_unit_test(a_refusal_by_another_context_completes_nothing),
+        cmocka_unit_test(a_refused_synchronisation_completes_nothing),
         cmocka_unit_test(a_synchronisation_of_the_context_makes_what_was_freed_before_ready),
         cmocka_unit_test(wrong_frees_are_refused_and_counted),
         cmocka_unit_test(blocks_freed_by_a_thread_that_ends_come_back),
