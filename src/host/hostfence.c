@@ -196,6 +196,7 @@ static struct flw_hostfence *new_fence(struct flw_hostfences *fences, CUcontext 
 static void drop_fence(struct flw_hostfences *fences, struct flw_hostfence *fence)
 {
     fence->uses = NULL;
+    fence->heir = NULL;
     fence->next = fences->unused;
     fences->unused = fence;
 }
@@ -223,9 +224,10 @@ static void reopen(struct flw_hoststream *stream, struct flw_hostuse *uses)
 
 /* lock. No event can cover them any more. */
 static void lose_uses(struct flw_hostfences *fences, struct flw_hostfence *holder,
-                      CUcontext context, struct flw_hostuse *uses)
+                      const struct flw_hoststream *stream, struct flw_hostuse *uses)
 {
-    holder->context = context;
+    holder->context = stream->context;
+    holder->heir = stream->heir;
     holder->uses = uses;
     holder->next = fences->lost;
     fences->lost = holder;
@@ -271,6 +273,23 @@ static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststr
     return result == CUDA_SUCCESS ? ask_capture(pool, stream->handle) : result;
 }
 
+/* Driver calls. The context of the stream that has the handle of one that is gone, where that is another
+ * context: what was freed by the handle may have been meant for either. */
+static CUcontext find_heir(struct flw_hostpool *pool, const struct flw_hoststream *stream)
+{
+    struct flw_pin_section section;
+    CUcontext heir = NULL;
+    if (pool->pin.cu.cuStreamGetCtx == NULL || !flw_pin_enter(&pool->pin, &section, NULL)) {
+        return NULL;
+    }
+    flw_pin_count(&pool->pin);
+    if (pool->pin.cu.cuStreamGetCtx(stream->handle, &heir) != CUDA_SUCCESS) {
+        heir = NULL;
+    }
+    flw_pin_leave(&pool->pin, &section);
+    return heir != stream->context ? heir : NULL;
+}
+
 /* lock. What a recording came to. */
 static fallow_status publish(struct flw_hostpool *pool, struct flw_hoststream *stream,
                              struct flw_hostfence *fence, struct flw_hostuse *uses, CUresult result)
@@ -298,7 +317,7 @@ static fallow_status publish(struct flw_hostpool *pool, struct flw_hoststream *s
     if (holder != fence && fence != NULL) {
         drop_fence(fences, fence);
     }
-    lose_uses(fences, holder, stream->context, uses);
+    lose_uses(fences, holder, stream, uses);
     if (is_gone && stream->is_known) {
         stream->is_known = false;
         stream->is_lost = true;
@@ -344,7 +363,9 @@ static fallow_status record(struct flw_hostpool *pool, struct flw_hoststream *st
     if (result != CUDA_SUCCESS && !flw_pin_is_gone(result) && !flw_pin_is_refusal(result)) {
         flw_pin_lose(&pool->pin, result, "cuEventRecord");
     }
+    CUcontext heir = flw_pin_is_gone(result) ? find_heir(pool, stream) : NULL;
     flw_lock_acquire(&pool->lock);
+    stream->heir = heir;
     fallow_status status = publish(pool, stream, fence, uses, result);
     if (is_last && status == FALLOW_OK && stream->is_known) {
         stream->is_known = false;
@@ -487,7 +508,7 @@ static void collect_orphans(struct flw_hostpool *pool)
         struct flw_hostfence *holder =
             is_stuck ? flw_meta_extend(&fences->meta, sizeof *holder, 16) : NULL;
         if (holder != NULL) {
-            lose_uses(fences, holder, stream->context, stream->open);
+            lose_uses(fences, holder, stream, stream->open);
             stream->open = NULL;
             stream->open_count = 0;
             stream->open_bytes = 0;
@@ -495,24 +516,33 @@ static void collect_orphans(struct flw_hostpool *pool)
     }
 }
 
+/* Driver calls. A context that is gone has nothing left to wait for; one that refuses to be entered
+ * was not waited for. */
+static CUresult sync_context(struct flw_hostpool *pool, CUcontext context)
+{
+    struct flw_pin_section section;
+    if (!flw_pin_enter(&pool->pin, &section, context)) {
+        return flw_pin_is_refusal(section.refusal) ? section.refusal : CUDA_SUCCESS;
+    }
+    flw_pin_count(&pool->pin);
+    atomic_fetch_add(&pool->fences.wait_count, 1);
+    CUresult result = pool->pin.cu.cuCtxSynchronize();
+    flw_pin_leave(&pool->pin, &section);
+    return result;
+}
+
 /* Driver calls. Contexts of lost uses, one after the other. */
 static void wait_for_lost(struct flw_hostpool *pool)
 {
-    struct flw_pin_section section;
     flw_lock_acquire(&pool->lock);
     collect_orphans(pool);
     struct flw_hostfence *lost = pool->fences.lost;
     pool->fences.lost = NULL;
     flw_lock_release(&pool->lock);
     while (lost != NULL && !flw_pin_is_lost(&pool->pin)) {
-        CUresult result = CUDA_SUCCESS; /* a context that is gone has nothing left to wait for */
-        if (flw_pin_enter(&pool->pin, &section, lost->context)) {
-            flw_pin_count(&pool->pin);
-            atomic_fetch_add(&pool->fences.wait_count, 1);
-            result = pool->pin.cu.cuCtxSynchronize();
-            flw_pin_leave(&pool->pin, &section);
-        } else if (flw_pin_is_refusal(section.refusal)) {
-            result = section.refusal; /* nothing was waited for */
+        CUresult result = sync_context(pool, lost->context);
+        if (result == CUDA_SUCCESS && lost->heir != NULL) {
+            result = sync_context(pool, lost->heir);
         }
         if (result != CUDA_SUCCESS) {
             if (!flw_pin_is_refusal(result)) {

@@ -44,6 +44,7 @@ struct flw_hostfence {
     struct flw_hostfence *next; /* older to newer; or unused */
     CUevent event;
     CUcontext context; /* the event's */
+    CUcontext heir;    /* of lost uses: another one, whose stream has the handle now; or NULL */
     struct flw_hostuse *uses;
 };
 
@@ -52,6 +53,7 @@ struct flw_hoststream {
     CUstream handle;
     CUcontext context;
     unsigned long long id;
+    CUcontext heir; /* lost: where the handle is another stream's now; or NULL */
     bool has_id;
     bool is_known;    /* the handle finds it: not retired, not lost */
     bool is_lost;     /* went without notice */

@@ -73,6 +73,56 @@ static void the_end_of_another_context_completes_its_work(void **state)
     }
 }
 
+/* A stream that nobody retired, gone with its context, and a stream of another context with its handle:
+ * a free on it may be meant for either. */
+static void a_handle_that_another_context_has_now_waits_for_that_too(void **state)
+{
+    struct host_bed bed;
+    CUstream foreign = NULL, heir = NULL;
+    CUcontext popped = NULL;
+    CUdeviceptr device = 0;
+    unsigned char byte = 0;
+    (void)state;
+    host_begin(&bed);
+    CUcontext old = begin_context(&bed, &foreign);
+    void *block = host_lend(&bed, 1000);
+    use_in(&bed, old, foreign, block, 1000);
+    host_free(&bed, block, foreign);
+    assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(old), 0);
+    CUcontext context = begin_context(&bed, &heir), other = NULL;
+    if (context == old) { /* not the one with the context's handle */
+        other = context;
+        assert_int_equal(bed.sim.cu.cuCtxPushCurrent_v2(other), 0);
+        assert_int_equal(bed.sim.cu.cuStreamDestroy_v2(heir), 0);
+        assert_int_equal(bed.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+        context = begin_context(&bed, &heir);
+    }
+    assert_ptr_equal(heir, foreign);
+    assert_ptr_not_equal(context, old);
+    unsigned char *bytes = host_lend(&bed, 2000);
+    memset(bytes, 0x5a, 2000);
+    assert_int_equal(bed.sim.cu.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(bed.sim.cu.cuMemAlloc_v2(&device, MIB), 0);
+    assert_int_equal(bed.sim.cu.cuMemcpyHtoDAsync_v2(device, bytes, 2000, heir), 0);
+    assert_int_equal(bed.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    host_free(&bed, bytes, heir);
+    assert_int_equal(fallow_host_trim(bed.host, SIZE_MAX, UINT64_MAX, NULL), FALLOW_OK);
+    memset(bytes, 0, 2000); /* anybody's */
+    assert_int_equal(bed.sim.cu.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(bed.sim.cu.cuStreamSynchronize(heir), 0);
+    assert_int_equal(bed.sim.cu.cuMemcpyDtoH_v2(&byte, device + 1999, 1), 0);
+    assert_int_equal(bed.sim.cu.cuMemFree_v2(device), 0);
+    assert_int_equal(bed.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_int_equal(byte, 0x5a);
+    host_check(&bed);
+    fallow_host_destroy(bed.host);
+    assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(context), 0);
+    if (other != NULL) {
+        assert_int_equal(bed.sim.cu.cuCtxDestroy_v2(other), 0);
+    }
+    host_end(&bed);
+}
+
 /* Not enough for an event of its own. */
 #define SMALL_BYTES (512 * KIB)
 
@@ -257,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_end_of_another_context_completes_its_work),
+        cmocka_unit_test(a_handle_that_another_context_has_now_waits_for_that_too),
         cmocka_unit_test(a_host_function_gets_nothing_that_is_in_use),
         cmocka_unit_test(a_new_thread_does_not_answer_for_one_that_has_ended),
         cmocka_unit_test(short_runs_do_not_hide_one_that_fits),
