@@ -123,6 +123,11 @@ static bool may_wait(const struct flw_climb *climb)
            climb->pool->config.wait_ms != UINT32_MAX;
 }
 
+static bool may_grow(const struct flw_climb *climb)
+{
+    return (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0;
+}
+
 /* The caller's own limbo comes first: whatever the thread needs next is what it has just freed. */
 static bool rung_complete(struct flw_climb *climb)
 {
@@ -241,6 +246,9 @@ static bool rung_exchange(struct flw_climb *climb)
     if (may_wait(climb) && wait_for_all(heap) && flw_climb_reclaim(climb)) {
         return true;
     }
+    if (!may_grow(climb)) {
+        return false; /* what idles here stays */
+    }
     uint64_t bound = flw_min(bound_of(climb), heap->limit_bytes);
     uint64_t keep_bytes = bound > climb->need_bytes ? bound - climb->need_bytes : 0;
     if (eats_the_reserve(climb)) {
@@ -269,7 +277,7 @@ static bool rung_limit(struct flw_climb *climb)
 /* The driver has nothing: everything that idles here goes to it first. */
 static bool rung_trim(struct flw_climb *climb)
 {
-    return flw_epoch_trim(climb->pool) > 0 && rung_limit(climb);
+    return may_grow(climb) && flw_epoch_trim(climb->pool) > 0 && rung_limit(climb);
 }
 
 static bool (*const rungs[FLW_RUNG_COUNT])(struct flw_climb *climb) = {

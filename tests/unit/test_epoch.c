@@ -481,6 +481,22 @@ static void what_served_the_last_climb_is_noted(void **state)
     api_end(&api);
 }
 
+static void a_request_that_may_not_grow_gives_nothing_away(void **state)
+{
+    (void)state;
+    void *ptr = NULL;
+    fallow_request request = {
+        .struct_size = sizeof request, .size_bytes = 24 * MIB, .flags = FALLOW_REQUEST_NO_GROW};
+    begin();
+    free_many(2 * MIB, 40);
+    uint64_t given = flw_sim_read_ledger(&api.sim).given_bytes;
+    assert_int_equal(fallow_alloc_request(api.pool, &request, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, given);
+    request.size_bytes = 2 * MIB; /* what it may have is there */
+    assert_int_equal(fallow_alloc_request(api.pool, &request, NULL, &ptr), FALLOW_OK);
+    api_end(&api);
+}
+
 static void a_lost_device_lends_nothing_and_takes_everything_back(void **state)
 {
     (void)state;
@@ -542,6 +558,7 @@ int main(void)
         cmocka_unit_test(blocks_freed_by_a_thread_that_ends_come_back),
         cmocka_unit_test(a_full_device_is_emptied_before_an_allocation_fails),
         cmocka_unit_test(what_served_the_last_climb_is_noted),
+        cmocka_unit_test(a_request_that_may_not_grow_gives_nothing_away),
         cmocka_unit_test(a_lost_device_lends_nothing_and_takes_everything_back),
         cmocka_unit_test(settings_for_streams_are_refused),
     };
