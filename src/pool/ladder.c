@@ -299,6 +299,9 @@ bool flw_climb_callback(struct flw_climb *climb)
     if (any && (flw_climb_own_cache(climb) || rung_caches(climb) || take_or_grow(climb))) {
         return true;
     }
+    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
+        return false; /* what idles elsewhere is not for it */
+    }
     flw_pool_table_each(trim_other, climb);
     return rung_limit(climb);
 }

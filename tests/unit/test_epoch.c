@@ -489,11 +489,16 @@ static void a_request_that_may_not_grow_gives_nothing_away(void **state)
         .struct_size = sizeof request, .size_bytes = 24 * MIB, .flags = FALLOW_REQUEST_NO_GROW};
     begin();
     free_many(2 * MIB, 40);
+    fallow_pool *first = api.pool;
+    begin_with(NULL, 0);
+    free_many(2 * MIB, 40); /* of another pool, too */
     uint64_t given = flw_sim_read_ledger(&api.sim).given_bytes;
     assert_int_equal(fallow_alloc_request(api.pool, &request, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
+    assert_int_equal(fallow_alloc_request(first, &request, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
     assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, given);
     request.size_bytes = 2 * MIB; /* what it may have is there */
     assert_int_equal(fallow_alloc_request(api.pool, &request, NULL, &ptr), FALLOW_OK);
+    fallow_pool_destroy(first);
     api_end(&api);
 }
 
