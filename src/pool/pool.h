@@ -105,6 +105,7 @@ struct flw_pool {
     struct flw_sleeper sleeper;
     struct flw_lock import_lock; /* FLW_RANK_META */
     struct flw_import *imports;  /* what others have exported; import_lock */
+    uint64_t export_count;       /* begun; heap lock */
     _Atomic uint64_t imported_bytes;
 
     atomic_uint handle_halvings; /* new handles are so many times smaller (ladder.c) */

@@ -57,9 +57,10 @@ static bool mark_special(struct flw_slot *slot)
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* The block's handle, from now on exported. */
+/* The block's handle, from now on exported. *out_first: the number of this export if it made it so;
+ * else 0. */
 static fallow_status claim_handle(struct flw_pool *pool, const fallow_block *block, uint32_t type,
-                                  struct flw_handle **out_handle, bool *out_is_first)
+                                  struct flw_handle **out_handle, uint64_t *out_first)
 {
     struct flw_heap *heap = &pool->heap;
     uint64_t offset = flw_page_map_offset(&heap->map, (uint64_t)(uintptr_t)block->base);
@@ -68,7 +69,8 @@ static fallow_status claim_handle(struct flw_pool *pool, const fallow_block *blo
     struct flw_handle *handle = own_handle(heap, offset, type);
     if (handle != NULL) {
         struct flw_span *run = flw_page_map_span_at(&heap->map, offset);
-        *out_is_first = !handle->is_exported;
+        uint64_t number = ++pool->export_count;
+        *out_first = handle->is_exported ? 0 : number;
         status = !mark_special(flw_span_slot(&heap->map, run, 0)) ? FALLOW_INVALID_POINTER
                  : !flw_heap_mark_exported(heap, handle)          ? FALLOW_OUT_OF_HOST_MEMORY
                                                                   : FALLOW_OK;
@@ -114,7 +116,7 @@ static fallow_status share_block(struct flw_pool *pool, const void *ptr, fallow_
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_handle *handle = NULL;
-    bool is_first = false;
+    uint64_t first = 0;
     fallow_block block;
     fallow_block_init(&block);
     fallow_status status = fallow_block_info((fallow_pool *)(uintptr_t)pool->handle, ptr, &block);
@@ -128,7 +130,7 @@ static fallow_status share_block(struct flw_pool *pool, const void *ptr, fallow_
                      block.base);
         return FALLOW_INVALID_ARGUMENT;
     }
-    status = claim_handle(pool, &block, share->type, &handle, &is_first);
+    status = claim_handle(pool, &block, share->type, &handle, &first);
     if (status != FALLOW_OK) {
         return status;
     }
@@ -136,9 +138,12 @@ static fallow_status share_block(struct flw_pool *pool, const void *ptr, fallow_
     share->offset_bytes = block.handle_offset;
     share->size_bytes = block.requested_bytes;
     status = export_handle(pool, block.handle, share);
-    if (status != FALLOW_OK && is_first) {
+    if (status != FALLOW_OK && first != 0) {
         flw_lock_acquire(&heap->lock);
-        flw_heap_unmark_exported(heap, handle);
+        if (pool->export_count ==
+            first) { /* else another may have made something of it meanwhile */
+            flw_heap_unmark_exported(heap, handle);
+        }
         flw_lock_release(&heap->lock);
     }
     return status;

@@ -587,6 +587,56 @@ static void a_change_of_peers_that_fails_changes_nothing(void **state)
     api_end(&api);
 }
 
+struct racer {
+    struct api *api;
+    void *ptr;
+    pthread_barrier_t *start;
+    fallow_status status;
+    fallow_share share;
+};
+
+static void *export_once(void *context)
+{
+    struct racer *racer = context;
+    pthread_barrier_wait(racer->start);
+    racer->status = fallow_export(racer->api->pool, racer->ptr, FALLOW_HANDLE_FD, &racer->share);
+    return NULL;
+}
+
+static void an_export_that_fails_takes_none_away_from_another(void **state)
+{
+    (void)state;
+    struct api api;
+    pthread_barrier_t start;
+    unsigned taken = 0, one_each = 0;
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    assert_int_equal(pthread_barrier_init(&start, NULL, 2), 0);
+    for (unsigned i = 0; i < 400; i++) {
+        struct racer racers[2] = {{.api = &api, .start = &start}, {.api = &api, .start = &start}};
+        pthread_t thread;
+        racers[0].ptr = racers[1].ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+        fallow_share_init(&racers[0].share);
+        fallow_share_init(&racers[1].share);
+        (api.sim.fail)("cuMemExportToShareableHandle", 1, CUDA_ERROR_UNKNOWN, 0);
+        assert_int_equal(pthread_create(&thread, NULL, export_once, &racers[0]), 0);
+        (void)export_once(&racers[1]);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        for (unsigned j = 0; j < 2; j++) {
+            if (racers[j].status == FALLOW_OK) {
+                one_each++;
+                close(racers[j].share.descriptor);
+            }
+        }
+        taken += api_stats(&api).exported_bytes == 0;
+        assert_int_equal(fallow_free(api.pool, racers[0].ptr, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    }
+    assert_int_equal(pthread_barrier_destroy(&start), 0);
+    assert_int_equal(one_each, 400);
+    assert_int_equal(taken, 0);
+    api_end(&api);
+}
+
 struct refused {
     struct api *api;
     void *seen;
@@ -663,6 +713,7 @@ int main(int count, char **words)
         cmocka_unit_test(a_peer_that_cannot_be_is_refused_by_name),
         cmocka_unit_test(a_device_without_a_way_is_no_peer),
         cmocka_unit_test(a_change_of_peers_that_fails_changes_nothing),
+        cmocka_unit_test(an_export_that_fails_takes_none_away_from_another),
         cmocka_unit_test(an_import_that_stays_is_seen_by_every_change_of_peers),
     };
     return cmocka_run_group_tests_name("api_share", tests, NULL, NULL);
