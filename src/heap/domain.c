@@ -197,6 +197,26 @@ static bool is_gone(CUresult result)
            result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_VALUE;
 }
 
+/* A stream of another context: its event must be of that. One that a fence kept may be older than the
+ * context, which has the handle of one that ended. Driver calls. */
+static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *domain,
+                               struct flw_fence *fence)
+{
+    CUcontext popped;
+    bool is_kept = fence->event != NULL;
+    CUresult result = heap->driver->cuCtxPushCurrent_v2(domain->context);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = record_fence(heap, domain, fence);
+    if (is_kept && is_gone(result)) {
+        fence->event = NULL;
+        result = record_fence(heap, domain, fence);
+    }
+    (void)heap->driver->cuCtxPopCurrent_v2(&popped);
+    return result;
+}
+
 bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain, bool is_own)
 {
     /* A retired stream's handle may be another stream's by now. */
@@ -237,17 +257,8 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
         return is_possible ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_WOULD_WAIT;
     }
 
-    CUcontext previous = NULL;
-    CUresult result = CUDA_SUCCESS;
-    if (domain->is_foreign) { /* its event must be of its own context */
-        result = heap->driver->cuCtxPushCurrent_v2(domain->context);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = record_fence(heap, domain, fence);
-    }
-    if (domain->is_foreign) {
-        (void)heap->driver->cuCtxPopCurrent_v2(&previous);
-    }
+    CUresult result = domain->is_foreign ? record_foreign(heap, domain, fence)
+                                         : record_fence(heap, domain, fence);
 
     flw_lock_acquire(&heap->lock);
     domain->is_recording = false;
@@ -388,6 +399,23 @@ static void void_fence(struct flw_domain *domain, struct flw_fence *fence)
     }
 }
 
+/* The driver's word on a fence. Another context may end before its stream's last fence is asked for,
+ * and takes its events along: what they were recorded after is over. */
+static CUresult heed_end(const struct flw_domain *domain, CUresult result, bool *out_has_ended)
+{
+    *out_has_ended = domain->is_foreign && is_gone(result);
+    return *out_has_ended ? CUDA_SUCCESS : result;
+}
+
+/* lock. The fence's context has ended: its event is nobody's, like those that were kept for later. */
+static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
+{
+    fence->event = NULL;
+    for (struct flw_fence *unused = heap->unused_fences; unused != NULL; unused = unused->next) {
+        unused->event = unused->context == fence->context ? NULL : unused->event;
+    }
+}
+
 /* Query one fence. True: complete. */
 static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
 {
@@ -397,7 +425,8 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     flw_lock_release(&heap->lock);
     flw_heap_count_call(heap);
     atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
-    CUresult result = heap->driver->cuEventQuery(fence->event);
+    bool has_ended;
+    CUresult result = heed_end(domain, heap->driver->cuEventQuery(fence->event), &has_ended);
     if (result == CUDA_SUCCESS) {
         result = ask_others(heap, fence, false);
     }
@@ -409,6 +438,9 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
         result = CUDA_SUCCESS;
     }
     flw_lock_acquire(&heap->lock);
+    if (has_ended) {
+        forget_events(heap, fence);
+    }
     if (result == CUDA_SUCCESS) {
         flw_domain_complete(heap, domain, ticket + FLW_MUTANT(COMPLETES_TOO_MUCH));
     } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
@@ -526,11 +558,15 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
             return is_done ? FALLOW_OK : status;
         }
         atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
-        result = wait_for_event(heap, fence->event, deadline_ns);
+        bool has_ended;
+        result = heed_end(domain, wait_for_event(heap, fence->event, deadline_ns), &has_ended);
         if (result == CUDA_SUCCESS) {
             result = ask_others(heap, fence, deadline_ns == UINT64_MAX);
         }
         flw_lock_acquire(&heap->lock);
+        if (has_ended) {
+            forget_events(heap, fence);
+        }
         if (result == CUDA_SUCCESS) {
             flw_domain_complete(heap, domain, fence->ticket);
             flw_heap_settle_pendings(heap);

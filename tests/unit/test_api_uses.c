@@ -76,12 +76,58 @@ static void announcing_for_a_retired_streams_handle_looks_again(void **state)
     api_end(&api);
 }
 
+/* A stream of a context of its own that announces the use of a block, which is freed; both then end. */
+static void use_and_end(struct api *api)
+{
+    CUcontext context = NULL, popped;
+    CUstream foreign = NULL;
+    assert_int_equal(api->sim.cu.cuCtxCreate_v2(&context, 0, 0), 0);
+    assert_int_equal(api->sim.cu.cuStreamCreate(&foreign, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(api->sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    void *ptr = api_alloc(api, 5 * MIB, api->stream);
+    assert_int_equal(fallow_record_use(api->pool, ptr, foreign), FALLOW_OK);
+    assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api->pool, foreign), FALLOW_OK);
+    assert_int_equal(api->sim.cu.cuCtxDestroy_v2(context), 0);
+}
+
+/* It takes its events along before anybody has asked for them. The simulated driver gives handles of
+ * what is gone at once, so each round's events meet those of the round before. */
+static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
+{
+    (void)state;
+    struct api api;
+    CUcontext before = NULL, after = NULL;
+    flw_sim_config world = flw_sim_config_default(5);
+    world.schedule = FLW_SIM_HELD;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuCtxGetCurrent(&before), 0);
+    for (int round = 0; round < 6; round++) {
+        use_and_end(&api);
+        if (round % 2 == 0) {
+            assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+        } else {
+            assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK); /* fences what is free */
+            assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
+            assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+            assert_int_equal(api_stats(&api).reserved_bytes, 0);
+        }
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    }
+    assert_int_equal(api.sim.cu.cuCtxGetCurrent(&after), 0);
+    assert_ptr_equal(before, after);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_blocks_keep_their_tags_and_their_announced_uses),
         cmocka_unit_test(announcing_for_a_known_stream_makes_no_driver_call),
         cmocka_unit_test(announcing_for_a_retired_streams_handle_looks_again),
+        cmocka_unit_test(a_users_context_may_end_before_its_fence_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
