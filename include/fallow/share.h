@@ -74,7 +74,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_import(fallow_pool *pool,
 
 /** Give up what fallow_import lent. Waits for all work of the pool's context; work of peers must be
  *  complete. Errors: INVALID_POINTER, CAPTURING (the wait would break a capture; nothing changed),
- *  DEVICE_LOST. NULL is OK. */
+ *  DEVICE_LOST (the device was lost in this call; of one that was lost before, OK, and nothing is done,
+ *  as a free does). NULL is OK. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_unimport(fallow_pool *pool, void *ptr);
 
 /**
