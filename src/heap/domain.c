@@ -412,7 +412,9 @@ static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
 {
     fence->event = NULL;
     for (struct flw_fence *unused = heap->unused_fences; unused != NULL; unused = unused->next) {
-        unused->event = unused->context == fence->context ? NULL : unused->event;
+        if (unused->context == fence->context) {
+            unused->event = NULL;
+        }
     }
 }
 
@@ -421,12 +423,13 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
 {
     /* lock held on entry and exit, not in between */
     uint64_t ticket = fence->ticket;
+    CUevent event = fence->event;
     fence->use_count++;
     flw_lock_release(&heap->lock);
     flw_heap_count_call(heap);
     atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
     bool has_ended;
-    CUresult result = heed_end(domain, heap->driver->cuEventQuery(fence->event), &has_ended);
+    CUresult result = heed_end(domain, heap->driver->cuEventQuery(event), &has_ended);
     if (result == CUDA_SUCCESS) {
         result = ask_others(heap, fence, false);
     }
@@ -557,9 +560,12 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
             flw_lock_release(&heap->lock);
             return is_done ? FALLOW_OK : status;
         }
+        flw_lock_acquire(&heap->lock);
+        CUevent event = fence->event;
+        flw_lock_release(&heap->lock);
         atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
         bool has_ended;
-        result = heed_end(domain, wait_for_event(heap, fence->event, deadline_ns), &has_ended);
+        result = heed_end(domain, wait_for_event(heap, event, deadline_ns), &has_ended);
         if (result == CUDA_SUCCESS) {
             result = ask_others(heap, fence, deadline_ns == UINT64_MAX);
         }

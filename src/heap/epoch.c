@@ -116,7 +116,9 @@ void flw_heap_forget_context(struct flw_heap *heap, CUcontext context)
 {
     flw_lock_acquire(&heap->lock);
     for (struct flw_fence *fence = heap->newest_made; fence != NULL; fence = fence->older_made) {
-        fence->event = fence->context == context ? NULL : fence->event;
+        if (fence->context == context) { /* the others are being read */
+            fence->event = NULL;
+        }
     }
     flw_lock_release(&heap->lock);
 }
