@@ -145,7 +145,7 @@ static FLW_NOINLINE CUresult free_missed(CUdeviceptr pointer)
     }
     struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
     if (home == NULL) {
-        if (pointer != 0 && atomic_load_explicit(&flw_homes_hit, memory_order_relaxed)) {
+        if (pointer != 0 && flw_homes_serve()) {
             flw_home_count(&flw_home_counts.foreign_frees);
         }
         return flw_life_heed(flw_real.cuMemFree_v2(pointer));

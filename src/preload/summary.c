@@ -41,9 +41,6 @@ static void add_stats(const fallow_stats *from)
     sum->requested_bytes += stats.requested_bytes;
     sum->live_bytes += stats.live_bytes;
     sum->reserved_bytes += stats.reserved_bytes;
-    sum->peak_requested_bytes += stats.peak_requested_bytes;
-    sum->peak_live_bytes += stats.peak_live_bytes;
-    sum->peak_reserved_bytes += stats.peak_reserved_bytes;
     sum->driver_call_count += stats.driver_call_count;
     sum->event_count += stats.event_count;
     sum->wait_count += stats.wait_count;
@@ -52,6 +49,27 @@ static void add_stats(const fallow_stats *from)
     sum->oom_count += stats.oom_count;
     sum->misuse_count += stats.misuse_count;
     sum->bound_bytes += stats.bound_bytes;
+}
+
+static void add_peaks(struct flw_pool *pool, void *context)
+{
+    fallow_stats stats, *now = context;
+    fallow_stats_init(&stats);
+    flw_pool_read_stats(pool, &stats);
+    now->peak_requested_bytes += stats.peak_requested_bytes;
+    now->peak_live_bytes += stats.peak_live_bytes;
+    now->peak_reserved_bytes += stats.peak_reserved_bytes;
+}
+
+/* A pool that is about to end counts with those beside it, and not with those that come after it. */
+static void raise_peaks(void)
+{
+    fallow_stats now, *sum = &summary.sum;
+    fallow_stats_init(&now);
+    flw_pool_table_each(add_peaks, &now);
+    sum->peak_requested_bytes = flw_max(sum->peak_requested_bytes, now.peak_requested_bytes);
+    sum->peak_live_bytes = flw_max(sum->peak_live_bytes, now.peak_live_bytes);
+    sum->peak_reserved_bytes = flw_max(sum->peak_reserved_bytes, now.peak_reserved_bytes);
 }
 
 static void add_pool(struct flw_pool *pool, void *context)
@@ -67,6 +85,7 @@ static void add_pool(struct flw_pool *pool, void *context)
 static void add_ended(struct flw_pool *pool)
 {
     fallow_stats stats;
+    raise_peaks(); /* it is among the pools still */
     fallow_stats_init(&stats);
     flw_pool_read_stats(pool, &stats);
     stats.live_count = 0;
@@ -90,6 +109,7 @@ static void gather(void)
     summary.linked_count = flw_reach.export_count;
     summary.is_trace = flw_settings.mode == FLW_MODE_TRACE;
     flw_pool_table_each(add_pool, NULL);
+    raise_peaks();
     flw_tracer_sum(&summary.trace);
     flw_poison_sum(&summary.poison);
     summary.foreign_frees = read_count(&flw_home_counts.foreign_frees);

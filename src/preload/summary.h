@@ -19,7 +19,7 @@ struct flw_summary {
     uint64_t dlsym_count, proc_address_count, linked_count; /* how the hooks were reached */
     uint32_t pool_count;
     fallow_stats pools[FLW_SUMMARY_POOLS];
-    fallow_stats sum; /* of all; peaks are each pool's own, added up */
+    fallow_stats sum; /* of all; peaks: the largest sum of those of pools that lived together */
     bool is_trace;
     struct flw_tracer_counts trace; /* mode trace */
     struct flw_poison_counts poison;

@@ -86,6 +86,9 @@ static void pools_say_what_they_lent(void **state)
     assert_int_equal(run("$R --stats s.json -- $L misuse && cat s.json"), 0);
     assert_int_equal(number_of("", "double_frees"), 1);
     assert_int_equal(number_of("", "foreign_frees"), 1);
+    assert_int_equal(run("$R --mode strict --stats s.json -- $L misuse && cat s.json"), 0);
+    assert_int_equal(number_of("", "double_frees"), 1);
+    assert_int_equal(number_of("", "foreign_frees"), 1);
     assert_int_equal(run("$R --mode strict --stats - --poison 7 -- $L many 100"), 0);
     expect_in(error_text, "mode strict: 100 allocations (");
     expect_in(error_text, " hits), 36 frees; peaks ");
@@ -101,6 +104,11 @@ static void pools_whose_context_has_ended_are_counted(void **state)
     assert_int_equal(number_of("\"all\"", "allocs"), 11);
     assert_int_equal(number_of("\"all\"", "frees"), 1);
     assert_int_equal(number_of("\"all\"", "live_blocks"), 1);
+    /* The second came after the first: what they held at most was never held together. */
+    assert_int_equal(number_of("\"all\"", "peak_requested_bytes"),
+                     number_of("\"pools\"", "peak_requested_bytes"));
+    assert_int_equal(number_of("\"all\"", "peak_reserved_bytes"),
+                     number_of("\"pools\"", "peak_reserved_bytes"));
 }
 
 static void a_program_name_may_be_anything(void **state)
