@@ -191,12 +191,6 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
     return result;
 }
 
-static bool is_gone(CUresult result)
-{
-    return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
-           result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_VALUE;
-}
-
 /* A stream of another context: its event must be of that. One that a fence kept may be older than the
  * context, which has the handle of one that ended. Driver calls. */
 static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *domain,
@@ -209,7 +203,7 @@ static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *d
         return result;
     }
     result = record_fence(heap, domain, fence);
-    if (is_kept && is_gone(result)) {
+    if (is_kept && flw_result_is_gone(result)) {
         fence->event = NULL;
         result = record_fence(heap, domain, fence);
     }
@@ -274,7 +268,7 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
         domain->unfenced_bytes += unfenced_bytes;
         domain->has_open_use |= has_open_use;
         flw_fence_drop(heap, fence);
-        if (is_gone(result) && domain != heap->context_order) {
+        if (flw_result_is_gone(result) && domain != heap->context_order) {
             flw_domain_lose(heap, domain);
             status = FALLOW_INVALID_STREAM;
         } else if (flw_result_is_capture_refusal(result) || result == CUDA_ERROR_NOT_READY) {
@@ -403,7 +397,7 @@ static void void_fence(struct flw_domain *domain, struct flw_fence *fence)
  * and takes its events along: what they were recorded after is over. */
 static CUresult heed_end(const struct flw_domain *domain, CUresult result, bool *out_has_ended)
 {
-    *out_has_ended = domain->is_foreign && is_gone(result);
+    *out_has_ended = domain->is_foreign && flw_result_is_gone(result);
     return *out_has_ended ? CUDA_SUCCESS : result;
 }
 
@@ -633,7 +627,7 @@ fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *t
     release_fence(heap, fence);
     flw_lock_release(&heap->lock);
     if (result != CUDA_SUCCESS) {
-        if (is_gone(result) || flw_result_is_capture_refusal(result)) {
+        if (flw_result_is_gone(result) || flw_result_is_capture_refusal(result)) {
             return FALLOW_INVALID_STREAM;
         }
         flw_heap_lose_device(heap, result, "cuStreamWaitEvent");
@@ -689,7 +683,7 @@ static CUresult sync_lost_foreign(struct flw_heap *heap)
             if (result == CUDA_SUCCESS) {
                 result = sync_present(heap);
                 (void)heap->driver->cuCtxPopCurrent_v2(&previous);
-            } else if (is_gone(result)) {
+            } else if (flw_result_is_gone(result)) {
                 result = CUDA_SUCCESS;
             }
         }

@@ -260,6 +260,13 @@ static inline bool flw_result_is_capture_refusal(CUresult result)
            result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
+/* A handle or a context that is not there any more. */
+static inline bool flw_result_is_gone(CUresult result)
+{
+    return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
+           result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_VALUE;
+}
+
 /* ---- pendings (pending.c); lock */
 
 void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending);

@@ -318,8 +318,7 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
         result = CUDA_SUCCESS;
     }
-    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_VALUE ||
-        result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+    if (flw_result_is_gone(result)) {
         status = FALLOW_INVALID_STREAM;
     } else if (result != CUDA_SUCCESS) {
         flw_heap_lose_device(heap, result, "cuStreamGetId");

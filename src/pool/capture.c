@@ -139,8 +139,7 @@ fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *
     flw_heap_count_call(&pool->heap);
     CUresult result = pool->driver.cuStreamIsCapturing(domain->stream, &capturing);
     flw_heap_leave_driver(&pool->heap, &section);
-    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-        result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT) {
+    if (flw_result_is_gone(result)) {
         return FALLOW_INVALID_STREAM;
     }
     if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {

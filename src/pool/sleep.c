@@ -413,10 +413,7 @@ static CUresult ask_stream(struct flw_pool *pool, CUstream stream, CUcontext con
             (void)pool->driver.cuCtxPopCurrent_v2(&previous);
         }
     }
-    bool is_gone = result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_VALUE ||
-                   result == CUDA_ERROR_INVALID_CONTEXT ||
-                   result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return is_gone ? CUDA_SUCCESS : result;
+    return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
 }
 
 static CUresult ask_streams(struct flw_pool *pool, bool foreign_only)
