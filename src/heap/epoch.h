@@ -57,9 +57,6 @@ CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fen
 /* Synchronise all live contexts: everything that was freed before is complete. For drivers that cannot
  * record a context. */
 fallow_status flw_epoch_sync(struct flw_heap *heap);
-/* lock. A fence of the context, unused; NULL: host memory. And back. (domain.c) */
-struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context);
-void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence);
 
 /* A synchronisation of the context that the caller is about to make covers what was freed before:
  * its ticket; 0: it covers nothing, since other contexts are alive. Takes the lock. */

@@ -203,6 +203,35 @@ struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream)
  * at the end. What it says of itself may have changed when the caller looks. */
 struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
 
+/* lock. The domain has done everything up to ticket: its old memory becomes nobody's. */
+void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket);
+
+/* lock. Does memory of the domain stay its own when it is complete? */
+static inline bool flw_domain_keeps(const struct flw_heap *heap, const struct flw_domain *domain)
+{
+    return FLW_UNLIKELY(heap->mixed != NULL) && domain->is_known;
+}
+
+/* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */
+void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);
+
+/* lock. The domain's handle is gone and nothing covers its memory: all of it needs a context sync.
+ */
+void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain);
+
+/* The same where it is no mistake: a thread's default stream when the thread ends. */
+void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
+
+/* calls. cuCtxSynchronize: completes everything of this context, the unfenced included, and of the
+ * contexts of lost foreign streams. */
+fallow_status flw_heap_sync_context(struct flw_heap *heap);
+
+/* ---- fences (fence.c) */
+
+/* lock. A fence of the context, unused; NULL: host memory. And back. */
+struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context);
+void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence);
+
 /* lock. Can this thread have a fence recorded on the domain? `is_own`: inside a call on its stream. */
 bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain,
                           bool is_own);
@@ -229,29 +258,6 @@ fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *t
 /* lock. Has the taker been ordered after that ticket of the donor's already? */
 bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain *donor,
                          uint64_t ticket);
-
-/* lock. The domain has done everything up to ticket: its old memory becomes nobody's. */
-void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket);
-
-/* lock. Does memory of the domain stay its own when it is complete? */
-static inline bool flw_domain_keeps(const struct flw_heap *heap, const struct flw_domain *domain)
-{
-    return FLW_UNLIKELY(heap->mixed != NULL) && domain->is_known;
-}
-
-/* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */
-void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);
-
-/* lock. The domain's handle is gone and nothing covers its memory: all of it needs a context sync.
- */
-void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain);
-
-/* The same where it is no mistake: a thread's default stream when the thread ends. */
-void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
-
-/* calls. cuCtxSynchronize: completes everything of this context, the unfenced included, and of the
- * contexts of lost foreign streams. */
-fallow_status flw_heap_sync_context(struct flw_heap *heap);
 
 /* A capture's answer: the call is not to be made now. */
 static inline bool flw_result_is_capture_refusal(CUresult result)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a pool in context order: where what is freed goes, when an epoch is closed, and the ladder of
- * an allocation. Does not: record or ask for events (heap/domain.c, heap/epoch.c).
+ * an allocation. Does not: record or ask for events (heap/fence.c, heap/epoch.c).
  *
  *   ready    nobody's memory and complete whole runs: lent at once. Thread caches lend of it only.
  *   limbo    freed; first in the freeing thread's cache, then in the heap with the context's ticket.
