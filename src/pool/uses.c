@@ -310,6 +310,53 @@ void flw_pool_fence_all(struct flw_pool *pool)
     flw_heap_leave_driver(&pool->heap, &section);
 }
 
+/* lock. From here on nobody records on the stream. */
+static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool is_covered)
+{
+    if (FLW_MUTANT(RETIRE_WITHOUT_FENCE)) {
+        flw_domain_complete(heap, domain, domain->ticket++);
+    }
+    if (!is_covered && !domain->is_lost) {
+        flw_domain_lose_quietly(heap, domain); /* nothing covers it: a context sync will */
+    }
+    if (domain->is_known) {
+        domain->is_known = false;
+        domain->is_retired = true;
+        atomic_fetch_sub(&heap->stream_count, 1);
+        atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
+    }
+    flw_domain_free_place(heap, domain);
+}
+
+/* The last fence. Again while another thread records: its fence may be older than the last frees. The
+ * caller may destroy the stream at once, so the lock under which nobody records is the one under which
+ * nobody can begin to. */
+static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    fallow_status status = FALLOW_OK;
+    bool is_inside = flw_heap_enter_driver(heap, &section);
+    for (bool is_open = true; is_open;) {
+        if (is_inside && status == FALLOW_OK) {
+            status = flw_domain_fence_own(heap, domain);
+        }
+        flw_lock_acquire(&heap->lock);
+        is_open = domain->is_recording ||
+                  (is_inside && status == FALLOW_OK && domain->unfenced_bytes > 0);
+        if (!is_open) {
+            forget_stream(heap, domain, status == FALLOW_OK);
+        }
+        flw_lock_release(&heap->lock);
+        if (is_open) {
+            sched_yield();
+        }
+    }
+    if (is_inside) {
+        flw_heap_leave_driver(heap, &section);
+    }
+    return status;
+}
+
 fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -317,8 +364,6 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
         return FALLOW_INVALID_POOL;
     }
     struct flw_heap *heap = &pool->heap;
-    struct flw_driver_section section;
-    fallow_status status = FALLOW_OK;
     flw_lock_acquire(&heap->lock);
     struct flw_domain *domain = flw_domain_find(heap, stream);
     flw_lock_release(&heap->lock);
@@ -342,36 +387,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     }
     domain->unfenced_bytes++; /* always one: a released capture may rely on it */
     flw_lock_release(&heap->lock);
-    if (flw_heap_enter_driver(heap, &section)) {
-        /* Again while another thread records: its fence may be older than the last frees, and the
-         * handle is good for no record once the caller has it back. */
-        bool is_open = true;
-        while (is_open && status == FALLOW_OK) {
-            status = flw_domain_fence_own(heap, domain);
-            flw_lock_acquire(&heap->lock);
-            is_open = domain->is_recording || domain->unfenced_bytes > 0;
-            flw_lock_release(&heap->lock);
-            if (is_open) {
-                sched_yield();
-            }
-        }
-        flw_heap_leave_driver(heap, &section);
-    }
-    flw_lock_acquire(&heap->lock);
-    if (FLW_MUTANT(RETIRE_WITHOUT_FENCE)) {
-        flw_domain_complete(heap, domain, domain->ticket++);
-    }
-    if (status != FALLOW_OK && !domain->is_lost) {
-        flw_domain_lose_quietly(heap, domain); /* nothing covers it: a context sync will */
-    }
-    if (domain->is_known) {
-        domain->is_known = false;
-        domain->is_retired = true;
-        atomic_fetch_sub(&heap->stream_count, 1);
-        atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
-    }
-    flw_domain_free_place(heap, domain);
-    flw_lock_release(&heap->lock);
+    fallow_status status = close_stream(heap, domain);
     flw_pool_note_loss(pool);
     return status == FALLOW_DEVICE_LOST || status == FALLOW_INVALID_STREAM ? status : FALLOW_OK;
 }

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the end of a stream seen from inside: what other threads may still do with its handle while
+ * and after it is retired. Its driver calls stop the threads where they are wanted.
+ * Does not: test what a retire gives back (test_api_edges.c, test_domain.c).
+ */
+#include "test_api.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "pool/pool.h"
+
+static struct bed {
+    struct api api;
+    const struct flw_driver *cu;
+    void *block;
+    CUstream dying, living;
+    pthread_t retirer, helper;
+    CUcontext context;
+    sem_t has_recorded, has_freed, is_retired;
+    bool has_fence; /* the retirer's own */
+    bool is_met;    /* the other thread has been at it */
+    atomic_bool recorded_late;
+} bed;
+
+static bool is_retirer(void)
+{
+    return pthread_equal(pthread_self(), bed.retirer) != 0;
+}
+
+/* The other thread's record, if it comes to one, is under way until the retire is over. */
+static CUresult record(CUevent event, CUstream stream)
+{
+    if (stream == bed.dying && is_retirer()) {
+        bed.has_fence = true;
+    } else if (stream == bed.dying) {
+        atomic_store(&bed.recorded_late, true);
+        sem_post(&bed.has_freed);
+        sem_wait(&bed.is_retired);
+    }
+    return bed.cu->cuEventRecord(event, stream);
+}
+
+/* The last that a retire does with the driver: the other thread has its turn here. */
+static CUresult exchange(CUstreamCaptureMode *mode)
+{
+    if (is_retirer() && bed.has_fence && !bed.is_met) {
+        bed.is_met = true;
+        sem_post(&bed.has_recorded);
+        sem_wait(&bed.has_freed);
+    }
+    return bed.cu->cuThreadExchangeStreamCaptureMode(mode);
+}
+
+/* Frees a block that the dying stream was announced for, and wants a fence of every stream. */
+static void *free_and_trim(void *unused)
+{
+    sem_wait(&bed.has_recorded);
+    bool good = bed.cu->cuCtxSetCurrent(bed.context) == CUDA_SUCCESS &&
+                fallow_free(bed.api.pool, bed.block, bed.living) == FALLOW_OK &&
+                fallow_pool_trim_within(bed.api.pool, 0, 0, NULL) == FALLOW_OK;
+    sem_post(&bed.has_freed);
+    return good ? unused : NULL;
+}
+
+/* It may be destroyed, and its handle be another stream's, as soon as the retire returns. */
+static void nobody_records_on_a_stream_that_has_been_retired(void **state)
+{
+    (void)state;
+    void *end = NULL;
+    api_begin_with_pool(&bed.api);
+    struct flw_pool *pool = flw_pool_of(bed.api.pool);
+    bed.cu = &bed.api.sim.cu;
+    bed.dying = bed.api.stream;
+    bed.living = bed.api.other;
+    bed.retirer = pthread_self();
+    assert_int_equal(bed.cu->cuCtxGetCurrent(&bed.context), 0);
+    sem_init(&bed.has_recorded, 0, 0);
+    sem_init(&bed.has_freed, 0, 0);
+    sem_init(&bed.is_retired, 0, 0);
+    bed.block = api_alloc(&bed.api, 3 * MIB, bed.living);
+    assert_int_equal(fallow_record_use(bed.api.pool, bed.block, bed.dying), FALLOW_OK);
+    assert_int_equal(pthread_create(&bed.helper, NULL, free_and_trim, &bed), 0);
+    pool->driver.cuEventRecord = record;
+    pool->driver.cuThreadExchangeStreamCaptureMode = exchange;
+    assert_int_equal(fallow_stream_retire(bed.api.pool, bed.dying), FALLOW_OK);
+    sem_post(&bed.is_retired);
+    assert_int_equal(pthread_join(bed.helper, &end), 0);
+    assert_ptr_equal(end, &bed);
+    assert_true(bed.is_met);
+    assert_false(atomic_load(&bed.recorded_late));
+    bed.api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim(bed.api.pool, 0), FALLOW_OK);
+    assert_int_equal(api_stats(&bed.api).reserved_bytes, 0); /* its last fence covers the block */
+    assert_int_equal(fallow_pool_validate(bed.api.pool), FALLOW_OK);
+    api_end(&bed.api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_records_on_a_stream_that_has_been_retired),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
