@@ -92,7 +92,7 @@ struct flw_tcache {
     uint64_t run_pops, run_pushes; /* lent and taken back through this cache */
     uint64_t run_out_bytes;        /* taken from the heap less put back; those in it included */
     uint64_t run_bytes, run_limit_bytes;
-    /* frees of runs until a look whether a fence is worth recording, of how many (pool/lend.c) */
+    /* frees of runs until a look whether a fence is worth recording, of how many (pool/return.c) */
     int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
     uint64_t bin_bytes;   /* sum of capacity * size: the budget that bins have been given */

@@ -224,7 +224,8 @@ static inline uint64_t flw_not_negative(int64_t value)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-/* ---- entry.c's slow halves and friends */
+/* ---- lend.c, return.c: the slow halves of what entry.c has; debug.c's pair stands before them */
+
 fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
                              fallow_stream stream, void **out_ptr);
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream);
@@ -238,6 +239,9 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats);
 
 /* What a cache may hold in runs. */
 uint64_t flw_pool_run_limit(const struct flw_pool *pool);
+/* cache lock. Let the bin hold more, up to its room and the cache's budget. */
+void flw_pool_widen_bin(const struct flw_pool *pool, struct flw_tcache *cache, struct flw_bin *bin,
+                        unsigned class_index);
 /* Has enough been freed on the stream, or announced, for an event? */
 static inline bool flw_pool_is_fence_due(const struct flw_pool *pool,
                                          const struct flw_domain *domain)
