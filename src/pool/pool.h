@@ -242,17 +242,27 @@ uint64_t flw_pool_run_limit(const struct flw_pool *pool);
 /* cache lock. Let the bin hold more, up to its room and the cache's budget. */
 void flw_pool_widen_bin(const struct flw_pool *pool, struct flw_tcache *cache, struct flw_bin *bin,
                         unsigned class_index);
-/* Has enough been freed on the stream, or announced, for an event? */
-static inline bool flw_pool_is_fence_due(const struct flw_pool *pool,
-                                         const struct flw_domain *domain)
+/* Has enough been freed on the stream for an event? At most one per 16 MiB, and only where another
+ * stream could want the memory. */
+static inline bool flw_pool_is_stream_fence_due(const struct flw_pool *pool,
+                                                const struct flw_domain *domain)
 {
     uint64_t unfenced = atomic_load_explicit(&domain->unfenced_bytes, memory_order_relaxed);
     return (unfenced >= 16 * FLW_MIB &&
             atomic_load_explicit(&pool->heap.stream_count, memory_order_relaxed) > 1) ||
-           (pool->config.streams_may_die && unfenced > 0) ||
-           atomic_load_explicit(&pool->heap.unfenced_use_bytes, memory_order_relaxed) >=
-               16 * FLW_MIB ||
-           atomic_load_explicit(&pool->heap.unfenced_use_count, memory_order_relaxed) >= 256;
+           (pool->config.streams_may_die && unfenced > 0);
+}
+/* Have enough uses been announced? */
+static inline bool flw_pool_is_use_fence_due(const struct flw_pool *pool)
+{
+    const struct flw_heap *heap = &pool->heap;
+    return atomic_load_explicit(&heap->unfenced_use_bytes, memory_order_relaxed) >= 16 * FLW_MIB ||
+           atomic_load_explicit(&heap->unfenced_use_count, memory_order_relaxed) >= 256;
+}
+static inline bool flw_pool_is_fence_due(const struct flw_pool *pool,
+                                         const struct flw_domain *domain)
+{
+    return flw_pool_is_stream_fence_due(pool, domain) || flw_pool_is_use_fence_due(pool);
 }
 /* Owner, inside or alone: fence_left_bytes is used up; start anew. True: a fence is worth it. */
 bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache);

@@ -135,23 +135,18 @@ static fallow_status return_captured(struct flw_pool *pool, struct flw_tcache *c
     return FALLOW_OK;
 }
 
-/* At most one event per 16 MiB freed, and only where another stream could want the memory. */
 static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
-    uint64_t unfenced = atomic_load_explicit(&domain->unfenced_bytes, memory_order_relaxed);
-    bool is_due = unfenced >= 16 * FLW_MIB && atomic_load(&pool->heap.stream_count) > 1;
-    if ((is_due || (pool->config.streams_may_die && unfenced > 0)) && !flw_capture_is_on(domain) &&
+    if (flw_pool_is_stream_fence_due(pool, domain) && !flw_capture_is_on(domain) &&
         flw_heap_enter_driver(&pool->heap, &section)) {
         (void)flw_domain_fence_own(&pool->heap, domain);
         flw_heap_leave_driver(&pool->heap, &section);
     }
-    if (pool->heap.unfenced_use_bytes >= 16 * FLW_MIB || pool->heap.unfenced_use_count >= 256) {
-        if (flw_heap_enter_driver(&pool->heap, &section)) {
-            flw_uses_fence(pool);
-            (void)flw_heap_poll(&pool->heap);
-            flw_heap_leave_driver(&pool->heap, &section);
-        }
+    if (flw_pool_is_use_fence_due(pool) && flw_heap_enter_driver(&pool->heap, &section)) {
+        flw_uses_fence(pool);
+        (void)flw_heap_poll(&pool->heap);
+        flw_heap_leave_driver(&pool->heap, &section);
     }
 }
 
