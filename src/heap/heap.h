@@ -459,6 +459,12 @@ static inline void flw_heap_note_error(struct flw_heap *heap, CUresult error, co
     atomic_store(&heap->last_error, (int)error);
     atomic_store(&heap->last_call, call);
 }
+/* The same where it stops what was asked for. */
+static inline fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult error, const char *call)
+{
+    flw_heap_note_error(heap, error, call);
+    return FALLOW_DRIVER;
+}
 /* An answer that was neither success nor expected: the device is lost. */
 void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call);
 static inline bool flw_heap_is_lost(const struct flw_heap *heap)

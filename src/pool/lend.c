@@ -255,8 +255,7 @@ static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
     }
     flw_heap_leave_driver(&pool->heap, &section);
     if (result != CUDA_SUCCESS) {
-        flw_heap_note_error(&pool->heap, result, "cuMemsetD8Async");
-        return FALLOW_DRIVER;
+        return flw_heap_refuse(&pool->heap, result, "cuMemsetD8Async");
     }
     return FALLOW_OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: sleep and wake: who is asked, kept out and waited for, what is saved, the way back.
- * Does not: unmap or map (heap/sleep.c).
+ * Owns: sleep and wake: who is kept out and waited for, the order of the steps, the way back.
+ * Does not: unmap or map (heap/sleep.c), save or put back (sleep_contents.c), ask or tell
+ * (sleep_watch.c).
  *
  *   sleep   watchers · the gate is held, caches closed and emptied, those inside waited for · the
  *           device waited for · contents saved · memory given back · the gate refuses
@@ -15,361 +16,14 @@
 #include <string.h>
 
 #include "base/mutant.h"
-#include "pool/blocks.h"
-#include "pool/recording.h"
+#include "pool/pool.h"
 
-#define TAGS_MOST   4096
-#define CHUNK_BYTES (64 * FLW_MIB)
+#define TAGS_MOST 4096
 
 void fallow_sleep_request_init_sized(fallow_sleep_request *request, size_t struct_size)
 {
     memset(request, 0, struct_size);
     request->struct_size = struct_size;
-}
-
-/* ---- watchers */
-
-static bool is_watcher(const struct flw_sleep_watcher *watcher,
-                       const struct flw_sleep_watcher *other)
-{
-    return watcher->before_sleep == other->before_sleep &&
-           watcher->after_wake == other->after_wake && watcher->context == other->context;
-}
-
-fallow_status fallow_pool_watch_sleep(fallow_pool *handle,
-                                      fallow_before_sleep_function before_sleep,
-                                      fallow_after_wake_function after_wake, void *context)
-{
-    struct flw_pool *pool = flw_pool_of(handle);
-    if (pool == NULL) {
-        return FALLOW_INVALID_POOL;
-    }
-    if (before_sleep == NULL && after_wake == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
-    }
-    struct flw_sleeper *sleeper = &pool->sleeper;
-    flw_lock_acquire(&sleeper->lock);
-    bool has_room = sleeper->watcher_count < FLW_SLEEP_WATCHERS;
-    if (has_room) {
-        sleeper->watchers[sleeper->watcher_count++] =
-            (struct flw_sleep_watcher){before_sleep, after_wake, context};
-    }
-    flw_lock_release(&sleeper->lock);
-    return has_room ? FALLOW_OK : FALLOW_BUSY;
-}
-
-fallow_status fallow_pool_unwatch_sleep(fallow_pool *handle,
-                                        fallow_before_sleep_function before_sleep,
-                                        fallow_after_wake_function after_wake, void *context)
-{
-    struct flw_pool *pool = flw_pool_of(handle);
-    struct flw_sleep_watcher gone = {before_sleep, after_wake, context};
-    if (pool == NULL) {
-        return FALLOW_INVALID_POOL;
-    }
-    struct flw_sleeper *sleeper = &pool->sleeper;
-    flw_lock_acquire(&sleeper->lock);
-    uint32_t i = 0, count = sleeper->watcher_count;
-    while (i < count && !is_watcher(&sleeper->watchers[i], &gone)) {
-        i++;
-    }
-    if (i < count) {
-        memmove(&sleeper->watchers[i], &sleeper->watchers[i + 1],
-                (count - i - 1) * sizeof sleeper->watchers[0]);
-        sleeper->watcher_count--;
-    }
-    flw_lock_release(&sleeper->lock);
-    return i < count ? FALLOW_OK : FALLOW_NOT_FOUND;
-}
-
-/* Those that are there when a turn begins. */
-struct watch {
-    struct flw_sleep_watcher watchers[FLW_SLEEP_WATCHERS];
-    uint32_t count;
-};
-
-static void look_up(struct flw_sleeper *sleeper, struct watch *watch)
-{
-    flw_lock_acquire(&sleeper->lock);
-    memcpy(watch->watchers, sleeper->watchers, sizeof watch->watchers);
-    watch->count = sleeper->watcher_count;
-    flw_lock_release(&sleeper->lock);
-}
-
-/* True: nobody refused. Else those that were asked are told again by tell_awake. */
-static bool ask_to_sleep(struct watch *watch)
-{
-    for (uint32_t i = 0; i < watch->count; i++) {
-        const struct flw_sleep_watcher *watcher = &watch->watchers[i];
-        if (watcher->before_sleep != NULL && watcher->before_sleep(watcher->context) != 0) {
-            watch->count = i + 1;
-            return false;
-        }
-    }
-    return true;
-}
-
-static void tell_awake(const struct watch *watch)
-{
-    for (uint32_t i = watch->count; i-- > 0;) {
-        if (watch->watchers[i].after_wake != NULL) {
-            watch->watchers[i].after_wake(watch->watchers[i].context);
-        }
-    }
-}
-
-/* ---- tags */
-
-static bool is_saved_tag(const fallow_sleep_request *request, uint32_t tag)
-{
-    bool is_saved = (request->flags & FALLOW_SLEEP_SAVE_ALL) != 0;
-    for (size_t i = 0; i < request->saved_tag_count && !is_saved; i++) {
-        is_saved = request->saved_tags[i] == tag;
-    }
-    return is_saved;
-}
-
-static uint64_t kept_since(const struct flw_sleeper *sleeper, uint32_t tag)
-{
-    uint64_t since = sleeper->all_kept_since;
-    for (uint32_t i = 0; i < sleeper->kept_count; i++) {
-        if (sleeper->kept[i].tag == tag && (since == 0 || sleeper->kept[i].since < since)) {
-            since = sleeper->kept[i].since;
-        }
-    }
-    return since;
-}
-
-bool flw_sleep_has_kept(struct flw_pool *pool, uint32_t tag, uint64_t serial)
-{
-    struct flw_sleeper *sleeper = &pool->sleeper;
-    flw_lock_acquire(&sleeper->lock);
-    uint64_t since = kept_since(sleeper, tag);
-    flw_lock_release(&sleeper->lock);
-    return since != 0 && since <= serial + 1;
-}
-
-/* Room for what a sleep by this request will note: taken before anything has happened. */
-static struct flw_kept_tag *make_kept(const fallow_sleep_request *request)
-{
-    size_t count = request->saved_tag_count + 1;
-    return calloc(count, sizeof(struct flw_kept_tag));
-}
-
-/* The sleep has come about. Takes `kept`. */
-static void note_kept(struct flw_sleeper *sleeper, const fallow_sleep_request *request,
-                      struct flw_kept_tag *kept)
-{
-    uint64_t serial = atomic_load(&sleeper->serial) + 1;
-    struct flw_kept_tag *old = kept;
-    flw_lock_acquire(&sleeper->lock);
-    if ((request->flags & FALLOW_SLEEP_SAVE_ALL) != 0) {
-        sleeper->all_kept_since = sleeper->all_kept_since == 0 ? serial : sleeper->all_kept_since;
-    } else {
-        uint32_t count = 0;
-        for (size_t i = 0; i < request->saved_tag_count; i++) {
-            uint64_t since = kept_since(sleeper, request->saved_tags[i]);
-            kept[count].tag = request->saved_tags[i];
-            kept[count++].since = since == 0 ? serial : since;
-        }
-        old = sleeper->kept;
-        sleeper->kept = kept;
-        sleeper->kept_count = count;
-        sleeper->all_kept_since = 0;
-    }
-    flw_lock_release(&sleeper->lock);
-    atomic_store(&sleeper->serial, serial);
-    free(old);
-}
-
-/* ---- contents */
-
-struct harvest {
-    struct flw_pool *pool;
-    const fallow_sleep_request *request;
-    struct flw_saved_block *blocks;
-    size_t count, room; /* more were counted than there was room for: again */
-};
-
-/* Heap and uses lock. What lies in an exported handle stays where it is. */
-static void see(void *context, const struct flw_lent_block *block)
-{
-    struct harvest *harvest = context;
-    const struct flw_heap *heap = &harvest->pool->heap;
-    const struct flw_handle *handle = flw_heap_handle_at(heap, block->address - heap->map.base);
-    if (!is_saved_tag(harvest->request, block->tag) || (handle != NULL && handle->is_exported)) {
-        return;
-    }
-    if (harvest->count < harvest->room) {
-        harvest->blocks[harvest->count] =
-            (struct flw_saved_block){.address = block->address, .size_bytes = block->size_bytes};
-    }
-    harvest->count++;
-}
-
-static bool find_blocks(struct flw_pool *pool, const fallow_sleep_request *request)
-{
-    struct harvest harvest = {.pool = pool, .request = request};
-    if (request->saved_tag_count == 0 && (request->flags & FALLOW_SLEEP_SAVE_ALL) == 0) {
-        return true;
-    }
-    do {
-        harvest.room = harvest.count + harvest.count / 4 + 64;
-        harvest.count = 0;
-        free(harvest.blocks);
-        harvest.blocks = malloc(harvest.room * sizeof *harvest.blocks);
-        if (harvest.blocks == NULL) {
-            return false;
-        }
-        flw_blocks_each(pool, see, &harvest);
-    } while (harvest.count > harvest.room);
-    pool->sleeper.saved = harvest.blocks;
-    pool->sleeper.saved_count = harvest.count;
-    return true;
-}
-
-/* calls. The next blocks from `first` on, as many as one chunk is for: pinned memory for them. */
-static CUresult make_chunk(struct flw_pool *pool, size_t first, size_t *out_end)
-{
-    struct flw_sleeper *sleeper = &pool->sleeper;
-    uint64_t bytes = 0;
-    size_t end = first;
-    void *chunk = NULL;
-    while (end < sleeper->saved_count &&
-           (end == first || bytes + sleeper->saved[end].size_bytes <= CHUNK_BYTES)) {
-        bytes += sleeper->saved[end++].size_bytes;
-    }
-    *out_end = end;
-    flw_heap_count_call(&pool->heap);
-    CUresult result = pool->driver.cuMemHostAlloc(&chunk, bytes, 0);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    sleeper->chunks[sleeper->chunk_count++] = chunk;
-    atomic_fetch_add(&sleeper->saved_bytes, bytes);
-    unsigned char *at = chunk;
-    for (size_t i = first; i < end; i++) {
-        sleeper->saved[i].copy = at;
-        at += sleeper->saved[i].size_bytes;
-    }
-    return CUDA_SUCCESS;
-}
-
-/* calls. An answer of the driver that stops a sleep or a wake, and is remembered. */
-static fallow_status refusal(struct flw_pool *pool, CUresult result, const char *call)
-{
-    flw_heap_note_error(&pool->heap, result, call);
-    return FALLOW_DRIVER;
-}
-
-/* calls. All copies are given before the first is waited for; whatever fails, none is under way
- * afterwards. No capture is open, so the default stream takes them. */
-static fallow_status copy_all(struct flw_pool *pool, bool is_out)
-{
-    const struct flw_sleeper *sleeper = &pool->sleeper;
-    const struct flw_driver *driver = &pool->driver;
-    const char *call = is_out ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync";
-    CUresult result = CUDA_SUCCESS;
-    for (size_t i = 0; result == CUDA_SUCCESS && i < sleeper->saved_count; i++) {
-        const struct flw_saved_block *block = &sleeper->saved[i];
-        flw_heap_count_call(&pool->heap);
-        result = is_out ? driver->cuMemcpyDtoHAsync_v2(block->copy, block->address,
-                                                       block->size_bytes, NULL)
-                        : driver->cuMemcpyHtoDAsync_v2(block->address, block->copy,
-                                                       block->size_bytes, NULL);
-    }
-    flw_heap_count_call(&pool->heap);
-    CUresult done = driver->cuStreamSynchronize(NULL);
-    if (done != CUDA_SUCCESS) { /* some may be under way: nothing may be unmapped any more */
-        flw_heap_lose_device(&pool->heap, done, "cuStreamSynchronize");
-        return FALLOW_DEVICE_LOST;
-    }
-    return result == CUDA_SUCCESS ? FALLOW_OK : refusal(pool, result, call);
-}
-
-static fallow_status copy_out(struct flw_pool *pool)
-{
-    struct flw_sleeper *sleeper = &pool->sleeper;
-    CUresult result = CUDA_SUCCESS;
-    size_t end = 0;
-    for (size_t i = 0; result == CUDA_SUCCESS && i < sleeper->saved_count; i = end) {
-        result = make_chunk(pool, i, &end);
-    }
-    if (result != CUDA_SUCCESS) {
-        fallow_status status = refusal(pool, result, "cuMemHostAlloc");
-        return result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_HOST_MEMORY : status;
-    }
-    return copy_all(pool, true);
-}
-
-static fallow_status save(struct flw_pool *pool, const fallow_sleep_request *request)
-{
-    struct flw_sleeper *sleeper = &pool->sleeper;
-    struct flw_driver_section section;
-    if (!find_blocks(pool, request)) {
-        return FALLOW_OUT_OF_HOST_MEMORY;
-    }
-    if (sleeper->saved_count == 0) {
-        return FALLOW_OK;
-    }
-    sleeper->chunks = malloc(sleeper->saved_count * sizeof *sleeper->chunks);
-    if (sleeper->chunks == NULL) {
-        return FALLOW_OUT_OF_HOST_MEMORY;
-    }
-    if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
-    }
-    fallow_status status = copy_out(pool);
-    flw_heap_leave_driver(&pool->heap, &section);
-    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
-}
-
-static fallow_status restore(struct flw_pool *pool)
-{
-    const struct flw_sleeper *sleeper = &pool->sleeper;
-    struct flw_driver_section section;
-    if (sleeper->saved_count == 0) {
-        return FALLOW_OK;
-    }
-    if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
-    }
-    fallow_status status = copy_all(pool, false);
-    flw_heap_leave_driver(&pool->heap, &section);
-    return status;
-}
-
-/* Whatever of it there is. */
-static void forget_saved(struct flw_pool *pool, bool is_lost)
-{
-    struct flw_sleeper *sleeper = &pool->sleeper;
-    struct flw_driver_section section;
-    if (sleeper->chunk_count > 0 && !is_lost && flw_heap_enter_driver(&pool->heap, &section)) {
-        for (size_t i = 0; i < sleeper->chunk_count; i++) {
-            flw_heap_count_call(&pool->heap);
-            CUresult result = pool->driver.cuMemFreeHost(sleeper->chunks[i]);
-            if (result != CUDA_SUCCESS) {
-                flw_heap_note_error(&pool->heap, result, "cuMemFreeHost");
-                flw_pool_log(pool, FALLOW_LOG_WARNING,
-                             "pinned memory of a sleep stays: cuMemFreeHost answered %s",
-                             flw_driver_error_name(&pool->driver, result));
-            }
-        }
-        flw_heap_leave_driver(&pool->heap, &section);
-    }
-    free(sleeper->chunks);
-    free(sleeper->saved);
-    sleeper->chunks = NULL;
-    sleeper->saved = NULL;
-    sleeper->chunk_count = sleeper->saved_count = 0;
-    atomic_store(&sleeper->saved_bytes, 0);
-}
-
-void flw_sleep_finish(struct flw_pool *pool, bool is_lost)
-{
-    forget_saved(pool, is_lost);
-    free(pool->sleeper.kept);
-    pool->sleeper.kept = NULL;
 }
 
 /* ---- running work */
@@ -451,7 +105,7 @@ static fallow_status refuse_running(struct flw_pool *pool)
     return result == CUDA_SUCCESS           ? FALLOW_OK
            : is_captured                    ? FALLOW_CAPTURING
            : result == CUDA_ERROR_NOT_READY ? FALLOW_BUSY
-                                            : refusal(pool, result, "cuEventQuery");
+                                            : flw_heap_refuse(&pool->heap, result, "cuEventQuery");
 }
 
 /* Everything that may touch the pool's memory is complete, and known to be. */
@@ -511,7 +165,7 @@ static void open_up(struct flw_pool *pool)
 static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_request *request)
 {
     bool may_wait = (request->flags & FALLOW_SLEEP_WAIT) != 0;
-    struct flw_kept_tag *kept = make_kept(request);
+    struct flw_kept_tag *kept = flw_sleep_make_kept(request);
     if (kept == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
@@ -525,18 +179,18 @@ static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_reque
         status = quiesce(pool, may_wait);
     }
     if (status == FALLOW_OK && !FLW_MUTANT(SLEEP_SAVES_NOTHING)) {
-        status = save(pool, request);
+        status = flw_sleep_save(pool, request);
     }
     if (status == FALLOW_OK) {
         status = flw_heap_sleep(&pool->heap);
     }
     if (status != FALLOW_OK) {
-        forget_saved(pool, flw_heap_is_lost(&pool->heap));
+        flw_sleep_forget_saved(pool, flw_heap_is_lost(&pool->heap));
         free(kept);
         open_up(pool);
         return status;
     }
-    note_kept(&pool->sleeper, request, kept);
+    flw_sleep_note_kept(&pool->sleeper, request, kept);
     /* An arena whose last lease may simply be repeated looks again. */
     atomic_fetch_add_explicit(&pool->heap.count.gone_streams, 1, memory_order_release);
     flw_gate_set(&pool->gate, FLW_GATE_ASLEEP);
@@ -547,7 +201,7 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
 {
     struct flw_pool *pool = flw_pool_of(handle);
     fallow_sleep_request request;
-    struct watch watch;
+    struct flw_sleep_watch watch;
     if (pool == NULL) {
         return FALLOW_INVALID_POOL;
     }
@@ -570,12 +224,12 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
         flw_gate_end_turn(&pool->gate);
         return FALLOW_ASLEEP;
     }
-    look_up(&pool->sleeper, &watch);
+    flw_sleep_look_up(&pool->sleeper, &watch);
     status = flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
-             : ask_to_sleep(&watch)        ? fall_asleep(pool, &request)
+             : flw_sleep_ask(&watch)       ? fall_asleep(pool, &request)
                                            : FALLOW_BUSY;
     if (status != FALLOW_OK) {
-        tell_awake(&watch);
+        flw_sleep_tell_awake(&watch);
     }
     return end_turn(pool, status);
 }
@@ -609,7 +263,7 @@ static fallow_status wake_up(struct flw_pool *pool)
     if (status != FALLOW_OK) {
         return status;
     }
-    status = restore(pool);
+    status = flw_sleep_restore(pool);
     fallow_status end = flw_heap_end_wake(heap, status == FALLOW_OK);
     return end != FALLOW_OK ? end : status;
 }
@@ -617,7 +271,7 @@ static fallow_status wake_up(struct flw_pool *pool)
 fallow_status fallow_pool_wake(fallow_pool *handle)
 {
     struct flw_pool *pool = flw_pool_of(handle);
-    struct watch watch;
+    struct flw_sleep_watch watch;
     if (pool == NULL) {
         return FALLOW_INVALID_POOL;
     }
@@ -631,13 +285,13 @@ fallow_status fallow_pool_wake(fallow_pool *handle)
         flw_gate_end_turn(&pool->gate);
         return FALLOW_OK;
     }
-    look_up(&pool->sleeper, &watch);
+    flw_sleep_look_up(&pool->sleeper, &watch);
     flw_gate_set(&pool->gate, FLW_GATE_HELD);
     fallow_status status = wake_up(pool);
     if (status == FALLOW_OK) {
-        forget_saved(pool, flw_heap_is_lost(&pool->heap));
+        flw_sleep_forget_saved(pool, flw_heap_is_lost(&pool->heap));
         open_up(pool);
-        tell_awake(&watch);
+        flw_sleep_tell_awake(&watch);
     } else { /* a lost pool is refused for that */
         bool is_lost = flw_heap_is_lost(&pool->heap);
         flw_gate_set(&pool->gate, is_lost ? FLW_GATE_OPEN : FLW_GATE_ASLEEP);

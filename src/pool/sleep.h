@@ -48,6 +48,31 @@ struct flw_sleeper {
 
 struct flw_pool;
 
+/* ---- sleep_watch.c */
+
+/* Those that are there when a turn begins. */
+struct flw_sleep_watch {
+    struct flw_sleep_watcher watchers[FLW_SLEEP_WATCHERS];
+    uint32_t count;
+};
+void flw_sleep_look_up(struct flw_sleeper *sleeper, struct flw_sleep_watch *watch);
+/* True: nobody refused. Else those that were asked are told again by flw_sleep_tell_awake. */
+bool flw_sleep_ask(struct flw_sleep_watch *watch);
+void flw_sleep_tell_awake(const struct flw_sleep_watch *watch);
+
+/* ---- sleep_contents.c */
+
+/* Room for what a sleep by this request will note: taken before anything has happened. */
+struct flw_kept_tag *flw_sleep_make_kept(const fallow_sleep_request *request);
+/* The sleep has come about. Takes `kept`. */
+void flw_sleep_note_kept(struct flw_sleeper *sleeper, const fallow_sleep_request *request,
+                         struct flw_kept_tag *kept);
+/* Driver calls, the turn held, all work complete. Copy out what the request wants kept; and back. What
+ * was taken before a failure flw_sleep_forget_saved gives back. */
+fallow_status flw_sleep_save(struct flw_pool *pool, const fallow_sleep_request *request);
+fallow_status flw_sleep_restore(struct flw_pool *pool);
+/* Driver calls, but `is_lost`. Whatever of the copies there is. */
+void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost);
 /* Have blocks with the tag kept their contents in all sleeps after number `serial`? */
 bool flw_sleep_has_kept(struct flw_pool *pool, uint32_t tag, uint64_t serial);
 /* The pool ends; `is_lost`: no driver call. */

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what outlives a sleep: which blocks' contents, by their tags, and the copies in pinned memory.
+ * Does not: know when the device is still (sleep.c).
+ */
+#include <stdlib.h>
+
+#include "pool/blocks.h"
+
+#define CHUNK_BYTES (64 * FLW_MIB)
+
+/* ---- tags */
+
+static bool is_saved_tag(const fallow_sleep_request *request, uint32_t tag)
+{
+    bool is_saved = (request->flags & FALLOW_SLEEP_SAVE_ALL) != 0;
+    for (size_t i = 0; i < request->saved_tag_count && !is_saved; i++) {
+        is_saved = request->saved_tags[i] == tag;
+    }
+    return is_saved;
+}
+
+static uint64_t kept_since(const struct flw_sleeper *sleeper, uint32_t tag)
+{
+    uint64_t since = sleeper->all_kept_since;
+    for (uint32_t i = 0; i < sleeper->kept_count; i++) {
+        if (sleeper->kept[i].tag == tag && (since == 0 || sleeper->kept[i].since < since)) {
+            since = sleeper->kept[i].since;
+        }
+    }
+    return since;
+}
+
+bool flw_sleep_has_kept(struct flw_pool *pool, uint32_t tag, uint64_t serial)
+{
+    struct flw_sleeper *sleeper = &pool->sleeper;
+    flw_lock_acquire(&sleeper->lock);
+    uint64_t since = kept_since(sleeper, tag);
+    flw_lock_release(&sleeper->lock);
+    return since != 0 && since <= serial + 1;
+}
+
+struct flw_kept_tag *flw_sleep_make_kept(const fallow_sleep_request *request)
+{
+    size_t count = request->saved_tag_count + 1;
+    return calloc(count, sizeof(struct flw_kept_tag));
+}
+
+void flw_sleep_note_kept(struct flw_sleeper *sleeper, const fallow_sleep_request *request,
+                         struct flw_kept_tag *kept)
+{
+    uint64_t serial = atomic_load(&sleeper->serial) + 1;
+    struct flw_kept_tag *old = kept;
+    flw_lock_acquire(&sleeper->lock);
+    if ((request->flags & FALLOW_SLEEP_SAVE_ALL) != 0) {
+        sleeper->all_kept_since = sleeper->all_kept_since == 0 ? serial : sleeper->all_kept_since;
+    } else {
+        uint32_t count = 0;
+        for (size_t i = 0; i < request->saved_tag_count; i++) {
+            uint64_t since = kept_since(sleeper, request->saved_tags[i]);
+            kept[count].tag = request->saved_tags[i];
+            kept[count++].since = since == 0 ? serial : since;
+        }
+        old = sleeper->kept;
+        sleeper->kept = kept;
+        sleeper->kept_count = count;
+        sleeper->all_kept_since = 0;
+    }
+    flw_lock_release(&sleeper->lock);
+    atomic_store(&sleeper->serial, serial);
+    free(old);
+}
+
+/* ---- contents */
+
+struct harvest {
+    struct flw_pool *pool;
+    const fallow_sleep_request *request;
+    struct flw_saved_block *blocks;
+    size_t count, room; /* more were counted than there was room for: again */
+};
+
+/* Heap and uses lock. What lies in an exported handle stays where it is. */
+static void see(void *context, const struct flw_lent_block *block)
+{
+    struct harvest *harvest = context;
+    const struct flw_heap *heap = &harvest->pool->heap;
+    const struct flw_handle *handle = flw_heap_handle_at(heap, block->address - heap->map.base);
+    if (!is_saved_tag(harvest->request, block->tag) || (handle != NULL && handle->is_exported)) {
+        return;
+    }
+    if (harvest->count < harvest->room) {
+        harvest->blocks[harvest->count] =
+            (struct flw_saved_block){.address = block->address, .size_bytes = block->size_bytes};
+    }
+    harvest->count++;
+}
+
+static bool find_blocks(struct flw_pool *pool, const fallow_sleep_request *request)
+{
+    struct harvest harvest = {.pool = pool, .request = request};
+    if (request->saved_tag_count == 0 && (request->flags & FALLOW_SLEEP_SAVE_ALL) == 0) {
+        return true;
+    }
+    do {
+        harvest.room = harvest.count + harvest.count / 4 + 64;
+        harvest.count = 0;
+        free(harvest.blocks);
+        harvest.blocks = malloc(harvest.room * sizeof *harvest.blocks);
+        if (harvest.blocks == NULL) {
+            return false;
+        }
+        flw_blocks_each(pool, see, &harvest);
+    } while (harvest.count > harvest.room);
+    pool->sleeper.saved = harvest.blocks;
+    pool->sleeper.saved_count = harvest.count;
+    return true;
+}
+
+/* calls. The next blocks from `first` on, as many as one chunk is for: pinned memory for them. */
+static CUresult make_chunk(struct flw_pool *pool, size_t first, size_t *out_end)
+{
+    struct flw_sleeper *sleeper = &pool->sleeper;
+    uint64_t bytes = 0;
+    size_t end = first;
+    void *chunk = NULL;
+    while (end < sleeper->saved_count &&
+           (end == first || bytes + sleeper->saved[end].size_bytes <= CHUNK_BYTES)) {
+        bytes += sleeper->saved[end++].size_bytes;
+    }
+    *out_end = end;
+    flw_heap_count_call(&pool->heap);
+    CUresult result = pool->driver.cuMemHostAlloc(&chunk, bytes, 0);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    sleeper->chunks[sleeper->chunk_count++] = chunk;
+    atomic_fetch_add(&sleeper->saved_bytes, bytes);
+    unsigned char *at = chunk;
+    for (size_t i = first; i < end; i++) {
+        sleeper->saved[i].copy = at;
+        at += sleeper->saved[i].size_bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* calls. All copies are given before the first is waited for; whatever fails, none is under way
+ * afterwards. No capture is open, so the default stream takes them. */
+static fallow_status copy_all(struct flw_pool *pool, bool is_out)
+{
+    const struct flw_sleeper *sleeper = &pool->sleeper;
+    const struct flw_driver *driver = &pool->driver;
+    const char *call = is_out ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync";
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < sleeper->saved_count; i++) {
+        const struct flw_saved_block *block = &sleeper->saved[i];
+        flw_heap_count_call(&pool->heap);
+        result = is_out ? driver->cuMemcpyDtoHAsync_v2(block->copy, block->address,
+                                                       block->size_bytes, NULL)
+                        : driver->cuMemcpyHtoDAsync_v2(block->address, block->copy,
+                                                       block->size_bytes, NULL);
+    }
+    flw_heap_count_call(&pool->heap);
+    CUresult done = driver->cuStreamSynchronize(NULL);
+    if (done != CUDA_SUCCESS) { /* some may be under way: nothing may be unmapped any more */
+        flw_heap_lose_device(&pool->heap, done, "cuStreamSynchronize");
+        return FALLOW_DEVICE_LOST;
+    }
+    return result == CUDA_SUCCESS ? FALLOW_OK : flw_heap_refuse(&pool->heap, result, call);
+}
+
+static fallow_status copy_out(struct flw_pool *pool)
+{
+    struct flw_sleeper *sleeper = &pool->sleeper;
+    CUresult result = CUDA_SUCCESS;
+    size_t end = 0;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < sleeper->saved_count; i = end) {
+        result = make_chunk(pool, i, &end);
+    }
+    if (result != CUDA_SUCCESS) {
+        fallow_status status = flw_heap_refuse(&pool->heap, result, "cuMemHostAlloc");
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_HOST_MEMORY : status;
+    }
+    return copy_all(pool, true);
+}
+
+fallow_status flw_sleep_save(struct flw_pool *pool, const fallow_sleep_request *request)
+{
+    struct flw_sleeper *sleeper = &pool->sleeper;
+    struct flw_driver_section section;
+    if (!find_blocks(pool, request)) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    if (sleeper->saved_count == 0) {
+        return FALLOW_OK;
+    }
+    sleeper->chunks = malloc(sleeper->saved_count * sizeof *sleeper->chunks);
+    if (sleeper->chunks == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    fallow_status status = copy_out(pool);
+    flw_heap_leave_driver(&pool->heap, &section);
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
+}
+
+fallow_status flw_sleep_restore(struct flw_pool *pool)
+{
+    const struct flw_sleeper *sleeper = &pool->sleeper;
+    struct flw_driver_section section;
+    if (sleeper->saved_count == 0) {
+        return FALLOW_OK;
+    }
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    fallow_status status = copy_all(pool, false);
+    flw_heap_leave_driver(&pool->heap, &section);
+    return status;
+}
+
+void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost)
+{
+    struct flw_sleeper *sleeper = &pool->sleeper;
+    struct flw_driver_section section;
+    if (sleeper->chunk_count > 0 && !is_lost && flw_heap_enter_driver(&pool->heap, &section)) {
+        for (size_t i = 0; i < sleeper->chunk_count; i++) {
+            flw_heap_count_call(&pool->heap);
+            CUresult result = pool->driver.cuMemFreeHost(sleeper->chunks[i]);
+            if (result != CUDA_SUCCESS) {
+                flw_heap_note_error(&pool->heap, result, "cuMemFreeHost");
+                flw_pool_log(pool, FALLOW_LOG_WARNING,
+                             "pinned memory of a sleep stays: cuMemFreeHost answered %s",
+                             flw_driver_error_name(&pool->driver, result));
+            }
+        }
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    free(sleeper->chunks);
+    free(sleeper->saved);
+    sleeper->chunks = NULL;
+    sleeper->saved = NULL;
+    sleeper->chunk_count = sleeper->saved_count = 0;
+    atomic_store(&sleeper->saved_bytes, 0);
+}
+
+void flw_sleep_finish(struct flw_pool *pool, bool is_lost)
+{
+    flw_sleep_forget_saved(pool, is_lost);
+    free(pool->sleeper.kept);
+    pool->sleeper.kept = NULL;
+}
