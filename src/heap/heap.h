@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "driver/answer.h"
 #include "heap/lender.h"
 #include "heap/order.h"
 #include "memory/page_map.h"
@@ -258,20 +259,6 @@ fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *t
 /* lock. Has the taker been ordered after that ticket of the donor's already? */
 bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain *donor,
                          uint64_t ticket);
-
-/* A capture's answer: the call is not to be made now. */
-static inline bool flw_result_is_capture_refusal(CUresult result)
-{
-    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-}
-
-/* A handle or a context that is not there any more. */
-static inline bool flw_result_is_gone(CUresult result)
-{
-    return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
-           result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_VALUE;
-}
 
 /* ---- pendings (pending.c); lock */
 

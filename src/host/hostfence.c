@@ -125,7 +125,7 @@ fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
         return FALLOW_DRIVER;
     }
     CUresult result = identify(pool, &told);
-    if (result != CUDA_SUCCESS && !flw_pin_is_gone(result) && !flw_pin_is_refusal(result)) {
+    if (result != CUDA_SUCCESS && !flw_result_is_gone(result) && !flw_pin_is_refusal(result)) {
         flw_pin_lose(&pool->pin, result, "cuStreamGetId");
     }
     flw_pin_leave(&pool->pin, &section);
@@ -303,7 +303,7 @@ static fallow_status publish(struct flw_hostpool *pool, struct flw_hoststream *s
         fences->event_count++;
         return FALLOW_OK;
     }
-    bool is_gone = flw_pin_is_gone(result);
+    bool is_gone = flw_result_is_gone(result);
     if (flw_pin_is_lost(&pool->pin) || !(is_gone || stream->thread != 0)) {
         reopen(stream, uses);
         drop_fence(fences, fence);
@@ -360,10 +360,10 @@ static fallow_status record(struct flw_hostpool *pool, struct flw_hoststream *st
     } else if (flw_pin_is_refusal(section.refusal)) {
         result = section.refusal; /* from a host function, say: the stream is still there */
     }
-    if (result != CUDA_SUCCESS && !flw_pin_is_gone(result) && !flw_pin_is_refusal(result)) {
+    if (result != CUDA_SUCCESS && !flw_result_is_gone(result) && !flw_pin_is_refusal(result)) {
         flw_pin_lose(&pool->pin, result, "cuEventRecord");
     }
-    CUcontext heir = flw_pin_is_gone(result) ? find_heir(pool, stream) : NULL;
+    CUcontext heir = flw_result_is_gone(result) ? find_heir(pool, stream) : NULL;
     flw_lock_acquire(&pool->lock);
     stream->heir = heir;
     fallow_status status = publish(pool, stream, fence, uses, result);
@@ -399,7 +399,7 @@ static bool query_oldest(struct flw_hostpool *pool, struct flw_hoststream *strea
         atomic_fetch_add(waits ? &fences->wait_count : &fences->query_count, 1);
         result = waits ? pool->pin.cu.cuEventSynchronize(fence->event)
                        : pool->pin.cu.cuEventQuery(fence->event);
-        has_ended = flw_pin_is_gone(result) && fence->context != pool->pin.context;
+        has_ended = flw_result_is_gone(result) && fence->context != pool->pin.context;
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && !has_ended &&
             !flw_pin_is_refusal(result)) {
             flw_pin_lose(&pool->pin, result, waits ? "cuEventSynchronize" : "cuEventQuery");

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "base/lock.h"
+#include "driver/answer.h"
 #include "driver/driver.h"
 #include "host/pages.h"
 
@@ -65,19 +66,11 @@ static inline void flw_pin_count(struct flw_pin *pin)
     atomic_fetch_add_explicit(&pin->call_count, 1, memory_order_relaxed);
 }
 
-/* A handle or context that is not there any more. */
-static inline bool flw_pin_is_gone(CUresult result)
-{
-    return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
-           result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_VALUE;
-}
-
 /* Not now: a capture, a host function, no room for an event. */
 static inline bool flw_pin_is_refusal(CUresult result)
 {
-    return (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-            result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) ||
-           result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_OUT_OF_MEMORY;
+    return flw_result_is_capture_refusal(result) || result == CUDA_ERROR_NOT_PERMITTED ||
+           result == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 #endif

@@ -100,11 +100,11 @@ static fallow_status refuse_running(struct flw_pool *pool)
     if (result == CUDA_SUCCESS) {
         result = ask_streams(pool, can_ask_context);
     }
-    bool is_captured = result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-                       result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    return result == CUDA_SUCCESS           ? FALLOW_OK
-           : is_captured                    ? FALLOW_CAPTURING
-           : result == CUDA_ERROR_NOT_READY ? FALLOW_BUSY
+    if (result == CUDA_SUCCESS) {
+        return FALLOW_OK;
+    }
+    return flw_result_is_capture_refusal(result) ? FALLOW_CAPTURING
+           : result == CUDA_ERROR_NOT_READY      ? FALLOW_BUSY
                                             : flw_heap_refuse(&pool->heap, result, "cuEventQuery");
 }
 
