@@ -1,136 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pool/debug_ring.h"
+#include "pool/debug.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "pool/blocks.h"
+#include "pool/debug_guard.h"
 #include "pool/recording.h"
 
-#define LENT_PATTERN    0xA5A5A5A5u /* and its complement, on alternate lends */
-#define QUARANTINE_MOST 1024u
-#define LEAKS_LISTED    16u
-
-/* ---- guards (lock) */
-
-static struct flw_guard **bucket_of(struct flw_debug *debug, uint64_t user)
-{
-    return &debug->live[((user >> 8) * 0x9E3779B97F4A7C15ull) >> 52];
-}
-
-static struct flw_guard *find_live(struct flw_debug *debug, uint64_t user)
-{
-    struct flw_guard *guard = *bucket_of(debug, user);
-    while (guard != NULL && guard->user != user) {
-        guard = guard->next;
-    }
-    return guard;
-}
-
-static void insert_live(struct flw_debug *debug, struct flw_guard *guard)
-{
-    struct flw_guard **bucket = bucket_of(debug, guard->user);
-    guard->next = *bucket;
-    *bucket = guard;
-}
-
-/* Taken out of the live ones: of two threads that free one pointer, one gets it. */
-static struct flw_guard *take_live(struct flw_debug *debug, uint64_t user)
-{
-    struct flw_guard **link = bucket_of(debug, user);
-    while (*link != NULL && (*link)->user != user) {
-        link = &(*link)->next;
-    }
-    struct flw_guard *guard = *link;
-    if (guard != NULL) {
-        *link = guard->next;
-    }
-    return guard;
-}
-
-static struct flw_guard *new_guard(struct flw_debug *debug)
-{
-    flw_lock_acquire(&debug->lock);
-    struct flw_guard *guard = debug->unused;
-    if (guard != NULL) {
-        debug->unused = guard->next;
-    }
-    flw_lock_release(&debug->lock);
-    return guard != NULL ? guard : malloc(sizeof *guard);
-}
-
-static void drop_guard(struct flw_debug *debug, struct flw_guard *guard)
-{
-    flw_lock_acquire(&debug->lock);
-    guard->next = debug->unused;
-    debug->unused = guard;
-    flw_lock_release(&debug->lock);
-}
-
-static void leave_out(struct flw_debug *debug)
-{
-    flw_lock_acquire(&debug->lock);
-    debug->count.left_out++;
-    flw_lock_release(&debug->lock);
-}
-
-void *flw_debug_raw(struct flw_pool *pool, void *ptr)
-{
-    struct flw_debug *debug = pool->debug;
-    flw_lock_acquire(&debug->lock);
-    const struct flw_guard *guard = find_live(debug, (uint64_t)(uintptr_t)ptr);
-    void *raw = guard != NULL ? (void *)(uintptr_t)guard->raw : NULL;
-    flw_lock_release(&debug->lock);
-    return raw;
-}
-
-bool flw_debug_describe(struct flw_pool *pool, uint64_t raw, struct flw_debug_block *out_block)
-{
-    struct flw_debug *debug = pool->debug;
-    bool is_found = false;
-    flw_lock_acquire(&debug->lock);
-    for (unsigned i = 0; i < FLW_DEBUG_BUCKETS && !is_found; i++) {
-        for (const struct flw_guard *guard = debug->live[i]; guard != NULL; guard = guard->next) {
-            if (guard->raw == raw) {
-                *out_block =
-                    (struct flw_debug_block){guard->user, guard->size_bytes, guard->stream_id};
-                is_found = true;
-                break;
-            }
-        }
-    }
-    flw_lock_release(&debug->lock);
-    return is_found;
-}
-
-void flw_debug_each(struct flw_pool *pool,
-                    void (*visit)(void *context, const struct flw_lent_block *block), void *context)
-{
-    struct flw_debug *debug = pool->debug;
-    flw_lock_acquire(&debug->lock);
-    for (unsigned i = 0; i < FLW_DEBUG_BUCKETS; i++) {
-        for (const struct flw_guard *guard = debug->live[i]; guard != NULL; guard = guard->next) {
-            visit(context, &(struct flw_lent_block){.address = guard->user,
-                                                    .size_bytes = guard->size_bytes,
-                                                    .usable_bytes = guard->size_bytes,
-                                                    .loan = guard->stream_id,
-                                                    .tag = guard->tag});
-        }
-    }
-    flw_lock_release(&debug->lock);
-}
-
-struct flw_debug_counts flw_debug_count(struct flw_pool *pool)
-{
-    struct flw_debug *debug = pool->debug;
-    struct flw_debug_counts count = {0};
-    if (debug != NULL) {
-        flw_lock_acquire(&debug->lock);
-        count = debug->count;
-        flw_lock_release(&debug->lock);
-    }
-    return count;
-}
+#define LENT_PATTERN 0xA5A5A5A5u /* and its complement, on alternate lends */
 
 /* ---- writing (driver calls inside a section) */
 
@@ -190,94 +66,6 @@ static CUresult fill_new(struct flw_pool *pool, struct flw_guard *guard, uint32_
                   stream);
 }
 
-/* ---- quarantine */
-
-/* lock. The next that has to leave: the oldest while there are too many, or what fits the caller's
- * wish; NULL. */
-static struct flw_guard *next_to_leave(struct flw_debug *debug, fallow_stream stream,
-                                       bool wants_stream, bool wants_all)
-{
-    struct flw_guard **link = &debug->quarantine;
-    bool is_over = debug->quarantine_count > QUARANTINE_MOST ||
-                   debug->quarantine_bytes > debug->quarantine_most_bytes;
-    while (*link != NULL && !wants_all && !is_over &&
-           !(wants_stream && (*link)->freed_on == stream)) {
-        link = &(*link)->next;
-    }
-    struct flw_guard *guard = *link;
-    if (guard != NULL) {
-        *link = guard->next;
-        if (debug->quarantine_end == &guard->next) {
-            debug->quarantine_end = link;
-        }
-        debug->quarantine_count--;
-        debug->quarantine_bytes -= guard->size_bytes;
-    }
-    return guard;
-}
-
-static bool is_capturing(struct flw_pool *pool, fallow_stream stream)
-{
-    fallow_status status;
-    const struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
-    return cache == NULL || flw_capture_is_on(cache->domain);
-}
-
-static void leave_quarantine(struct flw_pool *pool, struct flw_guard *guard)
-{
-    struct flw_driver_section section;
-    if (is_capturing(pool, guard->freed_on)) {
-        leave_out(pool->debug);
-    } else if (guard->size_bytes >= 4 && flw_heap_enter_driver(&pool->heap, &section)) {
-        flw_debug_give_check(pool, guard, true, guard->freed_on);
-        flw_heap_leave_driver(&pool->heap, &section);
-    }
-    fallow_status status =
-        flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, guard->freed_on);
-    if (status != FALLOW_OK) {
-        flw_pool_log(pool, FALLOW_LOG_WARNING,
-                     "block %#llx stays out of use: the stream that it was freed on was destroyed "
-                     "without fallow_stream_retire (%s)",
-                     (unsigned long long)guard->user, fallow_status_name(status));
-    }
-    drop_guard(pool->debug, guard);
-}
-
-static bool drain_quarantine(struct flw_pool *pool, fallow_stream stream, bool wants_stream,
-                             bool wants_all)
-{
-    struct flw_debug *debug = pool->debug;
-    bool any = false;
-    for (struct flw_guard *guard;; any = true) {
-        flw_lock_acquire(&debug->lock);
-        guard = next_to_leave(debug, stream, wants_stream, wants_all);
-        flw_lock_release(&debug->lock);
-        if (guard == NULL) {
-            return any;
-        }
-        leave_quarantine(pool, guard);
-    }
-}
-
-bool flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams)
-{
-    return drain_quarantine(pool, stream, !all_streams, all_streams);
-}
-
-static void enter_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream)
-{
-    struct flw_debug *debug = pool->debug;
-    guard->freed_on = stream;
-    guard->next = NULL;
-    flw_lock_acquire(&debug->lock);
-    *debug->quarantine_end = guard;
-    debug->quarantine_end = &guard->next;
-    debug->quarantine_count++;
-    debug->quarantine_bytes += guard->size_bytes;
-    flw_lock_release(&debug->lock);
-    (void)drain_quarantine(pool, stream, false, false);
-}
-
 /* ---- lend */
 
 static fallow_status lend_raw(struct flw_pool *pool, const fallow_request *request,
@@ -311,13 +99,13 @@ fallow_status flw_debug_alloc(struct flw_pool *pool, const fallow_request *reque
         request->align_bytes > 2 * FLW_MIB) {
         return flw_pool_alloc_plain(pool, request, stream, out_ptr); /* NULL, or refused */
     }
-    struct flw_guard *guard = new_guard(debug);
+    struct flw_guard *guard = flw_guard_new(debug);
     if (guard == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     fallow_status status = lend_raw(pool, request, stream, guard);
     if (status != FALLOW_OK) {
-        drop_guard(debug, guard);
+        flw_guard_drop(debug, guard);
         return status;
     }
     const struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
@@ -332,13 +120,13 @@ fallow_status flw_debug_alloc(struct flw_pool *pool, const fallow_request *reque
     }
     if (result != CUDA_SUCCESS) {
         (void)flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, stream);
-        drop_guard(debug, guard);
+        flw_guard_drop(debug, guard);
         return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;
     }
     flw_lock_acquire(&debug->lock);
     debug->count.left_out += guard->is_captured && debug->ring != NULL;
     *out_ptr = (void *)(uintptr_t)guard->user;
-    insert_live(debug, guard);
+    flw_guard_insert(debug, guard);
     flw_lock_release(&debug->lock);
     if (flw_recording_is_on(pool)) {
         struct flw_recorded_block block = {
@@ -397,7 +185,7 @@ static fallow_status take_back(struct flw_pool *pool, struct flw_guard *guard, f
     bool is_captured = guard->is_captured || flw_capture_is_on(domain);
     bool is_quarantined = false;
     if (guard->is_filled && is_captured) {
-        leave_out(debug);
+        flw_debug_leave_out(debug);
     } else if (guard->is_filled && flw_heap_enter_driver(&pool->heap, &section)) {
         bool has_uses = flw_uses_has(pool, guard->raw);
         bool is_ordered = order_after_fill(pool, guard, domain);
@@ -410,16 +198,16 @@ static fallow_status take_back(struct flw_pool *pool, struct flw_guard *guard, f
                                     stream) == CUDA_SUCCESS;
         }
         if (!is_ordered) {
-            leave_out(debug);
+            flw_debug_leave_out(debug);
         }
         flw_heap_leave_driver(&pool->heap, &section);
     }
     if (is_quarantined) {
-        enter_quarantine(pool, guard, stream);
+        flw_debug_quarantine(pool, guard, stream);
         return FALLOW_OK;
     }
     fallow_status status = flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, stream);
-    drop_guard(debug, guard);
+    flw_guard_drop(debug, guard);
     return status;
 }
 
@@ -437,7 +225,7 @@ fallow_status flw_debug_free(struct flw_pool *pool, void *ptr, fallow_stream str
     }
     struct flw_domain *domain = cache->domain;
     flw_lock_acquire(&debug->lock);
-    struct flw_guard *guard = take_live(debug, (uint64_t)(uintptr_t)ptr);
+    struct flw_guard *guard = flw_guard_take(debug, (uint64_t)(uintptr_t)ptr);
     flw_lock_release(&debug->lock);
     if (guard == NULL) {
         atomic_fetch_add(&pool->misuses, 1);
@@ -458,7 +246,7 @@ fallow_status flw_debug_free_sized(struct flw_pool *pool, void *ptr, size_t size
         return FALLOW_OK;
     }
     flw_lock_acquire(&debug->lock);
-    const struct flw_guard *guard = find_live(debug, (uint64_t)(uintptr_t)ptr);
+    const struct flw_guard *guard = flw_guard_find(debug, (uint64_t)(uintptr_t)ptr);
     bool fits = guard != NULL && size_bytes != 0 && size_bytes <= FLW_REQUEST_MAX &&
                 flw_request_usable_bytes(size_bytes) == flw_request_usable_bytes(guard->size_bytes);
     flw_lock_release(&debug->lock);
@@ -555,38 +343,6 @@ fallow_status flw_debug_create(struct flw_pool *pool)
     return FALLOW_OK;
 }
 
-static void list_leaks(struct flw_pool *pool, struct flw_debug *debug)
-{
-    const struct flw_guard *largest[LEAKS_LISTED] = {0};
-    for (unsigned b = 0; b < FLW_DEBUG_BUCKETS; b++) {
-        for (const struct flw_guard *guard = debug->live[b]; guard != NULL; guard = guard->next) {
-            const struct flw_guard *moving = guard;
-            for (unsigned i = 0; i < LEAKS_LISTED && moving != NULL; i++) {
-                if (largest[i] == NULL || largest[i]->size_bytes < moving->size_bytes) {
-                    const struct flw_guard *smaller = largest[i];
-                    largest[i] = moving;
-                    moving = smaller;
-                }
-            }
-        }
-    }
-    for (unsigned i = 0; i < LEAKS_LISTED && largest[i] != NULL; i++) {
-        flw_pool_log(pool, FALLOW_LOG_WARNING,
-                     "never freed: block %#llx of %llu bytes (tag %u, lent on stream id %llu)",
-                     (unsigned long long)largest[i]->user,
-                     (unsigned long long)largest[i]->size_bytes, largest[i]->tag,
-                     (unsigned long long)largest[i]->stream_id);
-    }
-}
-
-static void free_list(struct flw_guard *guard)
-{
-    for (struct flw_guard *next; guard != NULL; guard = next) {
-        next = guard->next;
-        free(guard);
-    }
-}
-
 void flw_debug_finish(struct flw_pool *pool, bool is_lost)
 {
     struct flw_debug *debug = pool->debug;
@@ -597,13 +353,9 @@ void flw_debug_finish(struct flw_pool *pool, bool is_lost)
         flw_debug_poll(pool);
     }
     if ((debug->checks & FALLOW_CHECK_LEAKS) != 0) {
-        list_leaks(pool, debug);
+        flw_guard_list_leaks(pool);
     }
-    for (unsigned b = 0; b < FLW_DEBUG_BUCKETS; b++) {
-        free_list(debug->live[b]);
-    }
-    free_list(debug->unused);
-    free_list(debug->quarantine);
+    flw_guard_free_all(debug);
     flw_debug_drop_ring(pool, debug, is_lost);
     free(debug);
     pool->debug = NULL;

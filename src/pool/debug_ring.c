@@ -1,5 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "pool/debug_ring.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the pinned ring that the ends of blocks are copied to, and their comparison once they are there.
+ * Does not: wait for a copy.
+ */
+#include "pool/debug_guard.h"
 
 #include <stdlib.h>
 
@@ -71,19 +75,11 @@ static void compare(struct flw_pool *pool, const struct flw_check *check,
     }
 }
 
-static void leave_out(struct flw_debug *debug)
-{
-    flw_lock_acquire(&debug->lock);
-    debug->count.left_out++;
-    flw_lock_release(&debug->lock);
-}
-
 static unsigned char *bytes_of(struct flw_debug *debug, uint64_t index)
 {
     return debug->ring_bytes + (index % RING_ENTRIES) * 2 * FLW_ZONE_BYTES;
 }
 
-/* Copy both ends of a block on the stream and let an event tell when they have arrived. */
 void flw_debug_give_check(struct flw_pool *pool, const struct flw_guard *guard,
                           bool is_freed_poison, fallow_stream stream)
 {
@@ -159,7 +155,7 @@ void flw_debug_poll(struct flw_pool *pool)
             if (result == CUDA_SUCCESS) {
                 compare(pool, check, bytes_of(debug, index));
             } else if (goes_on) {
-                leave_out(debug);
+                flw_debug_leave_out(debug);
             }
         }
         if (goes_on) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the debug checks keep: a guard a block, and the ring of copies on their way to be
- * compared. debug.c has the blocks, debug_ring.c the ring.
+ * Owns: what the debug checks keep, shared by their files and nobody else: a guard a block
+ * (debug_guard.c), those in quarantine (debug_quarantine.c), copies on their way to be compared
+ * (debug_ring.c). Does not: know when a block is lent or taken back (debug.c).
  */
-#ifndef FLW_POOL_DEBUG_RING_H
-#define FLW_POOL_DEBUG_RING_H
+#ifndef FLW_POOL_DEBUG_GUARD_H
+#define FLW_POOL_DEBUG_GUARD_H
 
 #include "base/lock.h"
 #include "driver/driver.h"
@@ -51,6 +52,31 @@ struct flw_debug {
     uint64_t lend_count;
     struct flw_debug_counts count;
 };
+
+/* ---- debug_guard.c */
+
+/* lock. The guard of a live pointer of the caller's; NULL: there is none. */
+struct flw_guard *flw_guard_find(struct flw_debug *debug, uint64_t user);
+/* lock. Taken out of the live ones: of two threads that free one pointer, one gets it. */
+struct flw_guard *flw_guard_take(struct flw_debug *debug, uint64_t user);
+/* lock. It is live from now on. */
+void flw_guard_insert(struct flw_debug *debug, struct flw_guard *guard);
+/* One that is in no list; NULL: host memory. And back. */
+struct flw_guard *flw_guard_new(struct flw_debug *debug);
+void flw_guard_drop(struct flw_debug *debug, struct flw_guard *guard);
+/* A check was not to be had. */
+void flw_debug_leave_out(struct flw_debug *debug);
+/* The pool ends. The largest blocks that were never freed, to the log; the memory of all guards. */
+void flw_guard_list_leaks(struct flw_pool *pool);
+void flw_guard_free_all(struct flw_debug *debug);
+
+/* ---- debug_quarantine.c */
+
+/* Driver calls. A filled block that nobody holds stays out of use for a while; as many leave as there
+ * are too many. */
+void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream);
+
+/* ---- debug_ring.c */
 
 /* Copy both ends of a block (its zones, or of a freed one its first and last bytes) on the stream
  * and let an event tell when they have arrived. Ring full, or refused: left out and counted. Driver

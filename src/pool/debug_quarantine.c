@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: freed blocks that are kept out of use for a while, filled, so that a late write shows.
+ * Does not: fill them (debug.c), or compare (debug_ring.c).
+ */
+#include "pool/debug_guard.h"
+#include "pool/pool.h"
+
+#define QUARANTINE_MOST 1024u
+
+/* lock. The next that has to leave: the oldest while there are too many, or what fits the caller's
+ * wish; NULL. */
+static struct flw_guard *next_to_leave(struct flw_debug *debug, fallow_stream stream,
+                                       bool wants_stream, bool wants_all)
+{
+    struct flw_guard **link = &debug->quarantine;
+    bool is_over = debug->quarantine_count > QUARANTINE_MOST ||
+                   debug->quarantine_bytes > debug->quarantine_most_bytes;
+    while (*link != NULL && !wants_all && !is_over &&
+           !(wants_stream && (*link)->freed_on == stream)) {
+        link = &(*link)->next;
+    }
+    struct flw_guard *guard = *link;
+    if (guard != NULL) {
+        *link = guard->next;
+        if (debug->quarantine_end == &guard->next) {
+            debug->quarantine_end = link;
+        }
+        debug->quarantine_count--;
+        debug->quarantine_bytes -= guard->size_bytes;
+    }
+    return guard;
+}
+
+static bool is_capturing(struct flw_pool *pool, fallow_stream stream)
+{
+    fallow_status status;
+    const struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
+    return cache == NULL || flw_capture_is_on(cache->domain);
+}
+
+static void leave_quarantine(struct flw_pool *pool, struct flw_guard *guard)
+{
+    struct flw_driver_section section;
+    if (is_capturing(pool, guard->freed_on)) {
+        flw_debug_leave_out(pool->debug);
+    } else if (guard->size_bytes >= 4 && flw_heap_enter_driver(&pool->heap, &section)) {
+        flw_debug_give_check(pool, guard, true, guard->freed_on);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    fallow_status status =
+        flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, guard->freed_on);
+    if (status != FALLOW_OK) {
+        flw_pool_log(pool, FALLOW_LOG_WARNING,
+                     "block %#llx stays out of use: the stream that it was freed on was destroyed "
+                     "without fallow_stream_retire (%s)",
+                     (unsigned long long)guard->user, fallow_status_name(status));
+    }
+    flw_guard_drop(pool->debug, guard);
+}
+
+static bool drain_quarantine(struct flw_pool *pool, fallow_stream stream, bool wants_stream,
+                             bool wants_all)
+{
+    struct flw_debug *debug = pool->debug;
+    bool any = false;
+    for (struct flw_guard *guard;; any = true) {
+        flw_lock_acquire(&debug->lock);
+        guard = next_to_leave(debug, stream, wants_stream, wants_all);
+        flw_lock_release(&debug->lock);
+        if (guard == NULL) {
+            return any;
+        }
+        leave_quarantine(pool, guard);
+    }
+}
+
+bool flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams)
+{
+    return drain_quarantine(pool, stream, !all_streams, all_streams);
+}
+
+void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream)
+{
+    struct flw_debug *debug = pool->debug;
+    guard->freed_on = stream;
+    guard->next = NULL;
+    flw_lock_acquire(&debug->lock);
+    *debug->quarantine_end = guard;
+    debug->quarantine_end = &guard->next;
+    debug->quarantine_count++;
+    debug->quarantine_bytes += guard->size_bytes;
+    flw_lock_release(&debug->lock);
+    (void)drain_quarantine(pool, stream, false, false);
+}
