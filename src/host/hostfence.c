@@ -2,15 +2,11 @@
 #include "host/hostfence.h"
 
 #include <sched.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
 #include "host/hostpool.h"
-
-#define FENCE_USES  32u     /* an event covers at least so many blocks, or so much: */
-#define FENCE_BYTES FLW_MIB /* a copy of that lasts many times as long as its event */
 
 bool flw_fences_init(struct flw_hostfences *fences)
 {
@@ -22,151 +18,6 @@ void flw_fences_finish(struct flw_hostfences *fences)
 {
     flw_meta_release(&fences->meta);
     *fences = (struct flw_hostfences){0};
-}
-
-/* ---- streams */
-
-/* A number that no other thread ever has: the system gives those of ended threads out again, whose
- * frees another thread's events do not cover. */
-static uintptr_t self(void)
-{
-    static _Thread_local uintptr_t own __attribute__((tls_model("initial-exec")));
-    static _Atomic uintptr_t last;
-    if (own == 0) {
-        own = atomic_fetch_add(&last, 1) + 1;
-    }
-    return own;
-}
-
-static bool is_unused(const struct flw_hoststream *stream)
-{
-    return !stream->is_busy && stream->open == NULL && stream->oldest == NULL &&
-           stream->announced_count == 0 && (!stream->is_known || stream->thread != 0);
-}
-
-bool flw_fences_is_named(const struct flw_hoststream *stream, CUstream handle)
-{
-    return stream->is_known && stream->handle == handle &&
-           stream->thread == (handle == CU_STREAM_PER_THREAD ? self() : 0);
-}
-
-/* lock */
-static struct flw_hoststream *find(struct flw_hostfences *fences, CUstream handle)
-{
-    struct flw_hoststream *stream = fences->last_found;
-    if (stream == NULL || !flw_fences_is_named(stream, handle)) {
-        stream = fences->streams;
-        while (stream != NULL && !flw_fences_is_named(stream, handle)) {
-            stream = stream->next;
-        }
-        fences->last_found = stream;
-    }
-    return stream;
-}
-
-/* lock. A record, one that nothing waits for where there is one. */
-static struct flw_hoststream *new_stream(struct flw_hostfences *fences)
-{
-    struct flw_hoststream *stream = fences->streams;
-    while (stream != NULL && !is_unused(stream)) {
-        stream = stream->next;
-    }
-    struct flw_hoststream *next = stream != NULL ? stream->next : fences->streams;
-    if (stream == NULL) {
-        stream = flw_meta_extend(&fences->meta, sizeof *stream, 16);
-        if (stream == NULL) {
-            return NULL;
-        }
-        fences->streams = stream;
-    } else if (stream->is_known) {
-        fences->stream_count--;
-    }
-    *stream = (struct flw_hoststream){.next = next};
-    fences->stream_count++;
-    return stream;
-}
-
-/* Driver calls, in a section. Whose is it? */
-static CUresult identify(struct flw_hostpool *pool, struct flw_hoststream *stream)
-{
-    const struct flw_driver *cu = &pool->pin.cu;
-    CUresult result = CUDA_SUCCESS;
-    bool is_default = (uintptr_t)stream->handle <= (uintptr_t)CU_STREAM_PER_THREAD;
-    stream->context = pool->pin.context;
-    if (!is_default && cu->cuStreamGetCtx != NULL) {
-        flw_pin_count(&pool->pin);
-        result = cu->cuStreamGetCtx(stream->handle, &stream->context);
-    }
-    if (result == CUDA_SUCCESS && !is_default && cu->cuStreamGetId != NULL) {
-        flw_pin_count(&pool->pin);
-        CUresult told = cu->cuStreamGetId(stream->handle, &stream->id);
-        stream->has_id = told == CUDA_SUCCESS;
-        result = told == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : told;
-    }
-    return result;
-}
-
-fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
-                              struct flw_hoststream **out_stream)
-{
-    struct flw_hostfences *fences = &pool->fences;
-    struct flw_pin_section section;
-    flw_lock_acquire(&pool->lock);
-    *out_stream = find(fences, handle);
-    flw_lock_release(&pool->lock);
-    if (*out_stream != NULL) {
-        return FALLOW_OK;
-    }
-    struct flw_hoststream told = {.handle = handle, .is_known = true};
-    if (handle == CU_STREAM_PER_THREAD) {
-        told.thread = self();
-    }
-    if (!flw_pin_enter(&pool->pin, &section, NULL)) {
-        return FALLOW_DRIVER;
-    }
-    CUresult result = identify(pool, &told);
-    if (result != CUDA_SUCCESS && !flw_result_is_gone(result) && !flw_pin_is_refusal(result)) {
-        flw_pin_lose(&pool->pin, result, "cuStreamGetId");
-    }
-    flw_pin_leave(&pool->pin, &section);
-    if (result != CUDA_SUCCESS) {
-        return flw_pin_is_refusal(result) ? FALLOW_DRIVER : FALLOW_INVALID_STREAM;
-    }
-    flw_lock_acquire(&pool->lock);
-    *out_stream = find(fences, handle); /* another thread's, meanwhile */
-    if (*out_stream == NULL && (*out_stream = new_stream(fences)) != NULL) {
-        told.next = (*out_stream)->next;
-        **out_stream = told;
-    }
-    flw_lock_release(&pool->lock);
-    return *out_stream != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
-}
-
-void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
-                    struct flw_hostuse *use)
-{
-    if (!stream->is_known && !stream->is_lost) {
-        /* Retired: its last event covers all that it was ever given. */
-        if (stream->newest != NULL) {
-            use->block->awaits++;
-            use->next = stream->newest->uses;
-            stream->newest->uses = use;
-        } else {
-            flw_blocks_drop_use(&pool->blocks, use);
-        }
-        return;
-    }
-    use->block->awaits++;
-    use->next = stream->open;
-    stream->open = use;
-    stream->open_count++;
-    stream->open_bytes += use->block->bytes;
-}
-
-bool flw_fences_is_due(const struct flw_hoststream *stream)
-{
-    return stream->open_count >= FENCE_USES || stream->thread != 0 ||
-           stream->open_bytes >= FENCE_BYTES;
 }
 
 /* ---- events */
@@ -339,7 +190,7 @@ static fallow_status record(struct flw_hostpool *pool, struct flw_hoststream *st
         flw_lock_acquire(&pool->lock);
     }
     if (stream->is_busy || !stream->is_known || (stream->open == NULL && !is_last) ||
-        (stream->thread != 0 && stream->thread != self())) {
+        (stream->thread != 0 && stream->thread != flw_hoststream_thread())) {
         flw_lock_release(&pool->lock);
         return FALLOW_OK;
     }
@@ -504,7 +355,8 @@ static void collect_orphans(struct flw_hostpool *pool)
     struct flw_hostfences *fences = &pool->fences;
     for (struct flw_hoststream *stream = fences->streams; stream != NULL; stream = stream->next) {
         bool is_stuck = stream->open != NULL && !stream->is_busy &&
-                        ((stream->thread != 0 && stream->thread != self()) || !stream->is_known);
+                        ((stream->thread != 0 && stream->thread != flw_hoststream_thread()) ||
+                         !stream->is_known);
         struct flw_hostfence *holder =
             is_stuck ? flw_meta_extend(&fences->meta, sizeof *holder, 16) : NULL;
         if (holder != NULL) {
@@ -613,7 +465,7 @@ fallow_status flw_fences_wait(struct flw_hostpool *pool, uint64_t deadline_ns,
 fallow_status flw_fences_retire(struct flw_hostpool *pool, CUstream handle)
 {
     flw_lock_acquire(&pool->lock);
-    struct flw_hoststream *stream = find(&pool->fences, handle);
+    struct flw_hoststream *stream = flw_hoststream_known(&pool->fences, handle);
     flw_lock_release(&pool->lock);
     fallow_status status = stream != NULL ? record(pool, stream, true) : FALLOW_OK;
     return status == FALLOW_CAPTURING ? FALLOW_BUSY : status;

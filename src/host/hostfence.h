@@ -81,7 +81,14 @@ bool flw_fences_init(struct flw_hostfences *fences);
 void flw_fences_give_back(struct flw_hostpool *pool);
 void flw_fences_finish(struct flw_hostfences *fences);
 
-/* May make driver calls. The stream that a handle names, made where it is new. */
+/* ---- hoststream.c */
+
+/* A number that no other thread ever has: the system gives those of ended threads out again, whose
+ * frees another thread's events do not cover. */
+uintptr_t flw_hoststream_thread(void);
+/* lock. The stream that a handle names for this thread; NULL: none is known. */
+struct flw_hoststream *flw_hoststream_known(struct flw_hostfences *fences, CUstream handle);
+/* May make driver calls. The same, made where it is new. */
 fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
                               struct flw_hoststream **out_stream);
 /* lock. Does the handle, of this thread, still name it? */
@@ -91,6 +98,8 @@ void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
                     struct flw_hostuse *use);
 /* lock. Is there enough for an event? */
 bool flw_fences_is_due(const struct flw_hoststream *stream);
+
+/* ---- hostfence.c */
 
 /* Driver calls. Records what is open. CAPTURING: not now. Where nobody could record it later it is
  * lost at once. */
