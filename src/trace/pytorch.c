@@ -118,7 +118,7 @@ static bool get_stream(struct import *import, struct flw_pickle_value dict, uint
         return false;
     }
     return flw_build_add_stream(&import->build, handle, out) ||
-           fail_at(import, dict, "no memory, or more than 65535 streams");
+           fail_at(import, dict, "more than 65535 streams, or the host is out of memory");
 }
 
 /* The number of its pair; 0 where it is missing. Renumbered when all are known. */

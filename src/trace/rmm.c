@@ -115,7 +115,7 @@ static bool take_row(struct reader *r, struct flw_trace_event *event)
         return fail_row(r, "the pointer and the size go beyond 64 bits");
     }
     return flw_build_add_stream(&r->build, stream, &event->stream) ||
-           fail_row(r, "no memory, or more than 65535 streams");
+           fail_row(r, "more than 65535 streams, or the host is out of memory");
 }
 
 static bool is_blank(const struct flw_line *line)

@@ -68,7 +68,7 @@ static bool read_line(struct reader *r)
         .size_bytes = numbers[2],
     };
     if (!flw_build_add_stream(&r->build, numbers[3], &event.stream)) {
-        return fail_line(r, "no memory, or more than 65535 streams");
+        return fail_line(r, "more than 65535 streams, or the host is out of memory");
     }
     return flw_history_add_event(&r->history, &event) ||
            fail_line(r, "no memory to hold the trace");

@@ -196,6 +196,16 @@ static void json_goes_to_a_file_beside_the_table(void **state)
     assert_null(strstr(out_text, "result.json.")); /* nothing temporary stays */
 }
 
+static void a_trace_is_read_from_standard_input_too(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay - --policy bound < tiny.ftext"), 0);
+    assert_non_null(strstr(out_text, "bound "));
+    assert_int_equal(run("report - --policy bound < tiny.ftext"), 0);
+    assert_int_equal(run("replay - --policy bound < /dev/null; exit $? #"), 1);
+    assert_non_null(strstr(error_text, "the file is empty"));
+}
+
 static void any_file_name_keeps_the_json_json(void **state)
 {
     (void)state;
@@ -428,6 +438,26 @@ static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
     expect_error("replay tiny.ftext --colour", 2, "'--colour'");
 }
 
+static void an_option_that_is_none_is_named_with_where_to_look(void **state)
+{
+    static const char *const subcommands[] = {"replay", "report", "run",        "record", "audit",
+                                              "layout", "top",    "bench pair", "doctor"};
+    char line[64], what[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
+        size_t length = strcspn(subcommands[i], " ");
+        snprintf(line, sizeof line, "%s --colour", subcommands[i]);
+        snprintf(what, sizeof what, "fallow: %.*s has no option '--colour'; see fallow %.*s --help",
+                 (int)length, subcommands[i], (int)length, subcommands[i]);
+        expect_error(line, 2, what);
+    }
+    expect_error("record -x", 2, "record has no option '-x'");
+    expect_error("doctor --json=all", 2, "doctor has no option '--json=all'");
+    expect_error("run --mode", 2, "--mode needs a value; see fallow run --help");
+    expect_error("bench pair --count 0", 2, "from 1 to");
+    expect_error("bench pair --size 4X", 2, "bytes from 1 to 1024G");
+}
+
 static void a_file_that_is_no_trace_is_named_and_ends_with_1(void **state)
 {
     (void)state;
@@ -435,6 +465,17 @@ static void a_file_that_is_no_trace_is_named_and_ends_with_1(void **state)
     expect_error("replay .", 1, ".: ");
     expect_error("replay /dev/null", 1, "/dev/null");
     expect_error("replay out", 1, "out"); /* empty */
+}
+
+static void a_recording_without_room_fails_the_bench(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        command_run("ulimit -f 16; $F bench pair --count 400000 --record whole.ftrace"), 1);
+    assert_non_null(strstr(error_text, "the recording is not whole"));
+    assert_non_null(strstr(error_text, "whole.ftrace"));
+    assert_int_equal(run("bench pair --count 20000 --record whole.ftrace"), 0);
+    assert_int_equal(run("trace verify whole.ftrace"), 0);
 }
 
 static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
@@ -453,6 +494,9 @@ static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
         assert_int_equal(run("replay tiny.ftext --policy bound --json - > /dev/full; exit $? #"),
                          1);
     }
+    assert_int_equal(command_run("exec 3>&1; { sleep 0.2; $F --help; echo $? >&3; } | true"), 0);
+    assert_string_equal(out_text, "1\n");
+    assert_non_null(strstr(error_text, "its reader ended"));
     snprintf(path, sizeof path, "%s/nowhere", folder);
     assert_int_not_equal(stat(path, &about), 0);
 }
@@ -481,8 +525,10 @@ int main(void)
         cmocka_unit_test(the_table_of_a_tiny_trace_is_as_written_here),
         cmocka_unit_test(json_has_every_promised_key),
         cmocka_unit_test(json_goes_to_a_file_beside_the_table),
+        cmocka_unit_test(a_trace_is_read_from_standard_input_too),
         cmocka_unit_test(any_file_name_keeps_the_json_json),
         cmocka_unit_test(a_wrong_command_line_is_named_and_ends_with_2),
+        cmocka_unit_test(an_option_that_is_none_is_named_with_where_to_look),
         cmocka_unit_test(a_file_that_is_no_trace_is_named_and_ends_with_1),
         cmocka_unit_test(an_unwritable_output_is_named_and_leaves_nothing),
         cmocka_unit_test(help_and_version_say_what_there_is),
@@ -498,6 +544,7 @@ int main(void)
         cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),
         cmocka_unit_test(a_second_pass_is_counted_apart),
         cmocka_unit_test(a_gpu_that_is_not_there_is_named),
+        cmocka_unit_test(a_recording_without_room_fails_the_bench),
     };
     if (getenv("FALLOW_COMMAND") == NULL) {
         fprintf(stderr, "FALLOW_COMMAND does not name the program to test\n");

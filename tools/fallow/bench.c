@@ -5,9 +5,11 @@
 #include "bench.h"
 
 #include "bench_kernels.h"
+#include "options.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -165,13 +167,22 @@ static const struct option long_options[] = {
     {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
 };
 
+static uint64_t number_min(int option)
+{
+    return strchr("cSt", option) != NULL;
+}
+
+static uint64_t number_max(int option)
+{
+    return option == 'l'                    ? (uint64_t)1 << 26
+           : option == 'S' || option == 't' ? 4096
+                                            : UINT64_MAX >> 8;
+}
+
 static bool apply_number(struct flw_bench_options *options, int option, const char *text)
 {
     uint64_t value = 0;
-    uint64_t max = option == 'l'                    ? (uint64_t)1 << 26
-                   : option == 'S' || option == 't' ? 4096
-                                                    : UINT64_MAX >> 8;
-    if (!parse_number(text, max, &value) || (value == 0 && strchr("cSt", option) != NULL)) {
+    if (!parse_number(text, number_max(option), &value) || value < number_min(option)) {
         return false;
     }
     switch (option) {
@@ -225,11 +236,22 @@ static bool apply(struct flw_bench_options *options, int option, const char *tex
         return true;
     case 'j':
         return options->is_json = true;
-    case '?':
-        return false;
     default:
         return apply_number(options, option, text);
     }
+}
+
+/* What a value could have been. */
+static void complain_value(int option, const char *name, const char *text)
+{
+    char range[64];
+    snprintf(range, sizeof range, "a whole number from %" PRIu64 " to %" PRIu64, number_min(option),
+             number_max(option));
+    fprintf(stderr, "fallow bench: --%s '%s' is no value for it: give %s\n", name, text,
+            option == 's'   ? "bytes from 1 to 1024G, small, mixed or log"
+            : option == 'd' ? "sim or the number of a GPU"
+            : option == 'P' ? "hole, larger or both"
+                            : range);
 }
 
 static const struct shape *find_shape(const char *name)
@@ -326,15 +348,18 @@ static int parse(int argc, char **argv, struct flw_bench_options *options,
     }
     optind = 1;
     int at = 0;
-    for (int option; (option = getopt_long(argc - 1, argv + 1, "h", long_options, &at)) != -1;) {
+    for (int option; (option = getopt_long(argc - 1, argv + 1, ":h", long_options, &at)) != -1;) {
         if (option == 'h') {
             fputs(help, stdout);
             return 1;
         }
+        if (option == '?' || option == ':') {
+            flw_complain_option("bench", argv + 1, option);
+            return 2;
+        }
         if (!apply(options, option, optarg)) {
-            if (option != '?' && option != 'p') {
-                fprintf(stderr, "fallow bench: --%s '%s' is no value for it; see --help\n",
-                        long_options[at].name, optarg);
+            if (option != 'p') { /* it has said so itself */
+                complain_value(option, long_options[at].name, optarg);
             }
             return 2;
         }
@@ -400,6 +425,9 @@ int flw_command_bench(int argc, char **argv)
     bool is_done = shape->run(&options, &bed, &report, message);
     if (is_done) {
         bed.policy->get_usage(bed.pool, &after);
+        is_done = options.record == NULL || bed.policy->stop_recording(message);
+    }
+    if (is_done) {
         add_usage(&before, &after, &report);
         flw_bench_report_print(&report, &options, &bed);
     } else {

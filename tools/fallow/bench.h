@@ -101,6 +101,8 @@ struct flw_bench_policy {
                     char *message);
     void (*destroy)(void *pool);
     void (*get_usage)(void *pool, struct flw_bench_usage *out);
+    /* The end of a recording; NULL where none is made. False: the file is not whole, message says why. */
+    bool (*stop_recording)(char *message);
 };
 
 /* By name; NULL if this build has none of that name. */

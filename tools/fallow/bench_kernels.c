@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "options.h"
 #include "trace/jsontext.h"
 
 static const char help[] =
@@ -94,12 +95,13 @@ static int parse(int argc, char **argv, struct settings *settings)
     };
     *settings = (struct settings){.device = -1};
     optind = 1;
-    for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(help, stdout);
             return 1;
         }
-        if (option == '?') {
+        if (option == '?' || option == ':') {
+            flw_complain_option("bench kernels", argv, option);
             return 2;
         }
         if (option == 'j') {

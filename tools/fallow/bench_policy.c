@@ -177,14 +177,24 @@ static void keep_line(void *context, fallow_log_level level, const char *line)
     }
 }
 
-/* The end of the pool ends it. */
+static fallow_recorder *recorder; /* the end of the pool ends it, too */
+
 static fallow_status start_recording(fallow_pool *pool, const char *path)
 {
-    fallow_recorder *recorder;
     fallow_record_config config;
     fallow_record_config_init(&config);
     config.path = strcmp(path, "ring") == 0 ? NULL : path;
     return fallow_record_start(pool, &config, &recorder);
+}
+
+static bool pool_stop_recording(char *message)
+{
+    fallow_status status = fallow_record_stop(recorder);
+    if (status != FALLOW_OK) {
+        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the recording is not whole: %.270s",
+                 last_line[0] != '\0' ? last_line : fallow_status_message(status));
+    }
+    return status == FALLOW_OK;
 }
 
 static void *pool_create(const struct flw_bench_options *options, struct flw_bench_bed *bed,
@@ -239,6 +249,7 @@ static const struct flw_bench_policy fallow_policy = {
     .create = pool_create,
     .destroy = pool_destroy,
     .get_usage = pool_get_usage,
+    .stop_recording = pool_stop_recording,
 };
 #endif
 

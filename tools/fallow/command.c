@@ -46,6 +46,11 @@ static const char *read_number(const char *text, uint64_t *out_value)
     return errno == 0 ? end : NULL;
 }
 
+const char *flw_input_place(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+}
+
 bool flw_is_one_of(const char *text, const char *const *names)
 {
     while (*names != NULL && strcmp(text, *names) != 0) {

@@ -30,6 +30,9 @@ int flw_command_top(int argc, char **argv);
 /* "fallow: " and one line to standard error. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Where the input that was asked for is read: "-" is standard input. */
+const char *flw_input_place(const char *path);
+
 /* `names` ends with NULL. */
 bool flw_is_one_of(const char *text, const char *const *names);
 

@@ -5,6 +5,7 @@
 #include "doctor.h"
 
 #include "fallow/fallow.h"
+#include "options.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ static int parse(int argc, char **argv, struct settings *settings)
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     optind = 1;
-    for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
         switch (option) {
         case 'h':
             fputs(help, stdout);
@@ -74,6 +75,7 @@ static int parse(int argc, char **argv, struct settings *settings)
             }
             break;
         default:
+            flw_complain_option("doctor", argv, option);
             return 2;
         }
     }

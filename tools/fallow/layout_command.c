@@ -10,6 +10,7 @@
 
 #include "command.h"
 #include "fallow/layouts.h"
+#include "options.h"
 
 #define PICTURE_ROWS    16
 #define PICTURE_COLUMNS 64
@@ -178,12 +179,16 @@ static int parse(int argc, char **argv, struct settings *settings)
             (struct option){numbers[i].name, required_argument, NULL, OPTION_COUNT + (int)i};
     }
     optind = 1;
-    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
         if (option == OPTION_HELP) {
             print_help();
             return 1;
         }
-        if (option == '?' || !apply(settings, option, optarg)) {
+        if (option == '?' || option == ':') {
+            flw_complain_option("layout", argv, option);
+            return 2;
+        }
+        if (!apply(settings, option, optarg)) {
             return 2;
         }
     }

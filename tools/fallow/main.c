@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "fallow/fallow.h"
 
@@ -61,8 +63,12 @@ static void print_version(void)
 /* A full disk or a closed pipe behind standard output must not look like success. */
 static int finish(int code)
 {
+    struct stat about;
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        flw_complain("cannot write to standard output; look for room on its disk");
+        bool is_pipe = fstat(STDOUT_FILENO, &about) == 0 &&
+                       (S_ISFIFO(about.st_mode) || S_ISSOCK(about.st_mode));
+        flw_complain("%s", is_pipe ? "standard output: its reader ended before all was written"
+                                   : "cannot write to standard output; look for room on its disk");
         return code == FLW_EXIT_OK ? FLW_EXIT_FAILED : code;
     }
     return code;

@@ -52,7 +52,7 @@ static void print_help(void)
     printf(
         "usage: fallow replay TRACE [OPTIONS]\n\n"
         "Replays an allocation trace (a PyTorch memory snapshot, a .ftrace, its text, or what else\n"
-        "fallow trace import reads) through policies, and compares what they hold.\n\n"
+        "fallow trace import reads; - is standard input) through policies, and compares what they hold.\n\n"
         "  --policy A,B        which policies, each alone or as NAME:SETTING=VALUE,SETTING=VALUE;\n"
         "                      default all; they are listed below\n"
         "  --device sim|N      the simulated device (default) or GPU N\n"
@@ -68,6 +68,10 @@ static void print_help(void)
         "  --no-times          without timing single operations\n",
         FLW_PLAN_LAG_EVENTS);
     print_policies();
+    printf(
+        "\nexit status 0: replayed; what a policy could not serve is counted as failed; 1: the trace cannot\n"
+        "be read, there is no such device, an output cannot be written, or a rule was broken; 2: the\n"
+        "command line is wrong\n");
     printf("\nexample: fallow replay snapshot.pickle --policy fallow,async:release_threshold=0\n");
 }
 
@@ -324,7 +328,8 @@ int flw_command_replay(int argc, char **argv)
         print_help();
         return FLW_EXIT_OK;
     }
-    if (!flw_trace_read(options.trace_path, options.trace_device, &trace, message)) {
+    if (!flw_trace_read(flw_input_place(options.trace_path), options.trace_device, &trace,
+                        message)) {
         flw_complain("%s", message);
         return FLW_EXIT_FAILED;
     }

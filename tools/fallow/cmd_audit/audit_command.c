@@ -15,6 +15,7 @@
 #include "cmd_run/launch.h"
 #include "command.h"
 #include "findings.h"
+#include "options.h"
 #include "textfile.h"
 
 #define PAGE_NAME         "page"
@@ -324,10 +325,14 @@ int flw_command_audit(int argc, char **argv)
         return FLW_EXIT_USAGE;
     }
     optind = 1;
-    for (int option; (option = getopt_long(argc, argv, "+ho:", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "+:ho:", options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(help, stdout);
             return FLW_EXIT_OK;
+        }
+        if (option == '?' || option == ':') {
+            flw_complain_option("audit", argv, option);
+            return FLW_EXIT_USAGE;
         }
         if (!take_option(&order, option, optarg)) {
             return FLW_EXIT_USAGE;

@@ -11,6 +11,7 @@
 
 #include "command.h"
 #include "compare.h"
+#include "options.h"
 
 static const char run_help[] =
     "usage: fallow run [OPTIONS] -- COMMAND [ARGUMENTS]\n"
@@ -297,11 +298,15 @@ static int run(int argc, char **argv, bool is_record)
     }
     optind = 1;
     for (int option;
-         (option = getopt_long(argc, argv, is_record ? "+ho:" : "+h",
+         (option = getopt_long(argc, argv, is_record ? "+:ho:" : "+:h",
                                is_record ? record_options : run_options, NULL)) != -1;) {
         if (option == 'h') {
             fputs(is_record ? record_help : run_help, stdout);
             return FLW_EXIT_OK;
+        }
+        if (option == '?' || option == ':') {
+            flw_complain_option(name, argv, option);
+            return FLW_EXIT_USAGE;
         }
         if (!take_option(&order, option, optarg)) {
             return FLW_EXIT_USAGE;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "options.h"
 
 static const char help[] =
     "usage: fallow top [PID] [--once] [--json | --prometheus] [--interval S] [--directory DIR]\n"
@@ -74,7 +75,7 @@ static int mistake(const char *format, const char *text)
     return FLW_EXIT_USAGE;
 }
 
-static int parse_option(struct settings *settings, int option)
+static int parse_option(struct settings *settings, int option, char *const *argv)
 {
     enum form form = option == 'j' ? FORM_JSON : FORM_PROMETHEUS;
     switch (option) {
@@ -101,7 +102,8 @@ static int parse_option(struct settings *settings, int option)
                    ? 0
                    : mistake("--directory '%.100s': no folder is called that", optarg);
     default:
-        return 2;
+        flw_complain_option("top", argv, option);
+        return FLW_EXIT_USAGE;
     }
 }
 
@@ -116,8 +118,8 @@ static int parse(int argc, char **argv, struct settings *settings)
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     optind = 1;
-    for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
-        int answer = parse_option(settings, option);
+    for (int option; (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
+        int answer = parse_option(settings, option, argv);
         if (answer != 0) {
             return answer;
         }

@@ -49,7 +49,7 @@ static bool read_trace(const struct flw_verb_options *options, const char *path,
                        struct flw_trace **out_trace)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
-    const char *place = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+    const char *place = flw_input_place(path);
     bool is_read = options->goes_on
                        ? flw_trace_read_damaged(place, options->device, out_trace, message)
                        : flw_trace_read(place, options->device, out_trace, message);

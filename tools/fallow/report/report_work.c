@@ -239,7 +239,7 @@ static bool do_job(struct work *work, struct flw_device *device, const struct jo
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace = NULL;
-    if (!flw_trace_read(job->path, work->options->trace_device, &trace, message)) {
+    if (!flw_trace_read(flw_input_place(job->path), work->options->trace_device, &trace, message)) {
         flw_complain("%s%s", message, job->is_found ? "; left out" : "");
         return job->is_found;
     }
