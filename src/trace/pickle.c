@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the pickle machine's opcodes and its memo. Its stack: pickle_inl.h.
+ * Owns: the pickle machine's opcodes. Its stack: pickle_inl.h, its memo: pickle_memo_inl.h.
  * Does not: know PyTorch; keep floats, frames, or tuples of other things than two numbers.
  *
  * INVARIANTS
@@ -15,17 +15,13 @@
 #include "base/bits.h"
 #include "trace/largearray.h"
 #include "trace/pickle_inl.h"
+#include "trace/pickle_memo_inl.h"
 
 #define INTEGER_BYTES   9 /* 64 bits and a sign */
 #define PROTOCOL_LOWEST 2
 #define PROTOCOL_NEWEST 5
 
 static const struct flw_pickle_value absent = {0, FLW_PICKLE_ABSENT};
-
-/* A memo entry: kind + 1 above the bits, or WIDE + kind above the number of a pair that holds them. */
-#define MEMO_SHIFT 60
-#define MEMO_WIDE  (FLW_PICKLE_LIST + 2)
-_Static_assert(MEMO_WIDE + FLW_PICKLE_NEGATIVE < 16, "four bits say the kind");
 
 /* The stack's items from `first` on go into the `kind` of container that lies below them. */
 static bool extend_below(struct flw_machine *m, size_t first, uint32_t kind)
@@ -388,90 +384,31 @@ static bool run_binbytes(struct flw_machine *m)
     return push_bytes(m, 4);
 }
 
-static bool pack(struct flw_machine *m, struct flw_pickle_value value, uint64_t *out)
-{
-    uint64_t kind = (uint64_t)value.kind + 1;
-    uint64_t bits = value.bits;
-    if (FLW_UNLIKELY(bits >> MEMO_SHIFT != 0)) { /* a number: all others count something */
-        struct flw_intern_pair wide = {bits, 0};
-        kind = MEMO_WIDE + (uint64_t)value.kind;
-        if (!flw_intern_add_pair(flw_harvest_intern(m->kept), wide, &bits)) {
-            return false;
-        }
-    }
-    *out = kind << MEMO_SHIFT | bits;
-    return true;
-}
-
-static struct flw_pickle_value unpack(struct flw_machine *m, uint64_t entry)
-{
-    uint32_t kind = (uint32_t)(entry >> MEMO_SHIFT);
-    uint64_t bits = entry & ((UINT64_C(1) << MEMO_SHIFT) - 1);
-    if (FLW_UNLIKELY(kind >= MEMO_WIDE)) {
-        return (struct flw_pickle_value){flw_harvest_intern(m->kept)->pairs[bits].first,
-                                         kind - MEMO_WIDE};
-    }
-    return (struct flw_pickle_value){bits, kind - 1};
-}
-
-static bool put(struct flw_machine *m, uint64_t index)
-{
-    uint64_t entry;
-    if (!flw_machine_need(m, 1)) {
-        return false;
-    }
-    if (index >= m->opcode_offset) {
-        return flw_machine_fail(m, "the memo index is larger than the bytes read");
-    }
-    uint64_t *memo = flw_largearray_reserve(m->memo, (size_t)index, &m->memo_room, sizeof(*memo));
-    if (memo == NULL) {
-        return flw_machine_fail_memory(m);
-    }
-    m->memo = memo;
-    if (!pack(m, m->stack[m->depth - 1], &entry)) {
-        return flw_machine_fail_memory(m);
-    }
-    memo[index] = entry;
-    return true;
-}
-
-static bool get(struct flw_machine *m, size_t index_bytes)
-{
-    uint64_t index;
-    if (!flw_machine_take_number(m, index_bytes, &index)) {
-        return false;
-    }
-    if (FLW_UNLIKELY(index >= m->memo_room || m->memo[index] == 0)) {
-        return flw_machine_fail(m, "nothing was put at that memo index");
-    }
-    return flw_machine_push(m, unpack(m, m->memo[index]));
-}
-
 static bool run_memoize(struct flw_machine *m)
 {
-    return put(m, m->memo_next++);
+    return flw_memo_put(m, m->memo_next++);
 }
 
 static bool run_binput(struct flw_machine *m)
 {
     uint64_t index;
-    return flw_machine_take_number(m, 1, &index) && put(m, index);
+    return flw_machine_take_number(m, 1, &index) && flw_memo_put(m, index);
 }
 
 static bool run_long_binput(struct flw_machine *m)
 {
     uint64_t index;
-    return flw_machine_take_number(m, 4, &index) && put(m, index);
+    return flw_machine_take_number(m, 4, &index) && flw_memo_put(m, index);
 }
 
 static bool run_binget(struct flw_machine *m)
 {
-    return get(m, 1);
+    return flw_memo_get(m, 1);
 }
 
 static bool run_long_binget(struct flw_machine *m)
 {
-    return get(m, 4);
+    return flw_memo_get(m, 4);
 }
 
 struct opcode {

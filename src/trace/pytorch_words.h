@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the words of a snapshot, for its reader and its writer.
- * Does not: say what they mean (pytorch.c and snapshot.c do).
+ * Does not: say what they mean (pytorch.c, pytorch_heap.c and snapshot.c do).
  */
 #ifndef FLW_TRACE_PYTORCH_WORDS_H
 #define FLW_TRACE_PYTORCH_WORDS_H

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the heap at the end of a snapshot: segments and their blocks, across versions.
+ * Does not: choose a device (pytorch.c), or find the heap at the beginning (history.c).
+ */
+#include "trace/pytorch_import.h"
+
+/* What was asked for: newer versions say; older ones keep it in the history; else the block's size.
+ */
+static bool get_requested(struct flw_pytorch_import *import, struct flw_pickle_value block,
+                          uint64_t *out)
+{
+    uint64_t size_bytes;
+    struct flw_pickle_value history = flw_harvest_get(import->kept, block, WORD_HISTORY);
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, history);
+    struct flw_pickle_value latest;
+    if (!flw_pytorch_get_number(import, block, WORD_SIZE, &size_bytes)) {
+        return false;
+    }
+    if (flw_harvest_next(import->kept, &cursor, &latest)) {
+        return flw_pytorch_get_number_or(import, latest, WORD_REAL_SIZE, size_bytes, out);
+    }
+    return flw_pytorch_get_number_or(import, block, WORD_REQUESTED_SIZE, size_bytes, out);
+}
+
+/* `address`: where the block lies if it does not say; then where the next one lies. */
+static bool read_block(struct flw_pytorch_import *import, struct flw_pickle_value dict,
+                       const struct flw_trace_segment *segment, uint64_t *address)
+{
+    struct flw_trace_block block = {.stream = segment->stream};
+    struct flw_pickle_value state = flw_harvest_get(import->kept, dict, WORD_STATE);
+    uint64_t size_bytes;
+    if (!flw_pytorch_get_number_or(import, dict, WORD_ADDRESS, *address, &block.address) ||
+        !flw_pytorch_get_number(import, dict, WORD_SIZE, &size_bytes)) {
+        return false;
+    }
+    if (__builtin_add_overflow(block.address, size_bytes, address)) {
+        return flw_pytorch_fail_at(import, dict, "a block's address and size go beyond 64 bits");
+    }
+    if (state.kind != FLW_PICKLE_WORD || state.bits < WORD_ACTIVE_ALLOCATED ||
+        state.bits > WORD_INACTIVE) {
+        return flw_pytorch_fail_at(import, dict, "a block without a known state");
+    }
+    if (state.bits == WORD_INACTIVE) {
+        return true;
+    }
+    return get_requested(import, dict, &block.size_bytes) &&
+           (flw_history_add_block(&import->history, &block, segment->pool) ||
+            flw_pytorch_fail_memory(import));
+}
+
+static bool read_segment(struct flw_pytorch_import *import, struct flw_pickle_value dict)
+{
+    struct flw_trace_segment segment = {0};
+    struct flw_pickle_value type = flw_harvest_get(import->kept, dict, WORD_SEGMENT_TYPE);
+    struct flw_pickle_value expandable = flw_harvest_get(import->kept, dict, WORD_IS_EXPANDABLE);
+    struct flw_pickle_value blocks = flw_harvest_get(import->kept, dict, WORD_BLOCKS);
+    if (!flw_pytorch_get_number(import, dict, WORD_ADDRESS, &segment.address) ||
+        !flw_pytorch_get_number(import, dict, WORD_TOTAL_SIZE, &segment.size_bytes) ||
+        !flw_pytorch_get_stream(import, dict, &segment.stream)) {
+        return false;
+    }
+    if (segment.size_bytes > UINT64_MAX - segment.address) {
+        return flw_pytorch_fail_at(import, dict, "a segment's address and size go beyond 64 bits");
+    }
+    segment.is_large = type.kind != FLW_PICKLE_WORD || type.bits != WORD_SMALL;
+    segment.pool = flw_pytorch_get_pool(import, dict, WORD_SEGMENT_POOL_ID);
+    segment.is_expandable = expandable.kind == FLW_PICKLE_BOOL && expandable.bits == 1;
+    if (!flw_history_add_segment(&import->history, &segment)) {
+        return flw_pytorch_fail_memory(import);
+    }
+    if (!flw_pytorch_check_items(import, blocks, "an item of these blocks is no block")) {
+        return false;
+    }
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, blocks);
+    struct flw_pickle_value block;
+    uint64_t address = segment.address;
+    while (flw_harvest_next(import->kept, &cursor, &block)) {
+        if (!flw_pytorch_count_step(import) || !read_block(import, block, &segment, &address)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool flw_pytorch_read_segments(struct flw_pytorch_import *import)
+{
+    struct flw_harvest_cursor cursor = flw_harvest_first(import->kept, import->segments);
+    struct flw_pickle_value dict;
+    uint64_t device;
+    while (flw_harvest_next(import->kept, &cursor, &dict)) {
+        if (!flw_pytorch_count_step(import) || !flw_pytorch_get_device(import, dict, &device)) {
+            return false;
+        }
+        if (device == (uint64_t)import->device && !read_segment(import, dict)) {
+            return false;
+        }
+    }
+    return true;
+}
