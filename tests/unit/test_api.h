@@ -89,6 +89,19 @@ static inline void *api_alloc(struct api *api, size_t size, CUstream stream)
     return ptr;
 }
 
+/* A block with a tag and flags. */
+static inline void *api_lend(struct api *api, size_t size, uint32_t tag, uint32_t flags)
+{
+    fallow_request request;
+    void *ptr = NULL;
+    fallow_request_init(&request);
+    request.size_bytes = size;
+    request.tag = tag;
+    request.flags = flags;
+    assert_int_equal(fallow_alloc_request(api->pool, &request, api->stream, &ptr), FALLOW_OK);
+    return ptr;
+}
+
 /* The device writes the whole block. */
 static inline void api_use(struct api *api, void *ptr, size_t size, CUstream stream)
 {

@@ -1,47 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: export and import: two processes that see the same bytes, what happens to exported memory that
- * is freed, what is refused; and peers.
+ * is freed, what is refused.
  */
-#include "unit/test_api.h"
+#include "unit/test_api_share.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fallow/share.h"
 #include "fallow/sleep.h"
 
 #define BLOCK_BYTES (3 * MIB + 1000)
-
-static void begin_sharing(struct api *api, uint32_t handle_types)
-{
-    flw_sim_config world = flw_sim_config_default(21);
-    world.schedule = FLW_SIM_HELD;
-    world.check = 1;
-    world.backed = 1;
-    world.device_bytes = 256 * MIB;
-    world.device_count = 3;
-    api_begin(api, &world);
-    fallow_pool_config config = api_config(api);
-    config.handle_types = handle_types;
-    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
-}
-
-static void *lend(struct api *api, size_t size, uint32_t flags)
-{
-    fallow_request request;
-    void *ptr = NULL;
-    fallow_request_init(&request);
-    request.size_bytes = size;
-    request.flags = flags;
-    assert_int_equal(fallow_alloc_request(api->pool, &request, api->stream, &ptr), FALLOW_OK);
-    return ptr;
-}
 
 static uint32_t peek(struct api *api, void *ptr, size_t offset)
 {
@@ -55,14 +27,6 @@ static void poke(struct api *api, void *ptr, size_t offset, uint32_t word)
 {
     assert_int_equal(
         api->sim.cu.cuMemcpyHtoD_v2((CUdeviceptr)(uintptr_t)ptr + offset, &word, sizeof word), 0);
-}
-
-static fallow_share exported(struct api *api, void *ptr, uint32_t type)
-{
-    fallow_share share;
-    fallow_share_init(&share);
-    assert_int_equal(fallow_export(api->pool, ptr, type, &share), FALLOW_OK);
-    return share;
 }
 
 /* ---- two processes */
@@ -176,9 +140,9 @@ static void share_with_another_process(uint32_t type)
     int sockets[2], result = -1;
     char told;
     begin_sharing(&api, FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC);
-    void *ptr =
-        lend(&api, BLOCK_BYTES,
-             type == FALLOW_HANDLE_FD ? FALLOW_REQUEST_EXPORT_FD : FALLOW_REQUEST_EXPORT_FABRIC);
+    void *ptr = api_lend(&api, BLOCK_BYTES, 0,
+                         type == FALLOW_HANDLE_FD ? FALLOW_REQUEST_EXPORT_FD
+                                                  : FALLOW_REQUEST_EXPORT_FABRIC);
     poke(&api, ptr, 8, WORD_OUT);
     poke(&api, ptr, BLOCK_BYTES - 4, WORD_OUT);
     fallow_share share = exported(&api, ptr, type);
@@ -231,7 +195,7 @@ static void an_import_of_ones_own_export_is_the_same_memory(void **state)
     begin_sharing(&api, FALLOW_HANDLE_FD);
     fallow_pool_config config = api_config(&api);
     assert_int_equal(fallow_pool_create(&config, &importer), FALLOW_OK);
-    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share first = exported(&api, ptr, FALLOW_HANDLE_FD);
     fallow_share second = exported(&api, ptr, FALLOW_HANDLE_FD); /* as often as one likes */
     assert_int_equal(api_stats(&api).exported_bytes, first.handle_bytes);
@@ -260,7 +224,7 @@ static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
     void *seen = NULL;
     CUgraph graph = NULL;
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_OK);
     assert_int_equal(api_stats(&api).imported_bytes, share.handle_bytes);
@@ -283,7 +247,7 @@ static void exported_memory_goes_when_its_work_is_complete(void **state)
     (void)state;
     struct api api;
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = lend(&api, BLOCK_BYTES, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_lend(&api, BLOCK_BYTES, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     api_use(&api, ptr, BLOCK_BYTES, api.stream);
     assert_int_equal(fallow_record_use(api.pool, ptr, api.other), FALLOW_OK);
@@ -311,7 +275,7 @@ static void a_growth_takes_what_exports_have_left(void **state)
     (void)state;
     struct api api;
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = lend(&api, 150 * MIB, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_lend(&api, 150 * MIB, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     close(share.descriptor);
     api_use(&api, ptr, 150 * MIB, api.stream);
@@ -330,7 +294,7 @@ static void what_cannot_be_exported_is_refused_by_name(void **state)
     begin_sharing(&api, FALLOW_HANDLE_FD);
     fallow_share_init(&share);
     void *plain = api_alloc(&api, 5000, api.stream), *large = api_alloc(&api, 3 * MIB, api.stream);
-    void *good = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    void *good = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     assert_int_equal(fallow_export(api.pool, plain, FALLOW_HANDLE_FD, &share),
                      FALLOW_INVALID_ARGUMENT);
     assert_non_null(strstr(api.log, "FALLOW_REQUEST_EXPORT_FD"));
@@ -362,7 +326,7 @@ static void what_cannot_be_imported_leaves_nothing(void **state)
     static const char *const calls[] = {"cuMemImportFromShareableHandle", "cuMemAddressReserve",
                                         "cuMemMap", "cuMemSetAccess"};
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD), *seen = &api;
+    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD), *seen = &api;
     fallow_share good = exported(&api, ptr, FALLOW_HANDLE_FD), bad = good;
     bad.type = FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC;
     assert_int_equal(fallow_import(api.pool, &bad, &seen), FALLOW_INVALID_ARGUMENT);
@@ -433,7 +397,7 @@ static void a_sleeping_pool_imports_and_unimports(void **state)
     begin_sharing(&api, FALLOW_HANDLE_FD);
     fallow_pool_config config = api_config(&api);
     assert_int_equal(fallow_pool_create(&config, &importer), FALLOW_OK);
-    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     poke(&api, ptr, 0, 5);
     assert_int_equal(fallow_import(importer, &share, &seen[0]), FALLOW_OK);
@@ -463,7 +427,7 @@ static void a_checked_pool_exports_blocks_between_their_zones(void **state)
     config.handle_types = FALLOW_HANDLE_FD;
     config.checks = FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_POISON;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     assert_true(share.offset_bytes > 0);
     assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0); /* the poison is there */
@@ -477,113 +441,6 @@ static void a_checked_pool_exports_blocks_between_their_zones(void **state)
     assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&api).exported_bytes, 0);
     assert_int_equal(api_stats(&api).damage_count, 0);
-    api_end(&api);
-}
-
-/* ---- peers */
-
-static unsigned long long access_of(struct api *api, void *ptr, int device)
-{
-    unsigned long long flags = 99;
-    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
-    assert_int_equal(api->sim.cu.cuMemGetAccess(&flags, &location, (CUdeviceptr)(uintptr_t)ptr), 0);
-    return flags;
-}
-
-static void peers_come_and_go_at_run_time(void **state)
-{
-    (void)state;
-    struct api api;
-    const unsigned long long all = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    void *seen = NULL;
-    begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *before = api_alloc(&api, 5 * MIB, api.stream), *small = api_alloc(&api, 700, api.other);
-    void *shared = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
-    fallow_share share = exported(&api, shared, FALLOW_HANDLE_FD);
-    assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_OK);
-    close(share.descriptor);
-    assert_int_equal(access_of(&api, before, 1), 0);
-    assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_OK);
-    assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_OK); /* is so already */
-    assert_int_equal(fallow_pool_allow_peer(api.pool, 2), FALLOW_OK);
-    void *after = api_alloc(&api, 60 * MIB, api.stream);
-    void *const blocks[] = {before, small, shared, seen, after};
-    for (size_t i = 0; i < 5; i++) {
-        assert_int_equal(access_of(&api, blocks[i], 0), all);
-        assert_int_equal(access_of(&api, blocks[i], 1), all);
-        assert_int_equal(access_of(&api, blocks[i], 2), all);
-    }
-    assert_int_equal(fallow_pool_deny_peer(api.pool, 1), FALLOW_OK);
-    assert_int_equal(fallow_pool_deny_peer(api.pool, 1), FALLOW_OK);
-    void *later = api_alloc(&api, 70 * MIB, api.stream);
-    for (size_t i = 0; i < 5; i++) {
-        assert_int_equal(access_of(&api, blocks[i], 0), all);
-        assert_int_equal(access_of(&api, blocks[i], 1), 0);
-        assert_int_equal(access_of(&api, blocks[i], 2), all);
-    }
-    assert_int_equal(access_of(&api, later, 1), 0);
-    assert_int_equal(access_of(&api, later, 2), all);
-    assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_OK);
-    api_end(&api);
-}
-
-static void a_peer_that_cannot_be_is_refused_by_name(void **state)
-{
-    (void)state;
-    struct api api;
-    begin_sharing(&api, 0);
-    assert_int_equal(fallow_pool_allow_peer(api.pool, 0), FALLOW_INVALID_ARGUMENT);
-    assert_int_equal(fallow_pool_allow_peer(api.pool, 3), FALLOW_NOT_FOUND);
-    assert_non_null(strstr(api.log, "peer device 3"));
-    assert_int_equal(fallow_pool_deny_peer(api.pool, -1), FALLOW_NOT_FOUND);
-    assert_int_equal(fallow_pool_allow_peer(NULL, 1), FALLOW_INVALID_POOL);
-    api_end(&api);
-}
-
-static void a_device_without_a_way_is_no_peer(void **state)
-{
-    (void)state;
-    struct api api;
-    flw_sim_config world = flw_sim_config_default(5);
-    world.device_count = 3;
-    world.lonely_device = 1;
-    api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_OK);
-    assert_int_equal(fallow_pool_allow_peer(api.pool, 2), FALLOW_NOT_SUPPORTED);
-    assert_non_null(strstr(api.log, "device 2 cannot access memory of device 0"));
-    fallow_pool_destroy(api.pool);
-    config.peer_devices = (const int[]){1, 2};
-    config.peer_device_count = 2;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
-    assert_null(api.pool);
-    config.device = 2; /* nor does one reach it */
-    config.peer_devices = (const int[]){0};
-    config.peer_device_count = 1;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
-    api_end(&api);
-}
-
-static void a_change_of_peers_that_fails_changes_nothing(void **state)
-{
-    (void)state;
-    struct api api;
-    begin_sharing(&api, 0);
-    void *blocks[4];
-    for (size_t i = 0; i < 4; i++) {
-        blocks[i] = lend(&api, 5000, FALLOW_REQUEST_DEDICATED);
-    }
-    for (uint64_t n = 1; n <= 4; n++) {
-        (api.sim.fail)("cuMemSetAccess", n, CUDA_ERROR_UNKNOWN, 0);
-        assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_DRIVER);
-        for (size_t i = 0; i < 4; i++) {
-            assert_int_equal(access_of(&api, blocks[i], 1), 0);
-            assert_int_equal(access_of(&api, blocks[i], 0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-        }
-    }
-    void *after = api_alloc(&api, 30 * MIB, api.stream);
-    assert_int_equal(access_of(&api, after, 1), 0);
     api_end(&api);
 }
 
@@ -614,7 +471,7 @@ static void an_export_that_fails_takes_none_away_from_another(void **state)
     for (unsigned i = 0; i < 400; i++) {
         struct racer racers[2] = {{.api = &api, .start = &start}, {.api = &api, .start = &start}};
         pthread_t thread;
-        racers[0].ptr = racers[1].ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
+        racers[0].ptr = racers[1].ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
         fallow_share_init(&racers[0].share);
         fallow_share_init(&racers[1].share);
         (api.sim.fail)("cuMemExportToShareableHandle", 1, CUDA_ERROR_UNKNOWN, 0);
@@ -637,59 +494,6 @@ static void an_export_that_fails_takes_none_away_from_another(void **state)
     api_end(&api);
 }
 
-struct refused {
-    struct api *api;
-    void *seen;
-    atomic_bool began, ends;
-    bool is_other; /* something else was answered */
-};
-
-static void *unimport_in_vain(void *context)
-{
-    struct refused *refused = context;
-    while (!atomic_load(&refused->ends)) {
-        refused->is_other |= fallow_unimport(refused->api->pool, refused->seen) != FALLOW_CAPTURING;
-        atomic_store(&refused->began, true);
-    }
-    return NULL;
-}
-
-/* One that a capture keeps from going is given and denied to peers all the same. */
-static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
-{
-    (void)state;
-    struct api api;
-    struct refused refused = {.api = &api};
-    pthread_t thread;
-    CUgraph graph = NULL;
-    unsigned missed = 0;
-    begin_sharing(&api, FALLOW_HANDLE_FD);
-    void *ptr = lend(&api, 5000, FALLOW_REQUEST_EXPORT_FD);
-    fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
-    assert_int_equal(fallow_import(api.pool, &share, &refused.seen), FALLOW_OK);
-    close(share.descriptor);
-    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
-    assert_int_equal(pthread_create(&thread, NULL, unimport_in_vain, &refused), 0);
-    while (!atomic_load(&refused.began)) {
-        sched_yield();
-    }
-    for (unsigned i = 0; i < 500; i++) {
-        assert_int_equal(fallow_pool_allow_peer(api.pool, 1), FALLOW_OK);
-        missed += access_of(&api, refused.seen, 1) != CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        assert_int_equal(fallow_pool_deny_peer(api.pool, 1), FALLOW_OK);
-        missed += access_of(&api, refused.seen, 1) != 0;
-    }
-    atomic_store(&refused.ends, true);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_false(refused.is_other);
-    assert_int_equal(missed, 0);
-    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
-    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
-    assert_int_equal(fallow_unimport(api.pool, refused.seen), FALLOW_OK);
-    api_end(&api);
-}
-
 int main(int count, char **words)
 {
     ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
@@ -709,12 +513,7 @@ int main(int count, char **words)
         cmocka_unit_test(without_virtual_memory_management_nothing_is_shared),
         cmocka_unit_test(a_sleeping_pool_imports_and_unimports),
         cmocka_unit_test(a_checked_pool_exports_blocks_between_their_zones),
-        cmocka_unit_test(peers_come_and_go_at_run_time),
-        cmocka_unit_test(a_peer_that_cannot_be_is_refused_by_name),
-        cmocka_unit_test(a_device_without_a_way_is_no_peer),
-        cmocka_unit_test(a_change_of_peers_that_fails_changes_nothing),
         cmocka_unit_test(an_export_that_fails_takes_none_away_from_another),
-        cmocka_unit_test(an_import_that_stays_is_seen_by_every_change_of_peers),
     };
     return cmocka_run_group_tests_name("api_share", tests, NULL, NULL);
 }

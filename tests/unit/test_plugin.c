@@ -1,123 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: what plugin.h promises, called as the frameworks call it, under the rule checker. The default
- * pools are the process's, so all cases share one world of two devices of 1 GiB.
+ * pools are the process's, so all cases share one world of two devices of 1 GiB. Does not: graph memory
+ * (test_plugin_graphs.c).
  */
-#include "support/test.h"
+#include "unit/test_plugin.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "fallow/plugin.h"
-#include "support/sim.h"
+static CUstream second; /* of device 1 */
 
-#define MIB ((size_t)1 << 20)
-
-static struct flw_sim sim;
-static CUcontext home;         /* of device 0, current */
-static CUstream stream, other; /* of device 0 */
-static CUstream second;        /* of device 1 */
-
-/* ---- what is written to stderr */
-
-static int real_stderr = -1, held_stderr = -1;
-
-static void hold_stderr(void)
-{
-    fflush(stderr);
-    real_stderr = dup(STDERR_FILENO);
-    held_stderr = memfd_create("stderr", 0);
-    assert_true(real_stderr >= 0 && held_stderr >= 0);
-    assert_int_equal(dup2(held_stderr, STDERR_FILENO), STDERR_FILENO);
-}
-
-/* What was written since hold_stderr. */
-static const char *release_stderr(void)
-{
-    static char text[8192];
-    assert_int_equal(dup2(real_stderr, STDERR_FILENO), STDERR_FILENO);
-    ssize_t length = pread(held_stderr, text, sizeof text - 1, 0);
-    assert_true(length >= 0);
-    text[length] = '\0';
-    close(real_stderr);
-    close(held_stderr);
-    return text;
-}
-
-static void assert_one_line_with(const char *text, const char *part)
-{
-    const char *end = strchr(text, '\n');
-    if (strncmp(text, "fallow: ", 8) != 0 || end == NULL || end[1] != '\0' ||
-        strstr(text, part) == NULL) {
-        fail_msg("not one line of fallow's with '%s': '%s'", part, text);
-    }
-}
-
-/* ---- short ways */
-
-static void use(void *ptr, size_t bytes, CUstream on)
-{
-    flw_sim_range range = {(uint64_t)(uintptr_t)ptr, bytes, 1, 0};
-    assert_int_equal(sim.touch(on, &range, 1), 0);
-}
-
-static void *take(size_t bytes, CUstream on)
-{
-    void *ptr = fallow_torch_alloc((ssize_t)bytes, 0, on);
-    assert_non_null(ptr);
-    use(ptr, bytes, on);
-    return ptr;
-}
-
-static void give(void *ptr, size_t bytes, CUstream on)
-{
-    fallow_torch_free(ptr, (ssize_t)bytes, 0, on);
-}
-
-static fallow_pool *pool_of(int device, fallow_plugin_order order)
-{
-    fallow_pool *pool = NULL;
-    assert_int_equal(fallow_plugin_pool(device, order, 0, &pool), FALLOW_OK);
-    return pool;
-}
-
-static fallow_stats stats_of(int device, fallow_plugin_order order)
-{
-    fallow_stats stats;
-    fallow_stats_init(&stats);
-    assert_int_equal(fallow_pool_get_stats(pool_of(device, order), &stats), FALLOW_OK);
-    return stats;
-}
-
-static fallow_block block_of(void *ptr)
-{
-    fallow_block block;
-    fallow_block_init(&block);
-    assert_int_equal(fallow_block_info(pool_of(0, FALLOW_PLUGIN_STREAM), ptr, &block), FALLOW_OK);
-    return block;
-}
-
-static void begin_capture(CUstream on)
-{
-    assert_int_equal(sim.cu.cuStreamBeginCapture_v2(on, CU_STREAM_CAPTURE_MODE_RELAXED), 0);
-}
-
-static void end_capture(CUstream on)
-{
-    CUgraph graph = NULL;
-    assert_int_equal(sim.cu.cuStreamEndCapture(on, &graph), 0);
-    assert_non_null(graph);
-    assert_int_equal(sim.cu.cuGraphDestroy(graph), 0);
-}
-
-static const fallow_mempool_id graph_id = {1, 0}, shared_id = {0, 7}, third_id = {3, 0};
+static const fallow_mempool_id graph_id = {1, 0};
 
 /* ---- before the first pool */
 
@@ -253,169 +149,6 @@ static void reset_gives_idle_memory_back(void **state)
     assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
     fallow_torch_reset();
     assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, 0);
-}
-
-/* ---- graphs */
-
-static void graphs_of_one_id_share_their_memory(void **state)
-{
-    (void)state;
-    fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
-    begin_capture(stream);
-    void *kept = take(5000, stream), *passing = take(9000, stream);
-    assert_int_equal(block_of(kept).state, FALLOW_BLOCK_CAPTURED);
-    give(passing, 9000, stream);
-    assert_ptr_equal(take(9000, stream), passing); /* in order inside one capture */
-    give(passing, 9000, stream);
-    end_capture(stream);
-    fallow_torch_end_allocate_to_pool(0, shared_id);
-    void *eager = take(9000, stream);
-    assert_ptr_not_equal(eager, passing);
-    assert_int_equal(block_of(eager).state, FALLOW_BLOCK_LIVE);
-
-    fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
-    begin_capture(stream);
-    assert_ptr_equal(take(9000, stream), passing);
-    end_capture(stream);
-    fallow_torch_end_allocate_to_pool(0, shared_id);
-
-    give(eager, 9000, stream);
-    give(passing, 9000, stream);
-    fallow_torch_release_pool(0, shared_id);
-    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes > 0);
-    give(kept, 5000, stream);
-    void *output =
-        take(5000, other); /* as a graph's last launch, on a stream that its capture was not */
-    assert_int_equal(sim.cu.cuStreamQuery(other), CUDA_ERROR_NOT_READY);
-    fallow_torch_release_pool(0, shared_id);
-    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
-    assert_int_equal(sim.cu.cuStreamQuery(other), 0); /* it was waited for */
-    give(output, 5000, other);
-}
-
-static void *allocate_in_capture(void *context)
-{
-    CUcontext present;
-    (void)context;
-    assert_int_equal(sim.cu.cuDevicePrimaryCtxRetain(&present, 0), 0);
-    assert_int_equal(sim.cu.cuCtxSetCurrent(present), 0);
-    void *ptr = fallow_torch_alloc(5000, 0, stream);
-    assert_int_equal(sim.cu.cuDevicePrimaryCtxRelease_v2(0), 0);
-    return ptr;
-}
-
-static void another_thread_and_another_stream_take_part(void **state)
-{
-    (void)state;
-    pthread_t thread;
-    CUevent fork_event, join_event;
-    void *theirs = NULL;
-    assert_int_equal(sim.cu.cuEventCreate(&fork_event, 2), 0);
-    assert_int_equal(sim.cu.cuEventCreate(&join_event, 2), 0);
-    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
-    begin_capture(stream);
-    assert_int_equal(pthread_create(&thread, NULL, allocate_in_capture, NULL), 0);
-    assert_int_equal(pthread_join(thread, &theirs), 0);
-    assert_int_equal(block_of(theirs).state, FALLOW_BLOCK_CAPTURED);
-    assert_int_equal(sim.cu.cuEventRecord(fork_event, stream), 0);
-    assert_int_equal(sim.cu.cuStreamWaitEvent(other, fork_event, 0), 0);
-    void *joined = take(5000, other);
-    assert_int_equal(block_of(joined).state, FALLOW_BLOCK_CAPTURED);
-    give(joined, 5000, other);
-    assert_int_equal(sim.cu.cuEventRecord(join_event, other), 0);
-    assert_int_equal(sim.cu.cuStreamWaitEvent(stream, join_event, 0), 0);
-    end_capture(stream);
-    fallow_torch_end_allocate_to_pool(0, graph_id);
-    give(theirs, 5000, stream);
-    fallow_torch_release_pool(0, graph_id);
-    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
-    assert_int_equal(sim.cu.cuEventDestroy_v2(fork_event), 0);
-    assert_int_equal(sim.cu.cuEventDestroy_v2(join_event), 0);
-}
-
-static void two_captures_keep_apart_and_a_release_waits_for_both(void **state)
-{
-    (void)state;
-    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
-    begin_capture(stream);
-    void *mine = take(5000, stream);
-    fallow_torch_begin_allocate_to_pool(0, third_id, &sim);
-    begin_capture(other);
-    give(mine, 5000, stream);
-    void *theirs = take(5000, other);
-    assert_ptr_not_equal(theirs, mine);
-    assert_ptr_equal(take(5000, stream), mine);
-    give(mine, 5000, stream);
-    give(theirs, 5000, other);
-    end_capture(stream);
-    fallow_torch_end_allocate_to_pool(0, graph_id);
-    fallow_torch_release_pool(0,
-                              graph_id); /* put off: a synchronisation would break the other one */
-    uint64_t waits = sim.call_count("cuCtxSynchronize");
-    assert_true(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes > 0);
-    end_capture(other);
-    fallow_torch_end_allocate_to_pool(0, third_id);
-    assert_true(sim.call_count("cuCtxSynchronize") > waits);
-    fallow_torch_release_pool(0, third_id);
-    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
-}
-
-static void a_pool_without_a_capture_is_a_tag(void **state)
-{
-    (void)state;
-    fallow_torch_begin_allocate_to_pool(0, shared_id, &sim);
-    void *ptr = take(5000, stream);
-    assert_int_equal(block_of(ptr).tag, 7);
-    fallow_torch_end_allocate_to_pool(0, shared_id);
-    fallow_torch_release_pool(0, shared_id);
-    void *plain = take(5000, stream);
-    assert_int_equal(block_of(plain).tag, 0);
-    give(ptr, 5000, stream);
-    give(plain, 5000, stream);
-}
-
-static void a_capture_that_breaks_off_ends(void **state)
-{
-    (void)state;
-    fallow_torch_begin_allocate_to_pool(0, graph_id, &sim);
-    begin_capture(stream);
-    void *captured = take(5000, stream);
-    end_capture(stream); /* PyTorch raises here, and calls no end */
-    void *eager = take(5000, stream);
-    assert_int_equal(block_of(eager).state, FALLOW_BLOCK_LIVE);
-    give(eager, 5000, stream);
-    give(captured, 5000, stream);
-    fallow_torch_end_allocate_to_pool(0, graph_id);
-    fallow_torch_release_pool(0, graph_id);
-    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
-}
-
-static void the_older_pair_names_the_stream(void **state)
-{
-    (void)state;
-    begin_capture(stream);
-    fallow_torch_begin_allocate_stream_to_pool(0, stream, graph_id);
-    void *captured = take(5000, stream);
-    assert_int_equal(block_of(captured).state, FALLOW_BLOCK_CAPTURED);
-    fallow_torch_end_allocate_stream_to_pool(0, stream);
-    end_capture(stream);
-    void *eager = take(5000, stream);
-    assert_int_equal(block_of(eager).state, FALLOW_BLOCK_LIVE);
-    give(eager, 5000, stream);
-    give(captured, 5000, stream);
-    fallow_torch_release_pool(0, graph_id);
-    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
-}
-
-static void a_capture_nobody_announced_is_told_what_to_do(void **state)
-{
-    (void)state;
-    begin_capture(stream);
-    hold_stderr();
-    void *ptr = fallow_torch_alloc(33 * (ssize_t)MIB, 0, stream);
-    assert_one_line_with(release_stderr(), "fallow.enable_torch() sets them");
-    assert_null(ptr);
-    end_capture(stream);
 }
 
 /* ---- pairs that name no stream */
@@ -638,24 +371,6 @@ static void frees_at_exit_are_safe(void **state)
     assert_int_equal(flw_sim_print_violations(&sim), 0);
 }
 
-static int begin_world(void **state)
-{
-    (void)state;
-    flw_sim_config world = flw_sim_config_default(7);
-    world.schedule = FLW_SIM_HELD;
-    world.check = 1;
-    world.device_count = 2;
-    world.device_bytes = (uint64_t)1 << 30;
-    if (!flw_sim_open(&sim)) {
-        return -1;
-    }
-    home = flw_sim_begin(&sim, &world);
-    return sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != 0 ||
-                   sim.cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) != 0
-               ? -1
-               : 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -667,13 +382,6 @@ int main(void)
         cmocka_unit_test(a_recorded_use_keeps_the_block),
         cmocka_unit_test(a_view_finds_its_block),
         cmocka_unit_test(reset_gives_idle_memory_back),
-        cmocka_unit_test(graphs_of_one_id_share_their_memory),
-        cmocka_unit_test(another_thread_and_another_stream_take_part),
-        cmocka_unit_test(two_captures_keep_apart_and_a_release_waits_for_both),
-        cmocka_unit_test(a_pool_without_a_capture_is_a_tag),
-        cmocka_unit_test(a_capture_that_breaks_off_ends),
-        cmocka_unit_test(the_older_pair_names_the_stream),
-        cmocka_unit_test(a_capture_nobody_announced_is_told_what_to_do),
         cmocka_unit_test(no_block_comes_again_before_the_context_is_done_with_it),
         cmocka_unit_test(threads_that_come_first_make_one_pool),
         cmocka_unit_test(a_memory_fraction_is_a_limit),
@@ -681,6 +389,7 @@ int main(void)
         cmocka_unit_test(the_child_of_a_fork_has_no_pools),
         cmocka_unit_test(the_lines_come_to_an_end),
         cmocka_unit_test(any_driver_call_may_fail_once),
-        cmocka_unit_test(frees_at_exit_are_safe)};
+        cmocka_unit_test(frees_at_exit_are_safe),
+    };
     return cmocka_run_group_tests(tests, begin_world, NULL);
 }

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the bulletin's form: what is written is read, and nothing of what is broken is believed.
+ */
+#include "support/test.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "publish/board.h"
+#include "publish/bulletin.h"
+
+static unsigned char scratch[FLW_BOARD_BODY_BYTES];
+
+static struct flw_bulletin_pool pool_of(uint64_t *random)
+{
+    struct flw_bulletin_pool pool = {.driver = "sim"};
+    for (unsigned i = 0; i < FLW_VALUE_COUNT; i++) {
+        pool.value[i] = flw_test_random(random);
+    }
+    for (unsigned i = 0; i < FLW_BULLETIN_RUNGS; i++) {
+        pool.rung_count[i] = flw_test_random(random);
+        pool.rung_ns[i] = flw_test_random(random);
+    }
+    pool.class_count = (uint32_t)(flw_test_random(random) % (FLW_BULLETIN_CLASSES + 1));
+    pool.stream_count = (uint32_t)(flw_test_random(random) % (FLW_BULLETIN_STREAMS + 2));
+    for (uint32_t i = 0; i < pool.class_count; i++) {
+        pool.classes[i] =
+            (struct flw_bulletin_class){.size_bytes = i, .pending_bytes = flw_test_random(random)};
+    }
+    for (uint32_t i = 0; i < pool.stream_count; i++) {
+        pool.streams[i] =
+            (struct flw_bulletin_stream){.kind = i % 4, .fence_count = flw_test_random(random)};
+    }
+    return pool;
+}
+
+static size_t write_pools(void *bytes, size_t capacity, const struct flw_bulletin_pool *pools,
+                          uint32_t count)
+{
+    struct flw_bulletin head = {
+        .process = 4242, .name = "a name", .clock_ns = 77, .pool_total = count};
+    struct flw_bulletin_writer writer;
+    flw_bulletin_begin(&writer, bytes, capacity);
+    for (uint32_t i = 0; i < count; i++) {
+        flw_bulletin_add(&writer, &pools[i]);
+    }
+    return flw_bulletin_end(&writer, &head);
+}
+
+static void a_bulletin_is_read_as_it_was_written(void **state)
+{
+    (void)state;
+    uint64_t random = flw_test_seed("bulletin");
+    struct flw_bulletin_pool pools[3] = {pool_of(&random), pool_of(&random), pool_of(&random)};
+    struct flw_bulletin bulletin;
+    size_t count = write_pools(scratch, sizeof scratch, pools, 3);
+    assert_true(flw_bulletin_read(&bulletin, scratch, count));
+    assert_int_equal(bulletin.process, 4242);
+    assert_int_equal(bulletin.clock_ns, 77);
+    assert_string_equal(bulletin.name, "a name");
+    assert_int_equal(bulletin.pool_total, 3);
+    assert_int_equal(bulletin.pool_count, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_memory_equal(&bulletin.pools[i], &pools[i], sizeof pools[i]);
+    }
+    flw_bulletin_drop(&bulletin);
+}
+
+static void pools_that_do_not_fit_are_counted_and_left_out(void **state)
+{
+    (void)state;
+    uint64_t random = 5;
+    struct flw_bulletin_pool pools[3] = {pool_of(&random), pool_of(&random), pool_of(&random)};
+    struct flw_bulletin bulletin;
+    bool was_bare = false, was_out = false;
+    size_t all = write_pools(scratch, sizeof scratch, pools, 3);
+    for (size_t capacity = 64; capacity <= all; capacity += 8) {
+        unsigned char *bytes = malloc(capacity); /* a sanitizer sees what goes beyond */
+        assert_non_null(bytes);
+        size_t count = write_pools(bytes, capacity, pools, 3);
+        assert_true(count <= capacity);
+        assert_true(flw_bulletin_read(&bulletin, bytes, count));
+        assert_int_equal(bulletin.pool_total, 3);
+        was_out |= bulletin.pool_count < 3;
+        for (uint32_t i = 0; i < bulletin.pool_count; i++) {
+            was_bare |= bulletin.pools[i].stream_count == 0 && pools[i].stream_count != 0;
+        }
+        flw_bulletin_drop(&bulletin);
+        free(bytes);
+    }
+    assert_true(was_bare && was_out);
+}
+
+/* Words, little-endian, of a version that has one more of everything. */
+static void records_of_a_later_version_are_skipped_at_their_end(void **state)
+{
+    (void)state;
+    struct flw_bulletin_pool pool = {.class_count = 2, .stream_count = 1};
+    struct flw_bulletin bulletin;
+    uint64_t *words = (uint64_t *)(void *)scratch, *at = words;
+    uint64_t tail = 2 * FLW_BULLETIN_RUNGS + 4;
+    *at++ = 7; /* head */
+    for (uint64_t i = 0; i < 4; i++) {
+        *at++ = i == 0 ? 99 : 0;
+    }
+    *at++ = 1;
+    *at++ = 1;
+    *at++ = 12345; /* not known to us */
+    *at++ = FLW_VALUE_COUNT + 1 + tail;
+    for (uint64_t i = 0; i < FLW_VALUE_COUNT; i++) {
+        *at++ = pool.value[i] = i + 1;
+    }
+    *at++ = 12345;
+    for (uint64_t i = 0; i < tail; i++) {
+        *at++ = i < FLW_BULLETIN_RUNGS ? 50 + i : 0;
+    }
+    *at++ = 2; /* classes, of 8 words */
+    *at++ = 8;
+    for (uint64_t i = 0; i < 16; i++) {
+        *at++ = 100 + i;
+    }
+    *at++ = 1; /* streams, of 3 words: of an earlier version */
+    *at++ = 3;
+    *at++ = 0;
+    *at++ = 31;
+    *at++ = 32;
+    assert_true(flw_bulletin_read(&bulletin, words, (size_t)(at - words) * 8));
+    assert_int_equal(bulletin.process, 99);
+    assert_memory_equal(bulletin.pools->value, pool.value, sizeof pool.value);
+    assert_int_equal(bulletin.pools->rung_count[11], 61);
+    assert_int_equal(bulletin.pools->classes[0].size_bytes, 100);
+    assert_int_equal(bulletin.pools->classes[1].size_bytes, 108);
+    assert_int_equal(bulletin.pools->streams[0].handle, 32);
+    assert_int_equal(bulletin.pools->streams[0].fence_count, 0);
+    flw_bulletin_drop(&bulletin);
+}
+
+static void a_broken_bulletin_is_refused(void **state)
+{
+    (void)state;
+    uint64_t random = flw_test_seed("broken bulletin");
+    struct flw_bulletin_pool pools[2] = {pool_of(&random), pool_of(&random)};
+    struct flw_bulletin bulletin;
+    size_t count = write_pools(scratch, sizeof scratch, pools, 2);
+    unsigned char *copy = malloc(count);
+    assert_non_null(copy);
+    for (size_t cut = 0; cut < count; cut += 1 + flw_test_random(&random) % 16) {
+        unsigned char *bytes = malloc(cut + 1);
+        assert_non_null(bytes);
+        memcpy(bytes, scratch, cut);
+        assert_false(flw_bulletin_read(&bulletin, bytes, cut));
+        free(bytes);
+    }
+    for (int i = 0; i < 4000; i++) { /* it may be one by chance: it is only not to crash */
+        memcpy(copy, scratch, count);
+        for (uint64_t n = 1 + flw_test_random(&random) % 4; n > 0; n--) {
+            size_t at = flw_test_random(&random) % (n == 1 ? count : 400);
+            copy[at] = (unsigned char)flw_test_random(&random);
+        }
+        if (flw_bulletin_read(&bulletin, copy, count)) {
+            flw_bulletin_drop(&bulletin);
+        }
+    }
+    free(copy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bulletin_is_read_as_it_was_written),
+        cmocka_unit_test(pools_that_do_not_fit_are_counted_and_left_out),
+        cmocka_unit_test(records_of_a_later_version_are_skipped_at_their_end),
+        cmocka_unit_test(a_broken_bulletin_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
