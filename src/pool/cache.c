@@ -382,6 +382,18 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
     return domain;
 }
 
+/* Driver calls. What is done by now gives up its place: of retired streams, first of all. */
+static bool ask_fences(struct flw_pool *pool)
+{
+    struct flw_driver_section section;
+    bool has_completed = false;
+    if (flw_heap_enter_driver(&pool->heap, &section)) {
+        has_completed = flw_heap_poll(&pool->heap);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    return has_completed;
+}
+
 struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
                                    fallow_status *status)
 {
@@ -390,8 +402,18 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
         return *status == FALLOW_OK ? pool->heap.context_order : NULL;
     }
     struct flw_domain *domain = find_domain(pool, stream, status);
+    if (*status == FALLOW_OUT_OF_HOST_MEMORY && ask_fences(pool)) {
+        domain = find_domain(pool, stream, status);
+    }
     if (*status == FALLOW_OUT_OF_HOST_MEMORY && flw_pool_sync_uncoverable(pool, true)) {
         domain = find_domain(pool, stream, status); /* the places of lost streams are free now */
+    }
+    if (*status == FALLOW_OUT_OF_HOST_MEMORY) {
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "no place for one more stream: a pool serves about %d at a time, captured ones "
+            "counted twice; retire those that are done (fallow_stream_retire)",
+            FLW_DOMAIN_COUNT - 1);
     }
     return domain;
 }

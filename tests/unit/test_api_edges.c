@@ -359,6 +359,41 @@ static size_t resident_bytes(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* All places are taken, then all their streams end by the rules: nobody asks for their fences before
+ * the next stream comes. Announced as users, since that makes a place and nothing else. */
+static void retired_streams_make_room_for_as_many_again(void **state)
+{
+    (void)state;
+    enum {
+        PLACES = 4096
+    };
+    static CUstream streams[PLACES];
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(12);
+    world.schedule = FLW_SIM_CLOCK;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    fallow_status status = FALLOW_OK;
+    size_t count = 0;
+    while (status == FALLOW_OK && count < PLACES) {
+        void *ptr = api_alloc(&api, 300, api.stream);
+        assert_int_equal(api.sim.cu.cuStreamCreate(&streams[count], CU_STREAM_NON_BLOCKING), 0);
+        status = fallow_record_use(api.pool, ptr, streams[count++]);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    }
+    assert_int_equal(status, FALLOW_OUT_OF_HOST_MEMORY);
+    assert_non_null(strstr(api.log, "fallow_stream_retire"));
+    assert_true(count > 4000);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(fallow_stream_retire(api.pool, streams[i]), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(streams[i]), 0);
+    }
+    void *ptr = api_alloc(&api, 300, api.other);
+    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    api_end(&api);
+}
+
 /* Each under a handle of its own: nothing that comes later meets what the thread kept for it. */
 static void a_thread_keeps_nothing_for_streams_that_are_gone(void **state)
 {
@@ -486,6 +521,7 @@ int main(void)
         cmocka_unit_test(default_streams_of_any_number_of_threads_are_served),
         cmocka_unit_test(streams_of_another_context_come_and_go),
         cmocka_unit_test(a_thread_keeps_nothing_for_streams_that_are_gone),
+        cmocka_unit_test(retired_streams_make_room_for_as_many_again),
         cmocka_unit_test(a_capture_outlives_the_retired_stream_that_it_began_on),
         cmocka_unit_test(a_thread_may_end_while_its_stream_is_retired),
         cmocka_unit_test(a_block_may_be_freed_while_a_capture_ends),
