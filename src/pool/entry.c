@@ -375,7 +375,7 @@ fallow_status fallow_alloc_request(fallow_pool *handle, const fallow_request *re
 fallow_status fallow_alloc_batch(fallow_pool *pool, const size_t *sizes, size_t count,
                                  fallow_stream stream, void **out_ptrs)
 {
-    if (out_ptrs == NULL) {
+    if (out_ptrs == NULL || count > SIZE_MAX / sizeof *out_ptrs) { /* no array is that long */
         return count == 0 ? FALLOW_OK : FALLOW_INVALID_ARGUMENT;
     }
     fallow_status status = flw_pool_of(pool) == NULL     ? FALLOW_INVALID_POOL

@@ -41,6 +41,10 @@ static void absurd_sizes_and_missing_results_are_refused(void **state)
         assert_null(ptrs[1]);
     }
     assert_int_equal(fallow_alloc(api.pool, 100, api.stream, NULL), FALLOW_INVALID_ARGUMENT);
+    size_t one = 100; /* of so many, which no array holds: none is looked at */
+    void *ptr = &api;
+    assert_int_equal(fallow_alloc_batch(api.pool, &one, SIZE_MAX, api.stream, &ptr),
+                     FALLOW_INVALID_ARGUMENT);
     fallow_stats stats = api_stats(&api);
     assert_int_equal(stats.live_count, 0);
     api_end(&api);
