@@ -53,6 +53,15 @@ static void *open_object(const char *name)
     return object != NULL ? object : dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
+/* The loader's reason names the file as well. */
+static const char *without_name(const char *reason, const char *name)
+{
+    size_t length = strlen(name);
+    bool has_name = length != 0 && strncmp(reason, name, length) == 0 && reason[length] == ':' &&
+                    reason[length + 1] == ' ';
+    return reason + (has_name ? length + 2 : 0);
+}
+
 /* Right after the attempt: the loader keeps its reason. */
 static void say_why_not_loaded(char *message, const char *name, bool is_default)
 {
@@ -65,7 +74,7 @@ static void say_why_not_loaded(char *message, const char *name, bool is_default)
             "install the NVIDIA driver, or use the simulated device (driver = \"sim\"; on the command line --device sim)");
     } else {
         say(message, "cannot load the CUDA driver", name,
-            reason != NULL ? reason : "name a driver's library");
+            reason != NULL ? without_name(reason, name) : "name a driver's library");
     }
 }
 
@@ -97,6 +106,11 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
         message[0] = '\0';
     }
     *driver = (struct flw_driver){0};
+    if (name[0] == '\0') { /* to the loader that is the program itself */
+        say(message, "cannot load the CUDA driver", name,
+            "name a driver's library, or leave the setting out for libcuda.so.1");
+        return FALLOW_NOT_FOUND;
+    }
     driver->object = open_object(name);
     if (driver->object == NULL) {
         say_why_not_loaded(message, name, is_default);
@@ -105,7 +119,8 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
     const char *missing = fill_table(driver);
     if (missing != NULL) {
         say(message, "the CUDA driver lacks the entry point", missing,
-            "install a driver of CUDA 11.4 or newer");
+            is_default ? "install a driver of CUDA 11.4 or newer"
+                       : "the library that was named is no driver of CUDA 11.4 or newer");
         goto fail;
     }
     CUresult result = driver->cuInit(0);

@@ -71,31 +71,39 @@ void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const cha
 /* Context order goes without what names streams, and without what its memory cannot be. */
 static const char *refused_in_context_order(const fallow_pool_config *config)
 {
-    return config->reuse_policy != FALLOW_REUSE_WAIT                    ? "reuse_policy"
-           : (config->checks & ~(unsigned)FALLOW_CHECK_FAST) != 0       ? "checks"
-           : config->check_streams != 0 || config->streams_may_die != 0 ? "a flag for streams"
-           : config->handle_types != 0                                  ? "handle_types"
-           : config->peer_device_count != 0                             ? "peer_devices"
-                                                                        : NULL;
+    return config->reuse_policy != FALLOW_REUSE_WAIT ? "reuse_policy: FALLOW_ORDER_CONTEXT has none"
+           : (config->checks & ~(unsigned)FALLOW_CHECK_FAST) != 0
+               ? "checks: FALLOW_ORDER_CONTEXT takes FALLOW_CHECK_FAST only"
+           : config->check_streams != 0 || config->streams_may_die != 0
+               ? "check_streams or streams_may_die: FALLOW_ORDER_CONTEXT looks at no stream"
+           : config->handle_types != 0      ? "handle_types: FALLOW_ORDER_CONTEXT exports none"
+           : config->peer_device_count != 0 ? "peer_devices: FALLOW_ORDER_CONTEXT takes none, use "
+                                              "cuCtxEnablePeerAccess"
+                                            : NULL;
 }
 
 static fallow_status check_config(const fallow_pool_config *config, const char **out_what)
 {
-    *out_what = config->device < 0                                          ? "device"
-                : (unsigned)config->economy > FALLOW_MEMORY_FIRST           ? "economy"
-                : (unsigned)config->reuse_policy > FALLOW_REUSE_SAME_STREAM ? "reuse_policy"
-                : (config->checks & ~(unsigned)KNOWN_CHECKS) != 0           ? "checks"
+    *out_what = config->device < 0 ? "device: an ordinal, 0 or more"
+                : (unsigned)config->economy > FALLOW_MEMORY_FIRST
+                    ? "economy: FALLOW_BALANCED or FALLOW_MEMORY_FIRST"
+                : (unsigned)config->reuse_policy > FALLOW_REUSE_SAME_STREAM
+                    ? "reuse_policy: one of the FALLOW_REUSE_ values"
+                : (config->checks & ~(unsigned)KNOWN_CHECKS) != 0
+                    ? "checks: FALLOW_CHECK_ bits, no others"
                 : (config->handle_types & ~(unsigned)(FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC)) != 0
-                    ? "handle_types"
-                : config->check_streams > 1 || config->streams_may_die > 1 ||
-                        config->helper_thread > 1 || config->reserved_0 != 0
-                    ? "a flag that is neither 0 nor 1"
-                : config->peer_device_count > 16 ||
-                        (config->peer_device_count != 0 && config->peer_devices == NULL)
-                    ? "peer_devices"
-                : (unsigned)config->order > FALLOW_ORDER_CONTEXT ? "order"
-                : config->order == FALLOW_ORDER_CONTEXT          ? refused_in_context_order(config)
-                                                                 : NULL;
+                    ? "handle_types: FALLOW_HANDLE_ bits, no others"
+                : config->check_streams > 1      ? "check_streams: 0 or 1"
+                : config->streams_may_die > 1    ? "streams_may_die: 0 or 1"
+                : config->helper_thread > 1      ? "helper_thread: 0 or 1"
+                : config->reserved_0 != 0        ? "reserved_0: 0"
+                : config->peer_device_count > 16 ? "peer_device_count: at most 16"
+                : config->peer_device_count != 0 && config->peer_devices == NULL
+                    ? "peer_devices: as many ordinals as peer_device_count says"
+                : (unsigned)config->order > FALLOW_ORDER_CONTEXT
+                    ? "order: FALLOW_ORDER_STREAM or FALLOW_ORDER_CONTEXT"
+                : config->order == FALLOW_ORDER_CONTEXT ? refused_in_context_order(config)
+                                                        : NULL;
     return *out_what == NULL ? FALLOW_OK : FALLOW_INVALID_ARGUMENT;
 }
 
@@ -150,6 +158,11 @@ static fallow_status find_device(struct flw_pool *pool, size_t *out_bytes)
     return FALLOW_OK;
 }
 
+/* Tables are reserved for all that the device could hold; only what is used takes memory. */
+#define NO_ADDRESSES                                                                  \
+    "the host refused addresses for its tables: lift the limit of the address space " \
+    "(ulimit -v unlimited)"
+
 static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
 {
     CUcontext popped;
@@ -179,12 +192,15 @@ static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
         int error = atomic_load(&pool->heap.last_error);
         const char *call = atomic_load(&pool->heap.last_call);
         flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s%s%s",
-                     error == 0 ? fallow_status_message(status) : call,
+                     error != 0                            ? call
+                     : status == FALLOW_OUT_OF_HOST_MEMORY ? NO_ADDRESSES
+                                                           : fallow_status_message(status),
                      error == 0 ? "" : " answered ",
                      error == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)error));
         return status;
     }
     if (!flw_meta_reserve(&pool->note_meta, 1ull * FLW_GIB)) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s", NO_ADDRESSES);
         flw_heap_finish(&pool->heap, false);
         return FALLOW_OUT_OF_HOST_MEMORY;
     }

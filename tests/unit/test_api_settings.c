@@ -12,6 +12,62 @@ static void begin_with(struct api *api, const fallow_pool_config *config)
     assert_int_equal(fallow_pool_create(config, &api->pool), FALLOW_OK);
 }
 
+/* The line names the setting, and what it could have been. */
+static void a_setting_that_is_none_is_named(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config usual = api_config(&api), config;
+#define EXPECT(change, line)                                                               \
+    do {                                                                                   \
+        config = usual;                                                                    \
+        change;                                                                            \
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_INVALID_ARGUMENT); \
+        assert_null(api.pool);                                                             \
+        assert_string_equal(api.log, "invalid setting: " line);                            \
+    } while (0)
+    EXPECT(config.device = -1, "device: an ordinal, 0 or more");
+    EXPECT(config.economy = 2, "economy: FALLOW_BALANCED or FALLOW_MEMORY_FIRST");
+    EXPECT(config.reuse_policy = 3, "reuse_policy: one of the FALLOW_REUSE_ values");
+    EXPECT(config.checks = 1u << 9, "checks: FALLOW_CHECK_ bits, no others");
+    EXPECT(config.handle_types = 4, "handle_types: FALLOW_HANDLE_ bits, no others");
+    EXPECT(config.check_streams = 2, "check_streams: 0 or 1");
+    EXPECT(config.streams_may_die = 2, "streams_may_die: 0 or 1");
+    EXPECT(config.helper_thread = 2, "helper_thread: 0 or 1");
+    EXPECT(config.reserved_0 = 1, "reserved_0: 0");
+    EXPECT(config.peer_device_count = SIZE_MAX, "peer_device_count: at most 16");
+    EXPECT(config.peer_device_count = 1,
+           "peer_devices: as many ordinals as peer_device_count says");
+    EXPECT(config.order = 2, "order: FALLOW_ORDER_STREAM or FALLOW_ORDER_CONTEXT");
+    usual.order = FALLOW_ORDER_CONTEXT;
+    EXPECT(config.checks = FALLOW_CHECK_POISON,
+           "checks: FALLOW_ORDER_CONTEXT takes FALLOW_CHECK_FAST only");
+#undef EXPECT
+    api_end(&api);
+}
+
+/* Neither is a driver; what there is instead is named. */
+static void a_driver_that_is_none_is_named(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.driver = "";
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_FOUND);
+    assert_non_null(strstr(api.log, "leave the setting out for libcuda.so.1"));
+    config.driver = "/nowhere/libcuda.so.1";
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_FOUND);
+    assert_string_equal(api.log, "cannot load the CUDA driver '/nowhere/libcuda.so.1': cannot open "
+                                 "shared object file: No such file or directory");
+    config.driver = "libm.so.6";
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_VERSION);
+    assert_string_equal(api.log, "the CUDA driver lacks the entry point 'cuInit': the library that "
+                                 "was named is no driver of CUDA 11.4 or newer");
+    api_end(&api);
+}
+
 /* Lend 64 MiB, use it, give it back, let the device finish. */
 static void fill_and_empty(struct api *api)
 {
@@ -357,6 +413,8 @@ static void small_blocks_use_a_limit_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_setting_that_is_none_is_named),
+        cmocka_unit_test(a_driver_that_is_none_is_named),
         cmocka_unit_test(idle_memory_is_given_back_by_polls),
         cmocka_unit_test(a_helper_thread_gives_back_what_an_idle_process_holds),
         cmocka_unit_test(memory_that_is_never_to_decay_stays),
