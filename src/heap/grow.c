@@ -293,9 +293,9 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
 {
     run->u.run.begin_unit = segment->begin_unit;
     run->u.run.unit_count = segment->unit_count;
-    run->u.run.is_segment_begin = request->is_whole ? FLW_SEGMENT_WHOLE : 1;
+    run->u.run.is_whole = request->is_whole;
     run->u.run.state = FLW_RUN_BUSY;
-    flw_run_set_map(heap, run);
+    flw_run_open_stretch(segment->edge, run);
     /* In context order the map tells whose any address is: no unit of a segment is 0. */
     for (uint32_t i = 0; heap->context_order != NULL && i < segment->unit_count; i++) {
         flw_page_map_set(&heap->map, (uint64_t)segment->begin_unit + i, run);
@@ -325,7 +325,8 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     uint64_t room = flw_min(request->budget_bytes, heap->limit_bytes);
     bool is_allowed = atomic_load(&heap->reserved_bytes) + bytes <= room;
     struct flw_segment *segment = is_allowed ? flw_heap_new_segment(heap) : NULL;
-    struct flw_span *run = segment != NULL ? flw_page_map_new_run(&heap->map) : NULL;
+    struct flw_span *edge = segment != NULL ? flw_page_map_new_run(&heap->map) : NULL;
+    struct flw_span *run = edge != NULL ? flw_page_map_new_run(&heap->map) : NULL;
     if (run != NULL) {
         flw_heap_raise_reserved(heap, bytes);
     }
@@ -343,7 +344,8 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     if (result == CUDA_SUCCESS) {
         flw_heap_note_peak(heap);
         uint64_t begin = flw_align_up(address, FLW_UNIT_BYTES);
-        *segment = (struct flw_segment){.address = address,
+        *segment = (struct flw_segment){.edge = edge,
+                                        .address = address,
                                         .begin_unit = (uint32_t)(begin >> FLW_UNIT_LOG2),
                                         .unit_count =
                                             (uint32_t)((address + bytes - begin) >> FLW_UNIT_LOG2)};
@@ -352,6 +354,7 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     } else {
         flw_heap_lower_reserved(heap, bytes);
         flw_page_map_drop_run(&heap->map, run);
+        flw_page_map_drop_run(&heap->map, edge);
         flw_heap_drop_segment(heap, segment);
     }
     flw_lock_release(&heap->lock);

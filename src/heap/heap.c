@@ -118,13 +118,15 @@ static fallow_status reserve_range(struct flw_heap *heap, uint64_t device_bytes)
 
 static bool make_address_run(struct flw_heap *heap)
 {
-    struct flw_span *run = flw_page_map_new_run(&heap->map);
+    struct flw_span *edge = flw_page_map_new_run(&heap->map);
+    struct flw_span *run = edge != NULL ? flw_page_map_new_run(&heap->map) : NULL;
     if (run == NULL) {
         return false;
     }
+    heap->edge = edge;
+    flw_run_open_stretch(edge, run);
     run->u.run.state = FLW_RUN_UNMAPPED;
     run->u.run.unit_count = (uint32_t)(heap->range_bytes >> FLW_UNIT_LOG2);
-    flw_run_set_map(heap, run);
     flw_run_index_by_state(heap, run);
     return true;
 }

@@ -9,10 +9,9 @@
  * makes driver calls and takes it itself (`calls`).
  *
  * INVARIANTS (flw_heap_broken_invariant recomputes them)
- *   1. Runs partition the address space: each ends where the next begins; the page map names each
- * by its first and last unit (span.h).
- *   2. No two neighbours are free with the same owner, nor both unmapped, unless a segment begins
- *      between them.
+ *   1. Runs partition each stretch of addresses, the range or a segment: from its edge each leads to its
+ *      right neighbour, which begins where it ends, and so back to the edge.
+ *   2. No two neighbours are free with the same owner, nor both unmapped.
  *   3. A page (granularity) has a handle <=> its run is not unmapped. Handles that are created add
  *      up to reserved_bytes while no growth is under way; those that sleep, to asleep_bytes.
  *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked.
@@ -63,6 +62,7 @@ struct flw_pending {
 /* A driver allocation of a source that does not remap. Synchronization: the heap lock. */
 struct flw_segment {
     struct flw_segment *next, **link;
+    struct flw_span *edge;
     uint64_t address;
     uint32_t begin_unit, unit_count;
 };
@@ -124,6 +124,7 @@ struct flw_heap {
     struct flw_run_depot depot;
     struct flw_lenders lenders;
 
+    struct flw_span *edge;         /* of the range (remapping sources), or NULL */
     struct flw_run_index unmapped; /* address space only (remapping sources) */
     struct flw_meta handle_meta;
     struct flw_segment *segments, *unused_segments;
@@ -339,9 +340,15 @@ struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint
 /* Join an unindexed run with free neighbours of the same owner and state; returns the run to index.
  */
 struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run);
-struct flw_span *flw_run_left(const struct flw_heap *heap, const struct flw_span *run);
-struct flw_span *flw_run_right(const struct flw_heap *heap, const struct flw_span *run);
-void flw_run_set_map(struct flw_heap *heap, struct flw_span *run);
+/* A stretch of addresses with one run: its edge, a header that is nobody's memory and stands left of
+ * its first run and right of its last, so that every run has neighbours. */
+void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run);
+/* Its neighbours become each other's. */
+static inline void flw_run_unlink(const struct flw_span *run)
+{
+    run->u.run.left->u.run.right = run->u.run.right;
+    run->u.run.right->u.run.left = run->u.run.left;
+}
 /* Take a free or unmapped run out of whatever index holds it. */
 void flw_run_unindex(struct flw_heap *heap, struct flw_span *run);
 void flw_run_index_by_state(struct flw_heap *heap, struct flw_span *run);
@@ -353,7 +360,7 @@ static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct
 {
     return heap->map.base + (uint64_t)run->u.run.begin_unit * FLW_UNIT_BYTES;
 }
-/* Set a LIVE run's slot to its address, free. */
+/* Set a LIVE run's slot to its address, free, and let its first unit lead to it. */
 void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
 /* Context order: a complete whole run of unit_count to most_units, LIVE. NULL: none. */
 struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
@@ -367,7 +374,7 @@ static inline uint32_t flw_whole_most_units(uint32_t unit_count)
 }
 static inline bool flw_run_is_whole(const struct flw_span *run)
 {
-    return run->u.run.is_segment_begin == FLW_SEGMENT_WHOLE;
+    return run->u.run.is_whole;
 }
 
 /* ---- growth (grow.c); calls */

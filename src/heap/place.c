@@ -7,7 +7,7 @@
 
 static struct flw_span *usable(const struct flw_domain *domain, struct flw_span *run)
 {
-    bool is_usable = run != NULL && run->u.run.state == FLW_RUN_FREE &&
+    bool is_usable = run->u.run.state == FLW_RUN_FREE &&
                      (run->u.run.owner == FLW_NOBODY ||
                       (run->u.run.owner == domain->index && domain->ops->reuses_at_once));
     return is_usable ? run : NULL;
@@ -44,8 +44,8 @@ static bool fit_at(const struct flw_heap *heap, struct flw_placement *place, uin
 static bool place_around(const struct flw_heap *heap, const struct flw_grow_request *request,
                          struct flw_span *hole, struct flw_placement *out)
 {
-    struct flw_span *left = usable(request->domain, flw_run_left(heap, hole));
-    struct flw_span *right = usable(request->domain, flw_run_right(heap, hole));
+    struct flw_span *left = usable(request->domain, hole->u.run.left);
+    struct flw_span *right = usable(request->domain, hole->u.run.right);
     struct flw_placement best = {0};
     uint64_t starts[3];
     uint32_t count = 0;
@@ -92,9 +92,8 @@ bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *
         }
     }
     /* The untouched end of the range, however old. */
-    hole = flw_page_map_span_at(&heap->map, heap->map.mask);
-    if (hole->kind == FLW_SPAN_RUN && hole->u.run.state == FLW_RUN_UNMAPPED &&
-        place_around(heap, request, hole, &place) &&
+    hole = heap->edge->u.run.left;
+    if (hole->u.run.state == FLW_RUN_UNMAPPED && place_around(heap, request, hole, &place) &&
         (out->hole == NULL || place.map_end - place.map_begin < out->map_end - out->map_begin)) {
         *out = place;
     }
@@ -169,8 +168,8 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, str
         return run == NULL ? right : run;
     }
     run->u.run.unit_count += right->u.run.unit_count;
+    flw_run_unlink(right);
     flw_page_map_drop_run(&heap->map, right);
-    flw_run_set_map(heap, run);
     return run;
 }
 

@@ -7,37 +7,21 @@
 #include "heap/run_index_inl.h"
 #include "heap/tcache.h"
 
-struct flw_span *flw_run_left(const struct flw_heap *heap, const struct flw_span *run)
+void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run)
 {
-    uint32_t begin = run->u.run.begin_unit;
-    if (begin == 0 || run->u.run.is_segment_begin) {
-        return NULL;
-    }
-    struct flw_span *left =
-        flw_page_map_span_at(&heap->map, (uint64_t)(begin - 1) << FLW_UNIT_LOG2);
-    return left->kind == FLW_SPAN_SLAB  ? left->u.slab.run
-           : left->kind == FLW_SPAN_RUN ? left
-                                        : NULL;
+    edge->u.run.state = FLW_RUN_BUSY;
+    edge->u.run.left = edge->u.run.right = run;
+    run->u.run.left = run->u.run.right = edge;
 }
 
-struct flw_span *flw_run_right(const struct flw_heap *heap, const struct flw_span *run)
+/* `run` lies in no stretch: it is put where `right` begins. */
+static inline void link_before(struct flw_span *run, struct flw_span *right)
 {
-    uint64_t end = (uint64_t)run->u.run.begin_unit + run->u.run.unit_count;
-    if (end << FLW_UNIT_LOG2 > heap->map.mask) {
-        return NULL;
-    }
-    struct flw_span *right = flw_page_map_span_at(&heap->map, end << FLW_UNIT_LOG2);
-    right = right->kind == FLW_SPAN_SLAB ? right->u.slab.run : right;
-    bool is_neighbour = right->kind == FLW_SPAN_RUN && right->u.run.begin_unit == end &&
-                        !right->u.run.is_segment_begin;
-    return is_neighbour ? right : NULL;
-}
-
-void flw_run_set_map(struct flw_heap *heap, struct flw_span *run)
-{
-    struct flw_run_part *part = &run->u.run;
-    flw_page_map_set(&heap->map, part->begin_unit, run);
-    flw_page_map_set(&heap->map, (uint64_t)part->begin_unit + part->unit_count - 1, run);
+    struct flw_span *left = right->u.run.left;
+    run->u.run.left = left;
+    run->u.run.right = right;
+    left->u.run.right = run;
+    right->u.run.left = run;
 }
 
 void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
@@ -46,6 +30,7 @@ void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
     run->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
     flw_slot_set_loan(slot, 0);
     flw_slot_set_word(slot, heap->map.base + run->base);
+    flw_page_map_set(&heap->map, run->u.run.begin_unit, run);
 }
 
 static struct flw_run_index *index_of(const struct flw_heap *heap, const struct flw_span *run)
@@ -79,20 +64,18 @@ struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint
     if (rest == NULL) {
         return NULL;
     }
-    rest->u.run.is_segment_begin = 0;
     rest->u.run.begin_unit += unit_count;
     rest->u.run.unit_count -= unit_count;
     run->u.run.unit_count = unit_count;
     flw_slot_set_word(flw_span_slot(&heap->map, rest, 0), 0);
-    flw_run_set_map(heap, run);
-    flw_run_set_map(heap, rest);
+    link_before(rest, run->u.run.right);
     return rest;
 }
 
 static bool may_join(const struct flw_heap *heap, const struct flw_span *run,
                      const struct flw_span *neighbour)
 {
-    if (neighbour == NULL || neighbour->u.run.state != run->u.run.state) {
+    if (neighbour->u.run.state != run->u.run.state) {
         return false;
     }
     if (run->u.run.state == FLW_RUN_UNMAPPED || neighbour->u.run.owner == run->u.run.owner ||
@@ -108,14 +91,14 @@ static bool may_join(const struct flw_heap *heap, const struct flw_span *run,
 struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
 {
     FLW_ASSERT(run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_UNMAPPED);
-    struct flw_span *right = flw_run_right(heap, run);
+    struct flw_span *right = run->u.run.right, *left = run->u.run.left;
     if (may_join(heap, run, right)) {
         flw_run_unindex(heap, right);
         run->u.run.unit_count += right->u.run.unit_count;
         run->u.run.ticket = flw_max(run->u.run.ticket, right->u.run.ticket);
+        flw_run_unlink(right);
         flw_page_map_drop_run(&heap->map, right);
     }
-    struct flw_span *left = flw_run_left(heap, run);
     if (may_join(heap, run, left)) {
         flw_run_unindex(heap, left);
         left->u.run.unit_count += run->u.run.unit_count;
@@ -123,17 +106,11 @@ struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
                                  ? flw_min(run->u.run.ticket, left->u.run.ticket)
                                  : flw_max(run->u.run.ticket, left->u.run.ticket);
         left->u.run.owner = run->u.run.owner;
+        flw_run_unlink(run);
         flw_page_map_drop_run(&heap->map, run);
         run = left;
     }
-    flw_run_set_map(heap, run);
     return run;
-}
-
-static inline struct flw_span *run_at_unit(const struct flw_heap *heap, uint64_t unit)
-{
-    struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
-    return span->kind == FLW_SPAN_RUN ? span : NULL; /* a slab's run is not free */
 }
 
 static inline bool is_alike(const struct flw_run_part *run, const struct flw_run_part *other)
@@ -146,54 +123,33 @@ static inline bool is_alike(const struct flw_run_part *run, const struct flw_run
  * place by age and only changes its size; anything else is the general join's. */
 static inline void index_joined(struct flw_heap *heap, struct flw_span *run)
 {
-    const struct flw_run_part *part = &run->u.run;
-    uint64_t begin = part->begin_unit, count = part->unit_count, end = begin + count;
-    struct flw_span *left = NULL, *right = NULL;
-    if (begin != 0 && !part->is_segment_begin) {
-        left = run_at_unit(heap, begin - 1);
-        if (left != NULL && !is_alike(part, &left->u.run)) {
-            if (may_join(heap, run, left)) {
-                goto general;
-            }
-            left = NULL;
-        }
-    }
-    if (end << FLW_UNIT_LOG2 <= heap->map.mask) {
-        right = run_at_unit(heap, end);
-        if (right != NULL && (right->u.run.begin_unit != end || right->u.run.is_segment_begin)) {
-            right = NULL;
-        }
-        if (right != NULL && !is_alike(part, &right->u.run)) {
-            if (may_join(heap, run, right)) {
-                goto general;
-            }
-            right = NULL;
-        }
+    struct flw_run_part *part = &run->u.run;
+    struct flw_span *left = part->left, *right = part->right;
+    uint32_t count = part->unit_count;
+    bool joins_left = is_alike(part, &left->u.run), joins_right = is_alike(part, &right->u.run);
+    if ((!joins_left && may_join(heap, run, left)) ||
+        (!joins_right && may_join(heap, run, right))) {
+        flw_run_index_by_state(heap, flw_run_join(heap, run));
+        return;
     }
     struct flw_run_index *index = index_of(heap, run);
-    if (left != NULL) {
-        if (right != NULL) {
+    if (joins_left) {
+        if (joins_right) {
             flw_run_index_take_out(index, right);
             count += right->u.run.unit_count;
+            flw_run_unlink(right);
             flw_page_map_drop_run(&heap->map, right);
         }
-        flw_run_index_reshape(index, left, left->u.run.begin_unit,
-                              (uint32_t)(left->u.run.unit_count + count));
-        flw_page_map_set(&heap->map, begin + count - 1, left);
+        flw_run_index_reshape(index, left, left->u.run.begin_unit, left->u.run.unit_count + count);
+        flw_run_unlink(run);
         flw_page_map_drop_run(&heap->map, run);
-    } else if (right != NULL) {
-        right->u.run.is_segment_begin = part->is_segment_begin;
-        flw_run_index_reshape(index, right, (uint32_t)begin,
-                              (uint32_t)(right->u.run.unit_count + count));
-        flw_page_map_set(&heap->map, begin, right);
+    } else if (joins_right) {
+        flw_run_index_reshape(index, right, part->begin_unit, right->u.run.unit_count + count);
+        flw_run_unlink(run);
         flw_page_map_drop_run(&heap->map, run);
     } else {
-        flw_run_set_map(heap, run);
         flw_run_index_insert(index, run);
     }
-    return;
-general:
-    flw_run_index_by_state(heap, flw_run_join(heap, run));
 }
 
 static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
@@ -270,13 +226,11 @@ static FLW_NOINLINE struct flw_span *skip_units(struct flw_heap *heap, struct fl
     if (rest == NULL) {
         return NULL;
     }
-    rest->u.run.is_segment_begin = 0;
     rest->u.run.begin_unit += skip;
     rest->u.run.unit_count -= skip;
+    link_before(rest, run->u.run.right);
     flw_run_index_resize(index, run, run->u.run.begin_unit, skip);
-    flw_run_set_map(heap, run);
     flw_run_index_insert(index, rest);
-    flw_run_set_map(heap, rest);
     return rest;
 }
 
@@ -296,19 +250,15 @@ static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_spa
     if (front == NULL) {
         return NULL;
     }
-    uint32_t begin = part->begin_unit, *units = heap->map.units + begin;
-    uint32_t name = (uint32_t)((unsigned char *)front - heap->map.spans);
+    uint32_t begin = part->begin_unit;
     front->u.run.begin_unit = begin;
     front->u.run.unit_count = unit_count;
     front->u.run.ticket = part->ticket;
     front->u.run.owner = FLW_NOBODY;
     front->u.run.slab = NULL;
     front->u.run.state = FLW_RUN_LIVE;
-    front->u.run.is_segment_begin = part->is_segment_begin;
-    part->is_segment_begin = 0;
-    units[unit_count] = units[0] /* it named the whole */;
-    units[0] = name;
-    units[unit_count - 1] = name;
+    front->u.run.is_whole = false;
+    link_before(front, run);
     flw_run_index_reshape(index, run, begin + unit_count, part->unit_count - unit_count);
     return front;
 }

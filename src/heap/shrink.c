@@ -52,13 +52,6 @@ static struct flw_span *cut_range(struct flw_heap *heap, struct flw_span *run, u
     return middle;
 }
 
-/* lock. The run that begins at the unit. */
-static struct flw_span *run_at(const struct flw_heap *heap, uint64_t unit)
-{
-    struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
-    return span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
-}
-
 static bool is_complete_whole(const struct flw_heap *heap, const struct flw_span *run)
 {
     return heap->whole != NULL && run->u.run.owner == heap->whole->index;
@@ -72,22 +65,25 @@ static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
             (flw_domain_keeps(heap, owner) && run->u.run.ticket <= owner->completed));
 }
 
-/* lock. Where complete memory keeps its owner: the units [begin, end), of which `first` has the
- * first, as one run, BUSY, if all of them are idle, whoever owns them. Else NULL. */
-static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *first, uint64_t begin,
+/* lock. Is all memory idle from the run on to the unit? */
+static bool is_idle_until(const struct flw_heap *heap, const struct flw_span *run, uint64_t end)
+{
+    while (is_idle(heap, run) && flw_run_end(run) < end) {
+        run = run->u.run.right;
+    }
+    return is_idle(heap, run);
+}
+
+/* lock. Where complete memory keeps its owner: the units [begin, end), all of them idle, of which `part`
+ * has the first, as one run, BUSY, whoever owns them. NULL: host memory. */
+static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *part, uint64_t begin,
                                    uint64_t end)
 {
-    struct flw_span *whole = NULL, *part;
-    for (uint64_t unit = flw_run_begin(first); unit < end; unit = flw_run_end(part)) {
-        part = run_at(heap, unit);
-        if (!is_idle(heap, part)) {
-            return NULL;
-        }
-    }
-    for (uint64_t unit = flw_run_begin(first); unit < end;) {
-        part = run_at(heap, unit);
+    struct flw_span *whole = NULL;
+    for (uint64_t unit = begin; unit < end; part = whole->u.run.right) {
+        uint64_t from = flw_max(begin, flw_run_begin(part));
         unit = flw_run_end(part);
-        part = cut_range(heap, part, flw_max(begin, flw_run_begin(part)), flw_min(end, unit));
+        part = cut_range(heap, part, from, flw_min(end, unit));
         if (part == NULL) {
             if (whole != NULL) {
                 flw_heap_put_run_stamped(heap, heap->mixed->index, heap->mixed->completed, whole);
@@ -134,7 +130,7 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
 /* lock. The same for handles that lie over idle memory of several owners. */
 static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
-    uint64_t unit = 0; /* where the run begins that has the handle's first unit */
+    struct flw_span *run = heap->edge->u.run.right; /* has the handle's first unit */
     for (uint64_t page = 0;
          page < heap->mapped_page_end && cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes;) {
         const struct flw_handle *handle = heap->page_handle[page];
@@ -143,14 +139,16 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
             continue;
         }
         uint64_t begin = handle->begin_unit, end = begin + handle->unit_count;
-        while (flw_run_end(run_at(heap, unit)) <= begin) {
-            unit = flw_run_end(run_at(heap, unit));
+        while (flw_run_end(run) <= begin) {
+            run = run->u.run.right;
         }
-        struct flw_span *whole = cut_shared(heap, run_at(heap, unit), begin, end);
-        if (whole != NULL) {
-            cuts->bytes += flw_run_bytes(whole);
-            cuts->runs[cuts->count++] = whole;
-            unit = begin;
+        if (is_idle_until(heap, run, end)) {
+            run = cut_shared(heap, run, begin, end);
+            if (run == NULL) {
+                return;
+            }
+            cuts->bytes += flw_run_bytes(run);
+            cuts->runs[cuts->count++] = run;
         }
         page = end / heap->page_units;
     }
@@ -340,30 +338,27 @@ static uint64_t release_one_handle(struct flw_heap *heap)
 /* lock. The run of a segment that is idle as a whole, out of its index; NULL. */
 static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct flw_segment *segment)
 {
-    struct flw_span *run =
-        flw_page_map_span_at(&heap->map, (uint64_t)segment->begin_unit << FLW_UNIT_LOG2);
-    if (run->kind != FLW_SPAN_RUN || !is_idle(heap, run)) {
+    struct flw_span *run = segment->edge->u.run.right;
+    uint64_t begin = segment->begin_unit, end = begin + segment->unit_count;
+    if (!is_idle_until(heap, run, end)) {
         return NULL;
     }
     if (run->u.run.unit_count == segment->unit_count) {
         flw_run_unindex(heap, run);
         return run;
     }
-    return heap->mixed == NULL ? NULL
-                               : cut_shared(heap, run, segment->begin_unit,
-                                            (uint64_t)segment->begin_unit + segment->unit_count);
+    return heap->mixed == NULL ? NULL : cut_shared(heap, run, begin, end);
 }
 
-/* lock. Its units are cleared before the driver may give the addresses to somebody else. The run is in
- * no index. */
+/* lock. In context order its units are cleared before the driver may give the addresses to somebody
+ * else: those that are not 0 are the pool's. The run is in no index. */
 static void forget_segment(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run)
 {
-    heap->map.units[segment->begin_unit] = 0;
-    heap->map.units[segment->begin_unit + segment->unit_count - 1] = 0;
     for (uint32_t i = 0; heap->context_order != NULL && i < segment->unit_count; i++) {
         heap->map.units[segment->begin_unit + i] = 0;
     }
     flw_page_map_drop_run(&heap->map, run);
+    flw_page_map_drop_run(&heap->map, segment->edge);
     *segment->link = segment->next;
     if (segment->next != NULL) {
         segment->next->link = segment->link;

@@ -39,60 +39,135 @@ static uint64_t counted_slots(const struct flw_heap *heap)
     return count;
 }
 
-/* Remapping sources: walk the address space run by run. */
-static const char *check_partition(const struct flw_heap *heap)
+struct totals {
+    uint64_t live_bytes;
+    uint64_t indexed; /* runs that lie in an index, by their state */
+    uint64_t slots;   /* of slabs, in counted batches */
+};
+
+/* Does the map lead to who serves the run's memory? */
+static bool is_found(const struct flw_heap *heap, const struct flw_span *run)
 {
-    uint64_t unit = 0, end = heap->range_bytes >> FLW_UNIT_LOG2, live = 0;
-    uint64_t indexed = heap->unmapped.run_count, met = 0, in_slabs = 0;
-    const struct flw_span *previous = NULL;
+    const struct flw_run_part *part = &run->u.run;
+    uint64_t begin = part->begin_unit, count = part->slab != NULL ? part->unit_count : 1;
+    const struct flw_span *wanted = part->slab != NULL ? part->slab : run;
+    for (uint64_t unit = begin; unit < begin + count; unit++) {
+        if (flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2) != wanted) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Does a unit lead to a slab that has it no more? */
+static bool is_stale(const struct flw_heap *heap, const struct flw_span *run)
+{
+    uint64_t begin = run->u.run.begin_unit, end = begin + run->u.run.unit_count;
+    if (heap->source.ops->remaps) { /* none was set where nothing was ever mapped */
+        end = flw_min(end, heap->mapped_page_end * heap->page_units);
+    }
+    for (uint64_t unit = begin; unit < end && run->u.run.slab == NULL; unit++) {
+        if (flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2)->kind == FLW_SPAN_SLAB) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *check_run(const struct flw_heap *heap, const struct flw_span *run,
+                             struct totals *totals)
+{
+    const struct flw_run_part *part = &run->u.run, *left = &part->left->u.run;
+    bool is_indexed = part->state == FLW_RUN_FREE || part->state == FLW_RUN_UNMAPPED;
+    totals->indexed += is_indexed;
+    if (part->state == FLW_RUN_LIVE) {
+        totals->live_bytes += flw_run_bytes(run);
+        if (!is_found(heap, run)) {
+            return "a live run's units map to another span";
+        }
+        if (part->slab != NULL) {
+            const struct flw_slab_part *slab = &part->slab->u.slab;
+            totals->slots += slab->free_count - (slab->slot_count - slab->carved_count);
+        }
+    }
+    if (is_stale(heap, run)) {
+        return "a unit leads to a slab that was dissolved";
+    }
+    if (is_indexed && left->state == part->state &&
+        (part->state == FLW_RUN_UNMAPPED || left->owner == part->owner)) {
+        return "two neighbours of one owner were not joined";
+    }
+    return NULL;
+}
+
+/* The pages of a run of the range. */
+static const char *check_pages(const struct flw_heap *heap, const struct flw_span *run)
+{
+    const struct flw_run_part *part = &run->u.run;
+    bool is_mapped = part->state != FLW_RUN_UNMAPPED && part->state != FLW_RUN_BUSY;
+    uint64_t end = (uint64_t)part->begin_unit + part->unit_count;
+    for (uint64_t page = part->begin_unit / heap->page_units;
+         page < flw_div_up(end, heap->page_units) && part->state != FLW_RUN_BUSY; page++) {
+        bool has_handle = heap->page_handle[page] != NULL;
+        if (has_handle != is_mapped) {
+            return is_mapped ? "mapped memory without a handle" : "a handle where none is mapped";
+        }
+        if (!is_mapped && page >= heap->mapped_page_end) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* Walk the stretch [unit, end) run by run. */
+static const char *check_stretch(const struct flw_heap *heap, const struct flw_span *edge,
+                                 uint64_t unit, uint64_t end, struct totals *totals)
+{
+    const struct flw_span *left = edge, *run = edge->u.run.right;
+    const char *broken = NULL;
+    for (; run != edge && broken == NULL; left = run, run = run->u.run.right) {
+        if (run->kind != FLW_SPAN_RUN || run->u.run.begin_unit != unit ||
+            run->u.run.unit_count == 0 || run->u.run.left != left) {
+            return "the runs do not partition the address space";
+        }
+        unit += run->u.run.unit_count;
+        broken = check_run(heap, run, totals);
+        if (broken == NULL && edge == heap->edge) {
+            broken = check_pages(heap, run);
+        }
+    }
+    bool is_whole = unit == end && edge->u.run.left == left;
+    return broken != NULL || is_whole ? broken : "the runs do not partition the address space";
+}
+
+static const char *check_runs(const struct flw_heap *heap)
+{
+    struct totals totals = {0};
+    const char *broken = NULL;
+    uint64_t indexed = heap->unmapped.run_count;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         indexed += heap->domains[i]->runs.run_count;
     }
-    while (unit < end) {
-        const struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
-        const struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
-        if (run->kind != FLW_SPAN_RUN || run->u.run.begin_unit != unit ||
-            run->u.run.unit_count == 0) {
-            return "the runs do not partition the address space";
-        }
-        uint64_t last = unit + run->u.run.unit_count - 1;
-        const struct flw_span *at_last = flw_page_map_span_at(&heap->map, last << FLW_UNIT_LOG2);
-        if (at_last != span) {
-            return "a run's last unit maps to another span";
-        }
-        if (span->kind == FLW_SPAN_SLAB) {
-            const struct flw_slab_part *slab = &span->u.slab;
-            in_slabs += slab->free_count - (slab->slot_count - slab->carved_count);
-        }
-        bool is_indexed = run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_UNMAPPED;
-        met += is_indexed;
-        live += run->u.run.state == FLW_RUN_LIVE ? flw_run_bytes(run) : 0;
-        if (previous != NULL && is_indexed && previous->u.run.state == run->u.run.state &&
-            !run->u.run.is_segment_begin &&
-            (run->u.run.state == FLW_RUN_UNMAPPED || previous->u.run.owner == run->u.run.owner)) {
-            return "two neighbours of one owner were not joined";
-        }
-        bool is_mapped = run->u.run.state != FLW_RUN_UNMAPPED && run->u.run.state != FLW_RUN_BUSY;
-        for (uint64_t page = unit / heap->page_units; page <= last / heap->page_units; page++) {
-            bool has_handle = heap->page_handle[page] != NULL;
-            if (run->u.run.state != FLW_RUN_BUSY && has_handle != is_mapped) {
-                return is_mapped ? "mapped memory without a handle"
-                                 : "a handle where none is mapped";
-            }
-            if (!is_mapped && page >= heap->mapped_page_end) {
-                break;
-            }
-        }
-        previous = run;
-        unit = last + 1;
+    if (heap->edge != NULL) {
+        broken = check_stretch(heap, heap->edge, 0, heap->range_bytes >> FLW_UNIT_LOG2, &totals);
     }
-    if (met != indexed) {
+    const struct flw_segment *segment = heap->segments;
+    for (; segment != NULL && broken == NULL; segment = segment->next) {
+        uint64_t begin = segment->begin_unit;
+        broken = check_stretch(heap, segment->edge, begin, begin + segment->unit_count, &totals);
+    }
+    if (broken != NULL) {
+        return broken;
+    }
+    if (totals.indexed != indexed) {
         return "a free run is in no index, or an index holds one that is not free";
     }
-    if (in_slabs != counted_slots(heap)) {
+    if (totals.slots != counted_slots(heap)) {
         return "the slabs' free slots are not those of the counted batches";
     }
-    return live == heap->live_run_bytes ? NULL : "live_run_bytes is not the sum of the live runs";
+    return totals.live_bytes == heap->live_run_bytes
+               ? NULL
+               : "live_run_bytes is not the sum of the live runs";
 }
 
 static const char *check_handles(const struct flw_heap *heap)
@@ -162,8 +237,8 @@ static const char *check_batches(const struct flw_heap *heap)
 const char *flw_heap_broken_invariant(const struct flw_heap *heap)
 {
     const char *broken = check_indexes(heap);
-    if (broken == NULL && heap->source.ops->remaps) {
-        broken = check_partition(heap);
+    if (broken == NULL) {
+        broken = check_runs(heap);
     }
     if (broken == NULL && heap->source.ops->remaps) {
         broken = check_handles(heap);

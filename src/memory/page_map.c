@@ -2,7 +2,7 @@
 #include "memory/page_map.h"
 
 #define SPAN_ARENA_BYTES (4 * FLW_GIB) /* what a 32-bit offset reaches */
-#define SPAN_ALIGN       64
+#define SPAN_ALIGN       64 /* of headers, and of their slots: no two threads write one line */
 #define SLOT_ARENA_BYTES (64 * FLW_GIB) /* a power of two: indices are masked into it */
 
 static bool reserve_slots(struct flw_page_map *map)
@@ -69,8 +69,9 @@ static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
     struct flw_span *span = flw_meta_extend(&map->span_meta, sizeof *span, SPAN_ALIGN);
     /* One slot more than used: what an index into the slab's tail reads. */
     struct flw_slot *slots =
-        span == NULL ? NULL
-                     : flw_meta_extend(&map->slot_meta, slot_count * sizeof(struct flw_slot), 16);
+        span == NULL
+            ? NULL
+            : flw_meta_extend(&map->slot_meta, slot_count * sizeof(struct flw_slot), SPAN_ALIGN);
     if (slots == NULL) {
         map->span_meta.used_bytes = spans_used;
         return NULL;

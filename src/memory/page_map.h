@@ -55,8 +55,7 @@ static inline struct flw_span *flw_page_map_unused_run(struct flw_page_map *map)
 
 static inline void flw_page_map_drop_run(struct flw_page_map *map, struct flw_span *run)
 {
-    /* Units inside a run keep naming whoever was there: it must not look like a free neighbour, nor
-     * like the run around them. */
+    /* Units keep naming it: it must not look like the run around them. */
     run->u.run.state = FLW_RUN_BUSY;
     run->u.run.begin_unit = 0;
     run->u.run.unit_count = 0;

@@ -14,8 +14,8 @@
  * INVARIANTS
  *   1. Span and slot memory is never unmapped and never changes kind: a slab header and its slots
  * stay a pair for one class and size forever; a run header keeps its one slot.
- *   2. The units of a slab map to the slab, all of them. Of a run the first and the last unit map
- * to it; those between may be stale, and then name a run, never a slab.
+ *   2. The units of a slab map to the slab, all of them. Of a live run the first unit maps to it; all
+ * others may be stale, and then name a run, never a slab.
  *   3. slot->word is address | state; a slot's address never changes while its span keeps its base.
  *   4. Slots past the last one used of a span have word 0.
  */
@@ -80,8 +80,6 @@ enum flw_run_state {
     FLW_RUN_BUSY      /* a growth or a move is working on it without the lock */
 };
 
-#define FLW_SEGMENT_WHOLE 2
-
 /* Owner of free memory whose work is complete. Real domains count from 1. */
 #define FLW_NOBODY 0u
 
@@ -105,14 +103,14 @@ struct flw_run_part {
     struct flw_span *index_next,
         *index_prev; /* in its owner's index (FREE), in the pool's list (others) */
     struct flw_span *age_next, *age_prev; /* FREE: oldest stamp first */
+    struct flw_span *left, *right;        /* neighbours by address, or the edge of their stretch */
     struct flw_span *slab;                /* the slab it serves, or NULL */
     uint64_t ticket; /* FREE of a domain: covered by its fence of this number */
     uint32_t begin_unit, unit_count;
-    uint32_t owner;           /* FREE: domain or FLW_NOBODY; LIVE in a capture: its domain */
-    uint8_t state;            /* enum flw_run_state */
-    uint8_t is_segment_begin; /* first of a driver allocation: never joins its left;
-                                 FLW_SEGMENT_WHOLE: all of it, never cut */
-    uint16_t bin;             /* FREE, UNMAPPED: the bin of its index that it is in */
+    uint32_t owner; /* FREE: domain or FLW_NOBODY; LIVE in a capture: its domain */
+    uint8_t state;  /* enum flw_run_state */
+    bool is_whole;  /* context order: all of a driver allocation, never cut */
+    uint16_t bin;   /* FREE, UNMAPPED: the bin of its index that it is in */
 };
 
 /* Synchronization: bin and kind are read by look-ups of any pointer: written atomically. (magic, base

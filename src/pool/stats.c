@@ -134,18 +134,24 @@ static uint64_t first_unit(const struct flw_heap *heap, uint64_t unit)
     return is_mapped ? 0 : unit;
 }
 
-/* heap lock. The run that contains an offset. Between its first and its last unit the map may be
- * empty or stale: walk left to an exact one. */
+/* heap lock. The live run that contains an offset; NULL. Only its first unit leads to it, those after
+ * it may be stale: walk left, to it or to one that ends before. A header that was reached by a stale
+ * unit says the truth of where it is now. */
 static struct flw_span *run_containing(const struct flw_heap *heap, uint64_t offset)
 {
     uint64_t unit = offset >> FLW_UNIT_LOG2, first = first_unit(heap, unit);
     for (uint64_t at = unit + 1; at-- > first;) {
         struct flw_span *span = flw_page_map_span_at(&heap->map, at << FLW_UNIT_LOG2);
         struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
-        uint64_t begin = run->u.run.begin_unit;
-        if (run->kind == FLW_SPAN_RUN &&
-            (begin == at || (begin <= at && begin + run->u.run.unit_count - 1 == at))) {
-            return begin + run->u.run.unit_count > unit ? run : NULL;
+        const struct flw_run_part *part = &run->u.run;
+        if (run->kind == FLW_SPAN_RUN && part->state == FLW_RUN_LIVE && part->begin_unit <= at) {
+            uint64_t end = (uint64_t)part->begin_unit + part->unit_count;
+            if (unit < end) {
+                return run;
+            }
+            if (at < end) {
+                return NULL;
+            }
         }
     }
     return NULL;
