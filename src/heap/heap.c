@@ -93,15 +93,41 @@ void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *cal
 
 /* ---- init, finish */
 
+/* An address range that begins at a multiple of its size: offsets are the low bits of addresses then.
+ * Where the driver does not align so far, the middle of twice as much. */
+static CUresult reserve_aligned(struct flw_heap *heap, uint64_t bytes)
+{
+    struct flw_source *source = &heap->source;
+    uint64_t base = 0, held_bytes = bytes;
+    CUresult result = source->ops->reserve(source, bytes, bytes, &base);
+    bool is_refused =
+        result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS && base % bytes != 0) {
+        is_refused = true;
+        (void)source->ops->unreserve(source, base, bytes);
+    }
+    if (is_refused) {
+        held_bytes = 2 * bytes;
+        result = source->ops->reserve(source, held_bytes, 0, &base);
+    }
+    if (result == CUDA_SUCCESS) {
+        heap->reservation = base;
+        heap->reservation_bytes = held_bytes;
+        heap->range_bytes = bytes;
+        heap->map.base = flw_align_up(base, bytes);
+    }
+    return result;
+}
+
 static fallow_status reserve_range(struct flw_heap *heap, uint64_t device_bytes)
 {
-    uint64_t base = 0, least = 64 * FLW_MIB, bytes = least;
+    uint64_t least = 64 * FLW_MIB, bytes = least;
     while (bytes < 8 * device_bytes && bytes < (1ull << 46)) {
         bytes *= 2;
     }
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (; bytes >= least; bytes /= 2) {
-        result = heap->source.ops->reserve(&heap->source, bytes, &base);
+        result = reserve_aligned(heap, bytes);
         if (result != CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_ERROR_INVALID_VALUE) {
             break;
         }
@@ -111,8 +137,6 @@ static fallow_status reserve_range(struct flw_heap *heap, uint64_t device_bytes)
         atomic_store(&heap->last_call, "cuMemAddressReserve");
         return result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY : FALLOW_DRIVER;
     }
-    heap->range_bytes = bytes;
-    heap->map.base = base;
     return FALLOW_OK;
 }
 
@@ -281,8 +305,9 @@ void flw_heap_give_back(struct flw_heap *heap)
             destroy_events(heap, fence);
         }
     }
-    if (heap->range_bytes != 0) {
-        (void)heap->source.ops->unreserve(&heap->source, heap->map.base, heap->range_bytes);
+    if (heap->reservation_bytes != 0) {
+        (void)heap->source.ops->unreserve(&heap->source, heap->reservation,
+                                          heap->reservation_bytes);
     }
 }
 

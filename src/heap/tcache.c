@@ -128,7 +128,6 @@ void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw
     cache->domain = domain;
     cache->hot.stream = domain->stream;
     cache->hot.lender = domain->lender;
-    cache->hot.base = heap->map.base;
     cache->hot.mask = heap->map.mask;
     cache->hot.units = heap->map.units;
     cache->hot.spans = heap->map.spans;

@@ -57,7 +57,7 @@ struct flw_tcache_hot {
     struct flw_asym asym;
     const void *key;
     CUstream stream;
-    uint64_t base, mask;
+    uint64_t mask;
     const uint32_t *units;
     unsigned char *spans;
     unsigned char *slots;

@@ -18,7 +18,7 @@
 #include "memory/span.h"
 
 struct flw_page_map {
-    uint64_t base;   /* of the range; 0 when it covers the whole address space */
+    uint64_t base;   /* of the range, a multiple of its size; 0: the whole address space */
     uint64_t mask;   /* range size - 1 */
     uint32_t *units; /* unit -> span offset */
     unsigned char *spans;
@@ -31,7 +31,7 @@ struct flw_page_map {
     struct flw_span *unused_slabs[FLW_CLASS_COUNT][FLW_SLAB_STEPS];
 };
 
-/* Tables for [base, base + bytes): both powers of two, or base 0 and bytes 2^47. no_bin: what runs
+/* Tables for [base, base + bytes): bytes a power of two and base a multiple, or base 0 and bytes 2^47. no_bin: what runs
  * and units without a span have for a bin. False: host memory. */
 bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin);
 void flw_page_map_finish(struct flw_page_map *map);
@@ -70,7 +70,7 @@ void flw_page_map_drop_slab(struct flw_page_map *map, struct flw_span *slab);
 
 static inline uint64_t flw_page_map_offset(const struct flw_page_map *map, uint64_t address)
 {
-    return (address - map->base) & map->mask;
+    return address & map->mask;
 }
 
 /* Any pointer may be asked for, a wild one too, while another thread recycles the spans that it

@@ -22,8 +22,9 @@ struct flw_source;
 struct flw_source_ops {
     const char *name;
     bool remaps;
-    /* remaps: one aligned address range of a power of two, and its end. */
-    CUresult (*reserve)(struct flw_source *source, uint64_t bytes, uint64_t *out_base);
+    /* remaps: an address range, aligned to a power of two (0: as a mapping needs it), and its end. */
+    CUresult (*reserve)(struct flw_source *source, uint64_t bytes, uint64_t align_bytes,
+                        uint64_t *out_base);
     CUresult (*unreserve)(struct flw_source *source, uint64_t base, uint64_t bytes);
     CUresult (*create)(struct flw_source *source, uint64_t bytes, uint32_t handle_types,
                        uint64_t *out_handle);

@@ -60,12 +60,13 @@ CUresult flw_source_vmm_probe(struct flw_source *source, bool *out_can)
     return says_no(result) ? CUDA_SUCCESS : result;
 }
 
-static CUresult vmm_reserve(struct flw_source *source, uint64_t bytes, uint64_t *out_base)
+static CUresult vmm_reserve(struct flw_source *source, uint64_t bytes, uint64_t align_bytes,
+                            uint64_t *out_base)
 {
     CUdeviceptr base = 0;
     count_call(source);
-    CUresult result =
-        source->driver->cuMemAddressReserve(&base, bytes, source->granularity_bytes, 0, 0);
+    CUresult result = source->driver->cuMemAddressReserve(
+        &base, bytes, flw_max(align_bytes, source->granularity_bytes), 0, 0);
     *out_base = base;
     return result;
 }

@@ -37,7 +37,7 @@ static inline void flw_note_returned(struct flw_account *account, uint64_t size_
 FLW_SNAPSHOT_INLINE struct flw_slot *flw_slot_of(const struct flw_tcache_hot *hot, const void *ptr,
                                                  struct flw_span **out_span)
 {
-    uint64_t offset = ((uint64_t)(uintptr_t)ptr - hot->base) & hot->mask;
+    uint64_t offset = (uint64_t)(uintptr_t)ptr & hot->mask;
     struct flw_span *span =
         (struct flw_span *)(void *)(hot->spans + hot->units[offset >> FLW_UNIT_LOG2]);
     uint64_t index = (uint64_t)(((flw_u128)(offset - span->base) * span->magic) >> 64);

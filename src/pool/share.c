@@ -257,7 +257,7 @@ static CUresult map_import(struct flw_pool *pool, const fallow_share *share,
     import->handle = handle;
     import->bytes = share->handle_bytes;
     *call = "cuMemAddressReserve";
-    result = source->ops->reserve(source, import->bytes, &import->base);
+    result = source->ops->reserve(source, import->bytes, 0, &import->base);
     if (result != CUDA_SUCCESS) {
         goto fail_reserve;
     }

@@ -62,7 +62,7 @@ static void the_remapping_source_counts_its_calls_and_undoes_them(void **state)
     assert_int_equal(flw_source_vmm_probe(&source, &can), CUDA_SUCCESS);
     uint64_t base = 0, handle = 0, bytes = 4 * source.granularity_bytes;
     uint64_t before = flw_sim_read_ledger(&sim).call_count;
-    assert_int_equal(source.ops->reserve(&source, 4 * bytes, &base), CUDA_SUCCESS);
+    assert_int_equal(source.ops->reserve(&source, 4 * bytes, 0, &base), CUDA_SUCCESS);
     assert_int_equal(source.ops->create(&source, bytes, 0, &handle), CUDA_SUCCESS);
     assert_int_equal(source.ops->map(&source, base, bytes, handle), CUDA_SUCCESS);
     assert_int_equal(source.ops->set_access(&source, base, bytes), CUDA_SUCCESS);
