@@ -297,8 +297,8 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
     run->u.run.state = FLW_RUN_BUSY;
     flw_run_open_stretch(segment->edge, run);
     /* In context order the map tells whose any address is: no unit of a segment is 0. */
-    for (uint32_t i = 0; heap->context_order != NULL && i < segment->unit_count; i++) {
-        flw_page_map_set(&heap->map, (uint64_t)segment->begin_unit + i, run);
+    if (heap->context_order != NULL) {
+        flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, run);
     }
     segment->next = heap->segments;
     segment->link = &heap->segments;

@@ -100,8 +100,7 @@ static CUresult reserve_aligned(struct flw_heap *heap, uint64_t bytes)
     struct flw_source *source = &heap->source;
     uint64_t base = 0, held_bytes = bytes;
     CUresult result = source->ops->reserve(source, bytes, bytes, &base);
-    bool is_refused =
-        result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_OUT_OF_MEMORY;
+    bool is_refused = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS && base % bytes != 0) {
         is_refused = true;
         (void)source->ops->unreserve(source, base, bytes);

@@ -104,7 +104,7 @@ struct flw_heap {
     uint64_t base_unit; /* map.base in units */
     uint64_t range_bytes;
     uint64_t reservation, reservation_bytes; /* what the driver set aside for it; 0: nothing */
-    struct flw_meta object_meta; /* batches, fences, pendings, handles, domains */
+    struct flw_meta object_meta;             /* batches, fences, pendings, handles, domains */
     struct flw_batch *unused_batches;
     struct flw_batch *oldest_uncounted,
         *newest_uncounted; /* their slabs know nothing of them yet */

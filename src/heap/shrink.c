@@ -354,8 +354,8 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
  * else: those that are not 0 are the pool's. The run is in no index. */
 static void forget_segment(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run)
 {
-    for (uint32_t i = 0; heap->context_order != NULL && i < segment->unit_count; i++) {
-        heap->map.units[segment->begin_unit + i] = 0;
+    if (heap->context_order != NULL) {
+        flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, NULL);
     }
     flw_page_map_drop_run(&heap->map, run);
     flw_page_map_drop_run(&heap->map, segment->edge);

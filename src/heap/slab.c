@@ -320,9 +320,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     slab->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
     flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     run->u.run.slab = slab;
-    for (uint32_t i = 0; i < run->u.run.unit_count; i++) {
-        flw_page_map_set(&heap->map, (uint64_t)run->u.run.begin_unit + i, slab);
-    }
+    flw_page_map_set_slab(&heap->map, slab);
     heap->slab_bytes += flw_run_bytes(run);
     slab_list_push(&heap->empty_slabs[class_index], slab);
     heap->empty_slab_count++;
@@ -427,8 +425,8 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
         }
     }
     forget_slots(heap, slab);
-    for (uint32_t i = 0; i < run->u.run.unit_count && !FLW_MUTANT(PAGE_MAP_NOT_CLEARED); i++) {
-        flw_page_map_set(&heap->map, (uint64_t)run->u.run.begin_unit + i, run);
+    if (!FLW_MUTANT(PAGE_MAP_NOT_CLEARED)) {
+        flw_page_map_clear_slab(&heap->map, slab);
     }
     run->u.run.slab = NULL;
     if (part->capture != 0) {

@@ -45,30 +45,40 @@ struct totals {
     uint64_t slots;   /* of slabs, in counted batches */
 };
 
-/* Does the map lead to who serves the run's memory? */
+/* Does the map lead from the beginning of each block of a live run to who lends it? */
 static bool is_found(const struct flw_heap *heap, const struct flw_span *run)
 {
-    const struct flw_run_part *part = &run->u.run;
-    uint64_t begin = part->begin_unit, count = part->slab != NULL ? part->unit_count : 1;
-    const struct flw_span *wanted = part->slab != NULL ? part->slab : run;
-    for (uint64_t unit = begin; unit < begin + count; unit++) {
-        if (flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2) != wanted) {
+    const struct flw_span *slab = run->u.run.slab;
+    uint64_t begin = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
+    if (slab == NULL) {
+        bool is_small = heap->map.has_cells && run->u.run.unit_count < FLW_CELL_UNITS;
+        return is_small || flw_page_map_span_at(&heap->map, begin) == run;
+    }
+    uint64_t size = flw_class_bytes(slab->u.slab.class_index);
+    for (uint32_t i = 0; i < slab->u.slab.slot_count; i++) {
+        if (flw_page_map_span_at(&heap->map, begin + i * size) != slab) {
             return false;
         }
     }
     return true;
 }
 
-/* Does a unit lead to a slab that has it no more? */
+/* Does the map lead from the run to a slab that is not there? */
 static bool is_stale(const struct flw_heap *heap, const struct flw_span *run)
 {
     uint64_t begin = run->u.run.begin_unit, end = begin + run->u.run.unit_count;
-    if (heap->source.ops->remaps) { /* none was set where nothing was ever mapped */
+    if (heap->source.ops->remaps) { /* nothing was set where nothing was ever mapped */
         end = flw_min(end, heap->mapped_page_end * heap->page_units);
     }
-    for (uint64_t unit = begin; unit < end && run->u.run.slab == NULL; unit++) {
-        if (flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2)->kind == FLW_SPAN_SLAB) {
-            return true;
+    for (uint64_t unit = begin; unit < end; unit++) {
+        const struct flw_span *span = flw_page_map_span_at(&heap->map, unit << FLW_UNIT_LOG2);
+        if (span->kind == FLW_SPAN_SLAB) {
+            const struct flw_span *home = span->u.slab.run;
+            uint64_t from = flw_align_down(home->u.run.begin_unit, FLW_CELL_UNITS);
+            uint64_t to = (uint64_t)home->u.run.begin_unit + home->u.run.unit_count;
+            if (home->u.run.slab != span || unit < from || unit >= to) {
+                return true;
+            }
         }
     }
     return false;

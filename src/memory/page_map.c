@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "memory/page_map.h"
 
+#define PAGE_BYTES       4096u
 #define SPAN_ARENA_BYTES (4 * FLW_GIB) /* what a 32-bit offset reaches */
 #define SPAN_ALIGN       64 /* of headers, and of their slots: no two threads write one line */
 #define SLOT_ARENA_BYTES (64 * FLW_GIB) /* a power of two: indices are masked into it */
@@ -31,12 +32,17 @@ static bool reserve_spans(struct flw_page_map *map)
 
 bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin)
 {
-    *map = (struct flw_page_map){.base = base, .mask = bytes - 1, .no_bin = no_bin};
-    if (!flw_meta_reserve(&map->unit_meta, (bytes >> FLW_UNIT_LOG2) * sizeof(uint32_t)) ||
-        !flw_meta_open(&map->unit_meta) || !reserve_spans(map) || !reserve_slots(map)) {
+    uint64_t unit_bytes = (bytes >> FLW_UNIT_LOG2) * sizeof(uint32_t);
+    uint64_t cell_bytes = FLW_CELL_COUNT * sizeof(uint32_t);
+    *map = (struct flw_page_map){
+        .base = base, .mask = bytes - 1, .has_cells = base != 0, .no_bin = no_bin};
+    if (!flw_meta_reserve(&map->unit_meta, cell_bytes + unit_bytes) ||
+        !flw_meta_open(&map->unit_meta) ||
+        !flw_meta_reserve(&map->page_meta, flw_div_up(unit_bytes, PAGE_BYTES * 8)) ||
+        !flw_meta_open(&map->page_meta) || !reserve_spans(map) || !reserve_slots(map)) {
         goto fail;
     }
-    map->units = (uint32_t *)(void *)map->unit_meta.base;
+    map->units = (uint32_t *)(void *)(map->unit_meta.base + cell_bytes);
     /* Offset 0 of both arenas: the span that owns nothing and the slot whose word never matches. */
     struct flw_span *nothing = flw_meta_extend(&map->span_meta, sizeof *nothing, SPAN_ALIGN);
     if (nothing == NULL || flw_meta_extend(&map->slot_meta, sizeof(struct flw_slot), 16) == NULL) {
@@ -52,9 +58,64 @@ fail:
 void flw_page_map_finish(struct flw_page_map *map)
 {
     flw_meta_release(&map->unit_meta);
+    flw_meta_release(&map->page_meta);
     flw_meta_release(&map->span_meta);
     flw_meta_release(&map->slot_meta);
 }
+
+/* ---- names */
+
+static void note_written(struct flw_page_map *map, uint64_t begin, uint64_t end)
+{
+    const uint64_t page_units = PAGE_BYTES / sizeof *map->units;
+    for (uint64_t page = begin / page_units; page < flw_div_up(end, page_units); page++) {
+        unsigned char *bits = &map->page_meta.base[page / 8], bit = (unsigned char)(1u << page % 8);
+        map->written_pages += (*bits & bit) == 0;
+        *bits |= bit;
+    }
+}
+
+void flw_page_map_set_units(struct flw_page_map *map, uint64_t begin, uint32_t count,
+                            const struct flw_span *span)
+{
+    uint32_t name = span != NULL ? flw_page_map_name(map, span) : 0;
+    note_written(map, begin, begin + count);
+    for (uint32_t i = 0; i < count; i++) {
+        map->units[begin + i] = name;
+    }
+}
+
+/* The cells that a slab begins in or covers: in one whose first units only are its, no block begins. */
+static void set_cells(struct flw_page_map *map, const struct flw_span *run, uint32_t name)
+{
+    uint64_t begin = run->u.run.begin_unit, end = begin + run->u.run.unit_count;
+    for (uint64_t cell = begin / FLW_CELL_UNITS; cell < end / FLW_CELL_UNITS; cell++) {
+        flw_page_map_cells(map)[cell] = name;
+    }
+}
+
+void flw_page_map_set_slab(struct flw_page_map *map, const struct flw_span *slab)
+{
+    const struct flw_span *run = slab->u.slab.run;
+    if (flw_page_map_has_cells(map, slab)) {
+        set_cells(map, run, flw_page_map_name(map, slab));
+    } else {
+        flw_page_map_set_units(map, run->u.run.begin_unit, run->u.run.unit_count, slab);
+    }
+}
+
+void flw_page_map_clear_slab(struct flw_page_map *map, const struct flw_span *slab)
+{
+    const struct flw_span *run = slab->u.slab.run;
+    if (flw_page_map_has_cells(map, slab)) {
+        set_cells(map, run, 0);
+    } else { /* without cells the units stay known as the pool's (heap.c: context order) */
+        flw_page_map_set_units(map, run->u.run.begin_unit, run->u.run.unit_count,
+                               map->has_cells ? NULL : run);
+    }
+}
+
+/* ---- spans */
 
 struct flw_span *flw_page_map_next_span(const struct flw_page_map *map, const struct flw_span *span)
 {
@@ -138,7 +199,10 @@ void flw_page_map_drop_slab(struct flw_page_map *map, struct flw_span *slab)
     map->unused_slabs[part->class_index][part->step_log2] = slab;
 }
 
-uint64_t flw_page_map_host_bytes(const struct flw_page_map *map)
+uint64_t flw_page_map_host_bytes(const struct flw_page_map *map, uint64_t unit_end)
 {
-    return map->span_meta.used_bytes + map->slot_meta.used_bytes;
+    uint64_t cell_bytes =
+        map->has_cells ? flw_div_up(unit_end, FLW_CELL_UNITS) * sizeof(uint32_t) : 0;
+    return map->span_meta.used_bytes + map->slot_meta.used_bytes + map->written_pages * PAGE_BYTES +
+           flw_align_up(cell_bytes, PAGE_BYTES);
 }

@@ -3,10 +3,16 @@
  * Owns: the tables from address to span to slot, and the memory of spans and slots.
  * Does not: know who owns a span.
  *
- * Four bytes a unit: the byte offset of the unit's span in the span arena; 0 is a span without
- * slots that refuses everything. Where memory can be mapped freely the tables cover one reserved
- * range; where it comes in driver allocations they cover the 47-bit address space (8 GiB of address
- * space, pages appear as they are used), so one lookup serves both.
+ * A *name* is the byte offset of a span in the span arena; 0 is a span without slots that refuses
+ * everything. Each unit has one. Where a unit's is 0, that of its *cell* of eight units counts: blocks of
+ * a cell or more begin in cells of their own, so one name a cell finds them, and 10^6 of 1 MiB take
+ * 8 MB, not 64. Where memory can be mapped freely the tables cover one reserved range; where it comes in
+ * driver allocations they cover the 47-bit address space (9 GiB of address space, pages appear as they
+ * are used) and cells are left alone, since another's memory may lie in them.
+ *
+ * INVARIANT  of a cell that a name may be wanted of, only one span can have the name: a slab of blocks of
+ * a cell or more has every cell that it begins in or covers; a live run of a cell or more that in which
+ * it begins. Two of them cannot begin in one cell, and none begins in one that another covers.
  *
  * Synchronization: written under the heap lock; read by anyone (invariants in span.h).
  */
@@ -17,22 +23,31 @@
 #include "base/meta.h"
 #include "memory/span.h"
 
+#define FLW_CELL_LOG2  19
+#define FLW_CELL_BYTES (1ull << FLW_CELL_LOG2)
+#define FLW_CELL_UNITS (1u << (FLW_CELL_LOG2 - FLW_UNIT_LOG2))
+#define FLW_CELL_COUNT (1ull << (47 - FLW_CELL_LOG2))
+
 struct flw_page_map {
     uint64_t base;   /* of the range, a multiple of its size; 0: the whole address space */
     uint64_t mask;   /* range size - 1 */
-    uint32_t *units; /* unit -> span offset */
+    uint32_t *units; /* unit -> name; the cells' names lie at a fixed distance before them */
+    bool has_cells;
     unsigned char *spans;
     unsigned char *slots;
     uint64_t slots_mask; /* keeps a wild index inside the arena */
     uint32_t no_bin;     /* bin of a span that no thread cache holds anything of */
 
     struct flw_meta unit_meta, span_meta, slot_meta;
+    struct flw_meta page_meta; /* a bit for each page of `units` that was ever written */
+    uint64_t written_pages;
     struct flw_span *unused_runs;
     struct flw_span *unused_slabs[FLW_CLASS_COUNT][FLW_SLAB_STEPS];
 };
 
-/* Tables for [base, base + bytes): bytes a power of two and base a multiple, or base 0 and bytes 2^47. no_bin: what runs
- * and units without a span have for a bin. False: host memory. */
+/* Tables for [base, base + bytes): bytes a power of two and base a multiple of it, with cells; or base 0
+ * and bytes 2^47, without. no_bin: what runs and units without a span have for a bin. False: host
+ * memory. */
 bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin);
 void flw_page_map_finish(struct flw_page_map *map);
 
@@ -76,10 +91,19 @@ static inline uint64_t flw_page_map_offset(const struct flw_page_map *map, uint6
 /* Any pointer may be asked for, a wild one too, while another thread recycles the spans that it
  * leads to. Nothing that is read on the way counts until a slot's word, read last and atomically,
  * is the pointer itself and a live state. */
+FLW_SNAPSHOT_INLINE uint32_t flw_page_map_name_in(const uint32_t *units, uint64_t offset)
+{
+    uint32_t name = units[offset >> FLW_UNIT_LOG2];
+    if (FLW_UNLIKELY(name == 0)) {
+        name = (units - FLW_CELL_COUNT)[offset >> FLW_CELL_LOG2];
+    }
+    return name;
+}
+
 FLW_SNAPSHOT_INLINE struct flw_span *flw_page_map_span_at(const struct flw_page_map *map,
                                                           uint64_t offset)
 {
-    return (struct flw_span *)(void *)(map->spans + map->units[offset >> FLW_UNIT_LOG2]);
+    return (struct flw_span *)(void *)(map->spans + flw_page_map_name_in(map->units, offset));
 }
 
 /* The slot that would hold `offset` if it is one's address; always readable, never NULL. */
@@ -97,10 +121,42 @@ static inline struct flw_slot *flw_span_slot(const struct flw_page_map *map,
     return (struct flw_slot *)(void *)(map->slots + span->slots) + index;
 }
 
-static inline void flw_page_map_set(struct flw_page_map *map, uint64_t unit,
-                                    const struct flw_span *span)
+static inline uint32_t flw_page_map_name(const struct flw_page_map *map,
+                                         const struct flw_span *span)
 {
-    map->units[unit] = (uint32_t)((const unsigned char *)span - map->spans);
+    return (uint32_t)((const unsigned char *)span - map->spans);
+}
+
+static inline uint32_t *flw_page_map_cells(const struct flw_page_map *map)
+{
+    return map->units - FLW_CELL_COUNT;
+}
+
+/* Units [begin, begin + count) lead to the span; NULL: to nothing. */
+void flw_page_map_set_units(struct flw_page_map *map, uint64_t begin, uint32_t count,
+                            const struct flw_span *span);
+
+/* The beginning of a live run leads to it. (One that is less than a cell serves a slab, where there are
+ * cells.) */
+static inline void flw_page_map_set_run(struct flw_page_map *map, const struct flw_span *run)
+{
+    uint64_t begin = run->u.run.begin_unit;
+    if (FLW_UNLIKELY(!map->has_cells)) {
+        flw_page_map_set_units(map, begin, 1, run);
+    } else if (run->u.run.unit_count >= FLW_CELL_UNITS) {
+        flw_page_map_cells(map)[begin / FLW_CELL_UNITS] = flw_page_map_name(map, run);
+    }
+}
+
+/* All of a slab's run leads to the slab; or, when it is dissolved, to no slab any more. */
+void flw_page_map_set_slab(struct flw_page_map *map, const struct flw_span *slab);
+void flw_page_map_clear_slab(struct flw_page_map *map, const struct flw_span *slab);
+
+/* Do cells find its blocks? */
+static inline bool flw_page_map_has_cells(const struct flw_page_map *map,
+                                          const struct flw_span *slab)
+{
+    return map->has_cells && flw_class_bytes(slab->u.slab.class_index) >= FLW_CELL_BYTES;
 }
 
 /* Atomic, since wild pointers may be compared with it at any time. */
@@ -131,7 +187,8 @@ static inline struct flw_span *flw_slot_span(const struct flw_page_map *map,
 struct flw_span *flw_page_map_next_span(const struct flw_page_map *map,
                                         const struct flw_span *span);
 
-/* Host memory of the tables, in bytes: pages in use, not address space. */
-uint64_t flw_page_map_host_bytes(const struct flw_page_map *map);
+/* Host memory of the tables, in bytes: pages in use, not address space. No cell from `unit_end` on has
+ * a name. */
+uint64_t flw_page_map_host_bytes(const struct flw_page_map *map, uint64_t unit_end);
 
 #endif

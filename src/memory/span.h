@@ -14,8 +14,8 @@
  * INVARIANTS
  *   1. Span and slot memory is never unmapped and never changes kind: a slab header and its slots
  * stay a pair for one class and size forever; a run header keeps its one slot.
- *   2. The units of a slab map to the slab, all of them. Of a live run the first unit maps to it; all
- * others may be stale, and then name a run, never a slab.
+ *   2. Where a block of a slab begins the map leads to the slab, where a live run begins to that
+ * (page_map.h). Elsewhere it may lead to a run that is not there any more, never to such a slab.
  *   3. slot->word is address | state; a slot's address never changes while its span keeps its base.
  *   4. Slots past the last one used of a span have word 0.
  */

@@ -76,6 +76,7 @@ fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream)
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;
         }
+        stream = hot->stream; /* the same: so that a hit keeps no register for it */
         if (is_run(span)) {
             return flw_entry_free_run(pool, ptr, stream, hot, span, slot);
         }
@@ -102,6 +103,7 @@ fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
             flw_asym_leave(&hot->asym);
             return FALLOW_OK;
         }
+        stream = hot->stream;
     }
     flw_asym_leave(&hot->asym);
     return free_sized_missed(pool, ptr, size_bytes, stream);

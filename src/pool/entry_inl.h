@@ -17,7 +17,7 @@
 #define FLW_STORE(p, v) ((p) = (v))
 #endif
 
-/* Relaxed stores: other threads read the account as it stands. */
+/* Whole stores: other threads read the account as it stands. */
 static inline void flw_note_lent(struct flw_account *account, uint64_t size_bytes)
 {
     int64_t requested = account->requested_bytes + (int64_t)size_bytes;
@@ -29,8 +29,7 @@ static inline void flw_note_lent(struct flw_account *account, uint64_t size_byte
 
 static inline void flw_note_returned(struct flw_account *account, uint64_t size_bytes)
 {
-    __atomic_store_n(&account->requested_bytes, account->requested_bytes - (int64_t)size_bytes,
-                     __ATOMIC_RELAXED);
+    FLW_STORE(account->requested_bytes, account->requested_bytes - (int64_t)size_bytes);
 }
 
 /* The slot of a pointer, whatever its value; *out_span where it looked. */
@@ -39,7 +38,7 @@ FLW_SNAPSHOT_INLINE struct flw_slot *flw_slot_of(const struct flw_tcache_hot *ho
 {
     uint64_t offset = (uint64_t)(uintptr_t)ptr & hot->mask;
     struct flw_span *span =
-        (struct flw_span *)(void *)(hot->spans + hot->units[offset >> FLW_UNIT_LOG2]);
+        (struct flw_span *)(void *)(hot->spans + flw_page_map_name_in(hot->units, offset));
     uint64_t index = (uint64_t)(((flw_u128)(offset - span->base) * span->magic) >> 64);
     uint64_t at = (span->slots + index * sizeof(struct flw_slot)) & hot->slots_mask;
     *out_span = span;

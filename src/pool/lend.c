@@ -134,6 +134,12 @@ static uint32_t handle_types_of(const fallow_request *request)
            (wants_fabric ? (uint32_t)FALLOW_HANDLE_FABRIC : 0u);
 }
 
+/* (Less than a cell is asked for with an alignment that no class has, or for a handle of its own.) */
+static uint32_t run_units(uint64_t size_bytes)
+{
+    return (uint32_t)flw_max(flw_div_up(size_bytes, FLW_UNIT_BYTES), FLW_CELL_UNITS);
+}
+
 static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
                                const fallow_request *request, void **out_ptr)
 {
@@ -141,7 +147,7 @@ static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
     struct flw_need need = {.domain = cache->domain,
                             .cache = cache,
                             .class_index = FLW_CLASS_COUNT,
-                            .unit_count = (uint32_t)flw_div_up(request->size_bytes, FLW_UNIT_BYTES),
+                            .unit_count = run_units(request->size_bytes),
                             .align_units = (uint32_t)flw_max(1, align >> FLW_UNIT_LOG2),
                             .size_bytes = request->size_bytes,
                             .flags = request->flags,
@@ -172,7 +178,7 @@ static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *ca
     struct flw_slot *slot = NULL;
     struct flw_need need = {.domain = domain,
                             .class_index = class_index,
-                            .unit_count = (uint32_t)flw_div_up(request->size_bytes, FLW_UNIT_BYTES),
+                            .unit_count = run_units(request->size_bytes),
                             .align_units =
                                 (uint32_t)flw_max(1, request->align_bytes >> FLW_UNIT_LOG2),
                             .size_bytes = request->size_bytes,

@@ -81,9 +81,10 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     flw_lock_acquire(&heap->lock);
     stats.pending_bytes = heap->pending_bytes;
     stats.captured_bytes = flw_pool_captured_bytes(pool);
-    stats.host_bytes = flw_page_map_host_bytes(&heap->map) + heap->object_meta.used_bytes +
-                       flw_lenders_host_bytes(&heap->lenders) + note_bytes +
-                       flw_div_up(heap->mapped_page_end * heap->page_units, 1024) * 4096;
+    stats.host_bytes =
+        flw_page_map_host_bytes(&heap->map, heap->mapped_page_end * heap->page_units) +
+        heap->object_meta.used_bytes + flw_lenders_host_bytes(&heap->lenders) + note_bytes +
+        heap->mapped_page_end * sizeof *heap->page_handle;
     flw_lock_release(&heap->lock);
     *out_stats = stats;
 }
@@ -134,24 +135,21 @@ static uint64_t first_unit(const struct flw_heap *heap, uint64_t unit)
     return is_mapped ? 0 : unit;
 }
 
-/* heap lock. The live run that contains an offset; NULL. Only its first unit leads to it, those after
- * it may be stale: walk left, to it or to one that ends before. A header that was reached by a stale
- * unit says the truth of where it is now. */
-static struct flw_span *run_containing(const struct flw_heap *heap, uint64_t offset)
+/* heap lock. The slab or run that contains an offset; NULL: no live one does. The map leads to it from
+ * where its blocks begin, from elsewhere to nothing or astray: walk left, to it or to what ends
+ * before. A header that was reached astray says the truth of where it is now. */
+static struct flw_span *span_containing(const struct flw_heap *heap, uint64_t offset)
 {
     uint64_t unit = offset >> FLW_UNIT_LOG2, first = first_unit(heap, unit);
     for (uint64_t at = unit + 1; at-- > first;) {
         struct flw_span *span = flw_page_map_span_at(&heap->map, at << FLW_UNIT_LOG2);
-        struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
-        const struct flw_run_part *part = &run->u.run;
-        if (run->kind == FLW_SPAN_RUN && part->state == FLW_RUN_LIVE && part->begin_unit <= at) {
-            uint64_t end = (uint64_t)part->begin_unit + part->unit_count;
-            if (unit < end) {
-                return run;
-            }
-            if (at < end) {
-                return NULL;
-            }
+        const struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
+        uint64_t begin = run->u.run.begin_unit, end = begin + run->u.run.unit_count;
+        if (run->kind == FLW_SPAN_RUN && begin <= unit && unit < end) {
+            return run->u.run.state != FLW_RUN_UNMAPPED ? span : NULL;
+        }
+        if (run->kind == FLW_SPAN_RUN && begin <= at && at < end) {
+            return NULL;
         }
     }
     return NULL;
@@ -191,16 +189,11 @@ fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_blo
         return FALLOW_INVALID_POINTER;
     }
     flw_lock_acquire(&heap->lock);
-    struct flw_span *span = flw_page_map_span_at(&heap->map, offset);
-    if (span->kind == FLW_SPAN_SLAB) {
+    const struct flw_span *span = span_containing(heap, offset);
+    if (span != NULL) {
         slot = flw_page_map_slot_at(&heap->map, span, offset);
-        block.usable_bytes = flw_class_bytes(span->u.slab.class_index);
-    } else {
-        span = run_containing(heap, offset);
-        if (span != NULL && span->u.run.state != FLW_RUN_UNMAPPED) {
-            slot = flw_span_slot(&heap->map, span, 0);
-            block.usable_bytes = flw_run_bytes(span);
-        }
+        block.usable_bytes = span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
+                                                         : flw_run_bytes(span);
     }
     uint64_t word = slot == NULL ? 0 : __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
     uint64_t base = word & ~FLW_SLOT_STATE_MASK;

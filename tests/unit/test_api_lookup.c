@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the public promises that hang on the way from an address to its block: every byte of a live
+ * block leads to it, whatever lies beside it; and a driver that aligns no further than it must is as
+ * good as one that does.
+ */
+#include "test_api.h"
+
+#define COUNT 240
+
+struct lent {
+    unsigned char *ptr;
+    size_t bytes;
+};
+
+/* Blocks of every kind in turn: slabs of whole cells, of units, runs, and small ones that only a run can
+ * align. */
+static size_t size_of(unsigned i, size_t *out_align)
+{
+    static const size_t sizes[] = {MIB,         832 * 1024, 512,  960 * 1024,
+                                   3 * MIB + 1, 512 * 1024, 70000};
+    *out_align = i % 11 == 10 ? 2 * MIB : 1;
+    return i % 11 == 10 ? 100 + i : sizes[i % 7];
+}
+
+static void check_leads_to(struct api *api, const struct lent *lent, size_t offset)
+{
+    fallow_block block;
+    fallow_block_init(&block);
+    assert_int_equal(fallow_block_info(api->pool, lent->ptr + offset, &block), FALLOW_OK);
+    assert_ptr_equal(block.base, lent->ptr);
+    assert_true(block.requested_bytes == lent->bytes && block.usable_bytes >= lent->bytes);
+    if (offset != 0) {
+        assert_int_equal(fallow_free(api->pool, lent->ptr + offset, api->stream),
+                         FALLOW_INVALID_POINTER);
+    }
+}
+
+static void check_all(struct api *api, const struct lent *lent)
+{
+    for (unsigned i = 0; i < COUNT; i++) {
+        for (size_t offset = 0; lent[i].ptr != NULL && offset < lent[i].bytes; offset += 32768) {
+            check_leads_to(api, &lent[i], offset);
+        }
+        if (lent[i].ptr != NULL) {
+            check_leads_to(api, &lent[i], lent[i].bytes - 1);
+        }
+    }
+    assert_int_equal(fallow_pool_validate(api->pool), FALLOW_OK);
+}
+
+static void lend(struct api *api, struct lent *lent, unsigned i)
+{
+    size_t align;
+    void *ptr = NULL;
+    lent->bytes = size_of(i, &align);
+    assert_int_equal(fallow_alloc_aligned(api->pool, lent->bytes, align, api->stream, &ptr),
+                     FALLOW_OK);
+    assert_true((uintptr_t)ptr % align == 0);
+    lent->ptr = ptr;
+}
+
+static void take_back(struct api *api, struct lent *lent)
+{
+    assert_int_equal(fallow_free(api->pool, lent->ptr, api->stream), FALLOW_OK);
+    lent->ptr = NULL;
+}
+
+static void every_byte_of_a_block_leads_to_it(void **state)
+{
+    (void)state;
+    static struct lent lent[COUNT];
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(5);
+    world.device_bytes = (uint64_t)2 << 30;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    for (unsigned i = 0; i < COUNT; i++) {
+        lend(&api, &lent[i], i);
+    }
+    check_all(&api, lent);
+    /* The same addresses for other kinds: what one left in the tables must not lead another astray. */
+    for (unsigned round = 1; round < 6; round++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            if ((i / 8 + round) % 3 != 0) {
+                take_back(&api, &lent[i]);
+            }
+        }
+        assert_int_equal(fallow_pool_trim(api.pool, round % 2 == 0 ? 0 : SIZE_MAX), FALLOW_OK);
+        for (unsigned i = 0; i < COUNT; i++) {
+            if (lent[i].ptr == NULL) {
+                lend(&api, &lent[i], i + 3 * round);
+            }
+        }
+        check_all(&api, lent);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        take_back(&api, &lent[i]);
+    }
+    api_end(&api);
+}
+
+static void a_driver_that_does_not_align_the_range_is_good_enough(void **state)
+{
+    (void)state;
+    static const CUresult answers[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        struct api api;
+        flw_sim_config world = flw_sim_config_default(6);
+        api_begin(&api, &world);
+        fallow_pool_config config = api_config(&api);
+        (api.sim.fail)("cuMemAddressReserve", 1, answers[i], 0);
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        assert_true(api_stats(&api).uses_vmm);
+        void *ptr = api_alloc(&api, 5 * MIB, api.stream);
+        api_use(&api, ptr, 5 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        fallow_pool_destroy(api.pool);
+        api.pool = NULL;
+        assert_true(flw_sim_read_ledger(&api.sim).reserved_address_bytes == 0);
+        api_end(&api);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_byte_of_a_block_leads_to_it),
+        cmocka_unit_test(a_driver_that_does_not_align_the_range_is_good_enough),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
