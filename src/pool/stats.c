@@ -135,18 +135,18 @@ static uint64_t first_unit(const struct flw_heap *heap, uint64_t unit)
     return is_mapped ? 0 : unit;
 }
 
-/* heap lock. The slab or run that contains an offset; NULL: no live one does. The map leads to it from
- * where its blocks begin, from elsewhere to nothing or astray: walk left, to it or to what ends
- * before. A header that was reached astray says the truth of where it is now. */
-static struct flw_span *span_containing(const struct flw_heap *heap, uint64_t offset)
+/* heap lock. The slab or run that contains an offset; NULL: none that anything is lent of. The map leads
+ * to it from where its blocks begin, from elsewhere to nothing or astray: walk left, to it or to what
+ * ends before. A run's header says the truth of where it is now, however it was reached. */
+static const struct flw_span *span_containing(const struct flw_heap *heap, uint64_t offset)
 {
     uint64_t unit = offset >> FLW_UNIT_LOG2, first = first_unit(heap, unit);
     for (uint64_t at = unit + 1; at-- > first;) {
-        struct flw_span *span = flw_page_map_span_at(&heap->map, at << FLW_UNIT_LOG2);
+        const struct flw_span *span = flw_page_map_span_at(&heap->map, at << FLW_UNIT_LOG2);
         const struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
         uint64_t begin = run->u.run.begin_unit, end = begin + run->u.run.unit_count;
         if (run->kind == FLW_SPAN_RUN && begin <= unit && unit < end) {
-            return run->u.run.state != FLW_RUN_UNMAPPED ? span : NULL;
+            return run->u.run.slab != NULL ? run->u.run.slab : run;
         }
         if (run->kind == FLW_SPAN_RUN && begin <= at && at < end) {
             return NULL;
