@@ -62,7 +62,8 @@ typedef struct fallow_capture fallow_capture;
 /* ---- config */
 
 typedef enum fallow_economy {
-    FALLOW_BALANCED = 0, /**< grow a little rather than wait: a repeating step never waits */
+    FALLOW_BALANCED =
+        0, /**< rather than wait for the device, grow to 1.15 times the peak and 16 MiB */
     FALLOW_MEMORY_FIRST =
         1 /**< hold as little as possible; moving memory may wait for the device */
 } fallow_economy;
