@@ -113,6 +113,16 @@ int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most)
 
 /* ---- memory */
 
+void *flw_bed_host(size_t bytes)
+{
+    void *memory = calloc(1, bytes + 1);
+    if (memory == NULL) {
+        fprintf(stderr, "no host memory for %zu bytes\n", bytes);
+        abort();
+    }
+    return memory;
+}
+
 static CUdeviceptr address_of(const void *pointer)
 {
     return (CUdeviceptr)(uintptr_t)pointer;
@@ -165,6 +175,18 @@ void *flw_bed_upload(struct flw_bed *bed, const char *name, const void *from, si
     void *buffer = flw_bed_buffer(bed, name, bytes);
     flw_bed_write(bed, buffer, from, bytes);
     return buffer;
+}
+
+void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from, size_t count,
+                        fallow_dtype dtype)
+{
+    size_t each = fallow_dtype_bytes(dtype);
+    unsigned char *raw = flw_bed_host(count * each);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(raw + i * each, &from[i], each); /* little endian: the low half */
+    }
+    flw_bed_write(bed, (void *)(uintptr_t)to, raw, count * each);
+    free(raw);
 }
 
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes)
@@ -290,15 +312,6 @@ struct proof {
     unsigned char *now[FLW_BED_OUTPUTS];
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes == 0 ? 1 : bytes);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 /* Make all outputs look unwritten; what is in them stays. */
 static void forget_all(struct flw_bed *bed, const struct proof *proof, size_t count)
 {
@@ -370,8 +383,8 @@ void flw_bed_prove(struct flw_bed *bed, const struct flw_bed_step *step,
             }
         }
         proof.outputs[i] = flw_bed_buffer(bed, step->names[i], proof.room[i]);
-        proof.first[i] = get(step->declared_bytes[i] + 1);
-        proof.now[i] = get(step->declared_bytes[i] + 1);
+        proof.first[i] = flw_bed_host(step->declared_bytes[i] + 1);
+        proof.now[i] = flw_bed_host(step->declared_bytes[i] + 1);
     }
     for (size_t f = 0; f < sizeof fills / sizeof *fills; f++) {
         fill_all(bed, &proof, count, fills[f].pattern);

@@ -75,6 +75,9 @@ bool flw_bed_error_has(struct flw_bed *bed, const char *word);
 uint64_t flw_bed_random(struct flw_bed *bed);
 int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most);
 
+/* Host memory, all zero, the caller's to free. Stops the program where there is none. */
+void *flw_bed_host(size_t bytes);
+
 /* ---- memory: stops the program where the device refuses. Freed after the test. */
 
 /* `bytes` of dirty memory (a pattern, and unwritten to the checker), named in reports. bytes 0: a
@@ -83,6 +86,9 @@ void *flw_bed_buffer(struct flw_bed *bed, const char *name, size_t bytes);
 /* The same, holding what the host has. */
 void *flw_bed_upload(struct flw_bed *bed, const char *name, const void *from, size_t bytes);
 void flw_bed_write(struct flw_bed *bed, void *to, const void *from, size_t bytes);
+/* Numbers as a dtype of integers, cut to it. */
+void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from, size_t count,
+                        fallow_dtype dtype);
 /* Waits for the stream. Bytes that nobody has written are a violation. */
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes);
 /* Fill with a byte; then forget that it was written (simulated device). */

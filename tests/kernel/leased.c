@@ -15,15 +15,6 @@ struct flw_record {
     size_t count;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static void clear(struct flw_record *record)
 {
     while (record->count > 0) {
@@ -79,7 +70,7 @@ const void *flw_leased_note(const struct flw_leased *run, const char *name, cons
     size_t i = record->count++;
     snprintf(record->notes[i].name, sizeof record->notes[i].name, "%s", name);
     record->notes[i].bytes = bytes;
-    record->notes[i].held = get(bytes);
+    record->notes[i].held = flw_bed_host(bytes);
     flw_bed_read(run->bed, record->notes[i].held, from, bytes);
     return record->notes[i].held;
 }
@@ -119,7 +110,7 @@ static void expect_first_values(const struct flw_leased *run, bool is_used)
             (is_used && region.init != FALLOW_INIT_ONCE)) {
             continue;
         }
-        unsigned char *held = get(region.size_bytes);
+        unsigned char *held = flw_bed_host(region.size_bytes);
         size_t each = region.element_bytes;
         flw_bed_read(run->bed, held, fallow_lease_region_at(run->lease, i), region.size_bytes);
         for (size_t k = 0; k < region.size_bytes / each; k++) {
@@ -176,7 +167,7 @@ void flw_leased_prove(struct flw_bed *bed, const struct flw_leased_step *step,
                 {"0x7f", NULL, 0x7f},
                 {"what a larger step left", larger, FLW_LEASED_AS_LEFT},
                 {"what a smaller step left", smaller, FLW_LEASED_AS_LEFT}};
-    struct flw_record *first = get(sizeof *first), *now = get(sizeof *now);
+    struct flw_record *first = flw_bed_host(sizeof *first), *now = flw_bed_host(sizeof *now);
     fallow_arena_config config;
     fallow_arena *arena = NULL;
     fallow_arena_config_init(&config);

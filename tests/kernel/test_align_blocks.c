@@ -14,25 +14,16 @@ struct fixture {
     int64_t capacity, blocks, used;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static struct fixture *make(int64_t count, int32_t experts, int32_t block_size)
 {
-    struct fixture *fixture = get(sizeof *fixture);
+    struct fixture *fixture = flw_bed_host(sizeof *fixture);
     fallow_align_blocks_params_init(&fixture->params);
     fixture->params.count = count;
     fixture->params.experts = experts;
     fixture->params.block_size = block_size;
-    fixture->ids = get((size_t)count * 8);
-    fixture->map = get(4096 * 4);
-    fixture->batch_counts = get((size_t)experts * 4);
+    fixture->ids = flw_bed_host((size_t)count * 8);
+    fixture->map = flw_bed_host(4096 * 4);
+    fixture->batch_counts = flw_bed_host((size_t)experts * 4);
     return fixture;
 }
 
@@ -105,8 +96,8 @@ static void expect(struct fixture *fixture)
     int64_t sentinel = params->batched ? params->count * params->experts : params->count;
     free(fixture->sorted);
     free(fixture->experts);
-    fixture->sorted = get((size_t)fixture->capacity * 4);
-    fixture->experts = get((size_t)fixture->blocks * 4);
+    fixture->sorted = flw_bed_host((size_t)fixture->capacity * 4);
+    fixture->experts = flw_bed_host((size_t)fixture->blocks * 4);
     fixture->used = 0;
     for (int64_t e = params->sorts_invalid ? -1 : 0; e < params->experts; e++) {
         expect_expert(fixture, e, sentinel);
@@ -125,7 +116,7 @@ static void upload(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_align_blocks_params *params = &fixture->params;
     size_t each = fallow_dtype_bytes(params->ids_dtype), count = (size_t)params->count;
-    unsigned char *raw = get(count * each);
+    unsigned char *raw = flw_bed_host(count * each);
     for (size_t i = 0; i < count; i++) {
         memcpy(raw + i * each, &fixture->ids[i], each); /* little endian: the low half */
     }
@@ -198,7 +189,8 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, larger),
                         after = step_of(bed, smaller);
     int32_t padded_count = 0;
-    void *out[] = {get(step.declared_bytes[0]), get(step.declared_bytes[1]), &padded_count};
+    void *out[] = {flw_bed_host(step.declared_bytes[0]), flw_bed_host(step.declared_bytes[1]),
+                   &padded_count};
     flw_bed_prove(bed, &step, &before, &after, out);
     compare(bed, fixture, out, step.declared_bytes);
     free(out[0]);
@@ -363,7 +355,8 @@ static void a_captured_call_sorts_what_the_ids_hold_by_then(struct flw_bed *bed)
     upload(bed, fixture);
     struct flw_bed_step step = step_of(bed, fixture);
     int32_t padded_count = 0;
-    void *out[] = {get(step.declared_bytes[0]), get(step.declared_bytes[1]), &padded_count};
+    void *out[] = {flw_bed_host(step.declared_bytes[0]), flw_bed_host(step.declared_bytes[1]),
+                   &padded_count};
     void *outputs[3];
     for (int i = 0; i < 3; i++) {
         outputs[i] = flw_bed_buffer(bed, step.names[i], step.buffer_bytes[i]);

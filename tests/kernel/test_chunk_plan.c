@@ -27,19 +27,10 @@ struct fixture {
     int64_t most_tokens;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static struct fixture *make(fallow_chunk_mode mode, int32_t workspace, int32_t page,
                             int32_t capacity)
 {
-    struct fixture *fixture = get(sizeof *fixture);
+    struct fixture *fixture = flw_bed_host(sizeof *fixture);
     fallow_chunk_plan_params_init(&fixture->params);
     fixture->params.mode = mode;
     fixture->params.workspace_tokens = workspace;
@@ -148,7 +139,7 @@ static void expect(struct fixture *fixture)
                                     rows * params->token_capacity};
     for (int i = 0; i < TABLES; i++) {
         free(fixture->want[i]);
-        fixture->want[i] = get((size_t)counts[i] * 4);
+        fixture->want[i] = flw_bed_host((size_t)counts[i] * 4);
     }
     fixture->count = fixture->most_tokens = 0;
     if (params->mode == FALLOW_CHUNK_PACKED) {
@@ -251,7 +242,7 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, larger),
                         after = step_of(bed, smaller);
     for (size_t i = 0; i < step.output_count; i++) {
-        out[i] = get(step.declared_bytes[i]);
+        out[i] = flw_bed_host(step.declared_bytes[i]);
     }
     expect(fixture);
     flw_bed_prove(bed, &step, &before, &after, out);
@@ -456,7 +447,7 @@ static void a_captured_plan_takes_its_lengths_from_the_device(struct flw_bed *be
         struct flw_bed_step step = step_of(bed, fixture);
         for (int i = 0; i < TABLES; i++) {
             outputs[i] = flw_bed_buffer(bed, step.names[i], step.buffer_bytes[i]);
-            out[i] = get(step.buffer_bytes[i]);
+            out[i] = flw_bed_host(step.buffer_bytes[i]);
         }
         struct flw_bed_graph *graph = flw_bed_capture(bed, launch, fixture, outputs);
         for (int k = 0; k < 4; k++) {

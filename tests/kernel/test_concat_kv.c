@@ -14,15 +14,6 @@ struct fixture {
     size_t each;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static int64_t or_default(int64_t value, int64_t usual)
 {
     return value != 0 ? value : usual;
@@ -48,7 +39,7 @@ static struct strides strides_of(const fallow_concat_kv_params *params)
 
 static struct fixture *make(int32_t tokens, int32_t heads, int32_t v_columns, fallow_dtype dtype)
 {
-    struct fixture *fixture = get(sizeof *fixture);
+    struct fixture *fixture = flw_bed_host(sizeof *fixture);
     fallow_concat_kv_params *params = &fixture->params;
     fallow_concat_kv_params_init(params);
     params->tokens = fixture->count = tokens;
@@ -75,8 +66,8 @@ static void upload(struct flw_bed *bed, struct fixture *fixture)
     struct strides strides = strides_of(params);
     fixture->kv_bytes = (size_t)(params->tokens * strides.kv_token) * fixture->each;
     fixture->rope_bytes = (size_t)(params->tokens * strides.rope) * fixture->each;
-    fixture->kv = get(fixture->kv_bytes);
-    fixture->rope = get(fixture->rope_bytes);
+    fixture->kv = flw_bed_host(fixture->kv_bytes);
+    fixture->rope = flw_bed_host(fixture->rope_bytes);
     for (size_t i = 0; i < fixture->kv_bytes; i++) {
         fixture->kv[i] = (unsigned char)flw_bed_random(bed);
     }
@@ -172,8 +163,8 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     upload(bed, smaller);
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, larger),
                         after = step_of(bed, smaller);
-    out[0] = get(step.declared_bytes[0]);
-    out[1] = get(step.declared_bytes[1]);
+    out[0] = flw_bed_host(step.declared_bytes[0]);
+    out[1] = flw_bed_host(step.declared_bytes[1]);
     flw_bed_prove(bed, &step, &before, &after, out);
     compare(bed, fixture, out[0], true);
     if (params->v_columns > 0) {
@@ -243,7 +234,7 @@ static void strides_leave_what_lies_between_alone(struct flw_bed *bed)
         struct strides strides = strides_of(params);
         size_t k_bytes = (size_t)(4 * strides.k_token) * 2;
         size_t v_bytes = (size_t)(4 * strides.v_token) * 2;
-        unsigned char *keys = get(k_bytes), *values = get(v_bytes);
+        unsigned char *keys = flw_bed_host(k_bytes), *values = flw_bed_host(v_bytes);
         memset(keys, 0x5a, k_bytes);
         memset(values, 0x5a, v_bytes);
         void *outputs[] = {flw_bed_upload(bed, "k", keys, k_bytes),
@@ -276,7 +267,7 @@ static void a_captured_concat_follows_the_count(struct flw_bed *bed)
     struct flw_bed_step step = step_of(bed, fixture);
     void *outputs[] = {flw_bed_buffer(bed, "k", step.buffer_bytes[0]),
                        flw_bed_buffer(bed, "v", step.buffer_bytes[1])};
-    unsigned char *out = get(step.buffer_bytes[0] + step.buffer_bytes[1]);
+    unsigned char *out = flw_bed_host(step.buffer_bytes[0] + step.buffer_bytes[1]);
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, fixture, outputs);
     for (int k = 0; k < 4; k++) {
         fixture->count = counts[k];

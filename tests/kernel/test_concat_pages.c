@@ -18,15 +18,6 @@ struct fixture {
     bool has_second_lengths;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 /* An independent oracle: columns are appended until a source, or the row, ends. */
 static void expect(struct fixture *fixture)
 {
@@ -84,13 +75,13 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, in
     fixture->has_second_lengths = true;
     size_t rows = (size_t)fixture->rows, first_count = (size_t)(batch * params->first_ld);
     size_t second_count = rows * (size_t)params->second_ld;
-    fixture->first = get(first_count * 4);
-    fixture->first_lengths = get((size_t)batch * 4);
-    fixture->second = get(second_count * 8);
-    fixture->second_lengths = get(rows * 4);
-    fixture->table = get(rows * (size_t)params->cols * 4);
-    fixture->cache_seqlens = get(rows * 4);
-    fixture->cu = get((rows + 1) * 4);
+    fixture->first = flw_bed_host(first_count * 4);
+    fixture->first_lengths = flw_bed_host((size_t)batch * 4);
+    fixture->second = flw_bed_host(second_count * 8);
+    fixture->second_lengths = flw_bed_host(rows * 4);
+    fixture->table = flw_bed_host(rows * (size_t)params->cols * 4);
+    fixture->cache_seqlens = flw_bed_host(rows * 4);
+    fixture->cu = flw_bed_host((rows + 1) * 4);
     for (size_t i = 0; i < first_count; i++) {
         fixture->first[i] = (int32_t)flw_bed_random(bed);
     }
@@ -121,7 +112,7 @@ static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
     fallow_concat_pages_params *params = &fixture->params;
     size_t rows = (size_t)fixture->rows, each = fallow_dtype_bytes(params->second_dtype);
     size_t second_count = rows * (size_t)params->second_ld;
-    unsigned char *raw = get(second_count * each);
+    unsigned char *raw = flw_bed_host(second_count * each);
     for (size_t i = 0; i < second_count; i++) {
         memcpy(raw + i * each, &fixture->second[i], each); /* little endian: the low half */
     }
@@ -190,8 +181,8 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     struct fixture larger, smaller;
     size_t rows = (size_t)fixture->rows;
     int32_t flags = 0, *on_device = flw_bed_upload(bed, "flags", &flags, 4);
-    void *out[] = {get(rows * (size_t)fixture->params.cols * 4), get(rows * 4), get((rows + 1) * 4),
-                   get(4)};
+    void *out[] = {flw_bed_host(rows * (size_t)fixture->params.cols * 4), flw_bed_host(rows * 4),
+                   flw_bed_host((rows + 1) * 4), flw_bed_host(4)};
     make(bed, &larger, fixture->rows + 3, 1, fixture->params.cols, 6);
     make(bed, &smaller, 2, 2, 3, 1);
     fixture->params.flags = on_device;
@@ -338,7 +329,7 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
     void *outputs[4], *out[4];
     for (int i = 0; i < 4; i++) {
         outputs[i] = flw_bed_buffer(bed, step.names[i], step.buffer_bytes[i]);
-        out[i] = get(step.buffer_bytes[i]);
+        out[i] = flw_bed_host(step.buffer_bytes[i]);
     }
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, &fixture, outputs);
     for (int32_t valid = 16; valid >= 0; valid -= 4) {

@@ -17,15 +17,6 @@ struct fixture {
     size_t width;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 /* An independent oracle: sums from scratch for every element. */
 static void expect(struct fixture *fixture)
 {
@@ -62,8 +53,8 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, in
     fixture->params.round_to = 1;
     fixture->valid = batch;
     fixture->width = (size_t)batch + 1;
-    fixture->lengths = get((size_t)batch * (size_t)rows * 8);
-    fixture->cu = get(((size_t)batch + 1) * (size_t)rows * 8);
+    fixture->lengths = flw_bed_host((size_t)batch * (size_t)rows * 8);
+    fixture->cu = flw_bed_host(((size_t)batch + 1) * (size_t)rows * 8);
     for (int64_t i = 0; i < (int64_t)batch * rows; i++) {
         fixture->lengths[i] = flw_bed_random_below(bed, longest + 1);
     }
@@ -80,7 +71,7 @@ static void *upload_ints(struct flw_bed *bed, const char *name, const int64_t *f
                          fallow_dtype dtype)
 {
     size_t each = fallow_dtype_bytes(dtype);
-    unsigned char *raw = get(count * each);
+    unsigned char *raw = flw_bed_host(count * each);
     for (size_t i = 0; i < count; i++) {
         memcpy(raw + i * each, &from[i], each); /* little endian: the low half */
     }
@@ -138,7 +129,7 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     struct fixture larger, smaller;
     fallow_dtype dtype = fixture->params.cu_dtype;
     size_t rows = (size_t)fixture->params.rows, count = fixture->width * rows;
-    void *out[] = {get(count * 8), get(rows * 8), get(rows * 4)};
+    void *out[] = {flw_bed_host(count * 8), flw_bed_host(rows * 8), flw_bed_host(rows * 4)};
     make(bed, &larger, fixture->params.batch + 9, fixture->params.rows + 1, 1000);
     make(bed, &smaller, fixture->params.batch / 2, 1, 1000);
     larger.params.cu_dtype = smaller.params.cu_dtype = dtype;

@@ -7,15 +7,6 @@
 #include "fallow/debug_kernels.h"
 #include "kernel/bed.h"
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static void poison(struct flw_bed *bed, void *memory, size_t bytes, unsigned char pattern)
 {
     fallow_poison_params params;
@@ -156,7 +147,7 @@ static void poison_nan_and_damage_are_counted_exactly(struct flw_bed *bed)
             params.dtype = (fallow_dtype)dtype;
             params.pattern = s % 2 == 0 ? 0 : 0x7f;
             params.is_guard = s == 3;
-            unsigned char *data = get(bytes + 8);
+            unsigned char *data = flw_bed_host(bytes + 8);
             fill(bed, data, bytes / each, each, params.pattern == 0 ? 0xff : params.pattern);
             for (size_t shift = 0; shift <= each; shift += each) { /* not a multiple of 16 bytes */
                 char *at = flw_bed_buffer(bed, "data", bytes + 8);
@@ -252,7 +243,7 @@ static void ids_are_in_range_and_once_in_a_row(struct flw_bed *bed)
             int64_t stride = round == 2 ? top_k + 3 : top_k;
             fallow_validate_report want = {0};
             fallow_validate_ids_params params;
-            int32_t *ids = get((size_t)(rows * stride) * 4);
+            int32_t *ids = flw_bed_host((size_t)(rows * stride) * 4);
             for (int64_t i = 0; i < rows * stride; i++) {
                 ids[i] = (int32_t)flw_bed_random_below(bed, 200) - 3;
             }

@@ -24,26 +24,17 @@ struct fixture {
     int32_t *want[OUTPUTS];
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static struct fixture *make(struct flw_bed *bed, int64_t count, int32_t experts, int32_t align,
                             int dropped_percent)
 {
-    struct fixture *fixture = get(sizeof *fixture);
+    struct fixture *fixture = flw_bed_host(sizeof *fixture);
     fallow_expert_counts_params_init(&fixture->params);
     fixture->params.count = count;
     fixture->params.experts = experts;
     fixture->params.align = align;
     fixture->params.width = 7168;
     fixture->params.intermediate = 2048;
-    fixture->ids = get((size_t)count * 8);
+    fixture->ids = flw_bed_host((size_t)count * 8);
     for (int64_t i = 0; i < count; i++) {
         bool is_dropped = flw_bed_random_below(bed, 100) < dropped_percent;
         fixture->ids[i] = is_dropped ? -1 : flw_bed_random_below(bed, experts);
@@ -95,7 +86,7 @@ static void expect(struct fixture *fixture, const size_t *bytes)
 {
     for (int o = 0; o < OUTPUTS; o++) {
         free(fixture->want[o]);
-        fixture->want[o] = get(bytes[o]);
+        fixture->want[o] = flw_bed_host(bytes[o]);
     }
     fixture->rows = (int64_t)bytes[M_INDICES] / 4;
     memset(fixture->want[POSITIONS], 0xff, bytes[POSITIONS]);
@@ -111,7 +102,7 @@ static void upload(struct flw_bed *bed, struct fixture *fixture)
 {
     size_t each = fallow_dtype_bytes(fixture->params.ids_dtype);
     size_t count = (size_t)fixture->params.count;
-    unsigned char *raw = get(count * each);
+    unsigned char *raw = flw_bed_host(count * each);
     for (size_t i = 0; i < count; i++) {
         memcpy(raw + i * each, &fixture->ids[i], each); /* little endian: the low half */
     }
@@ -172,7 +163,7 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
                         after = step_of(bed, smaller);
     void *out[OUTPUTS];
     for (int o = 0; o < OUTPUTS; o++) {
-        out[o] = get(step.declared_bytes[o]);
+        out[o] = flw_bed_host(step.declared_bytes[o]);
     }
     flw_bed_prove(bed, &step, &before, &after, out);
     compare(bed, fixture, &step, out);
@@ -269,7 +260,7 @@ static void each_output_may_be_had_alone(struct flw_bed *bed)
     struct flw_bed_step step = step_of(bed, fixture);
     for (int o = 0; o < OUTPUTS; o++) {
         void *outputs[OUTPUTS] = {NULL};
-        int32_t *got = get(step.declared_bytes[o]);
+        int32_t *got = flw_bed_host(step.declared_bytes[o]);
         outputs[o] = flw_bed_buffer(bed, step.names[o], step.declared_bytes[o]);
         launch(bed, fixture, outputs);
         flw_bed_read(bed, got, outputs[o], step.declared_bytes[o]);
@@ -288,7 +279,7 @@ static void a_captured_call_counts_what_the_ids_hold_by_then(struct flw_bed *bed
     void *outputs[OUTPUTS], *out[OUTPUTS];
     for (int o = 0; o < OUTPUTS; o++) {
         outputs[o] = flw_bed_buffer(bed, step.names[o], step.buffer_bytes[o]);
-        out[o] = get(step.declared_bytes[o]);
+        out[o] = flw_bed_host(step.declared_bytes[o]);
     }
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, fixture, outputs);
     for (int valid = 320; valid >= 0; valid -= 160) {

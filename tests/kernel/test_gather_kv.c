@@ -20,15 +20,6 @@ struct fixture {
     size_t cache_bytes, table_count;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static void drop(struct fixture *fixture)
 {
     free(fixture->cache);
@@ -84,7 +75,7 @@ static void set_lengths(struct fixture *fixture, const int32_t *lengths, int32_t
         fixture->cu[b + 1] = fixture->cu[b] + lengths[b];
     }
     free(fixture->owners);
-    fixture->owners = get(((size_t)fixture->cu[batch] + 64) * 4);
+    fixture->owners = flw_bed_host(((size_t)fixture->cu[batch] + 64) * 4);
     for (int32_t b = 0; b < batch; b++) {
         for (int32_t t = fixture->cu[b]; t < fixture->cu[b + 1]; t++) {
             fixture->owners[t] = b;
@@ -96,7 +87,7 @@ static void set_lengths(struct fixture *fixture, const int32_t *lengths, int32_t
 static struct fixture *make(struct flw_bed *bed, fallow_kv_format format, fallow_dtype dtype,
                             int32_t batch, int32_t page_size)
 {
-    struct fixture *fixture = get(sizeof *fixture);
+    struct fixture *fixture = flw_bed_host(sizeof *fixture);
     fallow_gather_kv_params *params = &fixture->params;
     int32_t lengths[MOST_BATCH], longest = 1;
     fallow_gather_kv_params_init(params);
@@ -116,7 +107,7 @@ static struct fixture *make(struct flw_bed *bed, fallow_kv_format format, fallow
     params->table_columns = (longest + page_size - 1) / page_size;
     params->table_stride = params->table_columns + 3;
     fixture->table_count = (size_t)batch * (size_t)params->table_stride;
-    fixture->table = get(fixture->table_count * 4);
+    fixture->table = flw_bed_host(fixture->table_count * 4);
     for (size_t i = 0; i < fixture->table_count; i++) {
         bool is_outside = (int64_t)i % params->table_stride >= params->table_columns;
         fixture->table[i] = is_outside ? 77 : (int32_t)flw_bed_random_below(bed, 9);
@@ -128,7 +119,7 @@ static void fill_cache(struct flw_bed *bed, struct fixture *fixture)
 {
     const fallow_gather_kv_params *params = &fixture->params;
     fixture->cache_bytes = (size_t)(block_bytes(params) * params->block_count);
-    fixture->cache = get(fixture->cache_bytes);
+    fixture->cache = flw_bed_host(fixture->cache_bytes);
     for (size_t i = 0; i < fixture->cache_bytes; i++) {
         fixture->cache[i] = (unsigned char)flw_bed_random(bed);
     }
@@ -264,8 +255,8 @@ static void check(struct flw_bed *bed, struct fixture *fixture, const bool *bad)
     struct fixture *larger =
         make(bed, params->format, params->dtype, MOST_BATCH, params->page_size);
     struct fixture *smaller = make(bed, params->format, params->dtype, 1, params->page_size);
-    unsigned char *dst = get((size_t)params->tokens * (size_t)params->width * 2);
-    float *scales = get((size_t)params->tokens * 4);
+    unsigned char *dst = flw_bed_host((size_t)params->tokens * (size_t)params->width * 2);
+    float *scales = flw_bed_host((size_t)params->tokens * 4);
     upload(bed, larger);
     upload(bed, smaller);
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, larger),
@@ -362,7 +353,7 @@ static void rows_past_the_last_token_are_left_alone(struct flw_bed *bed)
     struct fixture *fixture = make(bed, FALLOW_KV_ROWS, FALLOW_BF16, 3, 16);
     upload(bed, fixture);
     size_t rows = (size_t)fixture->params.tokens, written = (size_t)rows_written(fixture) * 1152;
-    unsigned char *dst = get(rows * 1152);
+    unsigned char *dst = flw_bed_host(rows * 1152);
     memset(dst, 0x5a, rows * 1152);
     fixture->params.dst = flw_bed_upload(bed, "dst", dst, rows * 1152);
     FLW_EXPECT_OK(

@@ -20,15 +20,6 @@ struct fixture {
     int32_t flags;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 /* An independent oracle: everything is fill, then each token is put where it belongs. */
 static void expect(struct fixture *fixture)
 {
@@ -84,11 +75,11 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, in
     fixture->valid = batch;
     fixture->has_starts = fixture->has_lengths = true;
     size_t rows = (size_t)batch, slot_count = ROWS * (size_t)params->stride;
-    fixture->cu = get((rows + 1) * 4);
-    fixture->lengths = get(rows * 4);
-    fixture->starts = get(rows * 4);
-    fixture->requests = get(rows * 8);
-    fixture->slots = get(slot_count * 4);
+    fixture->cu = flw_bed_host((rows + 1) * 4);
+    fixture->lengths = flw_bed_host(rows * 4);
+    fixture->starts = flw_bed_host(rows * 4);
+    fixture->requests = flw_bed_host(rows * 8);
+    fixture->slots = flw_bed_host(slot_count * 4);
     for (size_t b = 0; b < rows; b++) {
         int32_t length = (int32_t)flw_bed_random_below(bed, longest + 1);
         length = flw_bed_random_below(bed, 3) == 0 ? 0 : length;
@@ -101,7 +92,7 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, in
         fixture->slots[i] = (int32_t)flw_bed_random_below(bed, INT32_MAX);
     }
     params->capacity = fixture->cu[batch] + 40;
-    fixture->indices = get((size_t)params->capacity * 4);
+    fixture->indices = flw_bed_host((size_t)params->capacity * 4);
 }
 
 static void drop(struct fixture *fixture)
@@ -118,7 +109,7 @@ static void write_requests(struct flw_bed *bed, const struct fixture *fixture)
 {
     const fallow_kv_indices_params *params = &fixture->params;
     size_t each = fallow_dtype_bytes(params->requests_dtype), rows = (size_t)params->batch;
-    unsigned char *raw = get(rows * each);
+    unsigned char *raw = flw_bed_host(rows * each);
     for (size_t b = 0; b < rows; b++) {
         memcpy(raw + b * each, &fixture->requests[b], each); /* little endian: the low half */
     }
@@ -172,7 +163,7 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
     int32_t flags = 0, *on_device = flw_bed_upload(bed, "flags", &flags, 4);
-    int32_t *indices = get((size_t)fixture->params.capacity * 4);
+    int32_t *indices = flw_bed_host((size_t)fixture->params.capacity * 4);
     make(bed, &larger, 30, fixture->params.batch + 20, 1);
     make(bed, &smaller, 2, 5, 1);
     fixture->params.flags = on_device;
@@ -310,7 +301,7 @@ static void what_is_past_the_extent_stays_as_it_was(struct flw_bed *bed)
     give_inputs(bed, &fixture);
     expect(&fixture);
     size_t bytes = (size_t)fixture.params.capacity * 4;
-    int32_t *marks = get(bytes);
+    int32_t *marks = flw_bed_host(bytes);
     memset(marks, 0x55, bytes);
     void *out = flw_bed_upload(bed, "kv_indices", marks, bytes);
     launch(bed, &fixture, (void *[]){out});
@@ -335,7 +326,7 @@ static void what_is_out_of_bounds_is_flagged_and_defined(struct flw_bed *bed)
     }
     free(fixture.indices);
     fixture.params.capacity = 44;
-    fixture.indices = get(44 * 4);
+    fixture.indices = flw_bed_host(44 * 4);
 #define FLAGGED(change, bits) \
     change;                   \
     check(bed, &fixture);     \
@@ -380,8 +371,8 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
     give_inputs(bed, &fixture);
     fixture.params.capacity = (int64_t)64 * 60;
     free(fixture.indices);
-    fixture.indices = get((size_t)fixture.params.capacity * 4);
-    int32_t *indices = get((size_t)fixture.params.capacity * 4);
+    fixture.indices = flw_bed_host((size_t)fixture.params.capacity * 4);
+    int32_t *indices = flw_bed_host((size_t)fixture.params.capacity * 4);
     void *outputs[] = {flw_bed_buffer(bed, "kv_indices", (size_t)fixture.params.capacity * 4)};
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, &fixture, outputs);
     for (int32_t valid = 64; valid >= 0; valid -= 16) {

@@ -25,15 +25,6 @@ struct merged {
     double value, lse, most; /* most: the larger of both elements */
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static float rounded(float value, fallow_dtype dtype)
 {
     unsigned char raw[4];
@@ -60,8 +51,8 @@ static float random_float(struct flw_bed *bed, float size)
 static void make_side(struct flw_bed *bed, const struct fixture *fixture, struct side *side)
 {
     int64_t rows = row_count(fixture), width = fixture->params.width;
-    side->rows = get((size_t)(rows * width) * 4);
-    side->lse = get((size_t)rows * 4);
+    side->rows = flw_bed_host((size_t)(rows * width) * 4);
+    side->lse = flw_bed_host((size_t)rows * 4);
     for (int64_t i = 0; i < rows * width; i++) {
         side->rows[i] = rounded(random_float(bed, 4.0f), fixture->params.dtype);
     }
@@ -102,7 +93,7 @@ static void *upload_rows(struct flw_bed *bed, const char *name, const struct fix
                          const float *rows)
 {
     int64_t count = row_count(fixture) * fixture->params.width;
-    unsigned char *raw = get((size_t)count * 4);
+    unsigned char *raw = flw_bed_host((size_t)count * 4);
     narrow_all(raw, rows, count, fixture->params.dtype);
     void *buffer =
         flw_bed_upload(bed, name, raw, (size_t)count * fallow_dtype_bytes(fixture->params.dtype));
@@ -227,8 +218,8 @@ static void compare(struct flw_bed *bed, const struct fixture *fixture, const un
 static void check(struct flw_bed *bed, struct fixture *fixture, struct errors *errors)
 {
     size_t rows = (size_t)row_count(fixture);
-    unsigned char *out = get(rows * (size_t)fixture->params.width * 4);
-    float *out_lse = get(rows * 4);
+    unsigned char *out = flw_bed_host(rows * (size_t)fixture->params.width * 4);
+    float *out_lse = flw_bed_host(rows * 4);
     prove(bed, fixture, out, out_lse);
     compare(bed, fixture, out, out_lse, errors);
     free(out);
@@ -407,7 +398,7 @@ static void merging_in_place_is_bit_equal(struct flw_bed *bed)
         struct fixture fixture;
         int32_t width = widths[bits >> 3];
         size_t bytes = 9 * 8 * (size_t)width * 2;
-        unsigned char *apart = get(bytes), *together = get(bytes);
+        unsigned char *apart = flw_bed_host(bytes), *together = flw_bed_host(bytes);
         float apart_lse[72], together_lse[72];
         make(bed, &fixture, 9, 8, width, FALLOW_F16);
         fixture.context = 6;

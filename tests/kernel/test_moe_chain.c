@@ -48,15 +48,6 @@ static float bf16(double value)
     return flw_bf16_widen(flw_bf16_narrow((float)value));
 }
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static void draw(struct flw_bed *bed, float *values, size_t count, double size)
 {
     for (size_t i = 0; i < count; i++) {
@@ -66,7 +57,7 @@ static void draw(struct flw_bed *bed, float *values, size_t count, double size)
 
 static void *upload_bf16(struct flw_bed *bed, const char *name, const float *values, size_t count)
 {
-    uint16_t *raw = get(count * 2);
+    uint16_t *raw = flw_bed_host(count * 2);
     for (size_t i = 0; i < count; i++) {
         raw[i] = flw_bf16_narrow(values[i]);
     }
@@ -140,7 +131,7 @@ static bool is_clear(const struct layer *layer, int64_t token)
 
 static struct layer *make(struct flw_bed *bed, int64_t tokens, bool is_deepseek)
 {
-    struct layer *layer = get(sizeof *layer);
+    struct layer *layer = flw_bed_host(sizeof *layer);
     fallow_route_params *route = &layer->route;
     fallow_route_params_init(route);
     route->tokens = tokens;
@@ -189,8 +180,8 @@ static void *multiply(struct flw_bed *bed, const struct layer *layer, const int3
     while (used < MOST_ROWS && m_indices[used] >= 0) {
         used++;
     }
-    uint16_t *raw = get((size_t)(used * in_width) * 2);
-    float *out = get((size_t)(MOST_ROWS * out_width) * 4);
+    uint16_t *raw = flw_bed_host((size_t)(used * in_width) * 2);
+    float *out = flw_bed_host((size_t)(MOST_ROWS * out_width) * 4);
     flw_bed_read(bed, raw, in, (size_t)(used * in_width) * 2);
     for (int64_t at = 0; at < MOST_ROWS * out_width; at++) {
         int64_t row = at / out_width, i = at % out_width;
@@ -395,7 +386,7 @@ static void check(struct flw_bed *bed, int64_t tokens, bool is_deepseek)
     struct flw_bed_step step = step_of(layer), before = step_of(larger), after = step_of(smaller);
     void *out[OUT + 1];
     for (int o = 0; o <= OUT; o++) {
-        out[o] = get(step.declared_bytes[o]);
+        out[o] = flw_bed_host(step.declared_bytes[o]);
     }
     flw_bed_prove(bed, &step, &before, &after, out);
     compare(bed, layer, out[OUT]);

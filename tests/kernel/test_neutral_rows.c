@@ -17,15 +17,6 @@ struct fixture {
     bool by_cu_k;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static size_t row_bytes(const struct fixture *fixture)
 {
     const fallow_neutral_rows_params *params = &fixture->params;
@@ -37,7 +28,7 @@ static size_t row_bytes(const struct fixture *fixture)
 static struct fixture *make(struct flw_bed *bed, int32_t batch, int32_t heads, int32_t width,
                             fallow_dtype dtype)
 {
-    struct fixture *fixture = get(sizeof *fixture);
+    struct fixture *fixture = flw_bed_host(sizeof *fixture);
     fallow_neutral_rows_params_init(&fixture->params);
     for (int32_t b = 0; b < batch; b++) {
         int64_t keys = flw_bed_random_below(bed, 3) == 0 ? 0 : flw_bed_random_below(bed, 50) + 1;
@@ -58,7 +49,7 @@ static struct fixture *make(struct flw_bed *bed, int32_t batch, int32_t heads, i
 static bool *expect(const struct fixture *fixture)
 {
     int64_t tokens = fixture->params.tokens;
-    bool *neutral = get((size_t)tokens);
+    bool *neutral = flw_bed_host((size_t)tokens);
     memset(neutral, 1, (size_t)tokens);
     for (int32_t b = 0; b < fixture->valid && b < fixture->params.batch; b++) {
         for (int32_t t = fixture->cu_q[b]; t < fixture->cu_q[b + 1] && t < tokens; t++) {
@@ -91,7 +82,7 @@ static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
     fallow_neutral_rows_params params = fixture->params;
     size_t bytes = row_bytes(fixture);
     bool *neutral = expect(fixture);
-    unsigned char *row = get(bytes);
+    unsigned char *row = flw_bed_host(bytes);
     memset(row, 0x3c, bytes);
     for (int64_t t = 0; t < params.tokens; t++) {
         for (int64_t h = 0; h < params.heads && !neutral[t]; h++) {
@@ -153,8 +144,8 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
                                   params->heads, params->width, params->dtype);
     struct fixture *smaller =
         make(bed, params->batch / 2, params->heads, params->width, params->dtype);
-    unsigned char *rows = get((size_t)params->tokens * row_bytes(fixture));
-    float *lse = get((size_t)(params->tokens * params->heads) * 4);
+    unsigned char *rows = flw_bed_host((size_t)params->tokens * row_bytes(fixture));
+    float *lse = flw_bed_host((size_t)(params->tokens * params->heads) * 4);
     upload(bed, fixture);
     upload(bed, larger);
     upload(bed, smaller);
@@ -196,8 +187,8 @@ static void many_requests_are_searched_to_the_end(struct flw_bed *bed)
     static const int32_t batches[] = {1023, 1024, 1057, 4097};
     for (int i = 0; i < 4; i++) {
         struct fixture *fixture = make(bed, batches[i], 1, 1, FALLOW_U8);
-        unsigned char *rows = get((size_t)fixture->params.tokens);
-        float *lse = get((size_t)fixture->params.tokens * 4);
+        unsigned char *rows = flw_bed_host((size_t)fixture->params.tokens);
+        float *lse = flw_bed_host((size_t)fixture->params.tokens * 4);
         void *outputs[] = {flw_bed_buffer(bed, "rows", (size_t)fixture->params.tokens),
                            flw_bed_buffer(bed, "lse", (size_t)fixture->params.tokens * 4)};
         upload(bed, fixture);
@@ -260,8 +251,8 @@ static void without_key_counts_only_padding_is_set(struct flw_bed *bed)
     upload(bed, fixture);
     fixture->params.key_counts = NULL;
     size_t tokens = (size_t)fixture->params.tokens;
-    unsigned char *rows = get(tokens * 16);
-    float *lse = get(tokens * 4);
+    unsigned char *rows = flw_bed_host(tokens * 16);
+    float *lse = flw_bed_host(tokens * 4);
     void *outputs[] = {flw_bed_buffer(bed, "rows", tokens * 16),
                        flw_bed_buffer(bed, "lse", tokens * 4)};
     launch(bed, fixture, outputs);
@@ -283,7 +274,7 @@ static void heads_that_lie_apart_keep_their_gaps(struct flw_bed *bed)
         upload(bed, fixture);
         fixture->params.stride = stride;
         size_t count = (size_t)(fixture->params.tokens * 37 * stride);
-        uint16_t *rows = get(count * 2);
+        uint16_t *rows = flw_bed_host(count * 2);
         memset(rows, 0x5a, count * 2);
         fixture->params.rows = flw_bed_upload(bed, "rows", rows, count * 2);
         FLW_EXPECT_OK(bed, fallow_attention_neutral_rows(flw_bed_kernels(bed), &fixture->params,
@@ -311,7 +302,7 @@ static void a_graph_takes_requests_and_keys_from_the_device(struct flw_bed *bed)
 {
     struct fixture *fixture = make(bed, 16, 1, 8, FALLOW_U8);
     size_t tokens = (size_t)fixture->params.tokens;
-    unsigned char *rows = get(tokens * 8);
+    unsigned char *rows = flw_bed_host(tokens * 8);
     upload(bed, fixture);
     fixture->params.rows = flw_bed_buffer(bed, "rows", tokens * 8);
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch_alone, &fixture->params, NULL);

@@ -11,15 +11,6 @@ struct fixture {
     int32_t valid;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static void make(struct flw_bed *bed, struct fixture *fixture, int64_t rows, int64_t width,
                  fallow_dtype dtype)
 {
@@ -29,7 +20,7 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int64_t rows, int
     fixture->params.dtype = dtype;
     fixture->params.value = -1;
     fixture->valid = (int32_t)rows;
-    fixture->src = get((size_t)(rows * width) * 8);
+    fixture->src = flw_bed_host((size_t)(rows * width) * 8);
     for (int64_t i = 0; i < rows * width; i++) {
         fixture->src[i] = flw_bed_random_below(bed, INT32_MAX);
     }
@@ -42,7 +33,7 @@ static void upload(struct flw_bed *bed, struct fixture *fixture)
     size_t each = fallow_dtype_bytes(params->dtype);
     int64_t rows = params->src_rows == 0 ? params->rows : params->src_rows;
     int64_t valid = fixture->valid < 0 ? 0 : fixture->valid > rows ? rows : fixture->valid;
-    unsigned char *raw = get((size_t)(rows * params->width) * each);
+    unsigned char *raw = flw_bed_host((size_t)(rows * params->width) * each);
     for (int64_t i = 0; i < valid * params->width; i++) {
         memcpy(raw + (size_t)i * each, &fixture->src[i], each); /* little endian: the low half */
     }
@@ -93,7 +84,7 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
     const fallow_padded_copy_params *params = &fixture->params;
-    unsigned char *dst = get((size_t)(params->rows * params->width) * 8);
+    unsigned char *dst = flw_bed_host((size_t)(params->rows * params->width) * 8);
     make(bed, &larger, params->rows + 9, params->width, params->dtype);
     make(bed, &smaller, params->rows / 2, params->width, params->dtype);
     upload(bed, fixture);

@@ -21,15 +21,6 @@ struct fixture {
     int32_t longest, flags;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static int64_t least_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -100,13 +91,13 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, in
     params->requests_dtype = FALLOW_I64;
     fixture->valid = batch;
     size_t rows = (size_t)batch, slot_count = (size_t)params->request_rows * (size_t)stride;
-    fixture->lengths = get(rows * 8);
-    fixture->requests = get(rows * 8);
-    fixture->starts = get(rows * 4);
-    fixture->slots = get(slot_count * 4);
-    fixture->table = get(rows * (size_t)cols * 4);
-    fixture->cache_seqlens = get(rows * 4);
-    fixture->cu = get((rows + 1) * 4);
+    fixture->lengths = flw_bed_host(rows * 8);
+    fixture->requests = flw_bed_host(rows * 8);
+    fixture->starts = flw_bed_host(rows * 4);
+    fixture->slots = flw_bed_host(slot_count * 4);
+    fixture->table = flw_bed_host(rows * (size_t)cols * 4);
+    fixture->cache_seqlens = flw_bed_host(rows * 4);
+    fixture->cu = flw_bed_host((rows + 1) * 4);
     int64_t most = least_of((int64_t)cols * page_size, stride);
     for (size_t r = 0; r < rows; r++) {
         fixture->lengths[r] = flw_bed_random_below(bed, most + 1);
@@ -122,7 +113,7 @@ static void add_swa(struct flw_bed *bed, struct fixture *fixture, int32_t swa_co
 {
     fallow_page_table_params *params = &fixture->params;
     params->swa_count = swa_count;
-    fixture->swa = get((size_t)swa_count * 4);
+    fixture->swa = flw_bed_host((size_t)swa_count * 4);
     for (int32_t i = 0; i < swa_count; i++) {
         fixture->swa[i] = (int32_t)flw_bed_random_below(bed, 1000000);
     }
@@ -143,18 +134,6 @@ static void drop(struct fixture *fixture)
     free(fixture->cu);
 }
 
-static void write_ints(struct flw_bed *bed, const void *to, const int64_t *from, size_t count,
-                       fallow_dtype dtype)
-{
-    size_t each = fallow_dtype_bytes(dtype);
-    unsigned char *raw = get(count * each);
-    for (size_t i = 0; i < count; i++) {
-        memcpy(raw + i * each, &from[i], each); /* little endian: the low half */
-    }
-    flw_bed_write(bed, (void *)(uintptr_t)to, raw, count * each);
-    free(raw);
-}
-
 static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_page_table_params *params = &fixture->params;
@@ -165,8 +144,8 @@ static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
         flw_bed_buffer(bed, "requests", rows * fallow_dtype_bytes(params->requests_dtype));
     /* What pads have is never read: it stays unwritten. */
     size_t read = fixture->valid < 0 ? 0 : (size_t)least_of(fixture->valid, params->batch);
-    write_ints(bed, params->lengths, fixture->lengths, read, params->lengths_dtype);
-    write_ints(bed, params->requests, fixture->requests, read, params->requests_dtype);
+    flw_bed_write_ints(bed, params->lengths, fixture->lengths, read, params->lengths_dtype);
+    flw_bed_write_ints(bed, params->requests, fixture->requests, read, params->requests_dtype);
     params->starts =
         fixture->has_starts ? flw_bed_upload(bed, "starts", fixture->starts, rows * 4) : NULL;
     params->delta = flw_bed_upload(bed, "delta", &fixture->delta, 4);
@@ -234,8 +213,8 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     const fallow_page_table_params *params = &fixture->params;
     size_t rows = (size_t)params->batch;
     int32_t flags = 0, *on_device = flw_bed_upload(bed, "flags", &flags, 4);
-    void *out[] = {get(rows * (size_t)params->cols * 4), get(rows * 4), get((rows + 1) * 4),
-                   get(4)};
+    void *out[] = {flw_bed_host(rows * (size_t)params->cols * 4), flw_bed_host(rows * 4),
+                   flw_bed_host((rows + 1) * 4), flw_bed_host(4)};
     make(bed, &larger, (int32_t)least_of(params->batch + 3, 65536), params->cols + 5, 1, 64);
     make(bed, &smaller, params->batch / 2, params->cols / 2 + 1, 16, 40);
     fixture->params.flags = on_device;
@@ -518,7 +497,7 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
         COLS = 40
     };
     struct fixture fixture;
-    int32_t *table = get(ROWS * COLS * 4), cache_seqlens[ROWS], cu[ROWS + 1], longest;
+    int32_t *table = flw_bed_host(ROWS * COLS * 4), cache_seqlens[ROWS], cu[ROWS + 1], longest;
     make(bed, &fixture, ROWS, COLS, 3, 130);
     fixture.params.pad_len = 1;
     give_inputs(bed, &fixture);
@@ -535,8 +514,8 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
             fixture.requests[r] = r < valid ? flw_bed_random_below(bed, 5) : -1;
         }
         const fallow_page_table_params *params = &fixture.params;
-        write_ints(bed, params->lengths, fixture.lengths, ROWS, params->lengths_dtype);
-        write_ints(bed, params->requests, fixture.requests, ROWS, params->requests_dtype);
+        flw_bed_write_ints(bed, params->lengths, fixture.lengths, ROWS, params->lengths_dtype);
+        flw_bed_write_ints(bed, params->requests, fixture.requests, ROWS, params->requests_dtype);
         flw_bed_write(bed, (void *)(uintptr_t)params->delta, &fixture.delta, 4);
         flw_bed_write(bed, (void *)(uintptr_t)params->valid_count, &fixture.valid, 4);
         flw_bed_replay(bed, graph);

@@ -23,27 +23,19 @@ enum {
     PADDING = -2
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 /* Random experts, some choices dropped; rows laid out expert by expert, each rounded up to align. */
 static void lay_out(struct flw_bed *bed, struct fixture *fixture, int32_t align, int dropped)
 {
     fallow_permute_params *params = &fixture->params;
     int64_t count = params->tokens * params->top_k;
-    int32_t *ids = get((size_t)count * 4);
+    int32_t *ids = flw_bed_host((size_t)count * 4);
     for (int64_t i = 0; i < count; i++) {
         bool is_dropped = flw_bed_random_below(bed, 100) < dropped;
         ids[i] = is_dropped ? -1 : (int32_t)flw_bed_random_below(bed, params->experts);
         fixture->positions[i] = -1;
     }
-    fixture->owners = get((size_t)(count + (int64_t)params->experts * align) * sizeof(int64_t));
+    fixture->owners =
+        flw_bed_host((size_t)(count + (int64_t)params->experts * align) * sizeof(int64_t));
     int32_t row = 0;
     for (int32_t e = 0; e < params->experts; e++) {
         fixture->offsets[e] = row;
@@ -66,7 +58,7 @@ static void lay_out(struct flw_bed *bed, struct fixture *fixture, int32_t align,
 static struct fixture *make(struct flw_bed *bed, int64_t tokens, int32_t width, int32_t top_k,
                             fallow_dtype dtype)
 {
-    struct fixture *fixture = get(sizeof *fixture);
+    struct fixture *fixture = flw_bed_host(sizeof *fixture);
     fallow_permute_params *params = &fixture->params;
     size_t each = fallow_dtype_bytes(dtype);
     fallow_permute_params_init(params);
@@ -75,8 +67,8 @@ static struct fixture *make(struct flw_bed *bed, int64_t tokens, int32_t width, 
     params->top_k = top_k;
     params->dtype = params->out_dtype = dtype;
     params->experts = 5;
-    fixture->in = get((size_t)(tokens * width) * each);
-    fixture->positions = get((size_t)(tokens * top_k) * 4);
+    fixture->in = flw_bed_host((size_t)(tokens * width) * each);
+    fixture->positions = flw_bed_host((size_t)(tokens * top_k) * 4);
     for (size_t k = 0; k < (size_t)(tokens * width); k++) {
         float size = ldexpf(1.0f, (int)flw_bed_random_below(bed, 12) - 6);
         float value = size * ((float)flw_bed_random_below(bed, 2001) / 1000.0f - 1.0f);
@@ -154,7 +146,7 @@ static void check_rows(struct flw_bed *bed, const struct fixture *fixture, const
 {
     const fallow_permute_params *params = &fixture->params;
     size_t bytes = (size_t)params->width * fallow_dtype_bytes(params->dtype);
-    unsigned char *other = get(bytes);
+    unsigned char *other = flw_bed_host(bytes);
     for (int64_t row = 0; row < params->row_count; row++) {
         int64_t owner = fixture->owners[row];
         bool is_left = owner == PADDING && params->pad != FALLOW_PERMUTE_PAD_ZERO;
@@ -182,7 +174,7 @@ static void rows_of_every_type_and_width_arrive(struct flw_bed *bed)
                 fixture->params.pad = zeroes ? FALLOW_PERMUTE_PAD_ZERO : FALLOW_PERMUTE_PAD_SKIP;
                 lay_out(bed, fixture, zeroes ? 8 : 1, 20);
                 size_t row = (size_t)widths[w] * fallow_dtype_bytes(dtypes[d]);
-                unsigned char *out = get((size_t)fixture->params.row_count * row);
+                unsigned char *out = flw_bed_host((size_t)fixture->params.row_count * row);
                 prove(bed, fixture, zeroes ? 8 : 1, (void *[]){out, NULL});
                 check_rows(bed, fixture, out);
                 free(out);
@@ -198,7 +190,7 @@ static void skipped_padding_and_rows_behind_are_left_alone(struct flw_bed *bed)
     lay_out(bed, fixture, 16, 30);
     upload(bed, fixture);
     size_t bytes = (size_t)fixture->params.row_count * 80;
-    unsigned char *out = get(bytes + 800);
+    unsigned char *out = flw_bed_host(bytes + 800);
     memset(out, 0x5a, bytes + 800);
     void *outputs[] = {flw_bed_upload(bed, "out", out, bytes + 800), NULL};
     launch(bed, fixture, outputs);
@@ -244,8 +236,8 @@ static void quantised_rows_are_within_half_a_step_and_padding_is_zero(struct flw
             memset(fixture->in, 0, tokens > 0 ? 128 * fallow_dtype_bytes(dtypes[d]) : 0);
             lay_out(bed, fixture, 16, 10);
             size_t rows = (size_t)fixture->params.row_count;
-            unsigned char *out = get(rows * 384);
-            float *scales = get(rows * 3 * sizeof *scales);
+            unsigned char *out = flw_bed_host(rows * 384);
+            float *scales = flw_bed_host(rows * 3 * sizeof *scales);
             prove(bed, fixture, 16, (void *[]){out, scales});
             check_quantised(bed, fixture, out, scales);
             free(out);

@@ -10,21 +10,12 @@ struct fixture {
     int32_t *left; /* by an aborted kernel, [consumers, count] */
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static void make(struct flw_bed *bed, struct fixture *fixture, int32_t consumers, int32_t count)
 {
     fallow_restore_counters_params_init(&fixture->params);
     fixture->params.consumers = consumers;
     fixture->params.count = count;
-    fixture->left = get((size_t)consumers * (size_t)count * 4);
+    fixture->left = flw_bed_host((size_t)consumers * (size_t)count * 4);
     for (int64_t i = 0; i < (int64_t)consumers * count; i++) {
         fixture->left[i] = flw_bed_random_below(bed, 3) == 0 ? (int32_t)flw_bed_random(bed) : 0;
     }
@@ -60,7 +51,7 @@ static void every_counter_becomes_0_and_is_counted(struct flw_bed *bed)
     for (int s = 0; s < 6; s++) {
         struct fixture fixture, larger, smaller;
         int32_t consumers = shapes[s][0], count = shapes[s][1], restored[5];
-        int32_t *counters = get((size_t)consumers * (size_t)count * 4);
+        int32_t *counters = flw_bed_host((size_t)consumers * (size_t)count * 4);
         make(bed, &fixture, consumers, count);
         make(bed, &larger, consumers + 2, count + 9);
         make(bed, &smaller, 1, count / 2);

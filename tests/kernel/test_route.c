@@ -19,15 +19,6 @@ struct fixture {
     int32_t physical[MOST_EXPERTS + MOST_K];
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 /* ---- the oracle: double throughout; a score is rounded to float once, so that what float cannot tell
  * apart is a tie */
 
@@ -156,14 +147,14 @@ static void draw_row(struct flw_bed *bed, const struct fixture *fixture, float *
 static struct fixture *make(struct flw_bed *bed, int64_t tokens, int32_t experts, int32_t top_k,
                             fallow_dtype dtype)
 {
-    struct fixture *fixture = get(sizeof *fixture);
+    struct fixture *fixture = flw_bed_host(sizeof *fixture);
     fallow_route_params_init(&fixture->params);
     fixture->params.tokens = tokens;
     fixture->params.experts = experts;
     fixture->params.top_k = top_k;
     fixture->params.dtype = dtype;
     fixture->count = (int32_t)tokens;
-    fixture->logits = get((size_t)(tokens * experts) * sizeof(float));
+    fixture->logits = flw_bed_host((size_t)(tokens * experts) * sizeof(float));
     for (int e = 0; e < experts; e++) {
         fixture->bias[e] = (float)flw_bed_random_below(bed, 257) / 256.0f;
         fixture->physical[e] = (int32_t)flw_bed_random_below(bed, 5000);
@@ -183,7 +174,7 @@ static void upload(struct flw_bed *bed, struct fixture *fixture)
     fallow_route_params *params = &fixture->params;
     size_t each = fallow_dtype_bytes(params->dtype);
     size_t count = (size_t)(params->tokens * params->experts);
-    unsigned char *raw = get(count * each);
+    unsigned char *raw = flw_bed_host(count * each);
     for (size_t i = 0; i < count; i++) {
         flw_number_narrow(raw + i * each, params->dtype, fixture->logits[i]);
     }
@@ -268,8 +259,8 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     upload(bed, smaller);
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, larger),
                         after = step_of(bed, smaller);
-    float *weights = get(step.declared_bytes[0]);
-    void *ids = get(step.declared_bytes[1]);
+    float *weights = flw_bed_host(step.declared_bytes[0]);
+    void *ids = flw_bed_host(step.declared_bytes[1]);
     flw_bed_prove(bed, &step, &before, &after, (void *[]){weights, ids});
     compare(bed, fixture, weights, ids);
     free(weights);

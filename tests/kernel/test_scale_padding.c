@@ -13,15 +13,6 @@ struct fixture {
     int32_t row_counts[MOST_GROUPS];
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static int64_t round_up(int64_t value, int64_t to)
 {
     return (value + to - 1) / to * to;
@@ -54,7 +45,7 @@ static int64_t live_rows(const struct fixture *fixture, int64_t group)
 /* 0 for padding, LIVE for what the quantiser writes, `outside` for what nobody does. */
 static unsigned char *expect(const struct fixture *fixture, unsigned char outside)
 {
-    unsigned char *want = get((size_t)(fixture->params.groups * group_bytes(fixture)));
+    unsigned char *want = flw_bed_host((size_t)(fixture->params.groups * group_bytes(fixture)));
     for (int64_t group = 0; group < fixture->params.groups; group++) {
         int64_t live = live_rows(fixture, group);
         for (int64_t row = 0; row < round_up(fixture->params.rows, 128); row++) {
@@ -133,7 +124,7 @@ static void padding_is_0_and_nothing_else_is_touched(struct flw_bed *bed)
             fixture.params.fills_capacity = fills != 0;
             struct flw_bed_step step = step_of(bed, &fixture), before = step_of(bed, &larger),
                                 after = step_of(bed, &smaller);
-            unsigned char *got = get(step.declared_bytes[0]);
+            unsigned char *got = flw_bed_host(step.declared_bytes[0]);
             unsigned char *want = expect(&fixture, 0);
             flw_bed_prove(bed, &step, &before, &after, (void *[]){got});
             FLW_EXPECT(bed, memcmp(got, want, step.declared_bytes[0]) == 0, "shape %d", s);
@@ -154,7 +145,7 @@ static void each_group_has_its_own_rows(struct flw_bed *bed)
         fixture.params.row_counts =
             flw_bed_upload(bed, "row_counts", fixture.row_counts, sizeof fixture.row_counts);
         size_t bytes = (size_t)(4 * group_bytes(&fixture));
-        unsigned char *got = get(bytes), *want = expect(&fixture, 0x77);
+        unsigned char *got = flw_bed_host(bytes), *want = expect(&fixture, 0x77);
         memset(got, 0x77, bytes);
         void *scales = flw_bed_upload(bed, "scales", got, bytes);
         launch(bed, &fixture, (void *[]){scales});
@@ -182,7 +173,7 @@ static void a_graph_takes_the_rows_from_the_device(struct flw_bed *bed)
     fixture.params.fills_capacity = 1;
     fixture.params.row_counts = flw_bed_upload(bed, "row_counts", fixture.row_counts, 4);
     size_t bytes = (size_t)group_bytes(&fixture);
-    unsigned char *got = get(bytes);
+    unsigned char *got = flw_bed_host(bytes);
     fixture.params.scales = flw_bed_buffer(bed, "scales", bytes);
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch_alone, &fixture.params, NULL);
     for (int32_t live = 256; live >= 0; live -= 100) {

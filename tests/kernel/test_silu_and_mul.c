@@ -14,15 +14,6 @@ struct fixture {
     int64_t in_count;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 static void set_in(struct fixture *fixture, int64_t i, float value)
 {
     flw_number_narrow(fixture->in + i * (int64_t)fallow_dtype_bytes(fixture->params.dtype),
@@ -45,7 +36,7 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int64_t rows, int
     fixture->params.width = width;
     fixture->params.dtype = fixture->params.out_dtype = dtype;
     fixture->in_count = rows * 2 * width;
-    fixture->in = get((size_t)fixture->in_count * 4);
+    fixture->in = flw_bed_host((size_t)fixture->in_count * 4);
     for (int64_t i = 0; i < fixture->in_count; i++) {
         float size = ldexpf(1.0f, (int)flw_bed_random_below(bed, 10) - 5);
         set_in(fixture, i, size * ((float)flw_bed_random_below(bed, 2001) / 1000.0f - 1.0f));
@@ -114,7 +105,7 @@ static void check_close(struct flw_bed *bed, struct fixture *fixture)
 {
     const fallow_silu_and_mul_params *params = &fixture->params;
     size_t each = fallow_dtype_bytes(params->dtype);
-    unsigned char *out = get((size_t)params->rows * (size_t)params->width * each);
+    unsigned char *out = flw_bed_host((size_t)params->rows * (size_t)params->width * each);
     prove(bed, fixture, (void *[]){out, NULL});
     for (int64_t row = 0; row < params->rows; row++) {
         for (int64_t i = 0; i < params->width; i++) {
@@ -170,7 +161,7 @@ static void in_place_is_bit_equal_to_out_of_place(struct flw_bed *bed)
     struct fixture fixture;
     make(bed, &fixture, 7, 48, FALLOW_BF16);
     size_t in_bytes = (size_t)fixture.in_count * 2;
-    unsigned char *apart = get(7 * 48 * 2), *together = get(in_bytes);
+    unsigned char *apart = flw_bed_host(7 * 48 * 2), *together = flw_bed_host(in_bytes);
     prove(bed, &fixture, (void *[]){apart, NULL});
     fixture.params.out = (void *)(uintptr_t)fixture.params.in;
     fixture.params.out_stride = 96;

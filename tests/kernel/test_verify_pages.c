@@ -18,15 +18,6 @@ struct fixture {
     int32_t delta, valid, rows, longest, flags;
 };
 
-static void *get(size_t bytes)
-{
-    void *memory = calloc(1, bytes + 1);
-    if (memory == NULL) {
-        abort();
-    }
-    return memory;
-}
-
 /* An independent oracle: each column's place is counted from scratch. */
 static void expect_row(struct fixture *fixture, int64_t m)
 {
@@ -91,13 +82,13 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, in
     fixture->valid = batch;
     fixture->rows = batch * width;
     size_t rows = (size_t)fixture->rows, cells = rows * (size_t)width;
-    fixture->lengths = get((size_t)batch * 8);
-    fixture->requests = get((size_t)batch * 8);
-    fixture->slots = get((size_t)REQUESTS * STRIDE * 4);
-    fixture->mask = get(cells);
-    fixture->table = get(cells * 4);
-    fixture->cache_seqlens = get(rows * 4);
-    fixture->cu = get((rows + 1) * 4);
+    fixture->lengths = flw_bed_host((size_t)batch * 8);
+    fixture->requests = flw_bed_host((size_t)batch * 8);
+    fixture->slots = flw_bed_host((size_t)REQUESTS * STRIDE * 4);
+    fixture->mask = flw_bed_host(cells);
+    fixture->table = flw_bed_host(cells * 4);
+    fixture->cache_seqlens = flw_bed_host(rows * 4);
+    fixture->cu = flw_bed_host((rows + 1) * 4);
     for (int32_t r = 0; r < batch; r++) {
         fixture->lengths[r] = flw_bed_random_below(bed, STRIDE - width + 1);
         fixture->requests[r] = flw_bed_random_below(bed, REQUESTS);
@@ -121,18 +112,6 @@ static void drop(struct fixture *fixture)
     free(fixture->cu);
 }
 
-static void write_ints(struct flw_bed *bed, const void *to, const int64_t *from, size_t count,
-                       fallow_dtype dtype)
-{
-    size_t each = fallow_dtype_bytes(dtype);
-    unsigned char *raw = get(count * each);
-    for (size_t i = 0; i < count; i++) {
-        memcpy(raw + i * each, &from[i], each); /* little endian: the low half */
-    }
-    flw_bed_write(bed, (void *)(uintptr_t)to, raw, count * each);
-    free(raw);
-}
-
 static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_verify_pages_params *params = &fixture->params;
@@ -146,8 +125,8 @@ static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
         flw_bed_buffer(bed, "requests", batch * fallow_dtype_bytes(params->requests_dtype));
     uint8_t *mask = flw_bed_buffer(bed, "mask", batch * width * width);
     /* What pads have is never read: it stays unwritten. */
-    write_ints(bed, params->lengths, fixture->lengths, valid, params->lengths_dtype);
-    write_ints(bed, params->requests, fixture->requests, valid, params->requests_dtype);
+    flw_bed_write_ints(bed, params->lengths, fixture->lengths, valid, params->lengths_dtype);
+    flw_bed_write_ints(bed, params->requests, fixture->requests, valid, params->requests_dtype);
     flw_bed_write(bed, mask, fixture->mask, valid * width * width);
     params->mask = mask;
     params->delta = flw_bed_upload(bed, "delta", &fixture->delta, 4);
@@ -207,8 +186,8 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     struct fixture larger, smaller;
     size_t rows = (size_t)fixture->rows;
     int32_t flags = 0, *on_device = flw_bed_upload(bed, "flags", &flags, 4);
-    void *out[] = {get(rows * (size_t)fixture->params.draft_tokens * 4), get(rows * 4),
-                   get((rows + 1) * 4), get(4)};
+    void *out[] = {flw_bed_host(rows * (size_t)fixture->params.draft_tokens * 4),
+                   flw_bed_host(rows * 4), flw_bed_host((rows + 1) * 4), flw_bed_host(4)};
     make(bed, &larger, fixture->params.batch + 2, 11);
     make(bed, &smaller, 1, 3);
     fixture->params.flags = on_device;
@@ -360,7 +339,7 @@ static void a_graph_takes_rows_lengths_and_masks_from_the_device(struct flw_bed 
     void *outputs[4], *out[4];
     for (int i = 0; i < 4; i++) {
         outputs[i] = flw_bed_buffer(bed, step.names[i], step.buffer_bytes[i]);
-        out[i] = get(step.buffer_bytes[i]);
+        out[i] = flw_bed_host(step.buffer_bytes[i]);
     }
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, &fixture, outputs);
     for (int32_t valid = BATCH; valid >= 0; valid -= 2) {
@@ -373,8 +352,8 @@ static void a_graph_takes_rows_lengths_and_masks_from_the_device(struct flw_bed 
         for (int i = 0; i < BATCH * WIDTH * WIDTH; i++) {
             fixture.mask[i] = (uint8_t)flw_bed_random_below(bed, 2);
         }
-        write_ints(bed, params->lengths, fixture.lengths, BATCH, params->lengths_dtype);
-        write_ints(bed, params->requests, fixture.requests, BATCH, params->requests_dtype);
+        flw_bed_write_ints(bed, params->lengths, fixture.lengths, BATCH, params->lengths_dtype);
+        flw_bed_write_ints(bed, params->requests, fixture.requests, BATCH, params->requests_dtype);
         flw_bed_write(bed, (void *)(uintptr_t)params->mask, fixture.mask, BATCH * WIDTH * WIDTH);
         flw_bed_write(bed, (void *)(uintptr_t)params->valid_count, &fixture.valid, 4);
         flw_bed_replay(bed, graph);
