@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the tests of the page table share: one call's inputs, an oracle, a proof of both.
+ */
+#ifndef FLW_TESTS_KERNEL_PAGE_TABLE_FIXTURE_H
+#define FLW_TESTS_KERNEL_PAGE_TABLE_FIXTURE_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fallow/attention.h"
+#include "kernel/bed.h"
+
+#define FILL 7
+
+/* One call's inputs on the host, and what is expected of it. */
+struct fixture {
+    fallow_page_table_params params;
+    int64_t *lengths, *requests; /* [batch] */
+    int32_t *starts;             /* [batch] */
+    int32_t *slots;              /* [request_rows, stride] */
+    int32_t *swa;                /* [swa_count] */
+    int32_t delta, valid;
+    bool has_starts;
+    int32_t *table, *cache_seqlens, *cu; /* expected */
+    int32_t longest, flags;
+};
+
+static inline int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* An independent oracle: token by token, or a whole page at once. */
+static inline void expect_row(struct fixture *fixture, int64_t r)
+{
+    const fallow_page_table_params *params = &fixture->params;
+    int32_t *row = fixture->table + r * params->cols;
+    int64_t length = params->pad_len;
+    for (int32_t j = 0; j < params->cols; j++) {
+        row[j] = params->fill;
+    }
+    if (r < fixture->valid) {
+        int64_t start = fixture->has_starts ? fixture->starts[r] : 0, t = 0;
+        int64_t wanted = fixture->lengths[r] + fixture->delta, request = fixture->requests[r];
+        bool is_known = request >= 0 && request < params->request_rows;
+        fixture->flags |= wanted < 0 || start < 0 ? FALLOW_FLAG_NEGATIVE : 0;
+        fixture->flags |= start > params->stride ? FALLOW_FLAG_CLAMPED : 0;
+        fixture->flags |= is_known ? 0 : FALLOW_FLAG_INDEX;
+        start = start < 0 ? 0 : least_of(start, params->stride);
+        int64_t page = params->page_size, in_source = params->stride - start;
+        while (t < wanted && t / page < params->cols && t < in_source) {
+            if (t % page == 0 && is_known) {
+                int64_t slot = fixture->slots[request * params->stride + start + t];
+                if (params->swa_count > 0) {
+                    slot = slot >= 0 && slot < params->swa_count ? fixture->swa[slot] : -1;
+                }
+                fixture->flags |= slot < 0 ? FALLOW_FLAG_INDEX : 0;
+                row[t / page] = slot < 0 ? params->fill : (int32_t)(slot / page);
+            }
+            t += t % page == 0 && t + page <= least_of(wanted, in_source) ? page : 1;
+        }
+        fixture->flags |= t < wanted ? FALLOW_FLAG_CLAMPED : 0;
+        length = t;
+    }
+    fixture->cache_seqlens[r] = (int32_t)length;
+    fixture->longest = length > fixture->longest ? (int32_t)length : fixture->longest;
+    int64_t sum = fixture->cu[r] + length;
+    fixture->flags |= sum > INT32_MAX ? FALLOW_FLAG_OVERFLOW : 0;
+    fixture->cu[r + 1] = (int32_t)least_of(sum, INT32_MAX);
+}
+
+static inline void expect(struct fixture *fixture)
+{
+    fixture->longest = fixture->flags = 0;
+    fixture->cu[0] = 0;
+    for (int64_t r = 0; r < fixture->params.batch; r++) {
+        expect_row(fixture, r);
+    }
+}
+
+/* Random lengths up to what fits, requests that may repeat, slots of any value. */
+static inline void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, int32_t cols,
+                        int32_t page_size, int64_t stride)
+{
+    memset(fixture, 0, sizeof *fixture);
+    fallow_page_table_params *params = &fixture->params;
+    fallow_page_table_params_init(params);
+    params->request_rows = 5;
+    params->stride = stride;
+    params->batch = batch;
+    params->cols = cols;
+    params->page_size = page_size;
+    params->fill = FILL;
+    params->lengths_dtype = FALLOW_I32;
+    params->requests_dtype = FALLOW_I64;
+    fixture->valid = batch;
+    size_t rows = (size_t)batch, slot_count = (size_t)params->request_rows * (size_t)stride;
+    fixture->lengths = flw_bed_host(rows * 8);
+    fixture->requests = flw_bed_host(rows * 8);
+    fixture->starts = flw_bed_host(rows * 4);
+    fixture->slots = flw_bed_host(slot_count * 4);
+    fixture->table = flw_bed_host(rows * (size_t)cols * 4);
+    fixture->cache_seqlens = flw_bed_host(rows * 4);
+    fixture->cu = flw_bed_host((rows + 1) * 4);
+    int64_t most = least_of((int64_t)cols * page_size, stride);
+    for (size_t r = 0; r < rows; r++) {
+        fixture->lengths[r] = flw_bed_random_below(bed, most + 1);
+        fixture->requests[r] = flw_bed_random_below(bed, params->request_rows);
+    }
+    for (size_t i = 0; i < slot_count; i++) {
+        fixture->slots[i] = (int32_t)flw_bed_random_below(bed, INT32_MAX);
+    }
+}
+
+/* A map for sliding windows, and slots within it. */
+static inline void add_swa(struct flw_bed *bed, struct fixture *fixture, int32_t swa_count)
+{
+    fallow_page_table_params *params = &fixture->params;
+    params->swa_count = swa_count;
+    fixture->swa = flw_bed_host((size_t)swa_count * 4);
+    for (int32_t i = 0; i < swa_count; i++) {
+        fixture->swa[i] = (int32_t)flw_bed_random_below(bed, 1000000);
+    }
+    for (int64_t i = 0; i < params->request_rows * params->stride; i++) {
+        fixture->slots[i] %= swa_count;
+    }
+}
+
+static inline void drop(struct fixture *fixture)
+{
+    free(fixture->lengths);
+    free(fixture->requests);
+    free(fixture->starts);
+    free(fixture->slots);
+    free(fixture->swa);
+    free(fixture->table);
+    free(fixture->cache_seqlens);
+    free(fixture->cu);
+}
+
+static inline void give_inputs(struct flw_bed *bed, struct fixture *fixture)
+{
+    fallow_page_table_params *params = &fixture->params;
+    size_t rows = (size_t)params->batch;
+    params->lengths =
+        flw_bed_buffer(bed, "lengths", rows * fallow_dtype_bytes(params->lengths_dtype));
+    params->requests =
+        flw_bed_buffer(bed, "requests", rows * fallow_dtype_bytes(params->requests_dtype));
+    /* What pads have is never read: it stays unwritten. */
+    size_t read = fixture->valid < 0 ? 0 : (size_t)least_of(fixture->valid, params->batch);
+    flw_bed_write_ints(bed, params->lengths, fixture->lengths, read, params->lengths_dtype);
+    flw_bed_write_ints(bed, params->requests, fixture->requests, read, params->requests_dtype);
+    params->starts =
+        fixture->has_starts ? flw_bed_upload(bed, "starts", fixture->starts, rows * 4) : NULL;
+    params->delta = flw_bed_upload(bed, "delta", &fixture->delta, 4);
+    params->valid_count = flw_bed_upload(bed, "valid_count", &fixture->valid, 4);
+    params->req_to_token =
+        flw_bed_upload(bed, "req_to_token", fixture->slots,
+                       (size_t)params->request_rows * (size_t)params->stride * 4);
+    if (fixture->swa != NULL) {
+        params->full_to_swa =
+            flw_bed_upload(bed, "full_to_swa", fixture->swa, (size_t)params->swa_count * 4);
+    }
+}
+
+static inline void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
+{
+    fallow_page_table_params params = ((struct fixture *)inputs)->params;
+    params.page_table = outputs[0];
+    params.cache_seqlens = outputs[1];
+    params.cu_k = outputs[2];
+    params.max_length = outputs[3];
+    FLW_EXPECT_OK(bed,
+                  fallow_attention_page_table(flw_bed_kernels(bed), &params, flw_bed_stream(bed)));
+}
+
+static inline struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
+{
+    fallow_workspace_need need;
+    struct flw_bed_step step = {.inputs = fixture, .launch = launch};
+    fallow_workspace_need_init(&need);
+    FLW_EXPECT(bed, fallow_attention_page_table_query(&fixture->params, &need) == FALLOW_OK,
+               "query refused");
+    flw_bed_declare(&step, &need);
+    return step;
+}
+
+static inline void compare(struct flw_bed *bed, const struct fixture *fixture, const int32_t *table,
+                           const int32_t *cache_seqlens, const int32_t *cu, int32_t longest)
+{
+    const fallow_page_table_params *params = &fixture->params;
+    for (int64_t i = 0; i < (int64_t)params->batch * params->cols; i++) {
+        if (table[i] != fixture->table[i]) {
+            FLW_EXPECT(bed, false, "page_table[%lld, %lld] of %d x %d, page %d: %d, expected %d",
+                       (long long)(i / params->cols), (long long)(i % params->cols), params->batch,
+                       params->cols, params->page_size, table[i], fixture->table[i]);
+            break;
+        }
+    }
+    for (int32_t r = 0; r < params->batch; r++) {
+        FLW_EXPECT(bed, cache_seqlens[r] == fixture->cache_seqlens[r],
+                   "cache_seqlens[%d] is %d, expected %d", r, cache_seqlens[r],
+                   fixture->cache_seqlens[r]);
+    }
+    for (int32_t r = 0; r <= params->batch; r++) {
+        FLW_EXPECT(bed, cu[r] == fixture->cu[r], "cu_k[%d] is %d, expected %d", r, cu[r],
+                   fixture->cu[r]);
+    }
+    FLW_EXPECT(bed, longest == fixture->longest, "max_length is %d, expected %d", longest,
+               fixture->longest);
+}
+
+/* Prove a case in full mode, compare with the oracle; its flags too. */
+static inline void check(struct flw_bed *bed, struct fixture *fixture)
+{
+    struct fixture larger, smaller;
+    const fallow_page_table_params *params = &fixture->params;
+    size_t rows = (size_t)params->batch;
+    int32_t flags = 0, *on_device = flw_bed_upload(bed, "flags", &flags, 4);
+    void *out[] = {flw_bed_host(rows * (size_t)params->cols * 4), flw_bed_host(rows * 4),
+                   flw_bed_host((rows + 1) * 4), flw_bed_host(4)};
+    make(bed, &larger, (int32_t)least_of(params->batch + 3, 65536), params->cols + 5, 1, 64);
+    make(bed, &smaller, params->batch / 2, params->cols / 2 + 1, 16, 40);
+    fixture->params.flags = on_device;
+    give_inputs(bed, fixture);
+    give_inputs(bed, &larger);
+    give_inputs(bed, &smaller);
+    struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, &larger),
+                        after = step_of(bed, &smaller);
+    flw_bed_prove(bed, &step, &before, &after, out);
+    flw_bed_read(bed, &flags, on_device, 4);
+    expect(fixture);
+    compare(bed, fixture, out[0], out[1], out[2], *(int32_t *)out[3]);
+    FLW_EXPECT(bed, flags == fixture->flags, "flags are 0x%x, expected 0x%x", (unsigned)flags,
+               (unsigned)fixture->flags);
+    for (int i = 0; i < 4; i++) {
+        free(out[i]);
+    }
+    drop(&larger);
+    drop(&smaller);
+}
+
+#endif
