@@ -3,6 +3,7 @@
 # simulated driver under the driver's name. Address and thread sanitizers have no preload library.
 if(COMMAND flw_add_test)
   flw_add_test(preload audit SOURCES test_audit.c LIBRARIES flw_audit flw_base)
+  flw_add_test(preload lentblocks SOURCES test_lentblocks.c LIBRARIES flw_audit flw_base)
   if(TARGET flw_findings)
     flw_add_test(preload findings SOURCES test_findings.c LIBRARIES flw_findings)
   endif()

@@ -2,19 +2,23 @@
 # A program on the simulated driver, under the driver's name, with the preload library in front of it. The
 # library is not built under sanitizers.
 if(TARGET fallow-preload)
-  function(add_pool_test name group settings)
-    add_test(NAME preload.pool_${name} COMMAND test_preload_pool ${group})
+  function(add_pool_test name program group settings)
+    add_test(NAME preload.pool_${name} COMMAND ${program} ${group})
     set_tests_properties(preload.pool_${name} PROPERTIES LABELS preload TIMEOUT 240 ENVIRONMENT
       "LD_PRELOAD=$<TARGET_FILE:fallow-preload>;LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/driver;FALLOW=${settings}")
   endfunction()
-  add_executable(test_preload_pool test_pool.c ${PROJECT_SOURCE_DIR}/tests/support/sim.c)
-  flw_target(test_preload_pool)
-  target_include_directories(test_preload_pool PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(test_preload_pool PRIVATE flw_driver Threads::Threads ${CMAKE_DL_LIBS})
-  add_dependencies(test_preload_pool fallow-preload simcuda-libcuda)
-  add_pool_test(cache cache mode:cache)
-  add_pool_test(strict strict mode:strict)
-  add_pool_test(ipc ipc mode:cache,ipc:1)
+  foreach(module pool pool_contexts)
+    set(program test_preload_${module})
+    add_executable(${program} test_${module}.c ${PROJECT_SOURCE_DIR}/tests/support/sim.c)
+    flw_target(${program})
+    target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${program} PRIVATE flw_driver Threads::Threads ${CMAKE_DL_LIBS})
+    add_dependencies(${program} fallow-preload simcuda-libcuda)
+  endforeach()
+  add_pool_test(cache test_preload_pool cache mode:cache)
+  add_pool_test(contexts test_preload_pool_contexts cache mode:cache)
+  add_pool_test(strict test_preload_pool strict mode:strict)
+  add_pool_test(ipc test_preload_pool ipc mode:cache,ipc:1)
 
   # What it costs: figures.sh. The test only looks whether it runs.
   add_executable(pair_bench pair_bench.c)

@@ -17,13 +17,6 @@ static int audit(const char *line)
     return command_run(whole);
 }
 
-static void expect_in(const char *text, const char *what)
-{
-    if (strstr(text, what) == NULL) {
-        fail_msg("'%s' is not in '%s'", what, text);
-    }
-}
-
 static unsigned long long number_of(const char *key)
 {
     char quoted[64];
@@ -72,22 +65,24 @@ static void sites_are_listed_with_their_callers_and_the_dearest_first(void **sta
     (void)state;
     expect_counts("two", 4, 4);
     assert_true(number_of("bytes") == 4 * 4096);
-    expect_in(out_text, "\"process_count\":1");
+    flw_test_expect_in(out_text, "\"process_count\":1");
     const char *first = strstr(out_text, "\"zero_for_nothing\""); /* three fills */
     const char *second = strstr(out_text, "\"zero_for_the_sum\"");
     assert_non_null(first);
     assert_non_null(second);
     assert_true(first < second);
-    expect_in(out_text, "\"function\":\"do_two\"");
+    flw_test_expect_in(out_text, "\"function\":\"do_two\"");
     assert_int_equal(audit("$A --bandwidth 4096 -- $C two"), 0);
-    expect_in(out_text, "2 candidate sites, 4 of 4 fills, 16.0 KiB: about 4 ns of writing");
-    expect_in(out_text, "at 4096 GB/s (a stated bandwidth, not a measured one)");
-    expect_in(out_text, "cuMemsetD32Async");
-    expect_in(out_text, "from audit_client+0x");
-    expect_in(out_text, "zero_for_nothing+0x");
-    expect_in(out_text, "A candidate is a zero-fill over memory that nothing in view had touched");
-    expect_in(out_text, "is not known");
-    expect_in(out_text, "Not in view: what a graph");
+    flw_test_expect_in(out_text,
+                       "2 candidate sites, 4 of 4 fills, 16.0 KiB: about 4 ns of writing");
+    flw_test_expect_in(out_text, "at 4096 GB/s (a stated bandwidth, not a measured one)");
+    flw_test_expect_in(out_text, "cuMemsetD32Async");
+    flw_test_expect_in(out_text, "from audit_client+0x");
+    flw_test_expect_in(out_text, "zero_for_nothing+0x");
+    flw_test_expect_in(out_text,
+                       "A candidate is a zero-fill over memory that nothing in view had touched");
+    flw_test_expect_in(out_text, "is not known");
+    flw_test_expect_in(out_text, "Not in view: what a graph");
     assert_null(strstr(out_text, "safe"));
     assert_null(strstr(out_text, "unneeded"));
 }
@@ -99,8 +94,8 @@ static void what_was_touched_before_is_no_candidate(void **state)
     assert_int_equal(number_of("reused"), 3);
     assert_int_equal(number_of("nonzero"), 1);
     assert_int_equal(audit("$A -- $C touched"), 0);
-    expect_in(out_text, "There is no candidate");
-    expect_in(out_text, "something had touched the block since it was lent");
+    flw_test_expect_in(out_text, "There is no candidate");
+    flw_test_expect_in(out_text, "something had touched the block since it was lent");
 }
 
 static void a_kernel_known_as_a_fill_is_one(void **state)
@@ -110,11 +105,11 @@ static void a_kernel_known_as_a_fill_is_one(void **state)
     expect_counts("kernel", 1, 1);
     assert_int_equal(number_of("bytes"), 4096);
     assert_int_equal(number_of("unread_value_count"), 0);
-    expect_in(out_text, "FillFunctor");
+    flw_test_expect_in(out_text, "FillFunctor");
     find_site("do_kernel", site);
     snprintf(line, sizeof line, "$A --trial %s -- $C kernel", site);
     assert_int_equal(audit(line), 1); /* it wants zeros */
-    expect_in(out_text, "1 fill was given 0xff");
+    flw_test_expect_in(out_text, "1 fill was given 0xff");
 }
 
 static void launches_that_cannot_be_read_touch_every_block(void **state)
@@ -124,7 +119,8 @@ static void launches_that_cannot_be_read_touch_every_block(void **state)
     assert_int_equal(number_of("unread_launches"), 1);
     assert_int_equal(number_of("reused"), 1);
     assert_int_equal(audit("$A -- $C unreadable"), 0);
-    expect_in(out_text, "1  launches with arguments that could not be read: every block counted");
+    flw_test_expect_in(out_text,
+                       "1  launches with arguments that could not be read: every block counted");
     expect_counts("buffer", 1, 2); /* arguments in one buffer are read */
     assert_int_equal(number_of("unread_launches"), 0);
 }
@@ -168,19 +164,20 @@ static void a_trial_shows_which_of_two_fills_was_needed(void **state)
     find_site("zero_for_nothing", unneeded);
     snprintf(line, sizeof line, "$A --trial %s -- $C two", needed);
     assert_int_equal(audit(line), 1);
-    expect_in(out_text, "wrong\n");
-    expect_in(out_text, "1 fill was given 0xff in place of zeros; its exit status was 1.");
+    flw_test_expect_in(out_text, "wrong\n");
+    flw_test_expect_in(out_text, "1 fill was given 0xff in place of zeros; its exit status was 1.");
     snprintf(line, sizeof line, "$A --trial %s --poison 0x5a -- $C two", unneeded);
     assert_int_equal(audit(line), 0);
-    expect_in(out_text, "right\n");
-    expect_in(out_text, "3 fills were given 0x5a in place of zeros; its exit status was 0.");
-    expect_in(out_text, "proves nothing for another run");
+    flw_test_expect_in(out_text, "right\n");
+    flw_test_expect_in(out_text,
+                       "3 fills were given 0x5a in place of zeros; its exit status was 0.");
+    flw_test_expect_in(out_text, "proves nothing for another run");
     snprintf(line, sizeof line, "$A --json --trial %s -- $C two", unneeded);
     assert_int_equal(audit(line), 0);
     assert_int_equal(number_of("poisoned"), 3);
-    expect_in(out_text, unneeded);
+    flw_test_expect_in(out_text, unneeded);
     /* The needed fill is a candidate all the same. */
-    expect_in(out_text, needed);
+    flw_test_expect_in(out_text, needed);
 }
 
 static void a_site_that_was_not_met_is_said_with_those_that_were(void **state)
@@ -190,12 +187,12 @@ static void a_site_that_was_not_met_is_said_with_those_that_were(void **state)
     expect_counts("kernel", 1, 1);
     find_site("do_kernel", site);
     assert_int_equal(audit("$A --trial 0123456789ab -- $C kernel"), 1);
-    expect_in(error_text,
-              "no candidate was met at the site on trial, 0123456789ab; those that were: ");
-    expect_in(error_text, site);
+    flw_test_expect_in(
+        error_text, "no candidate was met at the site on trial, 0123456789ab; those that were: ");
+    flw_test_expect_in(error_text, site);
     assert_int_equal(audit("$A --trial 0123456789ab -- $C touched"), 1);
-    expect_in(error_text, "those that were: none");
-    expect_in(out_text, "right\n");
+    flw_test_expect_in(error_text, "those that were: none");
+    flw_test_expect_in(out_text, "right\n");
 }
 
 static void fewer_callers_make_fewer_sites(void **state)
@@ -203,7 +200,7 @@ static void fewer_callers_make_fewer_sites(void **state)
     (void)state;
     assert_int_equal(audit("$A --json --frames 1 -- $C two"), 0);
     assert_null(strstr(out_text, "\"function\":\"do_two\""));
-    expect_in(out_text, "\"zero_for_the_sum\"");
+    flw_test_expect_in(out_text, "\"zero_for_the_sum\"");
 }
 
 static void lines_of_a_script_are_sites_of_their_own(void **state)
@@ -216,13 +213,13 @@ static void lines_of_a_script_are_sites_of_their_own(void **state)
     if (strncmp(out_text, "lines\n", 6) != 0) {
         skip(); /* a Python that keeps its lines to itself */
     }
-    expect_in(out_text, "2 candidate sites, 3 of 3 fills");
-    expect_in(out_text, "line audit_script.py:19 in fill\n");
-    expect_in(out_text, "line audit_script.py:23 in one\n");
-    expect_in(out_text, "line audit_script.py:27 in other\n");
+    flw_test_expect_in(out_text, "2 candidate sites, 3 of 3 fills");
+    flw_test_expect_in(out_text, "line audit_script.py:19 in fill\n");
+    flw_test_expect_in(out_text, "line audit_script.py:23 in one\n");
+    flw_test_expect_in(out_text, "line audit_script.py:27 in other\n");
     assert_int_equal(audit("rm report; $A --json -- python3 $AUDIT_SCRIPT"), 0);
-    expect_in(out_text,
-              "\"script\":[\"audit_script.py:19 in fill\",\"audit_script.py:23 in one\",");
+    flw_test_expect_in(out_text,
+                       "\"script\":[\"audit_script.py:19 in fill\",\"audit_script.py:23 in one\",");
 }
 
 static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
@@ -252,15 +249,15 @@ static void a_program_that_is_killed_leaves_what_was_seen(void **state)
 {
     (void)state;
     assert_int_equal(audit("$A -- $C killed"), 128 + 9);
-    expect_in(out_text, "1 candidate site, 1 of 1 fills");
-    expect_in(out_text, "up to the end of the command: a signal ended it: 9");
+    flw_test_expect_in(out_text, "1 candidate site, 1 of 1 fills");
+    flw_test_expect_in(out_text, "up to the end of the command: a signal ended it: 9");
 }
 
 static void hooks_that_were_not_reached_are_said(void **state)
 {
     (void)state;
     assert_int_equal(audit("$A -- true"), 1);
-    expect_in(error_text, "the hooks were never reached");
+    flw_test_expect_in(error_text, "the hooks were never reached");
     assert_string_equal(out_text, "");
     assert_int_equal(audit("$A -- sh -c 'exit 7'"), 7);
 }
@@ -269,8 +266,9 @@ static void findings_that_cannot_be_kept_are_said_and_the_program_runs(void **st
 {
     (void)state;
     assert_int_equal(audit("FALLOW=audit:/nonexistent/x LD_PRELOAD=$AUDIT_LIBRARY $C two"), 0);
-    expect_in(out_text, "right\n");
-    expect_in(error_text, "cannot keep findings at '/nonexistent/x': No such file or directory");
+    flw_test_expect_in(out_text, "right\n");
+    flw_test_expect_in(error_text,
+                       "cannot keep findings at '/nonexistent/x': No such file or directory");
     char *newline = strchr(error_text, '\n');
     assert_non_null(newline);
     assert_string_equal(newline + 1, ""); /* once */
@@ -280,10 +278,10 @@ static void nothing_is_left_behind(void **state)
 {
     (void)state;
     assert_int_equal(audit("$A -o report -- $C two && grep -c zero_for report && ls"), 0);
-    expect_in(out_text, "right\n2\nerr\nout\nreport\n");
+    flw_test_expect_in(out_text, "right\n2\nerr\nout\nreport\n");
     assert_int_equal(audit("$A -o /nonexistent/report -- $C two; echo $?; rm report; ls"), 0);
-    expect_in(error_text, "/nonexistent/report");
-    expect_in(out_text, "right\n1\nerr\nout\n");
+    flw_test_expect_in(error_text, "/nonexistent/report");
+    flw_test_expect_in(out_text, "right\n1\nerr\nout\n");
 }
 
 static void mistakes_are_named(void **state)

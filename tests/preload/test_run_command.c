@@ -28,18 +28,11 @@ static void expect_out(const char *text)
     assert_string_equal(out_text, text);
 }
 
-static void expect_in(const char *text, const char *what)
-{
-    if (strstr(text, what) == NULL) {
-        fail_msg("'%s' is not in '%s'", what, text);
-    }
-}
-
 /* Runs; standard error is one line with `what` in it. */
 static void expect_line(unsigned flags, const char *line, int code, const char *what)
 {
     assert_int_equal(run(flags, line), code);
-    expect_in(error_text, what);
+    flw_test_expect_in(error_text, what);
     char *newline = strchr(error_text, '\n');
     assert_non_null(newline);
     assert_string_equal(newline + 1, "");
@@ -175,11 +168,11 @@ static void it_says_why_no_hook_was_reached(void **state)
     (void)state;
     expect_line(loaded, "$R -- true", 0, "no CUDA was used, libcuda.so.1 was not loaded");
     expect_line(loaded | FLW_RUNPAGE_PASSED, "$R -- true", 0, "true (");
-    expect_in(error_text, "loaded the driver past them: by RTLD_DEEPBIND");
+    flw_test_expect_in(error_text, "loaded the driver past them: by RTLD_DEEPBIND");
     expect_line(loaded | FLW_RUNPAGE_DRIVER, "$R -- true", 0, "nothing of it was called");
     expect_line(loaded, "$R -- sh -c 'exec env -i PATH=\"$PATH\" sh -c \"exit 6\"'", 6,
                 "became a program without LD_PRELOAD");
-    expect_in(error_text, "env (");
+    flw_test_expect_in(error_text, "env (");
     assert_int_equal(
         run(loaded | FLW_RUNPAGE_DRIVER, "$R -- sh -c 'exec env -i /bin/sh -c \"exit 6\"'"), 6);
     assert_string_equal(error_text, ""); /* it could not say whether one was */
@@ -260,18 +253,18 @@ static void the_first_difference_is_shown(void **state)
             "$R --compare -- sh -c 'echo same; case $FALLOW in *0x00*) echo more;; *) kill "
             "-SEGV $$;; esac'"),
         1);
-    expect_in(out_text, "  0xff: died of Segmentation fault\n");
-    expect_in(out_text, "  0xff: (its output has ended)\n");
+    flw_test_expect_in(out_text, "  0xff: died of Segmentation fault\n");
+    flw_test_expect_in(out_text, "  0xff: (its output has ended)\n");
 }
 
 static void what_was_not_poisoned_shows_nothing(void **state)
 {
     (void)state;
     assert_int_equal(run(FLW_RUNPAGE_LOADED, "$R --compare -- true"), 1);
-    expect_in(error_text, "no CUDA was used");
+    flw_test_expect_in(error_text, "no CUDA was used");
     assert_int_equal(
         run(FLW_RUNPAGE_OFF, "$R --mode off --compare -- sh -c 'echo >>runs'; wc -l <runs"), 0);
-    expect_in(error_text, "nothing was poisoned, Fallow was off; nothing was compared\n");
+    flw_test_expect_in(error_text, "nothing was poisoned, Fallow was off; nothing was compared\n");
     expect_out("1\n");
 }
 
@@ -279,9 +272,9 @@ static void help_is_help(void **state)
 {
     (void)state;
     assert_int_equal(run(0, "$F run --help"), 0);
-    expect_in(out_text, "usage: fallow run [OPTIONS] -- COMMAND");
+    flw_test_expect_in(out_text, "usage: fallow run [OPTIONS] -- COMMAND");
     assert_int_equal(run(0, "$F record -h"), 0);
-    expect_in(out_text, "usage: fallow record");
+    flw_test_expect_in(out_text, "usage: fallow record");
 }
 
 int main(void)

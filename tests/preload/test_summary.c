@@ -17,13 +17,6 @@ static int run(const char *line)
     return command_run(whole);
 }
 
-static void expect_in(const char *text, const char *what)
-{
-    if (strstr(text, what) == NULL) {
-        fail_msg("'%s' is not in '%s'", what, text);
-    }
-}
-
 /* The number behind `"key": ` in out_text, behind `after`. */
 static unsigned long long number_of(const char *after, const char *key)
 {
@@ -43,10 +36,11 @@ static void a_line_says_what_mode_trace_saw(void **state)
 {
     (void)state;
     assert_int_equal(run("$R --mode trace --stats - -- $L misuse"), 0);
-    expect_in(error_text, "mode trace: 1 allocation, 1.0 MiB in all, 1 free, 2 refused frees\n");
+    flw_test_expect_in(error_text,
+                       "mode trace: 1 allocation, 1.0 MiB in all, 1 free, 2 refused frees\n");
     assert_int_equal(run("$R --mode trace --stats - --trace t.ftrace --poison 1 -- $L kinds"), 0);
-    expect_in(error_text, "8 allocations, ");
-    expect_in(error_text, " 7 frees, 1 failed allocation, 2 files, 6 poisoned blocks\n");
+    flw_test_expect_in(error_text, "8 allocations, ");
+    flw_test_expect_in(error_text, " 7 frees, 1 failed allocation, 2 files, 6 poisoned blocks\n");
 }
 
 static void json_says_the_same(void **state)
@@ -55,7 +49,7 @@ static void json_says_the_same(void **state)
     assert_int_equal(
         run("$R --mode trace --stats s.json --trace t.ftrace -- $L many 1000 && cat s.json"), 0);
     assert_string_equal(error_text, "");
-    expect_in(out_text, "\"mode\": \"trace\"");
+    flw_test_expect_in(out_text, "\"mode\": \"trace\"");
     assert_int_equal(number_of("\"trace\"", "allocs"), 1000);
     assert_int_equal(number_of("\"trace\"", "frees"), 1000 - 64);
     assert_int_equal(number_of("\"trace\"", "files"), 1);
@@ -90,9 +84,9 @@ static void pools_say_what_they_lent(void **state)
     assert_int_equal(number_of("", "double_frees"), 1);
     assert_int_equal(number_of("", "foreign_frees"), 1);
     assert_int_equal(run("$R --mode strict --stats - --poison 7 -- $L many 100"), 0);
-    expect_in(error_text, "mode strict: 100 allocations (");
-    expect_in(error_text, " hits), 36 frees; peaks ");
-    expect_in(error_text, ", 100 poisoned blocks\n");
+    flw_test_expect_in(error_text, "mode strict: 100 allocations (");
+    flw_test_expect_in(error_text, " hits), 36 frees; peaks ");
+    flw_test_expect_in(error_text, ", 100 poisoned blocks\n");
 }
 
 static void pools_whose_context_has_ended_are_counted(void **state)
@@ -118,7 +112,7 @@ static void a_program_name_may_be_anything(void **state)
         run("ln -s $L 'a\"b\\c\n\xff'; $R --mode trace --stats n.json -- './a\"b\\c\n\xff' many 10 && "
             "cat n.json"),
         0);
-    expect_in(out_text, "\"program\": \"a\\\"b\\\\c\\u000a?\"");
+    flw_test_expect_in(out_text, "\"program\": \"a\\\"b\\\\c\\u000a?\"");
 }
 
 static void each_process_that_used_the_driver_says_it(void **state)
@@ -128,28 +122,29 @@ static void each_process_that_used_the_driver_says_it(void **state)
         run("mkdir m; $R --mode trace --stats m/s.json -- sh -c '$L many 5; $L many 6'; ls m | wc -l; "
             "cat m/s.json"),
         0);
-    expect_in(out_text, "2\n");
+    flw_test_expect_in(out_text, "2\n");
     assert_int_equal(number_of("\"trace\"", "allocs"), 5);
     assert_int_equal(
         run("$R --mode trace --stats - -- sh -c true 2>&1 | grep -c 'mode trace' || true"), 0);
     assert_string_equal(out_text, "0\n");
     assert_int_equal(run("mkdir f; $R --mode trace --stats f/s.json -- $L fork; ls f"), 0);
-    expect_in(out_text, "s.json\n"); /* the child has its own, if it says anything */
+    flw_test_expect_in(out_text, "s.json\n"); /* the child has its own, if it says anything */
 }
 
 static void what_cannot_be_written_is_one_line(void **state)
 {
     (void)state;
     assert_int_equal(run("$R --mode trace --stats no/such.json -- $L many 5"), 0);
-    expect_in(error_text, "cannot write statistics to ");
-    expect_in(error_text, "no/such.json: No such file or directory\n");
+    flw_test_expect_in(error_text, "cannot write statistics to ");
+    flw_test_expect_in(error_text, "no/such.json: No such file or directory\n");
     assert_int_equal(run("$R --mode trace --stats /dev/full -- $L many 5"), 0);
-    expect_in(error_text, "cannot write statistics to /dev/full: No space left on device\n");
+    flw_test_expect_in(error_text,
+                       "cannot write statistics to /dev/full: No space left on device\n");
     assert_int_equal(
         run("echo old >kept.json; (ulimit -f 0; trap '' XFSZ; $R --mode trace --stats kept.json "
             "-- $L many 5) 2>&1 | cat; cat kept.json; ls kept.json.new"),
         2);
-    expect_in(out_text, "kept.json: File too large\nold\n");
+    flw_test_expect_in(out_text, "kept.json: File too large\nold\n");
 }
 
 static void a_run_that_is_off_has_one_line(void **state)
@@ -157,8 +152,9 @@ static void a_run_that_is_off_has_one_line(void **state)
     (void)state;
     assert_int_equal(
         run("LD_PRELOAD=$RIVAL $R --stats s2.json -- $L many 10 >/dev/null; ls s2.json"), 2);
-    expect_in(error_text, "interposes cuMemAlloc_v2 too; preload one of the two");
-    expect_in(strchr(error_text, '\n'), "\nls: cannot access 's2.json'"); /* the next line */
+    flw_test_expect_in(error_text, "interposes cuMemAlloc_v2 too; preload one of the two");
+    flw_test_expect_in(strchr(error_text, '\n'),
+                       "\nls: cannot access 's2.json'"); /* the next line */
     assert_string_equal(out_text, "");
 }
 

@@ -6,7 +6,7 @@
  */
 #include "unit/test_command.h"
 
-#include "trace/trace.h"
+#include "support/recording.h"
 
 /* $O, $R: record and run; $L: the lender, on the simulated driver. */
 static int run(const char *line)
@@ -17,34 +17,6 @@ static int run(const char *line)
              "R=\"$F run\"; L=$LENDER; %s",
              line);
     return command_run(whole);
-}
-
-static void expect_in(const char *text, const char *what)
-{
-    if (strstr(text, what) == NULL) {
-        fail_msg("'%s' is not in '%s'", what, text);
-    }
-}
-
-static struct flw_trace *read_trace(const char *name)
-{
-    char path[256], message[FLW_TRACE_MESSAGE_BYTES] = "";
-    struct flw_trace *trace = NULL;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (!flw_trace_read(path, -1, &trace, message)) {
-        fail_msg("%s", message);
-    }
-    assert_true(flw_trace_is_valid(trace));
-    return trace;
-}
-
-static size_t count_events(const struct flw_trace *trace, enum flw_trace_op op)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < trace->event_count; i++) {
-        count += trace->events[i].op == op;
-    }
-    return count;
 }
 
 /* The block of so many bytes; the trace has one. */
@@ -69,10 +41,11 @@ static void every_kind_of_memory_is_on_record(void **state)
             "cat recorded"),
         0);
     uint64_t pitched = 8 * strtoull(strchr(out_text, ' '), NULL, 10);
-    struct flw_trace *trace = read_trace("k.ftrace"), *host = read_trace("k.host.ftrace");
-    assert_int_equal(count_events(trace, FLW_TRACE_ALLOC), 6);
-    assert_int_equal(count_events(trace, FLW_TRACE_FREE), 5);
-    assert_int_equal(count_events(trace, FLW_TRACE_OOM), 1);
+    struct flw_trace *trace = flw_recording_read(folder, "k.ftrace"),
+                     *host = flw_recording_read(folder, "k.host.ftrace");
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_ALLOC), 6);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_FREE), 5);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_OOM), 1);
     assert_int_equal(trace->unknown_free_count, 0);
     assert_false(find_block(trace, 1000)->freed);
     assert_true(find_block(trace, pitched)->freed);
@@ -82,8 +55,8 @@ static void every_kind_of_memory_is_on_record(void **state)
     assert_int_equal(find_block(trace, 4000)->stream, find_block(trace, 6000)->stream);
     assert_int_not_equal(find_block(trace, 4000)->stream, find_block(trace, 5000)->stream);
     assert_int_not_equal(find_block(trace, 4000)->stream, find_block(trace, 1000)->stream);
-    assert_int_equal(count_events(host, FLW_TRACE_ALLOC), 2);
-    assert_int_equal(count_events(host, FLW_TRACE_FREE), 2);
+    assert_int_equal(flw_recording_count(host, FLW_TRACE_ALLOC), 2);
+    assert_int_equal(flw_recording_count(host, FLW_TRACE_FREE), 2);
     assert_true(find_block(host, 7000)->freed && find_block(host, 8000)->freed);
     flw_trace_destroy(trace);
     flw_trace_destroy(host);
@@ -95,10 +68,10 @@ static void the_other_subcommands_open_it(void **state)
     assert_int_equal(run("$O -o m.ftrace -- $L many 5000 && $F trace verify m.ftrace && "
                          "$F replay m.ftrace --policy fallow,recorded && $F report m.ftrace"),
                      0);
-    expect_in(out_text, "fallow");
-    struct flw_trace *trace = read_trace("m.ftrace");
-    assert_int_equal(count_events(trace, FLW_TRACE_ALLOC), 5000);
-    assert_int_equal(count_events(trace, FLW_TRACE_FREE), 5000 - 64);
+    flw_test_expect_in(out_text, "fallow");
+    struct flw_trace *trace = flw_recording_read(folder, "m.ftrace");
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_ALLOC), 5000);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_FREE), 5000 - 64);
     flw_trace_destroy(trace);
 }
 
@@ -106,9 +79,9 @@ static void refusals_stay_the_drivers(void **state)
 {
     (void)state;
     assert_int_equal(run("$O -o r.ftrace -- $L misuse"), 0);
-    struct flw_trace *trace = read_trace("r.ftrace");
-    assert_int_equal(count_events(trace, FLW_TRACE_ALLOC), 1);
-    assert_int_equal(count_events(trace, FLW_TRACE_FREE), 1);
+    struct flw_trace *trace = flw_recording_read(folder, "r.ftrace");
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_ALLOC), 1);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_FREE), 1);
     assert_int_equal(trace->unknown_free_count, 2);
     flw_trace_destroy(trace);
 }
@@ -117,7 +90,8 @@ static void each_device_has_its_file(void **state)
 {
     (void)state;
     assert_int_equal(run("$O -o d.ftrace -- $L two"), 0);
-    struct flw_trace *one = read_trace("d.ftrace"), *other = read_trace("d.dev0.ftrace");
+    struct flw_trace *one = flw_recording_read(folder, "d.ftrace"),
+                     *other = flw_recording_read(folder, "d.dev0.ftrace");
     assert_int_equal(one->device, 1);
     assert_int_equal(other->device, 0);
     assert_true(find_block(one, 1111)->freed);
@@ -131,13 +105,13 @@ static void a_killed_program_leaves_all_but_the_last_chunk(void **state)
     (void)state;
     assert_int_equal(run("export LENDER_FILE=die.ftrace; $O -o die.ftrace -- $L die 20000"),
                      128 + 9);
-    struct flw_trace *trace = read_trace("die.ftrace");
-    assert_in_range(count_events(trace, FLW_TRACE_ALLOC), 20000, 20010);
+    struct flw_trace *trace = flw_recording_read(folder, "die.ftrace");
+    assert_in_range(flw_recording_count(trace, FLW_TRACE_ALLOC), 20000, 20010);
     flw_trace_destroy(trace);
     assert_int_equal(run("$O -o leave.ftrace -- $L leave 40000"), 0);
-    trace = read_trace("leave.ftrace"); /* _exit: the same */
-    assert_true(count_events(trace, FLW_TRACE_ALLOC) <= 40000);
-    assert_int_equal(count_events(trace, FLW_TRACE_DROP), 0);
+    trace = flw_recording_read(folder, "leave.ftrace"); /* _exit: the same */
+    assert_true(flw_recording_count(trace, FLW_TRACE_ALLOC) <= 40000);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
     flw_trace_destroy(trace);
 }
 
@@ -146,7 +120,7 @@ static void a_forked_child_leaves_the_file_whole(void **state)
     (void)state;
     assert_int_equal(run("$O -o f.ftrace -- $L fork && ls f.*"), 0);
     assert_string_equal(out_text, "f.ftrace\n");
-    struct flw_trace *trace = read_trace("f.ftrace");
+    struct flw_trace *trace = flw_recording_read(folder, "f.ftrace");
     assert_int_equal(trace->event_count, 2);
     flw_trace_destroy(trace);
 }
@@ -158,16 +132,17 @@ static void each_process_has_its_file(void **state)
     assert_int_equal(run("export L; mkdir p; $O -o p/p.ftrace -- sh -c '$L many 100; $L many 200'; "
                          "ls p | wc -l; mv p/p.[0-9]*.ftrace second.ftrace"),
                      0);
-    expect_in(out_text, "2\n");
-    struct flw_trace *first = read_trace("p/p.ftrace"), *second = read_trace("second.ftrace");
-    assert_int_equal(count_events(first, FLW_TRACE_ALLOC), 100);
-    assert_int_equal(count_events(second, FLW_TRACE_ALLOC), 200);
+    flw_test_expect_in(out_text, "2\n");
+    struct flw_trace *first = flw_recording_read(folder, "p/p.ftrace"),
+                     *second = flw_recording_read(folder, "second.ftrace");
+    assert_int_equal(flw_recording_count(first, FLW_TRACE_ALLOC), 100);
+    assert_int_equal(flw_recording_count(second, FLW_TRACE_ALLOC), 200);
     flw_trace_destroy(first);
     flw_trace_destroy(second);
     assert_int_equal(
         run("export L; mkdir q; $O -o q/%p.ftrace -- sh -c '$L many 1; $L many 2'; ls q | wc -l"),
         0);
-    expect_in(out_text, "2\n");
+    flw_test_expect_in(out_text, "2\n");
 }
 
 static void a_file_that_cannot_be_written_is_one_line(void **state)
@@ -175,10 +150,11 @@ static void a_file_that_cannot_be_written_is_one_line(void **state)
     (void)state;
     assert_int_equal(
         run("$O -o no/such/x.ftrace -- $L many 1000 2>&1 >/dev/null | grep -v 'there is no'"), 0);
-    expect_in(out_text, "recording: cannot create ");
-    expect_in(out_text, "no/such/x.ftrace: No such file or directory; the program goes on\n");
+    flw_test_expect_in(out_text, "recording: cannot create ");
+    flw_test_expect_in(out_text,
+                       "no/such/x.ftrace: No such file or directory; the program goes on\n");
     assert_int_equal(run("$R --mode trace --trace /dev/full -- $L many 50000"), 0);
-    expect_in(error_text, "No space left on device; the program goes on\n");
+    flw_test_expect_in(error_text, "No space left on device; the program goes on\n");
 }
 
 static void mode_off_and_trace_without_a_file_change_nothing(void **state)
@@ -201,40 +177,42 @@ static void pools_are_recorded_in_mode_cache(void **state)
                  "$F replay c.ftrace --policy fallow",
                  modes[i]);
         assert_int_equal(run(line), 0);
-        struct flw_trace *trace = read_trace("c.ftrace");
-        assert_int_equal(count_events(trace, FLW_TRACE_ALLOC), 5000);
-        assert_int_equal(count_events(trace, FLW_TRACE_FREE), 5000 - 64);
-        assert_int_equal(count_events(trace, FLW_TRACE_DROP), 0);
+        struct flw_trace *trace = flw_recording_read(folder, "c.ftrace");
+        assert_int_equal(flw_recording_count(trace, FLW_TRACE_ALLOC), 5000);
+        assert_int_equal(flw_recording_count(trace, FLW_TRACE_FREE), 5000 - 64);
+        assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
         flw_trace_destroy(trace);
     }
     assert_int_equal(run("$O --mode cache -o e.ftrace -- $L two"), 0);
-    struct flw_trace *one = read_trace("e.ftrace"), *other = read_trace("e.dev0.ftrace");
+    struct flw_trace *one = flw_recording_read(folder, "e.ftrace"),
+                     *other = flw_recording_read(folder, "e.dev0.ftrace");
     assert_true(find_block(one, 1111)->freed);
     assert_true(find_block(other, 2222)->freed);
     flw_trace_destroy(one);
     flw_trace_destroy(other);
     assert_int_equal(
         run("export LENDER_FILE=g.ftrace; $O --mode cache -o g.ftrace -- $L die 20000"), 128 + 9);
-    one = read_trace("g.ftrace");
-    assert_in_range(count_events(one, FLW_TRACE_ALLOC), 20000, 20010);
+    one = flw_recording_read(folder, "g.ftrace");
+    assert_in_range(flw_recording_count(one, FLW_TRACE_ALLOC), 20000, 20010);
     flw_trace_destroy(one);
     assert_int_equal(run("$R --mode cache --trace /dev/full -- $L many 50000"), 0);
-    expect_in(error_text, "No space left on device\n");
+    flw_test_expect_in(error_text, "No space left on device\n");
 }
 
 static void poison_is_what_nobody_wrote(void **state)
 {
     (void)state;
     assert_int_equal(run("$R --mode trace --poison 0xa5 -- $L unwritten"), 0);
-    expect_in(out_text, "read a5 a5\n");
+    flw_test_expect_in(out_text, "read a5 a5\n");
     assert_int_equal(run("$R --mode trace --compare -- $L unwritten"), 1);
-    expect_in(out_text, "outputs differ first at byte 16, in line 2\n"
-                        "  0x00: read 00 00\n"
-                        "  0xff: read ff ff\n");
+    flw_test_expect_in(out_text, "outputs differ first at byte 16, in line 2\n"
+                                 "  0x00: read 00 00\n"
+                                 "  0xff: read ff ff\n");
     assert_int_equal(run("$R --mode cache --poison 0xa5 -- $L unwritten"), 0);
-    expect_in(out_text, "read a5 a5\n");
+    flw_test_expect_in(out_text, "read a5 a5\n");
     assert_int_equal(run("$R --mode trace --compare --poison 1,2 -- $L written"), 0);
-    expect_in(out_text, "no difference between 0x01 and 0x02: exit status 0, 8 bytes of output\n");
+    flw_test_expect_in(out_text,
+                       "no difference between 0x01 and 0x02: exit status 0, 8 bytes of output\n");
 }
 
 int main(void)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "preload/tracer.h"
-#include "trace/trace.h"
+#include "support/recording.h"
 
 #define STREAM_A 0x1000
 #define STREAM_B 0x2000
@@ -54,27 +54,6 @@ static void drop(const char *name)
     char path[256];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     assert_int_equal(unlink(path), 0);
-}
-
-static struct flw_trace *read_trace(const char *name)
-{
-    char path[256], message[FLW_TRACE_MESSAGE_BYTES] = "";
-    struct flw_trace *trace = NULL;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (!flw_trace_read(path, -1, &trace, message)) {
-        fail_msg("%s", message);
-    }
-    assert_true(flw_trace_is_valid(trace));
-    return trace;
-}
-
-static size_t count_events(const struct flw_trace *trace, enum flw_trace_op op)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < trace->event_count; i++) {
-        count += trace->events[i].op == op;
-    }
-    return count;
 }
 
 static void begin(const char *path)
@@ -123,11 +102,11 @@ static void two_threads_kinds_and_streams_are_on_record(void **state)
 {
     (void)state;
     assert_int_equal(in_process(record_two_threads), 0);
-    struct flw_trace *trace = read_trace("two.ftrace");
-    assert_int_equal(count_events(trace, FLW_TRACE_ALLOC), 1003);
-    assert_int_equal(count_events(trace, FLW_TRACE_FREE), 1001);
-    assert_int_equal(count_events(trace, FLW_TRACE_OOM), 1);
-    assert_int_equal(count_events(trace, FLW_TRACE_DROP), 0);
+    struct flw_trace *trace = flw_recording_read(folder, "two.ftrace");
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_ALLOC), 1003);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_FREE), 1001);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_OOM), 1);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
     assert_int_equal(trace->stream_count, 3);
     assert_int_equal(trace->events[0].address, 0x10000000);
     assert_int_equal(trace->events[0].size_bytes, 1000);
@@ -160,12 +139,13 @@ static void each_device_and_host_memory_have_files_of_their_own(void **state)
 {
     (void)state;
     assert_int_equal(in_process(record_places), 0);
-    struct flw_trace *first = read_trace("many.ftrace"), *second = read_trace("many.dev5.ftrace"),
-                     *host = read_trace("many.host.ftrace");
-    assert_int_equal(count_events(first, FLW_TRACE_ALLOC), 2);
-    assert_int_equal(count_events(second, FLW_TRACE_ALLOC), 1);
-    assert_int_equal(count_events(second, FLW_TRACE_FREE), 1);
-    assert_int_equal(count_events(host, FLW_TRACE_ALLOC), 1);
+    struct flw_trace *first = flw_recording_read(folder, "many.ftrace"),
+                     *second = flw_recording_read(folder, "many.dev5.ftrace"),
+                     *host = flw_recording_read(folder, "many.host.ftrace");
+    assert_int_equal(flw_recording_count(first, FLW_TRACE_ALLOC), 2);
+    assert_int_equal(flw_recording_count(second, FLW_TRACE_ALLOC), 1);
+    assert_int_equal(flw_recording_count(second, FLW_TRACE_FREE), 1);
+    assert_int_equal(flw_recording_count(host, FLW_TRACE_ALLOC), 1);
     assert_int_equal(first->device, 3);
     assert_int_equal(second->device, 5);
     flw_trace_destroy(first);
@@ -277,10 +257,11 @@ static void a_forked_child_leaves_the_file_alone_and_has_its_own(void **state)
     skip(); /* ThreadSanitizer has no threads after a fork beside threads */
 #endif
     assert_int_equal(in_process(record_beside), 0);
-    struct flw_trace *parent = read_trace("both.ftrace"), *child = read_trace("beside.ftrace");
-    assert_int_equal(count_events(parent, FLW_TRACE_ALLOC), 1);
-    assert_int_equal(count_events(parent, FLW_TRACE_FREE), 1);
-    assert_int_equal(count_events(child, FLW_TRACE_ALLOC), 2);
+    struct flw_trace *parent = flw_recording_read(folder, "both.ftrace"),
+                     *child = flw_recording_read(folder, "beside.ftrace");
+    assert_int_equal(flw_recording_count(parent, FLW_TRACE_ALLOC), 1);
+    assert_int_equal(flw_recording_count(parent, FLW_TRACE_FREE), 1);
+    assert_int_equal(flw_recording_count(child, FLW_TRACE_ALLOC), 2);
     assert_int_equal(parent->unknown_free_count, 0);
     flw_trace_destroy(parent);
     flw_trace_destroy(child);
@@ -318,10 +299,10 @@ static void a_killed_process_loses_what_was_not_flushed_and_no_more(void **state
 {
     (void)state;
     assert_int_equal(in_process(record_and_die), -SIGKILL);
-    struct flw_trace *trace = read_trace("killed.ftrace");
-    size_t count = count_events(trace, FLW_TRACE_ALLOC);
+    struct flw_trace *trace = flw_recording_read(folder, "killed.ftrace");
+    size_t count = flw_recording_count(trace, FLW_TRACE_ALLOC);
     assert_in_range(count, BEFORE_KILL, BEFORE_KILL + AT_KILL);
-    assert_int_equal(count_events(trace, FLW_TRACE_DROP), 0);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
     flw_trace_destroy(trace);
     drop("killed.ftrace");
 }
@@ -368,9 +349,10 @@ static void threads_may_turn_while_files_fail_and_end(void **state)
 {
     (void)state;
     assert_int_equal(in_process(record_turning), 0);
-    struct flw_trace *first = read_trace("turn.ftrace"), *third = read_trace("turn.dev2.ftrace");
-    assert_true(count_events(first, FLW_TRACE_ALLOC) > 1000);
-    assert_true(count_events(third, FLW_TRACE_ALLOC) > 1000);
+    struct flw_trace *first = flw_recording_read(folder, "turn.ftrace"),
+                     *third = flw_recording_read(folder, "turn.dev2.ftrace");
+    assert_true(flw_recording_count(first, FLW_TRACE_ALLOC) > 1000);
+    assert_true(flw_recording_count(third, FLW_TRACE_ALLOC) > 1000);
     flw_trace_destroy(first);
     flw_trace_destroy(third);
     drop("turn.ftrace");
@@ -433,7 +415,8 @@ static void a_full_disk_ends_the_recording_with_one_line(void **state)
     (void)state;
     assert_int_equal(in_process(record_to_full_disk), 0);
     assert_int_equal(in_process(record_to_limited_file), 0);
-    struct flw_trace *trace = read_trace("limited.ftrace"); /* what there was room for */
+    struct flw_trace *trace =
+        flw_recording_read(folder, "limited.ftrace"); /* what there was room for */
     flw_trace_destroy(trace);
     drop("limited.ftrace");
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the order in which cmocka wants its headers, and what every test needs beside it: a seed
- * that is printed and can be given back, and the way to skip. Does not: know any module under test.
+ * that is printed and can be given back, the way to skip, a look for a text in another. Does not: know
+ * any module under test.
  *
  * Tests include this header and never <cmocka.h>; `check.layers` enforces it.
  */
@@ -20,6 +21,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* A program that exits with this was skipped (no GPU, no trace); ctest is told so. */
@@ -54,6 +56,13 @@ static inline uint64_t flw_test_random(uint64_t *state)
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);
+}
+
+static inline void flw_test_expect_in(const char *text, const char *what)
+{
+    if (strstr(text, what) == NULL) {
+        fail_msg("'%s' is not in '%s'", what, text);
+    }
 }
 
 #endif

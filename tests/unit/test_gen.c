@@ -63,7 +63,7 @@ static void every_scenario_is_balanced_and_reproducible(void **state)
         bed_expect_reproducible("adversarial", words, other);
         struct flw_trace *trace = bed_make("adversarial", words);
         assert_int_equal(bed_count_live_at_end(trace), 0);
-        assert_int_equal(bed_count_ops(trace, FLW_TRACE_PHASE_END), 9);
+        assert_int_equal(flw_recording_count(trace, FLW_TRACE_PHASE_END), 9);
         assert_in_range(trace->peak_requested_bytes, 60 * FLW_MIB, 5 * FLW_GIB);
         flw_trace_destroy(trace);
     }
@@ -166,8 +166,8 @@ static void several_streams_share_some_blocks(void **state)
     struct flw_trace *none = bed_make("random", "pattern=multi-stream count=4000 shared=0");
     struct flw_trace *some = bed_make("random", "pattern=multi-stream count=4000 shared=50");
     assert_int_equal(none->stream_count, 4);
-    assert_int_equal(bed_count_ops(none, FLW_TRACE_USE), 0);
-    assert_in_range(bed_count_ops(some, FLW_TRACE_USE), 1600, 2200);
+    assert_int_equal(flw_recording_count(none, FLW_TRACE_USE), 0);
+    assert_in_range(flw_recording_count(some, FLW_TRACE_USE), 1600, 2200);
     for (size_t i = 0; i < some->event_count; i++) {
         const struct flw_trace_event *event = &some->events[i];
         bool is_shared = event->op == FLW_TRACE_USE;
@@ -183,7 +183,8 @@ static void queries_spill_above_four_fifths_of_the_device(void **state)
     struct flw_trace *roomy = bed_make("random", "pattern=query count=100 cap=1099511627776");
     struct flw_trace *tight = bed_make("random", "pattern=query count=100 cap=6442450944");
     assert_int_equal(tight->stream_count, 2);
-    assert_true(bed_count_ops(tight, FLW_TRACE_USE) > bed_count_ops(roomy, FLW_TRACE_USE));
+    assert_true(flw_recording_count(tight, FLW_TRACE_USE) >
+                flw_recording_count(roomy, FLW_TRACE_USE));
     assert_true(tight->peak_requested_bytes < roomy->peak_requested_bytes);
     flw_trace_destroy(roomy);
     flw_trace_destroy(tight);

@@ -168,12 +168,3 @@ size_t bed_count_live_at_end(const struct flw_trace *trace)
     }
     return count;
 }
-
-size_t bed_count_ops(const struct flw_trace *trace, uint8_t op)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < trace->event_count; i++) {
-        count += trace->events[i].op == op;
-    }
-    return count;
-}

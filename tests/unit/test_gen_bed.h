@@ -6,7 +6,7 @@
 #ifndef FLW_TESTS_UNIT_TEST_GEN_BED_H
 #define FLW_TESTS_UNIT_TEST_GEN_BED_H
 
-#include "support/test.h"
+#include "support/recording.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -39,6 +39,5 @@ void bed_expect_reproducible(const char *name, const char *words, const char *ot
 
 size_t bed_count_size(const struct flw_trace *trace, uint64_t size_bytes);
 size_t bed_count_live_at_end(const struct flw_trace *trace);
-size_t bed_count_ops(const struct flw_trace *trace, uint8_t op);
 
 #endif

@@ -266,8 +266,8 @@ static void captured_blocks_are_in_a_pool_of_their_own(void **state)
     (void)state;
     struct flw_trace *trace = bed_make("serve", "mode=graph steps=1 max-seqs=32");
     /* 32, 24, 16, 8, 4, 2, 1 */
-    assert_int_equal(bed_count_ops(trace, FLW_TRACE_POOL_BEGIN), 7);
-    assert_int_equal(bed_count_ops(trace, FLW_TRACE_POOL_END), 7);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_POOL_BEGIN), 7);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_POOL_END), 7);
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct flw_trace_event *event = &trace->events[i];
         uint32_t pool = flw_trace_walk_context(trace, &walk, i)->pool;

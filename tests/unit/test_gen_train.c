@@ -139,7 +139,7 @@ static void shards_are_gathered_and_reduced_on_the_second_stream(void **state)
     assert_int_equal(gathers, 2 * 2 * 2); /* two layers, two steps, forward and backward */
     /* 4 n / 4: weights, gradients, 14 of each update */
     assert_int_equal(bed_count_size(trace, layer), 2 + 2 * 2 + 2 * 2 * 14);
-    assert_true(bed_count_ops(trace, FLW_TRACE_USE) >= 2 * gathers);
+    assert_true(flw_recording_count(trace, FLW_TRACE_USE) >= 2 * gathers);
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct flw_trace_event *event = &trace->events[i];
         assert_true(event->op != FLW_TRACE_USE ||
@@ -159,7 +159,7 @@ static void a_pipeline_holds_one_microbatch_for_each_stage_behind(void **state)
                  "layers=8 hidden=256 heads=4 vocab=64 seq=512 steps=1 stages=4 rank=%u", rank);
         struct flw_trace *trace = bed_make("train", words);
         assert_int_equal(bed_count_live_at_end(trace), 0);
-        assert_int_equal(bed_count_ops(trace, FLW_TRACE_PHASE_END), 8 + 8 + 2);
+        assert_int_equal(flw_recording_count(trace, FLW_TRACE_PHASE_END), 8 + 8 + 2);
         peaks[rank] = trace->peak_requested_bytes;
         flw_trace_destroy(trace);
     }

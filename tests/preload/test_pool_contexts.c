@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Proves: pools of a preloaded program come and go with its contexts, whoever makes or ends those, from
+ * any thread; and what fails for good in the driver fails for the program.
+ *
+ * It runs preloaded (ctest sets the environment) and knows of the library only that its figures differ.
+ */
+#include <pthread.h>
+
+#include "preload/pool_bed.h"
+
+static void a_context_takes_its_memory_along(void)
+{
+    CUcontext second = NULL, third = NULL;
+    begin();
+    CUdeviceptr first = lend(3000);
+    MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0));
+    CUdeviceptr gone = lend(3000), idle = lend(3000), large = lend(4 * MIB);
+    give_back(idle);
+    uint64_t given = flw_sim_read_ledger(&sim).given_bytes;
+    MUST(sim.cu.cuCtxDestroy_v2(second));
+    EXPECT(flw_sim_read_ledger(&sim).given_bytes < given);
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    EXPECT(sim.cu.cuMemFree_v2(gone) != CUDA_SUCCESS); /* the driver's own answer */
+    EXPECT(sim.cu.cuMemFree_v2(large) != CUDA_SUCCESS);
+    MUST(sim.cu.cuCtxCreate_v2(&third, 0, 0)); /* the handle comes again, and the addresses */
+    CUdeviceptr again = lend(3000);
+    give_back(again);
+    EXPECT(sim.cu.cuMemFree_v2(again) == CUDA_ERROR_INVALID_VALUE);
+    give_back(first); /* of another context than the present one */
+    MUST(sim.cu.cuCtxDestroy_v2(third));
+}
+
+static void a_primary_context_that_is_reset_begins_anew(void)
+{
+    begin();
+    CUdeviceptr block = lend(3000);
+    free_many(3000, 300);
+    MUST(sim.cu.cuDevicePrimaryCtxReset_v2(0));
+    EXPECT(flw_sim_read_ledger(&sim).given_bytes == 0);
+    EXPECT(sim.cu.cuMemFree_v2(block) != CUDA_SUCCESS);
+    CUcontext again = NULL;
+    MUST(sim.cu.cuDevicePrimaryCtxRetain(&again, 0));
+    MUST(sim.cu.cuCtxSetCurrent(again));
+    give_back(lend(3000));
+    MUST(sim.cu.cuDevicePrimaryCtxRelease_v2(0)); /* flw_sim_begin's share, or the last */
+    MUST(sim.cu.cuCtxSetCurrent(NULL));
+}
+
+static void an_epoch_covers_both_contexts(void)
+{
+    CUcontext second = NULL, popped = NULL;
+    begin();
+    MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0)); /* lends nothing, but works */
+    CUstream stream = hidden_stream();
+    give_work(stream);
+    MUST(sim.cu.cuCtxPopCurrent_v2(&popped));
+    CUdeviceptr pointer = lend(3000);
+    give_back(pointer);
+    free_many(3000, 256);
+    EXPECT(!comes_again(pointer, 3000, 1000));
+    sim.step(UINT64_MAX);
+    EXPECT(comes_again(pointer, 3000, 10000));
+}
+
+static void a_driver_without_ids_is_served_by_handles(void)
+{
+    CUcontext second = NULL;
+    flw_sim_config config = flw_sim_config_default(3);
+    config.schedule = FLW_SIM_HELD;
+    config.without_ids = 1;
+    begin_world(&config);
+    CUdeviceptr first = lend(3000);
+    free_many(3000, 1000);
+    uint64_t allocs = calls("cuMemAlloc_v2");
+    free_many(3000, 1000);
+    EXPECT(calls("cuMemAlloc_v2") == allocs);
+    MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0));
+    CUdeviceptr gone = lend(3000);
+    MUST(sim.cu.cuCtxDestroy_v2(second));
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    EXPECT(sim.cu.cuMemFree_v2(gone) != CUDA_SUCCESS);
+    give_back(first);
+    EXPECT(sim.cu.cuMemFree_v2(first) == CUDA_ERROR_INVALID_VALUE);
+}
+
+static void what_another_context_has_freed_is_there_for_all(void)
+{
+    CUcontext second = NULL;
+    CUdeviceptr blocks[40];
+    begin();
+    MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0));
+    for (int i = 0; i < 40; i++) { /* most of the device, in a cache and in limbo */
+        blocks[i] = lend(80 * MIB);
+    }
+    give_work(hidden_stream());
+    for (int i = 0; i < 40; i++) {
+        give_back(blocks[i]);
+    }
+    free_many(700 * KIB, 100);
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    give_back(lend(3900 * MIB));
+    MUST(sim.cu.cuCtxSetCurrent(second));
+    give_back(lend(3900 * MIB));
+}
+
+static void *free_without_context(void *pointer)
+{
+    give_back(*(CUdeviceptr *)pointer);
+    return NULL;
+}
+
+static void a_thread_without_a_context_may_free(void)
+{
+    pthread_t thread;
+    begin();
+    CUdeviceptr small = lend(3000), large = lend(3 * MIB);
+    MUST((CUresult)pthread_create(&thread, NULL, free_without_context, &small));
+    MUST((CUresult)pthread_join(thread, NULL));
+    MUST((CUresult)pthread_create(&thread, NULL, free_without_context, &large));
+    MUST((CUresult)pthread_join(thread, NULL));
+    EXPECT(sim.cu.cuMemFree_v2(small) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(sim.cu.cuMemFree_v2(large) == CUDA_ERROR_INVALID_VALUE);
+    MUST(sim.cu.cuCtxSetCurrent(NULL));
+    CUdeviceptr none = 0;
+    EXPECT(sim.cu.cuMemAlloc_v2(&none, 3000) == CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void the_child_of_a_fork_gets_the_drivers_own_answers(void)
+{
+    begin();
+    free_many(3000, 300);
+    CUdeviceptr block = lend(3000);
+    pid_t child = fork();
+    if (child == 0) {
+        CUdeviceptr pointer = 0;
+        uint64_t allocs = calls("cuMemAlloc_v2"), frees = calls("cuMemFree_v2");
+        (void)sim.cu.cuMemAlloc_v2(&pointer, 3000);
+        (void)sim.cu.cuMemFree_v2(block);
+        _exit(calls("cuMemAlloc_v2") == allocs + 1 && calls("cuMemFree_v2") == frees + 1 ? 0 : 1);
+    }
+    int status = 1;
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    give_back(block);
+}
+
+static void a_lasting_error_reaches_the_program(void)
+{
+    begin();
+    CUdeviceptr block = lend(3000), pointer = 0;
+    EXPECT(sim.fail("cuCtxRecordEvent", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1));
+    for (int i = 0; i < 300 && sim.cu.cuMemAlloc_v2(&pointer, 3000) == CUDA_SUCCESS; i++) {
+        (void)sim.cu.cuMemFree_v2(pointer);
+    }
+    EXPECT(sim.cu.cuMemAlloc_v2(&pointer, 10 * MIB) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT(sim.cu.cuMemFree_v2(block) == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void frees_succeed_when_the_driver_is_gone(void)
+{
+    begin();
+    CUdeviceptr small = lend(3000), large = lend(3 * MIB), managed = 0, none = 0;
+    MUST(sim.cu.cuMemAllocManaged(&managed, MIB, CU_MEM_ATTACH_GLOBAL));
+    EXPECT(sim.fail("cuMemAlloc_v2", 1, CUDA_ERROR_DEINITIALIZED, 1));
+    EXPECT(sim.cu.cuMemAlloc_v2(&none, 30 * MIB) == CUDA_ERROR_DEINITIALIZED);
+    give_back(large);
+    give_back(small);
+    EXPECT(sim.cu.cuMemFree_v2(managed) == CUDA_ERROR_DEINITIALIZED);
+}
+
+/* Churn on two contexts from several threads, one of which resets a third again and again. */
+static void *churn(void *argument)
+{
+    CUdeviceptr blocks[64] = {0};
+    uint64_t state = (uintptr_t)argument;
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    for (int i = 0; i < 20000; i++) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        CUdeviceptr *block = &blocks[(state >> 33) % 64];
+        if (*block != 0) {
+            give_back(*block);
+            *block = 0;
+        } else {
+            *block = lend((state >> 40) % 8 == 0 ? 3 * MIB : 100 + (state >> 44) % 30000);
+        }
+    }
+    for (int i = 0; i < 64; i++) {
+        MUST(sim.cu.cuMemFree_v2(blocks[i]));
+    }
+    return NULL;
+}
+
+static void *come_and_go(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < 30; i++) {
+        CUcontext second = NULL;
+        MUST(sim.cu.cuCtxCreate_v2(&second, 0, 1));
+        CUdeviceptr left = lend(5000);
+        for (int n = 0; n < 300; n++) {
+            give_back(lend(7000));
+        }
+        EXPECT(left != 0);
+        MUST(sim.cu.cuCtxDestroy_v2(second));
+    }
+    return NULL;
+}
+
+static void contexts_come_and_go_beside_allocations(void)
+{
+    pthread_t threads[3];
+    flw_sim_config config = flw_sim_config_default(3);
+    config.device_count = 2;
+    config.schedule = FLW_SIM_RANDOM;
+    begin_world(&config);
+    for (uintptr_t i = 0; i < 3; i++) {
+        MUST((CUresult)pthread_create(&threads[i], NULL, i == 2 ? come_and_go : churn,
+                                      (void *)(i + 1)));
+    }
+    for (int i = 0; i < 3; i++) {
+        MUST((CUresult)pthread_join(threads[i], NULL));
+    }
+}
+
+/* Several threads make the first allocation of a primary context while another lets its share go. */
+static pthread_barrier_t together;
+
+static void *allocate_first(void *unused)
+{
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    (void)pthread_barrier_wait(&together);
+    give_back(lend(3000));
+    return unused;
+}
+
+static void a_share_of_a_context_may_go_beside_its_first_allocations(void)
+{
+    enum {
+        THREADS = 5
+    };
+    pthread_t threads[THREADS];
+    begin();
+    MUST((CUresult)pthread_barrier_init(&together, NULL, THREADS + 1));
+    for (int round = 0; round < 100 && !is_wrong; round++) {
+        MUST(sim.cu.cuDevicePrimaryCtxReset_v2(0));
+        MUST(sim.cu.cuDevicePrimaryCtxRetain(&context, 0));
+        for (int i = 0; i < THREADS; i++) {
+            MUST((CUresult)pthread_create(&threads[i], NULL, allocate_first, NULL));
+        }
+        (void)pthread_barrier_wait(&together);
+        MUST(sim.cu.cuDevicePrimaryCtxRelease_v2(0)); /* flw_sim_begin's share stays */
+        for (int i = 0; i < THREADS; i++) {
+            MUST((CUresult)pthread_join(threads[i], NULL));
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct pool_case cases[] = {
+        CASE("cache", a_context_takes_its_memory_along),
+        CASE("cache", a_primary_context_that_is_reset_begins_anew),
+        CASE("cache", an_epoch_covers_both_contexts),
+        CASE("cache", a_driver_without_ids_is_served_by_handles),
+        CASE("cache", what_another_context_has_freed_is_there_for_all),
+        CASE("cache", a_thread_without_a_context_may_free),
+        CASE("cache", the_child_of_a_fork_gets_the_drivers_own_answers),
+        CASE("cache", a_lasting_error_reaches_the_program),
+        CASE("cache", frees_succeed_when_the_driver_is_gone),
+        CASE("cache", contexts_come_and_go_beside_allocations),
+        CASE("cache", a_share_of_a_context_may_go_beside_its_first_allocations),
+    };
+    return pool_main(cases, sizeof cases / sizeof *cases, argc, argv);
+}
