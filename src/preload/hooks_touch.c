@@ -22,6 +22,12 @@ static void touch(CUdeviceptr pointer)
     }
 }
 
+static void touch_ends(CUdeviceptr to, CUdeviceptr from)
+{
+    touch(to);
+    touch(from);
+}
+
 static void touch_all(enum flw_audit_hidden what)
 {
     if (flw_audit_is_on()) {
@@ -41,415 +47,53 @@ static void touch_struct(const void *memory, size_t bytes)
     }
 }
 
-static void touch_list(const CUdeviceptr *pointers, size_t count)
+static void touch_lists(const CUdeviceptr *to, const CUdeviceptr *from, size_t count)
 {
-    for (size_t i = 0; pointers != NULL && flw_audit_is_on() && i < count; i++) {
-        flw_audit_touch(pointers[i]);
+    for (size_t i = 0; to != NULL && flw_audit_is_on() && i < count; i++) {
+        flw_audit_touch(to[i]);
+    }
+    for (size_t i = 0; from != NULL && flw_audit_is_on() && i < count; i++) {
+        flw_audit_touch(from[i]);
     }
 }
 
-CUresult flw_hook_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpy(to, from, bytes);
-}
+/* ---- what each touches, by its base name, in terms of the parameters in the list */
 
-CUresult flw_hook_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpy_ptds(to, from, bytes);
-}
+#define TOUCH_cuMemcpy                             touch_ends(to, from)
+#define TOUCH_cuMemcpyAsync                        touch_ends(to, from)
+#define TOUCH_cuMemcpyPeer                         touch_ends(to, from)
+#define TOUCH_cuMemcpyPeerAsync                    touch_ends(to, from)
+#define TOUCH_cuMemcpyDtoD                         touch_ends(to, from)
+#define TOUCH_cuMemcpyDtoDAsync                    touch_ends(to, from)
+#define TOUCH_cuMemcpyHtoD                         touch(to)
+#define TOUCH_cuMemcpyHtoDAsync                    touch(to)
+#define TOUCH_cuMemcpyAtoD                         touch(to)
+#define TOUCH_cuMemcpyDtoH                         touch(from)
+#define TOUCH_cuMemcpyDtoHAsync                    touch(from)
+#define TOUCH_cuMemcpyDtoA                         touch(from)
+#define TOUCH_cuMemcpy2D                           touch_struct(copy, COPY_2D_BYTES)
+#define TOUCH_cuMemcpy2DUnaligned                  touch_struct(copy, COPY_2D_BYTES)
+#define TOUCH_cuMemcpy2DAsync                      touch_struct(copy, COPY_2D_BYTES)
+#define TOUCH_cuMemcpy3D                           touch_struct(copy, COPY_3D_BYTES)
+#define TOUCH_cuMemcpy3DAsync                      touch_struct(copy, COPY_3D_BYTES)
+#define TOUCH_cuMemcpy3DPeer                       touch_struct(copy, COPY_3D_BYTES)
+#define TOUCH_cuMemcpy3DPeerAsync                  touch_struct(copy, COPY_3D_BYTES)
+#define TOUCH_cuMemcpyBatchAsync                   touch_lists(to, from, count)
+#define TOUCH_cuMemcpy3DBatchAsync                 touch_all(FLW_AUDIT_OTHER)
+#define TOUCH_cuStreamWriteValue32                 touch(pointer)
+#define TOUCH_cuStreamWriteValue64                 touch(pointer)
+#define TOUCH_cuStreamBatchMemOp                   touch_all(FLW_AUDIT_OTHER)
+#define TOUCH_cuGraphLaunch                        touch_all(FLW_AUDIT_GRAPH)
+#define TOUCH_cuLaunch                             touch_all(FLW_AUDIT_OTHER)
+#define TOUCH_cuLaunchGrid                         touch_all(FLW_AUDIT_OTHER)
+#define TOUCH_cuLaunchGridAsync                    touch_all(FLW_AUDIT_OTHER)
+#define TOUCH_cuLaunchCooperativeKernelMultiDevice touch_all(FLW_AUDIT_OTHER)
 
-CUresult flw_hook_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyAsync(to, from, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                     CUstream stream)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyAsync_ptsz(to, from, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                               CUcontext from_context, size_t bytes)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyPeer(to, to_context, from, from_context, bytes);
-}
-
-CUresult flw_hook_cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                                    CUcontext from_context, size_t bytes)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyPeer_ptds(to, to_context, from, from_context, bytes);
-}
-
-CUresult flw_hook_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                                    CUcontext from_context, size_t bytes, CUstream stream)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyPeerAsync(to, to_context, from, from_context, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                                         CUcontext from_context, size_t bytes, CUstream stream)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyPeerAsync_ptsz(to, to_context, from, from_context, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
-{
-    touch(to);
-    return flw_real.cuMemcpyHtoD_v2(to, from, bytes);
-}
-
-CUresult flw_hook_cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes)
-{
-    touch(to);
-    return flw_real.cuMemcpyHtoD_v2_ptds(to, from, bytes);
-}
-
-CUresult flw_hook_cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
-                                       CUstream stream)
-{
-    touch(to);
-    return flw_real.cuMemcpyHtoDAsync_v2(to, from, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes,
-                                            CUstream stream)
-{
-    touch(to);
-    return flw_real.cuMemcpyHtoDAsync_v2_ptsz(to, from, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
-{
-    touch(from);
-    return flw_real.cuMemcpyDtoH_v2(to, from, bytes);
-}
-
-CUresult flw_hook_cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes)
-{
-    touch(from);
-    return flw_real.cuMemcpyDtoH_v2_ptds(to, from, bytes);
-}
-
-CUresult flw_hook_cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
-{
-    touch(from);
-    return flw_real.cuMemcpyDtoHAsync_v2(to, from, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, size_t bytes,
-                                            CUstream stream)
-{
-    touch(from);
-    return flw_real.cuMemcpyDtoHAsync_v2_ptsz(to, from, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyDtoD_v2(to, from, bytes);
-}
-
-CUresult flw_hook_cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyDtoD_v2_ptds(to, from, bytes);
-}
-
-CUresult flw_hook_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                       CUstream stream)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                            CUstream stream)
-{
-    touch(to);
-    touch(from);
-    return flw_real.cuMemcpyDtoDAsync_v2_ptsz(to, from, bytes, stream);
-}
-
-CUresult flw_hook_cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes)
-{
-    touch(from);
-    return flw_real.cuMemcpyDtoA_v2(to, offset, from, bytes);
-}
-
-CUresult flw_hook_cuMemcpyDtoA_v2_ptds(CUarray to, size_t offset, CUdeviceptr from, size_t bytes)
-{
-    touch(from);
-    return flw_real.cuMemcpyDtoA_v2_ptds(to, offset, from, bytes);
-}
-
-CUresult flw_hook_cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes)
-{
-    touch(to);
-    return flw_real.cuMemcpyAtoD_v2(to, from, offset, bytes);
-}
-
-CUresult flw_hook_cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t offset, size_t bytes)
-{
-    touch(to);
-    return flw_real.cuMemcpyAtoD_v2_ptds(to, from, offset, bytes);
-}
-
-CUresult flw_hook_cuMemcpy2D_v2(const struct CUDA_MEMCPY2D_st *copy)
-{
-    touch_struct(copy, COPY_2D_BYTES);
-    return flw_real.cuMemcpy2D_v2(copy);
-}
-
-CUresult flw_hook_cuMemcpy2D_v2_ptds(const struct CUDA_MEMCPY2D_st *copy)
-{
-    touch_struct(copy, COPY_2D_BYTES);
-    return flw_real.cuMemcpy2D_v2_ptds(copy);
-}
-
-CUresult flw_hook_cuMemcpy2DUnaligned_v2(const struct CUDA_MEMCPY2D_st *copy)
-{
-    touch_struct(copy, COPY_2D_BYTES);
-    return flw_real.cuMemcpy2DUnaligned_v2(copy);
-}
-
-CUresult flw_hook_cuMemcpy2DUnaligned_v2_ptds(const struct CUDA_MEMCPY2D_st *copy)
-{
-    touch_struct(copy, COPY_2D_BYTES);
-    return flw_real.cuMemcpy2DUnaligned_v2_ptds(copy);
-}
-
-CUresult flw_hook_cuMemcpy2DAsync_v2(const struct CUDA_MEMCPY2D_st *copy, CUstream stream)
-{
-    touch_struct(copy, COPY_2D_BYTES);
-    return flw_real.cuMemcpy2DAsync_v2(copy, stream);
-}
-
-CUresult flw_hook_cuMemcpy2DAsync_v2_ptsz(const struct CUDA_MEMCPY2D_st *copy, CUstream stream)
-{
-    touch_struct(copy, COPY_2D_BYTES);
-    return flw_real.cuMemcpy2DAsync_v2_ptsz(copy, stream);
-}
-
-CUresult flw_hook_cuMemcpy3D_v2(const struct CUDA_MEMCPY3D_st *copy)
-{
-    touch_struct(copy, COPY_3D_BYTES);
-    return flw_real.cuMemcpy3D_v2(copy);
-}
-
-CUresult flw_hook_cuMemcpy3D_v2_ptds(const struct CUDA_MEMCPY3D_st *copy)
-{
-    touch_struct(copy, COPY_3D_BYTES);
-    return flw_real.cuMemcpy3D_v2_ptds(copy);
-}
-
-CUresult flw_hook_cuMemcpy3DAsync_v2(const struct CUDA_MEMCPY3D_st *copy, CUstream stream)
-{
-    touch_struct(copy, COPY_3D_BYTES);
-    return flw_real.cuMemcpy3DAsync_v2(copy, stream);
-}
-
-CUresult flw_hook_cuMemcpy3DAsync_v2_ptsz(const struct CUDA_MEMCPY3D_st *copy, CUstream stream)
-{
-    touch_struct(copy, COPY_3D_BYTES);
-    return flw_real.cuMemcpy3DAsync_v2_ptsz(copy, stream);
-}
-
-CUresult flw_hook_cuMemcpy3DPeer(const struct CUDA_MEMCPY3D_PEER_st *copy)
-{
-    touch_struct(copy, COPY_3D_BYTES);
-    return flw_real.cuMemcpy3DPeer(copy);
-}
-
-CUresult flw_hook_cuMemcpy3DPeer_ptds(const struct CUDA_MEMCPY3D_PEER_st *copy)
-{
-    touch_struct(copy, COPY_3D_BYTES);
-    return flw_real.cuMemcpy3DPeer_ptds(copy);
-}
-
-CUresult flw_hook_cuMemcpy3DPeerAsync(const struct CUDA_MEMCPY3D_PEER_st *copy, CUstream stream)
-{
-    touch_struct(copy, COPY_3D_BYTES);
-    return flw_real.cuMemcpy3DPeerAsync(copy, stream);
-}
-
-CUresult flw_hook_cuMemcpy3DPeerAsync_ptsz(const struct CUDA_MEMCPY3D_PEER_st *copy,
-                                           CUstream stream)
-{
-    touch_struct(copy, COPY_3D_BYTES);
-    return flw_real.cuMemcpy3DPeerAsync_ptsz(copy, stream);
-}
-
-CUresult flw_hook_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                                     size_t count, struct CUmemcpyAttributes_st *attributes,
-                                     size_t *attribute_indexes, size_t attribute_count,
-                                     size_t *failed, CUstream stream)
-{
-    touch_list(to, count);
-    touch_list(from, count);
-    return flw_real.cuMemcpyBatchAsync(to, from, bytes, count, attributes, attribute_indexes,
-                                       attribute_count, failed, stream);
-}
-
-CUresult flw_hook_cuMemcpyBatchAsync_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                                          size_t count, struct CUmemcpyAttributes_st *attributes,
-                                          size_t *attribute_indexes, size_t attribute_count,
-                                          size_t *failed, CUstream stream)
-{
-    touch_list(to, count);
-    touch_list(from, count);
-    return flw_real.cuMemcpyBatchAsync_ptsz(to, from, bytes, count, attributes, attribute_indexes,
-                                            attribute_count, failed, stream);
-}
-
-CUresult flw_hook_cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                                        size_t count, struct CUmemcpyAttributes_st *attributes,
-                                        size_t *attribute_indexes, size_t attribute_count,
-                                        CUstream stream)
-{
-    touch_list(to, count);
-    touch_list(from, count);
-    return flw_real.cuMemcpyBatchAsync_v2(to, from, bytes, count, attributes, attribute_indexes,
-                                          attribute_count, stream);
-}
-
-CUresult flw_hook_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes,
-                                             size_t count, struct CUmemcpyAttributes_st *attributes,
-                                             size_t *attribute_indexes, size_t attribute_count,
-                                             CUstream stream)
-{
-    touch_list(to, count);
-    touch_list(from, count);
-    return flw_real.cuMemcpyBatchAsync_v2_ptsz(to, from, bytes, count, attributes,
-                                               attribute_indexes, attribute_count, stream);
-}
-
-CUresult flw_hook_cuMemcpy3DBatchAsync(size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies,
-                                       size_t *failed, unsigned long long flags, CUstream stream)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuMemcpy3DBatchAsync(count, copies, failed, flags, stream);
-}
-
-CUresult flw_hook_cuMemcpy3DBatchAsync_ptsz(size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies,
-                                            size_t *failed, unsigned long long flags,
-                                            CUstream stream)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuMemcpy3DBatchAsync_ptsz(count, copies, failed, flags, stream);
-}
-
-CUresult flw_hook_cuMemcpy3DBatchAsync_v2(size_t count, struct CUDA_MEMCPY3D_BATCH_OP_st *copies,
-                                          unsigned long long flags, CUstream stream)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuMemcpy3DBatchAsync_v2(count, copies, flags, stream);
-}
-
-CUresult flw_hook_cuMemcpy3DBatchAsync_v2_ptsz(size_t count,
-                                               struct CUDA_MEMCPY3D_BATCH_OP_st *copies,
-                                               unsigned long long flags, CUstream stream)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuMemcpy3DBatchAsync_v2_ptsz(count, copies, flags, stream);
-}
-
-CUresult flw_hook_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr pointer, cuuint32_t value,
-                                          unsigned flags)
-{
-    touch(pointer);
-    return flw_real.cuStreamWriteValue32_v2(stream, pointer, value, flags);
-}
-
-CUresult flw_hook_cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr pointer,
-                                               cuuint32_t value, unsigned flags)
-{
-    touch(pointer);
-    return flw_real.cuStreamWriteValue32_v2_ptsz(stream, pointer, value, flags);
-}
-
-CUresult flw_hook_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr pointer, cuuint64_t value,
-                                          unsigned flags)
-{
-    touch(pointer);
-    return flw_real.cuStreamWriteValue64_v2(stream, pointer, value, flags);
-}
-
-CUresult flw_hook_cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr pointer,
-                                               cuuint64_t value, unsigned flags)
-{
-    touch(pointer);
-    return flw_real.cuStreamWriteValue64_v2_ptsz(stream, pointer, value, flags);
-}
-
-CUresult flw_hook_cuStreamBatchMemOp_v2(CUstream stream, unsigned count,
-                                        union CUstreamBatchMemOpParams_union *operations,
-                                        unsigned flags)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuStreamBatchMemOp_v2(stream, count, operations, flags);
-}
-
-CUresult flw_hook_cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned count,
-                                             union CUstreamBatchMemOpParams_union *operations,
-                                             unsigned flags)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuStreamBatchMemOp_v2_ptsz(stream, count, operations, flags);
-}
-
-CUresult flw_hook_cuGraphLaunch(CUgraphExec graph, CUstream stream)
-{
-    touch_all(FLW_AUDIT_GRAPH);
-    return flw_real.cuGraphLaunch(graph, stream);
-}
-
-CUresult flw_hook_cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream)
-{
-    touch_all(FLW_AUDIT_GRAPH);
-    return flw_real.cuGraphLaunch_ptsz(graph, stream);
-}
-
-CUresult flw_hook_cuLaunchCooperativeKernelMultiDevice(struct CUDA_LAUNCH_PARAMS_st *launches,
-                                                       unsigned count, unsigned flags)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
-}
-
-CUresult flw_hook_cuLaunch(CUfunction function)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuLaunch(function);
-}
-
-CUresult flw_hook_cuLaunchGrid(CUfunction function, int width, int height)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuLaunchGrid(function, width, height);
-}
-
-CUresult flw_hook_cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
-{
-    touch_all(FLW_AUDIT_OTHER);
-    return flw_real.cuLaunchGridAsync(function, width, height, stream);
-}
+#define WRAP(symbol, base, since, parameters, arguments) \
+    CUresult flw_hook_##symbol parameters                \
+    {                                                    \
+        TOUCH_##base;                                    \
+        return flw_real.symbol arguments;                \
+    }
+FLW_HOOKS_TOUCH(WRAP)
+#undef WRAP
