@@ -189,7 +189,8 @@ static void extend_ahead(const struct flw_heap *heap, const struct flw_grow_requ
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
     uint64_t room = flw_min(request->budget_bytes, heap->limit_bytes);
     room = room > reserved ? room - reserved : 0;
-    uint64_t wanted = flw_min(request->ahead_bytes, room) >> FLW_UNIT_LOG2;
+    uint64_t wanted = flw_max(request->ahead_bytes, need_bytes + request->beyond_bytes);
+    wanted = flw_min(wanted, room) >> FLW_UNIT_LOG2;
     wanted = flw_align_down(wanted, heap->page_units);
     if (heap->idle_bytes >= need_bytes || wanted <= need_units || place->right != NULL ||
         request->is_single_handle) {

@@ -387,6 +387,7 @@ struct flw_grow_request {
     uint64_t budget_bytes; /* reserved may reach this by new handles */
     uint64_t handle_bytes; /* of a new handle, preferably; 0: the granularity */
     uint64_t ahead_bytes;  /* map at least so much, where budget and hole allow */
+    uint64_t beyond_bytes; /* and so much more than is missing */
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle; /* a handle or segment of its own, all of it */
     bool is_whole;         /* context order: a whole run */

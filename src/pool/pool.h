@@ -108,7 +108,9 @@ struct flw_pool {
     uint64_t export_count;       /* begun; heap lock */
     _Atomic uint64_t imported_bytes;
 
-    atomic_uint handle_halvings; /* new handles are so many times smaller (ladder.c) */
+    atomic_uint handle_halvings; /* new handles are so many times smaller (budget.c) */
+    atomic_uint strain_level;    /* how often the tight budget does not serve (budget.c) */
+    uint64_t strained_allocs;    /* the allocations that strain_level knows of; heap lock */
     uint64_t tidied_growth;      /* the growth that gave tidies_left (ladder.c); heap lock */
     uint32_t tidies_left;
     _Atomic int64_t requested_bytes; /* settled; the caches hold the rest */
