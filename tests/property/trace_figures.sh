@@ -117,7 +117,7 @@ repeated() {
 }
 
 three_streams() {
-    local lag name asked held failed broken grows steals limit p_grows allocs policy lag_words
+    local lag name asked held refused broken grows steals limit p_grows allocs policy lag_words
     name="3 streams: $(basename "$1")"
     "$deal" "$1" 3 "$work/dealt.ftext" || { miss "$name" - "cannot be dealt"; return; }
     for lag in 0 200 2000 20000 default; do
@@ -132,12 +132,12 @@ three_streams() {
         read -r _ _ _ _ p_grows _ < <(figures pytorch)
         allocs=$(sed -n 's/.*"allocs": \([0-9]*\).*/\1/p' "$work/json" | head -1)
         for policy in fallow fallow-memory-first; do
-            read -r asked held failed broken grows _ _ steals limit < <(figures $policy)
+            read -r asked held refused broken grows _ _ steals limit < <(figures $policy)
             awk -v n="$name" -v l="$lag" -v p=$policy -v a="$asked" -v h="$held" -v s="$steals" -v c="$allocs" \
                 -v g="$grows" -v pg="$p_grows" 'BEGIN {
                     printf "%-49s lag %-7s %-19s %.3f  steals an allocation %.4f  growths %d of %d\n", n, l, p,
                         h / a, (c > 0 ? s / c : 0), g, pg }'
-            [ "$failed$broken" = 00 ] || miss "$name" "$lag" "$policy: failures or broken rules"
+            [ "$refused$broken" = 00 ] || miss "$name" "$lag" "$policy: failures or broken rules"
             [ "$grows" -le $((3 * p_grows)) ] || [ "$allocs" = 0 ] ||
                 miss "$name" "$lag" "$policy: growths over three a segment call"
             [ "$limit" = -1 ] || at_most "$limit" 1.10 "$asked" || miss "$name" "$lag" "$policy: limit over 1.10"
