@@ -413,7 +413,8 @@ static void report_leaks(struct flw_pool *pool)
 {
     struct flw_pool_totals totals;
     uint64_t live = flw_pool_live(pool, &totals);
-    if (totals.allocs != totals.frees) {
+    /* Of a lost device frees do nothing: what was given back since then cannot be told. */
+    if (totals.allocs != totals.frees && !flw_heap_is_lost(&pool->heap)) {
         flw_pool_log(pool, FALLOW_LOG_WARNING, "%llu blocks (%llu bytes) were never freed",
                      (unsigned long long)(totals.allocs - totals.frees), (unsigned long long)live);
     }

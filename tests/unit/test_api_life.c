@@ -184,6 +184,37 @@ static void an_abandoned_pool_makes_no_driver_call(void **state)
     flw_sim_close(&api.sim);
 }
 
+static void count_what_matters(void *context, fallow_log_level level, const char *message)
+{
+    (void)message;
+    *(unsigned *)context += level != FALLOW_LOG_INFO;
+}
+
+/* The process is ending and the driver went first: that is no fault, and nobody is alarmed. */
+static void a_driver_that_was_shut_down_loses_the_device_quietly(void **state)
+{
+    (void)state;
+    struct api api;
+    unsigned alarms = 0;
+    void *ptr = &api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.log = count_what_matters;
+    config.log_context = &alarms;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *held = api_alloc(&api, 3 * MIB, api.stream);
+    (api.sim.fail)("cuMemCreate", 1, CUDA_ERROR_DEINITIALIZED, 1);
+    assert_int_equal(fallow_alloc(api.pool, 400 * MIB, api.stream, &ptr), FALLOW_DEVICE_LOST);
+    assert_null(ptr);
+    assert_int_equal(fallow_free(api.pool, held, api.stream), FALLOW_OK);
+    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_DEVICE_LOST);
+    fallow_pool_destroy(api.pool);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
+    assert_int_equal(alarms, 0);
+    flw_sim_close(&api.sim);
+}
+
 struct noise {
     struct api *api;
     atomic_bool is_over;
@@ -252,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_block_of_another_pool_is_foreign),
         cmocka_unit_test(statistics_of_an_older_header_stay_in_its_bounds),
         cmocka_unit_test(an_abandoned_pool_makes_no_driver_call),
+        cmocka_unit_test(a_driver_that_was_shut_down_loses_the_device_quietly),
         cmocka_unit_test(the_child_of_a_fork_has_no_pools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
