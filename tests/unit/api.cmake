@@ -2,7 +2,7 @@
 # The promises of the public header, on the simulated device.
 if(TARGET fallow_shared AND COMMAND flw_add_test)
   foreach(module api api_capture api_debug api_driver api_edges api_life api_lookup api_peer api_runs api_settings
-    api_share api_sleep api_sleep_others api_uses api_waits)
+    api_share api_sleep api_sleep_others api_steps api_uses api_waits)
     flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
   endforeach()
   foreach(module arena_capture arena_checks arena_dlpack arena_lease arena_persist arena_streams)

@@ -3,6 +3,8 @@
  * Owns: the settings of a pool at work, one by one; those of the economy and of reuse have the
  * random programs, and checks their own file.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "unit/test_api.h"
@@ -334,6 +336,66 @@ static void the_callback_can_make_room(void **state)
     api_end(&api);
 }
 
+struct asking {
+    struct api *api;
+    atomic_uint inside, most_inside, calls;
+};
+
+/* Fails itself: this climb may not ask again. */
+static int ask_for_more(void *context, size_t size, fallow_stream stream)
+{
+    struct asking *asking = context;
+    void *ptr = asking;
+    unsigned inside = atomic_fetch_add(&asking->inside, 1) + 1;
+    if (inside > atomic_load(&asking->most_inside)) {
+        atomic_store(&asking->most_inside, inside);
+    }
+    atomic_fetch_add(&asking->calls, 1);
+    assert_int_equal(fallow_alloc(asking->api->pool, size, stream, &ptr), FALLOW_OUT_OF_MEMORY);
+    assert_null(ptr);
+    atomic_fetch_sub(&asking->inside, 1);
+    return 0;
+}
+
+static void *fail_again_and_again(void *context)
+{
+    struct asking *asking = context;
+    for (unsigned i = 0; i < 20; i++) {
+        void *ptr = NULL;
+        assert_int_equal(fallow_alloc(asking->api->pool, 50 * MIB, asking->api->stream, &ptr),
+                         FALLOW_OUT_OF_MEMORY);
+    }
+    return NULL;
+}
+
+static void the_callback_runs_alone_and_never_inside_itself(void **state)
+{
+    (void)state;
+    struct api api;
+    struct asking asking = {.api = &api};
+    pthread_t threads[3];
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 64 * MIB;
+    config.wait_ms = UINT32_MAX;
+    config.log = NULL;
+    config.on_oom = ask_for_more;
+    config.oom_context = &asking;
+    begin_with(&api, &config);
+    void *held = api_alloc(&api, 40 * MIB, api.stream);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, fail_again_and_again, &asking), 0);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(asking.most_inside, 1);
+    assert_in_range(asking.calls, 1, 60);
+    assert_int_equal(api_stats(&api).oom_count, 60 + asking.calls);
+    assert_int_equal(fallow_free(api.pool, held, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
 #define SMALL_BLOCKS 20000
 
 struct crowd {
@@ -424,6 +486,7 @@ int main(void)
         cmocka_unit_test(peers_of_the_config_and_no_others_reach_the_memory),
         cmocka_unit_test(caches_hold_no_more_than_they_may),
         cmocka_unit_test(the_callback_can_make_room),
+        cmocka_unit_test(the_callback_runs_alone_and_never_inside_itself),
         cmocka_unit_test(what_the_callback_frees_leaves_the_cache_its_room),
         cmocka_unit_test(small_blocks_use_a_limit_up),
     };
