@@ -39,7 +39,8 @@ while [ $# -gt 0 ]; do
         esac
         shift 2 ;;
     --no-build) builds=0; shift ;;
-    *) echo "clients.sh: cannot use '$1' (see the head of the file)" >&2; exit 2 ;;
+    --help | -h) sed -e '1,2d' -e '/^set -u/,$d' -e 's/^# \{0,1\}//' "$0"; exit 0 ;;
+    *) echo "clients.sh: cannot use '$1'; see tests/gpu/clients.sh --help" >&2; exit 2 ;;
     esac
 done
 case $device in

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds Fallow and runs what needs a GPU: the conformance suite on the real driver, stress, capture, the
-# doctor, the benches, every test of a kernel module (under compute-sanitizer too, where it is found), the
-# modules' times beside those of the PyTorch sequences they replace, and the clients of clients.sh. Writes one
-# JSON file. Needs gcc or clang, CMake 3.25, make or ninja, and nvcc for the kernels; uses the CUDA toolkit's
-# cuda.h where there is one. No cmocka, jemalloc, liblzma or jq; python only to record traces and to run
-# frameworks.
+# doctor, the benches, a replay, every test of a kernel module (under compute-sanitizer too, where it is
+# found), the modules' times beside those of the PyTorch sequences they replace, and the clients of
+# clients.sh. Writes one JSON file. Needs gcc or clang, CMake 3.25, make or ninja, and nvcc for the kernels;
+# uses the CUDA toolkit's cuda.h where there is one. No cmocka, jemalloc, liblzma or jq; python only to record
+# traces and to run frameworks.
 #
 #   tests/gpu/run.sh [--device N|sim] [--out FILE] [--build DIR] [--jobs N]
 #
@@ -31,7 +31,8 @@ while [ $# -gt 0 ]; do
     --out) out=${2-}; shift ;;
     --build) build=${2-}; shift ;;
     --jobs) jobs=${2-}; shift ;;
-    *) echo "tests/gpu/run.sh: cannot use '$1' (see the head of the file)" >&2; exit 2 ;;
+    --help | -h) sed -e '1,2d' -e '/^set -u/,$d' -e 's/^# \{0,1\}//' "$0"; exit 0 ;;
+    *) echo "tests/gpu/run.sh: cannot use '$1'; see tests/gpu/run.sh --help" >&2; exit 2 ;;
     esac
     shift || { echo "tests/gpu/run.sh: the last option lacks its value" >&2; exit 2; }
 done
@@ -122,6 +123,9 @@ step capture - gpu_stress --device "$device" --capture
 for shape in pair replace grow holes deferred streams threads handoff; do
     step "bench_$shape" - fallow bench "$shape" --device "$device" --json
 done
+# What the policies hold, and what their calls take, of a generated trace: here the driver's pool is itself.
+"$bin/fallow" gen serve llama-3-8b --mode graph --steps 100 -o "$work/serve.ftext" 2>/dev/null &&
+    step replay - fallow replay "$work/serve.ftext" --device "$device" --json -
 # Kernel modules: each test program, then the same under each tool of compute-sanitizer; resources of what
 # was compiled; bytes, launches and times, beside PyTorch's where python has torch.
 for program in "$bin"/test_kernel_*; do

@@ -6,7 +6,7 @@ if(TARGET fallow AND COMMAND flw_add_test)
     add_dependencies(test_unit_replay fallow)
     set_property(TEST unit.replay APPEND PROPERTY ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
     if(TARGET fallow-simcuda)
-      add_dependencies(test_unit_replay fallow-simcuda)
+      add_dependencies(test_unit_replay fallow-simcuda simcuda-libcuda)
       set_property(TEST unit.replay APPEND PROPERTY ENVIRONMENT
         "FALLOW_DEMO=${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz")
     endif()

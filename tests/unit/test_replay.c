@@ -405,6 +405,31 @@ static void a_second_pass_is_counted_apart(void **state)
     assert_int_equal(get_count("driver", "grow_operations"), 12);
 }
 
+/* The way to a GPU, to a driver that has none of the simulated one's controls: here it is that one, under
+ * the name libcuda.so.1. Nothing is read off a ledger. */
+static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
+{
+    static const char *const policies[] = {"fallow", "naive", "driver", "async", "pytorch"};
+    char what[64];
+    (void)state;
+    assert_int_equal(
+        command_run("LD_LIBRARY_PATH=$(dirname $F)/../lib/driver $F replay $FALLOW_DEMO --device 0 "
+                    "--policy fallow,naive,driver,async,pytorch --json -"),
+        0);
+    assert_string_equal(error_text, "");
+    assert_non_null(strstr(out_text, "\"simulated\": false"));
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        snprintf(what, sizeof what, "{\"name\": \"%s\", ", policies[i]);
+        const char *line = strstr(out_text, what);
+        assert_non_null(line);
+        const char *end = strchr(line, '\n');
+        const char *failures = strstr(line, "\"failures\": 0,");
+        const char *ledger = strstr(line, "\"reserved_from_ledger\": false");
+        assert_true(failures != NULL && failures < end);
+        assert_true(ledger != NULL && ledger < end);
+    }
+}
+
 static void a_gpu_that_is_not_there_is_named(void **state)
 {
     (void)state;
@@ -544,6 +569,7 @@ int main(void)
         cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),
         cmocka_unit_test(a_second_pass_is_counted_apart),
         cmocka_unit_test(a_gpu_that_is_not_there_is_named),
+        cmocka_unit_test(a_gpus_driver_is_asked_for_nothing_but_its_own_calls),
         cmocka_unit_test(a_recording_without_room_fails_the_bench),
     };
     if (getenv("FALLOW_COMMAND") == NULL) {
