@@ -156,7 +156,8 @@ typedef struct fallow_pool_config {
     size_t limit_bytes;     /**< most that the driver may have given; 0 = the device's total */
     fallow_economy economy; /**< how much idle memory to hold */
     size_t cache_bytes; /**< most that all thread caches may hold together, but for the first few
-                                 blocks of a class and for runs; 0 = 1/32 of what the pool holds */
+                                 blocks of a class and for runs; 0 = 1/32 of what the pool holds,
+                                 at least 8 MiB */
     uint32_t decay_ms;  /**< how often fallow_pool_poll, or the helper thread, gives back what
                                  lies above the last two seconds' need; 0 = 10,000;
                                  UINT32_MAX = never */
