@@ -141,10 +141,13 @@ void flw_page_map_set_units(struct flw_page_map *map, uint64_t begin, uint32_t c
 static inline void flw_page_map_set_run(struct flw_page_map *map, const struct flw_span *run)
 {
     uint64_t begin = run->u.run.begin_unit;
-    if (FLW_UNLIKELY(!map->has_cells)) {
+    uint32_t name = flw_page_map_name(map, run);
+    if (FLW_LIKELY(map->has_cells)) {
+        if (run->u.run.unit_count >= FLW_CELL_UNITS) {
+            flw_page_map_cells(map)[begin / FLW_CELL_UNITS] = name;
+        }
+    } else if (map->units[begin] != name) {
         flw_page_map_set_units(map, begin, 1, run);
-    } else if (run->u.run.unit_count >= FLW_CELL_UNITS) {
-        flw_page_map_cells(map)[begin / FLW_CELL_UNITS] = flw_page_map_name(map, run);
     }
 }
 
