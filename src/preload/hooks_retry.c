@@ -29,102 +29,26 @@ static CUresult tried_again(CUresult result)
     return result;
 }
 
-CUresult flw_hook_cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes,
-                                     size_t height, unsigned element_bytes)
-{
-    CUresult result =
-        flw_real.cuMemAllocPitch_v2(pointer, pitch, width_bytes, height, element_bytes);
-    if (made_room(result)) {
-        result = tried_again(
-            flw_real.cuMemAllocPitch_v2(pointer, pitch, width_bytes, height, element_bytes));
-    }
-    return flw_audit_heed(result, pointer, result == CUDA_SUCCESS ? *pitch * height : 0);
-}
+/* ---- what each lends, by its base name: told to the audit, in terms of the parameters in the list */
 
-CUresult flw_hook_cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned flags)
-{
-    CUresult result = flw_real.cuMemAllocManaged(pointer, bytes, flags);
-    if (made_room(result)) {
-        result = tried_again(flw_real.cuMemAllocManaged(pointer, bytes, flags));
-    }
-    return result;
-}
+#define LENT_cuMemAllocPitch \
+    flw_audit_heed(result, pointer, result == CUDA_SUCCESS ? *pitch * height : 0)
+#define LENT_cuMemAllocManaged       result
+#define LENT_cuMemAllocAsync         flw_audit_heed(result, pointer, bytes)
+#define LENT_cuMemAllocFromPoolAsync flw_audit_heed(result, pointer, bytes)
+#define LENT_cuMemCreate             result
+#define LENT_cuArrayCreate           result
+#define LENT_cuArray3DCreate         result
+#define LENT_cuMipmappedArrayCreate  result
 
-CUresult flw_hook_cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
-{
-    CUresult result = flw_real.cuMemAllocAsync(pointer, bytes, stream);
-    if (made_room(result)) {
-        result = tried_again(flw_real.cuMemAllocAsync(pointer, bytes, stream));
+#define WRAP(symbol, base, since, parameters, arguments)     \
+    CUresult flw_hook_##symbol parameters                    \
+    {                                                        \
+        CUresult result = flw_real.symbol arguments;         \
+        if (made_room(result)) {                             \
+            result = tried_again(flw_real.symbol arguments); \
+        }                                                    \
+        return LENT_##base;                                  \
     }
-    return flw_audit_heed(result, pointer, bytes);
-}
-
-CUresult flw_hook_cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
-{
-    CUresult result = flw_real.cuMemAllocAsync_ptsz(pointer, bytes, stream);
-    if (made_room(result)) {
-        result = tried_again(flw_real.cuMemAllocAsync_ptsz(pointer, bytes, stream));
-    }
-    return flw_audit_heed(result, pointer, bytes);
-}
-
-CUresult flw_hook_cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
-                                          CUstream stream)
-{
-    CUresult result = flw_real.cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
-    if (made_room(result)) {
-        result = tried_again(flw_real.cuMemAllocFromPoolAsync(pointer, bytes, pool, stream));
-    }
-    return flw_audit_heed(result, pointer, bytes);
-}
-
-CUresult flw_hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes,
-                                               CUmemoryPool pool, CUstream stream)
-{
-    CUresult result = flw_real.cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream);
-    if (made_room(result)) {
-        result = tried_again(flw_real.cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream));
-    }
-    return flw_audit_heed(result, pointer, bytes);
-}
-
-CUresult flw_hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
-                              const CUmemAllocationProp *properties, unsigned long long flags)
-{
-    CUresult result = flw_real.cuMemCreate(handle, bytes, properties, flags);
-    if (made_room(result)) {
-        result = tried_again(flw_real.cuMemCreate(handle, bytes, properties, flags));
-    }
-    return result;
-}
-
-CUresult flw_hook_cuArrayCreate_v2(CUarray *array,
-                                   const struct CUDA_ARRAY_DESCRIPTOR_st *descriptor)
-{
-    CUresult result = flw_real.cuArrayCreate_v2(array, descriptor);
-    if (made_room(result)) {
-        result = tried_again(flw_real.cuArrayCreate_v2(array, descriptor));
-    }
-    return result;
-}
-
-CUresult flw_hook_cuArray3DCreate_v2(CUarray *array,
-                                     const struct CUDA_ARRAY3D_DESCRIPTOR_st *descriptor)
-{
-    CUresult result = flw_real.cuArray3DCreate_v2(array, descriptor);
-    if (made_room(result)) {
-        result = tried_again(flw_real.cuArray3DCreate_v2(array, descriptor));
-    }
-    return result;
-}
-
-CUresult flw_hook_cuMipmappedArrayCreate(CUmipmappedArray *array,
-                                         const struct CUDA_ARRAY3D_DESCRIPTOR_st *descriptor,
-                                         unsigned level_count)
-{
-    CUresult result = flw_real.cuMipmappedArrayCreate(array, descriptor, level_count);
-    if (made_room(result)) {
-        result = tried_again(flw_real.cuMipmappedArrayCreate(array, descriptor, level_count));
-    }
-    return result;
-}
+FLW_HOOKS_RETRY(WRAP)
+#undef WRAP
