@@ -153,18 +153,14 @@ bool flw_captures_are_open(void)
 /* The context is current. */
 static CUresult record_one(struct flw_heap *heap, struct flw_fence *fence)
 {
-    if (fence->event == NULL) {
-        flw_heap_count_call(heap);
-        CUresult made = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
-        if (made != CUDA_SUCCESS) {
-            fence->event = NULL;
-            return made == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_READY : made;
-        }
+    CUresult result = flw_fence_make_event(heap, fence);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     flw_heap_count_call(heap);
-    CUresult result = FLW_MUTANT(FENCE_NOT_RECORDED)
-                          ? CUDA_SUCCESS
-                          : heap->driver->cuCtxRecordEvent(fence->context, fence->event);
+    result = FLW_MUTANT(FENCE_NOT_RECORDED)
+                 ? CUDA_SUCCESS
+                 : heap->driver->cuCtxRecordEvent(fence->context, fence->event);
     if (result == CUDA_SUCCESS) {
         atomic_fetch_add_explicit(&heap->count.events, 1, memory_order_relaxed);
     }

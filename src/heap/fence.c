@@ -49,6 +49,19 @@ void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence)
     heap->unused_fences = fence;
 }
 
+CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence)
+{
+    if (fence->event != NULL) {
+        return CUDA_SUCCESS;
+    }
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) {
+        fence->event = NULL;
+    }
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_READY : result;
+}
+
 static void release_fence(struct flw_heap *heap, struct flw_fence *fence)
 {
     if (--fence->use_count == 0 && fence->is_unlinked) {
@@ -79,15 +92,10 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
     if (domain == heap->context_order) {
         return flw_epoch_record(heap, fence);
     }
-    if (fence->event == NULL) {
-        flw_heap_count_call(heap);
-        CUresult made = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
-        if (made != CUDA_SUCCESS) {
-            fence->event = NULL;
-            return made == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_READY : made;
-        }
+    CUresult result = flw_fence_make_event(heap, fence);
+    if (result == CUDA_SUCCESS) {
+        result = check_capture(heap, domain);
     }
-    CUresult result = check_capture(heap, domain);
     if (result == CUDA_SUCCESS && !FLW_MUTANT(FENCE_NOT_RECORDED)) {
         result = domain->ops->record(heap, domain, fence->event);
     }
@@ -128,64 +136,83 @@ bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *
            (!domain->own_thread_only || domain->thread == flw_thread_token());
 }
 
+/* What a fence takes along from its domain, which gets it back if the record fails. */
+struct taken {
+    struct flw_fence *fence;
+    uint64_t ticket, unfenced_bytes;
+    bool has_open_use;
+};
+
+/* lock. From now on stamps are covered by a later fence. False: host memory. */
+static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct taken *taken)
+{
+    taken->fence = flw_fence_new(heap, domain->context);
+    if (taken->fence == NULL) {
+        return false;
+    }
+    taken->ticket = FLW_MUTANT(TICKET_STANDS_STILL) ? domain->ticket : domain->ticket++;
+    taken->unfenced_bytes = domain->unfenced_bytes;
+    taken->has_open_use = domain->has_open_use;
+    domain->unfenced_bytes = 0;
+    domain->has_open_use = false;
+    domain->is_recording = true;
+    heap->open_blocks = 0; /* of the domain in context order, the only one there is then */
+    heap->open_bytes = 0;
+    return true;
+}
+
+/* lock. What the record came to. */
+static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *domain,
+                                   const struct taken *taken, CUresult result)
+{
+    struct flw_fence *fence = taken->fence;
+    domain->is_recording = false;
+    if (result == CUDA_SUCCESS && taken->ticket <= domain->completed) {
+        flw_fence_drop(heap, fence); /* a synchronisation of the context was faster */
+        flw_domain_free_place(heap, domain);
+        return FALLOW_OK;
+    }
+    if (result == CUDA_SUCCESS) {
+        fence->ticket = taken->ticket;
+        fence->next = NULL;
+        *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
+        domain->newest = fence;
+        return FALLOW_OK;
+    }
+    domain->unfenced_bytes += taken->unfenced_bytes;
+    domain->has_open_use |= taken->has_open_use;
+    flw_fence_drop(heap, fence);
+    if (flw_result_is_gone(result) && domain != heap->context_order) {
+        flw_domain_lose(heap, domain);
+        return FALLOW_INVALID_STREAM;
+    }
+    return flw_result_is_capture_refusal(result) || result == CUDA_ERROR_NOT_READY
+               ? FALLOW_WOULD_WAIT
+               : FALLOW_DEVICE_LOST;
+}
+
 static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain, bool is_own)
 {
-    fallow_status status = FALLOW_OK;
+    struct taken taken = {.fence = NULL};
     flw_lock_acquire(&heap->lock);
     /* A place that another thread has just freed: all of it is complete. */
     bool is_covered = domain->ops == NULL || domain->unfenced_bytes == 0 || domain->is_recording;
     bool is_possible = !is_covered && flw_domain_can_fence(heap, domain, is_own);
-    struct flw_fence *fence = NULL;
-    uint64_t ticket = 0, unfenced_bytes = domain->unfenced_bytes;
-    bool has_open_use = false;
-    if (!is_covered && is_possible) {
-        fence = flw_fence_new(heap, domain->context);
-    }
-    if (fence != NULL) {
-        ticket = FLW_MUTANT(TICKET_STANDS_STILL) ? domain->ticket : domain->ticket++;
-        domain->unfenced_bytes = 0;
-        heap->open_blocks = 0; /* of the domain in context order, the only one there is then */
-        heap->open_bytes = 0;
-        has_open_use = domain->has_open_use;
-        domain->has_open_use = false;
-        domain->is_recording = true;
-    }
+    bool has_begun = is_possible && begin_fence(heap, domain, &taken);
     flw_lock_release(&heap->lock);
     if (is_covered) {
         return FALLOW_OK;
     }
-    if (fence == NULL) {
+    if (!has_begun) {
         return is_possible ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_WOULD_WAIT;
     }
-
-    CUresult result = domain->is_foreign ? record_foreign(heap, domain, fence)
-                                         : record_fence(heap, domain, fence);
-
+    CUresult result = domain->is_foreign ? record_foreign(heap, domain, taken.fence)
+                                         : record_fence(heap, domain, taken.fence);
     flw_lock_acquire(&heap->lock);
-    domain->is_recording = false;
-    if (result == CUDA_SUCCESS && ticket <= domain->completed) {
-        flw_fence_drop(heap, fence); /* a synchronisation of the context was faster */
-        flw_domain_free_place(heap, domain);
-    } else if (result == CUDA_SUCCESS) {
-        fence->ticket = ticket;
-        fence->next = NULL;
-        *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
-        domain->newest = fence;
-    } else {
-        domain->unfenced_bytes += unfenced_bytes;
-        domain->has_open_use |= has_open_use;
-        flw_fence_drop(heap, fence);
-        if (flw_result_is_gone(result) && domain != heap->context_order) {
-            flw_domain_lose(heap, domain);
-            status = FALLOW_INVALID_STREAM;
-        } else if (flw_result_is_capture_refusal(result) || result == CUDA_ERROR_NOT_READY) {
-            status = FALLOW_WOULD_WAIT;
-        }
-    }
+    fallow_status status = publish_fence(heap, domain, &taken, result);
     flw_lock_release(&heap->lock);
-    if (result != CUDA_SUCCESS && status == FALLOW_OK) {
+    if (status == FALLOW_DEVICE_LOST) {
         flw_heap_lose_device(heap, result, "cuEventRecord");
-        status = FALLOW_DEVICE_LOST;
     }
     return status;
 }

@@ -13,12 +13,12 @@
 
 /* ---- objects: recycled within their kind */
 
-#define DEFINE_OBJECT(name)                                                     \
+#define DEFINE_OBJECT(name, unused)                                             \
     struct flw_##name *flw_heap_new_##name(struct flw_heap *heap)               \
     {                                                                           \
-        struct flw_##name *object = heap->unused_##name##s;                     \
+        struct flw_##name *object = heap->unused;                               \
         if (object != NULL) {                                                   \
-            heap->unused_##name##s = object->next;                              \
+            heap->unused = object->next;                                        \
         } else {                                                                \
             object = flw_meta_extend(&heap->object_meta, sizeof *object, 16);   \
         }                                                                       \
@@ -26,16 +26,14 @@
     }                                                                           \
     void flw_heap_drop_##name(struct flw_heap *heap, struct flw_##name *object) \
     {                                                                           \
-        object->next = heap->unused_##name##s;                                  \
-        heap->unused_##name##s = object;                                        \
+        object->next = heap->unused;                                            \
+        heap->unused = object;                                                  \
     }
 
-#define unused_batchs unused_batches
-DEFINE_OBJECT(batch)
-DEFINE_OBJECT(pending)
-DEFINE_OBJECT(handle)
-DEFINE_OBJECT(segment)
-#undef unused_batchs
+DEFINE_OBJECT(batch, unused_batches)
+DEFINE_OBJECT(pending, unused_pendings)
+DEFINE_OBJECT(handle, unused_handles)
+DEFINE_OBJECT(segment, unused_segments)
 #undef DEFINE_OBJECT
 
 /* ---- driver calls */
@@ -132,8 +130,7 @@ static fallow_status reserve_range(struct flw_heap *heap, uint64_t device_bytes)
         }
     }
     if (result != CUDA_SUCCESS) {
-        atomic_store(&heap->last_error, (int)result);
-        atomic_store(&heap->last_call, "cuMemAddressReserve");
+        flw_heap_note_error(heap, result, "cuMemAddressReserve");
         return result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY : FALLOW_DRIVER;
     }
     return FALLOW_OK;
@@ -169,9 +166,7 @@ static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_
     bool can_remap;
     CUresult result = flw_source_vmm_probe(&heap->source, &can_remap);
     if (result != CUDA_SUCCESS) {
-        atomic_store(&heap->last_error, (int)result);
-        atomic_store(&heap->last_call, "a question for virtual memory management");
-        return FALLOW_DRIVER;
+        return flw_heap_refuse(heap, result, "a question for virtual memory management");
     }
     heap->source.ops = config->source != NULL ? config->source
                        : can_remap            ? &flw_source_vmm

@@ -106,8 +106,8 @@ struct flw_heap {
     uint64_t reservation, reservation_bytes; /* what the driver set aside for it; 0: nothing */
     struct flw_meta object_meta;             /* batches, fences, pendings, handles, domains */
     struct flw_batch *unused_batches;
-    struct flw_batch *oldest_uncounted,
-        *newest_uncounted; /* their slabs know nothing of them yet */
+    /* Their slabs know nothing of them yet. */
+    struct flw_batch *oldest_uncounted, *newest_uncounted;
     struct flw_fence *unused_fences;
     struct flw_fence *newest_made; /* every fence there is, wherever it is */
     struct flw_pending *unused_pendings;
@@ -234,13 +234,16 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap);
 /* lock. A fence of the context, unused; NULL: host memory. And back. */
 struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context);
 void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence);
+/* calls, the fence's context current. It has an event; NOT_READY: the driver has no memory for one. */
+CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence);
 
 /* lock. Can this thread have a fence recorded on the domain? `is_own`: inside a call on its stream. */
 bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain,
                           bool is_own);
 
 /* calls. Make an event cover every ticket so far. OK also when another thread is at it or nothing
- * was stamped since the last one. DRIVER: the stream is gone, the domain is now lost. */
+ * was stamped since the last one. INVALID_STREAM: it is gone, the domain is now lost. WOULD_WAIT: not
+ * now, or not by this thread. */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
 /* The same inside a call on the domain's own stream: where streams may die without notice, only then
  * is its handle good for a record. */

@@ -37,19 +37,19 @@ struct flw_order_ops {
 
 extern const struct flw_order_ops flw_order_stream;
 extern const struct flw_order_ops flw_order_capture;
-extern const struct flw_order_ops
-    flw_order_released; /* a capture's, released, with blocks still lent */
+/* A capture's, released, with blocks still lent. */
+extern const struct flw_order_ops flw_order_released;
 extern const struct flw_order_ops flw_order_context;
-extern const struct flw_order_ops flw_order_unrecorded; /* the same where the driver cannot record a
-                                                           context: only a synchronisation completes */
-extern const struct flw_order_ops flw_order_mixed;      /* of no stream: heap.mixed */
+/* The same where the driver cannot record a context: only a synchronisation completes. */
+extern const struct flw_order_ops flw_order_unrecorded;
+/* Of no stream: heap.mixed. */
+extern const struct flw_order_ops flw_order_mixed;
 
 /* A recorded event and the tickets it covers. Synchronization: the heap lock. */
 struct flw_fence {
     struct flw_fence *next; /* older to newer within a domain, or unused, or one of `others` */
-    struct flw_fence
-        *others; /* context order: of the other live contexts; the fence is complete when
-                                 all are (epoch.h) */
+    /* Context order: of the other live contexts; the fence is complete when all are (epoch.h). */
+    struct flw_fence *others;
     struct flw_fence *older_made; /* of all that the heap has ever made */
     CUevent event;
     CUcontext context;
@@ -60,7 +60,7 @@ struct flw_fence {
 
 /* INVARIANTS
  *   1. completed < ticket; every fence's ticket is in (completed, ticket) unless complete; fences
- * ascend.
+ *      ascend.
  *   2. Batches and runs of the domain carry tickets in (0, ticket].
  *   3. Domain 0 is nobody: no fences; everything in its lists is complete.
  *   4. A place is free (ops NULL) only when every stamp that names it is complete.

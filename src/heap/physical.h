@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what growing (grow.c) and giving back (shrink.c) share: the place of a growth in the address
- * range (place.c), stretches that are set aside, idle handles. Nobody else includes it. All of it
- * under the heap lock.
+ * Owns: what growing (grow.c), giving back (shrink.c) and sleeping (sleep.c) share: the place of a growth
+ * in the address range (place.c), stretches that are set aside, idle handles. Nobody else includes it.
+ * All of it under the heap lock.
  */
 #ifndef FLW_HEAP_PHYSICAL_H
 #define FLW_HEAP_PHYSICAL_H
