@@ -360,6 +360,12 @@ static inline uint64_t flw_run_bytes(const struct flw_span *run)
 {
     return (uint64_t)run->u.run.unit_count * FLW_UNIT_BYTES;
 }
+/* What a block of the run or slab holds, which may be more than was asked for. */
+static inline uint64_t flw_span_usable_bytes(const struct flw_span *span)
+{
+    return span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
+                                       : flw_run_bytes(span);
+}
 static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct flw_span *run)
 {
     return heap->map.base + (uint64_t)run->u.run.begin_unit * FLW_UNIT_BYTES;

@@ -36,9 +36,7 @@ void flw_blocks_each(struct flw_pool *pool,
         bool is_slab = span->kind == FLW_SPAN_SLAB;
         uint32_t count = is_slab ? span->u.slab.carved_count : 1;
         uint32_t owner = is_slab ? span->u.slab.domain : span->u.run.owner;
-        struct flw_lent_block block = {.usable_bytes =
-                                           is_slab ? flw_class_bytes(span->u.slab.class_index)
-                                                   : flw_run_bytes(span)};
+        struct flw_lent_block block = {.usable_bytes = flw_span_usable_bytes(span)};
         for (uint32_t i = 0; i < count; i++) {
             if (describe(pool, flw_span_slot(&heap->map, span, i), owner, &block)) {
                 visit(context, &block);

@@ -110,7 +110,7 @@ uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out)
     if (out != NULL) {
         *out = totals;
     }
-    return totals.live_bytes > 0 ? (uint64_t)totals.live_bytes : 0;
+    return flw_not_negative(totals.live_bytes);
 }
 
 int64_t flw_pool_requested(struct flw_pool *pool)
@@ -225,16 +225,22 @@ static bool may_open(struct flw_pool *pool, const struct flw_domain *domain)
     return !pool->divert_all && !atomic_load(&pool->gate.closes_hits) && !flw_capture_is_on(domain);
 }
 
+/* pool->lock. No hit is under way in it when this returns. */
+static void set_open(struct flw_tcache *cache, bool is_open)
+{
+    flw_tcache_poison(cache);
+    cache->is_open = is_open;
+    flw_asym_barrier();
+    flw_tcache_await(cache);
+    flw_tcache_release(cache);
+}
+
 void flw_pool_close_hits(struct flw_pool *pool, bool is_closed)
 {
     flw_lock_acquire(&pool->lock);
     atomic_store(&pool->gate.closes_hits, is_closed);
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        flw_tcache_poison(cache);
-        cache->is_open = may_open(pool, cache->domain);
-        flw_asym_barrier();
-        flw_tcache_await(cache);
-        flw_tcache_release(cache);
+        set_open(cache, may_open(pool, cache->domain));
     }
     flw_lock_release(&pool->lock);
 }
@@ -245,11 +251,7 @@ void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain)
     bool is_open = may_open(pool, domain);
     for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
         if (cache->domain == domain) {
-            flw_tcache_poison(cache);
-            cache->is_open = is_open;
-            flw_asym_barrier();
-            flw_tcache_await(cache);
-            flw_tcache_release(cache);
+            set_open(cache, is_open);
         }
     }
     flw_lock_release(&pool->lock);
@@ -309,7 +311,8 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
         flw_heap_count_call(heap);
         result = pool->driver.cuStreamGetId(stream, &id);
     }
-    if (result == CUDA_SUCCESS && pool->driver.cuStreamGetCtx != NULL && (uintptr_t)stream > 2) {
+    if (result == CUDA_SUCCESS && pool->driver.cuStreamGetCtx != NULL &&
+        (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD) {
         flw_heap_count_call(heap);
         result = pool->driver.cuStreamGetCtx(stream, &out->context);
     }
@@ -367,7 +370,7 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
             domain->is_known = true;
             domain->lender = flw_lenders_name(&heap->lenders, identity.id);
             domain->is_foreign = identity.context != heap->context;
-            domain->own_thread_only = (uintptr_t)stream == 2;
+            domain->own_thread_only = stream == CU_STREAM_PER_THREAD;
             domain->thread = flw_thread_token();
             unsigned known = atomic_fetch_add(&heap->stream_count, 1) + 1;
             heap->absorbs_nobody = known == 1;

@@ -176,6 +176,19 @@ static uint32_t place_in(const struct fallow_capture *capture, const struct flw_
     return i;
 }
 
+/* heap lock. One more domain of the capture, lent from as `like`. NULL: host memory. */
+static struct flw_domain *make_domain(struct flw_heap *heap, const struct fallow_capture *capture,
+                                      const struct flw_domain *like)
+{
+    struct flw_domain *domain =
+        flw_domain_create(heap, &flw_order_capture, like->stream, like->context, like->id);
+    if (domain != NULL) {
+        domain->capture = capture->index;
+        domain->lender = like->lender;
+    }
+    return domain;
+}
+
 /* heap lock. The capture's domain for a stream's; one that took part before it was resumed gets what it
  * had. NULL: host memory. */
 static struct flw_domain *take_place(struct flw_heap *heap, struct fallow_capture *capture,
@@ -184,11 +197,8 @@ static struct flw_domain *take_place(struct flw_heap *heap, struct fallow_captur
     if (place < capture->stream_count) {
         return capture->domains[place];
     }
-    struct flw_domain *own =
-        flw_domain_create(heap, &flw_order_capture, domain->stream, domain->context, domain->id);
+    struct flw_domain *own = make_domain(heap, capture, domain);
     if (own != NULL) {
-        own->capture = capture->index;
-        own->lender = domain->lender;
         capture->stream_domains[place] = domain;
         capture->domains[place] = own;
         capture->stream_count++;
@@ -340,12 +350,7 @@ struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain 
         return domain_in(capture, freeing);
     }
     if (capture->kept == NULL) {
-        capture->kept = flw_domain_create(&pool->heap, &flw_order_capture, domain->stream,
-                                          domain->context, domain->id);
-        if (capture->kept != NULL) {
-            capture->kept->capture = capture->index;
-            capture->kept->lender = domain->lender;
-        }
+        capture->kept = make_domain(&pool->heap, capture, domain);
     }
     return capture->kept;
 }
@@ -358,11 +363,8 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
     struct flw_pending *parked = flw_heap_new_pending(&pool->heap);
     uint32_t place = domain->captured_by;
     if (parked != NULL) {
-        *parked = (struct flw_pending){.slot = slot,
-                                       .domain = domain->index,
-                                       .bytes = span->kind == FLW_SPAN_SLAB
-                                                    ? flw_class_bytes(span->u.slab.class_index)
-                                                    : flw_run_bytes(span)};
+        *parked = (struct flw_pending){
+            .slot = slot, .domain = domain->index, .bytes = flw_span_usable_bytes(span)};
         pool->heap.pending_bytes += parked->bytes;
         pool->heap.pending_count++;
         if (place != 0) {
@@ -390,8 +392,8 @@ fallow_status fallow_capture_end(fallow_capture *capture)
         return FALLOW_INVALID_CAPTURE;
     }
     capture->is_capturing = false;
-    uint32_t joined =
-        0; /* bits: what took part before a resumption may be in another capture by now */
+    /* Bits: what took part before a resumption may be in another capture by now. */
+    uint32_t joined = 0;
     for (uint32_t i = 0; i < capture->stream_count; i++) {
         if (capture->stream_domains[i]->captured_by == capture->index) {
             __atomic_store_n(&capture->stream_domains[i]->captured_by, 0, __ATOMIC_RELEASE);

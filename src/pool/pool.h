@@ -78,14 +78,14 @@ struct flw_pool {
     CUdevice device;
     bool retains_primary;
     bool uses_membarrier;
-    bool
-        divert_all; /* check_streams, debug checks, no membarrier: every call takes the slow path */
+    /* check_streams, debug checks, no membarrier: every call takes the slow path */
+    bool divert_all;
     atomic_bool loss_noted;
     uint64_t device_bytes;
     uint64_t context_id; /* context order: what its caches are found by; 0 elsewhere */
-    uint64_t
-        reserve_bytes; /* context order: of the device's memory that is to stay free, if what idles
-                               here is the reason that it does not */
+    /* context order: of the device's memory that is to stay free, if what idles here is the reason
+     * that it does not */
+    uint64_t reserve_bytes;
 
     struct flw_lock lock; /* FLW_RANK_POOL: caches, captures, streams coming and going */
     struct flw_tcache *caches;
@@ -214,10 +214,13 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
 bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place);
 /* Is a stream that can be named being captured? Driver calls. */
 bool flw_pool_is_any_capturing(struct flw_pool *pool);
-/* Fence every stream that this thread can name. Driver calls. */
-void flw_pool_fence_all(struct flw_pool *pool);
-/* stats.c: remember why this need failed. */
+
+/* ---- oom.c, stats.c */
+
+/* Remember why this need failed. */
 void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need);
+/* What fallow_pool_get_stats answers, of a pool that is being visited. */
+void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats);
 /* heap lock. What captures own, lent or not. */
 uint64_t flw_pool_captured_bytes(const struct flw_pool *pool);
 
@@ -235,9 +238,6 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
 fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *request,
                                    fallow_stream stream, void **out_ptr);
 fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream);
-
-/* stats.c: what fallow_pool_get_stats answers, of a pool that is being visited. */
-void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats);
 
 /* What a cache may hold in runs. */
 uint64_t flw_pool_run_limit(const struct flw_pool *pool);
@@ -335,6 +335,8 @@ fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_
 bool flw_uses_has(struct flw_pool *pool, uint64_t address);
 /* Fence every stream with announced uses that nothing covers yet. Driver calls. */
 void flw_uses_fence(struct flw_pool *pool);
+/* Fence every stream that this thread can name. Driver calls. */
+void flw_pool_fence_all(struct flw_pool *pool);
 
 /* ---- capture.c */
 /* The serial of the capture that a stream is in; 0: none, which is one load while nothing is captured.
@@ -384,9 +386,8 @@ fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer);
 struct flw_pool_place {
     const struct flw_driver *driver;
     uint64_t context_id;
-    uint64_t
-        whole_bytes; /* a request from here on is a driver allocation of its own; 0: the default,
-                               which is the most, too */
+    /* a request from here on is a driver allocation of its own; 0: the default, which is the most, too */
+    uint64_t whole_bytes;
     uint64_t reserve_bytes; /* see flw_pool */
 };
 fallow_status flw_pool_create(const fallow_pool_config *config, const struct flw_pool_place *place,

@@ -114,7 +114,7 @@ static fallow_status return_captured(struct flw_pool *pool, struct flw_tcache *c
 {
     struct flw_heap *heap = &pool->heap;
     bool is_slab = span->kind == FLW_SPAN_SLAB, has_uses = flw_note_has_uses(note);
-    uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
+    uint64_t usable = flw_span_usable_bytes(span);
     flw_pool_note_special(pool, cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan),
                           -(int64_t)usable);
     flw_lock_acquire(&heap->lock);
@@ -223,7 +223,7 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
                        !FLW_MUTANT(EXPORTED_IS_REUSED);
     if (is_exported || flw_note_has_uses(&note) || flw_capture_is_on(cache->domain)) {
         bool is_slab = span->kind == FLW_SPAN_SLAB;
-        uint64_t usable = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
+        uint64_t usable = flw_span_usable_bytes(span);
         flw_lock_acquire(&cache->lock);
         if (is_slab) { /* passes the bin by: in and out at once */
             flw_tcache_bin(cache, span->u.slab.class_index)->moved_out++;

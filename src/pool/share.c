@@ -140,8 +140,7 @@ static fallow_status share_block(struct flw_pool *pool, const void *ptr, fallow_
     status = export_handle(pool, block.handle, share);
     if (status != FALLOW_OK && first != 0) {
         flw_lock_acquire(&heap->lock);
-        if (pool->export_count ==
-            first) { /* else another may have made something of it meanwhile */
+        if (pool->export_count == first) { /* else another may have made something of it */
             flw_heap_unmark_exported(heap, handle);
         }
         flw_lock_release(&heap->lock);
@@ -318,6 +317,14 @@ static void leave(struct flw_pool *pool, bool is_turn)
     }
 }
 
+static void put_import(struct flw_pool *pool, struct flw_import *import)
+{
+    flw_lock_acquire(&pool->import_lock);
+    import->next = pool->imports;
+    pool->imports = import;
+    flw_lock_release(&pool->import_lock);
+}
+
 fallow_status fallow_import(fallow_pool *handle, const fallow_share *given, void **out_ptr)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -349,10 +356,7 @@ fallow_status fallow_import(fallow_pool *handle, const fallow_share *given, void
     status = import_share(pool, &share, import);
     if (status == FALLOW_OK) {
         *out_ptr = (void *)(uintptr_t)import->pointer;
-        flw_lock_acquire(&pool->import_lock);
-        import->next = pool->imports;
-        pool->imports = import;
-        flw_lock_release(&pool->import_lock);
+        put_import(pool, import);
         atomic_fetch_add(&pool->imported_bytes, import->bytes);
     } else {
         free(import);
@@ -375,14 +379,6 @@ static struct flw_import *take_import(struct flw_pool *pool, uint64_t pointer)
     }
     flw_lock_release(&pool->import_lock);
     return import;
-}
-
-static void put_import(struct flw_pool *pool, struct flw_import *import)
-{
-    flw_lock_acquire(&pool->import_lock);
-    import->next = pool->imports;
-    pool->imports = import;
-    flw_lock_release(&pool->import_lock);
 }
 
 /* In a driver section: nothing uses it any more. */

@@ -192,8 +192,7 @@ fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_blo
     const struct flw_span *span = span_containing(heap, offset);
     if (span != NULL) {
         slot = flw_page_map_slot_at(&heap->map, span, offset);
-        block.usable_bytes = span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
-                                                         : flw_run_bytes(span);
+        block.usable_bytes = flw_span_usable_bytes(span);
     }
     uint64_t word = slot == NULL ? 0 : __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
     uint64_t base = word & ~FLW_SLOT_STATE_MASK;

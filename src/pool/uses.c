@@ -98,22 +98,20 @@ bool flw_note_take(struct flw_pool *pool, uint64_t address, struct flw_note *out
     return is_found;
 }
 
-static bool add_use(struct flw_note *note, uint32_t domain)
+static void add_use(struct flw_note *note, uint32_t domain)
 {
-    if (FLW_MUTANT(USE_IGNORED)) {
-        return true;
+    uint32_t i = 0;
+    while (i < note->stamp_count && note->domains[i] != domain) {
+        i++;
     }
-    for (uint32_t i = 0; i < note->stamp_count; i++) {
-        if (note->domains[i] == domain) {
-            return true;
-        }
+    if (i < note->stamp_count || FLW_MUTANT(USE_IGNORED)) {
+        return;
     }
     if (note->stamp_count == FLW_STAMPS_MAX) {
         note->overflowed = true;
-        return true;
+    } else {
+        note->domains[note->stamp_count++] = domain;
     }
-    note->domains[note->stamp_count++] = domain;
-    return true;
 }
 
 static struct flw_slot *slot_of(struct flw_pool *pool, uint64_t address)
@@ -134,7 +132,10 @@ fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_
         status = FALLOW_INVALID_POINTER;
     } else {
         struct flw_note *note = flw_note_make(pool, address);
-        if (note == NULL || !add_use(note, domain)) {
+        if (note != NULL) {
+            add_use(note, domain);
+        }
+        if (note == NULL) {
             status = FALLOW_OUT_OF_HOST_MEMORY;
         } else if (state == FLW_SLOT_LIVE &&
                    !__atomic_compare_exchange_n(&slot->word, &word, address + FLW_SLOT_LIVE_USED,
@@ -173,7 +174,7 @@ static struct flw_domain *user_domain(struct flw_pool *pool, fallow_stream strea
                                       fallow_status *status)
 {
     struct flw_domain *domain = NULL;
-    if ((uintptr_t)stream == 2) { /* the thread's cache is what tells of its end */
+    if (stream == CU_STREAM_PER_THREAD) { /* the thread's cache is what tells of its end */
         const struct flw_tcache *cache = flw_pool_cache(pool, stream, status);
         return cache != NULL ? cache->domain : NULL;
     }
@@ -243,8 +244,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_span *span = flw_slot_span(&heap->map, slot);
-    uint64_t bytes = span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
-                                                 : flw_run_bytes(span);
+    uint64_t bytes = flw_span_usable_bytes(span);
     bool is_exported = flw_share_is_exported(pool, span);
     flw_lock_acquire(&heap->lock);
     struct flw_pending *pending = flw_heap_new_pending(heap);
@@ -375,8 +375,8 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
         return FALLOW_BUSY;
     }
     if (pool->debug != NULL) {
-        (void)flw_debug_release(pool, stream,
-                                false); /* its handle is good for no free afterwards */
+        /* Its handle is good for no free afterwards. */
+        (void)flw_debug_release(pool, stream, false);
     }
     if (!FLW_MUTANT(RETIRE_KEEPS_CACHES)) {
         flw_pool_close_caches(pool, domain);
