@@ -122,7 +122,7 @@ static fallow_status check_peers(struct flw_pool *pool)
     return status;
 }
 
-static fallow_status find_device(struct flw_pool *pool, size_t *out_bytes)
+static fallow_status find_device(struct flw_pool *pool)
 {
     struct flw_driver *driver = &pool->driver;
     int count = 0;
@@ -142,7 +142,9 @@ static fallow_status find_device(struct flw_pool *pool, size_t *out_bytes)
         }
     }
     if (result == CUDA_SUCCESS) {
-        result = driver->cuDeviceTotalMem_v2(out_bytes, pool->device);
+        size_t bytes = 0;
+        result = driver->cuDeviceTotalMem_v2(&bytes, pool->device);
+        pool->device_bytes = bytes;
     }
     if (result == CUDA_SUCCESS && pool->config.context == NULL) {
         CUcontext context = NULL;
@@ -163,10 +165,11 @@ static fallow_status find_device(struct flw_pool *pool, size_t *out_bytes)
     "the host refused addresses for its tables: lift the limit of the address space " \
     "(ulimit -v unlimited)"
 
-static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
+static fallow_status init_heap(struct flw_pool *pool)
 {
     CUcontext popped;
     bool is_context = pool->config.order == FALLOW_ORDER_CONTEXT;
+    uint64_t device_bytes = pool->device_bytes;
     uint64_t limit = pool->config.limit_bytes == 0 ? device_bytes : pool->config.limit_bytes;
     struct flw_heap_config config = {.driver = &pool->driver,
                                      .context = pool->config.context,
@@ -204,6 +207,7 @@ static fallow_status init_heap(struct flw_pool *pool, size_t device_bytes)
         flw_heap_finish(&pool->heap, false);
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
+    pool->heap.streams_may_die = pool->config.streams_may_die != 0;
     return FALLOW_OK;
 }
 
@@ -307,14 +311,62 @@ static void leave_contexts(struct flw_pool *pool)
     }
 }
 
+static fallow_status settle_config(struct flw_pool *pool)
+{
+    const char *what = NULL;
+    fallow_status status = check_config(&pool->config, &what);
+    if (status != FALLOW_OK) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "invalid setting: %s", what);
+        return status;
+    }
+    set_defaults(&pool->config);
+    return FALLOW_OK;
+}
+
+static fallow_status open_driver(struct flw_pool *pool, const struct flw_pool_place *place)
+{
+    char message[FLW_DRIVER_MESSAGE_BYTES] = "";
+    if (place != NULL) {
+        pool->driver = *place->driver;
+        pool->driver.object = NULL; /* nothing to close */
+        return FALLOW_OK;
+    }
+    fallow_status status = flw_driver_open(&pool->driver, pool->config.driver, message);
+    if (status != FALLOW_OK) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR, "%s", message);
+    }
+    return status;
+}
+
+/* The last step: from the handle on, other threads may come by. NULL: the table is full. */
+static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place *place)
+{
+    const fallow_pool_config *config = &pool->config;
+    __atomic_store_n(&flw_thread_on_exit, flw_pool_cache_exit, __ATOMIC_RELEASE);
+    (void)flw_bin_table();
+    pool->uses_membarrier = flw_asym_register();
+    pool->divert_all = !pool->uses_membarrier || config->check_streams || config->streams_may_die ||
+                       pool->debug != NULL;
+    fallow_pool *handle = flw_pool_table_enter(pool);
+    if (handle == NULL) {
+        return NULL;
+    }
+    pool->handle = handle;
+    join_contexts(pool, place);
+    pool->has_helper =
+        config->helper_thread && pthread_create(&pool->helper, NULL, helper_main, pool) == 0;
+    if (config->helper_thread && !pool->has_helper) {
+        flw_pool_log(pool, FALLOW_LOG_WARNING,
+                     "the helper thread cannot be started: call fallow_pool_poll now and then, or "
+                     "idle memory stays");
+    }
+    return handle;
+}
+
 fallow_status flw_pool_create(const fallow_pool_config *given, const struct flw_pool_place *place,
                               fallow_pool **out_pool)
 {
     fallow_pool_config config = {0};
-    char message[FLW_DRIVER_MESSAGE_BYTES] = "";
-    const char *what = NULL;
-    size_t device_bytes = 0;
-    struct flw_pool *pool = NULL;
     if (out_pool == NULL) {
         return FALLOW_INVALID_ARGUMENT;
     }
@@ -326,36 +378,26 @@ fallow_status flw_pool_create(const fallow_pool_config *given, const struct flw_
     if (status != FALLOW_OK) {
         return status;
     }
-    pool = new_pool(&config);
+    struct flw_pool *pool = new_pool(&config);
     if (pool == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    status = check_config(&config, &what);
+    status = settle_config(pool);
     if (status != FALLOW_OK) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR, "invalid setting: %s", what);
         goto fail_pool;
     }
-    set_defaults(&pool->config);
-    if (place != NULL) {
-        pool->driver = *place->driver;
-        pool->driver.object = NULL; /* nothing to close */
-    } else {
-        status = flw_driver_open(&pool->driver, config.driver, message);
-    }
+    status = open_driver(pool, place);
     if (status != FALLOW_OK) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR, "%s", message);
         goto fail_pool;
     }
-    status = find_device(pool, &device_bytes);
+    status = find_device(pool);
     if (status != FALLOW_OK) {
         goto fail_driver;
     }
-    pool->device_bytes = device_bytes;
-    status = init_heap(pool, device_bytes);
+    status = init_heap(pool);
     if (status != FALLOW_OK) {
         goto fail_context;
     }
-    pool->heap.streams_may_die = config.streams_may_die != 0;
     status = check_identities(pool);
     if (status != FALLOW_OK) {
         goto fail_heap;
@@ -364,28 +406,11 @@ fallow_status flw_pool_create(const fallow_pool_config *given, const struct flw_
     if (status != FALLOW_OK) {
         goto fail_heap;
     }
-    __atomic_store_n(&flw_thread_on_exit, flw_pool_cache_exit, __ATOMIC_RELEASE);
-    (void)flw_bin_table();
-    pool->uses_membarrier = flw_asym_register();
-    pool->divert_all = !pool->uses_membarrier || config.check_streams || config.streams_may_die ||
-                       pool->debug != NULL;
-    fallow_pool *handle = flw_pool_table_enter(pool);
-    if (handle == NULL) {
-        status = FALLOW_OUT_OF_HOST_MEMORY;
-        goto fail_heap;
+    *out_pool = open_pool(pool, place);
+    if (*out_pool != NULL) {
+        return FALLOW_OK;
     }
-    pool->handle = handle;
-    join_contexts(pool, place);
-    pool->has_helper =
-        config.helper_thread && pthread_create(&pool->helper, NULL, helper_main, pool) == 0;
-    if (config.helper_thread && !pool->has_helper) {
-        flw_pool_log(pool, FALLOW_LOG_WARNING,
-                     "the helper thread cannot be started: call fallow_pool_poll now and then, or "
-                     "idle memory stays");
-    }
-    *out_pool = handle;
-    return FALLOW_OK;
-
+    status = FALLOW_OUT_OF_HOST_MEMORY;
 fail_heap:
     flw_debug_finish(pool, false);
     flw_heap_finish(&pool->heap, false);
