@@ -45,10 +45,13 @@ bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, 
     map->units = (uint32_t *)(void *)(map->unit_meta.base + cell_bytes);
     /* Offset 0 of both arenas: the span that owns nothing and the slot whose word never matches. */
     struct flw_span *nothing = flw_meta_extend(&map->span_meta, sizeof *nothing, SPAN_ALIGN);
-    if (nothing == NULL || flw_meta_extend(&map->slot_meta, sizeof(struct flw_slot), 16) == NULL) {
+    struct flw_slot *none = flw_meta_extend(&map->slot_meta, sizeof *none, SPAN_ALIGN);
+    if (nothing == NULL || none == NULL) {
         goto fail;
     }
     nothing->bin = no_bin;
+    /* -5 is "its word, live". In context order no bin is full, but no cache has room for so much. */
+    none->loan = ~0ull;
     return true;
 fail:
     flw_page_map_finish(map);
@@ -145,8 +148,9 @@ static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
 /* Not inlined: its callers seldom need it. */
 FLW_NOINLINE struct flw_span *flw_page_map_extend_runs(struct flw_page_map *map)
 {
-    struct flw_span *run = new_span(map, 1);
+    struct flw_span *run = new_span(map, 2);
     if (run != NULL) {
+        run->magic = 2;
         __atomic_store_n(&run->kind, FLW_SPAN_RUN, __ATOMIC_RELAXED);
     }
     return run;

@@ -13,7 +13,7 @@
  *
  * INVARIANTS
  *   1. Span and slot memory is never unmapped and never changes kind: a slab header and its slots
- * stay a pair for one class and size forever; a run header keeps its one slot.
+ * stay a pair for one class and size forever; a run header keeps its one slot, and one that is never used.
  *   2. Where a block of a slab begins the map leads to the slab, where a live run begins to that
  * (page_map.h). Elsewhere it may lead to a run that is not there any more, never to such a slab.
  *   3. slot->word is address | state; a slot's address never changes while its span keeps its base.
@@ -29,7 +29,8 @@
 
 /* In the low byte of slot->word; blocks are 256 B aligned. A hit compares the whole word with
  * "pointer + LIVE" for pointers of any value. So LIVE is the largest: a pointer that meets the word
- * of a block in another state lies below that block, and there it finds another slot. */
+ * of a block in another state lies below that block, and there it finds another slot: also where the
+ * map leads to a run that begins above. */
 enum flw_slot_state {
     FLW_SLOT_FREE = 0,
     FLW_SLOT_LIVE_USED =
@@ -117,7 +118,7 @@ struct flw_run_part {
  * and slots are read so too, out of ThreadSanitizer's sight: page_map.h.) */
 struct flw_span {
     /* What a free reads: one line. */
-    uint64_t magic; /* 2^64 / slot size + 1; 0 for a run: index is always 0 */
+    uint64_t magic; /* 2^64 / slot size + 1; 2 for a run: 0 from its begin on, 1 below */
     uint64_t base;  /* masked offset of the first byte */
     uint64_t slots; /* byte offset of its first slot in the slot arena */
     uint32_t bin;   /* byte offset of its bin in a thread cache; runs: the bin that holds nothing */

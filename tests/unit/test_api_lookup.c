@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the public promises that hang on the way from an address to its block: every byte of a live
- * block leads to it, whatever lies beside it; and a driver that aligns no further than it must is as
- * good as one that does.
+ * block leads to it, whatever lies beside it; no byte below it does, whatever its state; and a driver
+ * that aligns no further than it must is as good as one that does.
  */
 #include "test_api.h"
 
@@ -101,6 +101,49 @@ static void every_byte_of_a_block_leads_to_it(void **state)
     api_end(&api);
 }
 
+/* Pointers a few bytes below a block, in each of its states; and the highest there are. */
+static void check_nothing_below(struct api *api, const unsigned char *ptr)
+{
+    for (unsigned below = 1; below < 9; below++) {
+        assert_int_equal(fallow_free(api->pool, (void *)(uintptr_t)(ptr - below), api->stream),
+                         FALLOW_INVALID_POINTER);
+        assert_int_equal(fallow_free(api->pool, (void *)-(intptr_t)below, api->stream),
+                         FALLOW_INVALID_POINTER);
+    }
+}
+
+static void no_byte_below_a_block_leads_to_it(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {3 * MIB + 200000, 5 * MIB + 1, MIB, 832 * 1024, 70000, 512};
+    for (unsigned i = 0; i < 3 * sizeof sizes / sizeof *sizes; i++) {
+        struct api api;
+        flw_sim_config world = flw_sim_config_default(8);
+        world.schedule = FLW_SIM_HELD;
+        world.without_vmm = i % 3 == 1;
+        api_begin(&api, &world);
+        fallow_pool_config config = api_config(&api);
+        config.order = i % 3 == 2 ? FALLOW_ORDER_CONTEXT : FALLOW_ORDER_STREAM;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        size_t size = sizes[i / 3];
+        void *first = api_alloc(&api, size, api.stream);
+        unsigned char *freed = api_alloc(&api, size, api.stream);
+        unsigned char *held = api_alloc(&api, size, api.stream);
+        check_nothing_below(&api, held); /* live */
+        assert_int_equal(fallow_free(api.pool, first, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_free(api.pool, freed, api.stream), FALLOW_OK);
+        check_nothing_below(&api, freed);
+        assert_int_equal(fallow_record_use(api.pool, held, api.other), FALLOW_OK);
+        check_nothing_below(&api, held); /* live, with a use */
+        api_use(&api, held, size, api.other);
+        assert_int_equal(fallow_free(api.pool, held, api.stream), FALLOW_OK);
+        check_nothing_below(&api, held); /* pending */
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        assert_int_equal(api_stats(&api).live_bytes, 0);
+        api_end(&api);
+    }
+}
+
 static void a_driver_that_does_not_align_the_range_is_good_enough(void **state)
 {
     (void)state;
@@ -128,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_of_a_block_leads_to_it),
+        cmocka_unit_test(no_byte_below_a_block_leads_to_it),
         cmocka_unit_test(a_driver_that_does_not_align_the_range_is_good_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,8 +75,8 @@ static uint64_t wild_pointer(void)
         return bed.live[i] ^ (1ull << (r >> 24) % 64);
     case 3:
         return bed.live[i] ^ (1ull << (r >> 24) % 64) ^ (1ull << (r >> 32) % 64);
-    case 4: /* freed before */
-        return bed.stale[i];
+    case 4: /* freed before, or a few bytes below it */
+        return bed.stale[i] - (r >> 24) % 8;
     case 5: /* another pool's */
         return bed.foreign[i % 64];
     case 6: /* near: any byte of the neighbourhood */
