@@ -5,6 +5,8 @@
  * elsewhere, so nothing that a stream still orders may go into it, and nothing of it may come out
  * before release.
  */
+#include "pool/capture.h"
+
 #include <sched.h>
 #include <sys/mman.h>
 

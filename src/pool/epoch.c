@@ -11,6 +11,8 @@
  * exceed the bound (flw_epoch_bound) or wait. Until then a miss grows: within the bound memory costs
  * less than an event for every few blocks, and a device that is busy is never waited for.
  */
+#include "pool/epoch.h"
+
 #include "heap/epoch.h"
 #include "pool/ladder.h"
 

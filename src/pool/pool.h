@@ -14,43 +14,12 @@
 #include "fallow/fallow.h"
 #include "heap/tcache.h"
 #include "heap/thread.h"
+#include "pool/capture.h"
 #include "pool/debug.h"
+#include "pool/epoch.h"
 #include "pool/gate.h"
 #include "pool/sleep.h"
-
-/* A block's side notes: announced uses and a tag. Most blocks have none. */
-struct flw_note {
-    struct flw_note *next; /* in its bucket, or unused */
-    uint64_t address;
-    uint32_t tag;
-    uint32_t flags; /* FALLOW_REQUEST_ bits */
-    uint32_t stamp_count;
-    bool overflowed; /* more streams than fit: all are asked */
-    uint32_t domains[FLW_STAMPS_MAX];
-};
-
-static inline bool flw_note_has_uses(const struct flw_note *note)
-{
-    return note->stamp_count > 0 || note->overflowed;
-}
-
-#define FLW_CAPTURE_STREAMS 32
-
-struct fallow_capture {
-    struct flw_pool *pool; /* NULL: this place is unused */
-    bool is_capturing;     /* between begin and end */
-    bool is_released;      /* its handle is gone; its memory too, once nobody is inside */
-    uint32_t inside_count; /* allocations under way from its memory */
-    uint32_t index;        /* 1 + place */
-    uint64_t serial;       /* place and turn: never again another capture's; kept when it is over */
-    uint32_t stream_count;
-    struct flw_domain *stream_domains[FLW_CAPTURE_STREAMS]; /* the streams' own domains */
-    struct flw_domain *domains[FLW_CAPTURE_STREAMS];        /* the capture's, one for each */
-    struct flw_domain *kept; /* a domain that nobody is lent from: captured blocks whose next use no
-                                stream of the capture orders; NULL: none yet */
-    struct flw_pending *parked; /* ordinary blocks freed on its streams, until its end */
-};
-#define FLW_CAPTURE_COUNT 4096
+#include "pool/uses.h"
 
 enum flw_rung {
     FLW_RUNG_OWN,        /* own stream's heap and nobody's */
@@ -139,6 +108,12 @@ struct flw_pool {
     atomic_bool helper_stops;
     struct flw_pool *next_abandoned; /* chain of pools whose memory is kept on purpose */
 };
+
+/* Is the pool in context order? */
+static inline bool flw_pool_has_epochs(const struct flw_pool *pool)
+{
+    return pool->heap.context_order != NULL;
+}
 
 /* ---- table.c */
 
@@ -270,106 +245,6 @@ static inline bool flw_pool_is_fence_due(const struct flw_pool *pool,
 bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache);
 /* After a free through the cache: the events that are due, decay, a loss. Driver calls. */
 void flw_pool_keep_up(struct flw_pool *pool, struct flw_tcache *cache, bool earns_fence);
-
-/* ---- epoch.c: context order */
-
-/* What a smaller request takes: the second class, whose blocks are 512 B aligned. */
-#define FLW_EPOCH_LEAST_BYTES 512ull
-
-/* The ladder of a pool in context order. */
-fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need);
-/* cache lock. A block that was claimed goes to limbo, whose older content goes to the heap if need be. */
-void flw_epoch_return(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
-                      struct flw_slot *slot);
-/* cache lock. A few complete whole runs of a size that has just been lent. */
-void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32_t unit_count);
-/* Driver calls: where enough was freed since the last one. */
-void flw_epoch_close_if_due(struct flw_pool *pool);
-/* Driver calls. Close an epoch over everything that was freed so far; true: something is complete. */
-bool flw_epoch_close(struct flw_pool *pool);
-/* The caller is about to synchronise the pool's context: flw_epoch_begin_sync (heap/epoch.h) that covers
- * what the calling thread has freed, too. */
-uint64_t flw_epoch_expect_sync(struct flw_pool *pool);
-/* Driver calls. Give back to the driver what is idle: caches emptied, the device waited for (not while
- * something is captured). What came back. */
-uint64_t flw_epoch_trim(struct flw_pool *pool);
-
-/* Does the pool's memory hold the address, lent or not? No lock. */
-bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address);
-/* The block that is lent and holds the address, as it was asked for. False: none. No lock. */
-struct flw_epoch_block {
-    uint64_t base, size_bytes;
-    bool is_whole;
-    bool is_exported;
-};
-bool flw_epoch_find(const struct flw_pool *pool, uint64_t address, struct flw_epoch_block *out);
-/* Somebody outside the process may map the whole block at `base`: when it is freed it goes to the driver
- * at once. False: it is not whole, or was freed meanwhile. */
-bool flw_epoch_export(struct flw_pool *pool, uint64_t base);
-/* Such a block, claimed, comes back. */
-fallow_status flw_epoch_evict(struct flw_pool *pool, struct flw_tcache *cache,
-                              struct flw_span *span, struct flw_slot *slot);
-
-/* The most that may be held with so many bytes lent, before an allocation waits for the device. */
-static inline uint64_t flw_epoch_bound(uint64_t live_bytes)
-{
-    return live_bytes + flw_max(256 * FLW_MIB, live_bytes / 4);
-}
-/* Is the pool in context order? */
-static inline bool flw_pool_has_epochs(const struct flw_pool *pool)
-{
-    return pool->heap.context_order != NULL;
-}
-
-/* ---- uses.c */
-struct flw_note *flw_note_find(struct flw_pool *pool, uint64_t address); /* uses_lock */
-struct flw_note *flw_note_make(struct flw_pool *pool, uint64_t address); /* uses_lock */
-bool flw_note_take(struct flw_pool *pool, uint64_t address,
-                   struct flw_note *out_note); /* calls none */
-/* Free a block that has announced uses: pending until they are complete. */
-fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
-                            const struct flw_note *note);
-/* Announce a use of a live (raw) block on a domain's stream. INVALID_POINTER: it is not live. */
-fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_t domain);
-/* Were uses of a live block announced? */
-bool flw_uses_has(struct flw_pool *pool, uint64_t address);
-/* Fence every stream with announced uses that nothing covers yet. Driver calls. */
-void flw_uses_fence(struct flw_pool *pool);
-/* Fence every stream that this thread can name. Driver calls. */
-void flw_pool_fence_all(struct flw_pool *pool);
-
-/* ---- capture.c */
-/* The serial of the capture that a stream is in; 0: none, which is one load while nothing is captured.
- * And whether a capture has not been released yet. */
-uint64_t flw_capture_serial(struct flw_pool *pool, fallow_stream stream);
-/* Of the capture under way that has this serial, the stream it began on; NULL: there is none. */
-struct flw_domain *flw_capture_origin(struct flw_pool *pool, uint64_t serial);
-bool flw_capture_lives(struct flw_pool *pool, uint64_t serial);
-/* Is the stream being captured? That may end before the caller has done anything about it. */
-static inline bool flw_capture_is_on(const struct flw_domain *stream_domain)
-{
-    return __atomic_load_n(&stream_domain->captured_by, __ATOMIC_ACQUIRE) != 0;
-}
-/* The capture's domain for a stream that is being captured, NULL: it is not. Until it is left again
- * the capture may be ended and released by others, but keeps its memory and its domains: whoever
- * leaves last gives them up. */
-struct flw_domain *flw_capture_enter(struct flw_pool *pool, const struct flw_domain *stream_domain);
-void flw_capture_leave(struct flw_pool *pool, const struct flw_domain *domain);
-/* heap lock. Who gets a captured block of `domain` that is freed on another stream: the domain of
- * that stream in the same capture, whose order the free is in, or one that lends nothing before
- * release; the stream itself once the capture is released. NULL: host memory. */
-struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain *domain,
-                                       struct flw_domain *freeing, bool has_uses);
-/* Park an ordinary block freed on a captured stream. */
-fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
-                               struct flw_slot *slot);
-/* Capture again into what an ended capture has: its free memory serves the streams that join it. The
- * caller sees to it that the graphs are never launched at once. BUSY: it is capturing. */
-fallow_status flw_capture_resume(fallow_capture *capture, fallow_stream stream);
-void flw_captures_forget(struct flw_pool *pool);
-void flw_captures_renew_lock(void); /* after a fork */
-/* CAPTURING if the stream is being captured and was not announced. Driver call. */
-fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain);
 
 /* ---- trim.c */
 void flw_pool_decay(struct flw_pool *pool, bool may_release);

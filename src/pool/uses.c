@@ -2,6 +2,8 @@
  *
  * Owns: what is known of single blocks beyond their slot: announced uses and tags.
  */
+#include "pool/uses.h"
+
 #include <sched.h>
 
 #include "base/mutant.h"
