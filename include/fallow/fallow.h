@@ -490,7 +490,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim_within(fallow_pool *p
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_poll(fallow_pool *pool);
 
 /** Recompute every invariant from the blocks up. OK, or DRIVER with a line to the log that names
- * the first broken one. For tests; stops the world for its duration. */
+ * the first broken one. For tests; waits for allocations, sleeps and wakes under way and stops the
+ * world for its duration, so that a sleep, a wake or a change of peers meanwhile answers BUSY. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_validate(fallow_pool *pool);
 
 #ifdef __cplusplus

@@ -52,3 +52,15 @@ bool flw_gate_await(struct flw_gate *gate, bool may_wait)
         pause_once(&tries);
     }
 }
+
+bool flw_gate_await_turn(struct flw_gate *gate)
+{
+    unsigned tries = 0;
+    while (!flw_gate_begin_turn(gate)) {
+        if (atomic_load(&gate->turner) == flw_thread_token()) {
+            return false;
+        }
+        pause_once(&tries);
+    }
+    return true;
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the gate of a pool: who is inside a call that gets, maps, fills or gives back physical memory,
- * and the *turns* (a sleep, a wake, a change of peers) that need nobody to be there.
+ * and the *turns* (a sleep, a wake, a change of peers, a validation) that need nobody to be there.
  * Does not: concern hits, frees or anything else that leaves physical memory alone. A sleep closes the
  * caches besides.
  *
@@ -18,6 +18,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "fallow/status.h"
+#include "heap/thread.h"
 
 enum flw_gate_state {
     FLW_GATE_OPEN,
@@ -28,8 +29,8 @@ enum flw_gate_state {
 struct flw_gate {
     _Alignas(FLW_LINE_PAIR) atomic_int state;
     atomic_uint inside;
-    atomic_bool is_turning;  /* by one thread at a time, callbacks of a sleep included */
-    atomic_bool closes_hits; /* caches that are made meanwhile are closed too */
+    _Atomic uintptr_t turner; /* whose turn it is, callbacks of a sleep included; 0: nobody's */
+    atomic_bool closes_hits;  /* caches that are made meanwhile are closed too */
 };
 
 /* The gate was not open: the caller is counted out. */
@@ -68,12 +69,16 @@ static inline bool flw_gate_is_asleep(const struct flw_gate *gate)
 /* False: another thread is at a turn, or this one, in a callback. */
 static inline bool flw_gate_begin_turn(struct flw_gate *gate)
 {
-    return !atomic_exchange(&gate->is_turning, true);
+    uintptr_t nobody = 0;
+    return atomic_compare_exchange_strong(&gate->turner, &nobody, flw_thread_token());
 }
+
+/* The same, after other threads' turns. False: it is this one's, which is in a callback of it. */
+bool flw_gate_await_turn(struct flw_gate *gate);
 
 static inline void flw_gate_end_turn(struct flw_gate *gate)
 {
-    atomic_store(&gate->is_turning, false);
+    atomic_store(&gate->turner, 0);
 }
 
 /* The turn's owner. From now on nobody comes in. */

@@ -244,6 +244,24 @@ int fallow_pool_last_driver_error(fallow_pool *handle, const char **out_call)
     return error;
 }
 
+/* As a turn of its own: what another thread is getting from the driver, or giving back, is counted
+ * before it is there. */
+static const char *find_broken_invariant(struct flw_pool *pool)
+{
+    bool has_begun = flw_gate_await_turn(&pool->gate);
+    bool is_asleep = flw_gate_is_asleep(&pool->gate);
+    flw_gate_set(&pool->gate, FLW_GATE_HELD);
+    (void)flw_gate_await(&pool->gate, true);
+    flw_lock_acquire(&pool->heap.lock);
+    const char *broken = flw_heap_broken_invariant(&pool->heap);
+    flw_lock_release(&pool->heap.lock);
+    flw_gate_set(&pool->gate, is_asleep ? FLW_GATE_ASLEEP : FLW_GATE_OPEN);
+    if (has_begun) {
+        flw_gate_end_turn(&pool->gate);
+    }
+    return broken;
+}
+
 fallow_status fallow_pool_validate(fallow_pool *handle)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -251,9 +269,7 @@ fallow_status fallow_pool_validate(fallow_pool *handle)
         return FALLOW_INVALID_POOL;
     }
     (void)flw_pool_drain(pool, NULL, NULL);
-    flw_lock_acquire(&pool->heap.lock);
-    const char *broken = flw_heap_broken_invariant(&pool->heap);
-    flw_lock_release(&pool->heap.lock);
+    const char *broken = find_broken_invariant(pool);
     if (broken != NULL) {
         flw_pool_log(pool, FALLOW_LOG_ERROR, "broken invariant: %s", broken);
         return FALLOW_DRIVER;
