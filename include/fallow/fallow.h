@@ -83,9 +83,10 @@ typedef enum fallow_order {
     FALLOW_ORDER_STREAM = 0, /**< streams, as everything above says */
     /**
      * The context, for callers that cannot name a stream: they free, as cudaFree does, while work on
-     * any stream may still use the block. It is lent again only when all that every live context of
-     * the process had been given before an event recorded after the free is complete; nothing is
-     * waited for until more is held than what is lent and the larger of 256 MiB and a quarter of it.
+     * any stream may still use the block. It is lent again only when all that its context, and every
+     * other that has such a pool in the process, had been given before an event recorded after the
+     * free is complete (work of a context without one must be complete at the free); nothing is waited
+     * for until more is held than what is lent and the larger of 256 MiB and a quarter of it.
      *
      * Memory      of cuMemAlloc: IPC handles, peer access by cuCtxEnablePeerAccess and registration
      *             work as natively, and it is gone with its context. A request of 1 MiB or more is a
