@@ -5,6 +5,8 @@
  */
 #include "test_api.h"
 
+#include "fallow/sleep.h"
+
 #define MANY 5000 /* the table of notes grows three times */
 
 static void many_blocks_keep_their_tags_and_their_announced_uses(void **state)
@@ -121,6 +123,40 @@ static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
     api_end(&api);
 }
 
+/* The block is still lent: no free has stamped the use. */
+static void *use_abroad(struct api *api, CUcontext *context, CUstream *foreign)
+{
+    CUcontext popped;
+    void *ptr = api_alloc(api, 5 * MIB, api->stream);
+    assert_int_equal(api->sim.cu.cuCtxCreate_v2(context, 0, 0), 0);
+    assert_int_equal(api->sim.cu.cuStreamCreate(foreign, CU_STREAM_NON_BLOCKING), 0);
+    api_use(api, ptr, 5 * MIB, *foreign);
+    assert_int_equal(api->sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_int_equal(fallow_record_use(api->pool, ptr, *foreign), FALLOW_OK);
+    return ptr;
+}
+
+static void a_sleep_and_a_destroy_wait_for_users_of_other_contexts(void **state)
+{
+    (void)state;
+    CUcontext context = NULL;
+    CUstream foreign = NULL;
+    for (int destroys = 0; destroys < 2; destroys++) {
+        struct api api;
+        api_begin_with_pool(&api);
+        void *ptr = use_abroad(&api, &context, &foreign);
+        if (destroys == 0) {
+            fallow_sleep_request request;
+            fallow_sleep_request_init(&request);
+            request.flags = FALLOW_SLEEP_WAIT;
+            assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_BUSY);
+            assert_int_equal(fallow_pool_sleep(api.pool, &request), FALLOW_OK);
+            assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        }
+        api_end(&api); /* asks the rule checker */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +164,7 @@ int main(void)
         cmocka_unit_test(announcing_for_a_known_stream_makes_no_driver_call),
         cmocka_unit_test(announcing_for_a_retired_streams_handle_looks_again),
         cmocka_unit_test(a_users_context_may_end_before_its_fence_is_asked_for),
+        cmocka_unit_test(a_sleep_and_a_destroy_wait_for_users_of_other_contexts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
