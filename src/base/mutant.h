@@ -51,6 +51,7 @@
     X(EPOCH_OF_ONE_CONTEXT, "an epoch covers the work of its own context only") \
     X(EXPORTED_IS_REUSED, "memory that importers may have is lent again") \
     X(SLEEP_LEAVES_CACHES_OPEN, "caches go on serving while a pool sleeps") \
+    X(SLEEP_IGNORES_OTHERS, "a sleep does not wait for other contexts' use of lent blocks") \
     X(SLEEP_SAVES_NOTHING, "a sleep saves no contents") \
     X(ARENA_REGIONS_OVERLAP, "regions of a layout that are alive together share bytes") \
     X(ARENA_NOT_ORDERED, "a lease on another stream does not come after the last one") \

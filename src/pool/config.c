@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "heap/epoch.h"
 #include "pool/recording.h"
 #include "pool/share.h"
@@ -466,7 +467,7 @@ static CUresult sync_users_abroad(struct flw_pool *pool)
     CUresult result = CUDA_SUCCESS;
     uint32_t cursor = 0;
     flw_lock_acquire(&pool->uses_lock);
-    bool has_uses = pool->note_count > 0;
+    bool has_uses = pool->note_count > 0 && !FLW_MUTANT(SLEEP_IGNORES_OTHERS);
     flw_lock_release(&pool->uses_lock);
     for (struct flw_domain *domain;
          has_uses && result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {

@@ -309,9 +309,10 @@ static void step_drain(struct flw_model *model)
 
 static void step_capture(struct flw_model *model)
 {
-    struct flw_client_capture how = {.stream = 0, .joined = 0, .most_bytes = 3 << 20};
-    how.stream = pick_stream(model);
-    how.joined = flw_client_chance(&model->client, 50) ? how.stream : pick_stream(model);
+    struct flw_client_capture how = {.stream = pick_stream(model), .most_bytes = 3 << 20};
+    for (unsigned i = 0; i < 2; i++) {
+        how.joined[i] = flw_client_chance(&model->client, 50) ? how.stream : pick_stream(model);
+    }
     model->peak_is_exact = false;
     fallow_status status = flw_client_capture_run(&model->client, &how);
     flw_model_expect(model, status == FALLOW_OK || status == FALLOW_OUT_OF_MEMORY,
@@ -324,7 +325,7 @@ static void step_rare(struct flw_model *model)
     uint64_t kind = flw_client_below(&model->client, 100);
     fallow_status status = FALLOW_OK;
     if (kind < 30) {
-        status = flw_client_renew_stream(&model->client, pick_stream(model));
+        status = flw_client_renew_stream(&model->client, pick_stream(model), true);
     } else if (kind < 35) {
         CUstream unseen = NULL;
         CUresult result = model->sim.cu.cuStreamCreate(&unseen, CU_STREAM_NON_BLOCKING);

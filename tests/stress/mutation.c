@@ -47,6 +47,7 @@ static const char *const profiles[] = {
     "--threads 2 --ops 20000 --economy 1 --limit 200000000",
     "--threads 2 --ops 20000 --streams 10 --live 600 --most 65536",
     "--threads 1 --ops 8000 --limit 60000000",
+    "--threads 3 --ops 30000 --sleep --foreign",
 };
 #define PROFILES (sizeof profiles / sizeof *profiles)
 

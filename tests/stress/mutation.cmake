@@ -16,7 +16,8 @@ foreach(file client.c client_capture.c overlap.c pool_under_test.c pool_under_te
   list(APPEND sources ${PROJECT_SOURCE_DIR}/tests/support/${file})
 endforeach()
 add_executable(stress_mutant mutant_arena.c mutant_epoch.c mutant_main.c mutant_scenario.c mutant_sleep.c
-  quiescence.c quiescence_model.c stress_arena_run.c stress_run.c stress_settings.c ${sources})
+  quiescence.c quiescence_model.c stress_arena_run.c stress_draw.c stress_fault.c stress_others.c
+  stress_rare.c stress_run.c stress_settings.c stress_sleep.c stress_step.c ${sources})
 flw_target(stress_mutant)
 target_compile_definitions(stress_mutant PRIVATE FLW_MUTATION=1 FLW_PUT_HAS_FALLOW=1 FALLOW_STATIC=1)
 target_include_directories(stress_mutant PRIVATE ${PROJECT_SOURCE_DIR}/tests)

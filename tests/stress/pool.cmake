@@ -4,7 +4,8 @@
 if(NOT TARGET flw_test_pool)
   return()
 endif()
-add_executable(stress_pool stress_pool.c stress_run.c stress_settings.c)
+add_executable(stress_pool stress_pool.c stress_draw.c stress_fault.c stress_others.c
+  stress_rare.c stress_run.c stress_settings.c stress_sleep.c stress_step.c)
 flw_target(stress_pool)
 target_link_libraries(stress_pool PRIVATE flw_test_pool)
 
@@ -60,6 +61,12 @@ if(TARGET fallow_shared)
   flw_add_stress(without_vmm 1000000 --threads 2 --without-vmm --limit 400000000)
   flw_add_stress(fast_checks 500000 --threads 2 --checks 1)
   flw_add_stress(debug_checks 60000 --threads 2 --checks 30 --most 262144)
+  flw_add_stress(sleeps 400000 --threads 3 --sleep --foreign --share --oom --limit 200000000 --validate 5000)
+  flw_add_stress(dying_streams 300000 --threads 2 --dies 2 --foreign)
+  flw_add_stress(checked_streams 300000 --threads 1 --dies 1)
+  flw_add_stress(context_order 600000 --threads 3 --order 1 --helper)
+  flw_add_stress(faults 300000 --threads 3 --faults 20 --sleep --share --rounds 4)
+  flw_add_stress(corners 40000 --draw --rounds 50) # ever other settings, the context's end among them
   if(TARGET fallow) # the recording of a run with captures, retired streams and failures is whole
     math(EXPR ops "1000000 / ${FLW_STRESS_DIVISOR}")
     set(recording ${CMAKE_CURRENT_BINARY_DIR}/stress.ftrace)

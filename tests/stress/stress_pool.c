@@ -6,7 +6,12 @@
  *               [--limit BYTES] [--most BYTES] [--device BYTES] [--schedule random|clock|held]
  *               [--lag NS] [--economy 0|1] [--reuse 0|1|2] [--checks BITS] [--no-capture]
  *               [--no-retire] [--no-check] [--without-vmm] [--validate N] [--trace ADDRESS]
- *               [--record FILE]
+ *               [--record FILE] [--order 0|1] [--cache BYTES] [--decay MS] [--dies 0|1|2]
+ *               [--faults N] [--sleep] [--share] [--foreign] [--helper] [--oom] [--reset]
+ *               [--rounds N] [--draw]
+ *
+ * See struct stress_settings. --draw: each round's seed chooses the settings; the line that it prints
+ * repeats it.
  *
  * Exit: 0 clean, 1 a rule was broken (a sentence on stderr), 2 bad usage; anything else is a crash.
  * FALLOW_TEST_SEED gives the seed too.

@@ -17,13 +17,28 @@ struct stress_settings {
     const char *pool, *record; /* a trace file of the run; NULL: none */
     uint64_t seed, ops, threads, streams, live, limit_bytes, most_bytes, device_bytes, lag_ns;
     uint64_t economy, reuse, checks, validate_every, trace_address;
+    uint64_t order, cache_bytes, decay_ms;
+    uint64_t dies;   /* 1: check_streams; 2: streams_may_die, and half of them do so unannounced */
+    uint64_t faults; /* once in so many chances a driver call is refused; 0: never */
+    uint64_t rounds; /* each with the next seed, in a world of its own */
     flw_sim_schedule schedule;
     bool capture, retire, check, without_vmm;
+    bool sleep;       /* the pool sleeps and wakes in the middle */
+    bool share;       /* exports, imports by a second pool, peers that come and go */
+    bool foreign;     /* work of other contexts, which end */
+    bool helper, oom; /* the pool's own thread; a callback that frees where there is no room */
+    bool reset;       /* at the end the primary context ends under the pool */
+    bool draw;        /* the seed chooses all of these, round by round */
 };
 
 /* The defaults, then the words of a command line, the program's name first. Ends the program with 2
  * where a word is not understood. */
 struct stress_settings stress_parse(int count, char **words);
+
+/* Choose what is not the size of a run by its seed: what goes together. */
+void stress_draw(struct stress_settings *settings);
+/* The command that repeats the run, on stderr. */
+void stress_print(const struct stress_settings *settings);
 
 /* The exit status: 0 clean, 1 a rule was broken (said on stderr), 2 no simulated device. */
 int stress_run(const struct stress_settings *settings);

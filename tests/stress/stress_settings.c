@@ -39,6 +39,12 @@ static void read_words(struct stress_settings *settings, int count, char **words
         {"--checks", &settings->checks},
         {"--validate", &settings->validate_every},
         {"--trace", &settings->trace_address},
+        {"--order", &settings->order},
+        {"--cache", &settings->cache_bytes},
+        {"--decay", &settings->decay_ms},
+        {"--dies", &settings->dies},
+        {"--faults", &settings->faults},
+        {"--rounds", &settings->rounds},
     };
     const struct {
         const char *name;
@@ -49,6 +55,13 @@ static void read_words(struct stress_settings *settings, int count, char **words
         {"--no-retire", &settings->retire, false},
         {"--no-check", &settings->check, false},
         {"--without-vmm", &settings->without_vmm, true},
+        {"--sleep", &settings->sleep, true},
+        {"--share", &settings->share, true},
+        {"--foreign", &settings->foreign, true},
+        {"--helper", &settings->helper, true},
+        {"--oom", &settings->oom, true},
+        {"--reset", &settings->reset, true},
+        {"--draw", &settings->draw, true},
     };
     for (int i = 1; i < count; i++) {
         const char *word = words[i], *next = i + 1 < count ? words[i + 1] : NULL;
@@ -110,6 +123,7 @@ struct stress_settings stress_parse(int count, char **words)
                                        .device_bytes = 8ull << 30,
                                        .schedule = FLW_SIM_HELD,
                                        .lag_ns = 100000,
+                                       .rounds = 1,
                                        .capture = true,
                                        .retire = true,
                                        .check = true};

@@ -68,15 +68,33 @@ void flw_client_finish(struct flw_client *client, uint32_t shared_count)
     client->blocks = NULL;
 }
 
+/* Of one driver call: several may be planned to fail. */
+static int tries(const struct flw_client *client)
+{
+    return client->has_faults ? 16 : 1;
+}
+
 void flw_client_order(struct flw_client *client, uint32_t from, uint32_t to)
 {
     const struct flw_driver *cu = &client->sim->cu;
+    CUresult result = CUDA_ERROR_UNKNOWN;
     if (from == to) {
         return;
     }
-    must(client, cu->cuEventRecord(client->events[from], client->streams[from]), "cuEventRecord");
-    must(client, cu->cuStreamWaitEvent(client->streams[to], client->events[from], 0),
-         "cuStreamWaitEvent");
+    if (client->is_cut_off) {
+        (void)cu->cuEventRecord(client->events[from], client->streams[from]);
+        (void)cu->cuStreamWaitEvent(client->streams[to], client->events[from], 0);
+        return;
+    }
+    for (int i = 0; i < tries(client) && result != CUDA_SUCCESS; i++) {
+        result = cu->cuEventRecord(client->events[from], client->streams[from]);
+    }
+    must(client, result, "cuEventRecord");
+    result = CUDA_ERROR_UNKNOWN;
+    for (int i = 0; i < tries(client) && result != CUDA_SUCCESS; i++) {
+        result = cu->cuStreamWaitEvent(client->streams[to], client->events[from], 0);
+    }
+    must(client, result, "cuStreamWaitEvent");
 }
 
 static void trace(const struct flw_client *client, const struct flw_client_block *block,
@@ -95,6 +113,9 @@ static void touch(struct flw_client *client, const struct flw_client_block *bloc
                   bool is_write)
 {
     uint64_t begin = (uint64_t)(uintptr_t)block->ptr;
+    if (client->is_quiet) {
+        return;
+    }
     trace(client, block, is_write ? "write" : "read", stream);
     struct flw_sim_range ranges[3] = {{begin, block->size_bytes, is_write, 0}};
     size_t count = 1;
@@ -127,7 +148,7 @@ void flw_client_write(struct flw_client *client, struct flw_client_block *block)
 
 void flw_client_read(struct flw_client *client, struct flw_client_block *block, uint32_t stream)
 {
-    if (stream != block->home) {
+    if (stream != block->home && !client->is_quiet) {
         flw_client_order(client, block->home, stream);
         block->readers |= 1u << stream;
     }
@@ -161,7 +182,8 @@ void flw_client_drop(struct flw_client *client, size_t index, struct flw_client_
 static fallow_status settle(struct flw_client *client, struct flw_client_block *block,
                             uint32_t stream)
 {
-    uint32_t users = (block->readers | 1u << block->home) & ~(1u << stream);
+    uint32_t users =
+        client->orders_by_context ? 0 : (block->readers | 1u << block->home) & ~(1u << stream);
     for (uint32_t i = 0; users >> i != 0; i++) {
         if ((users >> i & 1) == 0) {
             continue;
@@ -174,7 +196,8 @@ static fallow_status settle(struct flw_client *client, struct flw_client_block *
                 trace(client, block, "announce", i);
                 continue;
             }
-            if (status != FALLOW_OUT_OF_MEMORY && status != FALLOW_OUT_OF_HOST_MEMORY) {
+            if (status != FALLOW_OUT_OF_MEMORY && status != FALLOW_OUT_OF_HOST_MEMORY &&
+                !flw_client_forgives(client, status) && !client->is_cut_off) {
                 return status;
             }
         }
@@ -208,8 +231,21 @@ fallow_status flw_client_free(struct flw_client *client, size_t index, uint32_t 
     return FALLOW_OK;
 }
 
-fallow_status flw_client_renew_stream(struct flw_client *client, uint32_t index)
+/* A reader that is about to go: home comes after it, or it was announced. */
+static void end_reads(struct flw_client *client, struct flw_client_block *block, uint32_t reader)
 {
+    bool is_announced = !block->is_captured && flw_client_chance(client, 50) &&
+                        client->put.ops->record_use(client->put.pool, block->ptr,
+                                                    client->streams[reader]) == FALLOW_OK;
+    if (!is_announced) {
+        flw_client_order(client, reader, block->home);
+    }
+    block->readers &= ~(1u << reader);
+}
+
+fallow_status flw_client_renew_stream(struct flw_client *client, uint32_t index, bool tells)
+{
+    fallow_status status = FALLOW_OK;
     const struct flw_driver *cu = &client->sim->cu;
     uint32_t heir = (index + 1) % client->stream_count;
     for (size_t i = 0; i < client->count; i++) {
@@ -219,13 +255,14 @@ fallow_status flw_client_renew_stream(struct flw_client *client, uint32_t index)
             flw_client_order(client, index, heir);
             block->home = heir;
         } else if ((block->readers >> index & 1) != 0) {
-            flw_client_order(client, index, block->home);
-            block->readers &= ~(1u << index);
+            end_reads(client, block, index);
         }
     }
-    fallow_status status = client->put.ops->retire(client->put.pool, client->streams[index]);
-    client->op_count++;
-    if (status == FALLOW_OK) {
+    if (tells) {
+        status = client->put.ops->retire(client->put.pool, client->streams[index]);
+        client->op_count++;
+    }
+    if (status == FALLOW_OK || flw_client_forgives(client, status)) {
         must(client, cu->cuStreamDestroy_v2(client->streams[index]), "cuStreamDestroy");
         must(client, cu->cuStreamCreate(&client->streams[index], CU_STREAM_NON_BLOCKING),
              "cuStreamCreate");

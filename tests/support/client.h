@@ -35,6 +35,7 @@ struct flw_client_block {
     uint32_t readers;     /* bit a stream */
     uint32_t tag;
     bool is_captured;
+    bool is_exportable; /* asked for with EXPORT_FD */
 };
 
 struct flw_client {
@@ -50,6 +51,11 @@ struct flw_client {
     size_t count, capacity;
     uint64_t op_count;
     uint64_t trace_address; /* what happens to blocks with this byte goes to stderr; 0 nothing */
+    bool is_quiet;          /* the pool sleeps, or goes to: nothing touches its memory */
+    bool is_cut_off;        /* the context ends, or has: its own calls may be refused */
+    bool has_faults; /* driver calls are refused at random: its own are made again, the pool's
+                                 answers may say so */
+    bool orders_by_context; /* a free comes after what the context was given, on any stream */
 };
 
 uint64_t flw_client_random(struct flw_client *client);
@@ -60,6 +66,12 @@ static inline uint64_t flw_client_below(struct flw_client *client, uint64_t boun
 static inline bool flw_client_chance(struct flw_client *client, unsigned percent)
 {
     return flw_client_random(client) % 100 < percent;
+}
+
+/* An answer that a pool may give because a driver call of its own was refused. */
+static inline bool flw_client_forgives(const struct flw_client *client, fallow_status status)
+{
+    return client->has_faults && (status == FALLOW_DRIVER || status == FALLOW_DEVICE_LOST);
 }
 
 /* The primary context of device 0 is current in the calling thread. Aborts on a driver error: the
@@ -89,7 +101,7 @@ void flw_client_drop(struct flw_client *client, size_t index, struct flw_client_
  * sized: with fallow_free_sized. */
 fallow_status flw_client_free(struct flw_client *client, size_t index, uint32_t stream, bool sized);
 
-/* Destroy stream `index`, told to the pool, and make another in its place. */
-fallow_status flw_client_renew_stream(struct flw_client *client, uint32_t index);
+/* Destroy stream `index` and make another in its place. tells: the pool hears of it. */
+fallow_status flw_client_renew_stream(struct flw_client *client, uint32_t index, bool tells);
 
 #endif

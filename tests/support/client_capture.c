@@ -14,13 +14,38 @@ static bool is_cuda(struct flw_client *client, CUresult result, const char *call
     return result == CUDA_SUCCESS;
 }
 
-static bool is_expected(fallow_status status, const char *call)
+static bool is_expected(const struct flw_client *client, fallow_status status, const char *call)
 {
-    if (status != FALLOW_OK && status != FALLOW_OUT_OF_MEMORY) {
+    if (status != FALLOW_OK && status != FALLOW_OUT_OF_MEMORY &&
+        !flw_client_forgives(client, status)) {
         fprintf(stderr, "capture: %s answered %s\n", call, fallow_status_name(status));
         return false;
     }
     return true;
+}
+
+static fallow_status lend(struct flw_client *client, struct flw_client_block *block)
+{
+    const struct flw_put *put = &client->put;
+    CUstream stream = client->streams[block->home];
+    uint64_t kind = flw_client_below(client, 10);
+    void *ptr = NULL;
+    fallow_status status;
+    if (kind == 0 && put->ops->alloc_request != NULL) {
+        fallow_request request = {
+            .struct_size = sizeof request, .size_bytes = block->size_bytes, .tag = 7};
+        block->tag = request.tag;
+        status = put->ops->alloc_request(put->pool, &request, stream, &ptr);
+    } else if (kind == 1) {
+        block->align_bytes = 1ull << flw_client_below(client, 18);
+        status =
+            put->ops->alloc_aligned(put->pool, block->size_bytes, block->align_bytes, stream, &ptr);
+    } else {
+        status = put->ops->alloc(put->pool, block->size_bytes, stream, &ptr);
+    }
+    block->ptr = ptr;
+    client->op_count++;
+    return status;
 }
 
 /* Some blocks lent and some returned on one captured stream. */
@@ -30,17 +55,13 @@ static fallow_status work(struct flw_client *client, const struct flw_client_cap
     unsigned steps = 1 + (unsigned)flw_client_below(client, 8);
     for (unsigned i = 0; i < steps && client->count < client->capacity; i++) {
         struct flw_client_block block = {.home = stream, .is_captured = true};
-        void *ptr = NULL;
         block.size_bytes = 1 + flw_client_below(client, how->most_bytes);
-        fallow_status status = client->put.ops->alloc(client->put.pool, block.size_bytes,
-                                                      client->streams[stream], &ptr);
-        client->op_count++;
+        fallow_status status = lend(client, &block);
         if (status != FALLOW_OK) {
             return status;
         }
-        block.ptr = ptr;
         if (!flw_client_adopt(client, &block)) {
-            return FALLOW_DRIVER;
+            return FALLOW_INVALID_POINTER; /* overlaps: said already */
         }
         if (flw_client_chance(client, 50)) {
             status = flw_client_free(client, client->count - 1, stream, false);
@@ -67,16 +88,33 @@ static fallow_status free_ordinary(struct flw_client *client, uint32_t stream)
     return FALLOW_OK;
 }
 
+static bool joins(const struct flw_client_capture *how, unsigned i)
+{
+    return how->joined[i] != how->stream && (i == 0 || how->joined[1] != how->joined[0]);
+}
+
+/* The second forks from the first where both join. All come back before it is over. */
 static fallow_status join(struct flw_client *client, const struct flw_client_capture *how,
                           fallow_capture *capture)
 {
     size_t first = client->count;
-    flw_client_order(client, how->stream, how->joined);
-    fallow_status status = client->put.ops->capture_join(capture, client->streams[how->joined]);
-    if (status == FALLOW_OK) {
-        status = work(client, how, how->joined);
+    fallow_status status = FALLOW_OK;
+    uint32_t from = how->stream;
+    unsigned forked = 0;
+    for (; forked < 2 && status == FALLOW_OK; forked++) {
+        if (joins(how, forked)) {
+            flw_client_order(client, from, how->joined[forked]);
+            from = how->joined[forked];
+            status = client->put.ops->capture_join(capture, client->streams[from]);
+            status = status == FALLOW_OK ? work(client, how, from) : status;
+        }
     }
-    flw_client_order(client, how->joined, how->stream);
+    if (status == FALLOW_OK && joins(how, 0)) {
+        status = work(client, how, how->joined[0]);
+    }
+    for (unsigned i = 0; i < forked; i++) {
+        flw_client_order(client, how->joined[i], how->stream);
+    }
     /* The graph orders its own blocks only: an earlier capture's stay where they are. */
     for (size_t i = first; i < client->count; i++) {
         client->blocks[i].home = how->stream;
@@ -107,13 +145,45 @@ static bool launch(struct flw_client *client, uint32_t stream, CUgraph graph)
 /* What a captured stream holds must be ordered by it alone. */
 static void prepare(struct flw_client *client, const struct flw_client_capture *how)
 {
-    uint32_t both = 1u << how->stream | 1u << how->joined;
+    uint32_t all = 1u << how->stream | 1u << how->joined[0] | 1u << how->joined[1];
     for (size_t i = 0; i < client->count; i++) {
         struct flw_client_block *block = &client->blocks[i];
-        if ((both >> block->home & 1) != 0 || (both & block->readers) != 0) {
+        if ((all >> block->home & 1) != 0 || (all & block->readers) != 0) {
             flw_client_gather(client, block);
         }
     }
+}
+
+static bool begin_stream(struct flw_client *client, CUstream stream)
+{
+    const struct flw_driver *cu = &client->sim->cu;
+    return is_cuda(client, cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+                   "cuStreamBeginCapture");
+}
+
+/* Announced before or after the stream captures. A refusal leaves a stream that does not. */
+static fallow_status begin(struct flw_client *client, CUstream stream, fallow_capture **out_capture)
+{
+    const struct flw_driver *cu = &client->sim->cu;
+    bool early = flw_client_chance(client, 50);
+    CUgraph graph = NULL;
+    if (!early && !begin_stream(client, stream)) {
+        return FALLOW_INVALID_STREAM;
+    }
+    fallow_status status = client->put.ops->capture_begin(client->put.pool, stream, out_capture);
+    if (status == FALLOW_OK) {
+        return early && !begin_stream(client, stream) ? FALLOW_INVALID_STREAM : FALLOW_OK;
+    }
+    if (!flw_client_forgives(client, status)) {
+        fprintf(stderr, "capture: fallow_capture_begin answered %s\n", fallow_status_name(status));
+        return FALLOW_INVALID_CAPTURE;
+    }
+    if ((!early &&
+         (!is_cuda(client, cu->cuStreamEndCapture(stream, &graph), "cuStreamEndCapture") ||
+          !is_cuda(client, cu->cuGraphDestroy(graph), "cuGraphDestroy")))) {
+        return FALLOW_INVALID_STREAM;
+    }
+    return status;
 }
 
 fallow_status flw_client_capture_run(struct flw_client *client,
@@ -123,46 +193,35 @@ fallow_status flw_client_capture_run(struct flw_client *client,
     CUstream stream = client->streams[how->stream];
     fallow_capture *capture = NULL;
     CUgraph graph = NULL;
-    bool early = flw_client_chance(client, 50);
     prepare(client, how);
     if (client->trace_address != 0) {
-        fprintf(stderr, "%llu: capture on stream %u, joined by %u\n",
-                (unsigned long long)client->op_count, how->stream, how->joined);
+        fprintf(stderr, "%llu: capture on stream %u, joined by %u and %u\n",
+                (unsigned long long)client->op_count, how->stream, how->joined[0], how->joined[1]);
     }
-    if (!early &&
-        !is_cuda(client, cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                 "cuStreamBeginCapture")) {
-        return FALLOW_DRIVER;
+    fallow_status worked = begin(client, stream, &capture);
+    if (capture == NULL || worked != FALLOW_OK) {
+        return worked;
     }
-    fallow_status status = client->put.ops->capture_begin(client->put.pool, stream, &capture);
-    if (!is_expected(status, "fallow_capture_begin") || status != FALLOW_OK) {
-        return FALLOW_DRIVER;
-    }
-    if (early &&
-        !is_cuda(client, cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                 "cuStreamBeginCapture")) {
-        return FALLOW_DRIVER;
-    }
-    fallow_status worked = work(client, how, how->stream);
+    worked = work(client, how, how->stream);
     if (worked == FALLOW_OK) {
         worked = free_ordinary(client, how->stream);
     }
-    if (worked == FALLOW_OK && how->joined != how->stream) {
+    if (worked == FALLOW_OK) {
         worked = join(client, how, capture);
     }
     if (worked == FALLOW_OK) {
         worked = work(client, how, how->stream);
     }
-    bool good = is_expected(worked, "a call inside the capture");
+    bool good = is_expected(client, worked, "a call inside the capture");
     good = is_cuda(client, cu->cuStreamEndCapture(stream, &graph), "cuStreamEndCapture") && good;
-    status = client->put.ops->capture_end(capture);
-    good = is_expected(status, "fallow_capture_end") && status == FALLOW_OK && good;
+    fallow_status status = client->put.ops->capture_end(capture);
+    good = is_expected(client, status, "fallow_capture_end") && good;
     good = good && graph != NULL && launch(client, how->stream, graph);
     if (client->trace_address != 0) {
         fprintf(stderr, "%llu: release\n", (unsigned long long)client->op_count);
     }
     status = client->put.ops->capture_release(capture);
-    good = is_expected(status, "fallow_capture_release") && status == FALLOW_OK && good;
+    good = is_expected(client, status, "fallow_capture_release") && good;
     client->op_count += 3;
-    return good ? worked : FALLOW_DRIVER;
+    return good ? worked : FALLOW_INVALID_CAPTURE;
 }

@@ -9,16 +9,17 @@
 #include "support/client.h"
 
 struct flw_client_capture {
-    uint32_t stream;   /* its own: nobody else uses it; holds no block that waits for readers */
-    uint32_t joined;   /* another one of its own; the same = none joins */
-    size_t most_bytes; /* of one block */
+    uint32_t stream;    /* its own: nobody else uses it; holds no block that waits for readers */
+    uint32_t joined[2]; /* others of its own, which may be one; the same as `stream` = none joins */
+    size_t most_bytes;  /* of one block */
     /* Called while the streams capture; must leave both alone. NULL: nothing. */
     void (*between)(void *context);
     void *context;
 };
 
 /* OK; OUT_OF_MEMORY when the pool said so (the capture was ended and released in good order);
- * DRIVER, after a line on stderr, when something happened that must not. Blocks may stay lent:
+ * what flw_client_forgives; anything else, after a line on stderr, when something happened that must
+ * not. Blocks may stay lent:
  * their home is `stream`. */
 fallow_status flw_client_capture_run(struct flw_client *client,
                                      const struct flw_client_capture *how);

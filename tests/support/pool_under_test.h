@@ -12,6 +12,8 @@
 #include "driver/driver.h"
 
 #include "fallow/fallow.h"
+#include "fallow/share.h"
+#include "fallow/sleep.h"
 
 struct flw_put_ops {
     const char *name;
@@ -41,6 +43,20 @@ struct flw_put_ops {
     fallow_status (*capture_join)(fallow_capture *capture, fallow_stream stream);
     fallow_status (*capture_end)(fallow_capture *capture);
     fallow_status (*capture_release)(fallow_capture *capture);
+    fallow_status (*sleep)(void *pool, const fallow_sleep_request *request);
+    fallow_status (*wake)(void *pool);
+    fallow_status (*watch_sleep)(void *pool, fallow_before_sleep_function before_sleep,
+                                 fallow_after_wake_function after_wake, void *context);
+    fallow_status (*export_block)(void *pool, const void *ptr, uint32_t type,
+                                  fallow_share *out_share);
+    fallow_status (*import)(void *pool, const fallow_share *share, void **out_ptr);
+    fallow_status (*unimport)(void *pool, void *ptr);
+    fallow_status (*set_peer)(void *pool, int device, bool is_allowed);
+    fallow_status (*get_oom_report)(void *pool, fallow_oom_report *out_report);
+    void (*abandon)(void *pool);
+    /* Around captures, where pools are in context order. */
+    void (*context_capture_begin)(void);
+    void (*context_capture_end)(void);
     /* From now to the end of the pool, nothing lost, into a trace file. */
     fallow_status (*record)(void *pool, const char *path);
     bool exact_ledger;  /* reserved_bytes is what the driver's ledger says; else at most that */

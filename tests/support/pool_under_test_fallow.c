@@ -4,6 +4,7 @@
  */
 #include "support/pool_under_test.h"
 
+#include "fallow/extend.h"
 #include "fallow/trace.h"
 
 static fallow_status create(const struct flw_driver *driver, const fallow_pool_config *config,
@@ -106,6 +107,55 @@ static fallow_status capture_begin(void *pool, fallow_stream stream, fallow_capt
     return fallow_capture_begin(pool, stream, out_capture);
 }
 
+static fallow_status sleep_pool(void *pool, const fallow_sleep_request *request)
+{
+    return fallow_pool_sleep(pool, request);
+}
+
+static fallow_status wake(void *pool)
+{
+    return fallow_pool_wake(pool);
+}
+
+static fallow_status watch_sleep(void *pool, fallow_before_sleep_function before_sleep,
+                                 fallow_after_wake_function after_wake, void *context)
+{
+    return fallow_pool_watch_sleep(pool, before_sleep, after_wake, context);
+}
+
+static fallow_status export_block(void *pool, const void *ptr, uint32_t type,
+                                  fallow_share *out_share)
+{
+    fallow_share_init(out_share);
+    return fallow_export(pool, ptr, type, out_share);
+}
+
+static fallow_status import(void *pool, const fallow_share *share, void **out_ptr)
+{
+    return fallow_import(pool, share, out_ptr);
+}
+
+static fallow_status unimport(void *pool, void *ptr)
+{
+    return fallow_unimport(pool, ptr);
+}
+
+static fallow_status set_peer(void *pool, int device, bool is_allowed)
+{
+    return is_allowed ? fallow_pool_allow_peer(pool, device) : fallow_pool_deny_peer(pool, device);
+}
+
+static fallow_status get_oom_report(void *pool, fallow_oom_report *out_report)
+{
+    fallow_oom_report_init(out_report);
+    return fallow_pool_get_oom_report(pool, out_report);
+}
+
+static void abandon(void *pool)
+{
+    fallow_pool_abandon(pool);
+}
+
 static fallow_status record(void *pool, const char *path)
 {
     fallow_recorder *recorder;
@@ -136,6 +186,17 @@ const struct flw_put_ops flw_put_fallow = {
     .capture_join = fallow_capture_join,
     .capture_end = fallow_capture_end,
     .capture_release = fallow_capture_release,
+    .sleep = sleep_pool,
+    .wake = wake,
+    .watch_sleep = watch_sleep,
+    .export_block = export_block,
+    .import = import,
+    .unimport = unimport,
+    .set_peer = set_peer,
+    .get_oom_report = get_oom_report,
+    .abandon = abandon,
+    .context_capture_begin = fallow_context_capture_begin,
+    .context_capture_end = fallow_context_capture_end,
     .record = record,
     .exact_ledger = true,
     .stale_handles = true,

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: driver calls that are refused at random while threads run. Does not: judge what the pool makes
+ * of it (stress_run.c).
+ */
+#include "stress_worker.h"
+
+/* Answered "no memory", which a pool survives. */
+static const char *const cheap[] = {"cuMemCreate",
+                                    "cuMemMap",
+                                    "cuMemSetAccess",
+                                    "cuMemAddressReserve",
+                                    "cuMemAlloc_v2",
+                                    "cuEventCreate",
+                                    "cuMemGetInfo_v2",
+                                    "cuMemHostAlloc",
+                                    "cuMemExportToShareableHandle",
+                                    "cuMemImportFromShareableHandle"};
+/* Answered anything, which may cost it the device, and so ends the run. */
+static const char *const dear[] = {"cuMemCreate",
+                                   "cuMemUnmap",
+                                   "cuMemRelease",
+                                   "cuMemFree_v2",
+                                   "cuEventRecord",
+                                   "cuEventQuery",
+                                   "cuStreamWaitEvent",
+                                   "cuStreamGetId",
+                                   "cuStreamIsCapturing",
+                                   "cuCtxSynchronize",
+                                   "cuMemFreeHost",
+                                   "cuMemcpyDtoH_v2",
+                                   "cuThreadExchangeStreamCaptureMode"};
+
+void stress_plan_fault(struct worker *worker)
+{
+    struct flw_client *client = &worker->client;
+    bool is_dear = flw_client_below(client, 40) == 0;
+    const char *entry = is_dear ? dear[flw_client_below(client, sizeof dear / sizeof *dear)]
+                                : cheap[flw_client_below(client, sizeof cheap / sizeof *cheap)];
+    bool is_unknown = is_dear && flw_client_chance(client, 50);
+    CUresult error = is_unknown ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY;
+    if (worker->run->sim.fail(entry, 1 + flw_client_below(client, 4), (int)error, 0) != 0) {
+        atomic_fetch_add(&worker->run->planned_faults, 1);
+    }
+}

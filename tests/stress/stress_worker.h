@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the parts of a stress run share: the run, its workers, and what a worker may do in one
+ * step. Each step keeps the contract of the public calls, so whatever the rule checker, the overlap
+ * set, the ledger or a status says against it is the pool's fault.
+ *
+ * A run is *quiet* while its pool sleeps, or goes to, or wakes: then no step touches the pool's memory,
+ * all others go on. It is *lost* once a planned failure has cost the pool its device.
+ */
+#ifndef FLW_TESTS_STRESS_WORKER_H
+#define FLW_TESTS_STRESS_WORKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "stress_run.h"
+
+#define STRESS_MAILBOX_SLOTS 64
+#define STRESS_IMPORTS       4
+
+/* Blocks on their way from one thread to another; used on shared streams only. */
+struct mailbox {
+    pthread_mutex_t mutex;
+    unsigned count;
+    struct flw_client_block blocks[STRESS_MAILBOX_SLOTS];
+};
+
+struct run {
+    struct stress_settings settings;
+    struct flw_sim sim;
+    struct flw_put put;
+    void *importer;    /* a second pool, which maps what the first exports; NULL: none */
+    CUcontext context; /* the primary one, where it is to end */
+    struct flw_overlap *overlap;
+    struct mailbox mailbox;
+    CUstream shared[STRESS_SHARED_STREAMS];
+    fallow_stats stats;        /* at the end */
+    pthread_mutex_t sleeper;   /* of the one who puts the pool to sleep */
+    pthread_mutex_t turnstile; /* who waits for `steps` goes first */
+    pthread_rwlock_t steps;    /* read: a step; write: is_quiet changes */
+    bool is_quiet;
+    char loss[200];                     /* how the device was lost; "": it was not */
+    atomic_bool failed, lost, is_reset; /* is_reset: the primary context has ended */
+    atomic_uint planned_faults, refusals_by_driver;
+    atomic_uint sleeps, peers, exports, foreign_uses, oom_calls;
+};
+
+struct worker {
+    struct run *run;
+    struct flw_client client;
+    uint64_t ops_left, life_ops, until_validate;
+    pthread_t thread;
+    bool wants_sleep;   /* after the step, outside of `steps` */
+    bool is_in_capture; /* a callback of the pool's leaves the blocks alone */
+    CUcontext foreign;  /* a context of its own, with a stream; NULL: none now */
+    CUstream foreign_stream;
+    void *imports[STRESS_IMPORTS];
+    unsigned import_count;
+};
+
+void stress_fail(struct worker *worker, const char *call, fallow_status status);
+/* Is this what the pool may answer in this run where it does not serve a well-formed request? Notes a
+ * loss. OUT_OF_MEMORY is; OK is not. */
+bool stress_allows(struct worker *worker, fallow_status status);
+/* OK, or allowed; else the run fails. */
+void stress_expect(struct worker *worker, const char *call, fallow_status status);
+
+/* ---- stress_step.c */
+
+uint32_t stress_pick_stream(struct worker *worker);
+void stress_free_one(struct worker *worker, size_t index);
+/* One operation under `steps`; what comes once in hundreds is stress_rare. */
+void stress_step(struct worker *worker);
+
+/* ---- stress_rare.c */
+
+void stress_rare(struct worker *worker);
+/* With one thread every counter is exact at every moment. */
+void stress_compare_ledger(struct worker *worker);
+
+/* ---- stress_sleep.c: outside of `steps` */
+
+void stress_watch(struct run *run);
+void stress_sleep(struct worker *worker);
+
+/* ---- stress_others.c: other contexts, devices, pools */
+
+void stress_share(struct worker *worker);
+void stress_change_peers(struct worker *worker);
+void stress_use_abroad(struct worker *worker);
+/* Gives up imports and the other context. */
+void stress_leave_others(struct worker *worker);
+
+/* ---- stress_fault.c */
+
+/* The next call, or one of the next few, of an entry point that pools use is refused. */
+void stress_plan_fault(struct worker *worker);
+
+/* ---- stress_run.c */
+
+/* The worker whose thread this is; NULL: a thread of the pool's. */
+struct worker *stress_self(void);
+
+#endif
