@@ -64,3 +64,18 @@ bool flw_gate_await_turn(struct flw_gate *gate)
     }
     return true;
 }
+
+void flw_gate_hold(struct flw_gate *gate)
+{
+    if (!flw_gate_is_asleep(gate)) {
+        flw_gate_set(gate, FLW_GATE_HELD);
+    }
+    (void)flw_gate_await(gate, true);
+}
+
+void flw_gate_let_in(struct flw_gate *gate)
+{
+    if (!flw_gate_is_asleep(gate)) {
+        flw_gate_set(gate, FLW_GATE_OPEN);
+    }
+}

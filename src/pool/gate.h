@@ -90,4 +90,9 @@ static inline void flw_gate_set(struct flw_gate *gate, enum flw_gate_state state
 /* The same: wait for those that are inside. False: there are some, and it may not wait. */
 bool flw_gate_await(struct flw_gate *gate, bool may_wait);
 
+/* The same for a short turn: from here to flw_gate_let_in nobody is inside. A pool that sleeps goes on
+ * refusing, and saying that it sleeps. */
+void flw_gate_hold(struct flw_gate *gate);
+void flw_gate_let_in(struct flw_gate *gate);
+
 #endif

@@ -129,15 +129,13 @@ static fallow_status change_all(struct flw_pool *pool, const struct change *chan
 static fallow_status change_peer(struct flw_pool *pool, const struct change *change)
 {
     struct flw_source *source = &pool->heap.source;
-    bool was_asleep = flw_gate_is_asleep(&pool->gate);
     fallow_status status = FALLOW_OK;
-    flw_gate_set(&pool->gate, FLW_GATE_HELD);
-    (void)flw_gate_await(&pool->gate, true);
+    flw_gate_hold(&pool->gate);
     if ((find(source, change->device) != 0) != change->is_allowed) {
         bool has_room = !change->is_allowed || source->access_count < FLW_SOURCE_DEVICES;
         status = has_room ? change_all(pool, change) : FALLOW_INVALID_ARGUMENT;
     }
-    flw_gate_set(&pool->gate, was_asleep ? FLW_GATE_ASLEEP : FLW_GATE_OPEN);
+    flw_gate_let_in(&pool->gate);
     return status;
 }
 

@@ -249,13 +249,11 @@ int fallow_pool_last_driver_error(fallow_pool *handle, const char **out_call)
 static const char *find_broken_invariant(struct flw_pool *pool)
 {
     bool has_begun = flw_gate_await_turn(&pool->gate);
-    bool is_asleep = flw_gate_is_asleep(&pool->gate);
-    flw_gate_set(&pool->gate, FLW_GATE_HELD);
-    (void)flw_gate_await(&pool->gate, true);
+    flw_gate_hold(&pool->gate);
     flw_lock_acquire(&pool->heap.lock);
     const char *broken = flw_heap_broken_invariant(&pool->heap);
     flw_lock_release(&pool->heap.lock);
-    flw_gate_set(&pool->gate, is_asleep ? FLW_GATE_ASLEEP : FLW_GATE_OPEN);
+    flw_gate_let_in(&pool->gate);
     if (has_begun) {
         flw_gate_end_turn(&pool->gate);
     }

@@ -63,11 +63,33 @@ static void a_turn_that_may_not_wait_is_refused_while_one_is_inside(void **state
     assert_true(flw_gate_await(&gate, false));
 }
 
+static void a_short_turn_leaves_a_sleeping_pool_asleep(void **state)
+{
+    static struct flw_gate gate;
+    (void)state;
+    assert_true(flw_gate_await_turn(&gate));
+    assert_false(flw_gate_await_turn(&gate)); /* its own */
+    flw_gate_hold(&gate);
+    assert_int_equal(flw_gate_enter(&gate, false), FALLOW_WOULD_WAIT);
+    flw_gate_let_in(&gate);
+    assert_int_equal(flw_gate_enter(&gate, false), FALLOW_OK);
+    flw_gate_leave(&gate);
+    flw_gate_set(&gate, FLW_GATE_ASLEEP);
+    flw_gate_hold(&gate);
+    assert_true(flw_gate_is_asleep(&gate)); /* what statistics and arenas ask in other threads */
+    assert_int_equal(flw_gate_enter(&gate, true), FALLOW_ASLEEP);
+    flw_gate_let_in(&gate);
+    assert_true(flw_gate_is_asleep(&gate));
+    flw_gate_end_turn(&gate);
+    assert_true(flw_gate_begin_turn(&gate));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_turn_that_may_wait_is_not_refused_for_those_who_knock),
         cmocka_unit_test(a_turn_that_may_not_wait_is_refused_while_one_is_inside),
+        cmocka_unit_test(a_short_turn_leaves_a_sleeping_pool_asleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
