@@ -11,7 +11,7 @@ fi
 bin=$1/bin until=$(($(date +%s) + $2))
 shift 2
 if [ $# -eq 0 ]; then
-    set -- stress_pool stress_arena test_pool_model
+    set -- stress_pool stress_arena test_pool_model test_sleep_model
     for path in "$bin"/test_kernel_*; do
         set -- "$@" "${path##*/}"
     done
@@ -26,10 +26,16 @@ while :; do
         fi
         seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
         status=0
-        timeout 300 "$bin/$name" --seed "$seed" >"$log" 2>&1 || status=$?
+        case $name in
+        stress_pool) more="--draw --rounds 4 --ops 40000" ;;
+        stress_arena) more="--threads 6 --ops 60000" ;;
+        *) more= ;;
+        esac
+        # shellcheck disable=SC2086 # words
+        timeout 300 "$bin/$name" $more --seed "$seed" >"$log" 2>&1 || status=$?
         if [ "$status" -ne 0 ] && [ "$status" -ne 77 ]; then
             cat "$log"
-            echo "soak: exit code $status of: $bin/$name --seed $seed"
+            echo "soak: exit code $status of: $bin/$name $more --seed $seed"
             exit 1
         fi
         runs=$((runs + 1))
