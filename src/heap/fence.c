@@ -255,9 +255,11 @@ static void void_fence(struct flw_domain *domain, struct flw_fence *fence)
 
 /* The driver's word on a fence. Another context may end before its stream's last fence is asked for,
  * and takes its events along: what they were recorded after is over. */
-static CUresult heed_end(const struct flw_domain *domain, CUresult result, bool *out_has_ended)
+static CUresult heed_end(const struct flw_heap *heap, const struct flw_fence *fence,
+                         CUresult result, bool *out_has_ended)
 {
-    *out_has_ended = domain->is_foreign && flw_result_is_gone(result);
+    /* Not asked of the domain: its place may be another's by now. */
+    *out_has_ended = fence->context != heap->context && flw_result_is_gone(result);
     return *out_has_ended ? CUDA_SUCCESS : result;
 }
 
@@ -283,7 +285,7 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     flw_heap_count_call(heap);
     atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
     bool has_ended;
-    CUresult result = heed_end(domain, heap->driver->cuEventQuery(event), &has_ended);
+    CUresult result = heed_end(heap, fence, heap->driver->cuEventQuery(event), &has_ended);
     if (result == CUDA_SUCCESS) {
         result = ask_others(heap, fence, false);
     }
@@ -419,7 +421,7 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
         flw_lock_release(&heap->lock);
         atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
         bool has_ended;
-        result = heed_end(domain, wait_for_event(heap, event, deadline_ns), &has_ended);
+        result = heed_end(heap, fence, wait_for_event(heap, event, deadline_ns), &has_ended);
         if (result == CUDA_SUCCESS) {
             result = ask_others(heap, fence, deadline_ns == UINT64_MAX);
         }

@@ -50,7 +50,7 @@ static inline bool flw_slot_claim(const struct flw_tcache_hot *hot, struct flw_s
                                   uint64_t live, uint64_t freed)
 {
     if (FLW_UNLIKELY(hot->is_fast != 0)) {
-        slot->word = freed;
+        FLW_STORE(slot->word, freed);
         return true;
     }
     return __atomic_compare_exchange_n(&slot->word, &live, freed, false, __ATOMIC_ACQ_REL,
