@@ -169,7 +169,7 @@ static void log_line(void *context, fallow_log_level level, const char *message)
     struct run *run = context;
     bool is_expected = run->settings.faults != 0 || run->settings.reset || run->settings.sleep ||
                        strstr(message, "out of memory") != NULL;
-    if (strstr(message, "lost") != NULL) {
+    if (strstr(message, "lost") != NULL && !atomic_exchange(&run->has_loss, true)) {
         snprintf(run->loss, sizeof run->loss, "%s", message);
     }
     if (level <= FALLOW_LOG_WARNING && !is_expected) {

@@ -39,6 +39,7 @@ struct run {
     pthread_mutex_t turnstile; /* who waits for `steps` goes first */
     pthread_rwlock_t steps;    /* read: a step; write: is_quiet changes */
     bool is_quiet;
+    atomic_bool has_loss;
     char loss[200];                     /* how the device was lost; "": it was not */
     atomic_bool failed, lost, is_reset; /* is_reset: the primary context has ended */
     atomic_uint planned_faults, refusals_by_driver;
