@@ -354,13 +354,7 @@ static void free_at_exit(void)
 {
     fallow_torch_free(kept_for_exit, 5000, 0, stream);
     (void)fallow_torch_alloc(5000, 0, stream);
-    for (int device = 0; device < 2; device++) { /* for leak checkers: the library keeps them */
-        for (int order = 0; order < 2; order++) {
-            fallow_pool *pool = NULL;
-            (void)!fallow_plugin_pool(device, (fallow_plugin_order)order, 0, &pool);
-            fallow_pool_destroy(pool);
-        }
-    }
+    destroy_pools();
 }
 
 static void frees_at_exit_are_safe(void **state)

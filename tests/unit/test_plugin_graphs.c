@@ -178,6 +178,13 @@ static int begin_configured_world(void **state)
     return begin_world(state) != 0 || fallow_plugin_configure(&config) != FALLOW_OK ? -1 : 0;
 }
 
+static int end_world(void **state)
+{
+    (void)state;
+    destroy_pools();
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,5 +196,5 @@ int main(void)
         cmocka_unit_test(the_older_pair_names_the_stream),
         cmocka_unit_test(a_capture_nobody_announced_is_told_what_to_do),
     };
-    return cmocka_run_group_tests(tests, begin_configured_world, NULL);
+    return cmocka_run_group_tests(tests, begin_configured_world, end_world);
 }
