@@ -3,15 +3,11 @@
  * The definition of gather_kv: dst[t] = cache[block_table[b, position / p], position % p], where row t is
  * the (position - starts[b])-th of sequence b.
  */
+#include "common/integer.h"
 #include "common/twin.h"
 #include "fallow/mla.h"
 
 #define WIDEST_BYTES (FLW_GATHER_WIDEST * 2)
-
-static int64_t clamp(int64_t value, int64_t least, int64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
 
 /* The sequence of row t: the last that begins at t or before; -1: none. */
 static int64_t find_sequence(struct flw_twin *twin, const struct flw_gather_kv_args *args,
@@ -104,7 +100,7 @@ void flw_twin_gather_kv(struct flw_twin *twin, const struct flw_gather_kv_args *
     size_t row_bytes = (size_t)args->width * (size_t)args->element_bytes;
     int64_t end = flw_load_i32(twin, "cu_seqlens", args->cu_seqlens, args->batch);
     flw_raise_flags(twin, args->flags, end > args->tokens ? FALLOW_FLAG_DROPPED : 0);
-    end = clamp(end, 0, args->tokens);
+    end = flw_clamp(end, 0, args->tokens);
     for (int64_t t = 0; t < end; t++) {
         unsigned char row[WIDEST_BYTES];
         float scale = 0.0f;

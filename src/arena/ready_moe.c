@@ -81,6 +81,12 @@ static uint64_t count_sorted(const struct flw_ready *ready, uint64_t choices)
     return choices < ready->experts && small < padded ? small : padded;
 }
 
+static void add_out(struct flw_ready *ready)
+{
+    flw_ready_add(ready, "out", ready->step.tokens, ready->model->hidden,
+                  (uint32_t)ready->step.value_bytes, FALLOW_INIT_DIRTY, COMBINE, COMBINE);
+}
+
 fallow_status fallow_layout_moe_triton(const fallow_model *model, const fallow_step *given,
                                        fallow_layout **out_layout)
 {
@@ -98,8 +104,7 @@ fallow_status fallow_layout_moe_triton(const fallow_model *model, const fallow_s
                   FALLOW_INIT_SENTINEL, ALIGN, DOWN);
     flw_ready_add(&ready, "num_tokens_post_pad", 1, 1, 4, FALLOW_INIT_DIRTY, ALIGN, DOWN);
     add_products(&ready, choices);
-    flw_ready_add(&ready, "out", ready.step.tokens, model->hidden, (uint32_t)ready.step.value_bytes,
-                  FALLOW_INIT_DIRTY, COMBINE, COMBINE);
+    add_out(&ready);
     return flw_ready_end(&ready, out_layout);
 }
 
@@ -121,8 +126,7 @@ fallow_status fallow_layout_moe_contiguous(const fallow_model *model, const fall
     flw_ready_add(&ready, "positions", choices, 1, 4, FALLOW_INIT_SENTINEL, ALIGN, COMBINE);
     add_permuted(&ready, rows);
     add_products(&ready, rows);
-    flw_ready_add(&ready, "out", ready.step.tokens, model->hidden, (uint32_t)ready.step.value_bytes,
-                  FALLOW_INIT_DIRTY, COMBINE, COMBINE);
+    add_out(&ready);
     return flw_ready_end(&ready, out_layout);
 }
 
@@ -142,7 +146,6 @@ fallow_status fallow_layout_moe_masked(const fallow_model *model, const fallow_s
     flw_ready_add(&ready, "positions", choices, 1, 4, FALLOW_INIT_SENTINEL, ALIGN, COMBINE);
     add_permuted(&ready, rows);
     add_products(&ready, rows);
-    flw_ready_add(&ready, "out", ready.step.tokens, model->hidden, (uint32_t)ready.step.value_bytes,
-                  FALLOW_INIT_DIRTY, COMBINE, COMBINE);
+    add_out(&ready);
     return flw_ready_end(&ready, out_layout);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the thread cache: free slots and runs that one thread holds for one order domain of one
- * pool. Does not: talk to the heap's lists (the pool moves batches between the two).
+ * pool, and how it empties into the heap. Does not: fill itself, or decide when (pool/lend.c, cache.c).
  *
  * A hit compares two words of the cache with the call's arguments. Everything unusual *poisons the
  * key*, so that it costs a hit nothing: a drainer at work, a capture on the stream, checks that
@@ -9,10 +9,10 @@
  *
  * INVARIANTS
  *   1. bin: count <= capacity <= slots there is room for. pushes = count + pops - moved_in +
- * moved_out.
+ *      moved_out.
  *   2. Every slot of a bin has state FREE and is counted as out of its slab.
  *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap. run_out_bytes -
- * run_bytes are lent.
+ *      run_bytes are lent.
  *   4. key is the pool's handle, or the cache's own address if it has a ring, or one of the two
  *      addresses after it in context order, only while is_open and nobody has seized the cache.
  *   5. Context order: bins and run sets hold nobody's memory, to be lent. What came back is in limbo,

@@ -2,7 +2,7 @@
  *
  * Owns: the slow half of return: what no bin or run set could take, blocks with something special
  * about them, and what is due after a free: events, decay.
- * Does not: lend (lend.c), or hold what debug checks keep back (debug.c).
+ * Does not: lend (lend.c), or hold what debug checks keep back (debug_quarantine.c).
  */
 #include <string.h>
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "trace/trace.h"
 
 struct figures {
@@ -55,18 +56,11 @@ static uint64_t number_under(const char *begin, const char *end, const char *key
     return strtoull(at + strlen(quoted), NULL, 10);
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static uint64_t count_distinct(uint64_t *numbers, size_t count)
 {
     uint64_t distinct = 0;
     if (count > 0) {
-        qsort(numbers, count, sizeof(*numbers), compare_numbers);
+        qsort(numbers, count, sizeof(*numbers), flw_compare_u64);
     }
     for (size_t i = 0; i < count; i++) {
         distinct += i == 0 || numbers[i] != numbers[i - 1];

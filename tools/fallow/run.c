@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/compare.h"
 #include "trace/trace.h"
 
 #include "ticks.h"
@@ -147,13 +148,6 @@ static void free_the_rest(struct flw_run *run)
 
 /* ---- results ---- */
 
-static int compare_samples(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a;
-    uint32_t y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static double in_ns(uint64_t ticks, uint64_t overhead_ticks, double ns_a_tick)
 {
     return ticks <= overhead_ticks ? 0.0 : (double)(ticks - overhead_ticks) * ns_a_tick;
@@ -175,7 +169,7 @@ static struct flw_run_times sum_up(uint32_t *samples, size_t count, uint64_t ove
     if (count == 0) {
         return times;
     }
-    qsort(samples, count, sizeof *samples, compare_samples);
+    qsort(samples, count, sizeof *samples, flw_compare_u32);
     for (size_t i = 0; i < sizeof quantiles / sizeof *quantiles; i++) {
         size_t at = (size_t)(quantiles[i].share * (double)(count - 1));
         *quantiles[i].out_ns = in_ns(samples[at], overhead_ticks, ns_a_tick);

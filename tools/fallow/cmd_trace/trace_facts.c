@@ -4,14 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace_verbs.h"
+#include "base/compare.h"
 
-static int compare_sizes(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
+#include "trace_verbs.h"
 
 static void count_sizes(struct flw_trace_facts *facts)
 {
@@ -24,7 +19,7 @@ static void count_sizes(struct flw_trace_facts *facts)
     for (size_t i = 0; i < count; i++) {
         sizes[i] = trace->blocks[trace->initial_count + i].size_bytes;
     }
-    qsort(sizes, count, sizeof *sizes, compare_sizes);
+    qsort(sizes, count, sizeof *sizes, flw_compare_u64);
     facts->has_sizes = true;
     facts->distinct_sizes = 1;
     for (size_t i = 1; i < count; i++) {

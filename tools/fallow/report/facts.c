@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "base/compare.h"
 #include "report/heapview.h"
 #include "report/packing.h"
 #include "trace/trace.h"
@@ -160,13 +161,6 @@ static void count_block(struct flw_sheet *sheet, const struct flw_op *op, uint64
     sheet->temporary_count += life_ops == 1;
 }
 
-static int compare_u64(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* `sizes` is room, one a block. */
 static void count_distinct(struct flw_sheet *sheet, uint64_t *sizes)
 {
@@ -177,7 +171,7 @@ static void count_distinct(struct flw_sheet *sheet, uint64_t *sizes)
             sizes[count++] = program->ops[i].size_bytes;
         }
     }
-    qsort(sizes, count, sizeof *sizes, compare_u64);
+    qsort(sizes, count, sizeof *sizes, flw_compare_u64);
     for (size_t i = 0; i < count; i++) {
         sheet->distinct_size_count += i == 0 || sizes[i] != sizes[i - 1];
     }

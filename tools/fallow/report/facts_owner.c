@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
+#include "base/compare.h"
 #include "report/heapview.h"
 #include "trace/trace.h"
 
@@ -32,13 +33,6 @@ static uint32_t context_value(const struct flw_trace_context *context, enum flw_
     return kind == FLW_SHEET_BY_TAG ? context->tag : context->pool;
 }
 
-static int compare_u32(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a;
-    uint32_t y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The distinct values, ascending; 0 is always one. False: no host memory. */
 static bool list_values(struct owners *owners)
 {
@@ -50,7 +44,7 @@ static bool list_values(struct owners *owners)
     for (size_t i = 0; i < trace->context_count; i++) {
         owners->values[i + 1] = context_value(&trace->contexts[i], owners->kind);
     }
-    qsort(owners->values, trace->context_count + 1, sizeof *owners->values, compare_u32);
+    qsort(owners->values, trace->context_count + 1, sizeof *owners->values, flw_compare_u32);
     for (size_t i = 0; i <= trace->context_count; i++) {
         if (i == 0 || owners->values[i] != owners->values[owners->count - 1]) {
             owners->values[owners->count++] = owners->values[i];
@@ -237,13 +231,6 @@ static void fill_series(struct owners *owners)
     }
 }
 
-static int compare_u64(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static struct flw_sheet_spread spread_of(const uint64_t *sorted, size_t count)
 {
     struct flw_sheet_spread spread = {.count = count};
@@ -275,7 +262,7 @@ static size_t list_values_of(const struct owners *owners, const struct flw_facts
             out[count++] = end_op - i;
         }
     }
-    qsort(out, count, sizeof *out, compare_u64);
+    qsort(out, count, sizeof *out, flw_compare_u64);
     return count;
 }
 

@@ -84,11 +84,6 @@ void flw_page_table_policies(const struct flw_sheet *sheet, FILE *out)
 /* --- more numbers --------------------------------------------------------------------------------
  */
 
-static uint64_t subtract(uint64_t whole, uint64_t part)
-{
-    return whole == FLW_UNKNOWN || part == FLW_UNKNOWN ? FLW_UNKNOWN : whole - part;
-}
-
 static void write_memory_cells(const struct flw_sheet_policy *policy, FILE *out)
 {
     const struct flw_run_result *result = policy->result;
@@ -98,8 +93,9 @@ static void write_memory_cells(const struct flw_sheet_policy *policy, FILE *out)
     uint64_t block = has_series ? policy->block_at_peak_bytes : FLW_UNKNOWN;
     bool has_holes = frame != NULL;
     write_cell(out, FLW_SVG_BYTES, requested);
-    write_cell(out, FLW_SVG_BYTES, subtract(block, requested));
-    write_cell(out, FLW_SVG_BYTES, subtract(result->statistics.peak_reserved_bytes, block));
+    write_cell(out, FLW_SVG_BYTES, flw_sheet_subtract(block, requested));
+    write_cell(out, FLW_SVG_BYTES,
+               flw_sheet_subtract(result->statistics.peak_reserved_bytes, block));
     write_cell(out, FLW_SVG_COUNT,
                has_holes ? frame->segment_count + frame->left_out_segment_count : FLW_UNKNOWN);
     write_cell(out, FLW_SVG_COUNT,

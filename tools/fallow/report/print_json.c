@@ -41,11 +41,6 @@ static void print_string(FILE *out, const char *key, const char *text)
     flw_json_print_text(out, text == NULL ? "" : text);
 }
 
-static uint64_t subtract(uint64_t whole, uint64_t part)
-{
-    return whole == FLW_UNKNOWN || part == FLW_UNKNOWN ? FLW_UNKNOWN : whole - part;
-}
-
 /* --- one policy ----------------------------------------------------------------------------------
  */
 
@@ -73,9 +68,9 @@ static void print_peaks(const struct flw_sheet_policy *policy, FILE *out)
     uint64_t block = policy->block_at_peak_bytes;
     fprintf(out, ",\n    \"at_peak_reserved\": {\"requested_bytes\": %" PRIu64, requested);
     print_count(out, "block_bytes", block);
-    print_count(out, "internal_waste_bytes", subtract(block, requested));
+    print_count(out, "internal_waste_bytes", flw_sheet_subtract(block, requested));
     print_count(out, "external_waste_bytes",
-                subtract(result->statistics.peak_reserved_bytes, block));
+                flw_sheet_subtract(result->statistics.peak_reserved_bytes, block));
     print_count(out, "segments",
                 frame == NULL ? FLW_UNKNOWN : frame->segment_count + frame->left_out_segment_count);
     print_count(out, "blocks",

@@ -251,4 +251,10 @@ static inline const struct flw_sheet_frame *flw_sheet_frame(const struct flw_she
     return NULL;
 }
 
+/* FLW_UNKNOWN where either is. */
+static inline uint64_t flw_sheet_subtract(uint64_t whole, uint64_t part)
+{
+    return whole == FLW_UNKNOWN || part == FLW_UNKNOWN ? FLW_UNKNOWN : whole - part;
+}
+
 #endif
