@@ -335,7 +335,7 @@ static void every_form_that_is_exported_is_read_again(void **state)
 static void a_wrong_command_line_is_told_in_one_line(void **state)
 {
     (void)state;
-    expect_error("", 2, "trace has no verb ''");
+    expect_error("", 2, "trace needs a verb");
     expect_error("look x", 2, "trace has no verb 'look'");
     expect_error("info", 2, "trace info needs a file");
     expect_error("info a b", 2, "trace info needs one file, not several");

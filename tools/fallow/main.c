@@ -51,7 +51,11 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
         fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
     }
-    fprintf(out, "\n  fallow SUBCOMMAND --help   its options\n  fallow --version\n");
+    fprintf(
+        out,
+        "\n  fallow SUBCOMMAND --help   its options and an example\n"
+        "  fallow --version\n"
+        "\nfirst: fallow doctor, and with a PyTorch memory snapshot, fallow report snapshot.pickle\n");
 }
 
 static void print_version(void)

@@ -132,8 +132,12 @@ static int run_export(const struct flw_verb_options *options)
 {
     const struct form *form = options->form != NULL ? find_form(options->form) : NULL;
     if (form == NULL) {
-        flw_complain("export needs --to text, chrome, rmm, pytorch or ftrace, not '%s'",
-                     options->form != NULL ? options->form : "");
+        if (options->form == NULL) {
+            flw_complain("export needs --to text, chrome, rmm, pytorch or ftrace");
+        } else {
+            flw_complain("export needs --to text, chrome, rmm, pytorch or ftrace, not '%s'",
+                         options->form);
+        }
         return FLW_EXIT_USAGE;
     }
     return convert(options, form, false);
@@ -372,6 +376,10 @@ int flw_command_trace(int argc, char **argv)
         }
         return verbs[i].run(&options);
     }
-    flw_complain("trace has no verb '%s'; see fallow trace --help", name);
+    if (name[0] == '\0') {
+        flw_complain("trace needs a verb; see fallow trace --help");
+    } else {
+        flw_complain("trace has no verb '%s'; see fallow trace --help", name);
+    }
     return FLW_EXIT_USAGE;
 }
