@@ -208,10 +208,12 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  * Errors      INVALID_ARGUMENT (unknown bits, bad ordinal), VERSION (struct_size, old driver),
  *             NOT_FOUND (driver or device), NOT_SUPPORTED (a debug check on unbacked memory, handle
  *             types the device lacks), OUT_OF_MEMORY (no device memory to try a debug check on),
- *             OUT_OF_HOST_MEMORY, DRIVER. The log callback gets one line that names what failed.
- *             Nothing is left behind.
- * Cost        driver calls; reserves address space, takes no device memory. The first pool of a
- *             process registers for membarrier(2), 10 ms or more when threads are running.
+ *             OUT_OF_HOST_MEMORY (also a limit of the address space, see Cost), DRIVER. The log
+ *             callback gets one line that names what failed. Nothing is left behind.
+ * Cost        driver calls; takes no device memory. Reserves addresses: of the device 8 times its
+ *             memory, or less where that is refused, and of the host some 60 GB for a device of
+ *             80 GB, little of which is ever used. The first pool of a process registers for
+ *             membarrier(2), 10 ms or more when threads are running.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_create(const fallow_pool_config *config,
                                                              fallow_pool **out_pool);
