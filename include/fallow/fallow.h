@@ -240,7 +240,7 @@ FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
  *             INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING (captured and not announced),
  *             ASLEEP (sleep.h), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, OUT_OF_HOST_MEMORY, DRIVER.
  * Cost        hit: O(1), no driver call. Miss: O(1) searches, may map memory; waits for the device
- *             only in the last rungs of the ladder, at most `wait_ms`.
+ *             only late in the ladder, for how long the config's `wait_ms` says.
  * Capture     on a stream announced by fallow_capture_begin or _join the block belongs to the
  *             capture; it keeps its address until fallow_capture_release.
  */
