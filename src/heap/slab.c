@@ -399,6 +399,18 @@ static uint32_t owner_of(const struct flw_heap *heap, const struct flw_slab_part
                                     : FLW_NOBODY;
 }
 
+/* What waits for several domains waits for a fence of each. */
+static void want_fences(struct flw_heap *heap, const struct flw_slab_part *part)
+{
+    for (uint32_t i = 0; i < part->stamp_count; i++) {
+        struct flw_domain *domain = heap->domains[part->stamps[i].domain];
+        if (part->stamps[i].ticket == domain->ticket) { /* open */
+            domain->unfenced_bytes++;
+            domain->has_open_use = true;
+        }
+    }
+}
+
 /* The slab's run becomes free memory: of one domain, of nobody, or pending on several. */
 static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
 {
@@ -408,11 +420,6 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
     uint32_t live = 0;
     for (uint32_t i = 0; i < part->stamp_count; i++) {
         if (!flw_stamp_is_complete(heap, &part->stamps[i])) {
-            struct flw_domain *domain = heap->domains[part->stamps[i].domain];
-            if (part->stamps[i].ticket == domain->ticket) { /* open */
-                domain->unfenced_bytes++;
-                domain->has_open_use = true;
-            }
             part->stamps[live++] = part->stamps[i];
         }
     }
@@ -423,6 +430,7 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
         if (pending == NULL) {
             return false;
         }
+        want_fences(heap, part);
     }
     forget_slots(heap, slab);
     if (!FLW_MUTANT(PAGE_MAP_NOT_CLEARED)) {

@@ -5,7 +5,8 @@
  *   tight  P + min(3 % + 14 MiB, 112 MiB)   new handles below it; beyond it idle handles move instead
  *   wide   P + 4.4 % + 14 MiB               memory first, where the tight one is short again and again;
  *                                           9.5 % from three streams on
- *   loose  1.15 P + 16 MiB                  balanced: grow rather than move what the device still uses
+ *   loose  1.15 P + 16 MiB                  balanced: grow rather than move what the device still uses;
+ *                                           or, settled, anything
  */
 #include "pool/ladder.h"
 
@@ -45,8 +46,7 @@ static void note_strain(const struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     struct flw_pool_totals totals;
-    if (pool->config.economy != FALLOW_MEMORY_FIRST ||
-        (climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
+    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
         return;
     }
     (void)flw_pool_live(pool, &totals);
@@ -164,14 +164,16 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
     struct flw_need *need = climb->need;
     struct flw_span *run = NULL;
-    uint64_t ahead_bytes = growth_size(climb);
+    uint64_t growth = growth_size(climb);
+    bool is_ahead = climb->is_settled && budget_bytes <= flw_climb_loose_budget(climb);
+    uint64_t ahead_bytes = is_ahead ? flw_max(growth, 2 * climb->need_bytes) : growth;
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
     struct flw_grow_request request = {
         .domain = need->domain,
         .unit_count = need->unit_count,
         .align_units = need->align_units,
         .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
-        .handle_bytes = after <= FLW_SMALL_POOL_BYTES ? 0 : ahead_bytes,
+        .handle_bytes = after <= FLW_SMALL_POOL_BYTES ? 0 : growth,
         .ahead_bytes = ahead_bytes,
         .beyond_bytes = beyond_size(climb, budget_bytes),
         .handle_types = need->handle_types,
@@ -182,6 +184,9 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     }
     fallow_status status = flw_heap_grow(climb->heap, &request, &run);
     if (status == FALLOW_OK) {
+        if (climb->is_settled) {
+            atomic_store(&climb->pool->settled_grows, atomic_load(&climb->heap->count.grows));
+        }
         return adopt_run(climb, run);
     }
     climb->status = status;
@@ -226,22 +231,47 @@ static void fence_own(struct flw_climb *climb)
     }
 }
 
-bool flw_rung_grow(struct flw_climb *climb)
+/* A pool is settled when it has lent as many blocks since its peak last rose as before. What it does
+ * repeats, then, and so would every move: balanced rather grows, ahead too, until there is room for all
+ * of it at once. And nothing is made ready for a next growth. */
+static bool is_settled(const struct flw_climb *climb)
 {
-    uint64_t budget = flw_climb_tight_budget(climb);
-    if (flw_climb_grow_within(climb, budget)) {
-        fence_own(climb);
+    struct flw_pool *pool = climb->pool;
+    struct flw_pool_totals totals;
+    (void)flw_pool_live(pool, &totals);
+    flw_lock_acquire(&climb->heap->lock);
+    if (climb->peak_bytes > pool->risen_peak_bytes) {
+        pool->risen_peak_bytes = climb->peak_bytes;
+        pool->risen_allocs = totals.allocs;
+    }
+    bool is_settled = totals.allocs > 2 * pool->risen_allocs;
+    flw_lock_release(&climb->heap->lock);
+    return is_settled;
+}
+
+static bool grow_or_move(struct flw_climb *climb)
+{
+    uint64_t tight = flw_climb_tight_budget(climb), loose = flw_climb_loose_budget(climb);
+    if (climb->pool->config.economy == FALLOW_BALANCED) {
+        climb->is_settled = is_settled(climb);
+        return climb->is_settled
+                   ? flw_climb_grow_or_move(climb, loose)
+                   : flw_climb_grow_or_move(climb, tight) || flw_climb_grow_within(climb, loose);
+    }
+    if (flw_climb_grow_within(climb, tight)) {
         return true;
     }
     note_strain(climb);
-    if (move_within(climb, budget)) {
-        fence_own(climb);
-        return true;
+    return move_within(climb, tight);
+}
+
+bool flw_rung_grow(struct flw_climb *climb)
+{
+    if (!grow_or_move(climb)) {
+        return false;
     }
-    if (climb->pool->config.economy == FALLOW_BALANCED &&
-        flw_climb_grow_within(climb, flw_climb_loose_budget(climb))) {
+    if (!climb->is_settled) {
         fence_own(climb);
-        return true;
     }
-    return false;
+    return true;
 }

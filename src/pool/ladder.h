@@ -13,6 +13,7 @@
 
 /* What the rungs share. */
 struct flw_climb {
+    bool is_settled; /* see budget.c; false: not, or not known yet */
     struct flw_pool *pool;
     struct flw_heap *heap;
     struct flw_need *need;

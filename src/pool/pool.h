@@ -80,7 +80,10 @@ struct flw_pool {
     atomic_uint handle_halvings; /* new handles are so many times smaller (budget.c) */
     atomic_uint strain_level;    /* how often the tight budget does not serve (budget.c) */
     uint64_t strained_allocs;    /* the allocations that strain_level knows of; heap lock */
-    uint64_t tidied_growth;      /* the growth that gave tidies_left (ladder.c); heap lock */
+    uint64_t risen_peak_bytes,
+        risen_allocs;               /* the peak that a climb met last, and when; heap lock */
+    _Atomic uint64_t settled_grows; /* grows of the heap at the last one of a settled pool */
+    uint64_t tidied_growth;         /* the growth that gave tidies_left (ladder.c); heap lock */
     uint32_t tidies_left;
     _Atomic int64_t requested_bytes; /* settled; the caches hold the rest */
     _Atomic int64_t peak_requested_bytes;

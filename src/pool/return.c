@@ -154,7 +154,7 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
  * else that growth finds nothing that may move. So for half a peak of freed bytes after a growth
  * there is a fence for every thirty-second of the peak (measured on the recorded traces at a lag of
  * 200 events: 1.03 and 1.04 times the requested bytes instead of 1.08 and 1.06). A step that
- * repeats does not grow and so records none. */
+ * repeats does not grow and so records none; nor does the last growth of a pool that has settled. */
 #define FENCES_MOST 16
 
 bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
@@ -167,7 +167,8 @@ bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
     cache->fence_left_bytes = (int64_t)step;
     if (FLW_UNLIKELY(grows != cache->fence_grow_count)) {
         cache->fence_grow_count = grows;
-        cache->fence_credits = flw_clamp(peak / 2 / step, 2, FENCES_MOST);
+        bool is_settled = grows == atomic_load(&pool->settled_grows);
+        cache->fence_credits = is_settled ? 0 : flw_clamp(peak / 2 / step, 2, FENCES_MOST);
     }
     return cache->fence_credits != 0;
 }

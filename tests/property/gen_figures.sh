@@ -47,7 +47,8 @@ random rmm --count 10000 --max 256M|memory first growths over three a segment ca
 random rmm --count 10000 --max 64M|memory first growths over three a segment call
 random query --count 200|balanced growths over three a segment call
 random query --count 200|memory first growths over three a segment call
-random query --count 200 --rows 1000000|memory first over 1.05'
+random query --count 200 --rows 1000000|memory first over 1.05
+random query --count 200 --rows 1000000|memory first growths over three a segment call'
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
