@@ -274,9 +274,9 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
 
 static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow_request *request)
 {
-    uint64_t need =
-        flw_align_up((uint64_t)(request->unit_count + request->align_units - 1) << FLW_UNIT_LOG2,
-                     heap->source.granularity_bytes);
+    uint64_t units = (uint64_t)request->unit_count + request->align_units - 1;
+    uint64_t need = flw_align_up((units + heap->has_odd_segments) << FLW_UNIT_LOG2,
+                                 heap->source.granularity_bytes);
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
     if (request->unit_count >= FLW_MIB >> FLW_UNIT_LOG2 || request->is_single_handle) {
         return need; /* its own allocation, so that base and size are what the driver says */
@@ -314,7 +314,35 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
         return fits ? flw_heap_take_whole(heap, run->u.run.unit_count, run->u.run.unit_count)
                     : NULL;
     }
+    uint64_t gap = flw_run_align_gap(run, request->align_units, heap->base_unit);
+    if (run->u.run.unit_count < request->unit_count + gap) {
+        heap->has_odd_segments = true; /* the next one is a unit longer */
+        return NULL;
+    }
     return flw_heap_take_from(heap, run, request->unit_count, request->align_units);
+}
+
+/* In a driver section. */
+static CUresult acquire_segment(struct flw_heap *heap, uint64_t bytes, uint64_t *out_address)
+{
+    CUresult result = heap->source.ops->acquire(&heap->source, bytes, out_address);
+    if (result == CUDA_SUCCESS &&
+        *out_address + bytes - 1 > heap->map.mask) { /* beyond the tables */
+        (void)heap->source.ops->give_back(&heap->source, *out_address);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
+/* One that came to nothing; NULL: nor did that. */
+static void drop_segment(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *edge)
+{
+    if (edge != NULL) {
+        flw_page_map_drop_run(&heap->map, edge);
+    }
+    if (segment != NULL) {
+        flw_heap_drop_segment(heap, segment);
+    }
 }
 
 static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_request *request,
@@ -330,6 +358,8 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     struct flw_span *run = edge != NULL ? flw_page_map_new_run(&heap->map) : NULL;
     if (run != NULL) {
         flw_heap_raise_reserved(heap, bytes);
+    } else {
+        drop_segment(heap, segment, edge);
     }
     flw_lock_release(&heap->lock);
     if (run == NULL) {
@@ -338,7 +368,7 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     uint64_t address = 0;
     CUresult result = CUDA_ERROR_UNKNOWN;
     if (flw_heap_enter_driver(heap, &section)) {
-        result = heap->source.ops->acquire(&heap->source, bytes, &address);
+        result = acquire_segment(heap, bytes, &address);
         flw_heap_leave_driver(heap, &section);
     }
     flw_lock_acquire(&heap->lock);
@@ -355,8 +385,7 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     } else {
         flw_heap_lower_reserved(heap, bytes);
         flw_page_map_drop_run(&heap->map, run);
-        flw_page_map_drop_run(&heap->map, edge);
-        flw_heap_drop_segment(heap, segment);
+        drop_segment(heap, segment, edge);
     }
     flw_lock_release(&heap->lock);
     if (result != CUDA_SUCCESS) {

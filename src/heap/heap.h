@@ -143,6 +143,7 @@ struct flw_heap {
     uint64_t slab_bytes;             /* runs serving slabs */
     bool streams_may_die;            /* a stored handle is never recorded on */
     bool absorbs_nobody;             /* one stream only: its runs join nobody's neighbours */
+    bool has_odd_segments;           /* one began at no multiple of a unit: all are longer now */
     /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
      * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
     struct flw_domain *context_order, *whole;

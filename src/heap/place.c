@@ -61,12 +61,10 @@ static bool place_around(const struct flw_heap *heap, const struct flw_grow_requ
                               request->align_units * request->align_units -
                           heap->base_unit;
     }
+    uint64_t first = flw_run_begin(left != NULL ? left : hole); /* the last start may lie below */
     for (uint32_t i = 0; i < count; i++) {
         struct flw_placement place = {.left = left, .hole = hole, .right = right};
-        if (left == NULL && starts[i] < flw_run_begin(hole)) {
-            continue;
-        }
-        if (fit_at(heap, &place, starts[i], request) &&
+        if (starts[i] >= first && fit_at(heap, &place, starts[i], request) &&
             (best.hole == NULL ||
              place.map_end - place.map_begin < best.map_end - best.map_begin)) {
             best = place;

@@ -263,16 +263,28 @@ static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_spa
     return front;
 }
 
+static FLW_NOINLINE struct flw_span *cut_aligned(struct flw_heap *heap, struct flw_span *run,
+                                                 uint32_t unit_count, uint32_t align_units)
+{
+    uint32_t skip =
+        FLW_MUTANT(ALIGNMENT_IGNORED) ? 0 : flw_run_align_gap(run, align_units, heap->base_unit);
+    struct flw_span *rest = skip > 0 ? skip_units(heap, run, skip) : run;
+    struct flw_span *cut = rest != NULL ? cut_run(heap, rest, unit_count) : NULL;
+    if (cut == NULL && rest != NULL && rest != run) { /* host memory: one run again */
+        flw_run_index_remove(index_of(heap, rest), rest);
+        flw_run_index_resize(index_of(heap, run), run, run->u.run.begin_unit,
+                             skip + rest->u.run.unit_count);
+        flw_run_unlink(rest);
+        flw_page_map_drop_run(&heap->map, rest);
+    }
+    return cut;
+}
+
 static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_span *run,
                                              uint32_t unit_count, uint32_t align_units)
 {
-    if (FLW_UNLIKELY(align_units > 1)) {
-        uint32_t skip = FLW_MUTANT(ALIGNMENT_IGNORED)
-                            ? 0
-                            : flw_run_align_gap(run, align_units, heap->base_unit);
-        run = skip > 0 ? skip_units(heap, run, skip) : run;
-    }
-    run = run != NULL ? cut_run(heap, run, unit_count) : NULL;
+    run = FLW_UNLIKELY(align_units > 1) ? cut_aligned(heap, run, unit_count, align_units)
+                                        : cut_run(heap, run, unit_count);
     if (run == NULL) {
         return NULL;
     }

@@ -112,12 +112,12 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
         struct flw_span *next = run->u.run.age_next;
         struct flw_handle *handle =
             run->u.run.unit_count >= heap->page_units ? handle_inside(heap, run) : NULL;
-        struct flw_span *middle = NULL;
         if (handle != NULL) {
-            middle = cut_range(heap, run, handle->begin_unit,
-                               (uint64_t)handle->begin_unit + handle->unit_count);
-        }
-        if (middle != NULL) {
+            struct flw_span *middle = cut_range(heap, run, handle->begin_unit,
+                                                (uint64_t)handle->begin_unit + handle->unit_count);
+            if (middle == NULL) { /* the run is back at the young end: it would be met for ever */
+                return;
+            }
             cuts->bytes += flw_run_bytes(middle);
             cuts->runs[cuts->count++] = middle;
             /* What was cut off went back to the index at the young end: it is met again. */
