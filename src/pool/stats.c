@@ -122,37 +122,66 @@ static enum fallow_block_state state_of(uint64_t word)
     return FALLOW_BLOCK_FREE;
 }
 
-/* heap lock. Leftmost unit at which the run around a unit can begin. */
-static uint64_t first_unit(const struct flw_heap *heap, uint64_t unit)
+static const struct flw_span *run_of(const struct flw_span *span)
 {
-    for (const struct flw_segment *segment = heap->segments; segment != NULL;
-         segment = segment->next) {
-        if (unit >= segment->begin_unit && unit - segment->begin_unit < segment->unit_count) {
-            return segment->begin_unit;
-        }
-    }
-    bool is_mapped = heap->source.ops->remaps && unit / heap->page_units < heap->mapped_page_end;
-    return is_mapped ? 0 : unit;
+    return span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
 }
 
-/* heap lock. The slab or run that contains an offset; NULL: none that anything is lent of. The map leads
- * to it from where its blocks begin, from elsewhere to nothing or astray: walk left, to it or to what
- * ends before. A run's header says the truth of where it is now, however it was reached. */
-static const struct flw_span *span_containing(const struct flw_heap *heap, uint64_t offset)
+/* A run's header says the truth of where it is now, however it was reached. */
+static bool contains(const struct flw_span *run, uint64_t unit)
 {
-    uint64_t unit = offset >> FLW_UNIT_LOG2, first = first_unit(heap, unit);
-    for (uint64_t at = unit + 1; at-- > first;) {
-        const struct flw_span *span = flw_page_map_span_at(&heap->map, at << FLW_UNIT_LOG2);
-        const struct flw_span *run = span->kind == FLW_SPAN_SLAB ? span->u.slab.run : span;
-        uint64_t begin = run->u.run.begin_unit, end = begin + run->u.run.unit_count;
-        if (run->kind == FLW_SPAN_RUN && begin <= unit && unit < end) {
-            return run->u.run.slab != NULL ? run->u.run.slab : run;
+    return run->kind == FLW_SPAN_RUN && unit >= run->u.run.begin_unit &&
+           unit - run->u.run.begin_unit < run->u.run.unit_count;
+}
+
+/* heap lock. The run around a unit of a segment; NULL: it is in none. */
+static const struct flw_span *run_of_segment(const struct flw_heap *heap, uint64_t unit)
+{
+    const struct flw_segment *segment = heap->segments;
+    while (segment != NULL && unit - segment->begin_unit >= segment->unit_count) {
+        segment = segment->next;
+    }
+    const struct flw_span *run = segment != NULL ? segment->edge->u.run.right : NULL;
+    while (run != NULL && !contains(run, unit)) {
+        run = run->u.run.right;
+    }
+    return run;
+}
+
+/* heap lock. The run of a block around a unit of the range; NULL: none, or a free one. A block of a cell
+ * or more has a name in the cell where it begins: walk left, to it, to what ends before, or to where
+ * nothing is mapped. */
+static const struct flw_span *run_of_cells(const struct flw_heap *heap, uint64_t unit)
+{
+    const struct flw_page_map *map = &heap->map;
+    for (uint64_t cell = unit / FLW_CELL_UNITS + 1, last = unit; cell-- > 0;
+         last = cell * FLW_CELL_UNITS - 1) {
+        uint64_t name = flw_page_map_cells(map)[cell];
+        const struct flw_span *run =
+            run_of((const struct flw_span *)(const void *)(map->spans + name));
+        if (last / heap->page_units >= heap->mapped_page_end ||
+            heap->page_handle[last / heap->page_units] == NULL) {
+            return NULL;
         }
-        if (run->kind == FLW_SPAN_RUN && begin <= at && at < end) {
+        if (contains(run, unit)) {
+            return run;
+        }
+        if (contains(run, last) || contains(run, cell * FLW_CELL_UNITS)) {
             return NULL;
         }
     }
     return NULL;
+}
+
+/* heap lock. The slab or run that contains an offset; NULL: none that anything is lent of. */
+static const struct flw_span *span_containing(const struct flw_heap *heap, uint64_t offset)
+{
+    uint64_t unit = offset >> FLW_UNIT_LOG2;
+    const struct flw_span *run = run_of(flw_page_map_span_at(&heap->map, offset));
+    if (!contains(run, unit)) {
+        run = heap->map.has_cells ? run_of_cells(heap, unit) : run_of_segment(heap, unit);
+    }
+    return run != NULL && run->u.run.slab != NULL ? run->u.run.slab : run;
 }
 
 /* What the caller of a debug pool holds of a raw block, zones not included; false: a zone, or freed. */

@@ -101,6 +101,42 @@ static void every_byte_of_a_block_leads_to_it(void **state)
     api_end(&api);
 }
 
+/* Freed memory, alone and between what is lent, is no block's from any of its addresses. */
+static void what_is_freed_leads_nowhere(void **state)
+{
+    (void)state;
+    for (unsigned without_vmm = 0; without_vmm < 2; without_vmm++) {
+        struct api api;
+        unsigned char *ptrs[64];
+        flw_sim_config world = flw_sim_config_default(9);
+        world.without_vmm = (uint8_t)without_vmm;
+        api_begin(&api, &world);
+        fallow_pool_config config = api_config(&api);
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        for (unsigned i = 0; i < 64; i++) {
+            ptrs[i] = api_alloc(&api, 5 * MIB + i * 65536, api.stream);
+        }
+        for (unsigned kept = 2; kept <= 128; kept *= 4) { /* each second, eighth, 32nd, one */
+            fallow_block block;
+            for (unsigned i = 0; i < 64; i++) {
+                if (i % kept != 0 && (kept == 2 || i % (kept / 4) == 0)) {
+                    assert_int_equal(fallow_free(api.pool, ptrs[i], api.stream), FALLOW_OK);
+                }
+            }
+            assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK); /* out of the caches */
+            for (unsigned i = 0; i < 64 * 80; i++) {
+                const unsigned char *at = ptrs[i / 80] + (size_t)(i % 80) * 65536 + 1;
+                bool is_kept = i / 80 % kept == 0;
+                fallow_block_init(&block);
+                fallow_status status = fallow_block_info(api.pool, at, &block);
+                bool is_live = status == FALLOW_OK && block.state == FALLOW_BLOCK_LIVE;
+                assert_true(is_live == is_kept && (!is_live || block.base == ptrs[i / 80]));
+            }
+        }
+        api_end(&api);
+    }
+}
+
 /* Pointers a few bytes below a block, in each of its states; and the highest there are. */
 static void check_nothing_below(struct api *api, const unsigned char *ptr)
 {
@@ -171,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_of_a_block_leads_to_it),
+        cmocka_unit_test(what_is_freed_leads_nowhere),
         cmocka_unit_test(no_byte_below_a_block_leads_to_it),
         cmocka_unit_test(a_driver_that_does_not_align_the_range_is_good_enough),
     };
