@@ -312,35 +312,55 @@ FALLOW_API fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream
 FALLOW_API fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
                                            fallow_stream stream);
 
-/** Announce that work on another stream uses the block: after it is freed it stays with nobody
- * until what that stream had been given by then is complete. The stream may be of another context
- * or device. Announce before the free. Cost: a lock; the event is recorded in a later slow path, at
- * the latest when 16 MiB or 256 blocks wait. */
+/**
+ * Announce that work on another stream uses the block: after it is freed it stays with nobody until
+ * what that stream had been given by then is complete. The stream may be of another context or
+ * device. Announce before the free. NULL for the block is OK.
+ *
+ * Errors      INVALID_POINTER (no lent block of this pool), INVALID_STREAM, OUT_OF_HOST_MEMORY,
+ *             INVALID_POOL, DEVICE_LOST.
+ * Cost        a lock; the event is recorded in a later slow path, at the latest when 16 MiB or 256
+ *             blocks wait.
+ */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_use(fallow_pool *pool, void *ptr,
                                                             fallow_stream stream);
 
-/** Tell the pool that a stream is about to be destroyed. Its free memory becomes nobody's once what
- * it had been given is complete; its handle is forgotten. At most one event. BUSY: it is being
- *  captured, end that first. Calling it for a
- *  stream that the pool has never seen is OK. */
+/**
+ * Tell the pool that a stream is about to be destroyed. Its free memory becomes nobody's once what it
+ * had been given is complete; its handle is forgotten. A stream that the pool has never seen is OK.
+ *
+ * Errors      BUSY (it is being captured: end that first), INVALID_STREAM (it was destroyed already:
+ *             its memory waits for a synchronisation of the context), INVALID_POOL, DEVICE_LOST.
+ * Cost        at most one event; empties the caches of every thread for this stream.
+ */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool,
                                                                fallow_stream stream);
 
 /* ---- capture */
 
-/** Announce that `stream` is being captured (before or right after cuStreamBeginCapture): from now
- * on allocations on it, from any thread, come from memory of the capture's own, which keeps its
- *  addresses until fallow_capture_release. */
+/**
+ * Announce that `stream` is being captured (before or right after cuStreamBeginCapture): from now on
+ * allocations on it, from any thread, come from memory of the capture's own, which keeps its addresses
+ * until fallow_capture_release.
+ *
+ * Ownership   *out_capture is the caller's until fallow_capture_release, and the pool's end.
+ * Errors      BUSY (the stream is in another capture), INVALID_STREAM, ASLEEP, NOT_SUPPORTED (context
+ *             order), OUT_OF_HOST_MEMORY, INVALID_ARGUMENT (out_capture NULL), INVALID_POOL,
+ *             DEVICE_LOST. Nothing is announced then.
+ */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_begin(fallow_pool *pool,
                                                                fallow_stream stream,
                                                                fallow_capture **out_capture);
-/** Another stream takes part (it waits on an event of the capture). */
+/** Another stream takes part (it waits on an event of the capture). Errors as fallow_capture_begin, BUSY
+ *  also where 32 streams are in it; INVALID_CAPTURE once it has ended. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_join(fallow_capture *capture,
                                                               fallow_stream stream);
-/** Capturing is over (after cuStreamEndCapture). The memory stays with the capture. */
+/** Capturing is over (after cuStreamEndCapture). The memory stays with the capture. Ordinary blocks that
+ *  were freed meanwhile go to their streams. INVALID_CAPTURE: it had ended. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_end(fallow_capture *capture);
-/** The graph is destroyed and its last launch complete or ordered before the stream's present end:
- *  the memory returns after a fence. The handle is gone. Live blocks stay valid until freed. */
+/** The graph is destroyed, and its last launch complete or ordered before the present end of the stream
+ *  that the capture began on: the memory returns after a fence. The handle is gone. Live blocks stay
+ *  valid until freed. BUSY: end it first. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_release(fallow_capture *capture);
 
 /* ---- questions ---- */

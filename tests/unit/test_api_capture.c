@@ -140,6 +140,30 @@ static void a_joined_stream_is_served_from_the_capture(void **state)
     api_end(&api);
 }
 
+static void a_capture_has_room_for_32_streams(void **state)
+{
+    (void)state;
+    enum {
+        ROOM = 32
+    };
+    struct api api;
+    CUstream streams[ROOM];
+    fallow_capture *capture = NULL;
+    api_begin_with_pool(&api);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    for (size_t i = 0; i < ROOM; i++) {
+        assert_int_equal(api.sim.cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), 0);
+        assert_int_equal(fallow_capture_join(capture, streams[i]),
+                         i < ROOM - 1 ? FALLOW_OK : FALLOW_BUSY);
+    }
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_BUSY);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_BUSY);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_INVALID_CAPTURE);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    api_end(&api);
+}
+
 static void a_capture_that_is_over_is_refused(void **state)
 {
     (void)state;
@@ -397,6 +421,7 @@ int main(void)
         cmocka_unit_test(captured_memory_keeps_its_address_until_release),
         cmocka_unit_test(ordinary_memory_freed_inside_a_capture_waits_for_its_end),
         cmocka_unit_test(a_joined_stream_is_served_from_the_capture),
+        cmocka_unit_test(a_capture_has_room_for_32_streams),
         cmocka_unit_test(a_capture_that_is_over_is_refused),
         cmocka_unit_test(a_pool_may_be_destroyed_with_a_capture_open),
         cmocka_unit_test(a_captured_block_freed_on_another_stream_is_that_streams),
