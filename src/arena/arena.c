@@ -7,21 +7,13 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/sized.h"
 
 #define ALL_CHECKS \
     (FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_RED_ZONES | FALLOW_ARENA_CHECK_WRITTEN)
 
-void fallow_arena_config_init_sized(fallow_arena_config *config, size_t struct_size)
-{
-    memset(config, 0, struct_size);
-    config->struct_size = struct_size;
-}
-
-void fallow_arena_stats_init_sized(fallow_arena_stats *stats, size_t struct_size)
-{
-    memset(stats, 0, struct_size);
-    stats->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_arena_config)
+FLW_DEFINE_INIT_SIZED(fallow_arena_stats)
 
 static void keep(fallow_arena *arena, fallow_log_level level, const char *format, va_list arguments)
 {

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/sized.h"
 #include "pool/pool.h"
 
 /* Of one number of a step, and of a model: then what the paths multiply before flw_ready_add, which
@@ -12,11 +12,7 @@
 #define SIZE_MOST  ((uint64_t)1 << 31)
 #define MODEL_MOST ((uint64_t)1 << 20)
 
-void fallow_step_init_sized(fallow_step *step, size_t struct_size)
-{
-    memset(step, 0, struct_size);
-    step->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_step)
 
 static void set_default(uint64_t *field, uint64_t value)
 {

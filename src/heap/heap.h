@@ -268,6 +268,8 @@ bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain
 
 /* ---- pendings (pending.c); lock */
 
+/* A block that no cache takes is free memory of the domain, stamped now. */
+void flw_heap_put_block(struct flw_heap *heap, struct flw_domain *domain, struct flw_slot *slot);
 void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending);
 /* The same for one that is counted already. */
 void flw_heap_queue_pending(struct flw_heap *heap, struct flw_pending *pending);

@@ -103,6 +103,17 @@ void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending)
     flw_heap_queue_pending(heap, pending);
 }
 
+void flw_heap_put_block(struct flw_heap *heap, struct flw_domain *domain, struct flw_slot *slot)
+{
+    struct flw_span *span = flw_slot_span(&heap->map, slot);
+    flw_slot_set_word(slot, flw_slot_address(slot));
+    if (span->kind == FLW_SPAN_RUN) {
+        flw_heap_put_run(heap, domain, span);
+    } else {
+        flw_heap_put_slots(heap, domain, span->u.slab.class_index, &slot, 1);
+    }
+}
+
 static void settle(struct flw_heap *heap, struct flw_pending *pending)
 {
     struct flw_domain *domain = heap->domains[pending->domain];
@@ -115,13 +126,7 @@ static void settle(struct flw_heap *heap, struct flw_pending *pending)
     if (pending->run != NULL) {
         flw_heap_put_run_stamped(heap, domain->index, flw_domain_stamp(domain), pending->run);
     } else {
-        struct flw_span *span = flw_slot_span(&heap->map, pending->slot);
-        flw_slot_set_word(pending->slot, flw_slot_address(pending->slot));
-        if (span->kind == FLW_SPAN_RUN) {
-            flw_heap_put_run(heap, domain, span);
-        } else {
-            flw_heap_put_slots(heap, domain, span->u.slab.class_index, &pending->slot, 1);
-        }
+        flw_heap_put_block(heap, domain, pending->slot);
     }
     flw_heap_drop_pending(heap, pending);
 }

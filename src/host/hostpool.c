@@ -14,6 +14,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/sized.h"
 
 #define POOLS                 64u
 #define GENERATIONS           64u
@@ -148,11 +149,7 @@ void fallow_host_last_error(fallow_host *host, char *out_text, size_t text_bytes
 
 /* ---- create, destroy */
 
-void fallow_host_config_init_sized(fallow_host_config *config, size_t struct_size)
-{
-    memset(config, 0, struct_size);
-    config->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_host_config)
 
 /* As much of the caller's struct as both know; what only the caller knows must be zero. */
 static fallow_status read_config(const fallow_host_config *from, fallow_host_config *to)
@@ -307,11 +304,7 @@ void fallow_host_destroy(fallow_host *host)
 
 /* ---- questions */
 
-void fallow_host_stats_init_sized(fallow_host_stats *stats, size_t struct_size)
-{
-    memset(stats, 0, struct_size);
-    stats->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_host_stats)
 
 static void fill_stats(struct flw_hostpool *pool, fallow_host_stats *out)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mutant.h"
+#include "base/sized.h"
 #include "heap/epoch.h"
 #include "pool/recording.h"
 #include "pool/share.h"
@@ -45,11 +46,7 @@ fallow_status flw_struct_answer(void *theirs, const void *ours, size_t our_size)
     return FALLOW_OK;
 }
 
-void fallow_pool_config_init_sized(fallow_pool_config *config, size_t struct_size)
-{
-    memset(config, 0, struct_size);
-    config->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_pool_config)
 
 void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const char *format, ...)
 {

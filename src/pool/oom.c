@@ -4,14 +4,11 @@
  */
 #include <string.h>
 
+#include "base/sized.h"
 #include "pool/blocks.h"
 #include "pool/recording.h"
 
-void fallow_oom_report_init_sized(fallow_oom_report *report, size_t struct_size)
-{
-    memset(report, 0, struct_size);
-    report->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_oom_report)
 
 /* By tag and stream, largest first. More of them than this: the rest counts for none. */
 struct owner_sum {

@@ -11,10 +11,10 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/sized.h"
 #include "fallow/trace.h"
 #include "pool/blocks.h"
 #include "record/recorder.h"
@@ -324,11 +324,7 @@ void flw_recording_note_failure(struct flw_pool *pool, const struct flw_domain *
 
 /* ---- the public calls */
 
-void fallow_record_config_init_sized(fallow_record_config *config, size_t struct_size)
-{
-    memset(config, 0, struct_size);
-    config->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_record_config)
 
 static void log_line(void *context, bool is_error, const char *line)
 {

@@ -113,7 +113,7 @@ static fallow_status return_captured(struct flw_pool *pool, struct flw_tcache *c
                                      const struct flw_note *note)
 {
     struct flw_heap *heap = &pool->heap;
-    bool is_slab = span->kind == FLW_SPAN_SLAB, has_uses = flw_note_has_uses(note);
+    bool has_uses = flw_note_has_uses(note);
     uint64_t usable = flw_span_usable_bytes(span);
     flw_pool_note_special(pool, cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan),
                           -(int64_t)usable);
@@ -124,12 +124,10 @@ static fallow_status return_captured(struct flw_pool *pool, struct flw_tcache *c
         flw_lock_release(&heap->lock);
         return hold_back(pool, domain, slot, note);
     }
-    flw_slot_set_word(slot, flw_slot_address(slot));
-    if (domain == NULL) { /* host memory: lost until the pool goes, nothing breaks */
-    } else if (is_slab) {
-        flw_heap_put_slots(heap, domain, span->u.slab.class_index, &slot, 1);
-    } else {
-        flw_heap_put_run(heap, domain, span);
+    if (domain != NULL) {
+        flw_heap_put_block(heap, domain, slot);
+    } else { /* host memory: lost until the pool goes, nothing breaks */
+        flw_slot_set_word(slot, flw_slot_address(slot));
     }
     flw_lock_release(&heap->lock);
     return FALLOW_OK;

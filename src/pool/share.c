@@ -12,16 +12,12 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/sized.h"
 #include "fallow/share.h"
 #include "pool/recording.h"
 
-void fallow_share_init_sized(fallow_share *share, size_t struct_size)
-{
-    memset(share, 0, struct_size);
-    share->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_share)
 
 static bool is_one_type(uint32_t type)
 {

@@ -13,18 +13,14 @@
 #include "pool/sleep.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mutant.h"
+#include "base/sized.h"
 #include "pool/pool.h"
 
 #define TAGS_MOST 4096
 
-void fallow_sleep_request_init_sized(fallow_sleep_request *request, size_t struct_size)
-{
-    memset(request, 0, struct_size);
-    request->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_sleep_request)
 
 /* ---- running work */
 

@@ -3,19 +3,12 @@
  * Owns: what the pool says of itself: statistics, block information, validation. The out-of-memory
  * report is oom.c's.
  */
-#include <string.h>
 
+#include "base/sized.h"
 #include "pool/pool.h"
 
-#define DEFINE_INIT_SIZED(type)                              \
-    void type##_init_sized(type *object, size_t struct_size) \
-    {                                                        \
-        memset(object, 0, struct_size);                      \
-        object->struct_size = struct_size;                   \
-    }
-DEFINE_INIT_SIZED(fallow_stats)
-DEFINE_INIT_SIZED(fallow_block)
-#undef DEFINE_INIT_SIZED
+FLW_DEFINE_INIT_SIZED(fallow_stats)
+FLW_DEFINE_INIT_SIZED(fallow_block)
 
 uint64_t flw_pool_captured_bytes(const struct flw_pool *pool)
 {

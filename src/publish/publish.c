@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sized.h"
 #include "publish/board_file.h"
 #include "publish/collect.h"
 
@@ -133,11 +134,7 @@ static void forget(void)
 
 /* ---- start, stop */
 
-void fallow_publish_config_init_sized(fallow_publish_config *config, size_t struct_size)
-{
-    memset(config, 0, struct_size);
-    config->struct_size = struct_size;
-}
+FLW_DEFINE_INIT_SIZED(fallow_publish_config)
 
 /* mutex. */
 static fallow_status begin(const char *directory, char message[FLW_BOARD_MESSAGE_BYTES])
