@@ -278,8 +278,8 @@ static inline void fallow_request_init(fallow_request *request)
     fallow_request_init_sized(request, sizeof *request);
 }
 
-/** As fallow_alloc with wishes. Errors also NOT_SUPPORTED (export without VMM or the handle type),
- *  WOULD_WAIT. A request with a tag or a flag is never a hit. */
+/** As fallow_alloc with wishes. Errors also NOT_SUPPORTED (export without VMM, or of a type that the
+ *  config's handle_types does not name), WOULD_WAIT. A request with a tag or a flag is never a hit. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_request(fallow_pool *pool,
                                                                const fallow_request *request,
                                                                fallow_stream stream,
