@@ -131,7 +131,7 @@ static struct flw_span *new_span(struct flw_page_map *map, uint64_t slot_count)
 {
     uint64_t spans_used = map->span_meta.used_bytes;
     struct flw_span *span = flw_meta_extend(&map->span_meta, sizeof *span, SPAN_ALIGN);
-    /* One slot more than used: what an index into the slab's tail reads. */
+    /* One slot more than used: what an index into the slab's tail, or below a run, reads. */
     struct flw_slot *slots =
         span == NULL
             ? NULL

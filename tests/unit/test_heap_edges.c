@@ -87,12 +87,14 @@ static CUresult airy_map(struct flw_source *source, uint64_t address, uint64_t b
     return airy_stretch(source, address, bytes);
 }
 
-static CUresult granularity_of_a_unit(size_t *out_bytes, const CUmemAllocationProp *prop,
-                                      CUmemAllocationGranularity_flags option)
+static uint64_t granularity;
+
+static CUresult this_granularity(size_t *out_bytes, const CUmemAllocationProp *prop,
+                                 CUmemAllocationGranularity_flags option)
 {
     (void)prop;
     (void)option;
-    *out_bytes = FLW_UNIT_BYTES;
+    *out_bytes = granularity;
     return CUDA_SUCCESS;
 }
 
@@ -294,7 +296,7 @@ static void a_segment_beyond_the_tables_goes_back(void **state)
     bed_end(&bed);
 }
 
-/* ---- handles of one unit: slabs and runs begin and end anywhere in a cell */
+/* ---- handles of a unit and more: slabs and runs begin and end anywhere in a cell */
 
 #define BLOCKS 400
 
@@ -382,21 +384,9 @@ static void check_found(const struct block *block)
     }
 }
 
-static void every_block_is_found_whatever_a_cell_holds(void **state)
+static void lend_and_take_back(unsigned steps)
 {
-    (void)state;
-    bed_begin(&bed, BED_VMM, LIMIT);
-    flw_heap_finish(&bed.heap, false);
-    bed.sim.cu.cuMemGetAllocationGranularity = granularity_of_a_unit;
-    struct flw_heap_config config = {.driver = &bed.sim.cu,
-                                     .context = bed.context,
-                                     .source = &airy_source,
-                                     .device_bytes = LIMIT,
-                                     .limit_bytes = LIMIT};
-    assert_int_equal(flw_heap_init(&bed.heap, &config), FALLOW_OK);
-    assert_int_equal(bed.heap.page_units, 1);
-    lender = bed_domain(&bed, &flw_order_stream, bed.stream);
-    for (unsigned n = 0; n < 20000; n++) {
+    for (unsigned n = 0; n < steps; n++) {
         uint64_t r = flw_test_random(&bed.seed);
         struct block *block = &blocks[r % BLOCKS];
         block->run != NULL || block->slot != NULL ? take_back(block) : lend(block);
@@ -414,11 +404,30 @@ static void every_block_is_found_whatever_a_cell_holds(void **state)
             check_heap();
         }
     }
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        take_back(&blocks[i]);
+}
+
+static void every_block_is_found_whatever_a_cell_holds(void **state)
+{
+    (void)state;
+    for (granularity = FLW_UNIT_BYTES; granularity <= 8 * FLW_MIB; granularity *= 2) {
+        bed_begin(&bed, BED_VMM, LIMIT);
+        flw_heap_finish(&bed.heap, false);
+        bed.sim.cu.cuMemGetAllocationGranularity = this_granularity;
+        struct flw_heap_config config = {.driver = &bed.sim.cu,
+                                         .context = bed.context,
+                                         .source = &airy_source,
+                                         .device_bytes = LIMIT,
+                                         .limit_bytes = LIMIT};
+        assert_int_equal(flw_heap_init(&bed.heap, &config), FALLOW_OK);
+        assert_true(bed.heap.page_units == granularity / FLW_UNIT_BYTES);
+        lender = bed_domain(&bed, &flw_order_stream, bed.stream);
+        lend_and_take_back(granularity == FLW_UNIT_BYTES ? 12000 : 3000);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            take_back(&blocks[i]);
+        }
+        check_heap();
+        bed_end(&bed);
     }
-    check_heap();
-    bed_end(&bed);
 }
 
 static int begin(void **state)
