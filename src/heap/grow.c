@@ -56,9 +56,7 @@ struct stock {
 void flw_handle_unlink_idle(struct flw_heap *heap, struct flw_handle *handle)
 {
     *(handle->prev != NULL ? &handle->prev->next : &heap->idle_handles) = handle->next;
-    if (handle->next != NULL) {
-        handle->next->prev = handle->prev;
-    }
+    *(handle->next != NULL ? &handle->next->prev : &heap->oldest_idle) = handle->prev;
     heap->idle_bytes -= flw_handle_bytes(handle);
 }
 
@@ -67,9 +65,7 @@ void flw_handle_link_idle(struct flw_heap *heap, struct flw_handle *handle)
     handle->is_mapped = false;
     handle->prev = NULL;
     handle->next = heap->idle_handles;
-    if (handle->next != NULL) {
-        handle->next->prev = handle;
-    }
+    *(handle->next != NULL ? &handle->next->prev : &heap->oldest_idle) = handle;
     heap->idle_handles = handle;
     heap->idle_bytes += flw_handle_bytes(handle);
 }

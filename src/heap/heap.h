@@ -129,10 +129,11 @@ struct flw_heap {
     struct flw_run_index unmapped; /* address space only (remapping sources) */
     struct flw_meta handle_meta;
     struct flw_segment *segments, *unused_segments;
-    uint64_t mapped_page_end;        /* no page from here on was ever mapped */
-    struct flw_handle **page_handle; /* remapping: page -> handle; NULL none */
-    uint32_t page_units;             /* units a page */
-    struct flw_handle *idle_handles; /* created, mapped nowhere; most recent first */
+    struct flw_segment *next_to_release;           /* where a look for idle ones goes on */
+    uint64_t mapped_page_end;                      /* no page from here on was ever mapped */
+    struct flw_handle **page_handle;               /* remapping: page -> handle; NULL none */
+    uint32_t page_units;                           /* units a page */
+    struct flw_handle *idle_handles, *oldest_idle; /* created, mapped nowhere; most recent first */
 
     _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
     uint64_t limit_bytes;

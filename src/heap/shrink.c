@@ -322,9 +322,7 @@ void flw_heap_release_exported(struct flw_heap *heap)
 static uint64_t release_one_handle(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
-    struct flw_handle *handle = heap->idle_handles;
-    for (; handle != NULL && handle->next != NULL; handle = handle->next) {
-    }
+    struct flw_handle *handle = heap->oldest_idle;
     if (handle != NULL) {
         flw_handle_unlink_idle(heap, handle);
     }
@@ -359,6 +357,9 @@ static void forget_segment(struct flw_heap *heap, struct flw_segment *segment, s
     }
     flw_page_map_drop_run(&heap->map, run);
     flw_page_map_drop_run(&heap->map, segment->edge);
+    if (heap->next_to_release == segment) {
+        heap->next_to_release = segment->next;
+    }
     *segment->link = segment->next;
     if (segment->next != NULL) {
         segment->next->link = segment->link;
@@ -383,12 +384,14 @@ static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *seg
     return bytes;
 }
 
+/* (Each is looked at once until the looks begin anew.) */
 static uint64_t release_one_segment(struct flw_heap *heap)
 {
     CUresult result;
+    struct flw_segment *segment;
     flw_lock_acquire(&heap->lock);
-    struct flw_segment *segment = heap->segments;
-    for (; segment != NULL; segment = segment->next) {
+    while ((segment = heap->next_to_release) != NULL) {
+        heap->next_to_release = segment->next;
         struct flw_span *run = take_idle_segment(heap, segment);
         if (run != NULL) {
             forget_segment(heap, segment, run);
@@ -435,6 +438,9 @@ uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
     if (!may_give || !flw_heap_enter_driver(heap, &section)) {
         return 0;
     }
+    flw_lock_acquire(&heap->lock);
+    heap->next_to_release = heap->segments;
+    flw_lock_release(&heap->lock);
     while (atomic_load(&heap->reserved_bytes) > keep_bytes && !flw_heap_is_lost(heap)) {
         uint64_t bytes =
             heap->source.ops->remaps ? release_one_handle(heap) : release_one_segment(heap);

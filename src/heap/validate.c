@@ -208,11 +208,16 @@ static const char *check_handles(const struct flw_heap *heap)
         return "exported_bytes is not the sum of the exported handles";
     }
     uint64_t idle = 0;
+    const struct flw_handle *oldest = NULL;
     for (const struct flw_handle *handle = heap->idle_handles; handle; handle = handle->next) {
         idle += (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
+        if (handle->prev != oldest) {
+            return "the list of idle handles is broken";
+        }
+        oldest = handle;
     }
-    if (idle != heap->idle_bytes) {
-        return "idle_bytes is not the sum of the idle handles";
+    if (idle != heap->idle_bytes || oldest != heap->oldest_idle) {
+        return "idle_bytes is not the sum of the idle handles, or the oldest is another";
     }
     return bytes + idle == atomic_load(&heap->reserved_bytes)
                ? NULL

@@ -296,6 +296,46 @@ static void a_segment_beyond_the_tables_goes_back(void **state)
     bed_end(&bed);
 }
 
+/* ---- giving back */
+
+static void release_to(uint64_t keep_bytes, uint64_t left_bytes)
+{
+    (void)flw_heap_release_idle(&bed.heap, keep_bytes);
+    bed_check(&bed);
+    assert_true(atomic_load(&bed.heap.reserved_bytes) == left_bytes);
+}
+
+static void what_idles_among_what_is_lent_goes_back(void **state)
+{
+    (void)state;
+    const uint64_t each = 2 * FLW_MIB;
+    for (unsigned source = 0; source < BED_SOURCES; source++) {
+        struct flw_span *runs[12];
+        bed_begin(&bed, (enum heap_bed_source)source, LIMIT);
+        struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+        for (unsigned i = 0; i < 12; i++) {
+            runs[i] = bed_obtain(&bed, domain, 32);
+        }
+        release_to(0, 12 * each); /* all is lent */
+        for (unsigned i = 0; i < 12; i += 3) {
+            bed_put(&bed, bed.heap.domains[FLW_NOBODY], runs[i]);
+        }
+        release_to(12 * each, 12 * each);
+        release_to(11 * each, 11 * each);
+        release_to(0, 8 * each);
+        for (unsigned i = 0; i < 12; i++) {
+            if (i % 3 != 0) {
+                bed_put(&bed, bed.heap.domains[FLW_NOBODY], runs[i]);
+            }
+        }
+        (void)flw_heap_unmap_idle(&bed.heap, 3 * each);
+        bed_check(&bed);
+        release_to(5 * each, 5 * each);
+        release_to(0, 0);
+        bed_end(&bed);
+    }
+}
+
 /* ---- handles of a unit and more: slabs and runs begin and end anywhere in a cell */
 
 #define BLOCKS 400
@@ -451,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_segment_without_host_memory_leaves_nothing_behind),
         cmocka_unit_test(a_segment_at_any_address_lends_no_more_than_it_is),
         cmocka_unit_test(a_segment_beyond_the_tables_goes_back),
+        cmocka_unit_test(what_idles_among_what_is_lent_goes_back),
         cmocka_unit_test(every_block_is_found_whatever_a_cell_holds),
     };
     return cmocka_run_group_tests(tests, begin, end);
