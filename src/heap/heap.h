@@ -374,7 +374,7 @@ static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct
 {
     return heap->map.base + (uint64_t)run->u.run.begin_unit * FLW_UNIT_BYTES;
 }
-/* Set a LIVE run's slot to its address, free, and let its first unit lead to it. */
+/* Set a LIVE run's slot to its address, free. (A whole run is known to the map for good.) */
 void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
 /* Context order: a complete whole run of unit_count to most_units, LIVE. NULL: none. */
 struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,

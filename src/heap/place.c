@@ -199,5 +199,6 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
     run->u.run.ticket = flw_max(front_ticket, back_ticket); /* of the taker, where not complete */
     heap->live_run_bytes += flw_run_bytes(run);
     flw_run_arm_slot(heap, run);
+    flw_page_map_set_run(&heap->map, run);
     return run;
 }

@@ -30,7 +30,6 @@ void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
     run->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
     flw_slot_set_loan(slot, 0);
     flw_slot_set_word(slot, heap->map.base + run->base);
-    flw_page_map_set_run(&heap->map, run);
 }
 
 static struct flw_run_index *index_of(const struct flw_heap *heap, const struct flw_span *run)
@@ -290,6 +289,7 @@ static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_s
     }
     heap->live_run_bytes += flw_run_bytes(run);
     flw_run_arm_slot(heap, run);
+    flw_page_map_set_run(&heap->map, run);
     return run;
 }
 
