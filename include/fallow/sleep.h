@@ -65,7 +65,7 @@ static inline void fallow_sleep_request_init(fallow_sleep_request *request)
  *             only streams that the pool knows can be found running: the rest is waited for. Work of
  *             peers and importers is theirs to complete.
  * Errors      BUSY (work, an allocation, another sleep or wake is under way; a capture is open; a
- *             watcher refused), CAPTURING (a capture that was not announced), ASLEEP (it is asleep),
+ *             watcher refused), CAPTURING (a capture that was not announced, or to another pool), ASLEEP (it is asleep),
  *             NOT_SUPPORTED (no virtual memory management; a pool with debug checks),
  *             INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (no room to save), DRIVER, DEVICE_LOST.
  * Threads     calls that need physical memory wait for the outcome, NO_WAIT requests answer

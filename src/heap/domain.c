@@ -5,6 +5,7 @@
  * Does not: make fences, ask for them or wait (fence.c).
  */
 #include "base/mutant.h"
+#include "heap/ctxsync.h"
 #include "heap/heap.h"
 #include "heap/run_index_inl.h"
 #include "heap/thread.h"
@@ -232,7 +233,8 @@ static CUresult sync_lost_foreign(struct flw_heap *heap)
     return result;
 }
 
-fallow_status flw_heap_sync_context(struct flw_heap *heap)
+/* Alone in the context: the tickets are those of one synchronisation. */
+static fallow_status sync_all(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);
     for (uint32_t i = 1; i < heap->domain_end; i++) {
@@ -276,4 +278,14 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap)
     flw_heap_settle_pendings(heap);
     flw_lock_release(&heap->lock);
     return FALLOW_OK;
+}
+
+fallow_status flw_heap_sync_context(struct flw_heap *heap)
+{
+    if (!flw_ctxsync_begin(heap->driver, heap->context)) {
+        return FALLOW_CAPTURING;
+    }
+    fallow_status status = sync_all(heap);
+    flw_ctxsync_end(heap->driver, heap->context);
+    return status;
 }

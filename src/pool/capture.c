@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "base/mutant.h"
+#include "heap/ctxsync.h"
 #include "pool/recording.h"
 
 /* Process-wide and never unmapped: a stale handle is looked at, not followed. */
@@ -246,6 +247,19 @@ static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow
     return FALLOW_OK;
 }
 
+/* From here on nobody synchronises the context, whichever pool of the process would. */
+static void open_one(struct flw_pool *pool)
+{
+    atomic_fetch_add(&pool->open_captures, 1);
+    flw_ctxsync_announce(&pool->driver, pool->heap.context);
+}
+
+static void close_one(struct flw_pool *pool)
+{
+    flw_ctxsync_retract(&pool->driver, pool->heap.context);
+    atomic_fetch_sub(&pool->open_captures, 1);
+}
+
 static fallow_status begin(struct flw_pool *pool, fallow_stream stream,
                            fallow_capture **out_capture)
 {
@@ -254,10 +268,10 @@ static fallow_status begin(struct flw_pool *pool, fallow_stream stream,
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     capture->is_capturing = true;
-    atomic_fetch_add(&pool->open_captures, 1);
+    open_one(pool);
     fallow_status status = join(pool, capture, stream);
     if (status != FALLOW_OK) {
-        atomic_fetch_sub(&pool->open_captures, 1);
+        close_one(pool);
         give_up_place(capture);
         return status;
     }
@@ -300,13 +314,13 @@ static fallow_status resume(struct flw_pool *pool, fallow_capture *capture, fall
     if (is_capturing) {
         return FALLOW_BUSY;
     }
-    atomic_fetch_add(&pool->open_captures, 1);
+    open_one(pool);
     fallow_status status = join(pool, capture, stream);
     if (status != FALLOW_OK) {
         flw_lock_acquire(&pool->heap.lock);
         capture->is_capturing = false;
         flw_lock_release(&pool->heap.lock);
-        atomic_fetch_sub(&pool->open_captures, 1);
+        close_one(pool);
     }
     return status;
 }
@@ -418,7 +432,7 @@ fallow_status fallow_capture_end(fallow_capture *capture)
                                        capture->index);
         }
     }
-    atomic_fetch_sub(&pool->open_captures, 1);
+    close_one(pool);
     return FALLOW_OK;
 }
 
@@ -506,6 +520,9 @@ void flw_captures_forget(struct flw_pool *pool)
     for (uint32_t i = 0; table.places != NULL && i < FLW_CAPTURE_COUNT; i++) {
         if (table.places[i].pool == pool) {
             table.places[i].pool = NULL;
+            if (table.places[i].is_capturing) {
+                flw_ctxsync_retract(&pool->driver, pool->heap.context);
+            }
         }
     }
     flw_lock_release(&table.lock);

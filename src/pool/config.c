@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "base/sized.h"
 #include "heap/epoch.h"
 #include "pool/recording.h"
@@ -443,68 +442,6 @@ static void report_leaks(struct flw_pool *pool)
     }
 }
 
-/* heap lock. Is it the first of its context that is in use from outside of the pool's? */
-static bool is_abroad_first(const struct flw_heap *heap, const struct flw_domain *domain)
-{
-    uint32_t i = 1;
-    while (i < domain->index &&
-           !(heap->domains[i]->ops == &flw_order_stream && heap->domains[i]->is_foreign &&
-             heap->domains[i]->is_known && heap->domains[i]->context == domain->context)) {
-        i++;
-    }
-    return i == domain->index && domain->ops == &flw_order_stream && domain->is_foreign &&
-           domain->is_known;
-}
-
-/* calls. Uses of blocks that are still lent have no ticket yet; those of other contexts are covered by
- * synchronising these. One that is gone has nothing left to wait for. */
-static CUresult sync_users_abroad(struct flw_pool *pool)
-{
-    struct flw_heap *heap = &pool->heap;
-    CUresult result = CUDA_SUCCESS;
-    uint32_t cursor = 0;
-    flw_lock_acquire(&pool->uses_lock);
-    bool has_uses = pool->note_count > 0 && !FLW_MUTANT(SLEEP_IGNORES_OTHERS);
-    flw_lock_release(&pool->uses_lock);
-    for (struct flw_domain *domain;
-         has_uses && result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
-        CUcontext previous;
-        flw_lock_acquire(&heap->lock);
-        bool is_wanted = is_abroad_first(heap, domain);
-        CUcontext context = domain->context;
-        flw_lock_release(&heap->lock);
-        if (is_wanted && pool->driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
-            flw_heap_count_call(heap);
-            result = pool->driver.cuCtxSynchronize();
-            (void)pool->driver.cuCtxPopCurrent_v2(&previous);
-            result = flw_result_is_gone(result) ? CUDA_SUCCESS : result;
-        }
-    }
-    return result;
-}
-
-/* Everything that ever touched the pool's memory is done: then it may be unmapped. */
-fallow_status flw_pool_await_device(struct flw_pool *pool)
-{
-    struct flw_heap *heap = &pool->heap;
-    uint32_t cursor = 0;
-    for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
-        if (domain->is_foreign && !domain->is_lost) {
-            (void)flw_domain_wait(heap, domain, domain->ticket - (domain->unfenced_bytes == 0),
-                                  UINT64_MAX);
-        }
-    }
-    CUresult result = sync_users_abroad(pool);
-    if (flw_result_is_capture_refusal(result)) {
-        return FALLOW_CAPTURING;
-    }
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, "cuCtxSynchronize");
-        return FALLOW_DEVICE_LOST;
-    }
-    return flw_heap_sync_context(heap);
-}
-
 void fallow_pool_destroy(fallow_pool *handle)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -523,7 +460,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     flw_pool_detach_caches(pool);
     flw_captures_forget(pool);
     if (flw_heap_enter_driver(&pool->heap, &section)) {
-        (void)flw_pool_await_device(pool);
+        flw_pool_await_last(pool);
         flw_heap_leave_driver(&pool->heap, &section);
     }
     leave_contexts(pool);
@@ -564,6 +501,7 @@ void fallow_pool_abandon(fallow_pool *handle)
     if (pool != NULL) {
         flw_pool_table_leave(handle);
         leave_contexts(pool);
+        flw_captures_forget(pool);
         flw_pool_orphan(pool);
     }
 }

@@ -279,6 +279,8 @@ fallow_status flw_struct_answer(void *theirs, const void *ours, size_t our_size)
 
 /* In a driver section: wait for all work that may use the pool's memory. */
 fallow_status flw_pool_await_device(struct flw_pool *pool);
+/* The same for a pool that ends, beside captures too. */
+void flw_pool_await_last(struct flw_pool *pool);
 
 /* Out of use without a driver call, a wait or a lock; it has left the table. */
 void flw_pool_orphan(struct flw_pool *pool);

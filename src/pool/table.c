@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
+#include "heap/ctxsync.h"
 #include "heap/epoch.h"
 #include "pool/recording.h"
 
@@ -66,6 +67,7 @@ static void forget_pools(void)
     flw_captures_renew_lock();
     flw_recorders_renew_lock();
     flw_epoch_renew_locks();
+    flw_ctxsync_renew();
     for (uint32_t i = 0; i < PLACES; i++) {
         struct flw_pool *pool = atomic_exchange(&table.places[i].pool, NULL);
         atomic_store(&table.places[i].visitors, 0);

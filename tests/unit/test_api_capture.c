@@ -414,6 +414,32 @@ static void a_capture_released_inside_an_allocation_is_given_up_after_it(void **
     end_inside_an_allocation(2 * MIB, true);
 }
 
+/* A synchronisation of the context would kill the capture. */
+static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_pool *other = NULL;
+    fallow_capture *capture = NULL;
+    CUgraph graph = NULL;
+    void *ptr = NULL;
+    api_begin_with_pool(&api);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &other), FALLOW_OK);
+    assert_int_equal(fallow_alloc(other, 3 * MIB, api.other, &ptr), FALLOW_OK);
+    api_use(&api, ptr, 3 * MIB, api.other);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+                     0);
+    fallow_pool_destroy(other); /* the block's work is running */
+    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
+    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
+    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +455,7 @@ int main(void)
         cmocka_unit_test(a_block_that_outlives_its_capture_waits_for_announced_uses),
         cmocka_unit_test(a_block_that_outlives_its_capture_is_parked_by_the_next),
         cmocka_unit_test(a_capture_released_inside_an_allocation_is_given_up_after_it),
+        cmocka_unit_test(a_pool_is_destroyed_beside_another_pools_capture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -388,6 +388,35 @@ static void without_virtual_memory_management_nothing_is_shared(void **state)
     api_end(&api);
 }
 
+/* The importer has never heard of the stream. */
+static void an_unimport_leaves_captures_of_other_pools_alone(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_pool *importer = NULL;
+    fallow_capture *capture = NULL;
+    CUgraph graph = NULL;
+    void *seen = NULL;
+    begin_sharing(&api, FALLOW_HANDLE_FD);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &importer), FALLOW_OK);
+    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
+    assert_int_equal(fallow_import(importer, &share, &seen), FALLOW_OK);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+                     0);
+    assert_int_equal(fallow_unimport(importer, seen), FALLOW_CAPTURING);
+    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
+    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_int_equal(fallow_unimport(importer, seen), FALLOW_OK);
+    fallow_pool_destroy(importer);
+    close(share.descriptor);
+    api_end(&api);
+}
+
 static void a_sleeping_pool_imports_and_unimports(void **state)
 {
     (void)state;
@@ -511,6 +540,7 @@ int main(int count, char **words)
         cmocka_unit_test(what_cannot_be_exported_is_refused_by_name),
         cmocka_unit_test(what_cannot_be_imported_leaves_nothing),
         cmocka_unit_test(without_virtual_memory_management_nothing_is_shared),
+        cmocka_unit_test(an_unimport_leaves_captures_of_other_pools_alone),
         cmocka_unit_test(a_sleeping_pool_imports_and_unimports),
         cmocka_unit_test(a_checked_pool_exports_blocks_between_their_zones),
         cmocka_unit_test(an_export_that_fails_takes_none_away_from_another),

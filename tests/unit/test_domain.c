@@ -5,6 +5,10 @@
  */
 #include "test_heap_bed.h"
 
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
 #define UNITS 24
 
 static struct heap_bed bed;
@@ -421,6 +425,68 @@ static void a_fence_that_a_synchronisation_overtakes_is_not_listed(void **state)
     each_source(check_synchronised_record);
 }
 
+/* ---- two synchronisations at once */
+
+static struct {
+    struct flw_domain *domain;
+    struct flw_span *late; /* given back when the first synchronisation has seen all it will see */
+    pthread_t second;
+    sem_t is_first_over;
+    atomic_uint calls;
+} both;
+
+static void *synchronise_too(void *unused)
+{
+    (void)unused;
+    (void)bed.sim.cu.cuCtxSetCurrent(bed.context);
+    return flw_heap_sync_context(&bed.heap) == FALLOW_OK ? &both : NULL;
+}
+
+static CUresult synchronise(void)
+{
+    if (atomic_fetch_add(&both.calls, 1) > 0) {
+        (void)sem_wait(&both.is_first_over);
+        return bed.sim.cu.cuCtxSynchronize();
+    }
+    CUresult result = bed.sim.cu.cuCtxSynchronize();
+    bed_give_work(&bed);
+    bed_put(&bed, both.domain, both.late);
+    assert_int_equal(pthread_create(&both.second, NULL, synchronise_too, NULL), 0);
+    for (unsigned i = 0; i < 100 && atomic_load(&both.calls) == 1; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000},
+                  NULL); /* it may get as far as this, too */
+    }
+    return result;
+}
+
+static void check_two_synchronisations(void)
+{
+    struct flw_driver driver = bed.sim.cu;
+    struct flw_domain *taker = bed_domain(&bed, &flw_order_stream, NULL);
+    void *end = NULL;
+    both.domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+    both.late = bed_obtain(&bed, both.domain, UNITS);
+    use_up(both.domain);
+    atomic_store(&both.calls, 0);
+    assert_int_equal(sem_init(&both.is_first_over, 0, 0), 0);
+    driver.cuCtxSynchronize = synchronise;
+    bed.heap.driver = &driver;
+    assert_int_equal(flw_heap_sync_context(&bed.heap), FALLOW_OK);
+    assert_null(bed_take(&bed, taker, UNITS)); /* its work has not been waited for */
+    assert_int_equal(sem_post(&both.is_first_over), 0);
+    assert_int_equal(pthread_join(both.second, &end), 0);
+    bed.heap.driver = &bed.sim.cu;
+    assert_ptr_equal(end, &both);
+    assert_int_equal(atomic_load(&both.calls), 2);
+    assert_non_null(bed_take(&bed, taker, UNITS));
+}
+
+static void a_synchronisation_completes_nothing_that_came_after_it_began(void **state)
+{
+    (void)state;
+    each_source(check_two_synchronisations);
+}
+
 int main(void)
 {
     bed.seed = flw_test_seed("unit.domain");
@@ -438,6 +504,7 @@ int main(void)
         cmocka_unit_test(a_slab_of_more_streams_than_stamps_waits_for_all_of_them),
         cmocka_unit_test(what_reaches_a_retired_stream_late_is_covered_by_its_last_fence),
         cmocka_unit_test(a_fence_that_a_synchronisation_overtakes_is_not_listed),
+        cmocka_unit_test(a_synchronisation_completes_nothing_that_came_after_it_began),
         cmocka_unit_test(a_place_that_is_used_again_keeps_its_old_stamps_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

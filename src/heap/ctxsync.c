@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/ctxsync.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#define CONTEXTS 64
+
+struct place {
+    const void *driver; /* one of its functions; NULL: unused */
+    CUcontext context;
+    uint32_t captures;
+    bool is_syncing;
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct place places[CONTEXTS];
+} table = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* mutex. NULL: every place is taken. */
+static struct place *find(const struct flw_driver *driver, CUcontext context)
+{
+    struct place *unused = NULL;
+    const void *name;
+    memcpy(&name, &driver->cuEventRecord, sizeof name);
+    for (struct place *place = table.places; place < table.places + CONTEXTS; place++) {
+        if (place->driver == name && place->context == context) {
+            return place;
+        }
+        if (unused == NULL && place->captures == 0 && !place->is_syncing) {
+            unused = place;
+        }
+    }
+    if (unused != NULL) {
+        *unused = (struct place){.driver = name, .context = context};
+    }
+    return unused;
+}
+
+/* mutex. The place once nobody synchronises there. */
+static struct place *await(const struct flw_driver *driver, CUcontext context)
+{
+    struct place *place = find(driver, context);
+    while (place != NULL && place->is_syncing) {
+        (void)pthread_cond_wait(&table.changed, &table.mutex);
+        place = find(driver, context); /* it may have been given away meanwhile */
+    }
+    return place;
+}
+
+void flw_ctxsync_announce(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    struct place *place = await(driver, context);
+    if (place != NULL) {
+        place->captures++;
+    }
+    (void)pthread_mutex_unlock(&table.mutex);
+}
+
+void flw_ctxsync_retract(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    struct place *place = find(driver, context);
+    if (place != NULL && place->captures > 0) {
+        place->captures--;
+    }
+    (void)pthread_mutex_unlock(&table.mutex);
+}
+
+bool flw_ctxsync_begin(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    struct place *place = await(driver, context);
+    bool may = place == NULL || place->captures == 0;
+    if (place != NULL && may) {
+        place->is_syncing = true;
+    }
+    (void)pthread_mutex_unlock(&table.mutex);
+    return may;
+}
+
+void flw_ctxsync_end(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    struct place *place = find(driver, context);
+    if (place != NULL) {
+        place->is_syncing = false;
+    }
+    (void)pthread_cond_broadcast(&table.changed);
+    (void)pthread_mutex_unlock(&table.mutex);
+}
+
+void flw_ctxsync_renew(void)
+{
+    (void)pthread_mutex_init(&table.mutex, NULL);
+    (void)pthread_cond_init(&table.changed, NULL);
+    memset(table.places, 0, sizeof table.places);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what of one context must not happen at once, whichever pools of the process are at it: a
+ * synchronisation kills the captures of its context, and completes what it found when it began, so two
+ * of them are one after the other, and neither begins while a capture is announced.
+ * Does not: know of captures that nobody has announced, or of contexts beyond the first 64 (there
+ * nothing is kept apart).
+ *
+ * Synchronization: internal; a mutex of the system, taken last. No ranked lock is held by who may wait.
+ */
+#ifndef FLW_HEAP_CTXSYNC_H
+#define FLW_HEAP_CTXSYNC_H
+
+#include <stdbool.h>
+
+#include "driver/driver.h"
+
+/* Waits for a synchronisation that is under way. */
+void flw_ctxsync_announce(const struct flw_driver *driver, CUcontext context);
+void flw_ctxsync_retract(const struct flw_driver *driver, CUcontext context);
+
+/* True: until flw_ctxsync_end no capture is announced and no other synchronisation begins. False: one
+ * is announced. */
+bool flw_ctxsync_begin(const struct flw_driver *driver, CUcontext context);
+void flw_ctxsync_end(const struct flw_driver *driver, CUcontext context);
+
+/* In the child of a fork: nothing is under way. */
+void flw_ctxsync_renew(void);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the wait for all that ever touched the pool's memory, before it is unmapped for a sleep or for
+ * good: on its streams, of other contexts, freed or still lent.
+ * Does not: wait for peers and importers.
+ */
+#include "base/mutant.h"
+#include "heap/ctxsync.h"
+#include "pool/pool.h"
+
+/* heap lock. Is it the first of its context that is in use from outside of the pool's? */
+static bool is_abroad_first(const struct flw_heap *heap, const struct flw_domain *domain)
+{
+    uint32_t i = 1;
+    while (i < domain->index &&
+           !(heap->domains[i]->ops == &flw_order_stream && heap->domains[i]->is_foreign &&
+             heap->domains[i]->is_known && heap->domains[i]->context == domain->context)) {
+        i++;
+    }
+    return i == domain->index && domain->ops == &flw_order_stream && domain->is_foreign &&
+           domain->is_known;
+}
+
+/* calls. Uses of blocks that are still lent have no ticket yet; those of other contexts are covered by
+ * synchronising these. One that is gone has nothing left to wait for. */
+static CUresult sync_users_abroad(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    CUresult result = CUDA_SUCCESS;
+    uint32_t cursor = 0;
+    flw_lock_acquire(&pool->uses_lock);
+    bool has_uses = pool->note_count > 0 && !FLW_MUTANT(SLEEP_IGNORES_OTHERS);
+    flw_lock_release(&pool->uses_lock);
+    for (struct flw_domain *domain;
+         has_uses && result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
+        CUcontext previous;
+        flw_lock_acquire(&heap->lock);
+        bool is_wanted = is_abroad_first(heap, domain);
+        CUcontext context = domain->context;
+        flw_lock_release(&heap->lock);
+        if (is_wanted && pool->driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+            result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            if (flw_ctxsync_begin(&pool->driver, context)) {
+                flw_heap_count_call(heap);
+                result = pool->driver.cuCtxSynchronize();
+                flw_ctxsync_end(&pool->driver, context);
+            }
+            (void)pool->driver.cuCtxPopCurrent_v2(&previous);
+            result = flw_result_is_gone(result) ? CUDA_SUCCESS : result;
+        }
+    }
+    return result;
+}
+
+fallow_status flw_pool_await_device(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    uint32_t cursor = 0;
+    for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
+        if (domain->is_foreign && !domain->is_lost) {
+            (void)flw_domain_wait(heap, domain, domain->ticket - (domain->unfenced_bytes == 0),
+                                  UINT64_MAX);
+        }
+    }
+    CUresult result = sync_users_abroad(pool);
+    if (flw_result_is_capture_refusal(result)) {
+        return FALLOW_CAPTURING;
+    }
+    if (result != CUDA_SUCCESS) {
+        flw_heap_lose_device(heap, result, "cuCtxSynchronize");
+        return FALLOW_DEVICE_LOST;
+    }
+    return flw_heap_sync_context(heap);
+}
+
+/* calls. Beside a capture, which a synchronisation would kill: each stream that can be named. */
+static void await_streams(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    uint32_t cursor = 0;
+    for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
+        flw_lock_acquire(&heap->lock);
+        bool is_awaited = domain->ops == &flw_order_stream && !domain->is_lost;
+        if (is_awaited) {
+            flw_domain_want_fence(domain, 1);
+        }
+        uint64_t ticket = flw_domain_stamp(domain);
+        flw_lock_release(&heap->lock);
+        if (is_awaited) {
+            (void)flw_domain_wait(heap, domain, ticket, UINT64_MAX);
+        }
+    }
+}
+
+void flw_pool_await_last(struct flw_pool *pool)
+{
+    if (flw_pool_await_device(pool) == FALLOW_CAPTURING) {
+        await_streams(pool);
+    }
+}
