@@ -502,6 +502,9 @@ void fallow_pool_abandon(fallow_pool *handle)
         flw_pool_table_leave(handle);
         leave_contexts(pool);
         flw_captures_forget(pool);
+        if (pool->has_helper) {
+            (void)pthread_detach(pool->helper); /* it ends by itself, and nobody joins it */
+        }
         flw_pool_orphan(pool);
     }
 }
