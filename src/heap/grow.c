@@ -263,7 +263,10 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         flw_place_undo(heap, &place);
     }
     flw_lock_release(&heap->lock);
-    return result == CUDA_SUCCESS ? FALLOW_OK : driver_failure(heap, result, call);
+    if (result != CUDA_SUCCESS) {
+        return driver_failure(heap, result, call);
+    }
+    return *out_run != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
 }
 
 /* ---- sources that give whole segments */

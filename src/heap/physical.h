@@ -52,7 +52,8 @@ bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *
 /* Reduce the hole to [map_begin, map_end) and set all three aside. False: host memory. */
 bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place);
 void flw_place_undo(struct flw_heap *heap, const struct flw_placement *place);
-/* The mapped pieces become one LIVE run [begin, end); what lies before and after is free. */
+/* The mapped pieces become one LIVE run [begin, end); what lies before and after is free. NULL: host
+ * memory; they are free. */
 struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place);
 
 /* ---- handles and bytes (grow.c) */

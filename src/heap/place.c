@@ -171,7 +171,6 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, str
     return run;
 }
 
-/* The mapped pieces become one LIVE run [begin, end); what lies before and after is free. */
 struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place)
 {
     uint32_t front_owner = place->left != NULL ? place->left->u.run.owner : FLW_NOBODY;
@@ -189,10 +188,13 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
     }
     if (flw_run_begin(run) < place->begin) {
         rest = flw_run_split(heap, run, (uint32_t)(place->begin - flw_run_begin(run)));
-        if (rest != NULL) {
-            flw_heap_put_run_stamped(heap, front_owner, front_ticket, run);
-            run = rest;
+        if (rest == NULL) { /* it would begin too early: all of it is the taker's, or nobody's */
+            uint32_t owner = front_owner != FLW_NOBODY ? front_owner : back_owner;
+            flw_heap_put_run_stamped(heap, owner, flw_max(front_ticket, back_ticket), run);
+            return NULL;
         }
+        flw_heap_put_run_stamped(heap, front_owner, front_ticket, run);
+        run = rest;
     }
     run->u.run.state = FLW_RUN_LIVE;
     run->u.run.owner = FLW_NOBODY;

@@ -245,6 +245,40 @@ static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
     bed_end(&bed);
 }
 
+/* A growth that takes the end of a free run on its left, with fewer and fewer headers to cut with. */
+static void a_growth_without_host_memory_is_aligned_or_refused(void **state)
+{
+    (void)state;
+    unsigned refused = 0;
+    for (unsigned headers = 0; headers < 5; headers++) {
+        struct flw_span *run = NULL;
+        bed_begin(&bed, BED_VMM, LIMIT);
+        struct flw_domain *domain = bed_domain(&bed, &flw_order_stream, bed.stream);
+        bed_put(&bed, bed.heap.domains[FLW_NOBODY], bed_obtain(&bed, domain, 96));
+        (void)flw_heap_release_idle(&bed.heap, 0); /* some handles' objects are unused now */
+        struct flw_span *first = bed_obtain(&bed, domain, 12);
+        struct flw_grow_request request = {
+            .domain = domain, .unit_count = 40, .align_units = 16, .budget_bytes = LIMIT};
+        struct shortage shortage = begin_shortage(headers);
+        fallow_status status = flw_heap_grow(&bed.heap, &request, &run);
+        end_shortage(shortage);
+        bed_check(&bed);
+        if (status == FALLOW_OK) {
+            assert_true(flw_run_address(&bed.heap, run) % (16 * FLW_UNIT_BYTES) == 0);
+            assert_true(run->u.run.unit_count >= 40);
+            bed_put(&bed, domain, run);
+        } else {
+            assert_int_equal(status, FALLOW_OUT_OF_HOST_MEMORY);
+            assert_null(run);
+            refused++;
+        }
+        bed_put(&bed, domain, first);
+        bed_check(&bed);
+        bed_end(&bed);
+    }
+    assert_true(refused > 0 && refused < 5);
+}
+
 /* ---- addresses */
 
 static void a_segment_at_any_address_lends_no_more_than_it_is(void **state)
@@ -488,6 +522,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_memory_that_cannot_be_cut_stays_as_it_is),
+        cmocka_unit_test(a_growth_without_host_memory_is_aligned_or_refused),
         cmocka_unit_test(a_segment_without_host_memory_leaves_nothing_behind),
         cmocka_unit_test(a_segment_at_any_address_lends_no_more_than_it_is),
         cmocka_unit_test(a_segment_beyond_the_tables_goes_back),
