@@ -63,7 +63,8 @@ typedef struct fallow_capture fallow_capture;
 
 typedef enum fallow_economy {
     FALLOW_BALANCED =
-        0, /**< rather than wait for the device, grow to 1.15 times the peak and 16 MiB */
+        0, /**< rather than wait for the device, grow to 1.15 times the peak and 16 MiB; in a step that
+                repeats 1.16, rather than make driver calls */
     FALLOW_MEMORY_FIRST =
         1 /**< hold as little as possible; moving memory may wait for the device */
 } fallow_economy;
