@@ -18,13 +18,11 @@ static const char *const cheap[] = {"cuMemCreate",
                                     "cuMemImportFromShareableHandle"};
 /* Answered anything, which may cost it the device, and so ends the run. Not cuMemFreeHost: what it
  * refuses stays, which the log says. */
-static const char *const dear[] = {"cuMemCreate",         "cuMemUnmap",
-                                   "cuMemRelease",        "cuMemFree_v2",
-                                   "cuEventRecord",       "cuEventQuery",
-                                   "cuStreamWaitEvent",   "cuStreamGetId",
-                                   "cuStreamIsCapturing", "cuCtxSynchronize",
-
-                                   "cuMemcpyDtoH_v2",     "cuThreadExchangeStreamCaptureMode"};
+static const char *const dear[] = {
+    "cuMemCreate",       "cuMemUnmap",      "cuMemRelease",
+    "cuMemFree_v2",      "cuEventRecord",   "cuEventQuery",
+    "cuStreamWaitEvent", "cuStreamGetId",   "cuStreamIsCapturing",
+    "cuCtxSynchronize",  "cuMemcpyDtoH_v2", "cuThreadExchangeStreamCaptureMode"};
 
 void stress_plan_fault(struct worker *worker)
 {

@@ -98,10 +98,47 @@ static void nobody_records_on_a_stream_that_has_been_retired(void **state)
     api_end(&bed.api);
 }
 
+/* On the simulated driver, which tells; the block stays its owner's. */
+static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void **state)
+{
+    (void)state;
+    struct api api;
+    const size_t sizes[2] = {4096, 3 * MIB};
+    void *ptr = &api, *two[2] = {&api, &api};
+    fallow_capture *capture = NULL;
+    api_begin_with_pool(&api);
+    void *block = api_alloc(&api, 3 * MIB, api.other);
+    void *own = api_alloc(&api, 4096, api.stream);
+    assert_int_equal(fallow_free(api.pool, own, api.stream), FALLOW_OK);
+    fallow_stats before = api_stats(&api);
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0);
+    assert_int_equal(fallow_alloc(api.pool, 4096, api.stream, &ptr), FALLOW_INVALID_STREAM);
+    assert_null(ptr);
+    assert_int_equal(fallow_alloc_batch(api.pool, sizes, 2, api.stream, two),
+                     FALLOW_INVALID_STREAM);
+    assert_true(two[0] == NULL && two[1] == NULL);
+    assert_int_equal(fallow_free(api.pool, block, api.stream), FALLOW_INVALID_STREAM);
+    assert_int_equal(fallow_free_sized(api.pool, block, 3 * MIB, api.stream),
+                     FALLOW_INVALID_STREAM);
+    assert_int_equal(fallow_record_use(api.pool, block, api.stream), FALLOW_INVALID_STREAM);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_INVALID_STREAM);
+    assert_null(capture);
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+    fallow_stats after = api_stats(&api);
+    assert_int_equal(after.requested_bytes, before.requested_bytes);
+    assert_int_equal(after.live_count, 1);
+    assert_int_equal(after.stream_count, 1);
+    assert_int_equal(fallow_free(api.pool, block, api.other), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_records_on_a_stream_that_has_been_retired),
+        cmocka_unit_test(a_retired_and_destroyed_streams_handle_is_refused_by_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
