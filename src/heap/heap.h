@@ -319,6 +319,10 @@ unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_inde
  * NULL: none. */
 struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain *domain,
                                         unsigned class_index);
+/* place.c: the same for a small pool, of exactly so many units and where slabs are already. A slab stays
+ * for as long as one block of it is lent, and with it every page that it touches; there a page is much. */
+struct flw_span *flw_heap_take_crowded(struct flw_heap *heap, struct flw_domain *domain,
+                                       uint32_t unit_count);
 /* Make the uncarved slots of its current slab a batch, so that they can change hands. */
 void flw_heap_carve_rest(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index);
 /* Turn slabs with no slot out into free runs. True if any was. */

@@ -17,8 +17,8 @@
  * with it. Some of the promise is left for what no move makes good. Near the end of the device, or of a
  * limit, little of it is used. */
 #define STRAIN_ALLOCS    32 /* one strain in so many is let pass */
-#define STRAIN_LET_PASS  32
-#define STRAIN_LEVEL_MAX 96
+#define STRAIN_LET_PASS  48
+#define STRAIN_LEVEL_MAX 112
 #define WIDE_SHARE_LEFT  8 /* of what the limit leaves */
 
 static uint64_t widened_slack(const struct flw_climb *climb, uint64_t slack)

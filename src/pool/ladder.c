@@ -16,9 +16,22 @@ static bool take_slots(struct flw_heap *heap, struct flw_need *need)
     return need->count > 0;
 }
 
+static struct flw_span *take_slab_run(struct flw_heap *heap, const struct flw_need *need)
+{
+    struct flw_span *run = NULL;
+    if (heap->source.ops->remaps && atomic_load(&heap->reserved_bytes) <= FLW_SMALL_POOL_BYTES) {
+        /* Memory first: the smallest, which is empty again the soonest. */
+        unsigned step =
+            need->spares_waits ? 0 : flw_heap_slab_step(need->domain, need->class_index, 0);
+        run = flw_heap_take_crowded(heap, need->domain,
+                                    flw_class_slab_units(need->class_index) << step);
+    }
+    return run != NULL ? run : flw_heap_take_slab_run(heap, need->domain, need->class_index);
+}
+
 static bool take_slab(struct flw_heap *heap, struct flw_need *need)
 {
-    struct flw_span *run = flw_heap_take_slab_run(heap, need->domain, need->class_index);
+    struct flw_span *run = take_slab_run(heap, need);
     return run != NULL && flw_heap_adopt_slab(heap, need->domain, need->class_index, run) &&
            take_slots(heap, need);
 }
@@ -400,7 +413,6 @@ static void plan(struct flw_climb *climb)
     int64_t live = flw_pool_requested(climb->pool);
     uint64_t requested = live > 0 ? (uint64_t)live : 0;
     uint64_t peak = (uint64_t)atomic_load(&climb->pool->peak_requested_bytes);
-    need->spares_waits = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
     climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
     uint32_t unit_count = need->unit_count;
     if (need->class_index < FLW_CLASS_COUNT) {
@@ -442,6 +454,7 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     if (flw_pool_has_epochs(pool)) {
         return flw_epoch_climb(pool, need);
     }
+    need->spares_waits = pool->config.economy == FALLOW_MEMORY_FIRST;
     if (rung_own(&climb)) {
         atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN], 1, memory_order_relaxed);
         return FALLOW_OK;

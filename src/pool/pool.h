@@ -180,8 +180,8 @@ struct flw_need {
     uint32_t unit_count, align_units;
     uint64_t size_bytes; /* as asked, for the peak and the report */
     uint32_t flags, handle_types;
-    bool spares_waits;       /* a looser fit rather than another wait between streams */
-    uint32_t want;           /* slots */
+    bool spares_waits; /* memory first: a looser fit rather than another wait between streams */
+    uint32_t want;     /* slots */
     struct flw_slot **slots; /* out */
     uint32_t count;          /* out */
     struct flw_span *run;    /* out */

@@ -19,7 +19,8 @@
 #
 # KNOWN lists the goals that are missed today, one line a trace and goal; they are printed, and nothing
 # else may join them. A trace whose goal of 1.05 is missed is still held to 1.17. attention_naive_bench has
-# 36 allocations in 60 turns, of which four wait for another stream.
+# 36 allocations in 60 turns, of which four wait for another stream: each wants a half, a third or a sixth of
+# the peak so far, all that is free was another stream's, and a tenth is the most that may be held beyond.
 # Prints the table; exit 1 if anything else is over its bound, 77 without recorded traces (the demo passed).
 set -u
 fallow=$1 deal=$2 demo=$3 folder=$4
