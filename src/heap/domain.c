@@ -147,7 +147,8 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
                    (domain->sync_ticket != 0 && domain->sync_ticket == domain->completed);
     bool is_done = domain->ops == &flw_order_stream && !domain->is_known && is_over &&
                    domain->capture == 0 && domain->newest == NULL && !domain->is_recording &&
-                   domain->unfenced_bytes == 0 && domain->runs.run_count == 0;
+                   domain->naming_count == 0 && domain->unfenced_bytes == 0 &&
+                   domain->runs.run_count == 0;
     for (unsigned c = 0; is_done && c < FLW_CLASS_COUNT; c++) {
         is_done = domain->batches[c].head == NULL && domain->current[c] == NULL;
     }
@@ -176,6 +177,28 @@ void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint6
     }
     hand_to_nobody(heap, domain);
     flw_domain_free_place(heap, domain);
+}
+
+/* ---- the stream's handle */
+
+bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, bool foreign_only)
+{
+    flw_lock_acquire(&heap->lock);
+    bool is_nameable = domain->ops == &flw_order_stream && domain->is_known &&
+                       (domain->is_foreign || !foreign_only) &&
+                       (!domain->own_thread_only || domain->thread == flw_thread_token());
+    domain->naming_count += is_nameable;
+    flw_lock_release(&heap->lock);
+    return is_nameable;
+}
+
+void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain)
+{
+    flw_lock_acquire(&heap->lock);
+    if (--domain->naming_count == 0) {
+        flw_domain_free_place(heap, domain);
+    }
+    flw_lock_release(&heap->lock);
 }
 
 /* ---- loss, synchronisation */

@@ -208,6 +208,11 @@ struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream)
  * at the end. What it says of itself may have changed when the caller looks. */
 struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
 
+/* take the lock. Between the two the domain's stream may be named to the driver, for a question that
+ * lasts no time: a retire, after which the caller may destroy it, waits. False: it may not be. */
+bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, bool foreign_only);
+void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain);
+
 /* lock. The domain has done everything up to ticket: its old memory becomes nobody's. */
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket);
 

@@ -94,6 +94,7 @@ struct flw_domain {
     _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken: > 0 where any stamp
                                         is open, that is, equal to ticket */
     bool is_recording;               /* a fence has been taken and is not published yet */
+    uint32_t naming_count;           /* threads that ask the driver about the stream right now */
     struct flw_fence *oldest, *newest;
 
     struct flw_stamp after[FLW_STAMPS_MAX]; /* others that it has been made to wait for, and their

@@ -339,15 +339,11 @@ bool flw_pool_is_any_capturing(struct flw_pool *pool)
     uint32_t cursor = 0;
     for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-        flw_lock_acquire(&heap->lock);
-        CUstream stream = domain->stream;
-        bool is_nameable = domain->ops == &flw_order_stream && domain->is_known;
-        is_nameable &= !domain->own_thread_only;
-        flw_lock_release(&heap->lock);
-        if (is_nameable) {
+        if (flw_domain_begin_naming(heap, domain, false)) {
             flw_heap_count_call(heap);
-            if (heap->driver->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS &&
-                capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+            CUresult result = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
+            flw_domain_end_naming(heap, domain);
+            if (result == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
                 return true;
             }
         }

@@ -73,14 +73,10 @@ static CUresult ask_streams(struct flw_pool *pool, bool foreign_only)
     uint32_t cursor = 0;
     for (struct flw_domain *domain;
          result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
-        flw_lock_acquire(&heap->lock);
-        CUstream stream = domain->stream;
-        CUcontext context = domain->context;
-        bool is_asked = domain->ops == &flw_order_stream && domain->is_known &&
-                        (domain->is_foreign || !foreign_only) &&
-                        (!domain->own_thread_only || domain->thread == flw_thread_token());
-        flw_lock_release(&heap->lock);
-        result = is_asked ? ask_stream(pool, stream, context) : result;
+        if (flw_domain_begin_naming(heap, domain, foreign_only)) {
+            result = ask_stream(pool, domain->stream, domain->context);
+            flw_domain_end_naming(heap, domain);
+        }
     }
     return result;
 }

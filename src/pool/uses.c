@@ -331,8 +331,8 @@ static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool
 }
 
 /* The last fence. Again while another thread records: its fence may be older than the last frees. The
- * caller may destroy the stream at once, so the lock under which nobody records is the one under which
- * nobody can begin to. */
+ * caller may destroy the stream at once, so the lock under which nobody records on it, or asks about
+ * it, is the one under which nobody can begin to. */
 static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_driver_section section;
@@ -343,7 +343,7 @@ static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *doma
             status = flw_domain_fence_own(heap, domain);
         }
         flw_lock_acquire(&heap->lock);
-        is_open = domain->is_recording ||
+        is_open = domain->is_recording || domain->naming_count > 0 ||
                   (is_inside && status == FALLOW_OK && domain->unfenced_bytes > 0);
         if (!is_open) {
             forget_stream(heap, domain, status == FALLOW_OK);

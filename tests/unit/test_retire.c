@@ -7,9 +7,11 @@
 #include "test_api.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 
+#include "fallow/sleep.h"
 #include "pool/pool.h"
 
 static struct bed {
@@ -98,6 +100,85 @@ static void nobody_records_on_a_stream_that_has_been_retired(void **state)
     api_end(&bed.api);
 }
 
+/* ---- questions */
+
+static struct {
+    sem_t is_asked, is_retired;
+    bool is_query; /* ask for what is under way, else for a capture */
+    atomic_bool asked, retired_while_asked;
+} asking;
+
+/* The other thread's question: the retire has all the time it wants to be over before the answer. */
+static void dwell(CUstream stream, bool is_query)
+{
+    if (stream != bed.dying || is_retirer() || is_query != asking.is_query ||
+        atomic_exchange(&asking.asked, true)) {
+        return;
+    }
+    sem_post(&asking.is_asked);
+    for (int i = 0; i < 2000 && !atomic_load(&asking.retired_while_asked); i++) {
+        atomic_store(&asking.retired_while_asked, sem_trywait(&asking.is_retired) == 0);
+        sched_yield();
+    }
+}
+
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    dwell(stream, false);
+    return bed.cu->cuStreamIsCapturing(stream, status);
+}
+
+static CUresult query(CUstream stream)
+{
+    dwell(stream, true);
+    return bed.cu->cuStreamQuery(stream);
+}
+
+static void *sleep_at_once(void *unused)
+{
+    fallow_status status = bed.cu->cuCtxSetCurrent(bed.context) == CUDA_SUCCESS
+                               ? fallow_pool_sleep(bed.api.pool, NULL)
+                               : FALLOW_INVALID_ARGUMENT;
+    return status == FALLOW_OK || status == FALLOW_BUSY ? unused : NULL; /* the retire's fence */
+}
+
+static void retire_while_a_sleep_asks(bool is_query)
+{
+    void *end = NULL;
+    api_begin_with_pool(&bed.api);
+    struct flw_pool *pool = flw_pool_of(bed.api.pool);
+    bed.cu = &bed.api.sim.cu;
+    bed.dying = bed.api.stream;
+    bed.retirer = pthread_self();
+    assert_int_equal(bed.cu->cuCtxGetCurrent(&bed.context), 0);
+    sem_init(&asking.is_asked, 0, 0);
+    sem_init(&asking.is_retired, 0, 0);
+    asking.is_query = is_query;
+    atomic_store(&asking.asked, false);
+    void *block = api_alloc(&bed.api, 3 * MIB, bed.dying);
+    assert_int_equal(fallow_free(bed.api.pool, block, bed.dying), FALLOW_OK);
+    pool->driver.cuStreamIsCapturing = is_capturing;
+    pool->driver.cuStreamQuery = query;
+    pool->driver.cuCtxRecordEvent = NULL; /* else no stream of the context is asked */
+    assert_int_equal(pthread_create(&bed.helper, NULL, sleep_at_once, &bed), 0);
+    sem_wait(&asking.is_asked);
+    assert_int_equal(fallow_stream_retire(bed.api.pool, bed.dying), FALLOW_OK);
+    sem_post(&asking.is_retired);
+    assert_int_equal(pthread_join(bed.helper, &end), 0);
+    assert_ptr_equal(end, &bed);
+    assert_false(atomic_load(&asking.retired_while_asked));
+    assert_int_equal(fallow_pool_wake(bed.api.pool), FALLOW_OK);
+    assert_int_equal(fallow_pool_validate(bed.api.pool), FALLOW_OK);
+    api_end(&bed.api);
+}
+
+static void nobody_asks_about_a_stream_that_has_been_retired(void **state)
+{
+    (void)state;
+    retire_while_a_sleep_asks(false);
+    retire_while_a_sleep_asks(true);
+}
+
 /* On the simulated driver, which tells; the block stays its owner's. */
 static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void **state)
 {
@@ -138,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_records_on_a_stream_that_has_been_retired),
+        cmocka_unit_test(nobody_asks_about_a_stream_that_has_been_retired),
         cmocka_unit_test(a_retired_and_destroyed_streams_handle_is_refused_by_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
