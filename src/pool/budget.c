@@ -150,7 +150,16 @@ static bool adopt_run(struct flw_climb *climb, struct flw_span *run)
                                           need->slots);
     }
     flw_lock_release(&climb->heap->lock);
+    if (need->count == 0) {
+        climb->is_headless = true;
+        climb->status = FALLOW_OUT_OF_HOST_MEMORY;
+    }
     return need->count > 0;
+}
+
+static bool may_grow(const struct flw_climb *climb)
+{
+    return (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0 && !climb->is_headless;
 }
 
 void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count)
@@ -188,7 +197,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         .handle_types = need->handle_types,
         .is_single_handle = flw_need_is_single(need),
         .is_whole = climb->heap->whole != NULL && need->class_index == FLW_CLASS_COUNT};
-    if ((need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
+    if (!may_grow(climb)) {
         return false;
     }
     fallow_status status = flw_heap_grow(climb->heap, &request, &run);
@@ -205,7 +214,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 /* Within the budget by moving what is idle; by giving back what does not fit. */
 static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
-    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
+    if (!may_grow(climb)) {
         return false; /* what idles here stays */
     }
     if (flw_heap_unmap_idle(climb->heap, climb->need_bytes) > 0 &&

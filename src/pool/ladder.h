@@ -21,6 +21,7 @@ struct flw_climb {
     uint64_t need_bytes;  /* what a growth has to map */
     fallow_status status; /* of the last failure worth telling */
     bool is_quarantine_out;
+    bool is_headless; /* host memory for a slab is out: no growth helps, others' slots may */
     fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
 };
 
