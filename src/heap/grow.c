@@ -189,7 +189,7 @@ static void extend_ahead(const struct flw_heap *heap, const struct flw_grow_requ
     wanted = flw_min(wanted, room) >> FLW_UNIT_LOG2;
     wanted = flw_align_down(wanted, heap->page_units);
     if (heap->idle_bytes >= need_bytes || wanted <= need_units || place->right != NULL ||
-        request->is_single_handle) {
+        request->is_single_handle || request->is_exact) {
         return;
     }
     place->map_end = flw_min(flw_run_end(place->hole), place->map_begin + wanted);
@@ -212,7 +212,7 @@ static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *req
 }
 
 static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow_request *request,
-                                    struct flw_span **out_run)
+                                    struct flw_span **out_run, bool *out_had_extra)
 {
     struct flw_placement place;
     struct stock stock = {0};
@@ -223,7 +223,9 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         flw_lock_release(&heap->lock);
         return FALLOW_OUT_OF_MEMORY;
     }
+    uint64_t need_end = place.map_end;
     extend_ahead(heap, request, &place);
+    bool has_extra = place.map_end > need_end;
     bool is_planned = plan_stock(heap, request, &place, &stock);
     uint64_t room = flw_min(request->budget_bytes, heap->limit_bytes);
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
@@ -264,6 +266,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     }
     flw_lock_release(&heap->lock);
     if (result != CUDA_SUCCESS) {
+        *out_had_extra = has_extra;
         return driver_failure(heap, result, call);
     }
     return *out_run != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
@@ -271,13 +274,20 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
 
 /* ---- sources that give whole segments */
 
-static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow_request *request)
+static uint64_t needed_segment_bytes(const struct flw_heap *heap,
+                                     const struct flw_grow_request *request)
 {
     uint64_t units = (uint64_t)request->unit_count + request->align_units - 1;
-    uint64_t need = flw_align_up((units + heap->has_odd_segments) << FLW_UNIT_LOG2,
-                                 heap->source.granularity_bytes);
+    return flw_align_up((units + heap->has_odd_segments) << FLW_UNIT_LOG2,
+                        heap->source.granularity_bytes);
+}
+
+static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow_request *request)
+{
+    uint64_t need = needed_segment_bytes(heap, request);
     uint64_t reserved = atomic_load(&heap->reserved_bytes);
-    if (request->unit_count >= FLW_MIB >> FLW_UNIT_LOG2 || request->is_single_handle) {
+    if (request->unit_count >= FLW_MIB >> FLW_UNIT_LOG2 || request->is_single_handle ||
+        request->is_exact) {
         return need; /* its own allocation, so that base and size are what the driver says */
     }
     uint64_t wanted = flw_clamp(reserved / 16, 2 * FLW_MIB, 64 * FLW_MIB);
@@ -345,11 +355,12 @@ static void drop_segment(struct flw_heap *heap, struct flw_segment *segment, str
 }
 
 static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_request *request,
-                                  struct flw_span **out_run)
+                                  struct flw_span **out_run, bool *out_had_extra)
 {
     struct flw_driver_section section;
     flw_lock_acquire(&heap->lock);
     uint64_t bytes = segment_bytes(heap, request);
+    bool has_extra = bytes > needed_segment_bytes(heap, request);
     uint64_t room = flw_min(request->budget_bytes, heap->limit_bytes);
     bool is_allowed = atomic_load(&heap->reserved_bytes) + bytes <= room;
     struct flw_segment *segment = is_allowed ? flw_heap_new_segment(heap) : NULL;
@@ -388,19 +399,32 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     }
     flw_lock_release(&heap->lock);
     if (result != CUDA_SUCCESS) {
+        *out_had_extra = has_extra;
         return driver_failure(heap, result, "cuMemAlloc");
     }
     return *out_run != NULL ? FALLOW_OK : FALLOW_OUT_OF_MEMORY;
+}
+
+static fallow_status grow(struct flw_heap *heap, const struct flw_grow_request *request,
+                          struct flw_span **out_run, bool *out_had_extra)
+{
+    return heap->source.ops->remaps ? grow_remapping(heap, request, out_run, out_had_extra)
+                                    : grow_segment(heap, request, out_run, out_had_extra);
 }
 
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
                             struct flw_span **out_run)
 {
     struct flw_grow_request whole = *request;
+    bool had_extra = false;
     *out_run = NULL;
     if (whole.is_single_handle) { /* all of it: the rest would be lent to others */
         whole.unit_count = (uint32_t)flw_align_up(whole.unit_count, heap->page_units);
     }
-    return heap->source.ops->remaps ? grow_remapping(heap, &whole, out_run)
-                                    : grow_segment(heap, &whole, out_run);
+    fallow_status status = grow(heap, &whole, out_run, &had_extra);
+    if (status == FALLOW_OUT_OF_MEMORY && had_extra) {
+        whole.is_exact = true;
+        status = grow(heap, &whole, out_run, &had_extra);
+    }
+    return status;
 }

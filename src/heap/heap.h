@@ -413,8 +413,10 @@ struct flw_grow_request {
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle; /* a handle or segment of its own, all of it */
     bool is_whole;         /* context order: a whole run */
+    bool is_exact;         /* no more than the need */
 };
-/* Make a mapped run: address space with the fewest missing pages, idle handles, new handles.
+/* Make a mapped run: address space with the fewest missing pages, idle handles, new handles. Where the
+ * driver has no memory for more than the need, it is asked for that alone.
  * OUT_OF_MEMORY: budget, limit or the driver; nothing changed but that idle handles may be
  * unmapped. */
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,

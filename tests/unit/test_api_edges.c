@@ -151,6 +151,45 @@ static void a_request_above_the_limit_leaves_the_pool_as_it_was(void **state)
 /* ---- captures */
 
 /* The place of the retired stream's domain is a later capture's by then. */
+/* A pool of 4 GiB, whose growths are of 16 MiB or more, on a device that others have filled. */
+static void lend_what_the_device_has_left(uint8_t economy, uint8_t without_vmm, size_t size)
+{
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(7);
+    size_t free_bytes, total_bytes, lent_bytes = 0;
+    CUdeviceptr others = 0;
+    void *ptr = NULL;
+    world.device_bytes = (size_t)8 << 30;
+    world.without_vmm = without_vmm;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    config.economy = economy;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    for (int i = 0; i < 64; i++) {
+        (void)api_alloc(&api, 64 * MIB, api.stream);
+    }
+    while (api_stats(&api).reserved_bytes - api_stats(&api).live_bytes >= size) {
+        (void)api_alloc(&api, size, api.stream); /* what was mapped ahead */
+    }
+    assert_int_equal(api.sim.cu.cuMemGetInfo_v2(&free_bytes, &total_bytes), 0);
+    assert_int_equal(api.sim.cu.cuMemAlloc_v2(&others, free_bytes - 10 * MIB), 0);
+    while (fallow_alloc(api.pool, size, api.stream, &ptr) == FALLOW_OK) {
+        lent_bytes += size;
+    }
+    assert_int_equal(lent_bytes, 10 * MIB);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuMemFree_v2(others), 0);
+    api_end(&api);
+}
+
+static void what_a_full_device_has_left_is_lent_however_little(void **state)
+{
+    (void)state;
+    lend_what_the_device_has_left(FALLOW_BALANCED, 0, 2 * MIB);
+    lend_what_the_device_has_left(FALLOW_MEMORY_FIRST, 0, 2 * MIB);
+    lend_what_the_device_has_left(FALLOW_BALANCED, 1, MIB / 2);
+}
+
 static void a_capture_outlives_the_retired_stream_that_it_began_on(void **state)
 {
     (void)state;
@@ -525,6 +564,7 @@ int main(void)
         cmocka_unit_test(streams_of_another_context_come_and_go),
         cmocka_unit_test(a_thread_keeps_nothing_for_streams_that_are_gone),
         cmocka_unit_test(retired_streams_make_room_for_as_many_again),
+        cmocka_unit_test(what_a_full_device_has_left_is_lent_however_little),
         cmocka_unit_test(a_capture_outlives_the_retired_stream_that_it_began_on),
         cmocka_unit_test(a_thread_may_end_while_its_stream_is_retired),
         cmocka_unit_test(a_block_may_be_freed_while_a_capture_ends),
