@@ -410,6 +410,7 @@ static void plan(struct flw_climb *climb)
     uint64_t requested = live > 0 ? (uint64_t)live : 0;
     uint64_t peak = (uint64_t)atomic_load(&climb->pool->peak_requested_bytes);
     climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
+    climb->held_bytes = atomic_load(&climb->heap->reserved_bytes);
     uint32_t unit_count = need->unit_count;
     if (need->class_index < FLW_CLASS_COUNT) {
         uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
@@ -435,6 +436,18 @@ static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *n
             need->class_index < FLW_CLASS_COUNT && domain->batches[need->class_index].head != NULL;
     }
     return has_any;
+}
+
+/* The handles that the driver gave before it refused the rest of a growth: a later rung finds them, but
+ * the pool has no claim to them where none served. */
+static void give_back_made(const struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    uint64_t idle_bytes = heap->idle_bytes, reserved = atomic_load(&heap->reserved_bytes);
+    if (heap->source.ops->remaps && idle_bytes > 0 && reserved > climb->held_bytes) {
+        uint64_t made = flw_min(idle_bytes, reserved - climb->held_bytes);
+        (void)flw_heap_release_idle(heap, reserved - made);
+    }
 }
 
 /* One word: never half of another climb. */
@@ -494,6 +507,7 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
             return climb.gate_status; /* put to sleep during the callback */
         }
     }
+    give_back_made(&climb);
     if (climb.status == FALLOW_OUT_OF_MEMORY && !is_hopeless &&
         (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
         flw_lock_acquire(&pool->heap.lock);

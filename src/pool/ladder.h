@@ -19,6 +19,7 @@ struct flw_climb {
     struct flw_need *need;
     uint64_t peak_bytes;  /* P */
     uint64_t need_bytes;  /* what a growth has to map */
+    uint64_t held_bytes;  /* reserved before it */
     fallow_status status; /* of the last failure worth telling */
     bool is_quarantine_out;
     bool is_headless; /* host memory for a slab is out: no growth helps, others' slots may */

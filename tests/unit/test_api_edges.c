@@ -151,6 +151,32 @@ static void a_request_above_the_limit_leaves_the_pool_as_it_was(void **state)
 /* ---- captures */
 
 /* The place of the retired stream's domain is a later capture's by then. */
+/* The driver gives a part of it, in handles, before it refuses the rest. */
+static void a_request_that_the_device_refuses_leaves_its_memory_to_others(void **state)
+{
+    (void)state;
+    struct api api;
+    CUdeviceptr others = 0;
+    void *ptr = NULL;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.device_bytes = (size_t)1 << 30;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuMemAlloc_v2(&others, 300 * MIB), 0);
+    void *own = api_alloc(&api, 100 * MIB, api.stream);
+    size_t held = api_stats(&api).reserved_bytes;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fallow_alloc(api.pool, 800 * MIB, api.stream, &ptr), FALLOW_OUT_OF_MEMORY);
+        assert_int_equal(api_stats(&api).reserved_bytes, held);
+        assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, held + 300 * MIB);
+    }
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, own, api.stream), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuMemFree_v2(others), 0);
+    api_end(&api);
+}
+
 /* A pool of 4 GiB, whose growths are of 16 MiB or more, on a device that others have filled. */
 static void lend_what_the_device_has_left(uint8_t economy, uint8_t without_vmm, size_t size)
 {
@@ -564,6 +590,7 @@ int main(void)
         cmocka_unit_test(streams_of_another_context_come_and_go),
         cmocka_unit_test(a_thread_keeps_nothing_for_streams_that_are_gone),
         cmocka_unit_test(retired_streams_make_room_for_as_many_again),
+        cmocka_unit_test(a_request_that_the_device_refuses_leaves_its_memory_to_others),
         cmocka_unit_test(what_a_full_device_has_left_is_lent_however_little),
         cmocka_unit_test(a_capture_outlives_the_retired_stream_that_it_began_on),
         cmocka_unit_test(a_thread_may_end_while_its_stream_is_retired),
