@@ -253,19 +253,33 @@ static void fence_own(struct flw_climb *climb)
  * repeats, then, and so would every move: balanced rather grows, ahead too, until there is room for all
  * of it at once. And nothing is made ready for a next growth. (Replacing one of 48 to 96 blocks of 512 B
  * to 64 MiB at random, which does not repeat, takes an eighth of the driver calls so, too.) */
-static bool is_settled(const struct flw_climb *climb)
+static bool is_settled(struct flw_climb *climb)
 {
     struct flw_pool *pool = climb->pool;
     struct flw_pool_totals totals;
     (void)flw_pool_live(pool, &totals);
     flw_lock_acquire(&climb->heap->lock);
     if (climb->peak_bytes > pool->risen_peak_bytes) {
+        climb->has_risen = true;
+        climb->risen_peak_bytes = pool->risen_peak_bytes;
+        climb->risen_allocs = pool->risen_allocs;
         pool->risen_peak_bytes = climb->peak_bytes;
         pool->risen_allocs = totals.allocs;
     }
     bool is_settled = totals.allocs > 2 * pool->risen_allocs;
     flw_lock_release(&climb->heap->lock);
     return is_settled;
+}
+
+void flw_climb_forget_rise(const struct flw_climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    flw_lock_acquire(&climb->heap->lock);
+    if (climb->has_risen && pool->risen_peak_bytes == climb->peak_bytes) {
+        pool->risen_peak_bytes = climb->risen_peak_bytes;
+        pool->risen_allocs = climb->risen_allocs;
+    }
+    flw_lock_release(&climb->heap->lock);
 }
 
 static bool grow_or_move(struct flw_climb *climb)

@@ -507,6 +507,7 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
             return climb.gate_status; /* put to sleep during the callback */
         }
     }
+    flw_climb_forget_rise(&climb);
     give_back_made(&climb);
     if (climb.status == FALLOW_OUT_OF_MEMORY && !is_hopeless &&
         (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {

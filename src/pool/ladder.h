@@ -17,9 +17,11 @@ struct flw_climb {
     struct flw_pool *pool;
     struct flw_heap *heap;
     struct flw_need *need;
-    uint64_t peak_bytes;  /* P */
-    uint64_t need_bytes;  /* what a growth has to map */
-    uint64_t held_bytes;  /* reserved before it */
+    uint64_t peak_bytes;                     /* P */
+    uint64_t need_bytes;                     /* what a growth has to map */
+    uint64_t held_bytes;                     /* reserved before it */
+    uint64_t risen_peak_bytes, risen_allocs; /* has_risen: the pool's before it */
+    bool has_risen;
     fallow_status status; /* of the last failure worth telling */
     bool is_quarantine_out;
     bool is_headless; /* host memory for a slab is out: no growth helps, others' slots may */
@@ -60,6 +62,8 @@ bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes);
 /* The budget was not enough: new handles are smaller from now on. */
 void flw_climb_halve_handles(struct flw_pool *pool);
 bool flw_rung_grow(struct flw_climb *climb);
+/* Nothing served: the peak has not risen. */
+void flw_climb_forget_rise(const struct flw_climb *climb);
 
 /* steal.c: with the fences that there are; with one recorded for it. */
 bool flw_rung_steal(struct flw_climb *climb);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: steps that repeat on several streams at once, each with memory of its own: what they cost once
- * the pool is warm. One stream's are in test_api.c, those of recorded programs in property.trace_figures.
+ * the pool is warm; and that a refused request does not make a pool look warm. One stream's are in test_api.c, those of recorded programs in property.trace_figures.
  */
 #include "unit/test_api.h"
 
@@ -97,12 +97,56 @@ static void streams_of_blocks_of_all_sizes_do_not_wait_for_each_other(void **sta
     expect_warm_steps_to_cost_little(4, 300, 4 * MIB);
 }
 
+/* A pool that still rises, of one stream that the device follows at once. */
+static fallow_stats rise(bool is_refused_first)
+{
+    struct api api;
+    CUdeviceptr others = 0;
+    void *ptrs[64] = {NULL}, *ptr = NULL;
+    uint64_t random = 1;
+    flw_sim_config world = flw_sim_config_default(3);
+    world.schedule = FLW_SIM_HELD;
+    world.device_bytes = (size_t)8 << 30;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuMemAlloc_v2(&others, 1024 * MIB), 0);
+    fallow_status refused = is_refused_first ? fallow_alloc(api.pool, 7500 * MIB, api.stream, &ptr)
+                                             : FALLOW_OUT_OF_MEMORY;
+    assert_int_equal(refused, FALLOW_OUT_OF_MEMORY);
+    fallow_stats before = api_stats(&api);
+    for (size_t i = 0; i < 2000; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        size_t place = (size_t)(random >> 33) % 64;
+        size_t size = ((size_t)(random >> 40) % (i / 50 + 1) + 1) * 3 * MIB;
+        assert_int_equal(fallow_free(api.pool, ptrs[place], api.stream), FALLOW_OK);
+        ptrs[place] = api_alloc(&api, size, api.stream);
+        api.sim.step(4);
+    }
+    fallow_stats after = api_stats(&api);
+    after.grow_count -= before.grow_count;
+    assert_in_range(after.grow_count, 100, UINT64_MAX);
+    assert_int_equal(api.sim.cu.cuMemFree_v2(others), 0);
+    api_end(&api);
+    return after;
+}
+
+static void a_pool_rises_as_if_a_refused_request_had_not_been(void **state)
+{
+    (void)state;
+    fallow_stats plain = rise(false), refused = rise(true);
+    assert_int_equal(refused.reserved_bytes, plain.reserved_bytes);
+    assert_int_equal(refused.grow_count, plain.grow_count);
+    assert_int_equal(refused.remap_count, plain.remap_count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streams_that_exchange_no_small_blocks_do_not_wait_for_each_other),
         cmocka_unit_test(streams_that_exchange_no_large_blocks_do_not_wait_for_each_other),
         cmocka_unit_test(streams_of_blocks_of_all_sizes_do_not_wait_for_each_other),
+        cmocka_unit_test(a_pool_rises_as_if_a_refused_request_had_not_been),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
