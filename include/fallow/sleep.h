@@ -62,10 +62,12 @@ static inline void fallow_sleep_request_init(fallow_sleep_request *request)
  * request     NULL: drop everything, wait for nothing.
  * Ordering    all work of the pool's context, and of other contexts' streams that the pool was told
  *             of, is complete: waited for, or found so. Where the driver has no cuCtxRecordEvent,
- *             only streams that the pool knows can be found running: the rest is waited for. Work of
+ *             only streams that the pool knows can be found running (with streams_may_die, what its
+ *             fences cover): the rest is waited for. Work of
  *             peers and importers is theirs to complete.
  * Errors      BUSY (work, an allocation, another sleep or wake is under way; a capture is open; a
- *             watcher refused), CAPTURING (a capture that was not announced, or to another pool), ASLEEP (it is asleep),
+ *             watcher refused), CAPTURING (a capture that was not announced, or to another pool:
+ *             with streams_may_die it may be ended by that), ASLEEP (it is asleep),
  *             NOT_SUPPORTED (no virtual memory management; a pool with debug checks),
  *             INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (no room to save), DRIVER, DEVICE_LOST.
  * Threads     calls that need physical memory wait for the outcome, NO_WAIT requests answer

@@ -185,7 +185,7 @@ bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, b
 {
     flw_lock_acquire(&heap->lock);
     bool is_nameable = domain->ops == &flw_order_stream && domain->is_known &&
-                       (domain->is_foreign || !foreign_only) &&
+                       !heap->streams_may_die && (domain->is_foreign || !foreign_only) &&
                        (!domain->own_thread_only || domain->thread == flw_thread_token());
     domain->naming_count += is_nameable;
     flw_lock_release(&heap->lock);

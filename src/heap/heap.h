@@ -142,7 +142,7 @@ struct flw_heap {
     _Atomic uint64_t exported_bytes; /* handles that are exported */
     uint64_t live_run_bytes;         /* runs lent or cached, slabs included */
     uint64_t slab_bytes;             /* runs serving slabs */
-    bool streams_may_die;            /* a stored handle is never recorded on */
+    bool streams_may_die;            /* a stored handle is never named to the driver */
     bool absorbs_nobody;             /* one stream only: its runs join nobody's neighbours */
     bool has_odd_segments;           /* one began at no multiple of a unit: all are longer now */
     /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from

@@ -81,6 +81,22 @@ static CUresult ask_streams(struct flw_pool *pool, bool foreign_only)
     return result;
 }
 
+/* The same where a stream may be gone without notice: what the pool has fenced tells. */
+static CUresult ask_fences(struct flw_pool *pool, bool foreign_only)
+{
+    struct flw_heap *heap = &pool->heap;
+    bool is_running = false;
+    (void)flw_heap_poll(heap);
+    flw_lock_acquire(&heap->lock);
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        const struct flw_domain *domain = heap->domains[i];
+        is_running |= domain->ops == &flw_order_stream && domain->newest != NULL &&
+                      (domain->is_foreign || !foreign_only);
+    }
+    flw_lock_release(&heap->lock);
+    return is_running ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
 static fallow_status refuse_running(struct flw_pool *pool)
 {
     bool can_ask_context = pool->driver.cuCtxRecordEvent != NULL;
@@ -90,7 +106,8 @@ static fallow_status refuse_running(struct flw_pool *pool)
         result = CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS) {
-        result = ask_streams(pool, can_ask_context);
+        result = pool->heap.streams_may_die ? ask_fences(pool, can_ask_context)
+                                            : ask_streams(pool, can_ask_context);
     }
     if (result == CUDA_SUCCESS) {
         return FALLOW_OK;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: steps that repeat on several streams at once, each with memory of its own: what they cost once
- * the pool is warm; and that a refused request does not make a pool look warm. One stream's are in test_api.c, those of recorded programs in property.trace_figures.
+ * the pool is warm; and that a refused request does not make a pool look warm. One stream's are in
+ * test_api.c, those of recorded programs in property.trace_figures.
  */
 #include "unit/test_api.h"
 

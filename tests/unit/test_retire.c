@@ -179,6 +179,47 @@ static void nobody_asks_about_a_stream_that_has_been_retired(void **state)
     retire_while_a_sleep_asks(true);
 }
 
+static CUresult is_capturing_but_dead(CUstream stream, CUstreamCaptureStatus *status)
+{
+    assert_ptr_not_equal(stream, bed.dying);
+    return bed.cu->cuStreamIsCapturing(stream, status);
+}
+
+static CUresult query_but_dead(CUstream stream)
+{
+    assert_ptr_not_equal(stream, bed.dying);
+    return bed.cu->cuStreamQuery(stream);
+}
+
+static void nobody_asks_about_a_stream_that_may_have_died(void **state)
+{
+    (void)state;
+    api_begin(&bed.api, NULL);
+    fallow_pool_config config = api_config(&bed.api);
+    config.streams_may_die = 1;
+    assert_int_equal(fallow_pool_create(&config, &bed.api.pool), FALLOW_OK);
+    struct flw_pool *pool = flw_pool_of(bed.api.pool);
+    bed.cu = &bed.api.sim.cu;
+    bed.dying = bed.api.stream;
+    void *block = api_alloc(&bed.api, 3 * MIB, bed.dying);
+    assert_int_equal(fallow_free(bed.api.pool, block, bed.dying), FALLOW_OK);
+    bed.api.sim.step(UINT64_MAX);
+    assert_int_equal(bed.cu->cuStreamDestroy_v2(bed.dying), 0);
+    pool->driver.cuStreamIsCapturing = is_capturing_but_dead;
+    pool->driver.cuStreamQuery = query_but_dead;
+    assert_int_equal(fallow_pool_trim(bed.api.pool, 0), FALLOW_OK);
+    assert_int_equal(fallow_pool_sleep(bed.api.pool, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_wake(bed.api.pool), FALLOW_OK);
+    pool->driver.cuCtxRecordEvent = NULL;
+    block = api_alloc(&bed.api, 3 * MIB, bed.api.other);
+    assert_int_equal(fallow_free(bed.api.pool, block, bed.api.other), FALLOW_OK);
+    assert_int_equal(fallow_pool_sleep(bed.api.pool, NULL), FALLOW_BUSY); /* the free's fence */
+    bed.api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_sleep(bed.api.pool, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_wake(bed.api.pool), FALLOW_OK);
+    api_end(&bed.api);
+}
+
 /* On the simulated driver, which tells; the block stays its owner's. */
 static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void **state)
 {
@@ -220,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_records_on_a_stream_that_has_been_retired),
         cmocka_unit_test(nobody_asks_about_a_stream_that_has_been_retired),
+        cmocka_unit_test(nobody_asks_about_a_stream_that_may_have_died),
         cmocka_unit_test(a_retired_and_destroyed_streams_handle_is_refused_by_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
