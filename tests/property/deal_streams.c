@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     }
     static uint64_t handles[STREAMS_MAX];
     uint64_t *recorded = trace->streams;
-    size_t recorded_count = trace->stream_count;
+    size_t recorded_count = trace->stream_count, name_count = trace->name_count;
     for (size_t i = 0; i < streams; i++) {
         handles[i] = i;
     }
@@ -67,6 +67,7 @@ int main(int argc, char **argv)
     }
     trace->streams = recorded;
     trace->stream_count = recorded_count;
+    trace->name_count = name_count; /* they are the trace's to free */
     flw_trace_destroy(trace);
     return is_written ? 0 : 1;
 }
