@@ -112,8 +112,9 @@ enum {
                                         freeing one pointer is no longer caught */
     /* The debug checks. With any of them every call takes the slow path, a few driver calls more for
      * each; inside a capture nothing is done, which unchecked_count counts. POISON, RED_ZONES and
-     * QUARANTINE need memory with contents: create answers NOT_SUPPORTED on a simulated device of
-     * addresses only. Red zones count as requested bytes. */
+     * QUARANTINE need memory with contents, and host memory registered: create answers NOT_SUPPORTED on
+     * a simulated device of addresses only, and where the driver registers none. Red zones count as
+     * requested bytes. */
     FALLOW_CHECK_POISON = 1u << 1,    /**< fill each block at lend with a pattern or, every other
                                             time, its complement: what was read unwritten shows */
     FALLOW_CHECK_RED_ZONES = 1u << 2, /**< 512 B on both sides, copied to the host at the free and

@@ -296,6 +296,11 @@ static fallow_status probe_contents(struct flw_pool *pool)
     for (size_t i = 0; i < sizeof back; i++) {
         keeps = keeps && back[i] == FLW_ZONE_BYTE;
     }
+    if (!keeps) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "poison, red zones and quarantine need memory with contents: this simulated "
+                     "device has addresses only (set `backed` in its config)");
+    }
     return keeps ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
 }
 
@@ -329,11 +334,6 @@ fallow_status flw_debug_create(struct flw_pool *pool)
             }
             flw_heap_leave_driver(&pool->heap, &section);
         }
-    }
-    if (status == FALLOW_NOT_SUPPORTED) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     "poison, red zones and quarantine need memory with contents: this simulated "
-                     "device has addresses only (set `backed` in its config)");
     }
     if (status != FALLOW_OK) {
         free(debug);

@@ -2,14 +2,19 @@
  *
  * Owns: the pinned ring that the ends of blocks are copied to, and their comparison once they are there.
  * Does not: wait for a copy.
+ *
+ * The ring is the process's own memory, registered: what the driver allocates goes with its context,
+ * which another thread may end in the middle of a comparison.
  */
 #include "pool/debug_guard.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "pool/pool.h"
 
 #define RING_ENTRIES 256u
+#define RING_BYTES   ((size_t)RING_ENTRIES * 2 * FLW_ZONE_BYTES)
 
 static uint32_t expected_word(const struct flw_check *check)
 {
@@ -174,18 +179,49 @@ void flw_debug_poll(struct flw_pool *pool)
 
 /* ---- making, ending */
 
+static fallow_status pin_failed(struct flw_pool *pool, CUresult result)
+{
+    flw_pool_log(pool, FALLOW_LOG_ERROR,
+                 "poison, red zones and quarantine: cuMemHostRegister failed with error %d on %zu "
+                 "bytes for the checks",
+                 (int)result, RING_BYTES);
+    return result == CUDA_ERROR_OUT_OF_MEMORY   ? FALLOW_OUT_OF_HOST_MEMORY
+           : result == CUDA_ERROR_NOT_SUPPORTED ? FALLOW_NOT_SUPPORTED
+                                                : FALLOW_DRIVER;
+}
+
+static fallow_status pin_bytes(struct flw_pool *pool, struct flw_debug *debug)
+{
+    const struct flw_driver *driver = &pool->driver;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    void *bytes =
+        mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (bytes == MAP_FAILED) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    /* Pages that a forked child shared would part from the device's at the next write. */
+    (void)madvise(bytes, RING_BYTES, MADV_DONTFORK);
+    if (driver->cuMemHostRegister_v2 != NULL && driver->cuMemHostUnregister != NULL) {
+        result = driver->cuMemHostRegister_v2(bytes, RING_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
+    }
+    if (result != CUDA_SUCCESS) {
+        munmap(bytes, RING_BYTES);
+        return pin_failed(pool, result);
+    }
+    debug->ring_bytes = bytes;
+    return FALLOW_OK;
+}
+
 fallow_status flw_debug_make_ring(struct flw_pool *pool, struct flw_debug *debug)
 {
-    void *bytes = NULL;
     debug->ring = calloc(RING_ENTRIES, sizeof *debug->ring);
     if (debug->ring == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    if (pool->driver.cuMemHostAlloc(&bytes, RING_ENTRIES * 2 * FLW_ZONE_BYTES,
-                                    CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) {
-        return FALLOW_OUT_OF_HOST_MEMORY;
+    fallow_status status = pin_bytes(pool, debug);
+    if (status != FALLOW_OK) {
+        return status;
     }
-    debug->ring_bytes = bytes;
     for (unsigned i = 0; i < RING_ENTRIES; i++) {
         if (pool->driver.cuEventCreate(&debug->ring[i].event, CU_EVENT_DISABLE_TIMING) !=
             CUDA_SUCCESS) {
@@ -203,8 +239,10 @@ void flw_debug_drop_ring(struct flw_pool *pool, struct flw_debug *debug, bool is
             (void)pool->driver.cuEventDestroy_v2(debug->ring[i].event);
         }
     }
-    if (debug->ring_bytes != NULL && !is_lost) {
-        (void)pool->driver.cuMemFreeHost(debug->ring_bytes);
+    /* What is registered still, the device may write: it stays mapped. */
+    if (debug->ring_bytes != NULL && !is_lost &&
+        pool->driver.cuMemHostUnregister(debug->ring_bytes) == CUDA_SUCCESS) {
+        munmap(debug->ring_bytes, RING_BYTES);
     }
     free(debug->ring);
 }

@@ -491,6 +491,71 @@ static void a_lost_device_ends_the_checks_quietly(void **state)
     flw_sim_close(&api.sim);
 }
 
+static void end_the_context(void *context, fallow_log_level level, const char *message)
+{
+    struct api *api = context;
+    if (level == FALLOW_LOG_ERROR && strstr(message, "red zone damaged") != NULL &&
+        api->sim.cu.cuDevicePrimaryCtxReset_v2(0) != CUDA_SUCCESS) {
+        abort();
+    }
+    api_log(context, level, message);
+}
+
+/* As another thread may: the first zone was read, the second is still to be. */
+static void a_context_that_ends_in_the_middle_of_a_comparison_leaves_what_it_reads(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.backed = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    config.checks = FALLOW_CHECK_RED_ZONES;
+    config.log = end_the_context;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    unsigned char *ptr = api_alloc(&api, 1000, api.stream);
+    write_byte(&api, ptr - 1, api.stream);
+    write_byte(&api, ptr + 1000, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_DEVICE_LOST);
+    assert_int_equal(api_stats(&api).damage_count, 2);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).pinned_bytes, 0); /* it went with the context */
+    assert_int_equal(fallow_alloc(api.pool, 5000, api.stream, (void **)&ptr), FALLOW_DEVICE_LOST);
+    fallow_pool_destroy(api.pool);
+    flw_sim_close(&api.sim);
+}
+
+static void checks_without_registered_memory_are_refused_and_leave_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        CUresult error;
+        fallow_status status;
+    } cases[] = {{CUDA_ERROR_NOT_SUPPORTED, FALLOW_NOT_SUPPORTED},
+                 {CUDA_ERROR_OUT_OF_MEMORY, FALLOW_OUT_OF_HOST_MEMORY},
+                 {CUDA_ERROR_NOT_PERMITTED, FALLOW_DRIVER}};
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.backed = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    config.checks = FALLOW_CHECK_RED_ZONES;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (api.sim.fail)("cuMemHostRegister_v2", 1, (int)cases[i].error, 0);
+        assert_int_equal(fallow_pool_create(&config, &api.pool), cases[i].status);
+        assert_null(api.pool);
+        assert_non_null(strstr(api.log, "cuMemHostRegister failed"));
+        assert_int_equal(flw_sim_read_ledger(&api.sim).event_count, 0);
+    }
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_true(flw_sim_read_ledger(&api.sim).pinned_bytes > 0);
+    fallow_pool_destroy(api.pool);
+    api.pool = NULL;
+    assert_int_equal(flw_sim_read_ledger(&api.sim).pinned_bytes, 0);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,6 +578,8 @@ int main(void)
         cmocka_unit_test(inside_a_capture_nothing_is_done_and_that_is_counted),
         cmocka_unit_test(checks_that_need_contents_are_refused_where_there_are_none),
         cmocka_unit_test(a_device_that_is_full_at_create_is_told_apart),
+        cmocka_unit_test(a_context_that_ends_in_the_middle_of_a_comparison_leaves_what_it_reads),
+        cmocka_unit_test(checks_without_registered_memory_are_refused_and_leave_nothing),
         cmocka_unit_test(leaks_are_listed_the_largest_first),
         cmocka_unit_test(a_lost_device_ends_the_checks_quietly),
     };
