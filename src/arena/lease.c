@@ -205,7 +205,7 @@ static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layo
     arena->last_persistent = persistent;
     arena->gone_streams = gone;
     arena->is_plain = capture == 0 && arena->checks == 0 && !mark.domain->own_thread_only &&
-                      !pool->config.check_streams && !pool->config.streams_may_die;
+                      !flw_pool_asks_identity(pool);
     return FALLOW_OK;
 }
 

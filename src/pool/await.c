@@ -57,9 +57,12 @@ fallow_status flw_pool_await_device(struct flw_pool *pool)
     struct flw_heap *heap = &pool->heap;
     uint32_t cursor = 0;
     for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
-        if (domain->is_foreign && !domain->is_lost) {
-            (void)flw_domain_wait(heap, domain, domain->ticket - (domain->unfenced_bytes == 0),
-                                  UINT64_MAX);
+        flw_lock_acquire(&heap->lock);
+        bool is_awaited = domain->is_foreign && !domain->is_lost;
+        uint64_t ticket = domain->ticket - (domain->unfenced_bytes == 0);
+        flw_lock_release(&heap->lock);
+        if (is_awaited) {
+            (void)flw_domain_wait(heap, domain, ticket, UINT64_MAX);
         }
     }
     CUresult result = sync_users_abroad(pool);

@@ -153,7 +153,7 @@ bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
 }
 
 /* pool->lock. Empty a cache for good and take it from the pool; its memory stays its thread's. */
-static void detach(struct flw_pool *pool, struct flw_tcache *cache)
+static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_thread)
 {
     struct flw_pool_totals totals = {0};
     cache->is_open = false;
@@ -165,7 +165,11 @@ static void detach(struct flw_pool *pool, struct flw_tcache *cache)
     atomic_fetch_add(&pool->retired_misses, totals.misses);
     atomic_fetch_add(&pool->retired_live_bytes, totals.live_bytes);
     flw_lock_acquire(&pool->heap.lock);
-    cache->domain->cache_count--;
+    uint32_t left = --cache->domain->cache_count;
+    if (ends_thread && cache->domain->own_thread_only && left == 0) {
+        flw_domain_lose_quietly(&pool->heap,
+                                cache->domain); /* nobody can name that stream any more */
+    }
     flw_lock_release(&pool->heap.lock);
     *(cache->prev != NULL ? &cache->prev->next : &pool->caches) = cache->next;
     if (cache->next != NULL) {
@@ -183,7 +187,7 @@ void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domai
     for (struct flw_tcache *cache = pool->caches, *next; cache != NULL; cache = next) {
         next = cache->next;
         if (domain == NULL || cache->domain == domain) {
-            detach(pool, cache);
+            detach(pool, cache, false);
         }
     }
     flw_lock_release(&pool->lock);
@@ -202,18 +206,11 @@ void flw_pool_cache_exit(struct flw_tcache *cache)
     flw_lock_acquire(&lifecycle);
     struct flw_pool *pool = __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE);
     if (pool != NULL) {
-        struct flw_domain *domain = cache->domain;
         flw_lock_acquire(&pool->lock);
         if (cache->pool == pool) { /* no retire was faster */
-            detach(pool, cache);
+            detach(pool, cache, true);
         }
         flw_lock_release(&pool->lock);
-        if (domain->own_thread_only && domain->cache_count == 0) {
-            /* Nobody can name this thread's default stream any more. */
-            flw_lock_acquire(&pool->heap.lock);
-            flw_domain_lose_quietly(&pool->heap, domain);
-            flw_lock_release(&pool->heap.lock);
-        }
     }
     flw_lock_release(&lifecycle);
     flw_tcache_drop(cache);
@@ -342,8 +339,24 @@ static struct flw_domain *find_by_id(const struct flw_heap *heap, uint64_t id)
     return NULL;
 }
 
+/* heap lock. The stream's domain, if it is known. One that the handle named before is lost: destroyed
+ * without retire, the handle perhaps given to a new stream. */
+static struct flw_domain *match(struct flw_heap *heap, fallow_stream stream,
+                                const struct identity *identity, fallow_status status,
+                                struct flw_domain **stale)
+{
+    struct flw_domain *domain = flw_domain_find(heap, stream);
+    if (domain != NULL && (status == FALLOW_INVALID_STREAM ||
+                           (identity->id != 0 && domain->id != 0 && domain->id != identity->id))) {
+        *stale = domain;
+        flw_domain_lose(heap, domain);
+        domain = NULL;
+    }
+    return status == FALLOW_OK && domain == NULL ? find_by_id(heap, identity->id) : domain;
+}
+
 /* One look; OUT_OF_HOST_MEMORY: every place is taken, or none can be made. */
-static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream stream,
+static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream stream, bool may_make,
                                       fallow_status *status)
 {
     struct flw_heap *heap = &pool->heap;
@@ -354,17 +367,8 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
         return NULL;
     }
     flw_lock_acquire(&heap->lock);
-    struct flw_domain *domain = flw_domain_find(heap, stream);
-    if (domain != NULL && (*status == FALLOW_INVALID_STREAM ||
-                           (identity.id != 0 && domain->id != 0 && domain->id != identity.id))) {
-        stale = domain; /* destroyed without retire, the handle perhaps given to a new stream */
-        flw_domain_lose(heap, stale);
-        domain = NULL;
-    }
-    if (*status == FALLOW_OK && domain == NULL) {
-        domain = find_by_id(heap, identity.id);
-    }
-    if (*status == FALLOW_OK && domain == NULL) {
+    struct flw_domain *domain = match(heap, stream, &identity, *status, &stale);
+    if (*status == FALLOW_OK && domain == NULL && may_make) {
         domain = flw_domain_create(heap, &flw_order_stream, stream, identity.context, identity.id);
         if (domain != NULL) {
             domain->is_known = true;
@@ -382,6 +386,19 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
     if (stale != NULL) {
         flw_pool_close_caches(pool, stale);
     }
+    return domain;
+}
+
+struct flw_domain *flw_pool_known_domain(struct flw_pool *pool, fallow_stream stream,
+                                         fallow_status *status)
+{
+    *status = FALLOW_OK;
+    if (flw_pool_asks_identity(pool)) {
+        return find_domain(pool, stream, false, status);
+    }
+    flw_lock_acquire(&pool->heap.lock);
+    struct flw_domain *domain = flw_domain_find(&pool->heap, stream);
+    flw_lock_release(&pool->heap.lock);
     return domain;
 }
 
@@ -404,12 +421,13 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
         *status = flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
         return *status == FALLOW_OK ? pool->heap.context_order : NULL;
     }
-    struct flw_domain *domain = find_domain(pool, stream, status);
+    struct flw_domain *domain = find_domain(pool, stream, true, status);
     if (*status == FALLOW_OUT_OF_HOST_MEMORY && ask_fences(pool)) {
-        domain = find_domain(pool, stream, status);
+        domain = find_domain(pool, stream, true, status);
     }
     if (*status == FALLOW_OUT_OF_HOST_MEMORY && flw_pool_sync_uncoverable(pool, true)) {
-        domain = find_domain(pool, stream, status); /* the places of lost streams are free now */
+        domain =
+            find_domain(pool, stream, true, status); /* the places of lost streams are free now */
     }
     if (*status == FALLOW_OUT_OF_HOST_MEMORY) {
         flw_pool_log(
@@ -497,7 +515,7 @@ struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
         flw_tcache_drop(cache);
         cache = NULL;
     }
-    if (cache != NULL && (pool->config.check_streams || pool->config.streams_may_die)) {
+    if (cache != NULL && flw_pool_asks_identity(pool)) {
         fallow_status answer;
         struct flw_domain *domain = flw_pool_domain(pool, stream, &answer);
         if (answer != FALLOW_OK) {

@@ -214,8 +214,7 @@ static fallow_status check_identities(struct flw_pool *pool)
     struct flw_driver_section section;
     unsigned long long id = 0;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if ((!pool->config.check_streams && !pool->config.streams_may_die) ||
-        !flw_heap_enter_driver(&pool->heap, &section)) {
+    if (!flw_pool_asks_identity(pool) || !flw_heap_enter_driver(&pool->heap, &section)) {
         return FALLOW_OK;
     }
     if (pool->driver.cuStreamGetId != NULL) {

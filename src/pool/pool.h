@@ -159,6 +159,15 @@ uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out);
 /* The domain of a stream, made on first sight; driver calls. */
 struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
                                    fallow_status *status);
+/* The same, if the pool has seen it: NULL otherwise, or with INVALID_STREAM where the handle names none
+ * any more. Driver calls where a handle is not believed. */
+struct flw_domain *flw_pool_known_domain(struct flw_pool *pool, fallow_stream stream,
+                                         fallow_status *status);
+/* A handle may name another stream than it did at the last call. */
+static inline bool flw_pool_asks_identity(const struct flw_pool *pool)
+{
+    return pool->config.check_streams != 0 || pool->config.streams_may_die != 0;
+}
 void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
                            int64_t requested_bytes, int64_t live_bytes);
 void flw_pool_cache_exit(struct flw_tcache *cache);

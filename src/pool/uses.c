@@ -180,12 +180,10 @@ static struct flw_domain *user_domain(struct flw_pool *pool, fallow_stream strea
         const struct flw_tcache *cache = flw_pool_cache(pool, stream, status);
         return cache != NULL ? cache->domain : NULL;
     }
-    if (!pool->config.check_streams && !pool->config.streams_may_die) {
-        flw_lock_acquire(&pool->heap.lock);
-        domain = flw_domain_find(&pool->heap, stream);
-        flw_lock_release(&pool->heap.lock);
-    }
     *status = FALLOW_OK;
+    if (!flw_pool_asks_identity(pool)) {
+        domain = flw_pool_known_domain(pool, stream, status);
+    }
     return domain != NULL ? domain : flw_pool_domain(pool, stream, status);
 }
 
@@ -366,12 +364,11 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
         return FALLOW_INVALID_POOL;
     }
     struct flw_heap *heap = &pool->heap;
-    flw_lock_acquire(&heap->lock);
-    struct flw_domain *domain = flw_domain_find(heap, stream);
-    flw_lock_release(&heap->lock);
+    fallow_status status;
+    struct flw_domain *domain = flw_pool_known_domain(pool, stream, &status);
     flw_pool_note_loss(pool);
     if (domain == NULL || flw_heap_is_lost(heap)) {
-        return domain == NULL ? FALLOW_OK : FALLOW_DEVICE_LOST;
+        return domain == NULL ? status : FALLOW_DEVICE_LOST;
     }
     if (flw_capture_is_on(domain)) {
         return FALLOW_BUSY;
@@ -389,7 +386,7 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     }
     domain->unfenced_bytes++; /* always one: a released capture may rely on it */
     flw_lock_release(&heap->lock);
-    fallow_status status = close_stream(heap, domain);
+    status = close_stream(heap, domain);
     flw_pool_note_loss(pool);
     return status == FALLOW_DEVICE_LOST || status == FALLOW_INVALID_STREAM ? status : FALLOW_OK;
 }

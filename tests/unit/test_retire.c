@@ -220,6 +220,34 @@ static void nobody_asks_about_a_stream_that_may_have_died(void **state)
     api_end(&bed.api);
 }
 
+/* The pool never saw the new one: a fence on it would say nothing about the old one's work. */
+static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.streams_may_die = 1;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    CUstream first = api.stream;
+    void *block = api_alloc(&api, 6 * MIB, first);
+    api_use(&api, block, 6 * MIB, first);
+    assert_int_equal(fallow_free(api.pool, block, first), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(first), 0); /* its work goes on */
+    assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
+    assert_ptr_equal(api.stream, first);
+    assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
+    assert_int_equal(api_stats(&api).lost_streams, 1);
+    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_true(api_stats(&api).reserved_bytes >= 6 * MIB);
+    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(api_stats(&api).reserved_bytes, 0);
+    api_end(&api);
+}
+
 /* On the simulated driver, which tells; the block stays its owner's. */
 static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void **state)
 {
@@ -262,6 +290,7 @@ int main(void)
         cmocka_unit_test(nobody_records_on_a_stream_that_has_been_retired),
         cmocka_unit_test(nobody_asks_about_a_stream_that_has_been_retired),
         cmocka_unit_test(nobody_asks_about_a_stream_that_may_have_died),
+        cmocka_unit_test(a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it),
         cmocka_unit_test(a_retired_and_destroyed_streams_handle_is_refused_by_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
