@@ -203,7 +203,7 @@ static fallow_status take_back(struct flw_pool *pool, struct flw_guard *guard, f
         flw_heap_leave_driver(&pool->heap, &section);
     }
     if (is_quarantined) {
-        flw_debug_quarantine(pool, guard, stream);
+        flw_debug_quarantine(pool, guard, stream, domain);
         return FALLOW_OK;
     }
     fallow_status status = flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, stream);

@@ -17,6 +17,8 @@
 #define FLW_FREED_PATTERN 0xDEADDEADu
 #define FLW_DEBUG_BUCKETS 4096u
 
+struct flw_domain;
+
 /* A live block, or one in quarantine. */
 struct flw_guard {
     struct flw_guard *next;
@@ -25,6 +27,7 @@ struct flw_guard {
     uint32_t domain; /* lent on */
     uint32_t tag;
     fallow_stream freed_on; /* in quarantine */
+    uint64_t freed_on_id;   /* its handle may be another stream's later */
     bool is_filled;         /* zones and poison are in place */
     bool is_captured;
 };
@@ -74,7 +77,8 @@ void flw_guard_free_all(struct flw_debug *debug);
 
 /* Driver calls. A filled block that nobody holds stays out of use for a while; as many leave as there
  * are too many. */
-void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream);
+void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream,
+                          const struct flw_domain *domain);
 
 /* ---- debug_ring.c */
 

@@ -32,24 +32,32 @@ static struct flw_guard *next_to_leave(struct flw_debug *debug, fallow_stream st
     return guard;
 }
 
-static bool is_capturing(struct flw_pool *pool, fallow_stream stream)
+/* NULL: the stream is gone, though its handle may be another's. */
+static const struct flw_domain *home_of(struct flw_pool *pool, const struct flw_guard *guard,
+                                        fallow_status *status)
 {
-    fallow_status status;
-    const struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
-    return cache == NULL || flw_capture_is_on(cache->domain);
+    const struct flw_tcache *cache = flw_pool_cache(pool, guard->freed_on, status);
+    if (cache != NULL && cache->domain->id != guard->freed_on_id) {
+        *status = FALLOW_INVALID_STREAM;
+        return NULL;
+    }
+    return cache != NULL ? cache->domain : NULL;
 }
 
 static void leave_quarantine(struct flw_pool *pool, struct flw_guard *guard)
 {
     struct flw_driver_section section;
-    if (is_capturing(pool, guard->freed_on)) {
+    fallow_status status;
+    const struct flw_domain *home = home_of(pool, guard, &status);
+    if (home == NULL || flw_capture_is_on(home)) {
         flw_debug_leave_out(pool->debug);
     } else if (guard->size_bytes >= 4 && flw_heap_enter_driver(&pool->heap, &section)) {
         flw_debug_give_check(pool, guard, true, guard->freed_on);
         flw_heap_leave_driver(&pool->heap, &section);
     }
-    fallow_status status =
-        flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, guard->freed_on);
+    if (home != NULL) {
+        status = flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, guard->freed_on);
+    }
     if (status != FALLOW_OK) {
         flw_pool_log(pool, FALLOW_LOG_WARNING,
                      "block %#llx stays out of use: the stream that it was freed on was destroyed "
@@ -80,10 +88,12 @@ bool flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_str
     return drain_quarantine(pool, stream, !all_streams, all_streams);
 }
 
-void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream)
+void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream,
+                          const struct flw_domain *domain)
 {
     struct flw_debug *debug = pool->debug;
     guard->freed_on = stream;
+    guard->freed_on_id = domain->id;
     guard->next = NULL;
     flw_lock_acquire(&debug->lock);
     *debug->quarantine_end = guard;

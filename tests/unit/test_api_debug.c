@@ -344,6 +344,37 @@ static void a_stream_that_may_die_takes_nothing_out_of_quarantine(void **state)
     api_end(&api);
 }
 
+/* The new stream knows nothing of the old one's work. */
+static void a_recycled_handle_takes_nothing_out_of_quarantine(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.backed = 1;
+    api_begin(&api, &world);
+    fallow_pool_config config = api_config(&api);
+    config.checks = FALLOW_CHECK_QUARANTINE;
+    config.check_streams = 1;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    CUstream first = api.other;
+    void *ptr = api_alloc(&api, 3 * MIB, first);
+    api_use(&api, ptr, 3 * MIB, first);
+    assert_int_equal(fallow_free(api.pool, ptr, first), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(first), 0);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&api.other, CU_STREAM_NON_BLOCKING), 0);
+    assert_ptr_equal(api.other, first);
+    assert_int_equal(fallow_pool_trim_within(api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
+    assert_non_null(strstr(api.log, "without fallow_stream_retire"));
+    void *next = api_alloc(&api, 3 * MIB, api.other);
+    api_use(&api, next, 3 * MIB, api.other);
+    assert_int_equal(fallow_free(api.pool, next, api.other), FALLOW_OK);
+    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
+    assert_int_equal(damages(&api), 0);
+    api_end(&api);
+}
+
 static void wild_interior_and_double_frees_are_refused(void **state)
 {
     (void)state;
@@ -573,6 +604,7 @@ int main(void)
         cmocka_unit_test(quarantine_gives_way_before_an_allocation_fails),
         cmocka_unit_test(what_a_thread_freed_on_its_default_stream_stays_in_its_order),
         cmocka_unit_test(a_stream_that_may_die_takes_nothing_out_of_quarantine),
+        cmocka_unit_test(a_recycled_handle_takes_nothing_out_of_quarantine),
         cmocka_unit_test(wild_interior_and_double_frees_are_refused),
         cmocka_unit_test(a_block_is_described_without_its_zones),
         cmocka_unit_test(inside_a_capture_nothing_is_done_and_that_is_counted),
