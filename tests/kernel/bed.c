@@ -162,7 +162,7 @@ void *flw_bed_buffer(struct flw_bed *bed, const char *name, size_t bytes)
     return buffer;
 }
 
-void flw_bed_write(struct flw_bed *bed, void *to, const void *from, size_t bytes)
+void flw_bed_write(struct flw_bed *bed, const void *to, const void *from, size_t bytes)
 {
     if (bytes > 0) {
         MUST(bed, cuMemcpyHtoDAsync(address_of(to), from, bytes, bed->stream));
@@ -185,7 +185,7 @@ void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from
     for (size_t i = 0; i < count; i++) {
         memcpy(raw + i * each, &from[i], each); /* little endian: the low half */
     }
-    flw_bed_write(bed, (void *)(uintptr_t)to, raw, count * each);
+    flw_bed_write(bed, to, raw, count * each);
     free(raw);
 }
 

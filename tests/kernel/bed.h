@@ -85,7 +85,8 @@ void *flw_bed_host(size_t bytes);
 void *flw_bed_buffer(struct flw_bed *bed, const char *name, size_t bytes);
 /* The same, holding what the host has. */
 void *flw_bed_upload(struct flw_bed *bed, const char *name, const void *from, size_t bytes);
-void flw_bed_write(struct flw_bed *bed, void *to, const void *from, size_t bytes);
+/* `to` may be an input's, which a call takes as const. */
+void flw_bed_write(struct flw_bed *bed, const void *to, const void *from, size_t bytes);
 /* Numbers as a dtype of integers, cut to it. */
 void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from, size_t count,
                         fallow_dtype dtype);

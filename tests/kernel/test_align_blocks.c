@@ -368,7 +368,7 @@ static void a_captured_call_sorts_what_the_ids_hold_by_then(struct flw_bed *bed)
             fixture->ids[i] = i < tokens * 8 ? fixture->ids[i] : -1;
             ids[i] = (int32_t)fixture->ids[i];
         }
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.ids, ids, sizeof ids);
+        flw_bed_write(bed, fixture->params.ids, ids, sizeof ids);
         flw_bed_replay(bed, graph);
         expect(fixture);
         for (int i = 0; i < 3; i++) {

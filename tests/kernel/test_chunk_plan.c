@@ -452,7 +452,7 @@ static void a_captured_plan_takes_its_lengths_from_the_device(struct flw_bed *be
         struct flw_bed_graph *graph = flw_bed_capture(bed, launch, fixture, outputs);
         for (int k = 0; k < 4; k++) {
             set(fixture, steps[k], 4);
-            flw_bed_write(bed, (void *)(uintptr_t)fixture->params.context_lengths, steps[k], 16);
+            flw_bed_write(bed, fixture->params.context_lengths, steps[k], 16);
             flw_bed_replay(bed, graph);
             for (int i = 0; i < TABLES; i++) {
                 flw_bed_read(bed, out[i], outputs[i], step.buffer_bytes[i]);

@@ -157,8 +157,8 @@ static void a_token_with_nothing_left_gets_zeros(struct flw_bed *bed)
     int32_t positions[] = {-1, -5, 0, 7, 14, -1}; /* dropped, or NaN with weight 0 */
     float weights[6] = {1, 1, 0, 0, 0, 1};
     uint16_t out[48];
-    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.positions, positions, sizeof positions);
-    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.weights, weights, sizeof weights);
+    flw_bed_write(bed, fixture->params.positions, positions, sizeof positions);
+    flw_bed_write(bed, fixture->params.weights, weights, sizeof weights);
     prove(bed, fixture, out);
     for (int i = 0; i < 48; i++) {
         FLW_EXPECT(bed, out[i] == 0, "element %d is 0x%04x", i, out[i]);
@@ -172,7 +172,7 @@ static void positions_beyond_the_rows_are_dropped_and_flagged(struct flw_bed *be
     int32_t flags = 0;
     fixture->positions[3] = MOST_ROWS;
     fixture->weights[3] = 1.0f;
-    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.positions, fixture->positions, 32);
+    flw_bed_write(bed, fixture->params.positions, fixture->positions, 32);
     fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
     check(bed, fixture);
     flw_bed_read(bed, &flags, fixture->params.flags, 4);
@@ -187,7 +187,7 @@ static void without_weights_each_counts_one(struct flw_bed *bed)
         fixture->positions[k] = k + 1; /* no NaN row */
         fixture->weights[k] = 1.0f;
     }
-    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.positions, fixture->positions, 24);
+    flw_bed_write(bed, fixture->params.positions, fixture->positions, 24);
     fixture->params.weights = NULL;
     check(bed, fixture);
     free(fixture);
@@ -200,7 +200,7 @@ static void without_positions_choices_lie_in_order(struct flw_bed *bed)
         fixture->positions[k] = k;
         fixture->weights[k] = is_nan_row(k) ? 0.0f : 0.5f;
     }
-    flw_bed_write(bed, (void *)(uintptr_t)fixture->params.weights, fixture->weights, 60);
+    flw_bed_write(bed, fixture->params.weights, fixture->weights, 60);
     fixture->params.positions = NULL;
     struct flw_bed_step step = step_of(bed, fixture);
     float out[80];

@@ -271,7 +271,7 @@ static void a_captured_concat_follows_the_count(struct flw_bed *bed)
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, fixture, outputs);
     for (int k = 0; k < 4; k++) {
         fixture->count = counts[k];
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.token_count, &counts[k], 4);
+        flw_bed_write(bed, fixture->params.token_count, &counts[k], 4);
         for (int i = 0; i < 2; i++) {
             flw_bed_dirty(bed, outputs[i], step.buffer_bytes[i], 0xff);
         }

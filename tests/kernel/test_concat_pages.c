@@ -341,10 +341,9 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
         for (int m = 0; m < 64; m++) {
             fixture.second_lengths[m] = m < valid * 4 ? (int32_t)flw_bed_random_below(bed, 5) : 999;
         }
-        flw_bed_write(bed, (void *)(uintptr_t)params->first_lengths, fixture.first_lengths, 16 * 4);
-        flw_bed_write(bed, (void *)(uintptr_t)params->second_lengths, fixture.second_lengths,
-                      64 * 4);
-        flw_bed_write(bed, (void *)(uintptr_t)params->valid_count, &fixture.valid, 4);
+        flw_bed_write(bed, params->first_lengths, fixture.first_lengths, 16 * 4);
+        flw_bed_write(bed, params->second_lengths, fixture.second_lengths, 64 * 4);
+        flw_bed_write(bed, params->valid_count, &fixture.valid, 4);
         flw_bed_replay(bed, graph);
         for (int i = 0; i < 4; i++) {
             flw_bed_read(bed, out[i], outputs[i], step.buffer_bytes[i]);

@@ -262,9 +262,9 @@ static void a_graph_takes_count_delta_and_lengths_from_the_device(struct flw_bed
         }
         fixture.valid = valid;
         fixture.delta = valid % 256 == 0 ? 1 : 0;
-        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.lengths, lengths, sizeof lengths);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.valid_count, &fixture.valid, 4);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.delta, &fixture.delta, 4);
+        flw_bed_write(bed, fixture.params.lengths, lengths, sizeof lengths);
+        flw_bed_write(bed, fixture.params.valid_count, &fixture.valid, 4);
+        flw_bed_write(bed, fixture.params.delta, &fixture.delta, 4);
         flw_bed_replay(bed, graph);
         flw_bed_read(bed, cu, outputs[0], sizeof cu);
         flw_bed_read(bed, &longest, outputs[2], 4);

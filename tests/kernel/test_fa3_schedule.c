@@ -478,9 +478,9 @@ static void a_graph_takes_count_and_lengths_from_the_device(struct flw_bed *bed)
     for (int32_t valid = 512; valid >= 0; valid -= 64) {
         fill(bed, fixture, 3, 200 * valid);
         fixture->valid = valid;
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.seqused_q, fixture->q, 2048);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.seqused_k, fixture->k, 2048);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.valid_count, &valid, 4);
+        flw_bed_write(bed, fixture->params.seqused_q, fixture->q, 2048);
+        flw_bed_write(bed, fixture->params.seqused_k, fixture->k, 2048);
+        flw_bed_write(bed, fixture->params.valid_count, &valid, 4);
         flw_bed_replay(bed, graph);
         flw_bed_read(bed, metadata, outputs[0], sizeof metadata);
         compare(bed, fixture, metadata);

@@ -374,8 +374,8 @@ static void a_graph_takes_count_and_lengths_from_the_device(struct flw_bed *bed)
     for (int32_t valid = 512; valid >= 0; valid -= 64) {
         fill(bed, fixture, 300 * valid);
         fixture->valid = valid;
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.lengths, fixture->lengths, 512 * 4);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.valid_count, &valid, 4);
+        flw_bed_write(bed, fixture->params.lengths, fixture->lengths, 512 * 4);
+        flw_bed_write(bed, fixture->params.valid_count, &valid, 4);
         flw_bed_replay(bed, graph);
         flw_bed_read(bed, rows, outputs[0], 132 * sizeof *rows);
         flw_bed_read(bed, splits, outputs[1], sizeof splits);

@@ -304,8 +304,7 @@ static void all_256_numbers_of_e4m3_are_dequantised(struct flw_bed *bed)
         for (int i = 0; i < 256; i++) {
             fixture->cache[fixture->table[0] * 256 + i] = (unsigned char)i;
         }
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.cache, fixture->cache,
-                      fixture->cache_bytes);
+        flw_bed_write(bed, fixture->params.cache, fixture->cache, fixture->cache_bytes);
         fixture->params.scale = given != 0 ? fixture->params.scale : NULL;
         check(bed, fixture, NULL);
         drop(fixture);
@@ -492,7 +491,7 @@ static void a_captured_gather_takes_its_lengths_from_the_device(struct flw_bed *
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, fixture, outputs);
     for (int k = 0; k < 4; k++) {
         set_lengths(fixture, steps[k], 4);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.cu_seqlens, fixture->cu, 20);
+        flw_bed_write(bed, fixture->params.cu_seqlens, fixture->cu, 20);
         flw_bed_dirty(bed, outputs[0], (size_t)56 * 1152, 0xff);
         flw_bed_replay(bed, graph);
         flw_bed_read(bed, dst, outputs[0], (size_t)rows_written(fixture) * 1152);

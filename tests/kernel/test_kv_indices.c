@@ -113,7 +113,7 @@ static void write_requests(struct flw_bed *bed, const struct fixture *fixture)
     for (size_t b = 0; b < rows; b++) {
         memcpy(raw + b * each, &fixture->requests[b], each); /* little endian: the low half */
     }
-    flw_bed_write(bed, (void *)(uintptr_t)params->requests, raw, rows * each);
+    flw_bed_write(bed, params->requests, raw, rows * each);
     free(raw);
 }
 
@@ -384,10 +384,10 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
             fixture.requests[b] = b < valid ? flw_bed_random_below(bed, 4) : -9;
             fixture.cu[b + 1] = fixture.cu[b] + (b < valid ? fixture.lengths[b] : 0);
         }
-        flw_bed_write(bed, (void *)(uintptr_t)params->cu_seqlens, fixture.cu, 65 * 4);
-        flw_bed_write(bed, (void *)(uintptr_t)params->lengths, fixture.lengths, 64 * 4);
-        flw_bed_write(bed, (void *)(uintptr_t)params->starts, fixture.starts, 64 * 4);
-        flw_bed_write(bed, (void *)(uintptr_t)params->valid_count, &fixture.valid, 4);
+        flw_bed_write(bed, params->cu_seqlens, fixture.cu, 65 * 4);
+        flw_bed_write(bed, params->lengths, fixture.lengths, 64 * 4);
+        flw_bed_write(bed, params->starts, fixture.starts, 64 * 4);
+        flw_bed_write(bed, params->valid_count, &fixture.valid, 4);
         write_requests(bed, &fixture);
         flw_bed_replay(bed, graph);
         expect(&fixture);

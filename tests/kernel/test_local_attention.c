@@ -416,10 +416,9 @@ static void a_graph_takes_count_and_lengths_from_the_device(struct flw_bed *bed)
         int32_t cu[65];
         fill(bed, fixture, 2 * valid, 60);
         fixture->valid = valid;
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.cu_seqlens_q, sums_of(fixture, cu),
-                      sizeof cu);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.lengths, fixture->s, 256);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.valid_count, &valid, 4);
+        flw_bed_write(bed, fixture->params.cu_seqlens_q, sums_of(fixture, cu), sizeof cu);
+        flw_bed_write(bed, fixture->params.lengths, fixture->s, 256);
+        flw_bed_write(bed, fixture->params.valid_count, &valid, 4);
         flw_bed_replay(bed, graph);
         for (int i = 0; i < OUTPUTS; i++) {
             flw_bed_read(bed, got[i], outputs[i], step.declared_bytes[i]);

@@ -186,8 +186,8 @@ static void sixteen_chunks_merge_into_one_pair(struct flw_bed *bed)
     for (int chunk = 1; chunk < 16; chunk++) {
         struct fixture next;
         make(bed, &next, 3, 2, 16, FALLOW_F32);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.b, next.b.rows, sizeof out);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.b_lse, next.b.lse, sizeof out_lse);
+        flw_bed_write(bed, fixture.params.b, next.b.rows, sizeof out);
+        flw_bed_write(bed, fixture.params.b_lse, next.b.lse, sizeof out_lse);
         launch(bed, &fixture,
                (void *[]){(void *)(uintptr_t)fixture.params.a,
                           (void *)(uintptr_t)fixture.params.a_lse});

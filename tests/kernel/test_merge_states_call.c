@@ -110,7 +110,7 @@ static void a_captured_merge_takes_the_tokens_of_each_replay(struct flw_bed *bed
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, &fixture, outputs);
     for (int32_t context = 8; context >= 0; context -= 3) {
         fixture.context = context;
-        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.context_tokens, &context, 4);
+        flw_bed_write(bed, fixture.params.context_tokens, &context, 4);
         flw_bed_replay(bed, graph);
         flw_bed_read(bed, out, outputs[0], sizeof out);
         flw_bed_read(bed, out_lse, outputs[1], sizeof out_lse);

@@ -311,9 +311,9 @@ static void a_graph_takes_requests_and_keys_from_the_device(struct flw_bed *bed)
         memset(rows, 0x5a, tokens * 8);
         next->valid = valid;
         next->params.tokens = (int64_t)tokens;
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.cu_q, next->cu_q, 17 * 4);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.key_counts, next->key_counts, 64);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.valid_count, &valid, 4);
+        flw_bed_write(bed, fixture->params.cu_q, next->cu_q, 17 * 4);
+        flw_bed_write(bed, fixture->params.key_counts, next->key_counts, 64);
+        flw_bed_write(bed, fixture->params.valid_count, &valid, 4);
         flw_bed_write(bed, fixture->params.rows, rows, tokens * 8);
         flw_bed_replay(bed, graph);
         flw_bed_read(bed, rows, fixture->params.rows, tokens * 8);

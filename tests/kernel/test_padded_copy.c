@@ -192,8 +192,8 @@ static void a_graph_finds_legal_lengths_and_positions_in_every_row(struct flw_be
         int32_t got_lengths[BATCH];
         int64_t got_positions[BATCH];
         lengths.valid = positions.valid = valid;
-        flw_bed_write(bed, (void *)(uintptr_t)lengths.params.valid_count, &valid, 4);
-        flw_bed_write(bed, (void *)(uintptr_t)positions.params.valid_count, &valid, 4);
+        flw_bed_write(bed, lengths.params.valid_count, &valid, 4);
+        flw_bed_write(bed, positions.params.valid_count, &valid, 4);
         flw_bed_replay(bed, first);
         flw_bed_replay(bed, second);
         flw_bed_read(bed, got_lengths, of_lengths[0], sizeof got_lengths);

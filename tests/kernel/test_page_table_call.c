@@ -87,8 +87,8 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
         const fallow_page_table_params *params = &fixture.params;
         flw_bed_write_ints(bed, params->lengths, fixture.lengths, ROWS, params->lengths_dtype);
         flw_bed_write_ints(bed, params->requests, fixture.requests, ROWS, params->requests_dtype);
-        flw_bed_write(bed, (void *)(uintptr_t)params->delta, &fixture.delta, 4);
-        flw_bed_write(bed, (void *)(uintptr_t)params->valid_count, &fixture.valid, 4);
+        flw_bed_write(bed, params->delta, &fixture.delta, 4);
+        flw_bed_write(bed, params->valid_count, &fixture.valid, 4);
         flw_bed_replay(bed, graph);
         flw_bed_read(bed, table, outputs[0], ROWS * COLS * 4);
         flw_bed_read(bed, cache_seqlens, outputs[1], sizeof cache_seqlens);

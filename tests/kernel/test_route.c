@@ -497,7 +497,7 @@ static void a_captured_call_follows_the_count_on_the_device(struct flw_bed *bed)
                        flw_bed_buffer(bed, "ids", sizeof ids)};
     struct flw_bed_graph *graph = flw_bed_capture(bed, launch, fixture, outputs);
     for (fixture->count = 12; fixture->count >= 0; fixture->count -= 5) {
-        flw_bed_write(bed, (void *)(uintptr_t)fixture->params.token_count, &fixture->count, 4);
+        flw_bed_write(bed, fixture->params.token_count, &fixture->count, 4);
         flw_bed_dirty(bed, outputs[0], sizeof weights, 0x7f);
         flw_bed_dirty(bed, outputs[1], sizeof ids, 0x7f);
         flw_bed_replay(bed, graph);

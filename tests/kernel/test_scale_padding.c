@@ -179,7 +179,7 @@ static void a_graph_takes_the_rows_from_the_device(struct flw_bed *bed)
     for (int32_t live = 256; live >= 0; live -= 100) {
         fixture.row_counts[0] = live;
         unsigned char *want = expect(&fixture, 0);
-        flw_bed_write(bed, (void *)(uintptr_t)fixture.params.row_counts, &live, 4);
+        flw_bed_write(bed, fixture.params.row_counts, &live, 4);
         memset(got, LIVE, bytes);
         flw_bed_write(bed, fixture.params.scales, got, bytes);
         flw_bed_replay(bed, graph);

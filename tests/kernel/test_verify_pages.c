@@ -354,8 +354,8 @@ static void a_graph_takes_rows_lengths_and_masks_from_the_device(struct flw_bed 
         }
         flw_bed_write_ints(bed, params->lengths, fixture.lengths, BATCH, params->lengths_dtype);
         flw_bed_write_ints(bed, params->requests, fixture.requests, BATCH, params->requests_dtype);
-        flw_bed_write(bed, (void *)(uintptr_t)params->mask, fixture.mask, BATCH * WIDTH * WIDTH);
-        flw_bed_write(bed, (void *)(uintptr_t)params->valid_count, &fixture.valid, 4);
+        flw_bed_write(bed, params->mask, fixture.mask, BATCH * WIDTH * WIDTH);
+        flw_bed_write(bed, params->valid_count, &fixture.valid, 4);
         flw_bed_replay(bed, graph);
         for (int i = 0; i < 4; i++) {
             flw_bed_read(bed, out[i], outputs[i], step.buffer_bytes[i]);
