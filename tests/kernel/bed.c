@@ -189,6 +189,14 @@ void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from
     free(raw);
 }
 
+void *flw_bed_upload_ints(struct flw_bed *bed, const char *name, const int64_t *from, size_t count,
+                          fallow_dtype dtype)
+{
+    void *buffer = flw_bed_buffer(bed, name, count * fallow_dtype_bytes(dtype));
+    flw_bed_write_ints(bed, buffer, from, count, dtype);
+    return buffer;
+}
+
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes)
 {
     if (bytes > 0) {

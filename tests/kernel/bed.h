@@ -90,6 +90,8 @@ void flw_bed_write(struct flw_bed *bed, const void *to, const void *from, size_t
 /* Numbers as a dtype of integers, cut to it. */
 void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from, size_t count,
                         fallow_dtype dtype);
+void *flw_bed_upload_ints(struct flw_bed *bed, const char *name, const int64_t *from, size_t count,
+                          fallow_dtype dtype);
 /* Waits for the stream. Bytes that nobody has written are a violation. */
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes);
 /* Fill with a byte; then forget that it was written (simulated device). */

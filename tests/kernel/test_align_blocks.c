@@ -115,16 +115,12 @@ static void expect(struct fixture *fixture)
 static void upload(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_align_blocks_params *params = &fixture->params;
-    size_t each = fallow_dtype_bytes(params->ids_dtype), count = (size_t)params->count;
-    unsigned char *raw = flw_bed_host(count * each);
-    for (size_t i = 0; i < count; i++) {
-        memcpy(raw + i * each, &fixture->ids[i], each); /* little endian: the low half */
-    }
-    params->ids = params->batched ? NULL : flw_bed_upload(bed, "ids", raw, count * each);
+    params->ids = params->batched ? NULL
+                                  : flw_bed_upload_ints(bed, "ids", fixture->ids,
+                                                        (size_t)params->count, params->ids_dtype);
     params->batch_counts =
         flw_bed_upload(bed, "batch_counts", fixture->batch_counts, (size_t)params->experts * 4);
     params->expert_map = flw_bed_upload(bed, "expert_map", fixture->map, (size_t)4096 * 4);
-    free(raw);
 }
 
 static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])

@@ -110,25 +110,20 @@ static void drop(struct fixture *fixture)
 static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_concat_pages_params *params = &fixture->params;
-    size_t rows = (size_t)fixture->rows, each = fallow_dtype_bytes(params->second_dtype);
-    size_t second_count = rows * (size_t)params->second_ld;
-    unsigned char *raw = flw_bed_host(second_count * each);
-    for (size_t i = 0; i < second_count; i++) {
-        memcpy(raw + i * each, &fixture->second[i], each); /* little endian: the low half */
-    }
+    size_t rows = (size_t)fixture->rows;
     if (params->first_cols > 0) {
         params->first = flw_bed_upload(bed, "first", fixture->first,
                                        (size_t)(params->batch * params->first_ld) * 4);
         params->first_lengths =
             flw_bed_upload(bed, "first_lengths", fixture->first_lengths, (size_t)params->batch * 4);
     }
-    params->second = flw_bed_upload(bed, "second", raw, second_count * each);
+    params->second = flw_bed_upload_ints(bed, "second", fixture->second,
+                                         rows * (size_t)params->second_ld, params->second_dtype);
     params->second_lengths =
         fixture->has_second_lengths
             ? flw_bed_upload(bed, "second_lengths", fixture->second_lengths, rows * 4)
             : NULL;
     params->valid_count = flw_bed_upload(bed, "valid_count", &fixture->valid, 4);
-    free(raw);
 }
 
 static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])

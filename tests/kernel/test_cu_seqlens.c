@@ -66,20 +66,6 @@ static void drop(struct fixture *fixture)
     free(fixture->cu);
 }
 
-/* The host's int64 in a buffer of the dtype. */
-static void *upload_ints(struct flw_bed *bed, const char *name, const int64_t *from, size_t count,
-                         fallow_dtype dtype)
-{
-    size_t each = fallow_dtype_bytes(dtype);
-    unsigned char *raw = flw_bed_host(count * each);
-    for (size_t i = 0; i < count; i++) {
-        memcpy(raw + i * each, &from[i], each); /* little endian: the low half */
-    }
-    void *buffer = flw_bed_upload(bed, name, raw, count * each);
-    free(raw);
-    return buffer;
-}
-
 static int64_t int_at(const void *base, size_t i, fallow_dtype dtype)
 {
     int64_t wide;
@@ -96,8 +82,8 @@ static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_cu_seqlens_params *params = &fixture->params;
     params->lengths =
-        upload_ints(bed, "lengths", fixture->lengths, (size_t)params->batch * (size_t)params->rows,
-                    params->lengths_dtype);
+        flw_bed_upload_ints(bed, "lengths", fixture->lengths,
+                            (size_t)params->batch * (size_t)params->rows, params->lengths_dtype);
     params->delta = flw_bed_upload(bed, "delta", &fixture->delta, 4);
     params->valid_count = flw_bed_upload(bed, "valid_count", &fixture->valid, 4);
 }

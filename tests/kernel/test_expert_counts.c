@@ -100,14 +100,9 @@ static void expect(struct fixture *fixture, const size_t *bytes)
 
 static void upload(struct flw_bed *bed, struct fixture *fixture)
 {
-    size_t each = fallow_dtype_bytes(fixture->params.ids_dtype);
-    size_t count = (size_t)fixture->params.count;
-    unsigned char *raw = flw_bed_host(count * each);
-    for (size_t i = 0; i < count; i++) {
-        memcpy(raw + i * each, &fixture->ids[i], each); /* little endian: the low half */
-    }
-    fixture->params.ids = flw_bed_upload(bed, "ids", raw, count * each);
-    free(raw);
+    fallow_expert_counts_params *params = &fixture->params;
+    params->ids =
+        flw_bed_upload_ints(bed, "ids", fixture->ids, (size_t)params->count, params->ids_dtype);
 }
 
 static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])

@@ -105,18 +105,6 @@ static void drop(struct fixture *fixture)
     free(fixture->indices);
 }
 
-static void write_requests(struct flw_bed *bed, const struct fixture *fixture)
-{
-    const fallow_kv_indices_params *params = &fixture->params;
-    size_t each = fallow_dtype_bytes(params->requests_dtype), rows = (size_t)params->batch;
-    unsigned char *raw = flw_bed_host(rows * each);
-    for (size_t b = 0; b < rows; b++) {
-        memcpy(raw + b * each, &fixture->requests[b], each); /* little endian: the low half */
-    }
-    flw_bed_write(bed, params->requests, raw, rows * each);
-    free(raw);
-}
-
 static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_kv_indices_params *params = &fixture->params;
@@ -128,8 +116,7 @@ static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
         fixture->has_starts ? flw_bed_upload(bed, "starts", fixture->starts, rows * 4) : NULL;
     params->valid_count = flw_bed_upload(bed, "valid_count", &fixture->valid, 4);
     params->requests =
-        flw_bed_buffer(bed, "requests", rows * fallow_dtype_bytes(params->requests_dtype));
-    write_requests(bed, fixture);
+        flw_bed_upload_ints(bed, "requests", fixture->requests, rows, params->requests_dtype);
     params->req_to_token =
         flw_bed_upload(bed, "req_to_token", fixture->slots,
                        (size_t)params->request_rows * (size_t)params->stride * 4);
@@ -388,7 +375,7 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
         flw_bed_write(bed, params->lengths, fixture.lengths, 64 * 4);
         flw_bed_write(bed, params->starts, fixture.starts, 64 * 4);
         flw_bed_write(bed, params->valid_count, &fixture.valid, 4);
-        write_requests(bed, &fixture);
+        flw_bed_write_ints(bed, params->requests, fixture.requests, 64, params->requests_dtype);
         flw_bed_replay(bed, graph);
         expect(&fixture);
         flw_bed_read(bed, indices, outputs[0], (size_t)fixture.extent * 4);

@@ -30,18 +30,13 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int64_t rows, int
 static void upload(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_padded_copy_params *params = &fixture->params;
-    size_t each = fallow_dtype_bytes(params->dtype);
     int64_t rows = params->src_rows == 0 ? params->rows : params->src_rows;
     int64_t valid = fixture->valid < 0 ? 0 : fixture->valid > rows ? rows : fixture->valid;
-    unsigned char *raw = flw_bed_host((size_t)(rows * params->width) * each);
-    for (int64_t i = 0; i < valid * params->width; i++) {
-        memcpy(raw + (size_t)i * each, &fixture->src[i], each); /* little endian: the low half */
-    }
-    void *src = flw_bed_buffer(bed, "src", (size_t)(rows * params->width) * each);
-    flw_bed_write(bed, src, raw, (size_t)(valid * params->width) * each);
-    params->src = src;
+    params->src = flw_bed_buffer(
+        bed, "src", (size_t)(rows * params->width) * fallow_dtype_bytes(params->dtype));
+    flw_bed_write_ints(bed, params->src, fixture->src, (size_t)(valid * params->width),
+                       params->dtype);
     params->valid_count = flw_bed_upload(bed, "valid_count", &fixture->valid, 4);
-    free(raw);
 }
 
 static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
