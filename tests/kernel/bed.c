@@ -360,8 +360,10 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-void flw_bed_declare(struct flw_bed_step *step, const fallow_workspace_need *need)
+void flw_bed_declare(struct flw_bed *bed, struct flw_bed_step *step, fallow_status query,
+                     const fallow_workspace_need *need)
 {
+    FLW_EXPECT(bed, query == FALLOW_OK, "query refused: %s", fallow_status_name(query));
     step->output_count = need->output_count;
     for (size_t i = 0; i < need->output_count; i++) {
         step->names[i] = need->outputs[i].name;

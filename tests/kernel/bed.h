@@ -127,8 +127,9 @@ struct flw_bed_step {
     size_t declared_bytes[FLW_BED_OUTPUTS]; /* what is written and may be read */
 };
 
-/* The outputs of a query, all of their bytes declared. */
-void flw_bed_declare(struct flw_bed_step *step, const fallow_workspace_need *need);
+/* The outputs of a query, which has to have been answered; all of their bytes declared. */
+void flw_bed_declare(struct flw_bed *bed, struct flw_bed_step *step, fallow_status query,
+                     const fallow_workspace_need *need);
 
 /* Run `step` in memory of zeros, of 0xff, of 0x7f, left by `larger`, and left by `smaller` (each may
  * be NULL, not both): the declared bytes are written, all of them, and the same each time. The bytes are

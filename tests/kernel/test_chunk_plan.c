@@ -183,12 +183,9 @@ static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
 
 static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
 {
-    fallow_workspace_need need;
+    fallow_workspace_need need = {.struct_size = sizeof need};
     struct flw_bed_step step = {.inputs = fixture, .launch = launch};
-    fallow_workspace_need_init(&need);
-    FLW_EXPECT(bed, fallow_mla_chunk_plan_query(&fixture->params, &need) == FALLOW_OK,
-               "query refused");
-    flw_bed_declare(&step, &need);
+    flw_bed_declare(bed, &step, fallow_mla_chunk_plan_query(&fixture->params, &need), &need);
     return step;
 }
 

@@ -76,16 +76,10 @@ static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
 
 static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
 {
-    fallow_workspace_need need;
-    fallow_workspace_need_init(&need);
-    FLW_EXPECT(bed, fallow_moe_combine_query(&fixture->params, &need) == FALLOW_OK,
-               "query refused");
-    return (struct flw_bed_step){.inputs = fixture,
-                                 .launch = launch,
-                                 .output_count = 1,
-                                 .names = {"out"},
-                                 .buffer_bytes = {need.outputs[0].bytes},
-                                 .declared_bytes = {need.outputs[0].bytes}};
+    fallow_workspace_need need = {.struct_size = sizeof need};
+    struct flw_bed_step step = {.inputs = fixture, .launch = launch};
+    flw_bed_declare(bed, &step, fallow_moe_combine_query(&fixture->params, &need), &need);
+    return step;
 }
 
 static void prove(struct flw_bed *bed, struct fixture *fixture, void *out)

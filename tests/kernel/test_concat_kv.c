@@ -95,17 +95,12 @@ static int64_t written(const struct fixture *fixture)
 
 static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
 {
-    fallow_workspace_need need;
+    fallow_workspace_need need = {.struct_size = sizeof need};
     struct strides strides = strides_of(&fixture->params);
     struct flw_bed_step step = {.inputs = fixture, .launch = launch};
-    fallow_workspace_need_init(&need);
-    FLW_EXPECT(bed, fallow_mla_concat_kv_query(&fixture->params, &need) == FALLOW_OK,
-               "query refused");
-    step.output_count = need.output_count;
-    for (size_t i = 0; i < need.output_count; i++) {
+    flw_bed_declare(bed, &step, fallow_mla_concat_kv_query(&fixture->params, &need), &need);
+    for (size_t i = 0; i < step.output_count; i++) {
         int64_t token = i == 0 ? strides.k_token : strides.v_token;
-        step.names[i] = need.outputs[i].name;
-        step.buffer_bytes[i] = need.outputs[i].bytes;
         step.declared_bytes[i] = (size_t)(written(fixture) * token) * fixture->each;
     }
     return step;

@@ -161,17 +161,11 @@ static int32_t rows_written(const struct fixture *fixture)
 
 static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
 {
-    fallow_workspace_need need;
+    fallow_workspace_need need = {.struct_size = sizeof need};
     const fallow_gather_kv_params *params = &fixture->params;
     struct flw_bed_step step = {.inputs = fixture, .launch = launch};
     size_t rows = (size_t)rows_written(fixture);
-    fallow_workspace_need_init(&need);
-    FLW_EXPECT(bed, fallow_mla_gather_kv_query(params, &need) == FALLOW_OK, "query refused");
-    step.output_count = need.output_count;
-    for (size_t i = 0; i < need.output_count; i++) {
-        step.names[i] = need.outputs[i].name;
-        step.buffer_bytes[i] = need.outputs[i].bytes;
-    }
+    flw_bed_declare(bed, &step, fallow_mla_gather_kv_query(params, &need), &need);
     step.declared_bytes[0] = rows * (size_t)params->width * fallow_dtype_bytes(params->dtype);
     step.declared_bytes[1] = rows * 4;
     return step;

@@ -92,21 +92,16 @@ static void launch(struct flw_bed *bed, void *inputs, void *const outputs[])
 
 static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
 {
-    fallow_workspace_need need;
-    fallow_workspace_need_init(&need);
-    FLW_EXPECT(bed, fallow_attention_scale_padding_query(&fixture->params, &need) == FALLOW_OK,
-               "query refused");
+    fallow_workspace_need need = {.struct_size = sizeof need};
+    struct flw_bed_step step = {.inputs = fixture, .launch = launch};
+    flw_bed_declare(bed, &step, fallow_attention_scale_padding_query(&fixture->params, &need),
+                    &need);
     int64_t tiled_rows = round_up(
         fixture->params.fills_capacity ? fixture->params.rows : live_rows(fixture, 0), 128);
     fixture->params.row_counts =
         flw_bed_upload(bed, "row_counts", fixture->row_counts, (size_t)fixture->params.groups * 4);
-    return (struct flw_bed_step){
-        .inputs = fixture,
-        .launch = launch,
-        .output_count = 1,
-        .names = {"scales"},
-        .buffer_bytes = {need.outputs[0].bytes},
-        .declared_bytes = {(size_t)(tiled_rows * round_up(fixture->params.columns, 4))}};
+    step.declared_bytes[0] = (size_t)(tiled_rows * round_up(fixture->params.columns, 4));
+    return step;
 }
 
 static void padding_is_0_and_nothing_else_is_touched(struct flw_bed *bed)
