@@ -54,7 +54,7 @@ static void must(const struct flw_bed *bed, CUresult result, const char *call)
 void flw_bed_fail(struct flw_bed *bed, const char *file, int line, const char *format, ...)
 {
     va_list arguments;
-    fprintf(stderr, "%s:%d: ", file, line);
+    fprintf(stderr, "%s:%d: %s: ", file, line, bed->test);
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);

@@ -3,56 +3,52 @@
 #include <string.h>
 
 #include "fallow/attention.h"
-#include "kernel/bed.h"
+#include "kernel/page_rows.h"
 
 #define FILL 3
 
 /* One call's inputs on the host, and what is expected of it. */
 struct fixture {
     fallow_concat_pages_params params;
-    int32_t *first, *first_lengths;      /* [batch, first_ld], [batch] */
-    int64_t *second;                     /* [rows, second_ld] */
-    int32_t *second_lengths;             /* [rows] */
-    int32_t *table, *cache_seqlens, *cu; /* expected */
-    int32_t valid, rows, longest, flags;
+    int32_t *first, *first_lengths; /* [batch, first_ld], [batch] */
+    int64_t *second;                /* [rows, second_ld] */
+    int32_t *second_lengths;        /* [rows] */
+    int32_t valid;
     bool has_second_lengths;
+    struct flw_page_rows want;
 };
 
 /* An independent oracle: columns are appended until a source, or the row, ends. */
 static void expect(struct fixture *fixture)
 {
     const fallow_concat_pages_params *params = &fixture->params;
-    fixture->longest = fixture->flags = 0;
-    for (int64_t m = 0; m < fixture->rows; m++) {
-        int32_t *row = fixture->table + m * params->cols, used = 0;
+    struct flw_page_rows *want = &fixture->want;
+    flw_page_rows_begin(want, params->cols);
+    for (int64_t m = 0; m < want->rows; m++) {
+        int32_t *row = want->table + m * params->cols, used = 0, length = params->pad_len;
         if (m < (int64_t)fixture->valid * params->repeat) {
             int64_t r = m / params->repeat;
             int32_t a = params->first_cols > 0 ? fixture->first_lengths[r] : 0, i = 0;
             int32_t b =
                 fixture->has_second_lengths ? fixture->second_lengths[m] : params->second_cols;
-            fixture->flags |= a < 0 || b < 0 ? FALLOW_FLAG_NEGATIVE : 0;
+            want->flags |= a < 0 || b < 0 ? FALLOW_FLAG_NEGATIVE : 0;
             for (i = 0; i < a && i < params->first_cols && used < params->cols; i++) {
                 row[used++] = fixture->first[r * params->first_ld + i];
             }
-            fixture->flags |= i < a ? FALLOW_FLAG_CLAMPED : 0;
+            want->flags |= i < a ? FALLOW_FLAG_CLAMPED : 0;
             for (i = 0; i < b && i < params->second_cols && used < params->cols; i++) {
                 int64_t value = fixture->second[m * params->second_ld + i];
                 bool fits = value == (int32_t)value;
-                fixture->flags |= fits ? 0 : FALLOW_FLAG_INDEX;
+                want->flags |= fits ? 0 : FALLOW_FLAG_INDEX;
                 row[used++] = fits ? (int32_t)value : params->fill;
             }
-            fixture->flags |= i < b ? FALLOW_FLAG_CLAMPED : 0;
-            fixture->cache_seqlens[m] = used;
-        } else {
-            fixture->cache_seqlens[m] = params->pad_len;
+            want->flags |= i < b ? FALLOW_FLAG_CLAMPED : 0;
+            length = used;
         }
         while (used < params->cols) {
             row[used++] = params->fill;
         }
-        fixture->cu[m + 1] = fixture->cu[m] + fixture->cache_seqlens[m];
-        if (fixture->cache_seqlens[m] > fixture->longest) {
-            fixture->longest = fixture->cache_seqlens[m];
-        }
+        flw_page_rows_add(want, m, length);
     }
 }
 
@@ -71,17 +67,14 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, in
     params->cols = first_cols + second_cols;
     params->fill = FILL;
     fixture->valid = batch;
-    fixture->rows = batch * repeat;
     fixture->has_second_lengths = true;
-    size_t rows = (size_t)fixture->rows, first_count = (size_t)(batch * params->first_ld);
+    flw_page_rows_init(&fixture->want, batch * repeat, params->cols);
+    size_t rows = (size_t)fixture->want.rows, first_count = (size_t)(batch * params->first_ld);
     size_t second_count = rows * (size_t)params->second_ld;
     fixture->first = flw_bed_host(first_count * 4);
     fixture->first_lengths = flw_bed_host((size_t)batch * 4);
     fixture->second = flw_bed_host(second_count * 8);
     fixture->second_lengths = flw_bed_host(rows * 4);
-    fixture->table = flw_bed_host(rows * (size_t)params->cols * 4);
-    fixture->cache_seqlens = flw_bed_host(rows * 4);
-    fixture->cu = flw_bed_host((rows + 1) * 4);
     for (size_t i = 0; i < first_count; i++) {
         fixture->first[i] = (int32_t)flw_bed_random(bed);
     }
@@ -91,7 +84,7 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, in
     for (int32_t r = 0; r < batch; r++) {
         fixture->first_lengths[r] = (int32_t)flw_bed_random_below(bed, first_cols + 1);
     }
-    for (int32_t m = 0; m < fixture->rows; m++) {
+    for (size_t m = 0; m < rows; m++) {
         fixture->second_lengths[m] = (int32_t)flw_bed_random_below(bed, second_cols + 1);
     }
 }
@@ -102,15 +95,13 @@ static void drop(struct fixture *fixture)
     free(fixture->first_lengths);
     free(fixture->second);
     free(fixture->second_lengths);
-    free(fixture->table);
-    free(fixture->cache_seqlens);
-    free(fixture->cu);
+    flw_page_rows_finish(&fixture->want);
 }
 
 static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
 {
     fallow_concat_pages_params *params = &fixture->params;
-    size_t rows = (size_t)fixture->rows;
+    size_t rows = (size_t)fixture->want.rows;
     if (params->first_cols > 0) {
         params->first = flw_bed_upload(bed, "first", fixture->first,
                                        (size_t)(params->batch * params->first_ld) * 4);
@@ -146,53 +137,21 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-static void compare(struct flw_bed *bed, const struct fixture *fixture, void *const out[])
-{
-    const int32_t *table = out[0], *cache_seqlens = out[1], *cu = out[2], *longest = out[3];
-    int32_t cols = fixture->params.cols;
-    for (int64_t i = 0; i < (int64_t)fixture->rows * cols; i++) {
-        if (table[i] != fixture->table[i]) {
-            FLW_EXPECT(bed, false, "page_table[%lld, %lld] of %d rows is %d, expected %d",
-                       (long long)(i / cols), (long long)(i % cols), fixture->rows, table[i],
-                       fixture->table[i]);
-            break;
-        }
-    }
-    for (int32_t m = 0; m < fixture->rows; m++) {
-        FLW_EXPECT(bed, cache_seqlens[m] == fixture->cache_seqlens[m],
-                   "cache_seqlens[%d] is %d, expected %d", m, cache_seqlens[m],
-                   fixture->cache_seqlens[m]);
-    }
-    FLW_EXPECT(bed, memcmp(cu, fixture->cu, ((size_t)fixture->rows + 1) * 4) == 0, "cu_k");
-    FLW_EXPECT(bed, *longest == fixture->longest, "max_length is %d, expected %d", *longest,
-               fixture->longest);
-}
-
-/* Prove a case in full mode, compare with the oracle; its flags too. */
+/* Prove a case in full mode, its flags too. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
-    size_t rows = (size_t)fixture->rows;
-    int32_t flags = 0, *on_device = flw_bed_upload(bed, "flags", &flags, 4);
-    void *out[] = {flw_bed_host(rows * (size_t)fixture->params.cols * 4), flw_bed_host(rows * 4),
-                   flw_bed_host((rows + 1) * 4), flw_bed_host(4)};
-    make(bed, &larger, fixture->rows + 3, 1, fixture->params.cols, 6);
+    int32_t flags = 0;
+    make(bed, &larger, (int32_t)fixture->want.rows + 3, 1, fixture->params.cols, 6);
     make(bed, &smaller, 2, 2, 3, 1);
-    fixture->params.flags = on_device;
+    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
     give_inputs(bed, fixture);
     give_inputs(bed, &larger);
     give_inputs(bed, &smaller);
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, &larger),
                         after = step_of(bed, &smaller);
-    flw_bed_prove(bed, &step, &before, &after, out);
-    flw_bed_read(bed, &flags, on_device, 4);
     expect(fixture);
-    compare(bed, fixture, out);
-    FLW_EXPECT(bed, flags == fixture->flags, "flags are 0x%x, expected 0x%x", (unsigned)flags,
-               (unsigned)fixture->flags);
-    for (int i = 0; i < 4; i++) {
-        free(out[i]);
-    }
+    flw_page_rows_prove(bed, &fixture->want, &step, &before, &after, fixture->params.flags);
     drop(&larger);
     drop(&smaller);
 }
@@ -206,7 +165,7 @@ static void rows_of_two_sources_are_exact(struct flw_bed *bed)
             make(bed, &fixture, batches[b], repeat, 61, repeat);
             fixture.params.second_dtype = repeat == 2 ? FALLOW_I64 : FALLOW_I32;
             check(bed, &fixture);
-            FLW_EXPECT(bed, fixture.flags == 0, "flags without a cause");
+            FLW_EXPECT(bed, fixture.want.flags == 0, "flags without a cause");
             drop(&fixture);
         }
     }
@@ -234,7 +193,7 @@ static void the_table_of_draft_decoding_is_its_cache_locations(struct flw_bed *b
         fixture.params.pad_len = valid % 2;
         check(bed, &fixture);
         for (int m = 0; m < valid * 4; m++) {
-            FLW_EXPECT(bed, fixture.cu[m + 1] == 6 * (m + 1), "row %d has all steps", m);
+            FLW_EXPECT(bed, fixture.want.cu[m + 1] == 6 * (m + 1), "row %d has all steps", m);
         }
         drop(&fixture);
     }
@@ -257,10 +216,11 @@ static void what_is_out_of_bounds_is_flagged_and_defined(struct flw_bed *bed)
     struct fixture fixture;
     make(bed, &fixture, 3, 2, 10, 4);
     fixture.params.second_dtype = FALLOW_I64;
-#define FLAGGED(change, bits) \
-    change;                   \
-    check(bed, &fixture);     \
-    FLW_EXPECT(bed, fixture.flags == (bits), "flags 0x%x after " #change, (unsigned)fixture.flags)
+#define FLAGGED(change, bits)                                                  \
+    change;                                                                    \
+    check(bed, &fixture);                                                      \
+    FLW_EXPECT(bed, fixture.want.flags == (bits), "flags 0x%x after " #change, \
+               (unsigned)fixture.want.flags)
     FLAGGED((void)0, 0);
     FLAGGED(fixture.first_lengths[1] = INT32_MIN, FALLOW_FLAG_NEGATIVE);
     FLAGGED(fixture.first_lengths[1] = 11, FALLOW_FLAG_CLAMPED);
@@ -305,8 +265,8 @@ static void columns_that_are_not_declared_stay_as_they_were(struct flw_bed *bed)
         expect(&fixture);
         for (int i = 0; i < ROWS * LD; i++) {
             int m = i / LD, j = i % LD;
-            bool declared = j < (bounded ? fixture.cache_seqlens[m] : COLS);
-            FLW_EXPECT(bed, after[i] == (declared ? fixture.table[m * COLS + j] : MARK),
+            bool declared = j < (bounded ? fixture.want.cache_seqlens[m] : COLS);
+            FLW_EXPECT(bed, after[i] == (declared ? fixture.want.table[m * COLS + j] : MARK),
                        "bounded %d: [%d, %d] is %d", bounded, m, j, after[i]);
         }
         drop(&fixture);
@@ -319,12 +279,8 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
     make(bed, &fixture, 16, 4, 50, 4);
     give_inputs(bed, &fixture);
     struct flw_bed_step step = step_of(bed, &fixture);
-    void *outputs[4], *out[4];
-    for (int i = 0; i < 4; i++) {
-        outputs[i] = flw_bed_buffer(bed, step.names[i], step.buffer_bytes[i]);
-        out[i] = flw_bed_host(step.buffer_bytes[i]);
-    }
-    struct flw_bed_graph *graph = flw_bed_capture(bed, launch, &fixture, outputs);
+    struct flw_page_graph graph;
+    flw_page_graph_init(bed, &graph, &step);
     for (int32_t valid = 16; valid >= 0; valid -= 4) {
         const fallow_concat_pages_params *params = &fixture.params;
         fixture.valid = valid;
@@ -337,16 +293,10 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
         flw_bed_write(bed, params->first_lengths, fixture.first_lengths, 16 * 4);
         flw_bed_write(bed, params->second_lengths, fixture.second_lengths, 64 * 4);
         flw_bed_write(bed, params->valid_count, &fixture.valid, 4);
-        flw_bed_replay(bed, graph);
-        for (int i = 0; i < 4; i++) {
-            flw_bed_read(bed, out[i], outputs[i], step.buffer_bytes[i]);
-        }
         expect(&fixture);
-        compare(bed, &fixture, out);
+        flw_page_graph_check(bed, &graph, &fixture.want);
     }
-    for (int i = 0; i < 4; i++) {
-        free(out[i]);
-    }
+    flw_page_graph_finish(&graph);
     drop(&fixture);
 }
 

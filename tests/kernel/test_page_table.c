@@ -73,7 +73,7 @@ static void request_zero_serves_pads_as_the_published_chain_has_them(struct flw_
         fixture.requests[r] = 0;
     }
     check(bed, &fixture);
-    FLW_EXPECT(bed, fixture.table[4 * 8] == 0 && fixture.cu[6] == fixture.cu[4] + 2,
+    FLW_EXPECT(bed, fixture.want.table[4 * 8] == 0 && fixture.want.cu[6] == fixture.want.cu[4] + 2,
                "pads of request 0");
     drop(&fixture);
 }
@@ -90,7 +90,7 @@ static void nothing_beyond_the_stride_is_read(struct flw_bed *bed)
             fixture.lengths[r] = 126 + r; /* 129 is more than the row has */
         }
         check(bed, &fixture);
-        FLW_EXPECT(bed, fixture.flags == FALLOW_FLAG_CLAMPED, "CLAMPED and nothing else");
+        FLW_EXPECT(bed, fixture.want.flags == FALLOW_FLAG_CLAMPED, "CLAMPED and nothing else");
         drop(&fixture);
     }
 }
@@ -107,7 +107,8 @@ static void starts_move_a_row_and_shorten_it(struct flw_bed *bed)
             fixture.lengths[r] = flw_bed_random_below(bed, 81 - fixture.starts[r]);
         }
         check(bed, &fixture);
-        FLW_EXPECT(bed, fixture.flags == (page > 1 ? 0 : fixture.flags & FALLOW_FLAG_CLAMPED),
+        FLW_EXPECT(bed,
+                   fixture.want.flags == (page > 1 ? 0 : fixture.want.flags & FALLOW_FLAG_CLAMPED),
                    "flags without a cause");
         fixture.starts[3] = 81;
         fixture.starts[5] = -2;
@@ -135,7 +136,7 @@ static void a_padded_block_table_has_its_sentinel_in_the_tail_and_in_whole_rows(
     fixture.params.fill = -1;
     fixture.valid = 3;
     check(bed, &fixture);
-    FLW_EXPECT(bed, fixture.flags == 0, "flags without a cause");
+    FLW_EXPECT(bed, fixture.want.flags == 0, "flags without a cause");
     void *buffer = flw_bed_buffer(bed, "block_table", sizeof table);
     launch(bed, &fixture, (void *[]){buffer, NULL, NULL, NULL});
     flw_bed_read(bed, table, buffer, sizeof table);
@@ -150,7 +151,7 @@ static void a_sliding_window_maps_the_slot_then_divides(struct flw_bed *bed)
         make(bed, &fixture, 9, 30, page, 480);
         add_swa(bed, &fixture, 777);
         check(bed, &fixture);
-        FLW_EXPECT(bed, (fixture.flags & FALLOW_FLAG_INDEX) == 0, "INDEX without a cause");
+        FLW_EXPECT(bed, (fixture.want.flags & FALLOW_FLAG_INDEX) == 0, "INDEX without a cause");
         for (int r = 0; r < 9; r++) {
             fixture.lengths[r] = 30;
             fixture.requests[r] = r % 5;
@@ -159,7 +160,7 @@ static void a_sliding_window_maps_the_slot_then_divides(struct flw_bed *bed)
         fixture.slots[480] = -1;
         fixture.swa[fixture.slots[960]] = -5;
         check(bed, &fixture);
-        FLW_EXPECT(bed, (fixture.flags & FALLOW_FLAG_INDEX) != 0, "no INDEX");
+        FLW_EXPECT(bed, (fixture.want.flags & FALLOW_FLAG_INDEX) != 0, "no INDEX");
         drop(&fixture);
     }
 }
@@ -169,10 +170,11 @@ static void what_is_out_of_bounds_is_flagged_and_defined(struct flw_bed *bed)
     struct fixture fixture;
     make(bed, &fixture, 4, 10, 2, 30);
     fixture.params.lengths_dtype = FALLOW_I64;
-#define FLAGGED(change, bits) \
-    change;                   \
-    check(bed, &fixture);     \
-    FLW_EXPECT(bed, fixture.flags == (bits), "flags 0x%x after " #change, (unsigned)fixture.flags)
+#define FLAGGED(change, bits)                                                  \
+    change;                                                                    \
+    check(bed, &fixture);                                                      \
+    FLW_EXPECT(bed, fixture.want.flags == (bits), "flags 0x%x after " #change, \
+               (unsigned)fixture.want.flags)
     FLAGGED((void)0, 0);
     FLAGGED(fixture.lengths[1] = -1, FALLOW_FLAG_NEGATIVE);
     FLAGGED(fixture.lengths[1] = INT64_MIN, FALLOW_FLAG_NEGATIVE);
@@ -197,7 +199,8 @@ static void a_sum_beyond_the_type_is_its_largest(struct flw_bed *bed)
         fixture.lengths[r] = 131072;
     }
     check(bed, &fixture);
-    FLW_EXPECT(bed, fixture.flags == FALLOW_FLAG_OVERFLOW && fixture.cu[17000] == INT32_MAX,
+    FLW_EXPECT(bed,
+               fixture.want.flags == FALLOW_FLAG_OVERFLOW && fixture.want.cu[17000] == INT32_MAX,
                "no OVERFLOW");
     drop(&fixture);
 }

@@ -31,12 +31,12 @@ static void columns_that_are_not_declared_stay_as_they_were(struct flw_bed *bed)
         flw_bed_read(bed, after, table, sizeof before - (LD - COLS) * 4);
         expect(&fixture);
         for (int r = 0; r < ROWS; r++) {
-            int32_t pages = (fixture.cache_seqlens[r] + page - 1) / page;
+            int32_t pages = (fixture.want.cache_seqlens[r] + page - 1) / page;
             for (int j = 0; j < (r == ROWS - 1 ? COLS : LD); j++) {
                 bool declared = j < (bounded ? pages : COLS);
-                FLW_EXPECT(bed,
-                           after[r * LD + j] == (declared ? fixture.table[r * COLS + j] : MARK),
-                           "mode %d: [%d, %d] is %d", mode, r, j, after[r * LD + j]);
+                FLW_EXPECT(
+                    bed, after[r * LD + j] == (declared ? fixture.want.table[r * COLS + j] : MARK),
+                    "mode %d: [%d, %d] is %d", mode, r, j, after[r * LD + j]);
             }
         }
         drop(&fixture);
@@ -53,10 +53,10 @@ static void bounded_rows_are_written_in_full_up_to_their_length(struct flw_bed *
     launch(bed, &fixture, (void *[]){table, NULL, NULL, NULL});
     expect(&fixture);
     for (int r = 0; r < 3; r++) {
-        size_t pages = (size_t)(fixture.cache_seqlens[r] + 1) / 2;
+        size_t pages = (size_t)(fixture.want.cache_seqlens[r] + 1) / 2;
         flw_bed_read(bed, row, table + (ptrdiff_t)r * 50, pages * 4); /* unwritten: a violation */
-        FLW_EXPECT(bed, memcmp(row, fixture.table + (ptrdiff_t)r * 50, pages * 4) == 0, "row %d",
-                   r);
+        FLW_EXPECT(bed, memcmp(row, fixture.want.table + (ptrdiff_t)r * 50, pages * 4) == 0,
+                   "row %d", r);
     }
     drop(&fixture);
 }
@@ -68,15 +68,12 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
         COLS = 40
     };
     struct fixture fixture;
-    int32_t *table = flw_bed_host(ROWS * COLS * 4), cache_seqlens[ROWS], cu[ROWS + 1], longest;
+    struct flw_page_graph graph;
     make(bed, &fixture, ROWS, COLS, 3, 130);
     fixture.params.pad_len = 1;
     give_inputs(bed, &fixture);
-    void *outputs[] = {flw_bed_buffer(bed, "page_table", ROWS * COLS * 4),
-                       flw_bed_buffer(bed, "cache_seqlens", sizeof cache_seqlens),
-                       flw_bed_buffer(bed, "cu_k", sizeof cu),
-                       flw_bed_buffer(bed, "max_length", 4)};
-    struct flw_bed_graph *graph = flw_bed_capture(bed, launch, &fixture, outputs);
+    struct flw_bed_step step = step_of(bed, &fixture);
+    flw_page_graph_init(bed, &graph, &step);
     for (int32_t valid = ROWS; valid >= 0; valid -= 16) {
         fixture.valid = valid;
         fixture.delta = valid / 16;
@@ -89,15 +86,10 @@ static void a_graph_takes_rows_and_lengths_from_the_device(struct flw_bed *bed)
         flw_bed_write_ints(bed, params->requests, fixture.requests, ROWS, params->requests_dtype);
         flw_bed_write(bed, params->delta, &fixture.delta, 4);
         flw_bed_write(bed, params->valid_count, &fixture.valid, 4);
-        flw_bed_replay(bed, graph);
-        flw_bed_read(bed, table, outputs[0], ROWS * COLS * 4);
-        flw_bed_read(bed, cache_seqlens, outputs[1], sizeof cache_seqlens);
-        flw_bed_read(bed, cu, outputs[2], sizeof cu);
-        flw_bed_read(bed, &longest, outputs[3], 4);
         expect(&fixture);
-        compare(bed, &fixture, table, cache_seqlens, cu, longest);
+        flw_page_graph_check(bed, &graph, &fixture.want);
     }
-    free(table);
+    flw_page_graph_finish(&graph);
     drop(&fixture);
 }
 

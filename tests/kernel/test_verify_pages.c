@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fallow/attention.h"
-#include "kernel/bed.h"
+#include "kernel/page_rows.h"
 
 #define FILL   9
 #define STRIDE 2000
@@ -11,58 +11,56 @@
 /* One call's inputs on the host, and what is expected of it. */
 struct fixture {
     fallow_verify_pages_params params;
-    int64_t *lengths, *requests;         /* [batch] */
-    int32_t *slots;                      /* [request_rows, stride] */
-    uint8_t *mask;                       /* [rows, draft_tokens] */
-    int32_t *table, *cache_seqlens, *cu; /* expected */
-    int32_t delta, valid, rows, longest, flags;
+    int64_t *lengths, *requests; /* [batch] */
+    int32_t *slots;              /* [request_rows, stride] */
+    uint8_t *mask;               /* [rows, draft_tokens] */
+    int32_t delta, valid;
+    struct flw_page_rows want;
 };
 
-/* An independent oracle: each column's place is counted from scratch. */
-static void expect_row(struct fixture *fixture, int64_t m)
+/* An independent oracle: each column's place is counted from scratch. The row's length. */
+static int32_t expect_row(struct fixture *fixture, int64_t m)
 {
     const fallow_verify_pages_params *params = &fixture->params;
+    struct flw_page_rows *want = &fixture->want;
     int64_t width = params->draft_tokens, r = m / width, c = fixture->lengths[r] + fixture->delta;
     int64_t request = fixture->requests[r];
     bool is_known = request >= 0 && request < params->request_rows;
     const uint8_t *mask = fixture->mask + m * width;
     int32_t seen = 0;
-    fixture->flags |= c < 0 ? FALLOW_FLAG_NEGATIVE : 0;
+    want->flags |= c < 0 ? FALLOW_FLAG_NEGATIVE : 0;
     c = c < 0 ? 0 : c;
-    fixture->flags |= c > params->stride - width ? FALLOW_FLAG_CLAMPED : 0;
+    want->flags |= c > params->stride - width ? FALLOW_FLAG_CLAMPED : 0;
     c = c > params->stride ? params->stride : c;
-    fixture->flags |= is_known ? 0 : FALLOW_FLAG_INDEX;
+    want->flags |= is_known ? 0 : FALLOW_FLAG_INDEX;
     for (int64_t j = 0; j < width; j++) {
         int64_t place = 0;
         for (int64_t other = 0; other < width; other++) {
             bool goes_first = (mask[other] != 0) == (mask[j] != 0) ? other < j : mask[j] == 0;
             place += goes_first ? 1 : 0;
         }
-        fixture->table[m * width + place] = is_known && c + j < params->stride
-                                                ? fixture->slots[request * params->stride + c + j]
-                                                : params->fill;
+        want->table[m * width + place] = is_known && c + j < params->stride
+                                             ? fixture->slots[request * params->stride + c + j]
+                                             : params->fill;
         seen += mask[j] != 0;
     }
-    fixture->cache_seqlens[m] = seen;
+    return seen;
 }
 
 static void expect(struct fixture *fixture)
 {
     const fallow_verify_pages_params *params = &fixture->params;
-    fixture->longest = fixture->flags = 0;
-    for (int64_t m = 0; m < fixture->rows; m++) {
+    struct flw_page_rows *want = &fixture->want;
+    flw_page_rows_begin(want, params->draft_tokens);
+    for (int64_t m = 0; m < want->rows; m++) {
         if (m / params->draft_tokens < fixture->valid) {
-            expect_row(fixture, m);
-        } else {
-            fixture->cache_seqlens[m] = params->pad_len;
-            for (int32_t j = 0; j < params->draft_tokens; j++) {
-                fixture->table[m * params->draft_tokens + j] = params->fill;
-            }
+            flw_page_rows_add(want, m, expect_row(fixture, m));
+            continue;
         }
-        fixture->cu[m + 1] = fixture->cu[m] + fixture->cache_seqlens[m];
-        if (fixture->cache_seqlens[m] > fixture->longest) {
-            fixture->longest = fixture->cache_seqlens[m];
+        for (int32_t j = 0; j < params->draft_tokens; j++) {
+            want->table[m * params->draft_tokens + j] = params->fill;
         }
+        flw_page_rows_add(want, m, params->pad_len);
     }
 }
 
@@ -80,15 +78,12 @@ static void make(struct flw_bed *bed, struct fixture *fixture, int32_t batch, in
     params->stride = STRIDE;
     params->fill = FILL;
     fixture->valid = batch;
-    fixture->rows = batch * width;
-    size_t rows = (size_t)fixture->rows, cells = rows * (size_t)width;
+    flw_page_rows_init(&fixture->want, batch * width, width);
+    size_t cells = (size_t)fixture->want.rows * (size_t)width;
     fixture->lengths = flw_bed_host((size_t)batch * 8);
     fixture->requests = flw_bed_host((size_t)batch * 8);
     fixture->slots = flw_bed_host((size_t)REQUESTS * STRIDE * 4);
     fixture->mask = flw_bed_host(cells);
-    fixture->table = flw_bed_host(cells * 4);
-    fixture->cache_seqlens = flw_bed_host(rows * 4);
-    fixture->cu = flw_bed_host((rows + 1) * 4);
     for (int32_t r = 0; r < batch; r++) {
         fixture->lengths[r] = flw_bed_random_below(bed, STRIDE - width + 1);
         fixture->requests[r] = flw_bed_random_below(bed, REQUESTS);
@@ -107,9 +102,7 @@ static void drop(struct fixture *fixture)
     free(fixture->requests);
     free(fixture->slots);
     free(fixture->mask);
-    free(fixture->table);
-    free(fixture->cache_seqlens);
-    free(fixture->cu);
+    flw_page_rows_finish(&fixture->want);
 }
 
 static void give_inputs(struct flw_bed *bed, struct fixture *fixture)
@@ -156,53 +149,21 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
     return step;
 }
 
-static void compare(struct flw_bed *bed, const struct fixture *fixture, void *const out[])
-{
-    const int32_t *table = out[0], *cache_seqlens = out[1], *longest = out[3];
-    int32_t width = fixture->params.draft_tokens;
-    for (int64_t i = 0; i < (int64_t)fixture->rows * width; i++) {
-        if (table[i] != fixture->table[i]) {
-            FLW_EXPECT(bed, false, "page_table[%lld, %lld] of %d draft tokens is %d, expected %d",
-                       (long long)(i / width), (long long)(i % width), width, table[i],
-                       fixture->table[i]);
-            break;
-        }
-    }
-    for (int32_t m = 0; m < fixture->rows; m++) {
-        FLW_EXPECT(bed, cache_seqlens[m] == fixture->cache_seqlens[m],
-                   "cache_seqlens[%d] is %d, expected %d", m, cache_seqlens[m],
-                   fixture->cache_seqlens[m]);
-    }
-    FLW_EXPECT(bed, memcmp(out[2], fixture->cu, ((size_t)fixture->rows + 1) * 4) == 0, "cu_k");
-    FLW_EXPECT(bed, *longest == fixture->longest, "max_length is %d, expected %d", *longest,
-               fixture->longest);
-}
-
-/* Prove a case, compare with the oracle; its flags too. */
+/* Prove a case, its flags too. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
-    size_t rows = (size_t)fixture->rows;
-    int32_t flags = 0, *on_device = flw_bed_upload(bed, "flags", &flags, 4);
-    void *out[] = {flw_bed_host(rows * (size_t)fixture->params.draft_tokens * 4),
-                   flw_bed_host(rows * 4), flw_bed_host((rows + 1) * 4), flw_bed_host(4)};
+    int32_t flags = 0;
     make(bed, &larger, fixture->params.batch + 2, 11);
     make(bed, &smaller, 1, 3);
-    fixture->params.flags = on_device;
+    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
     give_inputs(bed, fixture);
     give_inputs(bed, &larger);
     give_inputs(bed, &smaller);
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, &larger),
                         after = step_of(bed, &smaller);
-    flw_bed_prove(bed, &step, &before, &after, out);
-    flw_bed_read(bed, &flags, on_device, 4);
     expect(fixture);
-    compare(bed, fixture, out);
-    FLW_EXPECT(bed, flags == fixture->flags, "flags are 0x%x, expected 0x%x", (unsigned)flags,
-               (unsigned)fixture->flags);
-    for (int i = 0; i < 4; i++) {
-        free(out[i]);
-    }
+    flw_page_rows_prove(bed, &fixture->want, &step, &before, &after, fixture->params.flags);
     drop(&larger);
     drop(&smaller);
 }
@@ -218,7 +179,7 @@ static void partitions_are_stable_for_every_width_and_batch(struct flw_bed *bed)
             fixture.params.lengths_dtype = w % 2 == 0 ? FALLOW_I64 : FALLOW_I32;
             fixture.params.requests_dtype = b % 2 == 0 ? FALLOW_I64 : FALLOW_I32;
             check(bed, &fixture);
-            FLW_EXPECT(bed, fixture.flags == 0, "flags without a cause");
+            FLW_EXPECT(bed, fixture.want.flags == 0, "flags without a cause");
             drop(&fixture);
         }
     }
@@ -247,12 +208,12 @@ static void all_none_and_a_chain_are_in_order(struct flw_bed *bed)
         for (int m = 0; m < 24; m++) {
             const int32_t *slots =
                 fixture.slots + fixture.requests[m / 8] * STRIDE + fixture.lengths[m / 8];
-            FLW_EXPECT(bed, memcmp(fixture.table + (ptrdiff_t)m * 8, slots, 32) == 0,
+            FLW_EXPECT(bed, memcmp(fixture.want.table + (ptrdiff_t)m * 8, slots, 32) == 0,
                        "kind %d, row %d", kind, m);
             FLW_EXPECT(bed,
-                       fixture.cache_seqlens[m] == (kind == 0   ? 0
-                                                    : kind == 1 ? 8
-                                                                : m % 8 + 1),
+                       fixture.want.cache_seqlens[m] == (kind == 0   ? 0
+                                                         : kind == 1 ? 8
+                                                                     : m % 8 + 1),
                        "kind %d, length of row %d", kind, m);
         }
         drop(&fixture);
@@ -277,10 +238,11 @@ static void what_is_out_of_bounds_is_flagged_and_defined(struct flw_bed *bed)
     make(bed, &fixture, 3, 5);
     fixture.params.lengths_dtype = fixture.params.requests_dtype = FALLOW_I64;
     fixture.requests[2] = 5; /* the last row: its end is the buffer's */
-#define FLAGGED(change, bits) \
-    change;                   \
-    check(bed, &fixture);     \
-    FLW_EXPECT(bed, fixture.flags == (bits), "flags 0x%x after " #change, (unsigned)fixture.flags)
+#define FLAGGED(change, bits)                                                  \
+    change;                                                                    \
+    check(bed, &fixture);                                                      \
+    FLW_EXPECT(bed, fixture.want.flags == (bits), "flags 0x%x after " #change, \
+               (unsigned)fixture.want.flags)
     FLAGGED(fixture.lengths[2] = STRIDE - 5, 0);
     FLAGGED(fixture.lengths[2] = STRIDE - 4, FALLOW_FLAG_CLAMPED);
     FLAGGED(fixture.lengths[2] = STRIDE, FALLOW_FLAG_CLAMPED);
@@ -318,7 +280,7 @@ static void columns_that_are_not_declared_stay_as_they_were(struct flw_bed *bed)
     expect(&fixture);
     for (int i = 0; i < ROWS * LD; i++) {
         int m = i / LD, j = i % LD;
-        FLW_EXPECT(bed, after[i] == (j < WIDTH ? fixture.table[m * WIDTH + j] : MARK),
+        FLW_EXPECT(bed, after[i] == (j < WIDTH ? fixture.want.table[m * WIDTH + j] : MARK),
                    "[%d, %d] is %d", m, j, after[i]);
     }
     drop(&fixture);
@@ -334,12 +296,8 @@ static void a_graph_takes_rows_lengths_and_masks_from_the_device(struct flw_bed 
     make(bed, &fixture, BATCH, WIDTH);
     give_inputs(bed, &fixture);
     struct flw_bed_step step = step_of(bed, &fixture);
-    void *outputs[4], *out[4];
-    for (int i = 0; i < 4; i++) {
-        outputs[i] = flw_bed_buffer(bed, step.names[i], step.buffer_bytes[i]);
-        out[i] = flw_bed_host(step.buffer_bytes[i]);
-    }
-    struct flw_bed_graph *graph = flw_bed_capture(bed, launch, &fixture, outputs);
+    struct flw_page_graph graph;
+    flw_page_graph_init(bed, &graph, &step);
     for (int32_t valid = BATCH; valid >= 0; valid -= 2) {
         const fallow_verify_pages_params *params = &fixture.params;
         fixture.valid = valid;
@@ -354,16 +312,10 @@ static void a_graph_takes_rows_lengths_and_masks_from_the_device(struct flw_bed 
         flw_bed_write_ints(bed, params->requests, fixture.requests, BATCH, params->requests_dtype);
         flw_bed_write(bed, params->mask, fixture.mask, BATCH * WIDTH * WIDTH);
         flw_bed_write(bed, params->valid_count, &fixture.valid, 4);
-        flw_bed_replay(bed, graph);
-        for (int i = 0; i < 4; i++) {
-            flw_bed_read(bed, out[i], outputs[i], step.buffer_bytes[i]);
-        }
         expect(&fixture);
-        compare(bed, &fixture, out);
+        flw_page_graph_check(bed, &graph, &fixture.want);
     }
-    for (int i = 0; i < 4; i++) {
-        free(out[i]);
-    }
+    flw_page_graph_finish(&graph);
     drop(&fixture);
 }
 
