@@ -205,6 +205,18 @@ void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes)
     MUST(bed, cuStreamSynchronize(bed->stream));
 }
 
+int32_t *flw_bed_flags(struct flw_bed *bed)
+{
+    return flw_bed_upload(bed, "flags", &(int32_t){0}, sizeof(int32_t));
+}
+
+int32_t flw_bed_read_flags(struct flw_bed *bed, const int32_t *flags)
+{
+    int32_t value = 0;
+    flw_bed_read(bed, &value, flags, sizeof value);
+    return value;
+}
+
 static void free_buffers(struct flw_bed *bed)
 {
     while (bed->buffer_count > 0) {

@@ -94,6 +94,9 @@ void *flw_bed_upload_ints(struct flw_bed *bed, const char *name, const int64_t *
                           fallow_dtype dtype);
 /* Waits for the stream. Bytes that nobody has written are a violation. */
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes);
+/* A word of flags for a call, 0 to begin with; and what it has become. */
+int32_t *flw_bed_flags(struct flw_bed *bed);
+int32_t flw_bed_read_flags(struct flw_bed *bed, const int32_t *flags);
 /* Fill with a byte; then forget that it was written (simulated device). */
 void flw_bed_dirty(struct flw_bed *bed, void *buffer, size_t bytes, unsigned char pattern);
 /* Forget alone: what is in it stays, and is unwritten to the checker. */

@@ -86,10 +86,9 @@ void flw_page_rows_prove(struct flw_bed *bed, const struct flw_page_rows *want,
                          const struct flw_bed_step *smaller, const int32_t *flags)
 {
     void *out[FLW_PAGE_OUTPUTS];
-    int32_t written = 0;
     make_out(step, out);
     flw_bed_prove(bed, step, larger, smaller, out);
-    flw_bed_read(bed, &written, flags, sizeof written);
+    int32_t written = flw_bed_read_flags(bed, flags);
     compare(bed, want, out);
     FLW_EXPECT(bed, written == want->flags, "flags are 0x%x, expected 0x%x", (unsigned)written,
                (unsigned)want->flags);

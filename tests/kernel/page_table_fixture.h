@@ -179,10 +179,9 @@ static inline void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
     fallow_page_table_params *params = &fixture->params;
-    int32_t flags = 0;
     make(bed, &larger, (int32_t)least_of(params->batch + 3, 65536), params->cols + 5, 1, 64);
     make(bed, &smaller, params->batch / 2, params->cols / 2 + 1, 16, 40);
-    params->flags = flw_bed_upload(bed, "flags", &flags, 4);
+    params->flags = flw_bed_flags(bed);
     give_inputs(bed, fixture);
     give_inputs(bed, &larger);
     give_inputs(bed, &smaller);

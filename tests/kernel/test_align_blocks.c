@@ -252,12 +252,9 @@ static void odd_shapes_and_skew_are_exact(struct flw_bed *bed)
 
 static int32_t flags_after(struct flw_bed *bed, struct fixture *fixture)
 {
-    int32_t flags = 0;
-    void *on_device = flw_bed_upload(bed, "flags", &flags, 4);
-    fixture->params.flags = on_device;
+    fixture->params.flags = flw_bed_flags(bed);
     check(bed, fixture);
-    flw_bed_read(bed, &flags, on_device, 4);
-    return flags;
+    return flw_bed_read_flags(bed, fixture->params.flags);
 }
 
 static void ids_without_an_expert_are_left_out(struct flw_bed *bed)

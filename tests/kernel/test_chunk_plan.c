@@ -363,11 +363,9 @@ static void ranks_share_contexts_and_have_the_same_chunks(struct flw_bed *bed)
 
 static int32_t flags_after(struct flw_bed *bed, struct fixture *fixture)
 {
-    int32_t flags = 0;
-    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
+    fixture->params.flags = flw_bed_flags(bed);
     check(bed, fixture);
-    flw_bed_read(bed, &flags, fixture->params.flags, 4);
-    return flags;
+    return flw_bed_read_flags(bed, fixture->params.flags);
 }
 
 static void what_is_out_of_bounds_is_flagged_and_defined(struct flw_bed *bed)

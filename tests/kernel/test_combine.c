@@ -163,13 +163,12 @@ static void a_token_with_nothing_left_gets_zeros(struct flw_bed *bed)
 static void positions_beyond_the_rows_are_dropped_and_flagged(struct flw_bed *bed)
 {
     struct fixture *fixture = make(bed, 4, 16, 2, FALLOW_F32);
-    int32_t flags = 0;
     fixture->positions[3] = MOST_ROWS;
     fixture->weights[3] = 1.0f;
     flw_bed_write(bed, fixture->params.positions, fixture->positions, 32);
-    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
+    fixture->params.flags = flw_bed_flags(bed);
     check(bed, fixture);
-    flw_bed_read(bed, &flags, fixture->params.flags, 4);
+    int32_t flags = flw_bed_read_flags(bed, fixture->params.flags);
     FLW_EXPECT(bed, flags == FALLOW_FLAG_INDEX, "flags %d", flags);
     free(fixture);
 }

@@ -141,10 +141,9 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
-    int32_t flags = 0;
     make(bed, &larger, (int32_t)fixture->want.rows + 3, 1, fixture->params.cols, 6);
     make(bed, &smaller, 2, 2, 3, 1);
-    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
+    fixture->params.flags = flw_bed_flags(bed);
     give_inputs(bed, fixture);
     give_inputs(bed, &larger);
     give_inputs(bed, &smaller);

@@ -286,7 +286,7 @@ static void fill(struct flw_bed *bed, struct fixture *fixture, int32_t longest_q
 /* Prove a case, compare with the oracle, and the flags with its. */
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
-    int32_t flags = 0, *metadata = calloc(VECTORS * MOST, 4);
+    int32_t *metadata = calloc(VECTORS * MOST, 4);
     struct fixture *larger =
         make(fixture->params.batch + 9 <= 4096 ? fixture->params.batch + 9 : 4096);
     struct fixture *smaller = make(fixture->params.batch / 2);
@@ -296,12 +296,12 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     give_inputs(bed, fixture);
     give_inputs(bed, larger);
     give_inputs(bed, smaller);
-    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
+    fixture->params.flags = flw_bed_flags(bed);
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, larger),
                         after = step_of(bed, smaller);
     flw_bed_prove(bed, &step, &before, &after, (void *const[]){metadata});
     compare(bed, fixture, metadata);
-    flw_bed_read(bed, &flags, fixture->params.flags, 4);
+    int32_t flags = flw_bed_read_flags(bed, fixture->params.flags);
     FLW_EXPECT(bed, flags == fixture->flags, "flags are %d, expected %d", flags, fixture->flags);
     free(metadata);
     free(larger);

@@ -362,11 +362,9 @@ static void rows_past_the_last_token_are_left_alone(struct flw_bed *bed)
 
 static int32_t flags_after(struct flw_bed *bed, struct fixture *fixture, const bool *bad)
 {
-    int32_t flags = 0;
-    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
+    fixture->params.flags = flw_bed_flags(bed);
     check(bed, fixture, bad);
-    flw_bed_read(bed, &flags, fixture->params.flags, 4);
-    return flags;
+    return flw_bed_read_flags(bed, fixture->params.flags);
 }
 
 /* Three sequences of 8 tokens from position 0, pages of 4, so that two columns are used. */

@@ -144,18 +144,17 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
-    int32_t flags = 0, *on_device = flw_bed_upload(bed, "flags", &flags, 4);
     int32_t *indices = flw_bed_host((size_t)fixture->params.capacity * 4);
     make(bed, &larger, 30, fixture->params.batch + 20, 1);
     make(bed, &smaller, 2, 5, 1);
-    fixture->params.flags = on_device;
+    fixture->params.flags = flw_bed_flags(bed);
     give_inputs(bed, fixture);
     give_inputs(bed, &larger);
     give_inputs(bed, &smaller);
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, &larger),
                         after = step_of(bed, &smaller);
     flw_bed_prove(bed, &step, &before, &after, (void *[]){indices});
-    flw_bed_read(bed, &flags, on_device, 4);
+    int32_t flags = flw_bed_read_flags(bed, fixture->params.flags);
     for (int64_t i = 0; i < fixture->extent; i++) {
         if (indices[i] != fixture->indices[i]) {
             FLW_EXPECT(bed, false, "kv_indices[%lld] of %d rows is %d, expected %d", (long long)i,

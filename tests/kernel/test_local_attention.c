@@ -238,7 +238,6 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     const fallow_local_attention_params *params = &fixture->params;
     int64_t capacity = params->capacity;
-    int32_t flags = 0;
     int32_t *got[OUTPUTS] = {get(capacity + 1), get(capacity), get(capacity * fixture->columns),
                              get(1)};
     struct fixture *larger = make(params->batch + 5, 8, 2, 40, params->capacity + 300);
@@ -248,12 +247,12 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     give_inputs(bed, fixture);
     give_inputs(bed, larger);
     give_inputs(bed, smaller);
-    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
+    fixture->params.flags = flw_bed_flags(bed);
     struct flw_bed_step step = step_of(bed, fixture), before = step_of(bed, larger),
                         after = step_of(bed, smaller);
     flw_bed_prove(bed, &step, &before, &after, (void *const *)got);
     compare(bed, fixture, got);
-    flw_bed_read(bed, &flags, fixture->params.flags, 4);
+    int32_t flags = flw_bed_read_flags(bed, fixture->params.flags);
     FLW_EXPECT(bed, flags == fixture->flags, "flags are %d, expected %d", flags, fixture->flags);
     for (int i = 0; i < OUTPUTS; i++) {
         free(got[i]);

@@ -263,7 +263,6 @@ static void a_nan_stays_and_does_not_spoil_its_group(struct flw_bed *bed)
 static void positions_beyond_the_rows_are_dropped_and_flagged(struct flw_bed *bed)
 {
     struct fixture *fixture = make(bed, 3, 16, 2, FALLOW_F32);
-    int32_t flags = 0;
     lay_out(bed, fixture, 1, 0);
     fixture->params.row_count = 6;
     for (int i = 0; i < 6; i++) {
@@ -272,13 +271,13 @@ static void positions_beyond_the_rows_are_dropped_and_flagged(struct flw_bed *be
     int64_t owners[] = {NOBODY, NOBODY, 1, 1, 0, 0};
     memcpy(fixture->owners, owners, sizeof owners);
     upload(bed, fixture);
-    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
+    fixture->params.flags = flw_bed_flags(bed);
     unsigned char out[6 * 64];
     memset(out, 0x5a, sizeof out);
     void *outputs[] = {flw_bed_upload(bed, "out", out, sizeof out), NULL};
     launch(bed, fixture, outputs);
     flw_bed_read(bed, out, outputs[0], sizeof out);
-    flw_bed_read(bed, &flags, fixture->params.flags, 4);
+    int32_t flags = flw_bed_read_flags(bed, fixture->params.flags);
     check_rows(bed, fixture, out);
     FLW_EXPECT(bed, flags == FALLOW_FLAG_INDEX, "flags %d", flags);
     drop(fixture);

@@ -153,10 +153,9 @@ static struct flw_bed_step step_of(struct flw_bed *bed, struct fixture *fixture)
 static void check(struct flw_bed *bed, struct fixture *fixture)
 {
     struct fixture larger, smaller;
-    int32_t flags = 0;
     make(bed, &larger, fixture->params.batch + 2, 11);
     make(bed, &smaller, 1, 3);
-    fixture->params.flags = flw_bed_upload(bed, "flags", &flags, 4);
+    fixture->params.flags = flw_bed_flags(bed);
     give_inputs(bed, fixture);
     give_inputs(bed, &larger);
     give_inputs(bed, &smaller);
