@@ -345,6 +345,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool
  * allocations on it, from any thread, come from memory of the capture's own, which keeps its addresses
  * until fallow_capture_release.
  *
+ * Threads     announce before the stream captures where other threads call the pool: it may have to
+ *             synchronise the context, which ends a capture that it was not told of. (It looks at the
+ *             streams that it knows first, with streams_may_die at none.)
  * Ownership   *out_capture is the caller's until fallow_capture_release, and the pool's end.
  * Errors      BUSY (the stream is in another capture), INVALID_STREAM, ASLEEP, NOT_SUPPORTED (context
  *             order), OUT_OF_HOST_MEMORY, INVALID_ARGUMENT (out_capture NULL), INVALID_POOL,

@@ -282,6 +282,7 @@ static void start(struct run *run, struct worker *workers)
         client->touch_bytes = 64 << 10;
         client->trace_address = settings->trace_address;
         client->orders_by_context = settings->order != 0;
+        client->announces_first = settings->threads > 1;
         flw_client_init(client, 2 * settings->live + 256,
                         STRESS_SHARED_STREAMS + (uint32_t)settings->streams, run->shared,
                         STRESS_SHARED_STREAMS);

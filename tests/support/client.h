@@ -53,8 +53,10 @@ struct flw_client {
     uint64_t trace_address; /* what happens to blocks with this byte goes to stderr; 0 nothing */
     bool is_quiet;          /* the pool sleeps, or goes to: nothing touches its memory */
     bool is_cut_off;        /* the context ends, or has: its own calls may be refused */
-    bool has_faults; /* driver calls are refused at random: its own are made again, the pool's
+    bool has_faults;      /* driver calls are refused at random: its own are made again, the pool's
                                  answers may say so */
+    bool announces_first; /* its captures: a synchronisation that another thread's call takes ends
+                               one that the pool was not told of */
     bool orders_by_context; /* a free comes after what the context was given, on any stream */
 };
 

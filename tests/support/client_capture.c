@@ -165,7 +165,7 @@ static bool begin_stream(struct flw_client *client, CUstream stream)
 static fallow_status begin(struct flw_client *client, CUstream stream, fallow_capture **out_capture)
 {
     const struct flw_driver *cu = &client->sim->cu;
-    bool early = flw_client_chance(client, 50);
+    bool early = flw_client_chance(client, 50) || client->announces_first;
     CUgraph graph = NULL;
     if (!early && !begin_stream(client, stream)) {
         return FALLOW_INVALID_STREAM;
