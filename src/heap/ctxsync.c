@@ -71,14 +71,28 @@ void flw_ctxsync_retract(const struct flw_driver *driver, CUcontext context)
     (void)pthread_mutex_unlock(&table.mutex);
 }
 
-bool flw_ctxsync_begin(const struct flw_driver *driver, CUcontext context)
+/* mutex. NULL: nothing is kept apart there. */
+static bool take(struct place *place)
 {
-    (void)pthread_mutex_lock(&table.mutex);
-    struct place *place = await(driver, context);
-    bool may = place == NULL || place->captures == 0;
+    bool may = place == NULL || (place->captures == 0 && !place->is_syncing);
     if (place != NULL && may) {
         place->is_syncing = true;
     }
+    return may;
+}
+
+bool flw_ctxsync_begin(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    bool may = take(await(driver, context));
+    (void)pthread_mutex_unlock(&table.mutex);
+    return may;
+}
+
+bool flw_ctxsync_try(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    bool may = take(find(driver, context));
     (void)pthread_mutex_unlock(&table.mutex);
     return may;
 }

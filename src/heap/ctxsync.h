@@ -22,6 +22,9 @@ void flw_ctxsync_retract(const struct flw_driver *driver, CUcontext context);
 /* True: until flw_ctxsync_end no capture is announced and no other synchronisation begins. False: one
  * is announced. */
 bool flw_ctxsync_begin(const struct flw_driver *driver, CUcontext context);
+/* The same for one more context while another is being synchronised: false, too, where somebody is at
+ * it, who may be waiting for the first. */
+bool flw_ctxsync_try(const struct flw_driver *driver, CUcontext context);
 void flw_ctxsync_end(const struct flw_driver *driver, CUcontext context);
 
 /* In the child of a fork: nothing is under way. */

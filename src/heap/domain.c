@@ -231,8 +231,24 @@ static CUresult sync_present(struct flw_heap *heap)
     return heap->driver->cuCtxSynchronize();
 }
 
-/* Driver calls. Announced users of other contexts, lost: their own contexts alone cover them. A
- * context that is gone has nothing left to wait for. */
+/* Driver calls. A context that is gone has nothing left to wait for. */
+static CUresult sync_other(struct flw_heap *heap, CUcontext context)
+{
+    CUcontext previous;
+    CUresult result = heap->driver->cuCtxPushCurrent_v2(context);
+    if (result != CUDA_SUCCESS) {
+        return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
+    }
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (flw_ctxsync_try(heap->driver, context)) {
+        result = sync_present(heap);
+        flw_ctxsync_end(heap->driver, context);
+    }
+    (void)heap->driver->cuCtxPopCurrent_v2(&previous);
+    return result;
+}
+
+/* Driver calls. Announced users of other contexts, lost: their own contexts alone cover them. */
 static CUresult sync_lost_foreign(struct flw_heap *heap)
 {
     CUresult result = CUDA_SUCCESS;
@@ -240,17 +256,11 @@ static CUresult sync_lost_foreign(struct flw_heap *heap)
     for (struct flw_domain *domain;
          result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         flw_lock_acquire(&heap->lock);
-        CUcontext context = domain->context, previous = NULL;
+        CUcontext context = domain->context;
         bool is_wanted = domain->sync_ticket != 0 && domain->is_foreign && domain->is_lost;
         flw_lock_release(&heap->lock);
         if (is_wanted) {
-            result = heap->driver->cuCtxPushCurrent_v2(context);
-            if (result == CUDA_SUCCESS) {
-                result = sync_present(heap);
-                (void)heap->driver->cuCtxPopCurrent_v2(&previous);
-            } else if (flw_result_is_gone(result)) {
-                result = CUDA_SUCCESS;
-            }
+            result = sync_other(heap, context);
         }
     }
     return result;
