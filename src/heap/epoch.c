@@ -172,7 +172,7 @@ static CUresult record_one(struct flw_heap *heap, struct flw_fence *fence)
 static CUresult record_other(struct flw_heap *heap, struct flw_fence *fence, CUcontext context)
 {
     flw_lock_acquire(&heap->lock);
-    struct flw_fence *other = flw_fence_new(heap, context);
+    struct flw_fence *other = flw_fence_new(heap, context, 0);
     flw_lock_release(&heap->lock);
     if (other == NULL) {
         return CUDA_ERROR_NOT_READY;

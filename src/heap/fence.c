@@ -19,11 +19,11 @@
 #include "heap/epoch.h"
 #include "heap/thread.h"
 
-struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context)
+struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id)
 {
     struct flw_fence **link = &heap->unused_fences;
     for (; *link != NULL; link = &(*link)->next) {
-        if ((*link)->context == context) {
+        if ((*link)->context == context && (*link)->context_id == context_id) {
             struct flw_fence *fence = *link;
             *link = fence->next;
             return fence;
@@ -31,7 +31,8 @@ struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context)
     }
     struct flw_fence *fence = flw_meta_extend(&heap->object_meta, sizeof *fence, 16);
     if (fence != NULL) {
-        *fence = (struct flw_fence){.context = context, .older_made = heap->newest_made};
+        *fence = (struct flw_fence){
+            .context = context, .context_id = context_id, .older_made = heap->newest_made};
         heap->newest_made = fence;
     }
     return fence;
@@ -107,7 +108,7 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
 }
 
 /* A stream of another context: its event must be of that. One that a fence kept may be older than the
- * context, which has the handle of one that ended. Driver calls. */
+ * context, where a driver gives contexts no identities. Driver calls. */
 static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *domain,
                                struct flw_fence *fence)
 {
@@ -146,7 +147,7 @@ struct taken {
 /* lock. From now on stamps are covered by a later fence. False: host memory. */
 static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct taken *taken)
 {
-    taken->fence = flw_fence_new(heap, domain->context);
+    taken->fence = flw_fence_new(heap, domain->context, domain->context_id);
     if (taken->fence == NULL) {
         return false;
     }
@@ -268,7 +269,7 @@ static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
 {
     fence->event = NULL;
     for (struct flw_fence *unused = heap->unused_fences; unused != NULL; unused = unused->next) {
-        if (unused->context == fence->context) {
+        if (unused->context == fence->context && unused->context_id == fence->context_id) {
             unused->event = NULL;
         }
     }

@@ -252,16 +252,24 @@ fail:
     return FALLOW_OUT_OF_HOST_MEMORY;
 }
 
-static void destroy_events(struct flw_heap *heap, const struct flw_fence *fence)
+/* An event is gone with its context, and its handle may be somebody else's since. */
+static bool has_event(struct flw_heap *heap, const struct flw_fence *fence)
 {
-    if (fence->event != NULL) {
-        flw_heap_count_call(heap);
-        (void)heap->driver->cuEventDestroy_v2(fence->event);
+    unsigned long long id = 0;
+    if (fence->event == NULL || fence->context_id == 0) {
+        return fence->event != NULL;
     }
-    for (const struct flw_fence *other = fence->others; other != NULL; other = other->next) {
-        if (other->event != NULL) {
+    flw_heap_count_call(heap);
+    return heap->driver->cuCtxGetId(fence->context, &id) == CUDA_SUCCESS && id == fence->context_id;
+}
+
+static void destroy_events(struct flw_heap *heap)
+{
+    for (const struct flw_fence *fence = heap->newest_made; fence != NULL;
+         fence = fence->older_made) {
+        if (has_event(heap, fence)) {
             flw_heap_count_call(heap);
-            (void)heap->driver->cuEventDestroy_v2(other->event);
+            (void)heap->driver->cuEventDestroy_v2(fence->event);
         }
     }
 }
@@ -290,15 +298,7 @@ void flw_heap_give_back(struct flw_heap *heap)
     for (struct flw_segment *segment = heap->segments; segment != NULL; segment = segment->next) {
         (void)heap->source.ops->give_back(&heap->source, segment->address);
     }
-    for (struct flw_fence *fence = heap->unused_fences; fence != NULL; fence = fence->next) {
-        destroy_events(heap, fence);
-    }
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
-        for (struct flw_fence *fence = heap->domains[i]->oldest; fence != NULL;
-             fence = fence->next) {
-            destroy_events(heap, fence);
-        }
-    }
+    destroy_events(heap);
     if (heap->reservation_bytes != 0) {
         (void)heap->source.ops->unreserve(&heap->source, heap->reservation,
                                           heap->reservation_bytes);

@@ -239,7 +239,7 @@ fallow_status flw_heap_sync_context(struct flw_heap *heap);
 /* ---- fences (fence.c) */
 
 /* lock. A fence of the context, unused; NULL: host memory. And back. */
-struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context);
+struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id);
 void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence);
 /* calls, the fence's context current. It has an event; NOT_READY: the driver has no memory for one. */
 CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence);

@@ -53,6 +53,8 @@ struct flw_fence {
     struct flw_fence *older_made; /* of all that the heap has ever made */
     CUevent event;
     CUcontext context;
+    uint64_t
+        context_id; /* its domain's: a handle may be another's by the time an event is used again */
     uint64_t ticket;
     uint32_t use_count; /* callers that query or wait on it without the lock */
     bool is_unlinked;   /* complete or void: unused as soon as nobody holds it */
@@ -70,6 +72,7 @@ struct flw_domain {
     uint32_t index;
     CUstream stream;
     CUcontext context;
+    uint64_t context_id;     /* cuCtxGetId of a foreign one; 0 the pool's own, or unknown */
     uint64_t id;             /* cuStreamGetId; 0 unknown */
     uint64_t lender;         /* its number, as in a loan (lender.h); a capture's: its stream's */
     bool is_known;           /* the handle finds it (false once retired or lost) */

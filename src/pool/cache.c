@@ -291,7 +291,19 @@ void flw_pool_poison_all(struct flw_pool *pool)
 struct identity {
     uint64_t id;
     CUcontext context;
+    uint64_t context_id; /* of another context than the pool's; 0 unknown */
 };
+
+/* Driver calls. 0: it has none that could be told. */
+static uint64_t id_of_context(struct flw_pool *pool, CUcontext context)
+{
+    unsigned long long id = 0;
+    if (context == pool->heap.context || pool->driver.cuCtxGetId == NULL) {
+        return 0;
+    }
+    flw_heap_count_call(&pool->heap);
+    return pool->driver.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
+}
 
 static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struct identity *out)
 {
@@ -312,6 +324,9 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
         (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD) {
         flw_heap_count_call(heap);
         result = pool->driver.cuStreamGetCtx(stream, &out->context);
+    }
+    if (result == CUDA_SUCCESS) {
+        out->context_id = id_of_context(pool, out->context);
     }
     flw_heap_leave_driver(heap, &section);
     out->id = result == CUDA_SUCCESS ? id : 0;
@@ -374,6 +389,7 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
             domain->is_known = true;
             domain->lender = flw_lenders_name(&heap->lenders, identity.id);
             domain->is_foreign = identity.context != heap->context;
+            domain->context_id = identity.context_id;
             domain->own_thread_only = stream == CU_STREAM_PER_THREAD;
             domain->thread = flw_thread_token();
             unsigned known = atomic_fetch_add(&heap->stream_count, 1) + 1;

@@ -123,6 +123,51 @@ static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
     api_end(&api);
 }
 
+/* A context of the program's own, current; its first event has the handle that the pool's had in the one
+ * before, which is gone. */
+static CUevent make_event_abroad(struct api *api, CUcontext *context)
+{
+    CUevent event = NULL;
+    assert_int_equal(api->sim.cu.cuCtxCreate_v2(context, 0, 0), 0);
+    assert_int_equal(api->sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+    return event;
+}
+
+static void the_events_of_a_context_are_gone_with_it(void **state)
+{
+    (void)state;
+    struct api api;
+    CUcontext first = NULL, context = NULL, popped;
+    CUstream foreign = NULL;
+    api_begin_with_pool(&api);
+    CUevent event = make_event_abroad(&api, &first);
+    assert_int_equal(api.sim.cu.cuEventDestroy_v2(event), 0);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&foreign, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    void *ptr = api_alloc(&api, 5 * MIB, api.stream);
+    assert_int_equal(fallow_record_use(api.pool, ptr, foreign), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, foreign),
+                     FALLOW_OK); /* records an event there */
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK); /* and keeps it */
+    assert_int_equal(api.sim.cu.cuCtxDestroy_v2(first), 0);
+
+    assert_ptr_equal(make_event_abroad(&api, &context), event);
+    assert_ptr_equal(context, first);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&foreign, CU_STREAM_NON_BLOCKING), 0);
+    api_use(&api, ptr, 5 * MIB, foreign);
+    assert_int_equal(fallow_record_use(api.pool, ptr, foreign), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, foreign), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuEventQuery(event), 0); /* nobody has recorded it */
+    assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    fallow_pool_destroy(api.pool);
+    api.pool = NULL;
+    assert_int_equal(api.sim.cu.cuEventQuery(event), 0); /* nor destroyed it */
+    assert_int_equal(api.sim.cu.cuCtxDestroy_v2(context), 0);
+    api_end(&api);
+}
+
 /* The block is still lent: no free has stamped the use. */
 static void *use_abroad(struct api *api, CUcontext *context, CUstream *foreign)
 {
@@ -164,6 +209,7 @@ int main(void)
         cmocka_unit_test(announcing_for_a_known_stream_makes_no_driver_call),
         cmocka_unit_test(announcing_for_a_retired_streams_handle_looks_again),
         cmocka_unit_test(a_users_context_may_end_before_its_fence_is_asked_for),
+        cmocka_unit_test(the_events_of_a_context_are_gone_with_it),
         cmocka_unit_test(a_sleep_and_a_destroy_wait_for_users_of_other_contexts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
