@@ -102,6 +102,27 @@ static inline void *api_lend(struct api *api, size_t size, uint32_t tag, uint32_
     return ptr;
 }
 
+/* The driver's capture alone; the pool is told by the test, or not. */
+static inline void api_begin_capturing(struct api *api, CUstream stream)
+{
+    assert_int_equal(api->sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+                     0);
+}
+
+/* The graph is the caller's to destroy. */
+static inline CUgraph api_end_capturing(struct api *api, CUstream stream)
+{
+    CUgraph graph = NULL;
+    assert_int_equal(api->sim.cu.cuStreamEndCapture(stream, &graph), 0);
+    assert_non_null(graph);
+    return graph;
+}
+
+static inline void api_drop_captured(struct api *api, CUstream stream)
+{
+    assert_int_equal(api->sim.cu.cuGraphDestroy(api_end_capturing(api, stream)), 0);
+}
+
 /* The device writes the whole block. */
 static inline void api_use(struct api *api, void *ptr, size_t size, CUstream stream)
 {

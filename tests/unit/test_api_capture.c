@@ -7,30 +7,16 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static void begin_capturing(struct api *api, CUstream stream)
-{
-    assert_int_equal(api->sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
-}
-
-static CUgraph end_capturing(struct api *api, CUstream stream)
-{
-    CUgraph graph = NULL;
-    assert_int_equal(api->sim.cu.cuStreamEndCapture(stream, &graph), 0);
-    assert_non_null(graph);
-    return graph;
-}
-
 static void a_capture_nobody_announced_is_refused_and_survives(void **state)
 {
     (void)state;
     struct api api;
     void *ptr = &api;
     api_begin_with_pool(&api);
-    begin_capturing(&api, api.stream);
+    api_begin_capturing(&api, api.stream);
     assert_int_equal(fallow_alloc(api.pool, 5000, api.stream, &ptr), FALLOW_CAPTURING);
     assert_null(ptr);
-    assert_int_equal(api.sim.cu.cuGraphDestroy(end_capturing(&api, api.stream)), 0);
+    api_drop_captured(&api, api.stream);
     ptr = api_alloc(&api, 5000, api.stream);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     api_end(&api);
@@ -45,7 +31,7 @@ static void captured_memory_keeps_its_address_until_release(void **state)
     fallow_block_init(&info);
     api_begin_with_pool(&api);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
-    begin_capturing(&api, api.stream);
+    api_begin_capturing(&api, api.stream);
     void *captured = api_alloc(&api, 5000, api.stream);
     api_use(&api, captured, 5000, api.stream);
     assert_int_equal(fallow_block_info(api.pool, captured, &info), FALLOW_OK);
@@ -55,7 +41,7 @@ static void captured_memory_keeps_its_address_until_release(void **state)
     assert_ptr_equal(again, captured); /* in order on one stream of one capture */
     api_use(&api, again, 5000, api.stream);
     assert_int_equal(fallow_free(api.pool, again, api.stream), FALLOW_OK);
-    CUgraph graph = end_capturing(&api, api.stream);
+    CUgraph graph = api_end_capturing(&api, api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_true(api_stats(&api).captured_bytes >= 5000);
 
@@ -94,14 +80,14 @@ static void ordinary_memory_freed_inside_a_capture_waits_for_its_end(void **stat
     void *before = api_alloc(&api, 5000, api.stream);
     api_use(&api, before, 5000, api.stream);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
-    begin_capturing(&api, api.stream);
+    api_begin_capturing(&api, api.stream);
     assert_int_equal(fallow_free(api.pool, before, api.stream), FALLOW_OK);
     assert_int_equal(fallow_free(api.pool, before, api.stream), FALLOW_INVALID_POINTER);
     for (size_t i = 0; i < 64; i++) {
         void *ptr = api_alloc(&api, 5000, i % 2 == 0 ? api.stream : api.other);
         assert_ptr_not_equal(ptr, before);
     }
-    assert_int_equal(api.sim.cu.cuGraphDestroy(end_capturing(&api, api.stream)), 0);
+    api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
     api_end(&api); /* 64 blocks are still lent: destroy takes them back */
@@ -118,7 +104,7 @@ static void a_joined_stream_is_served_from_the_capture(void **state)
     api_begin_with_pool(&api);
     assert_int_equal(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
-    begin_capturing(&api, api.stream);
+    api_begin_capturing(&api, api.stream);
     assert_int_equal(api.sim.cu.cuEventRecord(event, api.stream), 0);
     assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.other, event, 0), 0);
     assert_int_equal(fallow_capture_join(capture, api.other), FALLOW_OK);
@@ -128,7 +114,7 @@ static void a_joined_stream_is_served_from_the_capture(void **state)
     assert_int_equal(info.state, FALLOW_BLOCK_CAPTURED);
     assert_int_equal(api.sim.cu.cuEventRecord(event, api.other), 0);
     assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.stream, event, 0), 0);
-    assert_int_equal(api.sim.cu.cuGraphDestroy(end_capturing(&api, api.stream)), 0);
+    api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     void *plain = api_alloc(&api, 3 * MIB, api.other);
     assert_int_equal(fallow_block_info(api.pool, plain, &info), FALLOW_OK);
@@ -210,7 +196,7 @@ static void cross_streams(size_t bytes, bool announces)
     assert_int_equal(api.sim.cu.cuEventCreate(&forth, CU_EVENT_DISABLE_TIMING), 0);
     assert_int_equal(api.sim.cu.cuEventCreate(&back, CU_EVENT_DISABLE_TIMING), 0);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
-    begin_capturing(&api, api.stream);
+    api_begin_capturing(&api, api.stream);
     void *first = api_alloc(&api, bytes, api.stream);
     api_use(&api, first, bytes, api.stream);
     assert_int_equal(api.sim.cu.cuEventRecord(forth, api.stream), 0);
@@ -233,7 +219,7 @@ static void cross_streams(size_t bytes, bool announces)
     }
     assert_int_equal(api.sim.cu.cuEventRecord(back, api.other), 0);
     assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.stream, back, 0), 0);
-    CUgraph graph = end_capturing(&api, api.stream);
+    CUgraph graph = api_end_capturing(&api, api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
@@ -421,7 +407,6 @@ static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
     struct api api;
     fallow_pool *other = NULL;
     fallow_capture *capture = NULL;
-    CUgraph graph = NULL;
     void *ptr = NULL;
     api_begin_with_pool(&api);
     fallow_pool_config config = api_config(&api);
@@ -429,12 +414,10 @@ static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
     assert_int_equal(fallow_alloc(other, 3 * MIB, api.other, &ptr), FALLOW_OK);
     api_use(&api, ptr, 3 * MIB, api.other);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
+    api_begin_capturing(&api, api.stream);
     fallow_pool_destroy(other); /* the block's work is running */
     assert_int_equal(flw_sim_print_violations(&api.sim), 0);
-    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
-    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
     api_end(&api);

@@ -416,19 +416,17 @@ static void inside_a_capture_nothing_is_done_and_that_is_counted(void **state)
     (void)state;
     struct api api;
     fallow_capture *capture = NULL;
-    CUgraph graph = NULL;
     begin_with_checks(&api, ALL_CHECKS);
     void *ordinary = api_alloc(&api, 5000, api.stream);
     uint64_t unchecked = api_stats(&api).unchecked_count;
     uint64_t fills = api.sim.call_count("cuMemsetD8Async") + api.sim.call_count("cuMemsetD32Async");
     uint64_t copies = api.sim.call_count("cuMemcpyDtoHAsync_v2");
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
+    api_begin_capturing(&api, api.stream);
     void *ptr = api_alloc(&api, 5000, api.stream);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     assert_int_equal(fallow_free(api.pool, ordinary, api.stream), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
+    CUgraph graph = api_end_capturing(&api, api.stream);
     assert_int_equal(api_stats(&api).unchecked_count, unchecked + 2);
     assert_int_equal(api.sim.call_count("cuMemsetD8Async") + api.sim.call_count("cuMemsetD32Async"),
                      fills);

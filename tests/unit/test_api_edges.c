@@ -302,8 +302,7 @@ static void lost_memory_comes_back_after_a_refused_synchronisation(void **state)
     CUgraph graph = NULL;
     begin_with_lost_memory(&api);
     /* A stream that the pool has never seen is being captured. */
-    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.other, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
+    api_begin_capturing(&api, api.other);
     assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
     assert_true(api_stats(&api).reserved_bytes > 0);
     (void)api.sim.cu.cuStreamEndCapture(api.other, &graph);

@@ -138,15 +138,13 @@ static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
     struct api api;
     struct refused refused = {.api = &api};
     pthread_t thread;
-    CUgraph graph = NULL;
     unsigned missed = 0;
     begin_sharing(&api, FALLOW_HANDLE_FD);
     void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     assert_int_equal(fallow_import(api.pool, &share, &refused.seen), FALLOW_OK);
     close(share.descriptor);
-    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
+    api_begin_capturing(&api, api.stream);
     assert_int_equal(pthread_create(&thread, NULL, unimport_in_vain, &refused), 0);
     while (!atomic_load(&refused.began)) {
         sched_yield();
@@ -161,8 +159,7 @@ static void an_import_that_stays_is_seen_by_every_change_of_peers(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_false(refused.is_other);
     assert_int_equal(missed, 0);
-    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
-    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_unimport(api.pool, refused.seen), FALLOW_OK);
     api_end(&api);
 }

@@ -222,7 +222,6 @@ static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
     (void)state;
     struct api api;
     void *seen = NULL;
-    CUgraph graph = NULL;
     begin_sharing(&api, FALLOW_HANDLE_FD);
     void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
@@ -230,11 +229,9 @@ static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
     assert_int_equal(api_stats(&api).imported_bytes, share.handle_bytes);
     close(share.descriptor);
     api_use(&api, seen, 5000, api.stream);
-    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
+    api_begin_capturing(&api, api.stream);
     assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_CAPTURING);
-    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
-    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_OK);
     assert_int_equal(api_stats(&api).imported_bytes, 0);
     assert_int_equal(flw_sim_print_violations(&api.sim), 0);
@@ -395,7 +392,6 @@ static void an_unimport_leaves_captures_of_other_pools_alone(void **state)
     struct api api;
     fallow_pool *importer = NULL;
     fallow_capture *capture = NULL;
-    CUgraph graph = NULL;
     void *seen = NULL;
     begin_sharing(&api, FALLOW_HANDLE_FD);
     fallow_pool_config config = api_config(&api);
@@ -404,11 +400,9 @@ static void an_unimport_leaves_captures_of_other_pools_alone(void **state)
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     assert_int_equal(fallow_import(importer, &share, &seen), FALLOW_OK);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
+    api_begin_capturing(&api, api.stream);
     assert_int_equal(fallow_unimport(importer, seen), FALLOW_CAPTURING);
-    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.stream, &graph), 0);
-    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    api_drop_captured(&api, api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
     assert_int_equal(fallow_unimport(importer, seen), FALLOW_OK);

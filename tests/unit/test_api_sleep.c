@@ -203,14 +203,13 @@ static void graphs_replay_after_the_wake(void **state)
     (void)state;
     struct api api;
     fallow_capture *capture = NULL;
-    CUgraph graph = NULL;
     CUgraphExec executable = NULL;
     begin_backed(&api);
     const struct flw_driver *cu = &api.sim.cu;
     void *outside = api_alloc(&api, BLOCK_BYTES, api.stream);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
     assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_BUSY);
-    assert_int_equal(cu->cuStreamBeginCapture_v2(api.stream, CU_STREAM_CAPTURE_MODE_RELAXED), 0);
+    api_begin_capturing(&api, api.stream);
     void *inside = api_alloc(&api, BLOCK_BYTES, api.stream);
     void *scratch = api_alloc(&api, 3 * MIB, api.stream);
     assert_int_equal(
@@ -220,7 +219,7 @@ static void graphs_replay_after_the_wake(void **state)
     assert_int_equal(fallow_free(api.pool, scratch, api.stream), FALLOW_OK);
     assert_int_equal(
         cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)outside, 0x22, BLOCK_BYTES, api.stream), 0);
-    assert_int_equal(cu->cuStreamEndCapture(api.stream, &graph), 0);
+    CUgraph graph = api_end_capturing(&api, api.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(cu->cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
     for (int i = 0; i < 2; i++) {
@@ -245,7 +244,6 @@ static void a_capture_that_nobody_announced_is_left_alone(void **state)
     (void)state;
     struct api api;
     fallow_sleep_request request;
-    CUgraph graph = NULL;
     api_begin_with_pool(&api);
     const struct flw_driver *cu = &api.sim.cu;
     void *ptr = api_alloc(&api, 700, api.stream);
@@ -254,8 +252,7 @@ static void a_capture_that_nobody_announced_is_left_alone(void **state)
     request.flags = FALLOW_SLEEP_WAIT;
     assert_int_equal(fallow_pool_sleep(api.pool, &request), FALLOW_CAPTURING);
     assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_CAPTURING);
-    assert_int_equal(cu->cuStreamEndCapture(api.stream, &graph), 0); /* not broken */
-    assert_int_equal(cu->cuGraphDestroy(graph), 0);
+    api_drop_captured(&api, api.stream); /* not broken */
     assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_OK);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &(fallow_capture *){NULL}),
                      FALLOW_ASLEEP);

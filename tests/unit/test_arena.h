@@ -122,15 +122,13 @@ static inline void read_bytes(struct api *api, void *to, const void *from, size_
 static inline void begin_capturing(struct api *api, CUstream stream, fallow_capture **out)
 {
     assert_int_equal(fallow_capture_begin(api->pool, stream, out), FALLOW_OK);
-    assert_int_equal(api->sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
+    api_begin_capturing(api, stream);
 }
 
 static inline CUgraphExec end_capturing(struct api *api, CUstream stream, fallow_capture *capture)
 {
-    CUgraph graph = NULL;
+    CUgraph graph = api_end_capturing(api, stream);
     CUgraphExec executable = NULL;
-    assert_int_equal(api->sim.cu.cuStreamEndCapture(stream, &graph), 0);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(api->sim.cu.cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
     assert_int_equal(api->sim.cu.cuGraphDestroy(graph), 0);

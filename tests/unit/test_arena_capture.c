@@ -342,17 +342,14 @@ static void a_capture_nobody_announced_is_found_when_order_is_to_be_made(void **
 {
     (void)state;
     struct api api;
-    CUgraph graph = NULL;
     bed_begin(&api);
     fallow_arena *arena = make_arena(&api, 0);
     fallow_layout *layout = make_plain_layout(20000);
     end_lease(begin_lease(arena, layout, api.stream), api.stream);
-    assert_int_equal(api.sim.cu.cuStreamBeginCapture_v2(api.other, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     0);
+    api_begin_capturing(&api, api.other);
     refuse_lease(arena, layout, api.other, FALLOW_CAPTURING,
                  "the stream is being captured: tell fallow_capture_begin");
-    assert_int_equal(api.sim.cu.cuStreamEndCapture(api.other, &graph), 0);
-    assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
+    api_drop_captured(&api, api.other);
     end_lease(begin_lease(arena, layout, api.other), api.other);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);

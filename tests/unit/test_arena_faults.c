@@ -109,8 +109,7 @@ static void capture_once(struct fault *fault)
         assert_true(fault->has_fired);
         return;
     }
-    assert_int_equal(
-        api->sim.cu.cuStreamBeginCapture_v2(api->stream, CU_STREAM_CAPTURE_MODE_RELAXED), 0);
+    api_begin_capturing(api, api->stream);
     lease_once(fault, fault->small, api->stream, api->stream);
     if (!works(fault)) {
         return;

@@ -264,14 +264,12 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
     struct api bed;
     struct flw_bulletin bulletin;
     fallow_capture *capture = NULL;
-    CUgraph graph = NULL;
     api_begin_with_pool(&bed);
     publish();
     void *kept = api_alloc(&bed, 70000, bed.other);
     void *used = api_alloc(&bed, 9000, bed.stream);
     assert_int_equal(fallow_record_use(bed.pool, used, bed.other), FALLOW_OK);
-    assert_int_equal(bed.sim.cu.cuStreamBeginCapture_v2(bed.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-                     CUDA_SUCCESS);
+    api_begin_capturing(&bed, bed.stream);
     assert_int_equal(fallow_capture_begin(bed.pool, bed.stream, &capture), FALLOW_OK);
     void *captured = api_alloc(&bed, 30000, bed.stream);
     look(&bulletin);
@@ -280,12 +278,9 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
     assert_true(find_stream(bulletin.pools, bed.stream)->captured_bytes >= 30000);
     flw_bulletin_drop(&bulletin);
     api_free(&bed, captured, bed.stream);
-    assert_int_equal(bed.sim.cu.cuStreamEndCapture(bed.stream, &graph), CUDA_SUCCESS);
+    api_drop_captured(&bed, bed.stream);
     assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
-    if (graph != NULL) {
-        bed.sim.cu.cuGraphDestroy(graph);
-    }
     api_free(&bed, used, bed.stream);
     assert_int_equal(fallow_stream_retire(bed.pool, bed.other), FALLOW_OK);
     look(&bulletin);
