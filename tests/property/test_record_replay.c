@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fallow/trace.h"
+#include "support/recording.h"
 #include "trace/packer.h"
 #include "trace/trace.h"
 
@@ -29,17 +30,6 @@ static void make_file(char *path)
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-}
-
-static struct flw_trace *read_file(const char *path)
-{
-    struct flw_trace *trace = NULL;
-    char message[FLW_TRACE_MESSAGE_BYTES];
-    if (!flw_trace_read(path, -1, &trace, message)) {
-        print_error("%s\n", message);
-    }
-    assert_non_null(trace);
-    return trace;
 }
 
 static void lend(struct player *player, const struct flw_trace_block *block, uint32_t number,
@@ -224,7 +214,7 @@ static void play_and_compare(const char *name, const char *played_path, double b
     struct player player = {.blocks = NULL};
     char path[] = "/tmp/fallow-record-replay-XXXXXX";
     make_file(path);
-    struct flw_trace *played = read_file(played_path);
+    struct flw_trace *played = flw_recording_read_file(played_path);
     begin_player(&player, played);
     fallow_recorder *recorder = NULL;
     fallow_record_config file;
@@ -235,7 +225,7 @@ static void play_and_compare(const char *name, const char *played_path, double b
     play(&player, played);
     assert_int_equal(fallow_record_stop(recorder), FALLOW_OK);
 
-    struct flw_trace *recorded = read_file(path);
+    struct flw_trace *recorded = flw_recording_read_file(path);
     assert_null(recorded->truncation);
     assert_int_equal(recorded->unknown_free_count + recorded->lost_free_count, 0);
     assert_int_equal(recorded->initial_count, played->initial_count);

@@ -10,16 +10,22 @@
 #include "trace/trace.h"
 
 /* The caller's to destroy. */
-static inline struct flw_trace *flw_recording_read(const char *directory, const char *name)
+static inline struct flw_trace *flw_recording_read_file(const char *path)
 {
-    char path[256], message[FLW_TRACE_MESSAGE_BYTES] = "";
+    char message[FLW_TRACE_MESSAGE_BYTES] = "";
     struct flw_trace *trace = NULL;
-    snprintf(path, sizeof path, "%s/%s", directory, name);
     if (!flw_trace_read(path, -1, &trace, message)) {
         fail_msg("%s", message);
     }
     assert_true(flw_trace_is_valid(trace));
     return trace;
+}
+
+static inline struct flw_trace *flw_recording_read(const char *directory, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return flw_recording_read_file(path);
 }
 
 static inline size_t flw_recording_count(const struct flw_trace *trace, enum flw_trace_op op)

@@ -211,7 +211,7 @@ static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
     void *more = api_alloc(&bed.api, 10 * MIB, bed.api.stream);
     assert_int_equal(fallow_alloc(bed.api.pool, 100 * MIB, bed.api.stream, &none),
                      FALLOW_OUT_OF_MEMORY);
-    struct flw_trace *trace = read_file(bed.path);
+    struct flw_trace *trace = flw_recording_read_file(bed.path);
     assert_null(trace->truncation);
     assert_int_equal(trace->initial_count, 1);
     assert_true(trace->blocks[0].address == (uint64_t)(uintptr_t)stays);
@@ -229,7 +229,7 @@ static void a_failure_is_on_record_and_dumps_the_flight_recorder(void **state)
     fallow_oom_report_init(&report);
     assert_int_equal(fallow_pool_get_oom_report(bed.api.pool, &report), FALLOW_OK);
     assert_true(report.device_free_bytes == UINT64_MAX);
-    trace = read_file(bed.path);
+    trace = flw_recording_read_file(bed.path);
     assert_true(trace->details[trace->detail_count - 1].free_bytes == FLW_TRACE_UNKNOWN);
     flw_trace_destroy(trace);
     give_back(&bed, stays, bed.api.stream);
@@ -259,14 +259,14 @@ static void a_dump_has_the_last_records_and_what_was_lent_before_them(void **sta
     }
     give_back(&bed, blocks[7], bed.api.stream);
     assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
-    struct flw_trace *trace = read_file(bed.path);
+    struct flw_trace *trace = flw_recording_read_file(bed.path);
     assert_null(trace->truncation);
     assert_int_equal(trace->unknown_free_count, 0);
     assert_int_equal(trace->lost_free_count, 0);
     assert_in_range(trace->event_count, KEPT - 2, KEPT);
     assert_in_range(trace->initial_count, 9, 10); /* one may be just in between */
     assert_true(trace->events[trace->event_count - 1].address == (uint64_t)(uintptr_t)blocks[7]);
-    assert_int_equal(count_op(trace, FLW_TRACE_DROP), 0);
+    assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
     uint64_t live = 0;
     for (size_t i = 0; i < trace->block_count; i++) {
         live += trace->blocks[i].freed ? 0 : trace->blocks[i].size_bytes;
@@ -301,7 +301,7 @@ static void a_signal_dumps_the_flight_recorder(void **state)
     while (access(bed.path, F_OK) != 0) {
         usleep(1000);
     }
-    struct flw_trace *trace = read_file(bed.path);
+    struct flw_trace *trace = flw_recording_read_file(bed.path);
     assert_null(trace->truncation);
     assert_int_equal(trace->event_count, 1);
     flw_trace_destroy(trace);
@@ -329,13 +329,14 @@ static void a_full_ring_says_how_many_records_were_lost(void **state)
         give_back(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
     }
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
-    struct flw_trace *trace = read_file(bed.path);
+    struct flw_trace *trace = flw_recording_read_file(bed.path);
     assert_null(trace->truncation);
     for (size_t i = 0; i < trace->detail_count; i++) {
         lost += trace->details[i].lost_count;
     }
     uint64_t put_in = trace->lost_free_count, left_out = trace->unknown_free_count;
-    uint64_t blocks = count_op(trace, FLW_TRACE_ALLOC) + count_op(trace, FLW_TRACE_FREE);
+    uint64_t blocks =
+        flw_recording_count(trace, FLW_TRACE_ALLOC) + flw_recording_count(trace, FLW_TRACE_FREE);
     assert_true(lost > 0);
     assert_true(blocks + left_out - put_in + lost == 2 * PAIRS);
     flw_trace_destroy(trace);

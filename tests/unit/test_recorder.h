@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "fallow/trace.h"
-#include "trace/trace.h"
+#include "support/recording.h"
 
 struct bed {
     struct api api;
@@ -62,23 +62,11 @@ static inline void start(struct bed *bed, uint32_t flags, size_t ring_bytes)
     assert_non_null(bed->recorder);
 }
 
-static inline struct flw_trace *read_file(const char *path)
-{
-    struct flw_trace *trace = NULL;
-    char message[FLW_TRACE_MESSAGE_BYTES];
-    if (!flw_trace_read(path, -1, &trace, message)) {
-        print_error("%s\n", message);
-    }
-    assert_non_null(trace);
-    assert_true(flw_trace_is_valid(trace));
-    return trace;
-}
-
 /* A whole trace with nothing missing. */
 static inline struct flw_trace *stop_and_read(struct bed *bed)
 {
     assert_int_equal(fallow_record_stop(bed->recorder), FALLOW_OK);
-    struct flw_trace *trace = read_file(bed->path);
+    struct flw_trace *trace = flw_recording_read_file(bed->path);
     if (trace->truncation != NULL) {
         print_error("%s\n", trace->truncation);
     }
@@ -86,15 +74,6 @@ static inline struct flw_trace *stop_and_read(struct bed *bed)
     assert_int_equal(trace->unknown_free_count, 0);
     assert_int_equal(trace->lost_free_count, 0);
     return trace;
-}
-
-static inline uint64_t count_op(const struct flw_trace *trace, enum flw_trace_op op)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < trace->event_count; i++) {
-        count += trace->events[i].op == op;
-    }
-    return count;
 }
 
 static inline const struct flw_trace_event *event_of(const struct flw_trace *trace,

@@ -91,7 +91,7 @@ static void the_end_of_the_pool_ends_its_recording(void **state)
     fallow_pool_destroy(bed.api.pool);
     bed.api.pool = NULL;
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
-    struct flw_trace *trace = read_file(bed.path);
+    struct flw_trace *trace = flw_recording_read_file(bed.path);
     assert_null(trace->truncation);
     assert_int_equal(trace->event_count, 2);
     flw_trace_destroy(trace);
@@ -108,7 +108,7 @@ static void an_abandoned_pool_leaves_a_file_with_an_end(void **state)
     fallow_pool_abandon(bed.api.pool);
     assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
     for (bool is_whole = false; !is_whole; usleep(1000)) { /* its thread ends it by itself */
-        struct flw_trace *trace = read_file(bed.path);
+        struct flw_trace *trace = flw_recording_read_file(bed.path);
         is_whole = trace->truncation == NULL;
         assert_true(!is_whole || trace->event_count == 1);
         flw_trace_destroy(trace);
@@ -183,12 +183,12 @@ static void a_killed_program_loses_at_most_what_was_in_no_chunk(void **state)
         }
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, NULL, 0), child);
-        struct flw_trace *trace = read_file(bed.path);
+        struct flw_trace *trace = flw_recording_read_file(bed.path);
         assert_non_null(trace->truncation); /* it has no end */
         assert_in_range(trace->event_count, atomic_load(flushed),
                         atomic_load(flushed) + (uint64_t)2 * PAIRS);
         assert_int_equal(trace->unknown_free_count + trace->lost_free_count, 0);
-        assert_int_equal(count_op(trace, FLW_TRACE_DROP), 0);
+        assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
         flw_trace_destroy(trace);
         drop_folder(&bed);
     }
@@ -226,7 +226,7 @@ static void what_a_killed_program_did_some_time_before_is_there(void **state)
     }
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    struct flw_trace *trace = read_file(bed.path);
+    struct flw_trace *trace = flw_recording_read_file(bed.path);
     assert_non_null(trace->truncation); /* it has no end */
     assert_true(trace->event_count >= seen);
     assert_int_equal(trace->unknown_free_count, 0);
@@ -319,9 +319,9 @@ static void recordings_begin_and_end_while_threads_work(void **state)
             assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_OK);
         }
         assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
-        struct flw_trace *trace = read_file(bed.path);
+        struct flw_trace *trace = flw_recording_read_file(bed.path);
         assert_null(trace->truncation);
-        assert_int_equal(count_op(trace, FLW_TRACE_DROP), 0);
+        assert_int_equal(flw_recording_count(trace, FLW_TRACE_DROP), 0);
         /* a call that was under way when the recording began may lack its half */
         assert_in_range(trace->unknown_free_count, 0, THREADS);
         assert_in_range(trace->lost_free_count, 0, THREADS);
