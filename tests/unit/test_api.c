@@ -108,8 +108,7 @@ static void a_repeating_step_makes_no_driver_call_after_two(void **state)
     world.schedule = FLW_SIM_HELD;
     world.queue_depth = 100000;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     play_step(&api, api.stream);
     play_step(&api, api.stream);
     fallow_stats before = api_stats(&api);
@@ -322,8 +321,7 @@ static void trim_of_an_idle_pool_leaves_nothing(void **state)
         flw_sim_config_default(5); /* random: the fences that trim records come */
     world.check = 1;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     play_step(&api, api.stream);
     play_step(&api, api.other);
     size_t released = 0;

@@ -52,11 +52,19 @@ static inline void api_begin(struct api *api, const flw_sim_config *world)
     assert_int_equal(api->sim.cu.cuStreamCreate(&api->other, CU_STREAM_NON_BLOCKING), 0);
 }
 
+/* A pool with these settings, the caller's to destroy. */
+static inline fallow_pool *api_create(struct api *api)
+{
+    fallow_pool *pool = NULL;
+    fallow_pool_config config = api_config(api);
+    assert_int_equal(fallow_pool_create(&config, &pool), FALLOW_OK);
+    return pool;
+}
+
 static inline void api_begin_with_pool(struct api *api)
 {
     api_begin(api, NULL);
-    fallow_pool_config config = api_config(api);
-    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+    api->pool = api_create(api);
 }
 
 /* Destroys the pool where there is one; nothing may be left. */

@@ -409,8 +409,7 @@ static void a_pool_is_destroyed_beside_another_pools_capture(void **state)
     fallow_capture *capture = NULL;
     void *ptr = NULL;
     api_begin_with_pool(&api);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &other), FALLOW_OK);
+    other = api_create(&api);
     assert_int_equal(fallow_alloc(other, 3 * MIB, api.other, &ptr), FALLOW_OK);
     api_use(&api, ptr, 3 * MIB, api.other);
     assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);

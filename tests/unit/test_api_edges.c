@@ -76,8 +76,7 @@ static void a_dedicated_block_has_a_segment_of_its_own(void **state)
     world.without_vmm = 1;
     world.schedule = FLW_SIM_HELD;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     void *wide = api_alloc(&api, 4 * MIB + 65536, api.stream); /* in a segment of 6 MiB */
     assert_int_equal(fallow_free(api.pool, wide, api.stream), FALLOW_OK);
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK); /* out of the cache */
@@ -161,8 +160,7 @@ static void a_request_that_the_device_refuses_leaves_its_memory_to_others(void *
     flw_sim_config world = flw_sim_config_default(7);
     world.device_bytes = (size_t)1 << 30;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     assert_int_equal(api.sim.cu.cuMemAlloc_v2(&others, 300 * MIB), 0);
     void *own = api_alloc(&api, 100 * MIB, api.stream);
     size_t held = api_stats(&api).reserved_bytes;
@@ -439,8 +437,7 @@ static void retired_streams_make_room_for_as_many_again(void **state)
     flw_sim_config world = flw_sim_config_default(12);
     world.schedule = FLW_SIM_CLOCK;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     fallow_status status = FALLOW_OK;
     size_t count = 0;
     while (status == FALLOW_OK && count < PLACES) {
@@ -470,8 +467,7 @@ static void a_thread_keeps_nothing_for_streams_that_are_gone(void **state)
     flw_sim_config world = flw_sim_config_default(11);
     world.mild = FLW_SIM_MILD_HANDLE_REUSE;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     for (unsigned i = 0; i < 1100; i++) {
         CUstream stream = NULL;
         assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);

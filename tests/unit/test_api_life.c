@@ -145,8 +145,7 @@ static void a_block_of_another_pool_is_foreign(void **state)
     struct api api;
     fallow_pool *second = NULL;
     api_begin_with_pool(&api);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &second), FALLOW_OK);
+    second = api_create(&api);
     void *ptr = api_alloc(&api, 5000, api.stream);
     assert_int_equal(fallow_free(second, ptr, api.stream), FALLOW_INVALID_POINTER);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);

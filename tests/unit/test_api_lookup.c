@@ -74,8 +74,7 @@ static void every_byte_of_a_block_leads_to_it(void **state)
     flw_sim_config world = flw_sim_config_default(5);
     world.device_bytes = (uint64_t)2 << 30;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     for (unsigned i = 0; i < COUNT; i++) {
         lend(&api, &lent[i], i);
     }

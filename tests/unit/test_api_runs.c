@@ -58,8 +58,7 @@ static void runs_are_counted_alike_whoever_serves_them(void **state)
     flw_sim_config world = flw_sim_config_default(3);
     world.device_bytes = (uint64_t)4 << 30;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     for (unsigned step = 0; step < 6000; step++) {
         unsigned i = (unsigned)(flw_test_random(&seed) % LIVE);
         if (blocks[i] != NULL) {

@@ -193,8 +193,7 @@ static void an_import_of_ones_own_export_is_the_same_memory(void **state)
     fallow_pool *importer = NULL;
     void *seen[2] = {NULL, NULL};
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &importer), FALLOW_OK);
+    importer = api_create(&api);
     void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share first = exported(&api, ptr, FALLOW_HANDLE_FD);
     fallow_share second = exported(&api, ptr, FALLOW_HANDLE_FD); /* as often as one likes */
@@ -374,8 +373,7 @@ static void without_virtual_memory_management_nothing_is_shared(void **state)
     world.device_count = 2;
     void *seen;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     void *ptr = api_alloc(&api, 3 * MIB, api.stream);
     assert_int_equal(fallow_export(api.pool, ptr, FALLOW_HANDLE_FD, &share), FALLOW_NOT_SUPPORTED);
     assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_NOT_SUPPORTED);
@@ -394,8 +392,7 @@ static void an_unimport_leaves_captures_of_other_pools_alone(void **state)
     fallow_capture *capture = NULL;
     void *seen = NULL;
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &importer), FALLOW_OK);
+    importer = api_create(&api);
     void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     assert_int_equal(fallow_import(importer, &share, &seen), FALLOW_OK);
@@ -418,8 +415,7 @@ static void a_sleeping_pool_imports_and_unimports(void **state)
     fallow_pool *importer = NULL;
     void *seen[2] = {NULL, NULL};
     begin_sharing(&api, FALLOW_HANDLE_FD);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &importer), FALLOW_OK);
+    importer = api_create(&api);
     void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
     poke(&api, ptr, 0, 5);

@@ -49,8 +49,7 @@ static void a_wake_asks_other_pools_for_idle_memory(void **state)
     fallow_pool *hoarder = NULL;
     void *ptr = NULL;
     begin_backed(&api);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &hoarder), FALLOW_OK);
+    hoarder = api_create(&api);
     void *own = api_alloc(&api, 100 * MIB, api.stream);
     assert_int_equal(sleep_idle(&api, NULL), FALLOW_OK);
     assert_int_equal(fallow_alloc(hoarder, 200 * MIB, api.other, &ptr), FALLOW_OK);

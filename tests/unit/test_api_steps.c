@@ -45,8 +45,7 @@ static void expect_warm_steps_to_cost_little(size_t stream_count, size_t least, 
     flw_sim_config world = flw_sim_config_default(5);
     world.queue_depth = 100000;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     for (size_t s = 0; s < stream_count; s++) {
         assert_int_equal(api.sim.cu.cuStreamCreate(&step.streams[s], CU_STREAM_NON_BLOCKING), 0);
         for (size_t i = 0; i < BLOCKS; i++) {
@@ -109,8 +108,7 @@ static fallow_stats rise(bool is_refused_first)
     world.schedule = FLW_SIM_HELD;
     world.device_bytes = (size_t)8 << 30;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     assert_int_equal(api.sim.cu.cuMemAlloc_v2(&others, 1024 * MIB), 0);
     fallow_status refused = is_refused_first ? fallow_alloc(api.pool, 7500 * MIB, api.stream, &ptr)
                                              : FALLOW_OUT_OF_MEMORY;

@@ -103,8 +103,7 @@ static void a_users_context_may_end_before_its_fence_is_asked_for(void **state)
     flw_sim_config world = flw_sim_config_default(5);
     world.schedule = FLW_SIM_HELD;
     api_begin(&api, &world);
-    fallow_pool_config config = api_config(&api);
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api.pool = api_create(&api);
     assert_int_equal(api.sim.cu.cuCtxGetCurrent(&before), 0);
     for (int round = 0; round < 6; round++) {
         use_and_end(&api);
