@@ -224,34 +224,17 @@ static void finish(void *self)
     drop(lender);
 }
 
-const struct flw_policy flw_policy_fallow = {
-    .name = "fallow",
-    .summary = "this library, balanced",
-    .lends = true,
-    .keeps_pools_apart = true,
-    .is_thread_safe = true,
-    .create = create_balanced,
-    .alloc = lend,
-    .free = take_back,
-    .use = announce,
-    .advance = advance,
-    .block_bytes = block_bytes,
-    .get_statistics = get_statistics,
-    .finish = finish,
-};
+/* What the two settings have in common. */
+#define LENDER                                                                          \
+    .lends = true, .keeps_pools_apart = true, .is_thread_safe = true, .alloc = lend,    \
+    .free = take_back, .use = announce, .advance = advance, .block_bytes = block_bytes, \
+    .get_statistics = get_statistics, .finish = finish
 
-const struct flw_policy flw_policy_fallow_memory_first = {
-    .name = "fallow-memory-first",
-    .summary = "this library, memory first",
-    .lends = true,
-    .keeps_pools_apart = true,
-    .is_thread_safe = true,
-    .create = create_memory_first,
-    .alloc = lend,
-    .free = take_back,
-    .use = announce,
-    .advance = advance,
-    .block_bytes = block_bytes,
-    .get_statistics = get_statistics,
-    .finish = finish,
-};
+const struct flw_policy flw_policy_fallow = {
+    .name = "fallow", .summary = "this library, balanced", .create = create_balanced, LENDER};
+
+const struct flw_policy flw_policy_fallow_memory_first = {.name = "fallow-memory-first",
+                                                          .summary = "this library, memory first",
+                                                          .create = create_memory_first,
+                                                          LENDER};
+#undef LENDER

@@ -511,39 +511,22 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     }
 }
 
-const struct flw_policy flw_policy_pytorch = {
-    .name = "pytorch",
-    .summary = "PyTorch's allocator, as a model",
-    .lends = true,
-    .keeps_pools_apart = true,
-    .limits_by_device = true,
-    .create = create,
-    .alloc = torch_alloc,
-    .free = torch_free,
-    .use = torch_use,
-    .block_bytes = torch_block_bytes,
-    .advance = torch_advance,
-    .get_statistics = get_statistics,
-    .finish = finish,
-    .settings = settings,
-    .setting_count = SETTING_COUNT,
-};
+/* What the two have in common. */
+#define MODEL                                                                             \
+    .lends = true, .keeps_pools_apart = true, .limits_by_device = true, .create = create, \
+    .alloc = torch_alloc, .free = torch_free, .use = torch_use, .advance = torch_advance, \
+    .block_bytes = torch_block_bytes, .get_statistics = get_statistics, .finish = finish, \
+    .settings = settings
+
+const struct flw_policy flw_policy_pytorch = {.name = "pytorch",
+                                              .summary = "PyTorch's allocator, as a model",
+                                              .setting_count = SETTING_COUNT,
+                                              MODEL};
 
 const struct flw_policy flw_policy_pytorch_expandable = {
     .name = "pytorch-expandable",
     .summary = "the same with expandable segments",
-    .lends = true,
-    .keeps_pools_apart = true,
-    .limits_by_device = true,
     .is_supported = flw_pytorch_ranges_are_supported,
-    .create = create,
-    .alloc = torch_alloc,
-    .free = torch_free,
-    .use = torch_use,
-    .advance = torch_advance,
-    .block_bytes = torch_block_bytes,
-    .get_statistics = get_statistics,
-    .finish = finish,
-    .settings = settings,
     .setting_count = EXPANDABLE_SEGMENTS, /* all but that one, which is on */
-};
+    MODEL};
+#undef MODEL
