@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 
+#include "jsonmember.h"
 #include "top.h"
 #include "trace/jsontext.h"
 
@@ -14,15 +15,6 @@ static const char *const value_names[] = {
     FLW_BULLETIN_VALUES(X)
 #undef X
 };
-
-static void put_ratio(FILE *out, const char *key, uint64_t part, uint64_t whole)
-{
-    if (whole == 0) {
-        fprintf(out, ", \"%s\": null", key);
-    } else {
-        fprintf(out, ", \"%s\": %.6f", key, (double)part / (double)whole);
-    }
-}
 
 static void put_ladder(FILE *out, const struct flw_bulletin_pool *pool)
 {
@@ -86,8 +78,8 @@ static void put_pool(FILE *out, const struct flw_bulletin_pool *pool, const char
             fprintf(out, ", \"%s\": %" PRIu64, value_names[i], pool->value[i]);
         }
     }
-    put_ratio(out, "hit_rate", pool->value[FLW_VALUE_hit_count],
-              pool->value[FLW_VALUE_alloc_count]);
+    uint64_t hits = pool->value[FLW_VALUE_hit_count], allocs = pool->value[FLW_VALUE_alloc_count];
+    flw_member_real(out, "hit_rate", allocs != 0, allocs != 0 ? (double)hits / (double)allocs : 0);
     put_ladder(out, pool);
     fprintf(out, ", \"streams\": [");
     for (uint32_t i = 0; i < pool->stream_count; i++) {

@@ -3,43 +3,10 @@
 
 #include <inttypes.h>
 
-#include "trace/jsontext.h"
 #include "trace/trace.h"
 
+#include "jsonmember.h"
 #include "report/verdict.h"
-
-/* --- members -------------------------------------------------------------------------------------
- */
-
-/* FLW_UNKNOWN and FLW_NOT_APPLICABLE are the same value: null. */
-static void print_count(FILE *out, const char *key, uint64_t value)
-{
-    if (value == FLW_UNKNOWN) {
-        fprintf(out, ", \"%s\": null", key);
-    } else {
-        fprintf(out, ", \"%s\": %" PRIu64, key, value);
-    }
-}
-
-static void print_real(FILE *out, const char *key, bool is_known, double value)
-{
-    if (is_known) {
-        fprintf(out, ", \"%s\": %.6f", key, value);
-    } else {
-        fprintf(out, ", \"%s\": null", key);
-    }
-}
-
-static void print_bool(FILE *out, const char *key, bool value)
-{
-    fprintf(out, ", \"%s\": %s", key, value ? "true" : "false");
-}
-
-static void print_string(FILE *out, const char *key, const char *text)
-{
-    fprintf(out, ", \"%s\": ", key);
-    flw_json_print_text(out, text == NULL ? "" : text);
-}
 
 /* --- one policy ----------------------------------------------------------------------------------
  */
@@ -49,51 +16,55 @@ static void print_peaks(const struct flw_sheet_policy *policy, FILE *out)
     const struct flw_run_result *result = policy->result;
     double ratio = flw_verdict_ratio(policy);
     bool has_series = policy->peak_reserved_op != FLW_UNKNOWN;
-    print_count(out, "peak_requested_bytes", result->peak_requested_bytes);
-    print_count(out, "peak_block_bytes", policy->peak_block_bytes);
-    print_count(out, "peak_reserved_bytes", result->statistics.peak_reserved_bytes);
-    print_count(out, "end_reserved_bytes", policy->end_reserved_bytes);
-    print_real(out, "reserved_over_requested", ratio > 0, ratio);
-    print_real(out, "utilisation", ratio > 0, ratio > 0 ? 1 / ratio : 0);
-    print_real(out, "mean_reserved_over_requested", policy->mean_ratio > 0, policy->mean_ratio);
-    print_count(out, "peak_requested_op", policy->peak_requested_op);
-    print_count(out, "reserved_at_peak_requested_bytes", policy->reserved_at_peak_requested_bytes);
-    print_count(out, "peak_reserved_op", policy->peak_reserved_op);
+    flw_member_count(out, "peak_requested_bytes", result->peak_requested_bytes);
+    flw_member_count(out, "peak_block_bytes", policy->peak_block_bytes);
+    flw_member_count(out, "peak_reserved_bytes", result->statistics.peak_reserved_bytes);
+    flw_member_count(out, "end_reserved_bytes", policy->end_reserved_bytes);
+    flw_member_real(out, "reserved_over_requested", ratio > 0, ratio);
+    flw_member_real(out, "utilisation", ratio > 0, ratio > 0 ? 1 / ratio : 0);
+    flw_member_real(out, "mean_reserved_over_requested", policy->mean_ratio > 0,
+                    policy->mean_ratio);
+    flw_member_count(out, "peak_requested_op", policy->peak_requested_op);
+    flw_member_count(out, "reserved_at_peak_requested_bytes",
+                     policy->reserved_at_peak_requested_bytes);
+    flw_member_count(out, "peak_reserved_op", policy->peak_reserved_op);
     if (!has_series) {
-        fputs(", \"at_peak_reserved\": null", out);
+        flw_member_null(out, "at_peak_reserved");
         return;
     }
     const struct flw_sheet_frame *frame = flw_sheet_frame(policy, "peak reserved");
     uint64_t requested = policy->requested_at_peak_bytes;
     uint64_t block = policy->block_at_peak_bytes;
     fprintf(out, ",\n    \"at_peak_reserved\": {\"requested_bytes\": %" PRIu64, requested);
-    print_count(out, "block_bytes", block);
-    print_count(out, "internal_waste_bytes", flw_sheet_subtract(block, requested));
-    print_count(out, "external_waste_bytes",
-                flw_sheet_subtract(result->statistics.peak_reserved_bytes, block));
-    print_count(out, "segments",
-                frame == NULL ? FLW_UNKNOWN : frame->segment_count + frame->left_out_segment_count);
-    print_count(out, "blocks",
-                frame == NULL ? FLW_UNKNOWN : frame->block_count + frame->left_out_count);
-    print_count(out, "holes", frame == NULL ? FLW_UNKNOWN : frame->hole_count);
-    print_count(out, "hole_bytes", frame == NULL ? FLW_UNKNOWN : frame->hole_bytes);
-    print_count(out, "largest_hole_bytes", frame == NULL ? FLW_UNKNOWN : frame->largest_hole_bytes);
-    print_real(out, "fragmentation", frame != NULL, policy->fragmentation);
-    print_real(out, "pytorch_fragmentation", frame != NULL, policy->pytorch_fragmentation);
+    flw_member_count(out, "block_bytes", block);
+    flw_member_count(out, "internal_waste_bytes", flw_sheet_subtract(block, requested));
+    flw_member_count(out, "external_waste_bytes",
+                     flw_sheet_subtract(result->statistics.peak_reserved_bytes, block));
+    flw_member_count(out, "segments",
+                     frame == NULL ? FLW_UNKNOWN
+                                   : frame->segment_count + frame->left_out_segment_count);
+    flw_member_count(out, "blocks",
+                     frame == NULL ? FLW_UNKNOWN : frame->block_count + frame->left_out_count);
+    flw_member_count(out, "holes", frame == NULL ? FLW_UNKNOWN : frame->hole_count);
+    flw_member_count(out, "hole_bytes", frame == NULL ? FLW_UNKNOWN : frame->hole_bytes);
+    flw_member_count(out, "largest_hole_bytes",
+                     frame == NULL ? FLW_UNKNOWN : frame->largest_hole_bytes);
+    flw_member_real(out, "fragmentation", frame != NULL, policy->fragmentation);
+    flw_member_real(out, "pytorch_fragmentation", frame != NULL, policy->pytorch_fragmentation);
     fputc('}', out);
 }
 
 static void print_failures(const struct flw_sheet_policy *policy, FILE *out)
 {
-    print_count(out, "failures", policy->result->failure_count);
+    flw_member_count(out, "failures", policy->result->failure_count);
     if (policy->first_failure_op == FLW_UNKNOWN) {
-        fputs(", \"first_failure\": null", out);
+        flw_member_null(out, "first_failure");
         return;
     }
     fprintf(out, ", \"first_failure\": {\"op\": %" PRIu64, policy->first_failure_op);
-    print_count(out, "bytes", policy->first_failure_bytes);
-    print_count(out, "largest_hole_bytes", policy->first_failure_largest_hole_bytes);
-    print_count(out, "hole_bytes", policy->first_failure_hole_bytes);
+    flw_member_count(out, "bytes", policy->first_failure_bytes);
+    flw_member_count(out, "largest_hole_bytes", policy->first_failure_largest_hole_bytes);
+    flw_member_count(out, "hole_bytes", policy->first_failure_hole_bytes);
     fputc('}', out);
 }
 
@@ -104,24 +75,24 @@ static void print_work(const struct flw_sheet *sheet, const struct flw_run_resul
     uint64_t alloc_count = sheet->program->alloc_count + sheet->program->initial_count;
     bool has_hits = statistics->hit_count != FLW_NOT_APPLICABLE && alloc_count != 0;
     bool has_modelled = result->modelled_ns != FLW_NOT_APPLICABLE;
-    print_count(out, "driver_calls", statistics->driver_call_count);
-    print_count(out, "driver_given_bytes", result->given_bytes);
-    print_count(out, "driver_returned_bytes", result->returned_bytes);
-    print_real(out, "modelled_driver_seconds", has_modelled,
-               has_modelled ? (double)result->modelled_ns * 1e-9 : 0);
-    print_count(out, "grow_operations", statistics->grow_count);
-    print_count(out, "hits", statistics->hit_count);
-    print_real(out, "hit_rate", has_hits,
-               has_hits ? (double)statistics->hit_count / (double)alloc_count : 0);
-    print_count(out, "splits", statistics->split_count);
-    print_count(out, "merges", statistics->merge_count);
-    print_count(out, "deferred_bytes", statistics->deferred_bytes);
-    print_count(out, "events_recorded", statistics->event_count);
-    print_count(out, "steals", statistics->steal_count);
-    print_count(out, "waits", statistics->wait_count);
-    print_count(out, "added_stream_wait", result->stream_wait_units);
-    print_count(out, "remaps", statistics->remap_count);
-    print_count(out, "remap_waits", statistics->remap_wait_count);
+    flw_member_count(out, "driver_calls", statistics->driver_call_count);
+    flw_member_count(out, "driver_given_bytes", result->given_bytes);
+    flw_member_count(out, "driver_returned_bytes", result->returned_bytes);
+    flw_member_real(out, "modelled_driver_seconds", has_modelled,
+                    has_modelled ? (double)result->modelled_ns * 1e-9 : 0);
+    flw_member_count(out, "grow_operations", statistics->grow_count);
+    flw_member_count(out, "hits", statistics->hit_count);
+    flw_member_real(out, "hit_rate", has_hits,
+                    has_hits ? (double)statistics->hit_count / (double)alloc_count : 0);
+    flw_member_count(out, "splits", statistics->split_count);
+    flw_member_count(out, "merges", statistics->merge_count);
+    flw_member_count(out, "deferred_bytes", statistics->deferred_bytes);
+    flw_member_count(out, "events_recorded", statistics->event_count);
+    flw_member_count(out, "steals", statistics->steal_count);
+    flw_member_count(out, "waits", statistics->wait_count);
+    flw_member_count(out, "added_stream_wait", result->stream_wait_units);
+    flw_member_count(out, "remaps", statistics->remap_count);
+    flw_member_count(out, "remap_waits", statistics->remap_wait_count);
 }
 
 static void print_calls(const struct flw_sheet_policy *policy, FILE *out)
@@ -137,7 +108,7 @@ static void print_calls(const struct flw_sheet_policy *policy, FILE *out)
                                                             [FLW_SHEET_ASYNC_FREES] = "free_async",
                                                             [FLW_SHEET_QUERIES] = "event_query"};
     if (!policy->has_calls) {
-        fputs(", \"calls\": null", out);
+        flw_member_null(out, "calls");
         return;
     }
     fputs(",\n    \"calls\": {", out);
@@ -150,15 +121,15 @@ static void print_calls(const struct flw_sheet_policy *policy, FILE *out)
 static void print_match(const struct flw_policy_statistics *statistics, FILE *out)
 {
     if (statistics->compare_count == FLW_NOT_APPLICABLE) {
-        fputs(", \"recorded_addresses\": null", out);
+        flw_member_null(out, "recorded_addresses");
         return;
     }
     fprintf(out, ", \"recorded_addresses\": {\"compared\": %" PRIu64, statistics->compare_count);
-    print_count(out, "equal", statistics->match_count);
-    print_count(out, "segments", statistics->segment_count);
-    print_count(out, "recorded_segments", statistics->recorded_segment_count);
-    print_bool(out, "segments_identical", statistics->has_same_segments);
-    print_bool(out, "seeded", statistics->is_seeded);
+    flw_member_count(out, "equal", statistics->match_count);
+    flw_member_count(out, "segments", statistics->segment_count);
+    flw_member_count(out, "recorded_segments", statistics->recorded_segment_count);
+    flw_member_bool(out, "segments_identical", statistics->has_same_segments);
+    flw_member_bool(out, "seeded", statistics->is_seeded);
     fputc('}', out);
 }
 
@@ -175,7 +146,7 @@ static void print_times(const struct flw_sheet_policy *policy, FILE *out)
 {
     const struct flw_run_result *result = policy->result;
     if (!result->has_times) {
-        fputs(", \"ns_per_op\": null", out);
+        flw_member_null(out, "ns_per_op");
         return;
     }
     fputs(",\n    \"ns_per_op\": {", out);
@@ -193,12 +164,12 @@ static void print_policy(const struct flw_sheet *sheet, const struct flw_sheet_p
     const struct flw_run_result *result = policy->result;
     fputs("\n   {\"name\": ", out);
     flw_json_print_text(out, result->policy->name);
-    print_string(out, "label", policy->label);
-    print_bool(out, "lends", result->policy->lends);
+    flw_member_text(out, "label", policy->label);
+    flw_member_bool(out, "lends", result->policy->lends);
     print_peaks(policy, out);
     fputs(",\n    \"reserved_from_ledger\": ", out);
     fputs(result->is_reserved_from_ledger ? "true" : "false", out);
-    print_bool(out, "keeps_private_pools_apart", result->policy->keeps_pools_apart);
+    flw_member_bool(out, "keeps_private_pools_apart", result->policy->keeps_pools_apart);
     print_failures(policy, out);
     print_work(sheet, result, out);
     print_calls(policy, out);
@@ -217,37 +188,38 @@ static void print_trace(const struct flw_sheet *sheet, FILE *out)
     for (size_t i = 0; i < FLW_SHEET_LIFE_BINS; i++) {
         free_count += sheet->life_count[i];
     }
-    print_string(out, "format", trace->format);
-    print_count(out, "events", trace->event_count);
-    print_count(out, "ops", sheet->op_count);
-    print_count(out, "allocs", trace->alloc_count);
-    print_count(out, "frees", free_count);
-    print_count(out, "initial_blocks", trace->initial_count);
-    print_count(out, "streams", trace->stream_count);
-    print_count(out, "private_pools", sheet->program->lanes.pool_count);
-    print_count(out, "distinct_sizes", sheet->distinct_size_count);
-    print_count(out, "freed_by_the_next_op", sheet->temporary_count);
-    print_count(out, "unknown_frees", trace->unknown_free_count);
-    print_count(out, "peak_requested_bytes", trace->peak_requested_bytes);
-    print_count(out, "recorded_peak_reserved_bytes",
-                trace->has_segments ? trace->recorded_peak_reserved_bytes : FLW_UNKNOWN);
-    print_count(out, "bound_bytes", sheet->program->max_live_bytes);
-    print_count(out, "packed_bytes", sheet->packed_bytes);
+    flw_member_text(out, "format", trace->format);
+    flw_member_count(out, "events", trace->event_count);
+    flw_member_count(out, "ops", sheet->op_count);
+    flw_member_count(out, "allocs", trace->alloc_count);
+    flw_member_count(out, "frees", free_count);
+    flw_member_count(out, "initial_blocks", trace->initial_count);
+    flw_member_count(out, "streams", trace->stream_count);
+    flw_member_count(out, "private_pools", sheet->program->lanes.pool_count);
+    flw_member_count(out, "distinct_sizes", sheet->distinct_size_count);
+    flw_member_count(out, "freed_by_the_next_op", sheet->temporary_count);
+    flw_member_count(out, "unknown_frees", trace->unknown_free_count);
+    flw_member_count(out, "peak_requested_bytes", trace->peak_requested_bytes);
+    flw_member_count(out, "recorded_peak_reserved_bytes",
+                     trace->has_segments ? trace->recorded_peak_reserved_bytes : FLW_UNKNOWN);
+    flw_member_count(out, "bound_bytes", sheet->program->max_live_bytes);
+    flw_member_count(out, "packed_bytes", sheet->packed_bytes);
 }
 
 static void print_setting(const struct flw_sheet *sheet, FILE *out)
 {
-    print_string(out, "device", sheet->device_name);
-    print_bool(out, "simulated", sheet->is_sim);
-    print_count(out, "limit_bytes", sheet->limit_bytes == 0 ? FLW_UNKNOWN : sheet->limit_bytes);
-    print_count(out, "lag", sheet->lag_units);
-    print_string(out, "lag_unit", sheet->is_by_time ? "ns of trace time" : "events");
+    flw_member_text(out, "device", sheet->device_name);
+    flw_member_bool(out, "simulated", sheet->is_sim);
+    flw_member_count(out, "limit_bytes",
+                     sheet->limit_bytes == 0 ? FLW_UNKNOWN : sheet->limit_bytes);
+    flw_member_count(out, "lag", sheet->lag_units);
+    flw_member_text(out, "lag_unit", sheet->is_by_time ? "ns of trace time" : "events");
 }
 
 static void print_spread(FILE *out, const char *key, const struct flw_sheet_spread *spread)
 {
     if (spread->count == 0) {
-        fprintf(out, ", \"%s\": null", key);
+        flw_member_null(out, key);
         return;
     }
     fprintf(out,
@@ -261,9 +233,9 @@ static void print_owner(const struct flw_sheet_category *category, FILE *out)
 {
     fputs("\n   {\"owner\": ", out);
     flw_json_print_text(out, category->name);
-    print_count(out, "blocks", category->sizes.count);
-    print_count(out, "bytes", category->requested_bytes);
-    print_count(out, "freed", category->life_ops.count);
+    flw_member_count(out, "blocks", category->sizes.count);
+    flw_member_count(out, "bytes", category->requested_bytes);
+    flw_member_count(out, "freed", category->life_ops.count);
     print_spread(out, "size_bytes", &category->sizes);
     print_spread(out, "life_ops", &category->life_ops);
     fputc('}', out);
@@ -295,8 +267,8 @@ static void print_owners(const struct flw_sheet *sheet, FILE *out)
             const struct flw_sheet_category *category = &sheet->categories[kind][i];
             fprintf(out, "%s{\"owner\": ", i == 0 ? "" : ", ");
             flw_json_print_text(out, category->name);
-            print_count(out, "bytes", category->at_peak_bytes);
-            print_count(out, "blocks", category->at_peak_count);
+            flw_member_count(out, "bytes", category->at_peak_bytes);
+            flw_member_count(out, "blocks", category->at_peak_count);
             fputc('}', out);
         }
         fputc(']', out);
