@@ -12,13 +12,13 @@
 #include "trace/trace.h"
 
 #include "command.h"
+#include "draft.h"
 #include "plan.h"
 #include "policy.h"
 #include "program.h"
 #include "replay_device.h"
 #include "report.h"
 #include "run.h"
-#include "textfile.h"
 #include "tool_host.h"
 
 struct options {
@@ -234,24 +234,12 @@ static int run_policies(const struct options *options, const struct flw_run_setu
 
 static int print_json(const struct flw_report *report, const char *path)
 {
-    char *text = NULL;
-    size_t length = 0;
-    char message[FLW_TEXTFILE_MESSAGE_BYTES];
-    FILE *memory = open_memstream(&text, &length);
-    if (memory == NULL) {
-        flw_complain("out of host memory");
+    struct flw_draft draft;
+    if (!flw_draft_begin(&draft, "")) {
         return FLW_EXIT_FAILED;
     }
-    flw_report_print_json(report, memory);
-    bool is_whole = fclose(memory) == 0;
-    snprintf(message, sizeof message, "out of host memory");
-    bool is_done = is_whole && flw_textfile_write(path, text, length, message);
-    free(text);
-    if (!is_done) {
-        flw_complain("%s", message);
-        return FLW_EXIT_FAILED;
-    }
-    return FLW_EXIT_OK;
+    flw_report_print_json(report, draft.file);
+    return flw_draft_end(&draft, true, path) ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }
 
 static int print_results(const struct options *options, const struct flw_report *report)

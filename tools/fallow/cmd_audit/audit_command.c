@@ -14,9 +14,9 @@
 
 #include "cmd_run/launch.h"
 #include "command.h"
+#include "draft.h"
 #include "findings.h"
 #include "options.h"
-#include "textfile.h"
 
 #define PAGE_NAME         "page"
 #define BANDWIDTH_DEFAULT "3000"
@@ -217,22 +217,13 @@ static void remove_folder(const char *folder)
 
 static bool write_report(const struct order *order, struct flw_findings *findings)
 {
-    char message[FLW_TEXTFILE_MESSAGE_BYTES];
-    char *text = NULL;
-    size_t length = 0;
-    FILE *memory = open_memstream(&text, &length);
-    if (memory == NULL) {
-        flw_complain("audit: the host is out of memory");
+    struct flw_draft draft;
+    if (!flw_draft_begin(&draft, "audit: ")) {
         return false;
     }
-    (order->is_json ? flw_findings_print_json : flw_findings_print)(memory, findings, &order->view);
-    bool is_whole = fclose(memory) == 0 && text != NULL;
-    bool is_written = is_whole && flw_textfile_write(order->output, text, length, message);
-    if (!is_written) {
-        flw_complain("audit: %s", is_whole ? message : "the host is out of memory");
-    }
-    free(text);
-    return is_written;
+    (order->is_json ? flw_findings_print_json : flw_findings_print)(draft.file, findings,
+                                                                    &order->view);
+    return flw_draft_end(&draft, true, order->output);
 }
 
 /* The site on trial was nowhere met: a line that names those that were. */

@@ -11,50 +11,16 @@
 #include "trace/trace.h"
 
 #include "command.h"
+#include "draft.h"
 #include "figures.h"
 #include "report/baseline.h"
 #include "report/page.h"
 #include "report/print.h"
-#include "textfile.h"
 
 #define PATH_BYTES 4096
 
 /* --- files ---------------------------------------------------------------------------------------
  */
-
-/* A file that is built in memory and then written whole. */
-struct draft {
-    FILE *file;
-    char *text;
-    size_t length;
-};
-
-static bool begin_draft(struct draft *draft)
-{
-    *draft = (struct draft){0};
-    draft->file = open_memstream(&draft->text, &draft->length);
-    if (draft->file == NULL) {
-        flw_complain("out of host memory");
-    }
-    return draft->file != NULL;
-}
-
-/* `path` NULL: only the text is wanted, and is the caller's. */
-static bool end_draft(struct draft *draft, bool is_good, const char *path)
-{
-    char message[FLW_TEXTFILE_MESSAGE_BYTES] = "out of host memory";
-    bool is_whole = fclose(draft->file) == 0 && is_good;
-    bool is_done =
-        is_whole && (path == NULL || flw_textfile_write(path, draft->text, draft->length, message));
-    if (!is_done) {
-        flw_complain("%s", message);
-    }
-    if (path != NULL || !is_done) {
-        free(draft->text);
-        draft->text = NULL;
-    }
-    return is_done;
-}
 
 /* "DIR/out.html" and the third trace: "out-3-NAME.html", beside it. */
 static void name_page(const struct flw_report_options *options, const struct flw_sheet *sheet,
@@ -75,20 +41,21 @@ static void name_page(const struct flw_report_options *options, const struct flw
 
 static bool write_page(const struct flw_sheet *sheet, const char *path)
 {
-    struct draft draft;
-    return begin_draft(&draft) && end_draft(&draft, flw_page_write(sheet, draft.file), path);
+    struct flw_draft draft;
+    return flw_draft_begin(&draft, "") &&
+           flw_draft_end(&draft, flw_page_write(sheet, draft.file), path);
 }
 
 bool flw_report_write_one(const struct flw_report_options *options, const struct flw_sheet *sheet,
                           bool has_several, size_t place)
 {
-    struct draft draft;
+    struct flw_draft draft;
     if (options->csv_path != NULL) {
-        if (!begin_draft(&draft)) {
+        if (!flw_draft_begin(&draft, "")) {
             return false;
         }
         flw_print_csv(sheet, draft.file);
-        if (!end_draft(&draft, true, options->csv_path)) {
+        if (!flw_draft_end(&draft, true, options->csv_path)) {
             return false;
         }
     }
@@ -114,7 +81,7 @@ bool flw_report_write_one(const struct flw_report_options *options, const struct
 static bool write_landing(const struct flw_report_options *options, const struct flw_sheet *sheets,
                           size_t count)
 {
-    struct draft draft;
+    struct flw_draft draft;
     bool has_links = strcmp(options->html_path, "-") != 0;
     char **links = calloc(count, sizeof *links);
     bool is_good = links != NULL;
@@ -128,10 +95,10 @@ static bool write_landing(const struct flw_report_options *options, const struct
         flw_complain("out of host memory");
     }
     is_good =
-        is_good && begin_draft(&draft) &&
-        end_draft(&draft,
-                  flw_page_write_landing(sheets, count, (const char *const *)links, draft.file),
-                  options->html_path);
+        is_good && flw_draft_begin(&draft, "") &&
+        flw_draft_end(&draft,
+                      flw_page_write_landing(sheets, count, (const char *const *)links, draft.file),
+                      options->html_path);
     for (size_t i = 0; links != NULL && i < count; i++) {
         free(links[i]);
     }
@@ -161,13 +128,13 @@ static bool is_stdout(const char *path)
 bool flw_report_write_all(const struct flw_report_options *options, const struct flw_sheet *sheets,
                           size_t count)
 {
-    struct draft draft;
+    struct flw_draft draft;
     if (options->json_path != NULL) {
-        if (!begin_draft(&draft)) {
+        if (!flw_draft_begin(&draft, "")) {
             return false;
         }
         flw_print_json(sheets, count, draft.file);
-        if (!end_draft(&draft, true, options->json_path)) {
+        if (!flw_draft_end(&draft, true, options->json_path)) {
             return false;
         }
     }
@@ -246,18 +213,18 @@ static bool is_below_baseline(const char *path, const struct flw_sheet *sheets, 
     char message[FLW_BASELINE_MESSAGE_BYTES];
     struct flw_baseline then = {0};
     struct flw_baseline now = {0};
-    struct draft draft;
+    struct flw_draft draft;
     bool is_kept = flw_baseline_read(path, &then, message);
     if (!is_kept) {
         flw_complain("%s", message);
         return false;
     }
-    if (!begin_draft(&draft)) {
+    if (!flw_draft_begin(&draft, "")) {
         flw_baseline_finish(&then);
         return false;
     }
     flw_print_json(sheets, count, draft.file);
-    is_kept = end_draft(&draft, true, NULL);
+    is_kept = flw_draft_end(&draft, true, NULL);
     if (is_kept) {
         is_kept = flw_baseline_read_bytes(draft.text, draft.length, &now, message) &&
                   flw_baseline_is_kept(&then, &now, message);
