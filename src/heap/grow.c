@@ -122,41 +122,42 @@ static void return_stock(struct flw_heap *heap, struct stock *stock)
     stock->handles = NULL;
 }
 
+/* Driver calls. All of it before the first is mapped: where there is not enough, that is known then. */
+static CUresult create_stock(struct flw_source *source, const struct stock *stock)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (struct flw_handle *handle = stock->handles; handle != NULL && result == CUDA_SUCCESS;
+         handle = handle->next) {
+        if (handle->id == 0) {
+            result =
+                source->ops->create(source, flw_handle_bytes(handle), handle->types, &handle->id);
+            handle->id = result == CUDA_SUCCESS ? handle->id : 0;
+        }
+    }
+    return result;
+}
+
 /* Driver calls. On failure everything is unmapped again; created handles keep their id. */
 static CUresult map_stock(struct flw_heap *heap, const struct stock *stock, uint64_t address,
                           const char **out_call)
 {
     struct flw_source *source = &heap->source;
     uint64_t at = address;
-    CUresult result = CUDA_SUCCESS;
+    *out_call = "cuMemCreate";
+    CUresult result = create_stock(source, stock);
     struct flw_handle *handle = stock->handles;
-    for (; handle != NULL; handle = handle->next) {
-        if (handle->id == 0) {
-            *out_call = "cuMemCreate";
-            result =
-                source->ops->create(source, flw_handle_bytes(handle), handle->types, &handle->id);
-            if (result != CUDA_SUCCESS) {
-                handle->id = 0;
-                break;
-            }
-        }
+    for (; handle != NULL && result == CUDA_SUCCESS; handle = handle->next) {
         *out_call = "cuMemMap";
         result = source->ops->map(source, at, flw_handle_bytes(handle), handle->id);
-        if (result != CUDA_SUCCESS) {
-            break;
-        }
-        at += flw_handle_bytes(handle);
+        at += result == CUDA_SUCCESS ? flw_handle_bytes(handle) : 0;
     }
     if (result == CUDA_SUCCESS && !FLW_MUTANT(MAPS_WITHOUT_ACCESS)) {
         *out_call = "cuMemSetAccess";
         result = source->ops->set_access(source, address, at - address);
     }
-    if (result != CUDA_SUCCESS) {
-        at = address;
-        for (struct flw_handle *h = stock->handles; h != handle; h = h->next) {
-            (void)source->ops->unmap(source, at, flw_handle_bytes(h));
-            at += flw_handle_bytes(h);
-        }
+    for (handle = stock->handles; result != CUDA_SUCCESS && address < at; handle = handle->next) {
+        (void)source->ops->unmap(source, address, flw_handle_bytes(handle));
+        address += flw_handle_bytes(handle);
     }
     return result;
 }
