@@ -15,6 +15,7 @@
 
 #include "base/sized.h"
 #include "fallow/share.h"
+#include "pool/debug.h"
 #include "pool/recording.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_share)
@@ -59,8 +60,13 @@ static fallow_status claim_handle(struct flw_pool *pool, const fallow_block *blo
                                   struct flw_handle **out_handle, uint64_t *out_first)
 {
     struct flw_heap *heap = &pool->heap;
-    uint64_t offset = flw_page_map_offset(&heap->map, (uint64_t)(uintptr_t)block->base);
+    /* Only where it begins does the map lead to a run. */
+    const void *raw = pool->debug != NULL ? flw_debug_raw(pool, block->base) : block->base;
+    uint64_t offset = flw_page_map_offset(&heap->map, (uint64_t)(uintptr_t)raw);
     fallow_status status = FALLOW_INVALID_ARGUMENT;
+    if (raw == NULL) {
+        return FALLOW_INVALID_POINTER; /* another thread has freed it */
+    }
     flw_lock_acquire(&heap->lock);
     struct flw_handle *handle = own_handle(heap, offset, type);
     if (handle != NULL) {

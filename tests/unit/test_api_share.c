@@ -434,21 +434,26 @@ static void a_sleeping_pool_imports_and_unimports(void **state)
     api_end(&api);
 }
 
-/* Between red zones: what is exported is the block, and its place in the handle. */
-static void a_checked_pool_exports_blocks_between_their_zones(void **state)
+/* Between red zones: what is exported is the block, and its place in the handle, which the zone in
+ * front of an aligned block may fill. */
+static void export_between_zones(uint64_t align_bytes)
 {
-    (void)state;
     struct api api;
-    void *seen = NULL;
+    fallow_request request;
+    void *seen = NULL, *ptr = NULL;
     begin_sharing(&api, FALLOW_HANDLE_FD);
     fallow_pool_destroy(api.pool);
     fallow_pool_config config = api_config(&api);
     config.handle_types = FALLOW_HANDLE_FD;
     config.checks = FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_POISON;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+    fallow_request_init(&request);
+    request.size_bytes = 5000;
+    request.align_bytes = align_bytes;
+    request.flags = FALLOW_REQUEST_EXPORT_FD;
+    assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &ptr), FALLOW_OK);
     fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
-    assert_true(share.offset_bytes > 0);
+    assert_true(share.offset_bytes >= align_bytes && share.offset_bytes > 0);
     assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0); /* the poison is there */
     poke(&api, ptr, 0, 55);
     assert_int_equal(fallow_import(api.pool, &share, &seen), FALLOW_OK);
@@ -461,6 +466,13 @@ static void a_checked_pool_exports_blocks_between_their_zones(void **state)
     assert_int_equal(api_stats(&api).exported_bytes, 0);
     assert_int_equal(api_stats(&api).damage_count, 0);
     api_end(&api);
+}
+
+static void a_checked_pool_exports_blocks_between_their_zones(void **state)
+{
+    (void)state;
+    export_between_zones(0);
+    export_between_zones(2 * MIB);
 }
 
 struct racer {
