@@ -50,7 +50,8 @@ void flw_debug_each(struct flw_pool *pool,
 
 /* Compare the copies that have arrived. Never waits. Driver calls. */
 void flw_debug_poll(struct flw_pool *pool);
-/* Out of quarantine: all, or what was freed on one stream. True if there was any. Driver calls. */
+/* Out of quarantine: all; or what was freed on one stream, which no thread names when this returns. True
+ * if there was any. Driver calls. */
 bool flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams);
 
 struct flw_debug_counts {

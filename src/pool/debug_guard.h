@@ -32,6 +32,12 @@ struct flw_guard {
     bool is_captured;
 };
 
+/* A thread with a block that is out of quarantine and not back in the heap yet. */
+struct flw_leaver {
+    struct flw_leaver *next;
+    fallow_stream stream;
+};
+
 /* A copy on its way. Front and back half hold FLW_ZONE_BYTES each. */
 struct flw_check {
     CUevent event;
@@ -47,6 +53,7 @@ struct flw_debug {
     struct flw_guard *live[FLW_DEBUG_BUCKETS];
     struct flw_guard *unused;
     struct flw_guard *quarantine, **quarantine_end;
+    struct flw_leaver *leavers;
     uint64_t quarantine_count, quarantine_bytes, quarantine_most_bytes;
     struct flw_check *ring; /* NULL: leaks only */
     unsigned char *ring_bytes;

@@ -3,6 +3,8 @@
  * Owns: freed blocks that are kept out of use for a while, filled, so that a late write shows.
  * Does not: fill them (debug.c), or compare (debug_ring.c).
  */
+#include <sched.h>
+
 #include "pool/debug_guard.h"
 #include "pool/pool.h"
 
@@ -67,25 +69,63 @@ static void leave_quarantine(struct flw_pool *pool, struct flw_guard *guard)
     flw_guard_drop(pool->debug, guard);
 }
 
+static void forget_leaver(struct flw_debug *debug, const struct flw_leaver *leaver)
+{
+    flw_lock_acquire(&debug->lock);
+    struct flw_leaver **link = &debug->leavers;
+    while (*link != leaver) {
+        link = &(*link)->next;
+    }
+    *link = leaver->next;
+    flw_lock_release(&debug->lock);
+}
+
 static bool drain_quarantine(struct flw_pool *pool, fallow_stream stream, bool wants_stream,
                              bool wants_all)
 {
     struct flw_debug *debug = pool->debug;
     bool any = false;
     for (struct flw_guard *guard;; any = true) {
+        struct flw_leaver leaver;
         flw_lock_acquire(&debug->lock);
         guard = next_to_leave(debug, stream, wants_stream, wants_all);
+        if (guard != NULL) {
+            leaver = (struct flw_leaver){.next = debug->leavers, .stream = guard->freed_on};
+            debug->leavers = &leaver;
+        }
         flw_lock_release(&debug->lock);
         if (guard == NULL) {
             return any;
         }
         leave_quarantine(pool, guard);
+        forget_leaver(debug, &leaver);
+    }
+}
+
+/* The caller retires the stream: what another thread has taken out names its handle. */
+static void await_leavers(struct flw_debug *debug, fallow_stream stream)
+{
+    for (bool is_named = true; is_named;) {
+        flw_lock_acquire(&debug->lock);
+        const struct flw_leaver *leaver = debug->leavers;
+        while (leaver != NULL && leaver->stream != stream) {
+            leaver = leaver->next;
+        }
+        is_named = leaver != NULL;
+        flw_lock_release(&debug->lock);
+        if (is_named) {
+            sched_yield();
+        }
     }
 }
 
 bool flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams)
 {
-    return drain_quarantine(pool, stream, !all_streams, all_streams);
+    bool any = drain_quarantine(pool, stream, !all_streams, all_streams);
+    if (!all_streams) {
+        await_leavers(pool->debug, stream);
+    }
+    return any;
 }
 
 void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream,

@@ -248,6 +248,55 @@ static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_i
     api_end(&api);
 }
 
+/* ---- a block on its way out of quarantine */
+
+static CUresult copy_and_dwell(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    dwell(stream, true);
+    return bed.cu->cuMemcpyDtoHAsync_v2(to, from, bytes, stream);
+}
+
+static void *trim(void *unused)
+{
+    bool good = bed.cu->cuCtxSetCurrent(bed.context) == CUDA_SUCCESS &&
+                fallow_pool_trim_within(bed.api.pool, 0, 0, NULL) == FALLOW_OK;
+    return good ? unused : NULL;
+}
+
+static void nobody_frees_on_a_stream_that_has_been_retired(void **state)
+{
+    (void)state;
+    void *end = NULL;
+    flw_sim_config world = flw_sim_config_default(7);
+    world.schedule = FLW_SIM_HELD;
+    world.check = 1;
+    world.backed = 1;
+    api_begin(&bed.api, &world);
+    fallow_pool_config config = api_config(&bed.api);
+    config.checks = FALLOW_CHECK_QUARANTINE;
+    assert_int_equal(fallow_pool_create(&config, &bed.api.pool), FALLOW_OK);
+    bed.cu = &bed.api.sim.cu;
+    bed.dying = bed.api.stream;
+    bed.retirer = pthread_self();
+    assert_int_equal(bed.cu->cuCtxGetCurrent(&bed.context), 0);
+    sem_init(&asking.is_asked, 0, 0);
+    sem_init(&asking.is_retired, 0, 0);
+    asking.is_query = true;
+    atomic_store(&asking.asked, false);
+    atomic_store(&asking.retired_while_asked, false);
+    void *block = api_alloc(&bed.api, 3 * MIB, bed.dying);
+    assert_int_equal(fallow_free(bed.api.pool, block, bed.dying), FALLOW_OK);
+    flw_pool_of(bed.api.pool)->driver.cuMemcpyDtoHAsync_v2 = copy_and_dwell;
+    assert_int_equal(pthread_create(&bed.helper, NULL, trim, &bed), 0);
+    sem_wait(&asking.is_asked);
+    assert_int_equal(fallow_stream_retire(bed.api.pool, bed.dying), FALLOW_OK);
+    sem_post(&asking.is_retired);
+    assert_int_equal(pthread_join(bed.helper, &end), 0);
+    assert_ptr_equal(end, &bed);
+    assert_false(atomic_load(&asking.retired_while_asked));
+    api_end(&bed.api);
+}
+
 /* On the simulated driver, which tells; the block stays its owner's. */
 static void a_retired_and_destroyed_streams_handle_is_refused_by_every_call(void **state)
 {
@@ -291,6 +340,7 @@ int main(void)
         cmocka_unit_test(nobody_asks_about_a_stream_that_has_been_retired),
         cmocka_unit_test(nobody_asks_about_a_stream_that_may_have_died),
         cmocka_unit_test(a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_it),
+        cmocka_unit_test(nobody_frees_on_a_stream_that_has_been_retired),
         cmocka_unit_test(a_retired_and_destroyed_streams_handle_is_refused_by_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
