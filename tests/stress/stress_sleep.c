@@ -5,6 +5,7 @@
  */
 #include "stress_worker.h"
 
+#include <sched.h>
 #include <stdio.h>
 
 #define MOST_TAGS  10
@@ -111,6 +112,10 @@ static void wake(struct worker *worker)
     }
     for (unsigned i = 0; i < MOST_WAKES && status != FALLOW_OK; i++) {
         status = run->put.ops->wake(run->put.pool);
+        if (may_be_busy(run, status)) {
+            sched_yield(); /* until the other's turn is over, however long it takes */
+            i--;
+        }
         if (status == FALLOW_DEVICE_LOST && stress_allows(worker, status)) {
             return;
         }
