@@ -129,7 +129,8 @@ void flw_picture_waste(const struct flw_sheet *sheet, FILE *out)
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
             snprintf(text, sizeof text, "%s: %s", parts[p].name,
                      flw_svg_format(number, FLW_SVG_BYTES, parts[p].bytes));
-            flw_svg_rectangle(&svg, parts[p].style, x, y + 3, parts[p].bytes * unit, WASTE_ROW - 6,
+            flw_svg_rectangle(&svg, parts[p].style,
+                              (struct flw_svg_box){x, y + 3, parts[p].bytes * unit, WASTE_ROW - 6},
                               text);
             x += parts[p].bytes * unit;
         }

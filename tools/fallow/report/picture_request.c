@@ -37,7 +37,8 @@ static void draw_bars(const struct flw_svg *svg, const uint64_t *values, const s
         flw_svg_format(value, svg->y.unit, (double)values[i]);
         snprintf(tip, sizeof tip, "%s%s: %s", bin_unit == FLW_SVG_BYTES ? "up to " : "from ", from,
                  value);
-        flw_svg_rectangle(svg, style, x + 1, y, width - 2, svg->top + svg->height - y, tip);
+        flw_svg_rectangle(
+            svg, style, (struct flw_svg_box){x + 1, y, width - 2, svg->top + svg->height - y}, tip);
         if ((i - bins->low) % (1 + (bins->high - bins->low) / 12) == 0) {
             flw_svg_text(svg, "tick", x + width / 2, svg->top + svg->height + 14, true, from);
         }

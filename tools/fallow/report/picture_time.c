@@ -156,8 +156,8 @@ static void draw_marks(const struct timeline *line)
         const struct flw_sheet_mark *mark = &sheet->marks[i];
         double x = flw_svg_x(svg, (double)mark->begin_op);
         double width = flw_svg_x(svg, (double)mark->end_op) - x;
-        flw_svg_rectangle(svg, i % 2 == 0 ? "phase" : "phase odd", x, svg->top,
-                          width < 1 ? 1 : width, svg->height, mark->name);
+        struct flw_svg_box box = {x, svg->top, width < 1 ? 1 : width, svg->height};
+        flw_svg_rectangle(svg, i % 2 == 0 ? "phase" : "phase odd", box, mark->name);
     }
 }
 

@@ -209,11 +209,11 @@ void flw_svg_draw_axes(const struct flw_svg *svg)
     }
 }
 
-void flw_svg_rectangle(const struct flw_svg *svg, const char *style, double x, double y,
-                       double width, double height, const char *tip)
+void flw_svg_rectangle(const struct flw_svg *svg, const char *style, struct flw_svg_box box,
+                       const char *tip)
 {
-    fprintf(svg->out, "<rect class=\"%s\" x=%.1f y=%.1f width=%.1f height=\"%.1f\"", style, x, y,
-            width, height);
+    fprintf(svg->out, "<rect class=\"%s\" x=%.1f y=%.1f width=%.1f height=\"%.1f\"", style, box.x,
+            box.y, box.width, box.height);
     if (tip == NULL) {
         fputs("/>", svg->out);
         return;

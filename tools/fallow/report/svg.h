@@ -48,8 +48,13 @@ void flw_svg_draw_axes(const struct flw_svg *svg);
 double flw_svg_x(const struct flw_svg *svg, double value);
 double flw_svg_y(const struct flw_svg *svg, double value);
 
-void flw_svg_rectangle(const struct flw_svg *svg, const char *style, double x, double y,
-                       double width, double height, const char *tip);
+struct flw_svg_box {
+    double x, y, width, height;
+};
+
+/* `tip` may be NULL. */
+void flw_svg_rectangle(const struct flw_svg *svg, const char *style, struct flw_svg_box box,
+                       const char *tip);
 /* middle: anchored there, else at its start. */
 void flw_svg_text(const struct flw_svg *svg, const char *style, double x, double y, bool middle,
                   const char *text);
