@@ -189,15 +189,17 @@ bool flw_rmm_read(struct flw_input *input, struct flw_trace **out_trace)
 
 /* ---- writing ---- */
 
-static void print_row(const struct flw_trace *trace, uint64_t time_ns, const char *action,
-                      uint64_t pointer, uint64_t bytes, uint16_t stream, FILE *file)
+/* The event's time, size and stream. */
+static void print_row(const struct flw_trace *trace, const struct flw_trace_event *event,
+                      const char *action, uint64_t pointer, FILE *file)
 {
-    uint64_t seconds = time_ns / 1000000000;
+    uint64_t seconds = event->time_ns / 1000000000;
     fprintf(file, "0,%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 ".%06" PRIu64 ",%s,", seconds / 3600,
-            seconds / 60 % 60, seconds % 60, time_ns / 1000 % 1000000, action);
+            seconds / 60 % 60, seconds % 60, event->time_ns / 1000 % 1000000, action);
     fprintf(file, pointer == 0 ? "(nil)" : "0x%" PRIx64, pointer);
-    uint64_t handle = trace->streams[stream];
-    fprintf(file, ",%" PRIu64 ",%s%" PRIx64 "\n", bytes, handle == 0 ? "" : "0x", handle);
+    uint64_t handle = trace->streams[event->stream];
+    fprintf(file, ",%" PRIu64 ",%s%" PRIx64 "\n", event->size_bytes, handle == 0 ? "" : "0x",
+            handle);
 }
 
 /* Where addresses are unknown, the block's number stands for one. */
@@ -213,12 +215,11 @@ static void print_event(const struct flw_trace *trace, const struct flw_trace_ev
     switch (event->op) {
     case FLW_TRACE_ALLOC:
     case FLW_TRACE_FREE:
-        print_row(trace, event->time_ns, event->op == FLW_TRACE_ALLOC ? "allocate" : "free",
-                  pointer_of(trace, event->block), event->size_bytes, event->stream, file);
+        print_row(trace, event, event->op == FLW_TRACE_ALLOC ? "allocate" : "free",
+                  pointer_of(trace, event->block), file);
         break;
     case FLW_TRACE_OOM:
-        print_row(trace, event->time_ns, "allocate failure", 0, event->size_bytes, event->stream,
-                  file);
+        print_row(trace, event, "allocate failure", 0, file);
         break;
     default:
         break;
@@ -234,8 +235,9 @@ bool flw_trace_write_rmm(const struct flw_trace *trace, const char *path, char *
     fputs(FLW_RMM_MAGIC "\n", output.file);
     for (size_t i = 0; i < trace->initial_count; i++) {
         const struct flw_trace_block *block = &trace->blocks[i];
-        print_row(trace, 0, "allocate", pointer_of(trace, (uint32_t)i), block->size_bytes,
-                  block->stream, output.file);
+        const struct flw_trace_event event = {.size_bytes = block->size_bytes,
+                                              .stream = block->stream};
+        print_row(trace, &event, "allocate", pointer_of(trace, (uint32_t)i), output.file);
     }
     for (size_t i = 0; i < trace->event_count; i++) {
         print_event(trace, &trace->events[i], output.file);
