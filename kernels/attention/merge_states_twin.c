@@ -38,22 +38,22 @@ static struct mix mix_of(const struct flw_merge_states_args *args, float a, floa
     return a >= b ? (struct mix){more, less, lse} : (struct mix){less, more, lse};
 }
 
-static float load_lse(struct flw_twin *twin, const struct flw_merge_states_args *args,
-                      const char *name, const float *lse, int64_t stride, int64_t token,
-                      int64_t head)
+static int64_t lse_index(const struct flw_merge_states_args *args, int64_t stride, int64_t token,
+                         int64_t head)
 {
-    int64_t at = args->lse_by_token ? token * stride + head : head * stride + token;
-    return flw_load_float(twin, name, lse, at, FALLOW_F32);
+    return args->lse_by_token ? token * stride + head : head * stride + token;
 }
 
 static struct mix load_mix(struct flw_twin *twin, const struct flw_merge_states_args *args,
                            int64_t context, int64_t token, int64_t head)
 {
-    float b = load_lse(twin, args, "b_lse", args->b_lse, args->b_lse_stride, token, head);
+    int64_t b_at = lse_index(args, args->b_lse_stride, token, head);
+    float b = flw_load_float(twin, "b_lse", args->b_lse, b_at, FALLOW_F32);
     if (token >= context) {
         return (struct mix){0.0f, 1.0f, b};
     }
-    float a = load_lse(twin, args, "a_lse", args->a_lse, args->a_lse_stride, token, head);
+    int64_t a_at = lse_index(args, args->a_lse_stride, token, head);
+    float a = flw_load_float(twin, "a_lse", args->a_lse, a_at, FALLOW_F32);
     return mix_of(args, a, b);
 }
 

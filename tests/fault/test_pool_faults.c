@@ -182,21 +182,26 @@ static const struct {
     {CUDA_ERROR_ILLEGAL_ADDRESS, true},
 };
 
+struct failure {
+    unsigned error;
+    uint64_t at; /* the driver call that fails; 0: none */
+    bool without_vmm;
+};
+
 /* One world, one failure. True: the failure came about. */
 static bool play(const struct flw_sim *sim, const struct flw_put_ops *ops,
-                 const struct scenario *scenario, unsigned error, uint64_t fail_at,
-                 bool without_vmm, unsigned *broken)
+                 const struct scenario *scenario, struct failure failure, unsigned *broken)
 {
-    flw_sim_config world = flw_sim_config_default(fail_at);
+    flw_sim_config world = flw_sim_config_default(failure.at);
     struct flw_bed bed = {.sim = *sim, .put = {ops, NULL}};
     world.device_bytes = 2ull << 30;
     world.schedule = FLW_SIM_HELD;
     world.check = 1;
-    world.without_vmm = without_vmm;
+    world.without_vmm = failure.without_vmm;
     bed.scenario = scenario->name;
-    bed.error = errors[error].error;
-    bed.sticky = errors[error].sticky;
-    bed.fail_at = fail_at;
+    bed.error = errors[failure.error].error;
+    bed.sticky = errors[failure.error].sticky;
+    bed.fail_at = failure.at;
     flw_sim_begin(sim, &world);
     scenario->play(&bed);
     *broken += bed.broken;
@@ -208,10 +213,11 @@ static unsigned play_all(const struct flw_sim *sim, const struct flw_put_ops *op
 {
     unsigned broken = 0;
     for (unsigned vmm = 0; vmm < (scenario->needs_vmm ? 1u : 2u); vmm++) {
-        (void)play(sim, ops, scenario, 0, 0, vmm == 1, &broken); /* nothing fails */
+        (void)play(sim, ops, scenario, (struct failure){.without_vmm = vmm == 1}, &broken);
         for (unsigned e = 0; e < sizeof errors / sizeof *errors && broken < 20; e++) {
             uint64_t n = only_at != 0 ? only_at : 1;
-            while (n < MOST_CALLS && play(sim, ops, scenario, e, n, vmm == 1, &broken) &&
+            while (n < MOST_CALLS &&
+                   play(sim, ops, scenario, (struct failure){e, n, vmm == 1}, &broken) &&
                    only_at == 0 && broken < 20) {
                 n++;
             }
