@@ -11,6 +11,7 @@
 #include "arena/plan_graph.h"
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/random.h"
 
 /* Places tried beyond one an item before a try is given up: long enough to mend a mistake, short enough
  * to take many orders. */
@@ -321,13 +322,10 @@ static bool place_rest(struct search *s, struct span span, uint32_t position)
 
 /* ---- orders ---- */
 
-/* splitmix64: below `count`. */
+/* Below `count`. */
 static uint64_t draw(struct search *s, uint64_t count)
 {
-    uint64_t x = s->chance += 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return (x ^ (x >> 31)) % count;
+    return flw_random_next(&s->chance) % count;
 }
 
 /* log2 with FRACTION_BITS of fraction, straight between powers of two; x > 0. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "trace/measure.h"
 
 #define LAUNCH_NS 2000
@@ -78,10 +79,7 @@ void flw_gen_seed(struct flw_gen *gen, uint64_t seed)
 
 uint64_t flw_gen_random(struct flw_gen *gen)
 {
-    uint64_t x = gen->random_state += UINT64_C(0x9E3779B97F4A7C15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return x ^ (x >> 31);
+    return flw_random_next(&gen->random_state);
 }
 
 uint64_t flw_gen_between(struct flw_gen *gen, uint64_t low, uint64_t high)

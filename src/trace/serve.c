@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/random.h"
 #include "trace/build.h"
 #include "trace/measure.h"
 
@@ -77,18 +78,10 @@ struct flw_serve_params flw_serve_demo(void)
     };
 }
 
-static uint64_t next_random(struct server *s)
-{
-    uint64_t x = s->random_state += UINT64_C(0x9E3779B97F4A7C15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return x ^ (x >> 31);
-}
-
 /* From `low` up to but not including `end`. */
 static uint64_t random_between(struct server *s, uint64_t low, uint64_t end)
 {
-    return low + next_random(s) % (end - low);
+    return low + flw_random_next(&s->random_state) % (end - low);
 }
 
 /* ---- blocks ---- */

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
 #define FILE_BYTES_MAX   (1u << 20)
@@ -29,17 +31,9 @@ struct sample {
 static struct sample samples[FILES_MAX];
 static size_t sample_count;
 
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t x = *state += UINT64_C(0x9E3779B97F4A7C15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return x ^ (x >> 31);
-}
-
 static size_t below(uint64_t *state, size_t bound)
 {
-    return bound == 0 ? 0 : (size_t)(next_random(state) % bound);
+    return bound == 0 ? 0 : (size_t)(flw_random_next(state) % bound);
 }
 
 /* A copy of exactly `count` bytes, so that a sanitizer sees a read past the end. */
@@ -70,7 +64,7 @@ static void insert_random(uint64_t *state, uint8_t *bytes, size_t *count, size_t
     uint8_t noise[16];
     size_t noise_count = 1 + below(state, sizeof(noise));
     for (size_t i = 0; i < noise_count; i++) {
-        noise[i] = (uint8_t)next_random(state);
+        noise[i] = (uint8_t)flw_random_next(state);
     }
     insert(bytes, count, at, noise, noise_count);
 }
@@ -152,11 +146,11 @@ static void nudge_number(uint64_t *state, uint8_t *bytes, size_t count, size_t a
             return;
         }
         if (bytes[i] == 'J' || bytes[i] == 'K' || bytes[i] == 'M') {
-            bytes[i + 1] = (uint8_t)next_random(state);
+            bytes[i + 1] = (uint8_t)flw_random_next(state);
             return;
         }
         if (bytes[i] == 0x8A && i + 2 + bytes[i + 1] < count && bytes[i + 1] <= 9) {
-            bytes[i + 2 + below(state, bytes[i + 1])] = (uint8_t)next_random(state);
+            bytes[i + 2 + below(state, bytes[i + 1])] = (uint8_t)flw_random_next(state);
             return;
         }
     }

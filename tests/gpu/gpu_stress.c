@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/random.h"
 #include "support/sim.h"
 
 #include "fallow/fallow.h"
@@ -68,10 +69,7 @@ static void must_status(const struct run *run, fallow_status status, const char 
 
 static uint64_t below(struct run *run, uint64_t bound)
 {
-    uint64_t x = run->random += 0x9E3779B97F4A7C15ull;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-    return (x ^ (x >> 31)) % bound;
+    return flw_random_next(&run->random) % bound;
 }
 
 static void compare(struct run *run)

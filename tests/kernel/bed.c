@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "common/twin.h"
 #include "support/sim.h"
 
@@ -100,10 +101,7 @@ bool flw_bed_error_has(struct flw_bed *bed, const char *word)
 
 uint64_t flw_bed_random(struct flw_bed *bed)
 {
-    uint64_t x = bed->random += 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
+    return flw_random_next(&bed->random);
 }
 
 int64_t flw_bed_random_below(struct flw_bed *bed, int64_t most)

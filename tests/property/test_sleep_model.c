@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/random.h"
 #include "fallow/fallow.h"
 #include "fallow/share.h"
 #include "fallow/sleep.h"
@@ -43,10 +44,7 @@ struct program {
 
 static uint64_t draw(struct program *p, uint64_t below)
 {
-    uint64_t x = p->state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return (x ^ (x >> 31)) % below;
+    return flw_random_next(&p->state) % below;
 }
 
 static void expect(struct program *p, bool holds, const char *sentence, fallow_status status)

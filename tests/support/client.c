@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/random.h"
+
 static void must(const struct flw_client *client, CUresult result, const char *call)
 {
     if (result != CUDA_SUCCESS) {
@@ -15,10 +17,7 @@ static void must(const struct flw_client *client, CUresult result, const char *c
 
 uint64_t flw_client_random(struct flw_client *client)
 {
-    uint64_t x = client->random += 0x9E3779B97F4A7C15ull;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-    return x ^ (x >> 31);
+    return flw_random_next(&client->random);
 }
 
 void flw_client_enter_device(const struct flw_sim *sim)

@@ -24,6 +24,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/random.h"
+
 /* A program that exits with this was skipped (no GPU, no trace); ctest is told so. */
 #define FLW_TEST_SKIPPED 77
 
@@ -49,13 +51,10 @@ static inline uint64_t flw_test_seed(const char *test)
     return seed;
 }
 
-/* Next pseudo-random number of a state seeded by flw_test_seed (splitmix64; any state is fine). */
+/* Next pseudo-random number of a state seeded by flw_test_seed (any state is fine). */
 static inline uint64_t flw_test_random(uint64_t *state)
 {
-    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
+    return flw_random_next(state);
 }
 
 static inline void flw_test_expect_in(const char *text, const char *what)

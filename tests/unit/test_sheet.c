@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/random.h"
 #include "report/heapview.h"
 #include "report/sheet.h"
 #include "trace/trace.h"
@@ -179,14 +180,6 @@ static void every_breach_is_found(void **state)
 #define HEAP_BEGIN  65536
 #define HEAP_STEPS  4000
 
-static uint64_t next_random(uint64_t *seed)
-{
-    uint64_t z = (*seed += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-}
-
 struct heap {
     struct flw_trace_block blocks[HEAP_BLOCKS];
     uint64_t addresses[HEAP_BLOCKS];
@@ -275,7 +268,7 @@ static void holes_are_those_of_a_byte_by_byte_count(void **state)
     struct flw_heapview view = {.trace = &trace, .addresses = heap.addresses};
     make_segments(&heap, &view);
     for (size_t step = 0; step < HEAP_STEPS && heap.lent_count < HEAP_BLOCKS; step++) {
-        uint64_t dice = next_random(&seed);
+        uint64_t dice = flw_random_next(&seed);
         if (dice % 8 < 5) {
             assert_true(lend(&heap, &view, 1 + (dice >> 8) % 300));
         } else if (heap.lent_count != 0) {

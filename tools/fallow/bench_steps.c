@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/random.h"
+
 #define KIB ((uint64_t)1024)
 #define MIB ((uint64_t)1024 * 1024)
 
@@ -23,10 +25,7 @@ _Static_assert(sizeof mixed_sizes / sizeof *mixed_sizes == 19, "the figures are 
 
 uint64_t flw_bench_random(uint64_t *state)
 {
-    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
+    return flw_random_next(state);
 }
 
 static uint64_t draw_log(uint64_t random)
