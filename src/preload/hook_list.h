@@ -102,7 +102,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuStreamDestroy, cuStreamDestroy, 2000, (CUstream stream), (stream)) \
     X(cuStreamDestroy_v2, cuStreamDestroy, 4000, (CUstream stream), (stream))
 
-/* what writes memory, for the audit and substituted under it alone: hooks_fill.c */
+/* what fills memory, for the audit and substituted under it alone: hooks_fill.c */
 #define FLW_HOOKS_FILL(X) \
     X(cuMemsetD8_v2, cuMemsetD8, 3020, (CUdeviceptr pointer, unsigned char value, size_t count), (pointer, value, count)) \
     X(cuMemsetD8_v2_ptds, cuMemsetD8, 7000, (CUdeviceptr pointer, unsigned char value, size_t count), (pointer, value, count)) \
@@ -127,7 +127,10 @@ union CUstreamBatchMemOpParams_union;
     X(cuMemsetD2D32_v2, cuMemsetD2D32, 3020, (CUdeviceptr pointer, size_t pitch, unsigned value, size_t width, size_t height), (pointer, pitch, value, width, height)) \
     X(cuMemsetD2D32_v2_ptds, cuMemsetD2D32, 7000, (CUdeviceptr pointer, size_t pitch, unsigned value, size_t width, size_t height), (pointer, pitch, value, width, height)) \
     X(cuMemsetD2D32Async, cuMemsetD2D32Async, 3020, (CUdeviceptr pointer, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream), (pointer, pitch, value, width, height, stream)) \
-    X(cuMemsetD2D32Async_ptsz, cuMemsetD2D32Async, 7000, (CUdeviceptr pointer, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream), (pointer, pitch, value, width, height, stream)) \
+    X(cuMemsetD2D32Async_ptsz, cuMemsetD2D32Async, 7000, (CUdeviceptr pointer, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream), (pointer, pitch, value, width, height, stream))
+
+/* what launches, the same: hooks_fill.c */
+#define FLW_HOOKS_LAUNCH(X) \
     X(cuLaunchKernel, cuLaunchKernel, 4000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters, void **extra), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra)) \
     X(cuLaunchKernel_ptsz, cuLaunchKernel, 7000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters, void **extra), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra)) \
     X(cuLaunchKernelEx, cuLaunchKernelEx, 11060, (const struct CUlaunchConfig_st *config, CUfunction function, void **parameters, void **extra), (config, function, parameters, extra)) \
@@ -213,6 +216,7 @@ union CUstreamBatchMemOpParams_union;
     FLW_HOOKS_CONTEXT(X) \
     FLW_HOOKS_CAPTURE(X) \
     FLW_HOOKS_FILL(X) \
+    FLW_HOOKS_LAUNCH(X) \
     FLW_HOOKS_TOUCH(X) \
     FLW_HOOKS_HOST(X) \
     FLW_HOOKS_LOOKUP(X)

@@ -56,9 +56,11 @@ struct watch {
     bool is_on;
 };
 
-/* NULL means another stream to a _ptsz or _ptds twin. */
-static CUstream name_stream(CUstream stream, bool is_twin)
+/* NULL means the thread's own stream to a _ptsz or _ptds twin. */
+static CUstream name_stream(CUstream stream, const char *symbol)
 {
+    const char *end = strrchr(symbol, '_');
+    bool is_twin = end != NULL && (strcmp(end, "_ptsz") == 0 || strcmp(end, "_ptds") == 0);
     return stream == NULL && is_twin ? CU_STREAM_PER_THREAD : stream;
 }
 
@@ -74,10 +76,11 @@ struct rows {
     CUdeviceptr pointer;
     size_t pitch, width, height; /* in bytes, but for height */
     unsigned value;
+    CUstream stream;
 };
 
 static void begin_fill(struct watch *watch, const char *call, uintptr_t caller,
-                       const struct rows *rows, CUstream stream)
+                       const struct rows *rows)
 {
     watch->is_on = flw_audit_is_on();
     watch->value = rows->value;
@@ -90,7 +93,7 @@ static void begin_fill(struct watch *watch, const char *call, uintptr_t caller,
                                   .span =
                                       is_empty ? 0 : rows->pitch * (rows->height - 1) + rows->width,
                                   .is_zero = rows->value == 0,
-                                  .is_captured = is_captured(stream),
+                                  .is_captured = is_captured(name_stream(rows->stream, call)),
                                   .call = call,
                                   .caller = caller};
     flw_audit_judge_fill(&fill, &watch->judgement);
@@ -107,81 +110,35 @@ static CUresult end_fill(const struct watch *watch, CUresult result)
     return result;
 }
 
-/* ---- memsets of a row */
+/* ---- memsets: what each fills, by its base name, in terms of the parameters in the list */
 
-#define FILL(symbol, type, is_twin)                                                  \
-    CUresult flw_hook_##symbol(CUdeviceptr pointer, type value, size_t count)        \
-    {                                                                                \
-        struct watch watch;                                                          \
-        struct rows rows = {pointer, 0, count * sizeof value, 1, value};             \
-        begin_fill(&watch, #symbol, CALLER(), &rows, name_stream(NULL, is_twin));    \
-        return end_fill(&watch, flw_real.symbol(pointer, (type)watch.value, count)); \
+#define ROW(on)  ((struct rows){pointer, 0, count * sizeof value, 1, value, on})
+#define ROWS(on) ((struct rows){pointer, pitch, width * sizeof value, height, value, on})
+
+#define FILL_cuMemsetD8         ROW(NULL)
+#define FILL_cuMemsetD8Async    ROW(stream)
+#define FILL_cuMemsetD16        ROW(NULL)
+#define FILL_cuMemsetD16Async   ROW(stream)
+#define FILL_cuMemsetD32        ROW(NULL)
+#define FILL_cuMemsetD32Async   ROW(stream)
+#define FILL_cuMemsetD2D8       ROWS(NULL)
+#define FILL_cuMemsetD2D8Async  ROWS(stream)
+#define FILL_cuMemsetD2D16      ROWS(NULL)
+#define FILL_cuMemsetD2D16Async ROWS(stream)
+#define FILL_cuMemsetD2D32      ROWS(NULL)
+#define FILL_cuMemsetD2D32Async ROWS(stream)
+
+#define WRAP(symbol, base, since, parameters, arguments)    \
+    CUresult flw_hook_##symbol parameters                   \
+    {                                                       \
+        struct watch watch;                                 \
+        const struct rows rows = FILL_##base;               \
+        begin_fill(&watch, #symbol, CALLER(), &rows);       \
+        value = watch.value; /* cut to its type */          \
+        return end_fill(&watch, flw_real.symbol arguments); \
     }
-
-#define FILL_ASYNC(symbol, type, is_twin)                                                      \
-    CUresult flw_hook_##symbol(CUdeviceptr pointer, type value, size_t count, CUstream stream) \
-    {                                                                                          \
-        struct watch watch;                                                                    \
-        struct rows rows = {pointer, 0, count * sizeof value, 1, value};                       \
-        begin_fill(&watch, #symbol, CALLER(), &rows, name_stream(stream, is_twin));            \
-        return end_fill(&watch, flw_real.symbol(pointer, (type)watch.value, count, stream));   \
-    }
-
-FILL(cuMemsetD8_v2, unsigned char, false)
-FILL(cuMemsetD8_v2_ptds, unsigned char, true)
-FILL_ASYNC(cuMemsetD8Async, unsigned char, false)
-FILL_ASYNC(cuMemsetD8Async_ptsz, unsigned char, true)
-FILL(cuMemsetD16_v2, unsigned short, false)
-FILL(cuMemsetD16_v2_ptds, unsigned short, true)
-FILL_ASYNC(cuMemsetD16Async, unsigned short, false)
-FILL_ASYNC(cuMemsetD16Async_ptsz, unsigned short, true)
-FILL(cuMemsetD32_v2, unsigned, false)
-FILL(cuMemsetD32_v2_ptds, unsigned, true)
-FILL_ASYNC(cuMemsetD32Async, unsigned, false)
-FILL_ASYNC(cuMemsetD32Async_ptsz, unsigned, true)
-
-#undef FILL
-#undef FILL_ASYNC
-
-/* ---- memsets of rows */
-
-#define FILL(symbol, type, is_twin)                                                         \
-    CUresult flw_hook_##symbol(CUdeviceptr pointer, size_t pitch, type value, size_t width, \
-                               size_t height)                                               \
-    {                                                                                       \
-        struct watch watch;                                                                 \
-        struct rows rows = {pointer, pitch, width * sizeof value, height, value};           \
-        begin_fill(&watch, #symbol, CALLER(), &rows, name_stream(NULL, is_twin));           \
-        return end_fill(&watch,                                                             \
-                        flw_real.symbol(pointer, pitch, (type)watch.value, width, height)); \
-    }
-
-#define FILL_ASYNC(symbol, type, is_twin)                                                       \
-    CUresult flw_hook_##symbol(CUdeviceptr pointer, size_t pitch, type value, size_t width,     \
-                               size_t height, CUstream stream)                                  \
-    {                                                                                           \
-        struct watch watch;                                                                     \
-        struct rows rows = {pointer, pitch, width * sizeof value, height, value};               \
-        begin_fill(&watch, #symbol, CALLER(), &rows, name_stream(stream, is_twin));             \
-        return end_fill(                                                                        \
-            &watch, flw_real.symbol(pointer, pitch, (type)watch.value, width, height, stream)); \
-    }
-
-FILL(cuMemsetD2D8_v2, unsigned char, false)
-FILL(cuMemsetD2D8_v2_ptds, unsigned char, true)
-FILL_ASYNC(cuMemsetD2D8Async, unsigned char, false)
-FILL_ASYNC(cuMemsetD2D8Async_ptsz, unsigned char, true)
-FILL(cuMemsetD2D16_v2, unsigned short, false)
-FILL(cuMemsetD2D16_v2_ptds, unsigned short, true)
-FILL_ASYNC(cuMemsetD2D16Async, unsigned short, false)
-FILL_ASYNC(cuMemsetD2D16Async_ptsz, unsigned short, true)
-FILL(cuMemsetD2D32_v2, unsigned, false)
-FILL(cuMemsetD2D32_v2_ptds, unsigned, true)
-FILL_ASYNC(cuMemsetD2D32Async, unsigned, false)
-FILL_ASYNC(cuMemsetD2D32Async_ptsz, unsigned, true)
-
-#undef FILL
-#undef FILL_ASYNC
+FLW_HOOKS_FILL(WRAP)
+#undef WRAP
 
 /* ---- launches: what they are given */
 
@@ -297,16 +254,17 @@ struct launch {
     CUfunction function;
     void **parameters, **extra;
     CUstream stream;
-    uintptr_t caller;
 };
 
-static void begin_launch(struct watch *watch, const struct launch *launch)
+static void begin_launch(struct watch *watch, const char *call, uintptr_t caller,
+                         struct launch *launch)
 {
     struct arguments arguments;
     watch->is_on = flw_audit_is_on();
     if (!watch->is_on) {
         return;
     }
+    launch->stream = name_stream(launch->stream, call);
     struct flw_audit_launch seen = {.is_captured = is_captured(launch->stream)};
     if (!seen.is_captured) { /* nor is the driver asked: it might load a module, under capture */
         flw_inside_enter();
@@ -315,7 +273,7 @@ static void begin_launch(struct watch *watch, const struct launch *launch)
                                          .parameters = arguments.at,
                                          .parameter_count = arguments.count,
                                          .is_read = arguments.is_read,
-                                         .caller = launch->caller};
+                                         .caller = caller};
         flw_inside_leave();
     }
     flw_audit_judge_launch(&seen, &watch->judgement);
@@ -336,45 +294,7 @@ static CUresult end_launch(const struct watch *watch, const struct launch *launc
     return result;
 }
 
-/* ---- launches: the wrappers */
-
-#define LAUNCH(symbol, is_twin)                                                               \
-    CUresult flw_hook_##symbol(CUfunction function, unsigned grid_x, unsigned grid_y,         \
-                               unsigned grid_z, unsigned block_x, unsigned block_y,           \
-                               unsigned block_z, unsigned shared_bytes, CUstream stream,      \
-                               void **parameters, void **extra)                               \
-    {                                                                                         \
-        struct watch watch;                                                                   \
-        struct launch launch = {function, parameters, extra, name_stream(stream, is_twin),    \
-                                CALLER()};                                                    \
-        begin_launch(&watch, &launch);                                                        \
-        return end_launch(&watch, &launch,                                                    \
-                          flw_real.symbol(function, grid_x, grid_y, grid_z, block_x, block_y, \
-                                          block_z, shared_bytes, stream, parameters, extra)); \
-    }
-
-LAUNCH(cuLaunchKernel, false)
-LAUNCH(cuLaunchKernel_ptsz, true)
-#undef LAUNCH
-
-#define LAUNCH(symbol, is_twin)                                                               \
-    CUresult flw_hook_##symbol(CUfunction function, unsigned grid_x, unsigned grid_y,         \
-                               unsigned grid_z, unsigned block_x, unsigned block_y,           \
-                               unsigned block_z, unsigned shared_bytes, CUstream stream,      \
-                               void **parameters)                                             \
-    {                                                                                         \
-        struct watch watch;                                                                   \
-        struct launch launch = {function, parameters, NULL, name_stream(stream, is_twin),     \
-                                CALLER()};                                                    \
-        begin_launch(&watch, &launch);                                                        \
-        return end_launch(&watch, &launch,                                                    \
-                          flw_real.symbol(function, grid_x, grid_y, grid_z, block_x, block_y, \
-                                          block_z, shared_bytes, stream, parameters));        \
-    }
-
-LAUNCH(cuLaunchCooperativeKernel, false)
-LAUNCH(cuLaunchCooperativeKernel_ptsz, true)
-#undef LAUNCH
+/* ---- launches: what each is given, as above */
 
 /* The members of CUlaunchConfig that the driver's interface has first, for builds without cuda.h. */
 struct launch_head {
@@ -391,17 +311,18 @@ static CUstream stream_of(const struct CUlaunchConfig_st *config)
     return head.stream;
 }
 
-#define LAUNCH(symbol, is_twin)                                                                   \
-    CUresult flw_hook_##symbol(const struct CUlaunchConfig_st *config, CUfunction function,       \
-                               void **parameters, void **extra)                                   \
-    {                                                                                             \
-        struct watch watch;                                                                       \
-        struct launch launch = {function, parameters, extra,                                      \
-                                name_stream(stream_of(config), is_twin), CALLER()};               \
-        begin_launch(&watch, &launch);                                                            \
-        return end_launch(&watch, &launch, flw_real.symbol(config, function, parameters, extra)); \
-    }
+#define LAUNCH(more, on)                 ((struct launch){function, parameters, more, on})
+#define LAUNCH_cuLaunchKernel            LAUNCH(extra, stream)
+#define LAUNCH_cuLaunchKernelEx          LAUNCH(extra, stream_of(config))
+#define LAUNCH_cuLaunchCooperativeKernel LAUNCH(NULL, stream)
 
-LAUNCH(cuLaunchKernelEx, false)
-LAUNCH(cuLaunchKernelEx_ptsz, true)
-#undef LAUNCH
+#define WRAP(symbol, base, since, parameters, arguments)               \
+    CUresult flw_hook_##symbol parameters                              \
+    {                                                                  \
+        struct watch watch;                                            \
+        struct launch launch = LAUNCH_##base;                          \
+        begin_launch(&watch, #symbol, CALLER(), &launch);              \
+        return end_launch(&watch, &launch, flw_real.symbol arguments); \
+    }
+FLW_HOOKS_LAUNCH(WRAP)
+#undef WRAP

@@ -287,7 +287,7 @@ static bool is_wanted(unsigned hook)
 {
     static const bool is_for_audit[FLW_HOOK_COUNT] = {
 #define X(symbol, base, since, parameters, arguments) [FLW_HOOK_##symbol] = true,
-        FLW_HOOKS_FILL(X) FLW_HOOKS_TOUCH(X)
+        FLW_HOOKS_FILL(X) FLW_HOOKS_LAUNCH(X) FLW_HOOKS_TOUCH(X)
 #undef X
     };
     return !is_for_audit[hook] || flw_settings.audit_prefix[0] != '\0';
