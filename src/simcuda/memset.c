@@ -64,144 +64,60 @@ static CUresult fill_now(struct rectangle area, CUstream handle)
     return fill_on(FLW_ENTRY_cuMemsetD8_v2, area, handle);
 }
 
-CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count)
-{
-    return fill_now((struct rectangle){pointer, value, 1, count, 0, 1}, CU_STREAM_LEGACY);
-}
+/* ---- the entry points: on which stream, and the entry that an asynchronous one counts as */
 
-CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr pointer, unsigned char value, size_t count)
-{
-    return fill_now((struct rectangle){pointer, value, 1, count, 0, 1}, CU_STREAM_PER_THREAD);
-}
+#define ROW_NOW(symbol, type, on)                                            \
+    CUresult CUDAAPI symbol(CUdeviceptr pointer, type value, size_t count)   \
+    {                                                                        \
+        struct rectangle area = {pointer, value, sizeof value, count, 0, 1}; \
+        return fill_now(area, on);                                           \
+    }
+#define ROW(symbol, type, on, entry)                                                        \
+    CUresult CUDAAPI symbol(CUdeviceptr pointer, type value, size_t count, CUstream stream) \
+    {                                                                                       \
+        struct rectangle area = {pointer, value, sizeof value, count, 0, 1};                \
+        return fill_on(entry, area, on);                                                    \
+    }
+#define ROWS_NOW(symbol, type, on)                                                       \
+    CUresult CUDAAPI symbol(CUdeviceptr pointer, size_t pitch, type value, size_t width, \
+                            size_t height)                                               \
+    {                                                                                    \
+        struct rectangle area = {pointer, value, sizeof value, width, pitch, height};    \
+        return fill_now(area, on);                                                       \
+    }
+#define ROWS(symbol, type, on, entry)                                                    \
+    CUresult CUDAAPI symbol(CUdeviceptr pointer, size_t pitch, type value, size_t width, \
+                            size_t height, CUstream stream)                              \
+    {                                                                                    \
+        struct rectangle area = {pointer, value, sizeof value, width, pitch, height};    \
+        return fill_on(entry, area, on);                                                 \
+    }
 
-CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t count,
-                                 CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD8Async, (struct rectangle){pointer, value, 1, count, 0, 1},
-                   stream);
-}
+ROW_NOW(cuMemsetD8_v2, unsigned char, CU_STREAM_LEGACY)
+ROW_NOW(cuMemsetD8_v2_ptds, unsigned char, CU_STREAM_PER_THREAD)
+ROW(cuMemsetD8Async, unsigned char, stream, FLW_ENTRY_cuMemsetD8Async)
+ROW_NOW(cuMemsetD16_v2, unsigned short, CU_STREAM_LEGACY)
+ROW_NOW(cuMemsetD16_v2_ptds, unsigned short, CU_STREAM_PER_THREAD)
+ROW(cuMemsetD16Async, unsigned short, stream, FLW_ENTRY_cuMemsetD32Async)
+ROW(cuMemsetD16Async_ptsz, unsigned short, flw_own_stream(stream), FLW_ENTRY_cuMemsetD32Async)
+ROW_NOW(cuMemsetD32_v2, unsigned, CU_STREAM_LEGACY)
+ROW_NOW(cuMemsetD32_v2_ptds, unsigned, CU_STREAM_PER_THREAD)
+ROW(cuMemsetD32Async, unsigned, stream, FLW_ENTRY_cuMemsetD32Async)
 
-CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr pointer, unsigned short value, size_t count)
-{
-    return fill_now((struct rectangle){pointer, value, 2, count, 0, 1}, CU_STREAM_LEGACY);
-}
+ROWS_NOW(cuMemsetD2D8_v2, unsigned char, CU_STREAM_LEGACY)
+ROWS_NOW(cuMemsetD2D8_v2_ptds, unsigned char, CU_STREAM_PER_THREAD)
+ROWS(cuMemsetD2D8Async, unsigned char, stream, FLW_ENTRY_cuMemsetD8Async)
+ROWS(cuMemsetD2D8Async_ptsz, unsigned char, flw_own_stream(stream), FLW_ENTRY_cuMemsetD8Async)
+ROWS_NOW(cuMemsetD2D16_v2, unsigned short, CU_STREAM_LEGACY)
+ROWS_NOW(cuMemsetD2D16_v2_ptds, unsigned short, CU_STREAM_PER_THREAD)
+ROWS(cuMemsetD2D16Async, unsigned short, stream, FLW_ENTRY_cuMemsetD32Async)
+ROWS(cuMemsetD2D16Async_ptsz, unsigned short, flw_own_stream(stream), FLW_ENTRY_cuMemsetD32Async)
+ROWS_NOW(cuMemsetD2D32_v2, unsigned, CU_STREAM_LEGACY)
+ROWS_NOW(cuMemsetD2D32_v2_ptds, unsigned, CU_STREAM_PER_THREAD)
+ROWS(cuMemsetD2D32Async, unsigned, stream, FLW_ENTRY_cuMemsetD32Async)
+ROWS(cuMemsetD2D32Async_ptsz, unsigned, flw_own_stream(stream), FLW_ENTRY_cuMemsetD32Async)
 
-CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr pointer, unsigned short value, size_t count)
-{
-    return fill_now((struct rectangle){pointer, value, 2, count, 0, 1}, CU_STREAM_PER_THREAD);
-}
-
-CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr pointer, unsigned short value, size_t count,
-                                  CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD32Async, (struct rectangle){pointer, value, 2, count, 0, 1},
-                   stream);
-}
-
-CUresult CUDAAPI cuMemsetD16Async_ptsz(CUdeviceptr pointer, unsigned short value, size_t count,
-                                       CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD32Async, (struct rectangle){pointer, value, 2, count, 0, 1},
-                   flw_own_stream(stream));
-}
-
-CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr pointer, unsigned value, size_t count)
-{
-    return fill_now((struct rectangle){pointer, value, 4, count, 0, 1}, CU_STREAM_LEGACY);
-}
-
-CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr pointer, unsigned value, size_t count)
-{
-    return fill_now((struct rectangle){pointer, value, 4, count, 0, 1}, CU_STREAM_PER_THREAD);
-}
-
-CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t count,
-                                  CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD32Async, (struct rectangle){pointer, value, 4, count, 0, 1},
-                   stream);
-}
-
-CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr pointer, size_t pitch, unsigned char value,
-                                 size_t width, size_t height)
-{
-    return fill_now((struct rectangle){pointer, value, 1, width, pitch, height}, CU_STREAM_LEGACY);
-}
-
-CUresult CUDAAPI cuMemsetD2D8_v2_ptds(CUdeviceptr pointer, size_t pitch, unsigned char value,
-                                      size_t width, size_t height)
-{
-    return fill_now((struct rectangle){pointer, value, 1, width, pitch, height},
-                    CU_STREAM_PER_THREAD);
-}
-
-CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr pointer, size_t pitch, unsigned char value,
-                                   size_t width, size_t height, CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD8Async,
-                   (struct rectangle){pointer, value, 1, width, pitch, height}, stream);
-}
-
-CUresult CUDAAPI cuMemsetD2D8Async_ptsz(CUdeviceptr pointer, size_t pitch, unsigned char value,
-                                        size_t width, size_t height, CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD8Async,
-                   (struct rectangle){pointer, value, 1, width, pitch, height},
-                   flw_own_stream(stream));
-}
-
-CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr pointer, size_t pitch, unsigned short value,
-                                  size_t width, size_t height)
-{
-    return fill_now((struct rectangle){pointer, value, 2, width, pitch, height}, CU_STREAM_LEGACY);
-}
-
-CUresult CUDAAPI cuMemsetD2D16_v2_ptds(CUdeviceptr pointer, size_t pitch, unsigned short value,
-                                       size_t width, size_t height)
-{
-    return fill_now((struct rectangle){pointer, value, 2, width, pitch, height},
-                    CU_STREAM_PER_THREAD);
-}
-
-CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr pointer, size_t pitch, unsigned short value,
-                                    size_t width, size_t height, CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD32Async,
-                   (struct rectangle){pointer, value, 2, width, pitch, height}, stream);
-}
-
-CUresult CUDAAPI cuMemsetD2D16Async_ptsz(CUdeviceptr pointer, size_t pitch, unsigned short value,
-                                         size_t width, size_t height, CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD32Async,
-                   (struct rectangle){pointer, value, 2, width, pitch, height},
-                   flw_own_stream(stream));
-}
-
-CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr pointer, size_t pitch, unsigned value, size_t width,
-                                  size_t height)
-{
-    return fill_now((struct rectangle){pointer, value, 4, width, pitch, height}, CU_STREAM_LEGACY);
-}
-
-CUresult CUDAAPI cuMemsetD2D32_v2_ptds(CUdeviceptr pointer, size_t pitch, unsigned value,
-                                       size_t width, size_t height)
-{
-    return fill_now((struct rectangle){pointer, value, 4, width, pitch, height},
-                    CU_STREAM_PER_THREAD);
-}
-
-CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr pointer, size_t pitch, unsigned value, size_t width,
-                                    size_t height, CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD32Async,
-                   (struct rectangle){pointer, value, 4, width, pitch, height}, stream);
-}
-
-CUresult CUDAAPI cuMemsetD2D32Async_ptsz(CUdeviceptr pointer, size_t pitch, unsigned value,
-                                         size_t width, size_t height, CUstream stream)
-{
-    return fill_on(FLW_ENTRY_cuMemsetD32Async,
-                   (struct rectangle){pointer, value, 4, width, pitch, height},
-                   flw_own_stream(stream));
-}
+#undef ROW_NOW
+#undef ROW
+#undef ROWS_NOW
+#undef ROWS
