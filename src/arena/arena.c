@@ -224,8 +224,7 @@ void fallow_arena_destroy(fallow_arena *arena)
     free_arena(arena);
 }
 
-/* Claimed, not pinned; else BUSY. */
-static fallow_status enter(fallow_arena *arena, const char *to_do)
+fallow_status flw_arena_enter(fallow_arena *arena, const char *to_do)
 {
     if (arena == NULL) {
         return FALLOW_INVALID_ARGUMENT;
@@ -249,7 +248,7 @@ static fallow_status enter(fallow_arena *arena, const char *to_do)
 
 fallow_status fallow_arena_lock(fallow_arena *arena)
 {
-    fallow_status status = enter(arena, NULL);
+    fallow_status status = flw_arena_enter(arena, NULL);
     if (status == FALLOW_OK) {
         arena->locked_bytes = flw_max(arena->scratch_bytes, arena->least_bytes);
         atomic_store_explicit(&arena->is_locked, true, memory_order_relaxed);
@@ -260,7 +259,7 @@ fallow_status fallow_arena_lock(fallow_arena *arena)
 
 fallow_status fallow_arena_unlock(fallow_arena *arena)
 {
-    fallow_status status = enter(arena, NULL);
+    fallow_status status = flw_arena_enter(arena, NULL);
     if (status == FALLOW_OK) {
         atomic_store_explicit(&arena->is_locked, false, memory_order_relaxed);
         flw_arena_settle(arena);
@@ -270,7 +269,7 @@ fallow_status fallow_arena_unlock(fallow_arena *arena)
 
 fallow_status fallow_arena_trim(fallow_arena *arena)
 {
-    fallow_status status = enter(arena, "trim");
+    fallow_status status = flw_arena_enter(arena, "trim");
     if (status == FALLOW_OK) {
         flw_arena_free_scratch(arena);
         flw_arena_trim_persistent(arena);
@@ -282,7 +281,7 @@ fallow_status fallow_arena_trim(fallow_arena *arena)
 
 fallow_status fallow_arena_on_wake(fallow_arena *arena, fallow_wake_function wake, void *context)
 {
-    fallow_status status = enter(arena, NULL);
+    fallow_status status = flw_arena_enter(arena, NULL);
     if (status == FALLOW_OK) {
         arena->wake = wake;
         arena->wake_context = context;
@@ -293,7 +292,7 @@ fallow_status fallow_arena_on_wake(fallow_arena *arena, fallow_wake_function wak
 
 fallow_status fallow_arena_lose_contents(fallow_arena *arena)
 {
-    fallow_status status = enter(arena, NULL);
+    fallow_status status = flw_arena_enter(arena, NULL);
     if (status == FALLOW_OK) {
         for (struct flw_persistent *each = arena->persistent; each != NULL; each = each->next) {
             each->holds_values = false;

@@ -135,6 +135,9 @@ _Static_assert(sizeof(fallow_arena) <= FLW_ARENA_BYTES, "handles are addresses i
 bool flw_arena_claim(fallow_arena *arena, enum flw_arena_state to);
 /* To idle; a doomed arena is gone then. */
 void flw_arena_settle(fallow_arena *arena);
+/* Claimed for work, its pool alive. `to_do` not NULL names what captures would be in the way of: not pinned
+ * either. Else nothing is claimed. */
+fallow_status flw_arena_enter(fallow_arena *arena, const char *to_do);
 
 /* Keep and log a sentence; refuse: count it too, and return `status`. */
 fallow_status flw_arena_refuse(fallow_arena *arena, fallow_status status, const char *format, ...)

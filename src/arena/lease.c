@@ -373,16 +373,9 @@ fallow_status fallow_lease_end(fallow_lease *lease, fallow_stream stream)
 
 fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
 {
-    fallow_status status = FALLOW_OK;
-    if (arena == NULL) {
-        return FALLOW_INVALID_ARGUMENT;
-    }
-    if (!flw_arena_claim(arena, FLW_ARENA_AT_WORK)) {
-        return FALLOW_BUSY;
-    }
-    if (flw_pool_of(arena->handle) == NULL) {
-        flw_arena_settle(arena);
-        return FALLOW_INVALID_POOL;
+    fallow_status status = flw_arena_enter(arena, NULL);
+    if (status != FALLOW_OK) {
+        return status;
     }
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
     if (mark.domain != NULL) {
