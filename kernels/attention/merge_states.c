@@ -140,6 +140,7 @@ fallow_status fallow_attention_merge_states(fallow_kernels *kernels,
     bool is_vector = is_vector_of(&params, &buffers);
     int64_t packs = is_vector ? params.width * (int64_t)buffers.each / 16 : params.width;
     uint32_t threads_per_row = packs < FLW_MERGE_THREADS ? (uint32_t)packs : FLW_MERGE_THREADS;
+    /* NOLINTNEXTLINE(clang-analyzer-core*): a width of 0 was refused */
     uint32_t rows_per_pass = FLW_MERGE_THREADS / threads_per_row;
     struct flw_merge_states_args args = {.a = params.a,
                                          .b = params.b,

@@ -99,6 +99,7 @@ static void shape_segments(struct flw_neutral_rows_args *args,
     int64_t width = is_dense ? (int64_t)params->heads * params->width : params->width;
     int64_t stride = is_dense ? width : params->stride;
     bool is_vector = flw_is_vector_row(params->rows, stride, width, each);
+    /* NOLINTNEXTLINE(clang-analyzer-core*): a dtype without a size was refused */
     int64_t per_unit = is_vector ? 16 / (int64_t)each : 1;
     args->unit_bytes = is_vector ? 16 : (uint32_t)each;
     args->segments = is_dense ? 1 : params->heads;

@@ -58,6 +58,7 @@ void flw_twin_verify_pages(struct flw_twin *twin, const struct flw_verify_pages_
         int64_t r = m / args->draft_tokens;
         int32_t length = args->pad_len;
         if (r < valid) {
+            /* NOLINTNEXTLINE(clang-analyzer-core*): D of 0 was refused */
             if (m % args->draft_tokens == 0) {
                 load_slots(twin, args, r, slots, &bits);
             }
