@@ -12,13 +12,19 @@
 #define ALL_CHECKS \
     (FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE | FALLOW_CHECK_LEAKS)
 
-static void begin_with_checks(struct api *api, uint32_t checks)
+/* A world as usual whose memory has contents. */
+static void begin_backed(struct api *api)
 {
     flw_sim_config world = flw_sim_config_default(7);
     world.schedule = FLW_SIM_HELD;
     world.check = 1;
     world.backed = 1;
     api_begin(api, &world);
+}
+
+static void begin_with_checks(struct api *api, uint32_t checks)
+{
+    begin_backed(api);
     fallow_pool_config config = api_config(api);
     config.checks = checks;
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
@@ -33,6 +39,13 @@ static void read_back(struct api *api, void *to, const void *from, size_t bytes)
 {
     assert_int_equal(api->sim.cu.cuStreamSynchronize(api->stream), 0);
     assert_int_equal(api->sim.cu.cuMemcpyDtoH_v2(to, (CUdeviceptr)(uintptr_t)from, bytes), 0);
+}
+
+static void lend_use_and_free(struct api *api, CUstream stream)
+{
+    void *ptr = api_alloc(api, 3 * MIB, stream);
+    api_use(api, ptr, 3 * MIB, stream);
+    assert_int_equal(fallow_free(api->pool, ptr, stream), FALLOW_OK);
 }
 
 /* The device finishes, a poll compares. */
@@ -189,9 +202,7 @@ static void the_lending_stream_may_be_gone_at_the_free(void **state)
         assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.stream), 0);
         assert_int_equal(api.sim.cu.cuStreamCreate(&api.stream, CU_STREAM_NON_BLOCKING), 0);
         assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
-        ptr = api_alloc(&api, 3 * MIB, api.other);
-        api_use(&api, ptr, 3 * MIB, api.other);
-        assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+        lend_use_and_free(&api, api.other);
     }
     assert_int_equal(damages(&api), 0);
     assert_true(api_stats(&api).unchecked_count > 0);
@@ -308,9 +319,7 @@ static void what_a_thread_freed_on_its_default_stream_stays_in_its_order(void **
     void *good = NULL;
     fallow_stream mine = (fallow_stream)CU_STREAM_PER_THREAD;
     begin_with_checks(&api, FALLOW_CHECK_QUARANTINE);
-    void *ptr = api_alloc(&api, 3 * MIB, mine);
-    api_use(&api, ptr, 3 * MIB, mine);
-    assert_int_equal(fallow_free(api.pool, ptr, mine), FALLOW_OK);
+    lend_use_and_free(&api, mine);
     assert_int_equal(pthread_create(&thread, NULL, trim_and_take, &api), 0);
     assert_int_equal(pthread_join(thread, &good), 0);
     assert_ptr_equal(good, &api);
@@ -318,58 +327,43 @@ static void what_a_thread_freed_on_its_default_stream_stays_in_its_order(void **
     api_end(&api);
 }
 
+/* The new stream has the handle of the old one, and knows nothing of its work. */
+static void recycle_a_handle_in_quarantine(const fallow_pool_config *config, struct api *api)
+{
+    assert_int_equal(fallow_pool_create(config, &api->pool), FALLOW_OK);
+    CUstream first = api->other;
+    lend_use_and_free(api, first);
+    assert_int_equal(api->sim.cu.cuStreamDestroy_v2(first), 0);
+    assert_int_equal(api->sim.cu.cuStreamCreate(&api->other, CU_STREAM_NON_BLOCKING), 0);
+    assert_ptr_equal(api->other, first);
+    assert_int_equal(fallow_pool_trim_within(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK);
+}
+
 static void a_stream_that_may_die_takes_nothing_out_of_quarantine(void **state)
 {
     (void)state;
     struct api api;
-    flw_sim_config world = flw_sim_config_default(7);
-    world.schedule = FLW_SIM_HELD;
-    world.check = 1;
-    world.backed = 1;
-    api_begin(&api, &world);
+    begin_backed(&api);
     fallow_pool_config config = api_config(&api);
     config.checks = FALLOW_CHECK_QUARANTINE;
     config.streams_may_die = 1;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    void *ptr = api_alloc(&api, 3 * MIB, api.other);
-    api_use(&api, ptr, 3 * MIB, api.other);
-    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(api.other), 0);
-    assert_int_equal(api.sim.cu.cuStreamCreate(&api.other, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(fallow_pool_trim_within(api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
-    ptr = api_alloc(&api, 3 * MIB, api.other);
-    api_use(&api, ptr, 3 * MIB, api.other);
-    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    recycle_a_handle_in_quarantine(&config, &api);
+    lend_use_and_free(&api, api.other);
     assert_int_equal(damages(&api), 0);
     api_end(&api);
 }
 
-/* The new stream knows nothing of the old one's work. */
 static void a_recycled_handle_takes_nothing_out_of_quarantine(void **state)
 {
     (void)state;
     struct api api;
-    flw_sim_config world = flw_sim_config_default(7);
-    world.schedule = FLW_SIM_HELD;
-    world.check = 1;
-    world.backed = 1;
-    api_begin(&api, &world);
+    begin_backed(&api);
     fallow_pool_config config = api_config(&api);
     config.checks = FALLOW_CHECK_QUARANTINE;
     config.check_streams = 1;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
-    CUstream first = api.other;
-    void *ptr = api_alloc(&api, 3 * MIB, first);
-    api_use(&api, ptr, 3 * MIB, first);
-    assert_int_equal(fallow_free(api.pool, ptr, first), FALLOW_OK);
-    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(first), 0);
-    assert_int_equal(api.sim.cu.cuStreamCreate(&api.other, CU_STREAM_NON_BLOCKING), 0);
-    assert_ptr_equal(api.other, first);
-    assert_int_equal(fallow_pool_trim_within(api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
+    recycle_a_handle_in_quarantine(&config, &api);
     assert_non_null(strstr(api.log, "without fallow_stream_retire"));
-    void *next = api_alloc(&api, 3 * MIB, api.other);
-    api_use(&api, next, 3 * MIB, api.other);
-    assert_int_equal(fallow_free(api.pool, next, api.other), FALLOW_OK);
+    lend_use_and_free(&api, api.other);
     assert_int_equal(flw_sim_print_violations(&api.sim), 0);
     assert_int_equal(damages(&api), 0);
     api_end(&api);
