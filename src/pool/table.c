@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the process's table of pools. A handle is an address inside the table: place and
- * generation. Places are reused oldest first, and each hands out FLW_GENERATIONS different handles
+ * generation. Places are reused oldest first, and each hands out GENERATIONS different handles
  * before one comes again.
  */
 #include <pthread.h>

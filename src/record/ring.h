@@ -5,7 +5,7 @@
  * waits to be written: then it rings for the writer, and may wait for room when it is full.
  *
  * A record is four words: ticks; address; size and, from bit 48 on, stream; op, from bit 16 on the
- * private pool, from bit 32 on the tag. What the words mean for each op: flw_ring_op.
+ * private pool, from bit 32 on the tag. What the words mean for each op: flw_ring_entry.
  *
  * Its owner puts records between flw_asym_enter and _leave and publishes them with the store that
  * leaves. Whoever reads takes a moment, runs flw_asym_barrier and waits until the owner is out: then
