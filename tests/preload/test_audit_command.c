@@ -17,27 +17,16 @@ static int audit(const char *line)
     return command_run(whole);
 }
 
-static unsigned long long number_of(const char *key)
-{
-    char quoted[64];
-    snprintf(quoted, sizeof quoted, "\"%s\":", key);
-    const char *at = strstr(out_text, quoted);
-    if (at == NULL) {
-        fail_msg("no '%s' in '%s'", key, out_text);
-        return 0;
-    }
-    return strtoull(at + strlen(quoted), NULL, 10);
-}
-
 /* A report in JSON; the candidates and the fills of it. */
 static void expect_counts(const char *deed, unsigned candidates, unsigned fills)
 {
     char line[128];
     snprintf(line, sizeof line, "$A --json -- $C %s", deed);
     assert_int_equal(audit(line), 0);
-    if (number_of("candidates") != candidates || number_of("fills") != fills) {
+    if (command_number("", "candidates") != candidates || command_number("", "fills") != fills) {
         fail_msg("%s: %llu of %llu fills are candidates, not %u of %u: %s", deed,
-                 number_of("candidates"), number_of("fills"), candidates, fills, out_text);
+                 command_number("", "candidates"), command_number("", "fills"), candidates, fills,
+                 out_text);
     }
 }
 
@@ -64,7 +53,7 @@ static void sites_are_listed_with_their_callers_and_the_dearest_first(void **sta
 {
     (void)state;
     expect_counts("two", 4, 4);
-    assert_true(number_of("bytes") == 4 * 4096);
+    assert_true(command_number("", "bytes") == 4 * 4096);
     flw_test_expect_in(out_text, "\"process_count\":1");
     const char *first = strstr(out_text, "\"zero_for_nothing\""); /* three fills */
     const char *second = strstr(out_text, "\"zero_for_the_sum\"");
@@ -91,8 +80,8 @@ static void what_was_touched_before_is_no_candidate(void **state)
 {
     (void)state;
     expect_counts("touched", 0, 4);
-    assert_int_equal(number_of("reused"), 3);
-    assert_int_equal(number_of("nonzero"), 1);
+    assert_int_equal(command_number("", "reused"), 3);
+    assert_int_equal(command_number("", "nonzero"), 1);
     assert_int_equal(audit("$A -- $C touched"), 0);
     flw_test_expect_in(out_text, "There is no candidate");
     flw_test_expect_in(out_text, "something had touched the block since it was lent");
@@ -103,8 +92,8 @@ static void a_kernel_known_as_a_fill_is_one(void **state)
     (void)state;
     char site[13], line[128];
     expect_counts("kernel", 1, 1);
-    assert_int_equal(number_of("bytes"), 4096);
-    assert_int_equal(number_of("unread_value_count"), 0);
+    assert_int_equal(command_number("", "bytes"), 4096);
+    assert_int_equal(command_number("", "unread_value_count"), 0);
     flw_test_expect_in(out_text, "FillFunctor");
     find_site("do_kernel", site);
     snprintf(line, sizeof line, "$A --trial %s -- $C kernel", site);
@@ -116,41 +105,41 @@ static void launches_that_cannot_be_read_touch_every_block(void **state)
 {
     (void)state;
     expect_counts("unreadable", 1, 2); /* the block lent later is a candidate again */
-    assert_int_equal(number_of("unread_launches"), 1);
-    assert_int_equal(number_of("reused"), 1);
+    assert_int_equal(command_number("", "unread_launches"), 1);
+    assert_int_equal(command_number("", "reused"), 1);
     assert_int_equal(audit("$A -- $C unreadable"), 0);
     flw_test_expect_in(out_text,
                        "1  launches with arguments that could not be read: every block counted");
     expect_counts("buffer", 1, 2); /* arguments in one buffer are read */
-    assert_int_equal(number_of("unread_launches"), 0);
+    assert_int_equal(command_number("", "unread_launches"), 0);
 }
 
 static void graphs_are_counted_and_touch_every_block(void **state)
 {
     (void)state;
     expect_counts("graph", 2, 4); /* before the graph's launch, and of what was lent after it */
-    assert_int_equal(number_of("captured"), 1);
-    assert_int_equal(number_of("graph_launches"), 1);
+    assert_int_equal(command_number("", "captured"), 1);
+    assert_int_equal(command_number("", "graph_launches"), 1);
 }
 
 static void when_a_context_ends_no_block_counts_as_untouched(void **state)
 {
     (void)state;
     expect_counts("context", 1, 2); /* addresses may come again as memory that is not followed */
-    assert_int_equal(number_of("reused"), 1);
-    assert_int_equal(number_of("hidden_work"), 1);
+    assert_int_equal(command_number("", "reused"), 1);
+    assert_int_equal(command_number("", "hidden_work"), 1);
 }
 
 static void threads_and_processes_are_put_together(void **state)
 {
     (void)state;
     expect_counts("threads", 400, 800);
-    assert_int_equal(number_of("reused"), 400);
+    assert_int_equal(command_number("", "reused"), 400);
     expect_counts("processes", 2, 2);
-    assert_int_equal(number_of("process_count"), 2);
-    assert_int_equal(number_of("fill_count"), 2); /* one site */
+    assert_int_equal(command_number("", "process_count"), 2);
+    assert_int_equal(command_number("", "fill_count"), 2); /* one site */
     expect_counts("forked", 2, 2);
-    assert_int_equal(number_of("process_count"), 1);
+    assert_int_equal(command_number("", "process_count"), 1);
 }
 
 /* ---- trials */
@@ -174,7 +163,7 @@ static void a_trial_shows_which_of_two_fills_was_needed(void **state)
     flw_test_expect_in(out_text, "proves nothing for another run");
     snprintf(line, sizeof line, "$A --json --trial %s -- $C two", unneeded);
     assert_int_equal(audit(line), 0);
-    assert_int_equal(number_of("poisoned"), 3);
+    assert_int_equal(command_number("", "poisoned"), 3);
     flw_test_expect_in(out_text, unneeded);
     /* The needed fill is a candidate all the same. */
     flw_test_expect_in(out_text, needed);
@@ -230,16 +219,16 @@ static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
         char line[160], needed[13];
         snprintf(line, sizeof line, "$A --json --mode %s -- $C two", modes[i]);
         assert_int_equal(audit(line), 0);
-        assert_int_equal(number_of("candidates"), 4);
-        assert_int_equal(number_of("blocks"), 4); /* lent, not asked of the driver */
+        assert_int_equal(command_number("", "candidates"), 4);
+        assert_int_equal(command_number("", "blocks"), 4); /* lent, not asked of the driver */
         find_site("zero_for_the_sum", needed);
         snprintf(line, sizeof line, "$A --trial %s --mode %s -- $C two", needed, modes[i]);
         assert_int_equal(audit(line), 1);
         snprintf(line, sizeof line, "$A --json --mode %s -- $C threads", modes[i]);
         assert_int_equal(audit(line), 0);
-        assert_int_equal(number_of("candidates"), 400);
-        assert_int_equal(number_of("reused"), 400);
-        assert_int_equal(number_of("blocks"), 400);
+        assert_int_equal(command_number("", "candidates"), 400);
+        assert_int_equal(command_number("", "reused"), 400);
+        assert_int_equal(command_number("", "blocks"), 400);
     }
 }
 
@@ -267,11 +256,7 @@ static void findings_that_cannot_be_kept_are_said_and_the_program_runs(void **st
     (void)state;
     assert_int_equal(audit("FALLOW=audit:/nonexistent/x LD_PRELOAD=$AUDIT_LIBRARY $C two"), 0);
     flw_test_expect_in(out_text, "right\n");
-    flw_test_expect_in(error_text,
-                       "cannot keep findings at '/nonexistent/x': No such file or directory");
-    char *newline = strchr(error_text, '\n');
-    assert_non_null(newline);
-    assert_string_equal(newline + 1, ""); /* once */
+    command_expect_one_line("cannot keep findings at '/nonexistent/x': No such file or directory");
 }
 
 static void nothing_is_left_behind(void **state)

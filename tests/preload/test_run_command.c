@@ -32,10 +32,7 @@ static void expect_out(const char *text)
 static void expect_line(unsigned flags, const char *line, int code, const char *what)
 {
     assert_int_equal(run(flags, line), code);
-    flw_test_expect_in(error_text, what);
-    char *newline = strchr(error_text, '\n');
-    assert_non_null(newline);
-    assert_string_equal(newline + 1, "");
+    command_expect_one_line(what);
 }
 
 /* ---- the command as it is */

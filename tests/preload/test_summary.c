@@ -17,21 +17,6 @@ static int run(const char *line)
     return command_run(whole);
 }
 
-/* The number behind `"key": ` in out_text, behind `after`. */
-static unsigned long long number_of(const char *after, const char *key)
-{
-    char quoted[64];
-    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
-    const char *from = strstr(out_text, after);
-    assert_non_null(from);
-    const char *at = strstr(from, quoted);
-    if (at == NULL) {
-        fail_msg("%s is not in '%s'", quoted, from);
-        return 0;
-    }
-    return strtoull(at + strlen(quoted), NULL, 10);
-}
-
 static void a_line_says_what_mode_trace_saw(void **state)
 {
     (void)state;
@@ -50,11 +35,11 @@ static void json_says_the_same(void **state)
         run("$R --mode trace --stats s.json --trace t.ftrace -- $L many 1000 && cat s.json"), 0);
     assert_string_equal(error_text, "");
     flw_test_expect_in(out_text, "\"mode\": \"trace\"");
-    assert_int_equal(number_of("\"trace\"", "allocs"), 1000);
-    assert_int_equal(number_of("\"trace\"", "frees"), 1000 - 64);
-    assert_int_equal(number_of("\"trace\"", "files"), 1);
-    assert_int_equal(number_of("", "pool_count"), 0);
-    assert_true(number_of("\"reached\"", "linked") > 0);
+    assert_int_equal(command_number("\"trace\"", "allocs"), 1000);
+    assert_int_equal(command_number("\"trace\"", "frees"), 1000 - 64);
+    assert_int_equal(command_number("\"trace\"", "files"), 1);
+    assert_int_equal(command_number("", "pool_count"), 0);
+    assert_true(command_number("\"reached\"", "linked") > 0);
     if (run("python3 -c 'import json, sys; sys.exit(json.load(open(\"s.json\"))[\"schema\"] != 1)'") ==
         127) {
         print_message("no python3: the JSON was not parsed\n");
@@ -70,19 +55,19 @@ static void pools_say_what_they_lent(void **state)
     (void)state;
     assert_int_equal(run("$R --stats s.json -- $L many 1000 && cat s.json"), 0);
     assert_string_equal(error_text, "");
-    assert_int_equal(number_of("\"all\"", "allocs"), 1000);
-    assert_int_equal(number_of("\"all\"", "frees"), 1000 - 64);
-    assert_int_equal(number_of("\"pools\"", "allocs"), 1000);
-    assert_int_equal(number_of("", "pool_count"), 1);
-    assert_true(number_of("\"all\"", "hits") > 500);
-    assert_true(number_of("\"all\"", "peak_reserved_bytes") >= 2 << 20);
+    assert_int_equal(command_number("\"all\"", "allocs"), 1000);
+    assert_int_equal(command_number("\"all\"", "frees"), 1000 - 64);
+    assert_int_equal(command_number("\"pools\"", "allocs"), 1000);
+    assert_int_equal(command_number("", "pool_count"), 1);
+    assert_true(command_number("\"all\"", "hits") > 500);
+    assert_true(command_number("\"all\"", "peak_reserved_bytes") >= 2 << 20);
     assert_null(strstr(out_text, "\"trace\": {"));
     assert_int_equal(run("$R --stats s.json -- $L misuse && cat s.json"), 0);
-    assert_int_equal(number_of("", "double_frees"), 1);
-    assert_int_equal(number_of("", "foreign_frees"), 1);
+    assert_int_equal(command_number("", "double_frees"), 1);
+    assert_int_equal(command_number("", "foreign_frees"), 1);
     assert_int_equal(run("$R --mode strict --stats s.json -- $L misuse && cat s.json"), 0);
-    assert_int_equal(number_of("", "double_frees"), 1);
-    assert_int_equal(number_of("", "foreign_frees"), 1);
+    assert_int_equal(command_number("", "double_frees"), 1);
+    assert_int_equal(command_number("", "foreign_frees"), 1);
     assert_int_equal(run("$R --mode strict --stats - --poison 7 -- $L many 100"), 0);
     flw_test_expect_in(error_text, "mode strict: 100 allocations (");
     flw_test_expect_in(error_text, " hits), 36 frees; peaks ");
@@ -93,16 +78,16 @@ static void pools_whose_context_has_ended_are_counted(void **state)
 {
     (void)state;
     assert_int_equal(run("$R --stats s.json -- $L reset 10 && cat s.json"), 0);
-    assert_int_equal(number_of("", "pool_count"), 2);
-    assert_int_equal(number_of("", "contexts_ended"), 1);
-    assert_int_equal(number_of("\"all\"", "allocs"), 11);
-    assert_int_equal(number_of("\"all\"", "frees"), 1);
-    assert_int_equal(number_of("\"all\"", "live_blocks"), 1);
+    assert_int_equal(command_number("", "pool_count"), 2);
+    assert_int_equal(command_number("", "contexts_ended"), 1);
+    assert_int_equal(command_number("\"all\"", "allocs"), 11);
+    assert_int_equal(command_number("\"all\"", "frees"), 1);
+    assert_int_equal(command_number("\"all\"", "live_blocks"), 1);
     /* The second came after the first: what they held at most was never held together. */
-    assert_int_equal(number_of("\"all\"", "peak_requested_bytes"),
-                     number_of("\"pools\"", "peak_requested_bytes"));
-    assert_int_equal(number_of("\"all\"", "peak_reserved_bytes"),
-                     number_of("\"pools\"", "peak_reserved_bytes"));
+    assert_int_equal(command_number("\"all\"", "peak_requested_bytes"),
+                     command_number("\"pools\"", "peak_requested_bytes"));
+    assert_int_equal(command_number("\"all\"", "peak_reserved_bytes"),
+                     command_number("\"pools\"", "peak_reserved_bytes"));
 }
 
 static void a_program_name_may_be_anything(void **state)
@@ -123,7 +108,7 @@ static void each_process_that_used_the_driver_says_it(void **state)
             "cat m/s.json"),
         0);
     flw_test_expect_in(out_text, "2\n");
-    assert_int_equal(number_of("\"trace\"", "allocs"), 5);
+    assert_int_equal(command_number("\"trace\"", "allocs"), 5);
     assert_int_equal(
         run("$R --mode trace --stats - -- sh -c true 2>&1 | grep -c 'mode trace' || true"), 0);
     assert_string_equal(out_text, "0\n");

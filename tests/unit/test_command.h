@@ -18,6 +18,21 @@
 static char folder[] = "/tmp/fallow_command_XXXXXX";
 static char out_text[COMMAND_TEXT_BYTES], error_text[COMMAND_TEXT_BYTES];
 
+/* Two streams; 3 MiB alive at the start, then 2 + 1 + 4 MiB, of which at most 8 MiB live at once. */
+static const char command_trace[] = "#fallow-trace 1\n"
+                                    "device 0\n"
+                                    "stream 0\n"
+                                    "stream 7\n"
+                                    "fields none\n"
+                                    "P 0 0 3145728 0\n"
+                                    "A 0 1 2097152 0\n"
+                                    "U 0 1 1\n"
+                                    "A 0 2 1048576 1\n"
+                                    "F 0 1 0\n"
+                                    "A 0 3 4194304 1\n"
+                                    "F 0 2 1\n"
+                                    "F 0 3 1\n";
+
 /* A file of the folder. */
 static inline void command_read(const char *name, char *text)
 {
@@ -28,6 +43,16 @@ static inline void command_read(const char *name, char *text)
     size_t length = fread(text, 1, COMMAND_TEXT_BYTES - 1, file);
     text[length] = '\0';
     fclose(file);
+}
+
+static inline void command_write(const char *name, const void *bytes, size_t count)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
 }
 
 /* Runs a shell line in the folder, the command's path as $F; its exit code. */
@@ -43,17 +68,39 @@ static inline int command_run(const char *line)
     return WEXITSTATUS(status);
 }
 
-/* One line of error with `what` in it, and nothing else. */
+/* What ran last wrote one line of error, with `what` in it. */
+static inline void command_expect_one_line(const char *what)
+{
+    flw_test_expect_in(error_text, what);
+    const char *newline = strchr(error_text, '\n');
+    assert_non_null(newline);
+    assert_string_equal(newline + 1, "");
+}
+
+/* The same, and nothing else. */
 static inline void command_expect_error(const char *line, int code, const char *what)
 {
-    assert_int_equal(command_run(line), code);
-    if (strstr(error_text, what) == NULL) {
-        fail_msg("'%s' is not in the error of '%s': %s", what, line, error_text);
+    int answer = command_run(line);
+    if (answer != code || strstr(error_text, what) == NULL) {
+        fail_msg("%d, not %d with '%s' in the error of '%s': %s", answer, code, what, line,
+                 error_text);
     }
-    char *newline = strchr(error_text, '\n');
-    assert_non_null(newline);
-    assert_int_equal(newline[1], '\0');
+    command_expect_one_line(what);
     assert_string_equal(out_text, "");
+}
+
+/* The number behind `"key":` in out_text, behind `after`. */
+static inline unsigned long long command_number(const char *after, const char *key)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    const char *from = strstr(out_text, after);
+    const char *at = from == NULL ? NULL : strstr(from, quoted);
+    if (at == NULL) {
+        fail_msg("no '%s' behind '%s' in '%s'", quoted, after, out_text);
+        return 0;
+    }
+    return strtoull(at + strlen(quoted), NULL, 10);
 }
 
 static inline int command_make_folder(void **state)

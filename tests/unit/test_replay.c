@@ -8,22 +8,6 @@
 
 #include <sys/stat.h>
 
-/* Two streams; 3 MiB alive at the start, then 2 + 1 + 4 MiB, of which at most 8 MiB live at once.
- */
-static const char tiny_trace[] = "#fallow-trace 1\n"
-                                 "device 0\n"
-                                 "stream 0\n"
-                                 "stream 7\n"
-                                 "fields none\n"
-                                 "P 0 0 3145728 0\n"
-                                 "A 0 1 2097152 0\n"
-                                 "U 0 1 1\n"
-                                 "A 0 2 1048576 1\n"
-                                 "F 0 1 0\n"
-                                 "A 0 3 4194304 1\n"
-                                 "F 0 2 1\n"
-                                 "F 0 3 1\n";
-
 /* `fallow` with these arguments, in the folder; its exit code. */
 static int run(const char *arguments)
 {
@@ -41,17 +25,11 @@ static void expect_error(const char *arguments, int code, const char *what)
 
 static int make_folder(void **state)
 {
-    char path[256];
     if (command_make_folder(state) != 0) {
         return -1;
     }
-    snprintf(path, sizeof path, "%s/tiny.ftext", folder);
-    FILE *file = fopen(path, "w");
-    if (file == NULL) {
-        return -1;
-    }
-    fputs(tiny_trace, file);
-    return fclose(file);
+    command_write("tiny.ftext", command_trace, sizeof command_trace - 1);
+    return 0;
 }
 
 /* --- output --- */

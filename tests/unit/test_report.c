@@ -16,21 +16,6 @@
 #define PIN_TRACE   "adversarial pin-small-between-large --cycles 4"
 #define PIN_OPTIONS "--no-times --lag 8 --policy pytorch,driver,recorded,bound"
 
-/* Two streams; 3 MiB alive at the start, then 2 + 1 + 4 MiB, of which at most 8 MiB live at once. */
-static const char tiny_trace[] = "#fallow-trace 1\n"
-                                 "device 0\n"
-                                 "stream 0\n"
-                                 "stream 7\n"
-                                 "fields none\n"
-                                 "P 0 0 3145728 0\n"
-                                 "A 0 1 2097152 0\n"
-                                 "U 0 1 1\n"
-                                 "A 0 2 1048576 1\n"
-                                 "F 0 1 0\n"
-                                 "A 0 3 4194304 1\n"
-                                 "F 0 2 1\n"
-                                 "F 0 3 1\n";
-
 /* With addresses and segments, so that `recorded` has a heap: 4 MiB taken, 2 of them lent, a block
  * in the middle that stays, then 6 MiB more. */
 static const char heap_trace[] = "#fallow-trace 1\n"
@@ -45,31 +30,14 @@ static const char heap_trace[] = "#fallow-trace 1\n"
                                  "A 50 2 6291456 0 @536870912\n"
                                  "F 60 2 0\n";
 
-static void write_file(const char *name, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
-    assert_int_equal(fclose(file), 0);
-}
-
 static int make_traces(void **state)
 {
     if (command_make_folder(state) != 0) {
         return -1;
     }
-    write_file("tiny.ftext", tiny_trace);
-    write_file("heap.ftext", heap_trace);
+    command_write("tiny.ftext", command_trace, sizeof command_trace - 1);
+    command_write("heap.ftext", heap_trace, sizeof heap_trace - 1);
     return command_run("\"$F\" gen " PIN_TRACE " -o pin.ftext");
-}
-
-static void expect_in(const char *text, const char *what)
-{
-    if (strstr(text, what) == NULL) {
-        fail_msg("'%s' is not in: %s", what, text);
-    }
 }
 
 /* --- numbers -------------------------------------------------------------------------------------
@@ -80,17 +48,17 @@ static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
     (void)state;
     assert_int_equal(
         command_run("\"$F\" report tiny.ftext --no-times --policy driver,bound --json -"), 0);
-    expect_in(out_text, "\"ops\": 9, \"allocs\": 3, \"frees\": 3, \"initial_blocks\": 1");
-    expect_in(out_text, "\"bound_bytes\": 8388608");
-    expect_in(out_text, "{\"name\": \"driver\", \"label\": \"driver\", \"lends\": true, "
-                        "\"peak_requested_bytes\": 8388608");
+    flw_test_expect_in(out_text, "\"ops\": 9, \"allocs\": 3, \"frees\": 3, \"initial_blocks\": 1");
+    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608");
+    flw_test_expect_in(out_text, "{\"name\": \"driver\", \"label\": \"driver\", \"lends\": true, "
+                                 "\"peak_requested_bytes\": 8388608");
     /* The driver gives 3 MiB as 4 of its pages, and 1 MiB as 2: at the peak 4 + 2 + 4. */
-    expect_in(out_text, "\"peak_reserved_bytes\": 10485760");
-    expect_in(out_text, "{\"owner\": \"stream 7\", \"bytes\": 5242880, \"blocks\": 2}");
-    expect_in(out_text, "{\"owner\": \"stream 0\", \"bytes\": 3145728, \"blocks\": 1}");
-    expect_in(out_text, "\"internal_waste_bytes\": 2097152, \"external_waste_bytes\": 0");
-    expect_in(out_text, "\"calls\": {\"alloc\": 4, \"free\": 3, \"create\": 0");
-    expect_in(out_text, "\"ns_per_op\": null");
+    flw_test_expect_in(out_text, "\"peak_reserved_bytes\": 10485760");
+    flw_test_expect_in(out_text, "{\"owner\": \"stream 7\", \"bytes\": 5242880, \"blocks\": 2}");
+    flw_test_expect_in(out_text, "{\"owner\": \"stream 0\", \"bytes\": 3145728, \"blocks\": 1}");
+    flw_test_expect_in(out_text, "\"internal_waste_bytes\": 2097152, \"external_waste_bytes\": 0");
+    flw_test_expect_in(out_text, "\"calls\": {\"alloc\": 4, \"free\": 3, \"create\": 0");
+    flw_test_expect_in(out_text, "\"ns_per_op\": null");
 }
 
 static void the_recorded_heap_is_the_traces_own(void **state)
@@ -98,11 +66,13 @@ static void the_recorded_heap_is_the_traces_own(void **state)
     (void)state;
     assert_int_equal(command_run("\"$F\" report heap.ftext --no-times --policy recorded --json -"),
                      0);
-    expect_in(out_text, "\"peak_reserved_bytes\": 10485760, \"end_reserved_bytes\": 10485760");
+    flw_test_expect_in(out_text,
+                       "\"peak_reserved_bytes\": 10485760, \"end_reserved_bytes\": 10485760");
     /* At the peak: 1 MiB free below the block that stays, 2 above it, none in the second segment. */
-    expect_in(out_text, "\"segments\": 2, \"blocks\": 2, \"holes\": 2, \"hole_bytes\": 3145728, "
-                        "\"largest_hole_bytes\": 2097152");
-    expect_in(out_text, "\"fragmentation\": 0.333333");
+    flw_test_expect_in(out_text,
+                       "\"segments\": 2, \"blocks\": 2, \"holes\": 2, \"hole_bytes\": 3145728, "
+                       "\"largest_hole_bytes\": 2097152");
+    flw_test_expect_in(out_text, "\"fragmentation\": 0.333333");
 }
 
 /* Under a limit a request fails, and the report says how large the largest hole was. */
@@ -112,10 +82,11 @@ static void a_failure_is_told_with_the_largest_hole(void **state)
     assert_int_equal(command_run("\"$F\" report tiny.ftext --no-times --lag 0 --limit 9M "
                                  "--policy driver --json -"),
                      0);
-    expect_in(out_text, "\"failures\": 1, \"first_failure\": {\"op\": 5, \"bytes\": 4194304, "
-                        "\"largest_hole_bytes\": 0, \"hole_bytes\": 0}");
-    expect_in(out_text, "\"bound_bytes\": 8388608, \"packed_bytes\": 8388608");
-    expect_in(out_text, "every policy failed a request");
+    flw_test_expect_in(out_text,
+                       "\"failures\": 1, \"first_failure\": {\"op\": 5, \"bytes\": 4194304, "
+                       "\"largest_hole_bytes\": 0, \"hole_bytes\": 0}");
+    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608, \"packed_bytes\": 8388608");
+    flw_test_expect_in(out_text, "every policy failed a request");
 }
 
 /* --- golden files --------------------------------------------------------------------------------
@@ -174,10 +145,10 @@ static void a_terminal_has_colour_unless_it_is_refused(void **state)
     char whole[512];
     snprintf(whole, sizeof whole, line, "env -u NO_COLOR");
     assert_int_equal(command_run(whole), 0);
-    expect_in(out_text, "\033[1m");
+    flw_test_expect_in(out_text, "\033[1m");
     snprintf(whole, sizeof whole, line, "env NO_COLOR=1");
     assert_int_equal(command_run(whole), 0);
-    expect_in(out_text, "driver");
+    flw_test_expect_in(out_text, "driver");
     assert_null(strstr(out_text, "\033"));
 }
 
@@ -199,7 +170,7 @@ static void every_sheet_of_the_demo_and_of_generated_traces_is_valid(void **stat
                     "\"$F\" report g.ftext --no-times --json g.json >/dev/null || exit 9; "
                     "echo done; done"),
         0);
-    expect_in(out_text, "done\n");
+    flw_test_expect_in(out_text, "done\n");
     assert_int_equal(
         command_run("\"$F\" report \"$FALLOW_DEMO\" --limit 13G --html - | grep -c html"), 0);
 }
@@ -229,21 +200,21 @@ static void a_folder_is_a_table_with_a_page_a_trace(void **state)
                                  "cd many && \"$F\" report . --no-times --html ../all.html "
                                  "--json ../all.json && cd .. && ls all*.html"),
                      0);
-    expect_in(out_text, "\na.ftext\n        8 ");
-    expect_in(out_text, "\nb c.ftext\n        7 ");
+    flw_test_expect_in(out_text, "\na.ftext\n        8 ");
+    flw_test_expect_in(out_text, "\nb c.ftext\n        7 ");
     for (const char *line = out_text; *line != '\0'; line += strcspn(line, "\n") + 1) {
         assert_true(strcspn(line, "\n") <= 80);
     }
     assert_int_equal(command_run("cd many && \"$F\" report a.ftext 'b c.ftext' --no-times "
                                  "--policy driver,bound"),
                      0);
-    expect_in(out_text, "\na.ftext                         8 1");
+    flw_test_expect_in(out_text, "\na.ftext                         8 1");
     assert_int_equal(command_run("cd many && \"$F\" report . --no-times --html ../all.html "
                                  "--json ../all.json && cd .. && ls all*.html"),
                      0);
-    expect_in(out_text, "all-1-a.ftext.html\nall-2-b_c.ftext.html\nall.html\n");
-    expect_in(error_text, "notes.md");
-    expect_in(error_text, "left out");
+    flw_test_expect_in(out_text, "all-1-a.ftext.html\nall-2-b_c.ftext.html\nall.html\n");
+    flw_test_expect_in(error_text, "notes.md");
+    flw_test_expect_in(error_text, "left out");
     assert_int_equal(command_run("grep -o 'href=\"*all-[^\" >]*' all.html | sort -u | wc -l; "
                                  "grep -o '\"title\": \"[^\"]*\"' all.json"),
                      0);
@@ -302,9 +273,9 @@ static void diff_says_which_numbers_differ(void **state)
                                  "--limit 120M --json b.json >screen && "
                                  "\"$F\" report diff a.json b.json"),
                      0);
-    expect_in(out_text, "pin.ftext driver\n");
-    expect_in(out_text, "  failures ");
-    expect_in(out_text, "only in the first: pin.ftext pytorch\n");
+    flw_test_expect_in(out_text, "pin.ftext driver\n");
+    flw_test_expect_in(out_text, "  failures ");
+    flw_test_expect_in(out_text, "only in the first: pin.ftext pytorch\n");
     command_expect_error("\"$F\" report diff a.json", 2, "two files");
     command_expect_error("\"$F\" report diff a.json pin.ftext", 1, "pin.ftext: byte ");
     assert_int_equal(command_run("sed 's/\"schema\": 1/\"schema\": 9/' a.json >c.json"), 0);
@@ -347,7 +318,7 @@ static void what_cannot_be_read_or_written_is_told_in_one_line(void **state)
         command_expect_error("\"$F\" report tiny.ftext >/dev/full", 1, "standard output");
     }
     assert_int_equal(command_run("mkdir -p wrong && echo no >wrong/a && \"$F\" report wrong"), 1);
-    expect_in(error_text, "none of the files is a trace");
+    flw_test_expect_in(error_text, "none of the files is a trace");
 }
 
 int main(void)

@@ -97,16 +97,6 @@ static size_t read_bytes(const char *name, char *bytes, size_t room)
     return count;
 }
 
-static void write_file(const char *name, const void *bytes, size_t count)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
-    assert_int_equal(fclose(file), 0);
-}
-
 static bool has_file(const char *name)
 {
     char path[256];
@@ -121,16 +111,6 @@ static int run(const char *arguments)
     int length = snprintf(line, sizeof line, "\"$F\" trace %s", arguments);
     assert_true(length > 0 && (size_t)length < sizeof line);
     return command_run(line);
-}
-
-static void expect_one_line(const char *what)
-{
-    if (strstr(error_text, what) == NULL) {
-        fail_msg("'%s' is not in '%s'", what, error_text);
-    }
-    char *newline = strchr(error_text, '\n');
-    assert_non_null(newline);
-    assert_int_equal(newline[1], '\0');
 }
 
 static void expect_success(const char *arguments)
@@ -170,7 +150,7 @@ static void every_verb_has_help_with_an_example(void **state)
 static void info_is_as_written_here(void **state)
 {
     (void)state;
-    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
     expect_success("info tiny.ftext");
     assert_string_equal(out_text, tiny_info);
     expect_success("pack tiny.ftext -o tiny.ftrace");
@@ -198,7 +178,7 @@ static void info_as_json_is_as_written_here(void **state)
 {
     char keys[2048], others[2048];
     (void)state;
-    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
     expect_success("info tiny.ftext --json");
     assert_string_equal(out_text, tiny_json);
     expect_success("info --json tiny.ftext");
@@ -212,7 +192,7 @@ static void info_as_json_is_as_written_here(void **state)
             fail_msg("the help does not name %s", word);
         }
     }
-    write_file("lines", "1 1048576 4096 0\n", 17);
+    command_write("lines", "1 1048576 4096 0\n", 17);
     expect_success("info lines --json");
     assert_non_null(strstr(out_text, "\"duration_ns\": null,\n"));
     assert_non_null(strstr(out_text, "\"peak_reserved_bytes\": null,\n"));
@@ -226,7 +206,7 @@ static void a_header_cannot_break_the_json(void **state)
                                 "x recorded_devices 7\nrecorded_devices 1],\"a\":[\"\n"
                                 "D 0 18446744073709551615\nD 0 9\n";
     (void)state;
-    write_file("odd.ftext", trace, strlen(trace));
+    command_write("odd.ftext", trace, strlen(trace));
     expect_success("info odd.ftext --json");
     assert_non_null(strstr(out_text, "\"devices\": [0],\n"));
     assert_non_null(strstr(out_text, "\"missing_events\": 18446744073709551615,\n"));
@@ -237,7 +217,7 @@ static void a_header_cannot_break_the_json(void **state)
 static void text_packed_and_dumped_is_the_same_text(void **state)
 {
     (void)state;
-    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
     expect_success("pack tiny.ftext -o tiny.ftrace");
     assert_string_equal(out_text, "");
     expect_success("dump tiny.ftrace");
@@ -279,7 +259,7 @@ static void info_names_the_devices_of_a_recording(void **state)
         "{\"ph\":\"i\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":2,\"args\":"
         "{\"Device Type\":1,\"Device Id\":2,\"Addr\":512,\"Bytes\":1024,\"Total Allocated\":1024}}]}";
     (void)state;
-    write_file("two.json", log, strlen(log));
+    command_write("two.json", log, strlen(log));
     expect_success("info two.json");
     assert_non_null(strstr(out_text, "two.json: kineto json, device 0\n"));
     assert_non_null(strstr(out_text, "  devices          0 2; --trace-device chooses\n"));
@@ -297,7 +277,7 @@ static void import_says_what_it_read(void **state)
                               "1,00:00:01.000020,free,0x100,64,0\n"
                               "1,00:00:01.000030,free,0x900,64,0\n";
     (void)state;
-    write_file("rmm.csv", log, strlen(log));
+    command_write("rmm.csv", log, strlen(log));
     expect_success("import rmm.csv -o rmm.ftrace");
     assert_non_null(strstr(out_text, "rmm.ftrace: rmm csv, 4 events, 2 allocations, 1 blocks at "
                                      "the start; "));
@@ -315,7 +295,7 @@ static void every_form_that_is_exported_is_read_again(void **state)
                                            {"ftrace", "ftrace"}};
     char line[256];
     (void)state;
-    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         snprintf(line, sizeof line, "export tiny.ftext --to %s -o exported", forms[i][0]);
         expect_success(line);
@@ -352,8 +332,8 @@ static void a_wrong_command_line_is_told_in_one_line(void **state)
 static void what_is_no_trace_is_told_in_one_line(void **state)
 {
     (void)state;
-    write_file("empty", "", 0);
-    write_file("words", "hello\n", 6);
+    command_write("empty", "", 0);
+    command_write("words", "hello\n", 6);
     expect_error("info nothing", 1, "nothing: cannot open");
     expect_error("info empty", 1, "empty: byte 0: the file is empty");
     expect_error("info words", 1, "words: byte 0: neither");
@@ -369,23 +349,23 @@ static void a_cut_file_is_read_up_to_there_and_not_verified(void **state)
 {
     static char bytes[4096];
     (void)state;
-    write_file("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
     expect_success("pack tiny.ftext -o tiny.ftrace");
     size_t count = read_bytes("tiny.ftrace", bytes, sizeof bytes);
-    write_file("cut.ftrace", bytes, count - CHUNK_BYTES); /* inside the end chunk */
+    command_write("cut.ftrace", bytes, count - CHUNK_BYTES); /* inside the end chunk */
     expect_error("verify cut.ftrace", 1, "cut.ftrace: truncated after event 10: byte ");
     assert_int_equal(run("dump cut.ftrace -o cut.ftext"), 0);
-    expect_one_line("cut.ftrace: truncated after event 10: byte ");
+    command_expect_one_line("cut.ftrace: truncated after event 10: byte ");
     command_read("cut.ftext", out_text);
     assert_non_null(strstr(out_text, "\ntruncated_after_event 10\n"));
     assert_non_null(strstr(out_text, "E 500000000 \"step\"\n"));
     bytes[count / 2] ^= 1;
-    write_file("bad.ftrace", bytes, count);
+    command_write("bad.ftrace", bytes, count);
     assert_int_equal(run("verify bad.ftrace tiny.ftrace"), 1);
-    expect_one_line("bad.ftrace: truncated after event 0: byte ");
+    command_expect_one_line("bad.ftrace: truncated after event 0: byte ");
     assert_string_equal(out_text, "tiny.ftrace: whole, ftrace, 10 events, 2 allocations\n");
     assert_int_equal(run("info bad.ftrace --damaged"), 0);
-    expect_one_line("bad.ftrace: damaged after event 0: byte ");
+    command_expect_one_line("bad.ftrace: damaged after event 0: byte ");
 }
 
 /* Long enough to fill a pipe. */
@@ -414,13 +394,13 @@ static void a_full_disk_and_a_closed_pipe_are_told_in_one_line(void **state)
     for (size_t i = 0; access("/dev/full", W_OK) == 0 && i < count; i++) {
         snprintf(line, sizeof line, "%s >/dev/full", commands[i]);
         assert_int_equal(run(line), 1);
-        expect_one_line("standard output");
+        command_expect_one_line("standard output");
     }
     for (size_t i = 0; i + 1 < count; i++) { /* info fits a pipe that is closed only later */
         snprintf(line, sizeof line, "{ \"$F\" trace %s; echo $? >code; } | true; cat code",
                  commands[i]);
         assert_int_equal(command_run(line), 0);
-        expect_one_line("standard output: cannot write: Broken pipe");
+        command_expect_one_line("standard output: cannot write: Broken pipe");
         assert_string_equal(out_text, "1\n");
     }
     if (access("/dev/full", W_OK) == 0) {
@@ -435,7 +415,7 @@ static void a_file_that_may_not_grow_is_told_and_not_left_behind(void **state)
     assert_int_equal(command_run("mkdir limited && (ulimit -f 16; \"$F\" trace pack big.ftext -o "
                                  "limited/big.ftrace); echo $?; ls -A limited"),
                      0);
-    expect_one_line("limited/big.ftrace: cannot write: File too large");
+    command_expect_one_line("limited/big.ftrace: cannot write: File too large");
     assert_string_equal(out_text, "1\n");
 }
 
