@@ -13,8 +13,9 @@
 #include <unistd.h>
 
 #include "trace/trace.h"
+#include "unit/each_trace.h"
 
-static char path[64];
+static const char *path; /* to write to */
 static int failures;
 
 typedef bool (*writer)(const struct flw_trace *trace, const char *path, char *message);
@@ -209,33 +210,20 @@ static int write_snapshot(const char *out, const char *in)
     return is_written ? 0 : 1;
 }
 
+static int check(const struct flw_trace *trace, const char *file)
+{
+    int before = failures;
+    path = file;
+    check_pytorch(trace);
+    check_chrome(trace);
+    check_rmm(trace);
+    return failures - before;
+}
+
 int main(int argc, char **argv)
 {
-    int count = 0;
     if (argc == 4 && strcmp(argv[1], "--write") == 0) {
         return write_snapshot(argv[2], argv[3]);
     }
-    strcpy(path, "/tmp/fallow_export_XXXXXX");
-    int fd = mkstemp(path);
-    if (fd < 0) {
-        perror(path);
-        return 1;
-    }
-    close(fd);
-    for (int i = 1; i < argc; i++) {
-        char message[FLW_TRACE_MESSAGE_BYTES];
-        struct flw_trace *trace;
-        if (!flw_trace_read(argv[i], -1, &trace, message)) {
-            printf("left out: %s\n", message);
-            continue;
-        }
-        count++;
-        check_pytorch(trace);
-        check_chrome(trace);
-        check_rmm(trace);
-        flw_trace_destroy(trace);
-    }
-    unlink(path);
-    printf("%d traces, %d differences\n", count, failures);
-    return failures > 0 ? 1 : count == 0 ? 77 : 0;
+    return flw_each_trace(argc, argv, check);
 }

@@ -12,6 +12,7 @@
 
 #include "trace/ftrace.h"
 #include "trace/text.h"
+#include "unit/each_trace.h"
 
 #define EVENT_BYTES_MAX 6 /* of files of some size */
 #define EVENTS_MIN      300
@@ -111,31 +112,17 @@ static void check_pytorch(const struct flw_trace *trace, const char *path)
     flw_trace_destroy(packed);
 }
 
+static int check(const struct flw_trace *trace, const char *path)
+{
+    int before = failures;
+    check_text(trace);
+    if (strcmp(trace->format, "pytorch pickle") == 0) {
+        check_pytorch(trace, path);
+    }
+    return failures - before;
+}
+
 int main(int argc, char **argv)
 {
-    char path[] = "/tmp/fallow_roundtrip_XXXXXX";
-    int fd = mkstemp(path);
-    int count = 0;
-    if (fd < 0) {
-        perror(path);
-        return 1;
-    }
-    close(fd);
-    for (int i = 1; i < argc; i++) {
-        char message[FLW_TRACE_MESSAGE_BYTES];
-        struct flw_trace *trace;
-        if (!flw_trace_read(argv[i], -1, &trace, message)) {
-            printf("left out: %s\n", message);
-            continue;
-        }
-        count++;
-        check_text(trace);
-        if (strcmp(trace->format, "pytorch pickle") == 0) {
-            check_pytorch(trace, path);
-        }
-        flw_trace_destroy(trace);
-    }
-    unlink(path);
-    printf("%d traces, %d differences\n", count, failures);
-    return failures > 0 ? 1 : count == 0 ? 77 : 0;
+    return flw_each_trace(argc, argv, check);
 }
