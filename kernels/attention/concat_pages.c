@@ -24,8 +24,7 @@ static struct flw_table check_shape(struct flw_refusal *refusal, fallow_concat_p
     flw_refusal_count(refusal, "second_cols", params->second_cols, 0, 1 << 30);
     flw_refusal_count(refusal, "first_ld", params->first_ld, params->first_cols, INT64_MAX);
     flw_refusal_count(refusal, "second_ld", params->second_ld, params->second_cols, INT64_MAX);
-    flw_refusal_dtype(refusal, "second_dtype", params->second_dtype,
-                      1u << FALLOW_I32 | 1u << FALLOW_I64);
+    flw_refusal_dtype(refusal, "second_dtype", params->second_dtype, FLW_DTYPES_INTEGERS);
     struct flw_table table = {.rows = (int64_t)params->batch * params->repeat,
                               .cols = params->cols,
                               .ld = params->ld,
@@ -72,10 +71,9 @@ static void check_inputs(struct flw_refusal *refusal, const fallow_concat_pages_
     flw_refusal_input(refusal, "first_lengths", params->first_lengths,
                       params->first_cols > 0 ? (uint64_t)params->batch * 4 : 0, 4);
     flw_refusal_input(refusal, "second", params->second, second_bytes, each);
-    flw_refusal_input(refusal, "second_lengths", params->second_lengths,
-                      params->second_lengths != NULL ? (uint64_t)rows * 4 : 0, 4);
-    flw_refusal_input(refusal, "valid_count", params->valid_count,
-                      params->valid_count != NULL ? 4 : 0, 4);
+    flw_refusal_optional_input(refusal, "second_lengths", params->second_lengths,
+                               (uint64_t)rows * 4, 4);
+    flw_refusal_optional_input(refusal, "valid_count", params->valid_count, 4, 4);
 }
 
 fallow_status fallow_attention_concat_pages(fallow_kernels *kernels,

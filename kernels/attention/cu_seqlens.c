@@ -9,8 +9,6 @@
 #include "common/refusal.h"
 #include "fallow/attention.h"
 
-#define INTEGERS (1u << FALLOW_I32 | 1u << FALLOW_I64)
-
 /* Shapes and types; params.rows and round_to get their defaults. */
 static void check_shape(struct flw_refusal *refusal, fallow_cu_seqlens_params *params)
 {
@@ -20,8 +18,8 @@ static void check_shape(struct flw_refusal *refusal, fallow_cu_seqlens_params *p
     flw_refusal_count(refusal, "rows", params->rows, 1, 65535);
     flw_refusal_count(refusal, "round_to", params->round_to, 1, INT32_MAX);
     flw_refusal_count(refusal, "exclusive", params->exclusive, 0, 1);
-    flw_refusal_dtype(refusal, "lengths_dtype", params->lengths_dtype, INTEGERS);
-    flw_refusal_dtype(refusal, "cu_dtype", params->cu_dtype, INTEGERS);
+    flw_refusal_dtype(refusal, "lengths_dtype", params->lengths_dtype, FLW_DTYPES_INTEGERS);
+    flw_refusal_dtype(refusal, "cu_dtype", params->cu_dtype, FLW_DTYPES_INTEGERS);
 }
 
 struct buffers {
@@ -78,15 +76,14 @@ fallow_status fallow_attention_cu_seqlens(fallow_kernels *kernels,
         params.lengths_dtype == params.cu_dtype && (params.exclusive || params.rows == 1);
     size_t lengths_align = fallow_dtype_bytes(params.lengths_dtype);
     flw_refusal_input(&refusal, "lengths", params.lengths, buffers.lengths_bytes, lengths_align);
-    flw_refusal_input(&refusal, "delta", params.delta, params.delta != NULL ? 4 : 0, 4);
-    flw_refusal_input(&refusal, "valid_count", params.valid_count,
-                      params.valid_count != NULL ? 4 : 0, 4);
+    flw_refusal_optional_input(&refusal, "delta", params.delta, 4, 4);
+    flw_refusal_optional_input(&refusal, "valid_count", params.valid_count, 4, 4);
     flw_refusal_output_alias(&refusal, "cu_seqlens", params.cu_seqlens, buffers.cu_bytes,
                              buffers.cu_align, may_alias ? "lengths" : NULL);
     flw_refusal_output(&refusal, "total", params.total, buffers.total_bytes, buffers.cu_align);
-    flw_refusal_output(&refusal, "max_length", params.max_length,
-                       params.max_length != NULL ? (uint64_t)params.rows * 4 : 0, 4);
-    flw_refusal_output(&refusal, "flags", params.flags, params.flags != NULL ? 4 : 0, 4);
+    flw_refusal_optional_output(&refusal, "max_length", params.max_length,
+                                (uint64_t)params.rows * 4, 4);
+    flw_refusal_optional_output(&refusal, "flags", params.flags, 4, 4);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;
     }

@@ -131,11 +131,10 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_fa3_schedule
                   {"leftpad_k", params->leftpad_k, each},
                   {"valid_count", params->valid_count, 4}};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
-        flw_refusal_input(refusal, inputs[i].name, inputs[i].pointer,
-                          inputs[i].pointer != NULL ? inputs[i].bytes : 0, 4);
+        flw_refusal_optional_input(refusal, inputs[i].name, inputs[i].pointer, inputs[i].bytes, 4);
     }
     flw_refusal_output(refusal, "metadata", params->metadata, (uint64_t)count * 4, 4);
-    flw_refusal_output(refusal, "flags", params->flags, params->flags != NULL ? 4 : 0, 4);
+    flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
 }
 
 static struct flw_fa3_schedule_args args_of(const fallow_fa3_schedule_params *params,

@@ -15,8 +15,7 @@ static void check_shape(struct flw_refusal *refusal, const fallow_kv_indices_par
     flw_refusal_count(refusal, "capacity", params->capacity, 0, INT32_MAX);
     flw_refusal_count(refusal, "request_rows", params->request_rows, 1, INT32_MAX);
     flw_refusal_count(refusal, "stride", params->stride, 1, INT32_MAX);
-    flw_refusal_dtype(refusal, "requests_dtype", params->requests_dtype,
-                      1u << FALLOW_I32 | 1u << FALLOW_I64);
+    flw_refusal_dtype(refusal, "requests_dtype", params->requests_dtype, FLW_DTYPES_INTEGERS);
 }
 
 fallow_status fallow_attention_kv_indices_query(const fallow_kv_indices_params *caller,
@@ -48,16 +47,14 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_kv_indices_p
                                : flw_refusal_rows(refusal, "req_to_token", params->request_rows,
                                                   params->stride, params->stride, 4);
     flw_refusal_input(refusal, "cu_seqlens", params->cu_seqlens, (batch + 1) * 4, 4);
-    flw_refusal_input(refusal, "lengths", params->lengths, params->lengths != NULL ? batch * 4 : 0,
-                      4);
-    flw_refusal_input(refusal, "starts", params->starts, params->starts != NULL ? batch * 4 : 0, 4);
-    flw_refusal_input(refusal, "valid_count", params->valid_count,
-                      params->valid_count != NULL ? 4 : 0, 4);
+    flw_refusal_optional_input(refusal, "lengths", params->lengths, batch * 4, 4);
+    flw_refusal_optional_input(refusal, "starts", params->starts, batch * 4, 4);
+    flw_refusal_optional_input(refusal, "valid_count", params->valid_count, 4, 4);
     flw_refusal_input(refusal, "requests", params->requests, batch * requests_each, requests_each);
     flw_refusal_input(refusal, "req_to_token", params->req_to_token, slots_bytes, 4);
     flw_refusal_output(refusal, "kv_indices", params->kv_indices, (uint64_t)params->capacity * 4,
                        4);
-    flw_refusal_output(refusal, "flags", params->flags, params->flags != NULL ? 4 : 0, 4);
+    flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
 }
 
 fallow_status fallow_attention_kv_indices(fallow_kernels *kernels,

@@ -79,16 +79,14 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_local_attent
     flw_refusal_input(refusal, "cu_seqlens_q", params->cu_seqlens_q,
                       params->batch > 0 ? buffers.lengths_bytes + 4 : 0, 4);
     flw_refusal_input(refusal, "lengths", params->lengths, buffers.lengths_bytes, 4);
-    flw_refusal_input(refusal, "valid_count", params->valid_count,
-                      params->valid_count != NULL ? 4 : 0, 4);
+    flw_refusal_optional_input(refusal, "valid_count", params->valid_count, 4, 4);
     flw_refusal_input(refusal, "block_table", params->block_table,
                       params->capacity > 0 ? buffers.source_bytes : 0, 4);
     flw_refusal_output(refusal, "cu_q_local", params->cu_q_local, buffers.rows_bytes + 4, 4);
     flw_refusal_output(refusal, "seqused_k", params->seqused_k, buffers.rows_bytes, 4);
     flw_refusal_output(refusal, "local_table", params->local_table, buffers.local_bytes, 4);
-    flw_refusal_output(refusal, "virtual_count", params->virtual_count,
-                       params->virtual_count != NULL ? 4 : 0, 4);
-    flw_refusal_output(refusal, "flags", params->flags, params->flags != NULL ? 4 : 0, 4);
+    flw_refusal_optional_output(refusal, "virtual_count", params->virtual_count, 4, 4);
+    flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
 }
 
 /* A power of two: each block walks through the requests, so few rows a block cost walks, many cost blocks. */

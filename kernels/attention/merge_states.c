@@ -9,8 +9,6 @@
 #include "common/refusal.h"
 #include "fallow/attention.h"
 
-#define FLOATS (1u << FALLOW_F16 | 1u << FALLOW_BF16 | 1u << FALLOW_F32)
-
 struct buffers {
     size_t each, out_each;
     uint64_t a_bytes, b_bytes, out_bytes, a_lse_bytes, b_lse_bytes, out_lse_bytes;
@@ -46,7 +44,7 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_merge_stat
     flw_refusal_count(refusal, "lse_by_token", params->lse_by_token, 0, 1);
     flw_refusal_count(refusal, "is_base_2", params->is_base_2, 0, 1);
     flw_refusal_count(refusal, "keeps_a", params->keeps_a, 0, 1);
-    flw_refusal_dtype(refusal, "dtype", params->dtype, FLOATS);
+    flw_refusal_dtype(refusal, "dtype", params->dtype, FLW_DTYPES_FLOATS);
     if (refusal->status != FALLOW_OK) {
         return buffers;
     }
@@ -101,10 +99,8 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_merge_states
     flw_refusal_input(refusal, "b", params->b, buffers->b_bytes, buffers->each);
     flw_refusal_input(refusal, "a_lse", params->a_lse, buffers->a_lse_bytes, 4);
     flw_refusal_input(refusal, "b_lse", params->b_lse, buffers->b_lse_bytes, 4);
-    flw_refusal_input(refusal, "context_tokens", params->context_tokens,
-                      params->context_tokens == NULL ? 0 : 4, 4);
-    flw_refusal_input(refusal, "out_scale", params->out_scale, params->out_scale == NULL ? 0 : 4,
-                      4);
+    flw_refusal_optional_input(refusal, "context_tokens", params->context_tokens, 4, 4);
+    flw_refusal_optional_input(refusal, "out_scale", params->out_scale, 4, 4);
     flw_refusal_output_alias(refusal, "out", params->out, buffers->out_bytes, buffers->out_each,
                              is_same_type ? alias : NULL);
     flw_refusal_output_alias(refusal, "out_lse", params->out_lse,

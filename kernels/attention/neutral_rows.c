@@ -11,8 +11,7 @@
 #include "common/refusal.h"
 #include "fallow/attention.h"
 
-#define TYPES \
-    (1u << FALLOW_F16 | 1u << FALLOW_BF16 | 1u << FALLOW_F32 | 1u << FALLOW_E4M3 | 1u << FALLOW_U8)
+#define TYPES (FLW_DTYPES_FLOATS | 1u << FALLOW_E4M3 | 1u << FALLOW_U8)
 
 struct buffers {
     size_t each;
@@ -80,15 +79,12 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_neutral_rows
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT, "key_counts and cu_k are both given");
     }
     flw_refusal_input(refusal, "cu_q", params->cu_q, cu_bytes, 4);
-    flw_refusal_input(refusal, "key_counts", params->key_counts,
-                      params->key_counts == NULL ? 0 : (uint64_t)params->batch * 4, 4);
-    flw_refusal_input(refusal, "cu_k", params->cu_k, params->cu_k == NULL ? 0 : cu_bytes, 4);
-    flw_refusal_input(refusal, "valid_count", params->valid_count,
-                      params->valid_count == NULL ? 0 : 4, 4);
-    flw_refusal_output(refusal, "rows", params->rows,
-                       params->rows == NULL ? 0 : buffers->rows_bytes, buffers->each);
-    flw_refusal_output(refusal, "lse", params->lse, params->lse == NULL ? 0 : buffers->lse_bytes,
-                       4);
+    flw_refusal_optional_input(refusal, "key_counts", params->key_counts,
+                               (uint64_t)params->batch * 4, 4);
+    flw_refusal_optional_input(refusal, "cu_k", params->cu_k, cu_bytes, 4);
+    flw_refusal_optional_input(refusal, "valid_count", params->valid_count, 4, 4);
+    flw_refusal_optional_output(refusal, "rows", params->rows, buffers->rows_bytes, buffers->each);
+    flw_refusal_optional_output(refusal, "lse", params->lse, buffers->lse_bytes, 4);
 }
 
 /* The rows of a token as segments of units: one segment where the heads lie side by side. */

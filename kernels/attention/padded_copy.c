@@ -26,7 +26,7 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_padded_cop
     flw_refusal_count(refusal, "width", params->width, 1, INT32_MAX);
     flw_refusal_count(refusal, "src_stride", params->src_stride, params->width, (int64_t)1 << 40);
     flw_refusal_count(refusal, "dst_stride", params->dst_stride, params->width, (int64_t)1 << 40);
-    flw_refusal_dtype(refusal, "dtype", params->dtype, 1u << FALLOW_I32 | 1u << FALLOW_I64);
+    flw_refusal_dtype(refusal, "dtype", params->dtype, FLW_DTYPES_INTEGERS);
     if (params->dtype == FALLOW_I32) {
         flw_refusal_count(refusal, "value", params->value, INT32_MIN, INT32_MAX);
     }
@@ -73,8 +73,7 @@ fallow_status fallow_attention_padded_copy(fallow_kernels *kernels,
         return refusal.status;
     }
     flw_refusal_input(&refusal, "src", params.src, buffers.src_bytes, buffers.each);
-    flw_refusal_input(&refusal, "valid_count", params.valid_count,
-                      params.valid_count == NULL ? 0 : 4, 4);
+    flw_refusal_optional_input(&refusal, "valid_count", params.valid_count, 4, 4);
     flw_refusal_output_alias(&refusal, "dst", params.dst, buffers.dst_bytes, buffers.each,
                              params.src_stride == params.dst_stride ? "src" : NULL);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {

@@ -8,7 +8,6 @@
 #include "common/table_call.h"
 #include "fallow/attention.h"
 
-#define INTEGERS     (1u << FALLOW_I32 | 1u << FALLOW_I64)
 #define SECTOR_BYTES 32u
 
 /* Shapes and types; page_size and ld get their defaults. */
@@ -20,8 +19,8 @@ static struct flw_table check_shape(struct flw_refusal *refusal, fallow_page_tab
     flw_refusal_count(refusal, "request_rows", params->request_rows, 1, INT32_MAX);
     flw_refusal_count(refusal, "stride", params->stride, 1, INT32_MAX);
     flw_refusal_count(refusal, "swa_count", params->swa_count, 0, INT32_MAX);
-    flw_refusal_dtype(refusal, "lengths_dtype", params->lengths_dtype, INTEGERS);
-    flw_refusal_dtype(refusal, "requests_dtype", params->requests_dtype, INTEGERS);
+    flw_refusal_dtype(refusal, "lengths_dtype", params->lengths_dtype, FLW_DTYPES_INTEGERS);
+    flw_refusal_dtype(refusal, "requests_dtype", params->requests_dtype, FLW_DTYPES_INTEGERS);
     (void)flw_refusal_rows(refusal, "req_to_token", params->request_rows, params->stride,
                            params->stride, 4);
     struct flw_table table = {.rows = params->batch,
@@ -67,10 +66,9 @@ static void check_inputs(struct flw_refusal *refusal, const fallow_page_table_pa
                                : flw_refusal_rows(refusal, "req_to_token", params->request_rows,
                                                   params->stride, params->stride, 4);
     flw_refusal_input(refusal, "lengths", params->lengths, batch * lengths_each, lengths_each);
-    flw_refusal_input(refusal, "delta", params->delta, params->delta != NULL ? 4 : 0, 4);
-    flw_refusal_input(refusal, "valid_count", params->valid_count,
-                      params->valid_count != NULL ? 4 : 0, 4);
-    flw_refusal_input(refusal, "starts", params->starts, params->starts != NULL ? batch * 4 : 0, 4);
+    flw_refusal_optional_input(refusal, "delta", params->delta, 4, 4);
+    flw_refusal_optional_input(refusal, "valid_count", params->valid_count, 4, 4);
+    flw_refusal_optional_input(refusal, "starts", params->starts, batch * 4, 4);
     flw_refusal_input(refusal, "requests", params->requests, batch * requests_each, requests_each);
     flw_refusal_input(refusal, "req_to_token", params->req_to_token, slots_bytes, 4);
     flw_refusal_input(refusal, "full_to_swa", params->full_to_swa, (uint64_t)params->swa_count * 4,

@@ -52,8 +52,8 @@ fallow_status fallow_attention_restore_counters(fallow_kernels *kernels,
     flw_refusal_copy(&refusal, &params, sizeof params, caller);
     uint64_t bytes = check_shape(&refusal, &params);
     flw_refusal_output(&refusal, "counters", params.counters, bytes, 4);
-    flw_refusal_output(&refusal, "restored", params.restored,
-                       params.restored == NULL ? 0 : (uint64_t)params.consumers * 4, 4);
+    flw_refusal_optional_output(&refusal, "restored", params.restored,
+                                (uint64_t)params.consumers * 4, 4);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;
     }

@@ -62,8 +62,8 @@ fallow_status fallow_attention_scale_padding(fallow_kernels *kernels,
     flw_refusal_begin(&refusal, kernels, "fallow_attention_scale_padding");
     flw_refusal_copy(&refusal, &params, sizeof params, caller);
     struct tiles tiles = check_shape(&refusal, &params);
-    flw_refusal_input(&refusal, "row_counts", params.row_counts,
-                      params.row_counts == NULL ? 0 : (uint64_t)params.groups * 4, 4);
+    flw_refusal_optional_input(&refusal, "row_counts", params.row_counts,
+                               (uint64_t)params.groups * 4, 4);
     flw_refusal_output(&refusal, "scales", params.scales, tiles.bytes, 16);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;

@@ -8,7 +8,6 @@
 #include "common/table_call.h"
 #include "fallow/attention.h"
 
-#define INTEGERS  (1u << FALLOW_I32 | 1u << FALLOW_I64)
 #define MOST_ROWS (1 << 20)
 
 /* Shapes and types; ld gets its default. */
@@ -20,8 +19,8 @@ static struct flw_table check_shape(struct flw_refusal *refusal, fallow_verify_p
     flw_refusal_count(refusal, "batch x draft_tokens", rows, 0, MOST_ROWS);
     flw_refusal_count(refusal, "request_rows", params->request_rows, 1, INT32_MAX);
     flw_refusal_count(refusal, "stride", params->stride, 1, INT32_MAX);
-    flw_refusal_dtype(refusal, "lengths_dtype", params->lengths_dtype, INTEGERS);
-    flw_refusal_dtype(refusal, "requests_dtype", params->requests_dtype, INTEGERS);
+    flw_refusal_dtype(refusal, "lengths_dtype", params->lengths_dtype, FLW_DTYPES_INTEGERS);
+    flw_refusal_dtype(refusal, "requests_dtype", params->requests_dtype, FLW_DTYPES_INTEGERS);
     struct flw_table table = {
         .rows = rows, .cols = params->draft_tokens, .ld = params->ld, .pad_len = params->pad_len};
     flw_table_check(refusal, &table);
@@ -60,9 +59,8 @@ static void check_inputs(struct flw_refusal *refusal, const fallow_verify_pages_
                                : flw_refusal_rows(refusal, "req_to_token", params->request_rows,
                                                   params->stride, params->stride, 4);
     flw_refusal_input(refusal, "lengths", params->lengths, batch * lengths_each, lengths_each);
-    flw_refusal_input(refusal, "delta", params->delta, params->delta != NULL ? 4 : 0, 4);
-    flw_refusal_input(refusal, "valid_count", params->valid_count,
-                      params->valid_count != NULL ? 4 : 0, 4);
+    flw_refusal_optional_input(refusal, "delta", params->delta, 4, 4);
+    flw_refusal_optional_input(refusal, "valid_count", params->valid_count, 4, 4);
     flw_refusal_input(refusal, "requests", params->requests, batch * requests_each, requests_each);
     flw_refusal_input(refusal, "req_to_token", params->req_to_token, slots_bytes, 4);
     flw_refusal_input(refusal, "mask", params->mask, rows * (uint64_t)params->draft_tokens, 1);

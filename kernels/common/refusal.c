@@ -150,6 +150,18 @@ void flw_refusal_output(struct flw_refusal *refusal, const char *name, const voi
     flw_refusal_output_alias(refusal, name, pointer, bytes, align_bytes, NULL);
 }
 
+void flw_refusal_optional_input(struct flw_refusal *refusal, const char *name, const void *pointer,
+                                uint64_t bytes, size_t align_bytes)
+{
+    flw_refusal_input(refusal, name, pointer, pointer != NULL ? bytes : 0, align_bytes);
+}
+
+void flw_refusal_optional_output(struct flw_refusal *refusal, const char *name, const void *pointer,
+                                 uint64_t bytes, size_t align_bytes)
+{
+    flw_refusal_output(refusal, name, pointer, pointer != NULL ? bytes : 0, align_bytes);
+}
+
 /* May these two, which overlap, be the same memory? */
 static bool may_share(const struct flw_extent *a, const struct flw_extent *b)
 {

@@ -57,6 +57,9 @@ void flw_refusal_refuse(struct flw_refusal *refusal, fallow_status status, const
 /* least <= value <= most */
 void flw_refusal_count(struct flw_refusal *refusal, const char *name, int64_t value, int64_t least,
                        int64_t most);
+#define FLW_DTYPES_INTEGERS (1u << FALLOW_I32 | 1u << FALLOW_I64)
+#define FLW_DTYPES_FLOATS   (1u << FALLOW_F16 | 1u << FALLOW_BF16 | 1u << FALLOW_F32)
+
 /* value is one of the dtypes whose bits (1u << dtype) are set. */
 void flw_refusal_dtype(struct flw_refusal *refusal, const char *name, fallow_dtype value,
                        uint32_t allowed);
@@ -73,7 +76,12 @@ void flw_refusal_input(struct flw_refusal *refusal, const char *name, const void
 /* The same; must overlap no other output and no input. */
 void flw_refusal_output(struct flw_refusal *refusal, const char *name, const void *pointer,
                         uint64_t bytes, size_t align_bytes);
-/* The same, but it may begin where the input `alias` begins. Name the input first. */
+/* They may be left out: NULL is no bytes. */
+void flw_refusal_optional_input(struct flw_refusal *refusal, const char *name, const void *pointer,
+                                uint64_t bytes, size_t align_bytes);
+void flw_refusal_optional_output(struct flw_refusal *refusal, const char *name, const void *pointer,
+                                 uint64_t bytes, size_t align_bytes);
+/* An output, but it may begin where the input `alias` begins. Name the input first. */
 void flw_refusal_output_alias(struct flw_refusal *refusal, const char *name, const void *pointer,
                               uint64_t bytes, size_t align_bytes, const char *alias);
 

@@ -20,12 +20,10 @@ void flw_table_check_outputs(struct flw_refusal *refusal, const struct flw_table
     uint64_t bytes =
         flw_refusal_rows(refusal, "page_table", table->rows, table->ld, table->cols, 4);
     flw_refusal_output(refusal, "page_table", page_table, bytes, 4);
-    flw_refusal_output(refusal, "cache_seqlens", lengths->lengths,
-                       lengths->lengths != NULL ? rows * 4 : 0, 4);
-    flw_refusal_output(refusal, "cu_k", lengths->cu, lengths->cu != NULL ? (rows + 1) * 4 : 0, 4);
-    flw_refusal_output(refusal, "max_length", lengths->max_length,
-                       lengths->max_length != NULL ? 4 : 0, 4);
-    flw_refusal_output(refusal, "flags", lengths->flags, lengths->flags != NULL ? 4 : 0, 4);
+    flw_refusal_optional_output(refusal, "cache_seqlens", lengths->lengths, rows * 4, 4);
+    flw_refusal_optional_output(refusal, "cu_k", lengths->cu, (rows + 1) * 4, 4);
+    flw_refusal_optional_output(refusal, "max_length", lengths->max_length, 4, 4);
+    flw_refusal_optional_output(refusal, "flags", lengths->flags, 4, 4);
 }
 
 void flw_table_need(fallow_workspace_need *need, const struct flw_table *table)

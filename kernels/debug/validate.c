@@ -71,8 +71,7 @@ fallow_status fallow_debug_validate(fallow_kernels *kernels, const fallow_valida
     }
     size_t each = fallow_dtype_bytes(params.dtype);
     flw_refusal_input(&refusal, "data", params.data, bytes, each);
-    flw_refusal_input(&refusal, "valid_rows", params.valid_rows, params.valid_rows == NULL ? 0 : 4,
-                      4);
+    flw_refusal_optional_input(&refusal, "valid_rows", params.valid_rows, 4, 4);
     flw_refusal_output(&refusal, "report", params.report, sizeof *params.report, 8);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;

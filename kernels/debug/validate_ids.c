@@ -51,8 +51,7 @@ fallow_status fallow_debug_validate_ids(fallow_kernels *kernels,
     flw_refusal_copy(&refusal, &params, sizeof params, caller);
     uint64_t bytes = check_shape(&refusal, &params);
     flw_refusal_input(&refusal, "ids", params.ids, bytes, 4);
-    flw_refusal_input(&refusal, "valid_rows", params.valid_rows, params.valid_rows == NULL ? 0 : 4,
-                      4);
+    flw_refusal_optional_input(&refusal, "valid_rows", params.valid_rows, 4, 4);
     flw_refusal_output(&refusal, "report", params.report, sizeof *params.report, 8);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;

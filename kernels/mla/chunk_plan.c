@@ -88,14 +88,11 @@ static void check_pointers(struct flw_refusal *refusal, const fallow_chunk_plan_
     flw_refusal_output(refusal, "starts", params->starts, buffers->table_bytes, 4);
     flw_refusal_output(refusal, "lengths", params->lengths, buffers->table_bytes, 4);
     flw_refusal_output(refusal, "cu_seqlens", params->cu_seqlens, buffers->cu_bytes, 4);
-    flw_refusal_output(refusal, "totals", params->totals,
-                       params->totals == NULL ? 0 : buffers->row_bytes, 4);
-    flw_refusal_output(refusal, "max_lengths", params->max_lengths,
-                       params->max_lengths == NULL ? 0 : buffers->row_bytes, 4);
-    flw_refusal_output(refusal, "chunk_count", params->chunk_count,
-                       params->chunk_count == NULL ? 0 : 4, 4);
+    flw_refusal_optional_output(refusal, "totals", params->totals, buffers->row_bytes, 4);
+    flw_refusal_optional_output(refusal, "max_lengths", params->max_lengths, buffers->row_bytes, 4);
+    flw_refusal_optional_output(refusal, "chunk_count", params->chunk_count, 4, 4);
     flw_refusal_output(refusal, "token_to_seq", params->token_to_seq, buffers->map_bytes, 4);
-    flw_refusal_output(refusal, "flags", params->flags, params->flags == NULL ? 0 : 4, 4);
+    flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
 }
 
 fallow_status fallow_mla_chunk_plan(fallow_kernels *kernels, const fallow_chunk_plan_params *caller,

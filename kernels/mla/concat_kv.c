@@ -9,7 +9,7 @@
 #include "common/refusal.h"
 #include "fallow/mla.h"
 
-#define DTYPES         (1u << FALLOW_F16 | 1u << FALLOW_BF16 | 1u << FALLOW_F32 | 1u << FALLOW_E4M3)
+#define DTYPES         (FLW_DTYPES_FLOATS | 1u << FALLOW_E4M3)
 #define LONGEST_STRIDE ((int64_t)1 << 40)
 
 struct buffers {
@@ -177,8 +177,7 @@ fallow_status fallow_mla_concat_kv(fallow_kernels *kernels, const fallow_concat_
     }
     flw_refusal_input(&refusal, "kv", params.kv, buffers.kv_bytes, buffers.each);
     flw_refusal_input(&refusal, "k_rope", params.k_rope, buffers.rope_bytes, buffers.each);
-    flw_refusal_input(&refusal, "token_count", params.token_count,
-                      params.token_count == NULL ? 0 : 4, 4);
+    flw_refusal_optional_input(&refusal, "token_count", params.token_count, 4, 4);
     flw_refusal_output(&refusal, "k", params.k, buffers.k_bytes, buffers.each);
     flw_refusal_output(&refusal, "v", params.v, buffers.v_bytes, buffers.each);
     if (params.v != NULL && params.v_columns == 0) {

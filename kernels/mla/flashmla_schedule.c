@@ -85,11 +85,10 @@ fallow_status fallow_mla_flashmla_schedule(fallow_kernels *kernels,
     }
     struct buffers buffers = measure(&params);
     flw_refusal_input(&refusal, "lengths", params.lengths, buffers.lengths_bytes, 4);
-    flw_refusal_input(&refusal, "valid_count", params.valid_count,
-                      params.valid_count != NULL ? 4 : 0, 4);
+    flw_refusal_optional_input(&refusal, "valid_count", params.valid_count, 4, 4);
     flw_refusal_output(&refusal, "tile_metadata", params.tile_metadata, buffers.rows_bytes, 16);
     flw_refusal_output(&refusal, "num_splits", params.num_splits, buffers.splits_bytes, 4);
-    flw_refusal_output(&refusal, "flags", params.flags, params.flags != NULL ? 4 : 0, 4);
+    flw_refusal_optional_output(&refusal, "flags", params.flags, 4, 4);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;
     }

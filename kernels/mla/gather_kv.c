@@ -156,14 +156,14 @@ static void check_pointers(struct flw_refusal *refusal, const fallow_gather_kv_p
     flw_refusal_input(refusal, "block_table", params->block_table,
                       has_work ? buffers->table_bytes : 0, 4);
     flw_refusal_input(refusal, "cu_seqlens", params->cu_seqlens, has_work ? (batch + 1) * 4 : 0, 4);
-    flw_refusal_input(refusal, "starts", params->starts, params->starts == NULL ? 0 : batch * 4, 4);
-    flw_refusal_input(refusal, "token_to_seq", params->token_to_seq,
-                      params->token_to_seq == NULL ? 0 : (uint64_t)params->tokens * 4, 4);
-    flw_refusal_input(refusal, "scale", params->scale, params->scale == NULL ? 0 : 4, 4);
+    flw_refusal_optional_input(refusal, "starts", params->starts, batch * 4, 4);
+    flw_refusal_optional_input(refusal, "token_to_seq", params->token_to_seq,
+                               (uint64_t)params->tokens * 4, 4);
+    flw_refusal_optional_input(refusal, "scale", params->scale, 4, 4);
     flw_refusal_output(refusal, "dst", params->dst, buffers->dst_bytes,
                        is_flashmla ? 16 : buffers->each);
     flw_refusal_output(refusal, "dst_scales", params->dst_scales, buffers->scale_bytes, 4);
-    flw_refusal_output(refusal, "flags", params->flags, params->flags == NULL ? 0 : 4, 4);
+    flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
     if (is_flashmla && params->dst_stride % 8 != 0) {
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT,
                            "dst_stride is no multiple of 8, as this format needs");

@@ -9,8 +9,6 @@
 #include "common/refusal.h"
 #include "fallow/moe.h"
 
-#define INTEGERS (1u << FALLOW_I32 | 1u << FALLOW_I64)
-
 static void check_forms(struct flw_refusal *refusal, const fallow_align_blocks_params *params)
 {
     flw_refusal_count(refusal, "map_mode", params->map_mode, FALLOW_ALIGN_NO_MAP,
@@ -61,7 +59,7 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_align_bloc
     flw_refusal_count(refusal, "experts", params->experts, 1, FLW_EXPERT_MOST);
     flw_refusal_count(refusal, "map_count", params->map_count, 1, 1 << 20);
     flw_refusal_count(refusal, "block_size", params->block_size, 1, 1 << 20);
-    flw_refusal_dtype(refusal, "ids_dtype", params->ids_dtype, INTEGERS);
+    flw_refusal_dtype(refusal, "ids_dtype", params->ids_dtype, FLW_DTYPES_INTEGERS);
     check_forms(refusal, params);
     if (refusal->status != FALLOW_OK) {
         return buffers;
@@ -112,7 +110,7 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_align_blocks
     flw_refusal_output(refusal, "sorted_ids", params->sorted_ids, buffers->sorted_bytes, 4);
     flw_refusal_output(refusal, "expert_ids", params->expert_ids, buffers->expert_bytes, 4);
     flw_refusal_output(refusal, "padded_count", params->padded_count, 4, 4);
-    flw_refusal_output(refusal, "flags", params->flags, params->flags == NULL ? 0 : 4, 4);
+    flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
 }
 
 fallow_status fallow_moe_align_blocks(fallow_kernels *kernels,

@@ -9,8 +9,6 @@
 #include "common/refusal.h"
 #include "fallow/moe.h"
 
-#define FLOATS (1u << FALLOW_F16 | 1u << FALLOW_BF16 | 1u << FALLOW_F32)
-
 struct buffers {
     size_t each;
     uint64_t rows_bytes, out_bytes, choice_bytes; /* choice_bytes: of weights, and of positions */
@@ -29,7 +27,7 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_combine_pa
     flw_refusal_count(refusal, "rounds_each", params->rounds_each, 0, 1);
     flw_refusal_count(refusal, "rows_stride", params->rows_stride, params->width, (int64_t)1 << 40);
     flw_refusal_count(refusal, "out_stride", params->out_stride, params->width, (int64_t)1 << 40);
-    flw_refusal_dtype(refusal, "dtype", params->dtype, FLOATS);
+    flw_refusal_dtype(refusal, "dtype", params->dtype, FLW_DTYPES_FLOATS);
     size_t each = fallow_dtype_bytes(params->dtype);
     return (struct buffers){
         .each = each,
@@ -72,16 +70,14 @@ fallow_status fallow_moe_combine(fallow_kernels *kernels, const fallow_combine_p
         return refusal.status;
     }
     flw_refusal_input(&refusal, "rows", params.rows, buffers.rows_bytes, buffers.each);
-    flw_refusal_input(&refusal, "weights", params.weights,
-                      params.weights == NULL ? 0 : buffers.choice_bytes, 4);
-    flw_refusal_input(&refusal, "positions", params.positions,
-                      params.positions == NULL ? 0 : buffers.choice_bytes, 4);
+    flw_refusal_optional_input(&refusal, "weights", params.weights, buffers.choice_bytes, 4);
+    flw_refusal_optional_input(&refusal, "positions", params.positions, buffers.choice_bytes, 4);
     if (params.positions == NULL) {
         flw_refusal_count(&refusal, "tokens x top_k, without positions",
                           params.tokens * params.top_k, 0, params.row_count);
     }
     flw_refusal_output(&refusal, "out", params.out, buffers.out_bytes, buffers.each);
-    flw_refusal_output(&refusal, "flags", params.flags, params.flags == NULL ? 0 : 4, 4);
+    flw_refusal_optional_output(&refusal, "flags", params.flags, 4, 4);
     if (flw_refusal_status(&refusal) != FALLOW_OK) {
         return refusal.status;
     }

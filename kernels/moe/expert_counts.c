@@ -9,8 +9,6 @@
 #include "common/refusal.h"
 #include "fallow/moe.h"
 
-#define INTEGERS (1u << FALLOW_I32 | 1u << FALLOW_I64)
-
 /* Shapes and types; zeros get their defaults. */
 static void check_shape(struct flw_refusal *refusal, fallow_expert_counts_params *params)
 {
@@ -21,7 +19,7 @@ static void check_shape(struct flw_refusal *refusal, fallow_expert_counts_params
     flw_refusal_count(refusal, "width", params->width, 0, 1 << 20);
     flw_refusal_count(refusal, "intermediate", params->intermediate, 0, 1 << 20);
     flw_refusal_count(refusal, "masked_positions", params->masked_positions, 0, 1);
-    flw_refusal_dtype(refusal, "ids_dtype", params->ids_dtype, INTEGERS);
+    flw_refusal_dtype(refusal, "ids_dtype", params->ids_dtype, FLW_DTYPES_INTEGERS);
     if (refusal->status != FALLOW_OK) {
         return;
     }
@@ -99,10 +97,9 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_expert_count
     list_outputs(params, outputs);
     for (int i = 0; i < OUTPUTS; i++) {
         is_any = is_any || outputs[i].at != NULL;
-        flw_refusal_output(refusal, outputs[i].name, outputs[i].at,
-                           outputs[i].at == NULL ? 0 : outputs[i].bytes, 4);
+        flw_refusal_optional_output(refusal, outputs[i].name, outputs[i].at, outputs[i].bytes, 4);
     }
-    flw_refusal_output(refusal, "flags", params->flags, params->flags == NULL ? 0 : 4, 4);
+    flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
     if (!is_any) {
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT, "all outputs are NULL");
     }

@@ -11,8 +11,7 @@
 #include "fallow/moe.h"
 #include "moe/expert_ids.h"
 
-#define FLOATS (1u << FALLOW_F16 | 1u << FALLOW_BF16 | 1u << FALLOW_F32)
-#define BYTES  (1u << FALLOW_E4M3 | 1u << FALLOW_U8)
+#define BYTES (1u << FALLOW_E4M3 | 1u << FALLOW_U8)
 
 struct buffers {
     size_t in_each, out_each;
@@ -22,8 +21,8 @@ struct buffers {
 
 static void check_types(struct flw_refusal *refusal, fallow_permute_params *params)
 {
-    flw_refusal_dtype(refusal, "dtype", params->dtype, FLOATS | BYTES);
-    bool is_float = (FLOATS >> (unsigned)params->dtype & 1u) != 0;
+    flw_refusal_dtype(refusal, "dtype", params->dtype, FLW_DTYPES_FLOATS | BYTES);
+    bool is_float = (FLW_DTYPES_FLOATS >> (unsigned)params->dtype & 1u) != 0;
     flw_refusal_dtype(refusal, "out_dtype", params->out_dtype,
                       1u << params->dtype | (is_float ? 1u << FALLOW_E4M3 : 0));
     flw_refusal_count(refusal, "pad", params->pad, FALLOW_PERMUTE_PAD_DEFAULT,
@@ -107,7 +106,7 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_permute_para
     flw_refusal_input(refusal, "counts", params->counts, experts * 4, 4);
     flw_refusal_output(refusal, "out", params->out, buffers->out_bytes, buffers->out_each);
     flw_refusal_output(refusal, "scales", params->scales, buffers->scale_bytes, 4);
-    flw_refusal_output(refusal, "flags", params->flags, params->flags == NULL ? 0 : 4, 4);
+    flw_refusal_optional_output(refusal, "flags", params->flags, 4, 4);
 }
 
 fallow_status fallow_moe_permute(fallow_kernels *kernels, const fallow_permute_params *caller,

@@ -11,9 +11,6 @@
 #include "common/refusal.h"
 #include "fallow/moe.h"
 
-#define FLOATS   (1u << FALLOW_F16 | 1u << FALLOW_BF16 | 1u << FALLOW_F32)
-#define INTEGERS (1u << FALLOW_I32 | 1u << FALLOW_I64)
-
 static void check_groups(struct flw_refusal *refusal, fallow_route_params *params)
 {
     params->groups = params->groups == 0 ? 1 : params->groups;
@@ -47,8 +44,8 @@ static struct buffers check_shape(struct flw_refusal *refusal, fallow_route_para
     flw_refusal_count(refusal, "leaves_scale", params->leaves_scale, 0, 1);
     flw_refusal_count(refusal, "logits_stride", params->logits_stride, params->experts,
                       (int64_t)1 << 40);
-    flw_refusal_dtype(refusal, "dtype", params->dtype, FLOATS);
-    flw_refusal_dtype(refusal, "ids_dtype", params->ids_dtype, INTEGERS);
+    flw_refusal_dtype(refusal, "dtype", params->dtype, FLW_DTYPES_FLOATS);
+    flw_refusal_dtype(refusal, "ids_dtype", params->ids_dtype, FLW_DTYPES_INTEGERS);
     check_groups(refusal, params);
     if (!isfinite(params->scale) || params->scale < 0) {
         flw_refusal_refuse(refusal, FALLOW_INVALID_ARGUMENT, "scale is %g, not finite and above 0",
@@ -89,11 +86,9 @@ static void check_buffers(struct flw_refusal *refusal, const fallow_route_params
 {
     uint64_t experts = (uint64_t)params->experts, shared = (uint64_t)params->shared;
     flw_refusal_input(refusal, "logits", params->logits, buffers->logit_bytes, buffers->logit_each);
-    flw_refusal_input(refusal, "bias", params->bias, params->bias == NULL ? 0 : experts * 4, 4);
-    flw_refusal_input(refusal, "token_count", params->token_count,
-                      params->token_count == NULL ? 0 : 4, 4);
-    flw_refusal_input(refusal, "physical", params->physical,
-                      params->physical == NULL ? 0 : (experts + shared) * 4, 4);
+    flw_refusal_optional_input(refusal, "bias", params->bias, experts * 4, 4);
+    flw_refusal_optional_input(refusal, "token_count", params->token_count, 4, 4);
+    flw_refusal_optional_input(refusal, "physical", params->physical, (experts + shared) * 4, 4);
     flw_refusal_output(refusal, "weights", params->weights, buffers->weight_bytes, 4);
     flw_refusal_output(refusal, "ids", params->ids, buffers->id_bytes, buffers->id_each);
 }

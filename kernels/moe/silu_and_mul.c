@@ -10,15 +10,13 @@
 #include "common/refusal.h"
 #include "fallow/moe.h"
 
-#define FLOATS (1u << FALLOW_F16 | 1u << FALLOW_BF16 | 1u << FALLOW_F32)
-
 /* Shapes and types; zeros get their defaults. */
 static void check_shape(struct flw_refusal *refusal, fallow_silu_and_mul_params *params)
 {
     flw_refusal_count(refusal, "rows", params->rows, 0, (int64_t)1 << 40);
     flw_refusal_count(refusal, "width", params->width, 1, 1 << 20);
     flw_refusal_count(refusal, "rounds_silu", params->rounds_silu, 0, 1);
-    flw_refusal_dtype(refusal, "dtype", params->dtype, FLOATS);
+    flw_refusal_dtype(refusal, "dtype", params->dtype, FLW_DTYPES_FLOATS);
     flw_refusal_dtype(refusal, "out_dtype", params->out_dtype,
                       1u << params->dtype | 1u << FALLOW_E4M3);
     params->group_rows = params->group_rows == 0 ? params->rows : params->group_rows;
