@@ -3,8 +3,6 @@
  * Owns: leases: begin, the addresses, end. In steady state (the last lease's layout and stream, nothing
  * to initialise, no capture open, no stream gone) a begin is a claim, some compares and some stores.
  */
-#include <stdlib.h>
-#include <string.h>
 
 #include "arena/arena.h"
 #include "base/bits.h"

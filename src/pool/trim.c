@@ -3,8 +3,6 @@
  * Owns: giving memory back: on request (trim), with time (decay), from a thread of the pool's
  * (helper).
  */
-#include <errno.h>
-#include <time.h>
 
 #include "pool/recording.h"
 #include "pool/share.h"

@@ -9,7 +9,6 @@
  *             others, are in the pool's tree of them; used = sum of lent blocks; reserved = sum of chunks
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "simcuda/check.h"

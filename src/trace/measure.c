@@ -6,7 +6,6 @@
 #include "trace/measure.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "trace/sidetable.h"
 

@@ -5,7 +5,6 @@
 #include "trace/remains.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "trace/history.h"
 

@@ -10,7 +10,6 @@
  * Times are microseconds. A free that the trace does not tell apart from its completion is written as
  * both. Pool N is (0, N), said where there is any. The end's blocks are rounded up as PyTorch rounds them, into the room there is.
  */
-#include <stdlib.h>
 
 #include "trace/encoder.h"
 #include "trace/input.h"

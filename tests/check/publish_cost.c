@@ -10,7 +10,6 @@
  * That the check can fail is part of it: with `planted` a pair does something more where somebody
  * looks. Exit status 77 where valgrind is missing.
  */
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -15,7 +15,6 @@
  * That the check can fail is part of it: the child with `planted` also adds to a counter of both.
  * Exit status 77 where valgrind is missing.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>

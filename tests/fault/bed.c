@@ -2,7 +2,6 @@
 #include "fault/bed.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static void arm(struct flw_bed *bed, const char *step)
 {

@@ -6,7 +6,6 @@
 #include "first_run.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #define SPIN_MS    100
 #define MOST       512

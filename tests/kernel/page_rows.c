@@ -2,7 +2,6 @@
 #include "kernel/page_rows.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     TABLE,

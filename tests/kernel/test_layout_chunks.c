@@ -5,8 +5,6 @@
  * attention stand in as a choice of elements.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/number.h"
 #include "fallow/attention.h"

@@ -4,7 +4,6 @@
  * nothing that the arena held before shows, and all forms give the same. The two products stand in as a
  * choice of elements that is another one for each expert.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/number.h"

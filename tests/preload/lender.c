@@ -5,7 +5,6 @@
  * Does not: know whether it is preloaded.
  */
 #include <dlfcn.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
  */
 #include "support/test.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "support/test.h"
 
 #include <stdbool.h>
-#include <string.h>
 
 #include "fallow/fallow.h"
 #include "support/sim.h"

@@ -4,7 +4,6 @@
  */
 #include "support/test.h"
 
-#include <string.h>
 #include <unistd.h>
 
 #include "plugin/default_pools.h"

@@ -5,8 +5,6 @@
  */
 #include "support/test.h"
 
-#include <string.h>
-
 #include "arena/layout.h"
 #include "fallow/layouts.h"
 

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)

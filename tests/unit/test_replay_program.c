@@ -5,8 +5,6 @@
  */
 #include "support/test.h"
 
-#include <string.h>
-
 #include "trace/trace.h"
 
 #include "program.h"

@@ -8,7 +8,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <string.h>
 
 #include "fallow/fallow.h"
 #include "memory/size_class.h"

@@ -6,7 +6,6 @@
 #include "support/test.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

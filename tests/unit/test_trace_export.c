@@ -5,11 +5,8 @@
  * Usage: test_trace_export FILE... (what cannot be read, or is not there, is left out; no trace at
  * all: exit 77), or test_trace_export --write SNAPSHOT FILE
  */
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "trace/trace.h"

@@ -5,7 +5,6 @@
 #include "support/test.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <lzma.h>
 #include <signal.h>
 #include <stdlib.h>

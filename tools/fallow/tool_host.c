@@ -2,9 +2,7 @@
 #include "tool_host.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #if defined(FLW_USES_JEMALLOC)
 #include <jemalloc/jemalloc.h>

@@ -2,7 +2,6 @@
  *
  * Owns: why the hooks were never reached, from the page and a look at the command's file.
  */
-#include <stdio.h>
 
 #include "command.h"
 #include "program_file.h"

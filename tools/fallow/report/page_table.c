@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/page_table.h"
 
-#include <string.h>
-
 #include "report/svg.h"
 #include "trace/trace.h"
 

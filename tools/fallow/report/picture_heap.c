@@ -4,7 +4,6 @@
  * time, holes over time.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bits.h"
 #include "report/picture.h"

@@ -2,7 +2,6 @@
  *
  * Owns: the pictures of what the program asked for: sizes, lifetimes.
  */
-#include <string.h>
 
 #include "base/bits.h"
 #include "report/picture.h"

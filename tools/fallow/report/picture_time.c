@@ -3,7 +3,6 @@
  * Owns: the pictures over time: one policy's memory, all policies over each other, live bytes by
  * owner.
  */
-#include <string.h>
 
 #include "base/bits.h"
 #include "report/picture.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/print.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/bits.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/sheet.h"
 
-#include <string.h>
-
 #include "base/bits.h"
 #include "trace/trace.h"
 

@@ -2,7 +2,6 @@
 #include "report/svg.h"
 
 #include <math.h>
-#include <string.h>
 
 #define TOP        26.0
 #define TICK_ERROR 1e-9 /* of a step: a bound that is a tick, but for rounding */
