@@ -14,6 +14,8 @@
 #   include/fallow                           fallow/ only: users have nothing else
 #   kernels  itself and fallow/: kernel modules are a user of the pool like any other
 #   src includes nothing of tools/ or tests/; nobody but tests/support/test.h includes <cmocka.h>
+#   an entry point is called by its exported name: cuda.h would rename a plain one, and where there is no
+#   toolkit nothing does
 #   a file of more than 800 lines says why in its opening comment ("Long because ...")
 #
 # Prints one line for each offence; exit 1 if there is any.
@@ -47,6 +49,14 @@ includes() {
         sed -E 's/^([^:]+:[0-9]+):.*"([^"]+)".*/\1:\2/'
 }
 
+# The plain names of entry points that are exported with a version, one alternative each.
+renamed() {
+    [ -f src/driver/entry_points.h ] || return 0
+    sed -nE 's/^ *X\([A-Z]+, (cu[A-Za-z0-9_]+),.*/\1/p' src/driver/entry_points.h | sort -u |
+        awk '{ has[$1] = 1 } END { for (name in has) { plain = name; if (sub(/_v[0-9]+$/, "", plain) && !(plain in has)) print plain } }' |
+        paste -sd'|' -
+}
+
 offences=$(
     for folder in src/*/; do
         layer=$(basename "$folder")
@@ -75,6 +85,13 @@ offences=$(
     grep -rHnE '#[[:space:]]*include[[:space:]]*<cmocka\.h>' --include='*.[ch]' src include kernels tools tests |
         grep -v '^tests/support/test\.h:' |
         sed -E 's/^([^:]+:[0-9]+):.*/\1: include "support\/test.h", never <cmocka.h>/' || true
+    names=$(renamed)
+    if [ -n "$names" ]; then
+        # simcuda exports the old forms too, and the preload hooks them.
+        grep -rHnE "(\\.|->|\\(|, )($names)\\([^)]" --include='*.[ch]' src tools tests |
+            grep -vE '^src/(simcuda|preload)/' |
+            sed -E 's/^([^:]+:[0-9]+):.*/\1: call the entry point by its exported name, version included/' || true
+    fi
     find src include kernels tools tests -name '*.[ch]' | while read -r file; do
         lines=$(wc -l <"$file")
         if [ "$lines" -gt 800 ] && ! sed '/\*\//q' "$file" | grep -q 'Long because'; then

@@ -17,6 +17,8 @@ fresh() {
         "$tree/include/fallow" "$tree/kernels/common" "$tree/tools" "$tree/tests/support" "$tree/tests/unit"
     printf '%s\n#include "base/b.h"\n' "$spdx" >"$tree/src/heap/a.c"
     printf '%s\n#include <cmocka.h>\n' "$spdx" >"$tree/tests/support/test.h"
+    printf '%s\n    X(REQUIRED, cuMemFree_v2, (CUdeviceptr pointer)) \\\n    X(REQUIRED, cuInit, (unsigned flags)) \\\n' \
+        "$spdx" >"$tree/src/driver/entry_points.h"
 }
 expect() { # <0 clean, 1 offence> <sentence>
     got=0
@@ -46,6 +48,10 @@ plant src/heap/x.c '#include <pool/pool.h>' "brackets do not hide an include"
 plant kernels/common/x.c '#include "pool/pool.h"' "kernels use the public headers only"
 plant include/fallow/x.h '#include "base/bits.h"' "a public header includes public ones only"
 plant tests/unit/x.c '#include <cmocka.h>' "cmocka comes through test.h"
+plant tests/unit/x.c '    MUST(bed, cuMemFree(memory));' "an entry point has its exported name"
+fresh
+printf '%s\n    cu->cuMemFree_v2(memory);\n    cu->cuInit(0);\n' "$spdx" >"$tree/tests/unit/x.c"
+expect 0 "exported names pass"
 fresh
 mkdir "$tree/src/novel"
 expect 1 "an unknown layer is named"

@@ -163,7 +163,7 @@ void *flw_bed_buffer(struct flw_bed *bed, const char *name, size_t bytes)
 void flw_bed_write(struct flw_bed *bed, const void *to, const void *from, size_t bytes)
 {
     if (bytes > 0) {
-        MUST(bed, cuMemcpyHtoDAsync(address_of(to), from, bytes, bed->stream));
+        MUST(bed, cuMemcpyHtoDAsync_v2(address_of(to), from, bytes, bed->stream));
         MUST(bed, cuStreamSynchronize(bed->stream));
     }
 }
@@ -198,7 +198,7 @@ void *flw_bed_upload_ints(struct flw_bed *bed, const char *name, const int64_t *
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes)
 {
     if (bytes > 0) {
-        MUST(bed, cuMemcpyDtoHAsync(to, address_of(from), bytes, bed->stream));
+        MUST(bed, cuMemcpyDtoHAsync_v2(to, address_of(from), bytes, bed->stream));
     }
     MUST(bed, cuStreamSynchronize(bed->stream));
 }
@@ -497,9 +497,9 @@ static void end_test(struct flw_bed *bed)
     FLW_EXPECT(bed, flw_bed_violations(bed) == 0, "violations that no test expected");
     FLW_EXPECT(bed, fallow_stream_retire(bed->pool, bed->stream) == FALLOW_OK, "no retire");
     fallow_pool_destroy(bed->pool);
-    MUST(bed, cuStreamDestroy(bed->stream));
+    MUST(bed, cuStreamDestroy_v2(bed->stream));
     if (!bed->is_simulated) {
-        MUST(bed, cuDevicePrimaryCtxRelease(bed->device));
+        MUST(bed, cuDevicePrimaryCtxRelease_v2(bed->device));
     }
 }
 

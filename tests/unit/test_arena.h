@@ -114,8 +114,8 @@ static inline void fill_bytes(struct api *api, void *to, int byte, size_t bytes,
 static inline void read_bytes(struct api *api, void *to, const void *from, size_t bytes,
                               CUstream stream)
 {
-    assert_int_equal(api->sim.cu.cuMemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, bytes, stream),
-                     0);
+    assert_int_equal(
+        api->sim.cu.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)from, bytes, stream), 0);
     assert_int_equal(api->sim.cu.cuStreamSynchronize(stream), 0);
 }
 

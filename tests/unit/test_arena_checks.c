@@ -42,7 +42,7 @@ static void poison_takes_turns_between_two_patterns(void **state)
     fallow_arena *arena = make_arena(&api, POISON);
     fallow_layout *layout = make_layout(regions, REGIONS);
     CUdeviceptr copy;
-    assert_int_equal(api.sim.cu.cuMemAlloc(&copy, 5000), 0);
+    assert_int_equal(api.sim.cu.cuMemAlloc_v2(&copy, 5000), 0);
     for (int i = 0; i < 4; i++) {
         unsigned char bytes[5000];
         fallow_lease *lease = begin_lease(arena, layout, api.stream);
@@ -50,7 +50,7 @@ static void poison_takes_turns_between_two_patterns(void **state)
             CUdeviceptr from = (CUdeviceptr)(uintptr_t)fallow_lease_region_at(lease, k);
             uint64_t seen = violations(&api);
             assert_int_equal(
-                api.sim.cu.cuMemcpyDtoHAsync(bytes, from, regions[k].size_bytes, api.stream), 0);
+                api.sim.cu.cuMemcpyDtoHAsync_v2(bytes, from, regions[k].size_bytes, api.stream), 0);
             assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
             assert_int_equal(bytes[0], i % 2 == 0 ? 0xff : 0x7f);
             assert_int_equal(bytes[regions[k].size_bytes - 1], i % 2 == 0 ? 0xff : 0x7f);
@@ -61,7 +61,7 @@ static void poison_takes_turns_between_two_patterns(void **state)
     char part[64];
     snprintf(part, sizeof part, "region 'first' of arena 'decode'");
     assert_non_null(strstr(api.sim.violation(0), part));
-    assert_int_equal(api.sim.cu.cuMemFree(copy), 0);
+    assert_int_equal(api.sim.cu.cuMemFree_v2(copy), 0);
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     fallow_pool_destroy(api.pool);
