@@ -22,14 +22,15 @@ static bool is_abroad_first(const struct flw_heap *heap, const struct flw_domain
 }
 
 /* calls. Uses of blocks that are still lent have no ticket yet; those of other contexts are covered by
- * synchronising these. One that is gone has nothing left to wait for. */
-static CUresult sync_users_abroad(struct flw_pool *pool)
+ * synchronising these, and so is what no fence could be had for. One that is gone has nothing left to wait
+ * for. */
+static CUresult sync_users_abroad(struct flw_pool *pool, bool has_unfenced)
 {
     struct flw_heap *heap = &pool->heap;
     CUresult result = CUDA_SUCCESS;
     uint32_t cursor = 0;
     flw_lock_acquire(&pool->uses_lock);
-    bool has_uses = pool->note_count > 0 && !FLW_MUTANT(SLEEP_IGNORES_OTHERS);
+    bool has_uses = (pool->note_count > 0 || has_unfenced) && !FLW_MUTANT(SLEEP_IGNORES_OTHERS);
     flw_lock_release(&pool->uses_lock);
     for (struct flw_domain *domain;
          has_uses && result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
@@ -56,16 +57,17 @@ fallow_status flw_pool_await_device(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
     uint32_t cursor = 0;
+    bool has_unfenced = false;
     for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         flw_lock_acquire(&heap->lock);
         bool is_awaited = domain->is_foreign && !domain->is_lost;
         uint64_t ticket = domain->ticket - (domain->unfenced_bytes == 0);
         flw_lock_release(&heap->lock);
         if (is_awaited) {
-            (void)flw_domain_wait(heap, domain, ticket, UINT64_MAX);
+            has_unfenced |= flw_domain_wait(heap, domain, ticket, UINT64_MAX) != FALLOW_OK;
         }
     }
-    CUresult result = sync_users_abroad(pool);
+    CUresult result = sync_users_abroad(pool, has_unfenced);
     if (flw_result_is_capture_refusal(result)) {
         return FALLOW_CAPTURING;
     }

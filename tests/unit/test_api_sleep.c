@@ -197,6 +197,31 @@ static void running_work_is_refused_or_waited_for(void **state)
     api_end(&api);
 }
 
+/* Its block was freed: no note of a live one tells of the use, and no fence can be had for it. */
+static void work_of_another_context_is_waited_for_without_a_fence(void **state)
+{
+    (void)state;
+    struct api api;
+    CUcontext foreign, popped;
+    CUstream abroad = NULL;
+    begin_backed(&api);
+    void *ptr = api_alloc(&api, 3 * MIB, api.stream);
+    assert_int_equal(api.sim.cu.cuCtxCreate_v2(&foreign, 0, 0), 0);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&abroad, CU_STREAM_NON_BLOCKING), 0);
+    api_use(&api, ptr, 3 * MIB, abroad);
+    assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+    assert_int_equal(fallow_record_use(api.pool, ptr, abroad), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    fallow_sleep_request request = {.struct_size = sizeof request, .flags = FALLOW_SLEEP_WAIT};
+    assert_int_equal((api.sim.fail)("cuEventCreate", 1, CUDA_ERROR_OUT_OF_MEMORY, 0), 1);
+    assert_int_equal(fallow_pool_sleep(api.pool, &request), FALLOW_OK);
+    assert_int_equal(flw_sim_print_violations(&api.sim), 0);
+    assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, abroad), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuCtxDestroy_v2(foreign), 0);
+    api_end(&api);
+}
+
 /* A fill of a captured block and one of a block that was lent before. */
 static void graphs_replay_after_the_wake(void **state)
 {
@@ -322,6 +347,7 @@ int main(void)
         cmocka_unit_test(contents_are_saved_by_tag),
         cmocka_unit_test(everything_may_be_saved),
         cmocka_unit_test(running_work_is_refused_or_waited_for),
+        cmocka_unit_test(work_of_another_context_is_waited_for_without_a_fence),
         cmocka_unit_test(graphs_replay_after_the_wake),
         cmocka_unit_test(a_capture_that_nobody_announced_is_left_alone),
         cmocka_unit_test(a_sleeping_pool_is_destroyed_or_abandoned),
