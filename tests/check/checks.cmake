@@ -30,11 +30,11 @@ add_custom_target(tidy USES_TERMINAL
 if(TARGET flw_page)
   add_dependencies(tidy flw_page) # a header that the build makes
 endif()
-if(TARGET fallow AND TARGET fallow-simcuda)
+if(TARGET fallow AND TARGET fallow-simcuda AND FLW_DEMO)
   find_package(Python3 COMPONENTS Interpreter QUIET)
   if(Python3_FOUND)
     add_test(NAME check.page_browser COMMAND sh -c "'$<TARGET_FILE:fallow>' report \
-'${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz' --no-times --html page_browser.html >page_browser.txt && \
+'${FLW_DEMO}' --no-times --html page_browser.html >page_browser.txt && \
 '${Python3_EXECUTABLE}' '${CMAKE_CURRENT_SOURCE_DIR}/page_browser.py' page_browser.html"
       WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
     set_tests_properties(check.page_browser PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)

@@ -10,7 +10,9 @@ if(COMMAND flw_add_test)
     LIBRARIES flw_trace)
   if(TARGET test_property_pytorch_policy)
     target_include_directories(test_property_pytorch_policy PRIVATE ${tool})
-    set_property(TEST property.pytorch_policy APPEND PROPERTY
-      ENVIRONMENT "FALLOW_TRACE_DIR=${FALLOW_TRACE_DIR}")
+    if(FLW_DEMO) # the recordings are packed in the same way
+      set_property(TEST property.pytorch_policy APPEND PROPERTY
+        ENVIRONMENT "FALLOW_TRACE_DIR=${FALLOW_TRACE_DIR}")
+    endif()
   endif()
 endif()

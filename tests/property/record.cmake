@@ -6,7 +6,9 @@ if(TARGET fallow AND TARGET fallow_shared AND COMMAND flw_add_test)
   if(TARGET test_property_record_replay)
     add_dependencies(test_property_record_replay fallow fallow-simcuda)
     set_property(TEST property.record_replay APPEND PROPERTY ENVIRONMENT
-      "FALLOW_COMMAND=$<TARGET_FILE:fallow>"
-      "FALLOW_DEMO=${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz")
+      "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
+    if(FLW_DEMO)
+      set_property(TEST property.record_replay APPEND PROPERTY ENVIRONMENT "FALLOW_DEMO=${FLW_DEMO}")
+    endif()
   endif()
 endif()

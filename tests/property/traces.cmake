@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The promised bounds on memory, trace by trace.
-if(TARGET fallow AND TARGET fallow_shared)
+if(TARGET fallow AND TARGET fallow_shared AND FLW_DEMO)
   add_executable(deal_streams deal_streams.c)
   flw_target(deal_streams)
   target_link_libraries(deal_streams PRIVATE flw_trace)
   add_test(NAME property.trace_figures COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/trace_figures.sh
-    $<TARGET_FILE:fallow> $<TARGET_FILE:deal_streams> ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz
+    $<TARGET_FILE:fallow> $<TARGET_FILE:deal_streams> ${FLW_DEMO}
     ${FALLOW_TRACE_DIR})
   set_tests_properties(property.trace_figures PROPERTIES LABELS property TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()

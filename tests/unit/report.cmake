@@ -7,8 +7,10 @@ if(TARGET fallow AND TARGET fallow-simcuda AND TARGET fallow_shared AND COMMAND 
     set_property(TEST unit.report APPEND PROPERTY ENVIRONMENT
       "FALLOW_COMMAND=$<TARGET_FILE:fallow>"
       "FALLOW_GOLDEN=${CMAKE_CURRENT_SOURCE_DIR}/golden_report"
-      "FALLOW_CORPUS=${PROJECT_SOURCE_DIR}/tests/fuzz/corpus"
-      "FALLOW_DEMO=${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz")
+      "FALLOW_CORPUS=${PROJECT_SOURCE_DIR}/tests/fuzz/corpus")
+    if(FLW_DEMO)
+      set_property(TEST unit.report APPEND PROPERTY ENVIRONMENT "FALLOW_DEMO=${FLW_DEMO}")
+    endif()
   endif()
 endif()
 if(COMMAND flw_add_test)

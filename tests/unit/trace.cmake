@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The trace model and its readers.
-flw_add_test(unit trace_manifest PLAIN SOURCES test_trace_manifest.c LIBRARIES flw_trace
-  ARGUMENTS ${FALLOW_TRACE_DIR})
-flw_add_test(unit trace_demo PLAIN SOURCES test_trace_demo.c LIBRARIES flw_trace
-  ARGUMENTS ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz)
+if(FLW_DEMO) # both read .xz
+  flw_add_test(unit trace_manifest PLAIN SOURCES test_trace_manifest.c LIBRARIES flw_trace
+    ARGUMENTS ${FALLOW_TRACE_DIR})
+  flw_add_test(unit trace_demo PLAIN SOURCES test_trace_demo.c LIBRARIES flw_trace ARGUMENTS ${FLW_DEMO})
+endif()
 flw_add_test(unit trace_kineto_shared PLAIN SOURCES test_trace_kineto_shared.c LIBRARIES flw_trace
   ARGUMENTS ${FALLOW_TRACE_DIR})
 flw_add_test(unit trace_minimalloc_shared PLAIN SOURCES test_trace_minimalloc_shared.c LIBRARIES flw_trace
@@ -17,7 +18,7 @@ foreach(name annotated_2 annotated_4 cold_2 cold_4 gaps_4 multi_4 old_list_4 sta
   list(APPEND exported ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/pickle/${name})
 endforeach()
 list(APPEND exported ${FALLOW_TRACE_DIR}/hta_df_index_resolver.json.gz
-  ${FALLOW_TRACE_DIR}/minimalloc/A.1048576.csv ${PROJECT_SOURCE_DIR}/tools/fallow/demo.ftext.xz
+  ${FALLOW_TRACE_DIR}/minimalloc/A.1048576.csv ${FLW_DEMO}
   ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/text/rare.ftext)
 flw_add_test(unit trace_export PLAIN SOURCES test_trace_export.c LIBRARIES flw_trace
   ARGUMENTS ${exported})
@@ -50,7 +51,7 @@ if(FALLOW_PYTHON)
   endif()
 endif()
 set(modules pickle record trace_addressmap trace_annotations trace_codec trace_foreign trace_ftrace trace_kineto trace_largearray trace_pytorch trace_text trace_packer)
-if(LIBLZMA_INCLUDE_DIR)
+if(FLW_DEMO)
   list(APPEND modules trace_input) # it packs archives of its own
 endif()
 foreach(module ${modules})
