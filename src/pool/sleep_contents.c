@@ -144,6 +144,28 @@ static CUresult make_chunk(struct flw_pool *pool, size_t first, size_t *out_end)
     return CUDA_SUCCESS;
 }
 
+/* heap lock. Else the block was freed while the pool fell asleep: what lay idle then is address space. */
+static bool has_memory(const struct flw_heap *heap, const struct flw_saved_block *block)
+{
+    uint64_t at = block->address - heap->map.base, end = at + block->size_bytes;
+    bool has = true;
+    while (has && at < end) {
+        const struct flw_handle *handle = flw_heap_handle_at(heap, at);
+        has = handle != NULL;
+        at = has ? ((uint64_t)handle->begin_unit + handle->unit_count) << FLW_UNIT_LOG2 : at;
+    }
+    return has;
+}
+
+/* takes the lock */
+static bool is_to_copy(struct flw_heap *heap, const struct flw_saved_block *block, bool is_out)
+{
+    flw_lock_acquire(&heap->lock);
+    bool has = is_out || has_memory(heap, block);
+    flw_lock_release(&heap->lock);
+    return has;
+}
+
 /* calls. All copies are given before the first is waited for; whatever fails, none is under way
  * afterwards. No capture is open, so the default stream takes them. */
 static fallow_status copy_all(struct flw_pool *pool, bool is_out)
@@ -154,6 +176,9 @@ static fallow_status copy_all(struct flw_pool *pool, bool is_out)
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; result == CUDA_SUCCESS && i < sleeper->saved_count; i++) {
         const struct flw_saved_block *block = &sleeper->saved[i];
+        if (!is_to_copy(&pool->heap, block, is_out)) {
+            continue;
+        }
         flw_heap_count_call(&pool->heap);
         result = is_out ? driver->cuMemcpyDtoHAsync_v2(block->copy, block->address,
                                                        block->size_bytes, NULL)
