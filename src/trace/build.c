@@ -184,12 +184,13 @@ bool flw_build_add_context(struct flw_build *build, const struct flw_trace_conte
     return true;
 }
 
-struct flw_trace *flw_build_take(struct flw_build *build)
+void flw_build_end(struct flw_build *build, bool is_whole, struct flw_trace **out_trace)
 {
-    struct flw_trace *trace = build->trace;
-    build->trace = NULL;
+    *out_trace = is_whole ? build->trace : NULL;
+    if (is_whole) {
+        build->trace = NULL;
+    }
     flw_build_finish(build);
-    return trace;
 }
 
 void flw_build_finish(struct flw_build *build)

@@ -44,10 +44,10 @@ struct flw_trace_detail flw_build_no_detail(void);
 /* Of context->record and what follows it; call for records in order, before or after adding them. */
 bool flw_build_add_context(struct flw_build *build, const struct flw_trace_context *context);
 
-/* The trace, which the caller owns; the rest is released. */
-struct flw_trace *flw_build_take(struct flw_build *build);
+/* The trace is the caller's where it is whole, else *out_trace is NULL; the rest is released. */
+void flw_build_end(struct flw_build *build, bool is_whole, struct flw_trace **out_trace);
 
-/* Release everything that was not taken. */
+/* Release everything. */
 void flw_build_finish(struct flw_build *build);
 
 #endif

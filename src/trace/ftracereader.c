@@ -327,10 +327,7 @@ bool flw_ftrace_read(struct flw_input *input, bool goes_on, struct flw_trace **o
     bool is_read = flw_build_init(&r.build, input->name, "ftrace")
                        ? read_all(&r)
                        : flw_ftracereader_fail_memory(&r);
-    if (is_read) {
-        *out_trace = flw_build_take(&r.build);
-    }
-    flw_build_finish(&r.build);
+    flw_build_end(&r.build, is_read, out_trace);
     flw_record_finish(&r.state);
     flw_notes_finish(&r.notes);
     free(r.bytes);

@@ -341,10 +341,7 @@ bool flw_gen_generate(const struct flw_gen_kind *kind, const struct flw_gen_valu
     } else {
         fail_memory(&gen);
     }
-    if (!gen.has_failed) {
-        *out_trace = flw_build_take(&gen.build);
-    }
-    flw_build_finish(&gen.build);
+    flw_build_end(&gen.build, !gen.has_failed, out_trace);
     free(gen.extra);
     return *out_trace != NULL;
 }

@@ -146,12 +146,8 @@ static bool read_all(struct reader *r)
 bool flw_gtrace_read(struct flw_input *input, struct flw_trace **out_trace)
 {
     struct reader r = {.line = {.input = input}};
-    *out_trace = NULL;
     bool is_read =
         flw_build_init(&r.build, input->name, "gtrace text") ? read_all(&r) : fail_memory(&r);
-    if (is_read) {
-        *out_trace = flw_build_take(&r.build);
-    }
-    flw_build_finish(&r.build);
+    flw_build_end(&r.build, is_read, out_trace);
     return is_read;
 }

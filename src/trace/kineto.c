@@ -531,10 +531,7 @@ bool flw_kineto_read(struct flw_input *input, int device, struct flw_trace **out
     is_read = flw_build_init(&import->build, input->name, "kineto json")
                   ? import_document(import, device)
                   : fail_memory(import);
-    if (is_read) {
-        *out_trace = flw_build_take(&import->build);
-    }
-    flw_build_finish(&import->build);
+    flw_build_end(&import->build, is_read, out_trace);
     flw_history_finish(&import->history);
     free(import->samples);
     free(import);

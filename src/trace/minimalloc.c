@@ -250,14 +250,10 @@ static bool read_all(struct reader *r)
 bool flw_minimalloc_read(struct flw_input *input, struct flw_trace **out_trace)
 {
     struct reader r = {.line = {.input = input}};
-    *out_trace = NULL;
     bool is_read = flw_build_init(&r.build, input->name, "minimalloc csv")
                        ? read_all(&r)
                        : fail_row(&r, "no memory to hold the trace");
-    if (is_read) {
-        *out_trace = flw_build_take(&r.build);
-    }
-    flw_build_finish(&r.build);
+    flw_build_end(&r.build, is_read, out_trace);
     free(r.moments);
     return is_read;
 }

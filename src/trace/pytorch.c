@@ -411,10 +411,7 @@ bool flw_pytorch_read(struct flw_input *input, int device, struct flw_trace **ou
     bool is_read = flw_build_init(&import.build, input->name, "pytorch pickle")
                        ? import_snapshot(&import, device)
                        : flw_pytorch_fail_memory(&import);
-    if (is_read) {
-        *out_trace = flw_build_take(&import.build);
-    }
-    flw_build_finish(&import.build);
+    flw_build_end(&import.build, is_read, out_trace);
     flw_history_finish(&import.history);
     flw_phases_finish(&import.phases);
     flw_harvest_destroy(import.kept);

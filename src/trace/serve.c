@@ -367,10 +367,7 @@ bool flw_serve_generate(const struct flw_serve_params *params, struct flw_trace 
     s.requests = calloc((size_t)params->requests_max + 1, sizeof(*s.requests));
     bool is_made =
         s.requests != NULL && flw_build_init(&s.build, "serve", "generated") && serve(&s);
-    if (is_made) {
-        *out_trace = flw_build_take(&s.build);
-    }
-    flw_build_finish(&s.build);
+    flw_build_end(&s.build, is_made, out_trace);
     free(s.requests);
     return is_made;
 }

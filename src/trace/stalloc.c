@@ -97,14 +97,10 @@ static bool read_all(struct reader *r)
 bool flw_stalloc_read(struct flw_input *input, struct flw_trace **out_trace)
 {
     struct reader r = {.line = {.input = input}};
-    *out_trace = NULL;
     bool is_read = flw_build_init(&r.build, input->name, "stalloc lines")
                        ? read_all(&r)
                        : fail_line(&r, "no memory to hold the trace");
-    if (is_read) {
-        *out_trace = flw_build_take(&r.build);
-    }
-    flw_build_finish(&r.build);
+    flw_build_end(&r.build, is_read, out_trace);
     flw_history_finish(&r.history);
     return is_read;
 }

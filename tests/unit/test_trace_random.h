@@ -212,7 +212,7 @@ static inline struct flw_trace *random_trace(uint64_t seed, size_t count)
         random_event(&r);
     }
     assert_null(flw_measure_trace(trace));
-    trace = flw_build_take(&r.build);
+    flw_build_end(&r.build, true, &trace);
     assert_true(flw_trace_is_valid(trace));
     free(r.live);
     free(r.pending);
