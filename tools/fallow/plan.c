@@ -2,6 +2,7 @@
 #include "plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/bits.h"
 #include "trace/trace.h"
@@ -12,16 +13,16 @@
 #define DEFAULT_LAG_NS 5000000ull
 #define DEFAULT_DEVICE (80 * FLW_GIB)
 
-void flw_plan_take_all(struct flw_plan_policies *policies)
+void flw_plan_init(struct flw_plan *plan)
 {
-    policies->are_named = false;
-    policies->count = 0;
+    struct flw_plan_policies *policies = &plan->policies;
+    *plan = (struct flw_plan){.trace_device = -1};
     for (size_t i = 0; i < FLW_PLAN_POLICIES && flw_policy_get(i) != NULL; i++) {
         policies->list[policies->count++] = flw_policy_get(i);
     }
 }
 
-bool flw_plan_parse_policies(struct flw_plan_policies *policies, const char *list)
+static bool parse_policies(struct flw_plan_policies *policies, const char *list)
 {
     policies->count = 0;
     policies->are_named = true;
@@ -45,17 +46,16 @@ bool flw_plan_parse_policies(struct flw_plan_policies *policies, const char *lis
     }
 }
 
-bool flw_plan_parse_number(const char *option, const char *text, uint64_t *out_value)
+static bool parse_lag(const char *text, uint64_t *out_events)
 {
-    if (!flw_parse_count(text, out_value) || *out_value > UINT64_MAX / 4) {
-        flw_complain("%s '%s' is not a whole number from 0 to %llu", option, text,
-                     UINT64_MAX / 4ull);
+    if (!flw_parse_count(text, out_events) || *out_events > UINT64_MAX / 4) {
+        flw_complain("--lag '%s' is not a whole number from 0 to %llu", text, UINT64_MAX / 4ull);
         return false;
     }
     return true;
 }
 
-bool flw_plan_parse_limit(const char *text, uint64_t *out_bytes)
+static bool parse_limit(const char *text, uint64_t *out_bytes)
 {
     if (!flw_parse_bytes(text, out_bytes) || *out_bytes == 0) {
         flw_complain("--limit '%s' is not a number of bytes above 0, such as 40G or 123456789",
@@ -65,7 +65,7 @@ bool flw_plan_parse_limit(const char *text, uint64_t *out_bytes)
     return true;
 }
 
-bool flw_plan_parse_device(const char *text, int *out_device)
+static bool parse_device(const char *text, int *out_device)
 {
     uint64_t number = 0;
     bool is_number = flw_parse_count(text, &number) && number < 1024;
@@ -74,6 +74,26 @@ bool flw_plan_parse_device(const char *text, int *out_device)
         flw_complain("--trace-device '%s' is not the number of a device", text);
     }
     return is_number;
+}
+
+bool flw_plan_parse(struct flw_plan *plan, const char *option, const char *value, bool *out_is_own)
+{
+    *out_is_own = true;
+    if (strcmp(option, "--policy") == 0) {
+        return parse_policies(&plan->policies, value);
+    }
+    if (strcmp(option, "--lag") == 0) {
+        plan->has_lag = true;
+        return parse_lag(value, &plan->lag_events);
+    }
+    if (strcmp(option, "--limit") == 0) {
+        return parse_limit(value, &plan->limit_bytes);
+    }
+    if (strcmp(option, "--trace-device") == 0) {
+        return parse_device(value, &plan->trace_device);
+    }
+    *out_is_own = false;
+    return true;
 }
 
 uint64_t flw_plan_device_bytes(const struct flw_trace *trace)
@@ -85,11 +105,13 @@ uint64_t flw_plan_device_bytes(const struct flw_trace *trace)
     return flw_align_up(need_bytes + need_bytes / 4, FLW_GIB);
 }
 
-struct flw_plan_lag flw_plan_choose_lag(const struct flw_trace *trace, const uint64_t *events,
+struct flw_plan_lag flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *trace,
                                         bool is_sim)
 {
-    struct flw_plan_lag lag = {.is_by_time = trace->has_times && events == NULL && is_sim};
-    lag.units = events != NULL ? *events : lag.is_by_time ? DEFAULT_LAG_NS : FLW_PLAN_LAG_EVENTS;
+    struct flw_plan_lag lag = {.is_by_time = trace->has_times && !plan->has_lag && is_sim};
+    lag.units = plan->has_lag    ? plan->lag_events
+                : lag.is_by_time ? DEFAULT_LAG_NS
+                                 : FLW_PLAN_LAG_EVENTS;
     return lag;
 }
 

@@ -20,16 +20,19 @@ struct flw_plan_policies {
     bool are_named; /* not the default list */
 };
 
-/* The default list: every policy of this build. */
-void flw_plan_take_all(struct flw_plan_policies *policies);
+/* What --policy, --lag, --limit and --trace-device ask for. */
+struct flw_plan {
+    struct flw_plan_policies policies;
+    uint64_t lag_events, limit_bytes; /* limit 0: none */
+    int trace_device;                 /* -1 = the one with the most events */
+    bool has_lag;
+};
 
-/* "A,B": in the place of the list. False: complained, as every parser here. */
-bool flw_plan_parse_policies(struct flw_plan_policies *policies, const char *list);
+/* Nothing was asked for: every policy of this build. */
+void flw_plan_init(struct flw_plan *plan);
 
-/* The value of an option: a number, of --limit, of --trace-device. */
-bool flw_plan_parse_number(const char *option, const char *text, uint64_t *out_value);
-bool flw_plan_parse_limit(const char *text, uint64_t *out_bytes);
-bool flw_plan_parse_device(const char *text, int *out_device);
+/* An option with its value. *out_is_own: it is one of the four. False: complained. */
+bool flw_plan_parse(struct flw_plan *plan, const char *option, const char *value, bool *out_is_own);
 
 /* 80 GiB, more when the recording held more. */
 uint64_t flw_plan_device_bytes(const struct flw_trace *trace);
@@ -39,8 +42,7 @@ struct flw_plan_lag {
     uint64_t units;
 };
 
-/* `events` NULL: nothing was asked for. */
-struct flw_plan_lag flw_plan_choose_lag(const struct flw_trace *trace, const uint64_t *events,
+struct flw_plan_lag flw_plan_choose_lag(const struct flw_plan *plan, const struct flw_trace *trace,
                                         bool is_sim);
 
 #define FLW_PLAN_NOTE_BYTES 512

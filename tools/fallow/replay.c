@@ -24,13 +24,10 @@
 struct options {
     const char *trace_path;
     const char *json_path;
-    struct flw_plan_policies policies;
-    int device;       /* FLW_DEVICE_SIM or a GPU's ordinal */
-    int trace_device; /* -1 = the one with the most events */
-    uint64_t lag_events;
-    uint64_t limit_bytes;
+    struct flw_plan plan;
+    int device; /* FLW_DEVICE_SIM or a GPU's ordinal */
     unsigned pass_count;
-    bool has_lag, uses_threads, finds_limit, checks, times, wants_help;
+    bool uses_threads, finds_limit, checks, times, wants_help;
 };
 
 static void print_policies(void)
@@ -96,21 +93,13 @@ static bool parse_device(const char *text, int *out_device)
 static bool parse_valued(struct options *options, const char *name, const char *value)
 {
     uint64_t number = 0;
-    if (strcmp(name, "--policy") == 0) {
-        return flw_plan_parse_policies(&options->policies, value);
+    bool is_of_plan = false;
+    bool is_good = flw_plan_parse(&options->plan, name, value, &is_of_plan);
+    if (is_of_plan) {
+        return is_good;
     }
     if (strcmp(name, "--device") == 0) {
         return parse_device(value, &options->device);
-    }
-    if (strcmp(name, "--lag") == 0) {
-        options->has_lag = true;
-        return flw_plan_parse_number(name, value, &options->lag_events);
-    }
-    if (strcmp(name, "--limit") == 0) {
-        return flw_plan_parse_limit(value, &options->limit_bytes);
-    }
-    if (strcmp(name, "--trace-device") == 0) {
-        return flw_plan_parse_device(value, &options->trace_device);
     }
     if (strcmp(name, "--repeat") == 0) {
         bool is_number = flw_parse_count(value, &number) && number >= 1 && number <= 100000;
@@ -169,12 +158,9 @@ static bool parse_one(struct options *options, int argc, char **argv, int *i)
 
 static bool parse(struct options *options, int argc, char **argv)
 {
-    *options = (struct options){.device = FLW_DEVICE_SIM,
-                                .trace_device = -1,
-                                .pass_count = 1,
-                                .checks = true,
-                                .times = true};
-    flw_plan_take_all(&options->policies);
+    *options =
+        (struct options){.device = FLW_DEVICE_SIM, .pass_count = 1, .checks = true, .times = true};
+    flw_plan_init(&options->plan);
     for (int i = 1; i < argc; i++) {
         if (!parse_one(options, argc, argv, &i)) {
             return false;
@@ -191,8 +177,8 @@ static bool parse(struct options *options, int argc, char **argv)
 
 static bool needs_device(const struct options *options)
 {
-    for (size_t i = 0; i < options->policies.count; i++) {
-        if (options->policies.list[i]->lends) {
+    for (size_t i = 0; i < options->plan.policies.count; i++) {
+        if (options->plan.policies.list[i]->lends) {
             return true;
         }
     }
@@ -202,7 +188,7 @@ static bool needs_device(const struct options *options)
 /* A policy of the default list that the device cannot run is left out, and that is said. */
 static bool may_be_left_out(const struct options *options, const struct flw_run_result *result)
 {
-    return result->is_unsupported && !options->policies.are_named;
+    return result->is_unsupported && !options->plan.policies.are_named;
 }
 
 static int run_policies(const struct options *options, const struct flw_run_setup *setup,
@@ -210,9 +196,9 @@ static int run_policies(const struct options *options, const struct flw_run_setu
 {
     int code = FLW_EXIT_OK;
     *out_count = 0;
-    for (size_t i = 0; i < options->policies.count; i++) {
+    for (size_t i = 0; i < options->plan.policies.count; i++) {
         struct flw_run_result *result = &results[*out_count];
-        if (!flw_run_policy(setup, options->policies.list[i], result)) {
+        if (!flw_run_policy(setup, options->plan.policies.list[i], result)) {
             flw_complain("%s", result->message);
             if (may_be_left_out(options, result)) {
                 continue;
@@ -225,7 +211,7 @@ static int run_policies(const struct options *options, const struct flw_run_setu
         }
         if (options->finds_limit) {
             result->smallest_limit_bytes =
-                flw_run_find_limit(setup, options->policies.list[i], result);
+                flw_run_find_limit(setup, options->plan.policies.list[i], result);
         }
         (*out_count)++;
     }
@@ -256,10 +242,10 @@ static int print_results(const struct options *options, const struct flw_report 
 static int replay_on(const struct options *options, const struct flw_trace *trace,
                      struct flw_device *device)
 {
-    struct flw_plan_lag lag = flw_plan_choose_lag(
-        trace, options->has_lag ? &options->lag_events : NULL, options->device == FLW_DEVICE_SIM);
+    struct flw_plan_lag lag =
+        flw_plan_choose_lag(&options->plan, trace, options->device == FLW_DEVICE_SIM);
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
-    struct flw_run_result *results = flw_host_alloc(options->policies.count, sizeof *results);
+    struct flw_run_result *results = flw_host_alloc(options->plan.policies.count, sizeof *results);
     int code = FLW_EXIT_FAILED;
     if (program == NULL || results == NULL) {
         flw_complain("out of host memory for the trace's events");
@@ -271,7 +257,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                   .program = program,
                                   .device_bytes =
                                       is_sim ? flw_plan_device_bytes(trace) : device->device_bytes,
-                                  .limit_bytes = options->limit_bytes,
+                                  .limit_bytes = options->plan.limit_bytes,
                                   .lag_units = lag.units,
                                   .pass_count = options->pass_count,
                                   .checks = options->checks && is_sim,
@@ -291,14 +277,14 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                     .checks = setup.checks,
                                     .lag_units = lag.units,
                                     .device_bytes = setup.device_bytes,
-                                    .limit_bytes = options->limit_bytes,
+                                    .limit_bytes = options->plan.limit_bytes,
                                     .pass_count = options->pass_count,
                                     .finds_limit = options->finds_limit};
         int print_code = print_results(options, &report);
         code = code == FLW_EXIT_OK ? print_code : code;
     }
 done:
-    flw_host_free(results, options->policies.count, sizeof *results);
+    flw_host_free(results, options->plan.policies.count, sizeof *results);
     flw_program_destroy(program);
     return code;
 }
@@ -316,7 +302,7 @@ int flw_command_replay(int argc, char **argv)
         print_help();
         return FLW_EXIT_OK;
     }
-    if (!flw_trace_read(flw_input_place(options.trace_path), options.trace_device, &trace,
+    if (!flw_trace_read(flw_input_place(options.trace_path), options.plan.trace_device, &trace,
                         message)) {
         flw_complain("%s", message);
         return FLW_EXIT_FAILED;

@@ -60,21 +60,13 @@ static bool parse_max_reserved(const char *text, uint64_t *out_bytes)
     return true;
 }
 
-/* Options that take a value; `*out_known` says whether this is one. */
+/* Options that take a value. */
 static bool parse_valued(struct flw_report_options *options, const char *name, const char *value)
 {
-    if (strcmp(name, "--policy") == 0) {
-        return flw_plan_parse_policies(&options->policies, value);
-    }
-    if (strcmp(name, "--lag") == 0) {
-        options->has_lag = true;
-        return flw_plan_parse_number(name, value, &options->lag_events);
-    }
-    if (strcmp(name, "--limit") == 0) {
-        return flw_plan_parse_limit(value, &options->limit_bytes);
-    }
-    if (strcmp(name, "--trace-device") == 0) {
-        return flw_plan_parse_device(value, &options->trace_device);
+    bool is_of_plan = false;
+    bool is_good = flw_plan_parse(&options->plan, name, value, &is_of_plan);
+    if (is_of_plan) {
+        return is_good;
     }
     if (strcmp(name, "--max-reserved") == 0) {
         return parse_max_reserved(value, &options->max_reserved_bytes);
@@ -148,8 +140,8 @@ static bool check(const struct flw_report_options *options)
 /* `paths` has room for argc. */
 static bool parse(struct flw_report_options *options, const char **paths, int argc, char **argv)
 {
-    *options = (struct flw_report_options){.paths = paths, .trace_device = -1, .times = true};
-    flw_plan_take_all(&options->policies);
+    *options = (struct flw_report_options){.paths = paths, .times = true};
+    flw_plan_init(&options->plan);
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
         if (argument[0] != '-' || argument[1] == '\0') {

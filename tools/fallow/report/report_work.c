@@ -144,20 +144,19 @@ static bool collect(struct work *work, struct flw_device *device, const struct f
 {
     const struct flw_report_options *options = work->options;
     char message[FLW_RUN_MESSAGE_BYTES];
-    struct flw_plan_lag lag =
-        flw_plan_choose_lag(trace, options->has_lag ? &options->lag_events : NULL, true);
+    struct flw_plan_lag lag = flw_plan_choose_lag(&options->plan, trace, true);
     struct flw_run_setup run = {.device = device,
                                 .trace = trace,
                                 .program = program,
                                 .device_bytes = flw_plan_device_bytes(trace),
-                                .limit_bytes = options->limit_bytes,
+                                .limit_bytes = options->plan.limit_bytes,
                                 .lag_units = lag.units,
                                 .pass_count = 1,
                                 .checks = true,
                                 .times = options->times};
     struct flw_sheet_setup setup = {.run = &run,
-                                    .policies = options->policies.list,
-                                    .policy_count = options->policies.count,
+                                    .policies = options->plan.policies.list,
+                                    .policy_count = options->plan.policies.count,
                                     .is_by_time = lag.is_by_time,
                                     .on_progress = show_progress,
                                     .context = work};
@@ -214,8 +213,7 @@ static bool report_trace(struct work *work, struct flw_device *device,
                          const struct flw_trace *trace)
 {
     struct flw_sheet *sheet = &work->sheets[work->sheet_count];
-    struct flw_plan_lag lag = flw_plan_choose_lag(
-        trace, work->options->has_lag ? &work->options->lag_events : NULL, true);
+    struct flw_plan_lag lag = flw_plan_choose_lag(&work->options->plan, trace, true);
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
     if (program == NULL) {
         flw_complain("out of host memory for the trace's events");
@@ -239,7 +237,8 @@ static bool do_job(struct work *work, struct flw_device *device, const struct jo
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
     struct flw_trace *trace = NULL;
-    if (!flw_trace_read(flw_input_place(job->path), work->options->trace_device, &trace, message)) {
+    if (!flw_trace_read(flw_input_place(job->path), work->options->plan.trace_device, &trace,
+                        message)) {
         flw_complain("%s%s", message, job->is_found ? "; left out" : "");
         return job->is_found;
     }

@@ -12,12 +12,11 @@
 struct flw_report_options {
     const char **paths; /* traces and folders */
     size_t path_count;
-    struct flw_plan_policies policies;
+    struct flw_plan plan;
     const char *json_path, *csv_path, *html_path, *baseline_path; /* NULL: not wanted */
-    uint64_t lag_events, limit_bytes, max_reserved_bytes;         /* 0: no limit, no threshold */
+    uint64_t max_reserved_bytes;                                  /* 0: no threshold */
     double max_fragmentation;
-    int trace_device; /* -1 = the one with the most events */
-    bool has_lag, limits_fragmentation, times, is_ascii, wants_help;
+    bool limits_fragmentation, times, is_ascii, wants_help;
 };
 
 /* An enum flw_exit. */
