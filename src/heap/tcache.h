@@ -20,7 +20,7 @@
  *      LIVE to the heap. They get the context's ticket when they go to the heap.
  *
  * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
- * else by whoever holds `lock` with the key poisoned (flw_tcache_seize), or by the owner holding
+ * else by whoever holds `lock` with the key poisoned (flw_tcache_poison), or by the owner holding
  * `lock`.
  */
 #ifndef FLW_HEAP_TCACHE_H
