@@ -66,6 +66,7 @@ if(TARGET fallow_shared)
   flw_add_stress(checked_streams 300000 --threads 1 --dies 1)
   flw_add_stress(context_order 600000 --threads 3 --order 1 --helper)
   flw_add_stress(faults 300000 --threads 3 --faults 20 --sleep --share --rounds 4)
+  flw_add_stress(corners 40000 --draw --rounds 50) # ever other settings, the context's end among them
   if(TARGET fallow) # the recording of a run with captures, retired streams and failures is whole
     math(EXPR ops "1000000 / ${FLW_STRESS_DIVISOR}")
     set(recording ${CMAKE_CURRENT_BINARY_DIR}/stress.ftrace)
