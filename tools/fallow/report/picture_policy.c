@@ -187,10 +187,10 @@ static void draw_label(const struct flw_svg *svg, struct labels *labels, double 
     double x = dot_x + DOT_DISTANCE;
     double y = dot_y;
     for (unsigned tries = 1; tries < 24 && !is_place_free(labels, x, y, width); tries++) {
-        unsigned step = tries / 2;
+        unsigned step = tries / 2, rows = (step + 1) / 2;
         bool is_left = tries % 2 != 0 && dot_x - DOT_DISTANCE - width > svg->left;
         x = is_left ? dot_x - DOT_DISTANCE - width : dot_x + DOT_DISTANCE;
-        y = dot_y + (step % 2 == 0 ? -LABEL_HEIGHT : LABEL_HEIGHT) * (double)((step + 1) / 2);
+        y = dot_y + (step % 2 == 0 ? -LABEL_HEIGHT : LABEL_HEIGHT) * rows;
     }
     take_place(labels, x, y, width);
     flw_svg_text(svg, "note", x, y + 4, false, text);
