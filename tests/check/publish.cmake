@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-if(TARGET fallow AND TARGET top_target)
+if(TARGET fallow)
   add_test(NAME check.top_screen COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/top_screen.sh $<TARGET_FILE:fallow>
     $<TARGET_FILE:top_target> ${CMAKE_CURRENT_BINARY_DIR}/top_screen)
   set_tests_properties(check.top_screen PROPERTIES LABELS check TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()
 # Valgrind and the sanitizers do not mix.
-if(TARGET fallow_shared AND NOT FALLOW_SANITIZE)
+if(NOT FALLOW_SANITIZE)
   flw_add_test(check publish_cost SOURCES publish_cost.c LIBRARIES fallow_shared flw_driver flw_board flw_base
-    TIMEOUT 300 PLAIN)
-  add_dependencies(test_check_publish_cost fallow-simcuda)
+    DEPENDS fallow-simcuda TIMEOUT 300 PLAIN)
 endif()

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # The audit of fills: the tracker and the findings by themselves; `fallow audit` over a program, with the
 # simulated driver under the driver's name. Address and thread sanitizers have no preload library.
-if(COMMAND flw_add_test)
-  flw_add_test(preload audit SOURCES test_audit.c LIBRARIES flw_audit flw_base)
-  flw_add_test(preload lentblocks SOURCES test_lentblocks.c LIBRARIES flw_audit flw_base)
-  if(TARGET flw_findings)
-    flw_add_test(preload findings SOURCES test_findings.c LIBRARIES flw_findings)
-  endif()
+flw_add_test(preload audit SOURCES test_audit.c LIBRARIES flw_audit flw_base)
+flw_add_test(preload lentblocks SOURCES test_lentblocks.c LIBRARIES flw_audit flw_base)
+if(TARGET fallow)
+  flw_add_test(preload findings SOURCES test_findings.c LIBRARIES flw_findings)
 endif()
-if(TARGET fallow AND TARGET fallow-preload AND FLW_CMOCKA)
+if(TARGET fallow AND TARGET fallow-preload)
   add_executable(audit_client audit_client.c)
   flw_target(audit_client)
   target_link_libraries(audit_client PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-  flw_add_test(preload audit_command SOURCES test_audit_command.c TIMEOUT 240)
-  add_dependencies(test_preload_audit_command fallow fallow-preload simcuda-libcuda audit_client)
-  set_property(TEST preload.audit_command APPEND PROPERTY ENVIRONMENT
-    "FALLOW_COMMAND=$<TARGET_FILE:fallow>;AUDIT_CLIENT=$<TARGET_FILE:audit_client>;AUDIT_SCRIPT=${CMAKE_CURRENT_SOURCE_DIR}/audit_script.py;AUDIT_DRIVER=$<TARGET_FILE_DIR:simcuda-libcuda>;AUDIT_LIBRARY=$<TARGET_FILE:fallow-preload>")
+  flw_add_test(preload audit_command SOURCES test_audit_command.c
+    DEPENDS fallow fallow-preload simcuda-libcuda audit_client
+    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "AUDIT_CLIENT=$<TARGET_FILE:audit_client>"
+      AUDIT_SCRIPT=${CMAKE_CURRENT_SOURCE_DIR}/audit_script.py
+      "AUDIT_DRIVER=$<TARGET_FILE_DIR:simcuda-libcuda>" "AUDIT_LIBRARY=$<TARGET_FILE:fallow-preload>")
 endif()

@@ -86,11 +86,11 @@ set_tests_properties(preload.exports preload.hook_types PROPERTIES LABELS preloa
 find_program(FALLOW_PYTHON python3)
 find_file(FALLOW_PRELOADED_MALLOC libjemalloc.so.2 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib /usr/lib64)
 mark_as_advanced(FALLOW_PYTHON FALLOW_PRELOADED_MALLOC)
-if(NOT FLW_CMOCKA)
-  return()
-endif()
-flw_add_test(preload reach SOURCES test_reach.c child.c TIMEOUT 300)
-target_compile_definitions(test_preload_reach PRIVATE
+flw_add_test(preload reach SOURCES test_reach.c child.c TIMEOUT 300
+  DEPENDS fallow-preload simcuda-libcuda preload_client preload_linked
+  preload_runtime_like preload_reenter preload_plugin preload_early_plugin preload_reentrant preload_apart preload_scant
+  preload_echo_client ${built} preload_runtime
+  DEFINITIONS
   PRELOAD="$<TARGET_FILE:fallow-preload>" DRIVER_FOLDER="$<TARGET_FILE_DIR:simcuda-libcuda>"
   REENTRANT_FOLDER="$<TARGET_FILE_DIR:preload_reentrant>"
   APART_FOLDER="$<TARGET_FILE_DIR:preload_apart>" SCANT_FOLDER="$<TARGET_FILE_DIR:preload_scant>"
@@ -101,6 +101,3 @@ target_compile_definitions(test_preload_reach PRIVATE
   PYTHON="${FALLOW_PYTHON}" CTYPES_CLIENT="${here}/ctypes_client.py"
   INNER_RUNTIME="${here}/inner_runtime.py" TOOLKIT="${toolkit}" PRELOADED_MALLOC="${FALLOW_PRELOADED_MALLOC}"
   RUNTIME_STATIC="${program_static}" RUNTIME_SHARED="${program_shared}")
-add_dependencies(test_preload_reach fallow-preload simcuda-libcuda preload_client preload_linked
-  preload_runtime_like preload_reenter preload_plugin preload_early_plugin preload_reentrant preload_apart preload_scant
-  preload_echo_client ${built} preload_runtime)

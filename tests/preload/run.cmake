@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # `fallow run`, `fallow record` and the tracer. What is preloaded into programs of the system is built
 # without a sanitizer, which would have to be the first library there.
-if(COMMAND flw_add_test)
-  flw_add_test(preload tracer SOURCES test_tracer.c ${PROJECT_SOURCE_DIR}/src/preload/tracer.c
-    ${PROJECT_SOURCE_DIR}/src/preload/say.c LIBRARIES flw_trace flw_core TIMEOUT 240)
-endif()
-if(TARGET fallow AND FLW_CMOCKA)
+flw_add_test(preload tracer SOURCES test_tracer.c ${PROJECT_SOURCE_DIR}/src/preload/tracer.c
+  ${PROJECT_SOURCE_DIR}/src/preload/say.c LIBRARIES flw_trace flw_core)
+if(TARGET fallow)
   add_library(preload_stand_in MODULE stand_in.c)
   target_compile_features(preload_stand_in PRIVATE c_std_11)
   target_compile_definitions(preload_stand_in PRIVATE _GNU_SOURCE)
@@ -13,13 +11,11 @@ if(TARGET fallow AND FLW_CMOCKA)
   add_executable(static_exit static_exit.c)
   target_compile_options(static_exit PRIVATE -fno-stack-protector -fno-pie)
   target_link_options(static_exit PRIVATE -nostdlib -static -no-pie)
-  flw_add_test(preload run_command SOURCES test_run_command.c TIMEOUT 240)
-  target_include_directories(test_preload_run_command PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  add_dependencies(test_preload_run_command fallow preload_stand_in static_exit)
-  set_property(TEST preload.run_command APPEND PROPERTY ENVIRONMENT
-    "FALLOW_COMMAND=$<TARGET_FILE:fallow>;STAND_IN_LIBRARY=$<TARGET_FILE:preload_stand_in>;STATIC_EXIT=$<TARGET_FILE:static_exit>")
+  flw_add_test(preload run_command SOURCES test_run_command.c DEPENDS fallow preload_stand_in static_exit
+    ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "STAND_IN_LIBRARY=$<TARGET_FILE:preload_stand_in>"
+      "STATIC_EXIT=$<TARGET_FILE:static_exit>")
 endif()
-if(TARGET fallow AND TARGET fallow-preload AND FLW_CMOCKA)
+if(TARGET fallow AND TARGET fallow-preload)
   add_executable(preload_lender lender.c)
   flw_target(preload_lender)
   target_link_libraries(preload_lender PRIVATE simcuda-libcuda ${CMAKE_DL_LIBS})
@@ -30,10 +26,10 @@ if(TARGET fallow AND TARGET fallow-preload AND FLW_CMOCKA)
   set_target_properties(preload_empty_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/empty-driver)
   foreach(module trace summary)
-    flw_add_test(preload ${module} SOURCES test_${module}.c LIBRARIES flw_trace flw_core TIMEOUT 240)
-    add_dependencies(test_preload_${module} fallow fallow-simcuda fallow-preload preload_lender preload_rival_exports simcuda-libcuda
-      preload_empty_driver)
-    set_property(TEST preload.${module} APPEND PROPERTY ENVIRONMENT
-      "FALLOW_COMMAND=$<TARGET_FILE:fallow>;LENDER=$<TARGET_FILE:preload_lender>;DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>;RIVAL=$<TARGET_FILE:preload_rival_exports>")
+    flw_add_test(preload ${module} SOURCES test_${module}.c LIBRARIES flw_trace flw_core
+      DEPENDS fallow fallow-simcuda fallow-preload preload_lender preload_rival_exports simcuda-libcuda
+        preload_empty_driver
+      ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>" "LENDER=$<TARGET_FILE:preload_lender>"
+        "DRIVER_FOLDER=$<TARGET_FILE_DIR:simcuda-libcuda>" "RIVAL=$<TARGET_FILE:preload_rival_exports>")
   endforeach()
 endif()

@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Generated traces against recorded ones.
-if(COMMAND flw_add_test)
-  flw_add_test(property gen_recorded SOURCES test_gen_recorded.c LIBRARIES flw_trace)
-  if(TARGET test_property_gen_recorded)
-    set_property(TEST property.gen_recorded APPEND PROPERTY
-      ENVIRONMENT "FALLOW_TRACE_DIR=${FALLOW_TRACE_DIR}")
-  endif()
-endif()
-if(TARGET fallow AND TARGET fallow_shared AND TARGET fallow-simcuda)
+flw_add_test(property gen_recorded SOURCES test_gen_recorded.c LIBRARIES flw_trace
+  ENVIRONMENT FALLOW_TRACE_DIR=${FALLOW_TRACE_DIR})
+if(TARGET fallow)
   add_test(NAME property.gen_figures COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/gen_figures.sh $<TARGET_FILE:fallow>)
   set_tests_properties(property.gen_figures PROPERTIES LABELS property TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()

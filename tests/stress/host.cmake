@@ -13,6 +13,4 @@ get_target_property(files flw_host SOURCES)
 get_target_property(folder flw_host SOURCE_DIR)
 list(TRANSFORM files PREPEND ${folder}/)
 flw_add_test(stress host_planted SOURCES test_host.c host_run.c ${files}
-  LIBRARIES test_support flw_base fallow_shared ${FALLOW_JEMALLOC_LIBRARY} PLAIN TIMEOUT 240)
-target_compile_definitions(test_stress_host_planted PRIVATE FLW_HOST_PLANTS=1)
-target_include_directories(test_stress_host_planted SYSTEM PRIVATE ${FALLOW_JEMALLOC_INCLUDE})
+  LIBRARIES test_support flw_base fallow_shared flw_jemalloc DEFINITIONS FLW_HOST_PLANTS=1 PLAIN)

@@ -2,10 +2,13 @@
 # How a test is added. cmocka is looked for once; where it is absent, cmocka tests are not built.
 #
 #   flw_add_test(<kind> <module> SOURCES a.c ... [LIBRARIES target ...] [ARGUMENTS arg ...]
-#                [TIMEOUT seconds] [LABELS more ...] [PLAIN])
+#                [DEPENDS target ...] [INCLUDES folder ...] [DEFINITIONS NAME=value ...]
+#                [ENVIRONMENT NAME=value ...] [TIMEOUT seconds] [LABELS more ...] [PLAIN])
 #
 # makes the program test_<kind>_<module>, named <kind>.<module> in ctest, label <kind>, default
-# timeout 240 s, exit 77 = skipped. PLAIN: the program uses no cmocka and is built always.
+# timeout 240 s, exit 77 = skipped. PLAIN: the program uses no cmocka and is built always. DEPENDS: what the
+# program runs or opens, built before it. Where cmocka is absent the target is absent too: so nothing
+# outside of this call may name it (check.bare_build).
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
@@ -31,7 +34,8 @@ endif()
 find_package(Threads REQUIRED)
 
 function(flw_add_test kind module)
-  cmake_parse_arguments(PARSE_ARGV 2 TEST "PLAIN" "TIMEOUT" "SOURCES;LIBRARIES;ARGUMENTS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 2 TEST "PLAIN" "TIMEOUT"
+    "SOURCES;LIBRARIES;ARGUMENTS;DEPENDS;INCLUDES;DEFINITIONS;ENVIRONMENT;LABELS")
   if(TEST_UNPARSED_ARGUMENTS OR NOT TEST_SOURCES)
     message(FATAL_ERROR "flw_add_test(${kind} ${module}): needs SOURCES; unknown: ${TEST_UNPARSED_ARGUMENTS}")
   endif()
@@ -44,12 +48,17 @@ function(flw_add_test kind module)
   set(program test_${kind}_${module})
   add_executable(${program} ${TEST_SOURCES})
   flw_target(${program})
-  target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${TEST_INCLUDES})
+  target_compile_definitions(${program} PRIVATE ${TEST_DEFINITIONS})
   target_link_libraries(${program} PRIVATE ${TEST_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS})
   if(NOT TEST_PLAIN)
     target_link_libraries(${program} PRIVATE ${FLW_CMOCKA})
   endif()
+  if(TEST_DEPENDS)
+    add_dependencies(${program} ${TEST_DEPENDS})
+  endif()
   add_test(NAME ${kind}.${module} COMMAND ${program} ${TEST_ARGUMENTS})
   set_tests_properties(${kind}.${module} PROPERTIES
-    LABELS "${kind};${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT} SKIP_RETURN_CODE 77)
+    LABELS "${kind};${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "${TEST_ENVIRONMENT}")
 endfunction()

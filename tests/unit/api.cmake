@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # The promises of the public header, on the simulated device.
-if(TARGET fallow_shared AND COMMAND flw_add_test)
-  foreach(module api api_capture api_debug api_driver api_edges api_life api_lookup api_peer api_runs api_settings
-    api_share api_sleep api_sleep_others api_steps api_uses api_waits)
-    flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
-  endforeach()
-  foreach(module arena_capture arena_checks arena_dlpack arena_lease arena_persist arena_streams)
-    flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
-  endforeach()
-  flw_add_test(unit arena_faults SOURCES test_arena_faults.c LIBRARIES fallow_shared test_support
-    TIMEOUT 900)
-  foreach(module plugin plugin_graphs)
-    flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
-  endforeach()
-  flw_add_test(unit plugin_settings SOURCES test_plugin_settings.c LIBRARIES flw_core)
-  flw_add_test(unit arena_layout SOURCES test_arena_layout.c LIBRARIES flw_core test_support)
-  if(TARGET flw_trace)
-    foreach(module recorder recorder_end)
-      flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support flw_trace
-        TIMEOUT 240)
-    endforeach()
-  endif()
-endif()
+foreach(module api api_capture api_debug api_driver api_edges api_life api_lookup api_peer api_runs api_settings
+  api_share api_sleep api_sleep_others api_steps api_uses api_waits)
+  flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
+endforeach()
+foreach(module arena_capture arena_checks arena_dlpack arena_lease arena_persist arena_streams)
+  flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
+endforeach()
+flw_add_test(unit arena_faults SOURCES test_arena_faults.c LIBRARIES fallow_shared test_support
+  TIMEOUT 900)
+foreach(module plugin plugin_graphs)
+  flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
+endforeach()
+flw_add_test(unit plugin_settings SOURCES test_plugin_settings.c LIBRARIES flw_core)
+flw_add_test(unit arena_layout SOURCES test_arena_layout.c LIBRARIES flw_core test_support)
+foreach(module recorder recorder_end)
+  flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support flw_trace)
+endforeach()

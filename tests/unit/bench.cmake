@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The bench and the doctor of the `fallow` command, without the command.
-if(COMMAND flw_add_test AND TARGET flw_bench)
-  flw_add_test(unit bench SOURCES test_bench.c LIBRARIES flw_bench flw_driver flw_base TIMEOUT 240)
-  flw_add_test(unit doctor SOURCES test_doctor.c LIBRARIES flw_bench flw_driver flw_base TIMEOUT 240)
-  if(TARGET fallow-kernels)
-    flw_add_test(unit bench_kernels SOURCES test_bench_kernels.c LIBRARIES flw_bench flw_driver flw_base TIMEOUT 240)
-    target_include_directories(test_unit_bench_kernels PRIVATE ${PROJECT_SOURCE_DIR}/kernels)
-    add_dependencies(test_unit_bench_kernels fallow)
-    set_property(TEST unit.bench_kernels APPEND PROPERTY ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
-  endif()
-  foreach(name bench bench_kernels doctor)
-    if(TARGET test_unit_${name} AND TARGET fallow-simcuda)
-      add_dependencies(test_unit_${name} fallow-simcuda)
-    endif()
+if(TARGET flw_bench)
+  foreach(module bench doctor)
+    flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES flw_bench flw_driver flw_base
+      DEPENDS fallow-simcuda)
   endforeach()
+  if(TARGET fallow-kernels)
+    flw_add_test(unit bench_kernels SOURCES test_bench_kernels.c LIBRARIES flw_bench flw_driver flw_base
+      DEPENDS fallow fallow-simcuda INCLUDES ${PROJECT_SOURCE_DIR}/kernels
+      ENVIRONMENT "FALLOW_COMMAND=$<TARGET_FILE:fallow>")
+  endif()
 endif()

@@ -20,8 +20,12 @@ endforeach()
 list(APPEND exported ${FALLOW_TRACE_DIR}/hta_df_index_resolver.json.gz
   ${FALLOW_TRACE_DIR}/minimalloc/A.1048576.csv ${FLW_DEMO}
   ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/text/rare.ftext)
-flw_add_test(unit trace_export PLAIN SOURCES test_trace_export.c LIBRARIES flw_trace
-  ARGUMENTS ${exported})
+add_executable(trace_exporter test_trace_export.c) # writes what Python reads below
+flw_target(trace_exporter)
+target_include_directories(trace_exporter PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(trace_exporter PRIVATE flw_trace)
+add_test(NAME unit.trace_export COMMAND trace_exporter ${exported})
+set_tests_properties(unit.trace_export PROPERTIES LABELS unit TIMEOUT 240 SKIP_RETURN_CODE 77)
 flw_add_test(unit trace_roundtrip PLAIN SOURCES test_trace_roundtrip.c LIBRARIES flw_trace
   ARGUMENTS ${exported})
 find_program(FALLOW_PYTHON python3)
@@ -38,7 +42,7 @@ if(FALLOW_PYTHON)
     endif()
     add_test(NAME unit.trace_snapshot_${name} COMMAND sh -c
       "\"$1\" --write snapshot_${name}.pickle \"$2\" && \"$3\" \"$4\" snapshot_${name}.pickle ${events}" -
-      $<TARGET_FILE:test_unit_trace_export> ${file} ${FALLOW_PYTHON}
+      $<TARGET_FILE:trace_exporter> ${file} ${FALLOW_PYTHON}
       ${CMAKE_CURRENT_SOURCE_DIR}/snapshot_shape.py)
     set_tests_properties(unit.trace_snapshot_${name} PROPERTIES LABELS unit TIMEOUT 240
       SKIP_RETURN_CODE 77)
