@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The bench and the doctor of the `fallow` command, without the command.
-if(TARGET flw_bench)
+if(TARGET fallow)
   foreach(module bench doctor)
     flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES flw_bench flw_driver flw_base
       DEPENDS fallow-simcuda)

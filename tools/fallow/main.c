@@ -101,6 +101,12 @@ int main(int argc, char **argv)
             return finish(subcommands[i].run(argc - 1, argv + 1));
         }
     }
+#if !defined(FLW_HAS_BENCH)
+    if (strcmp(argv[1], "bench") == 0) {
+        flw_complain("this fallow was built without its bench; configure with -DFALLOW_BENCH=ON");
+        return FLW_EXIT_FAILED;
+    }
+#endif
     flw_complain("there is no subcommand '%s'; see fallow --help", argv[1]);
     return FLW_EXIT_USAGE;
 }
