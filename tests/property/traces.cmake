@@ -7,5 +7,5 @@ if(TARGET fallow AND TARGET fallow_shared AND FLW_DEMO)
   add_test(NAME property.trace_figures COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/trace_figures.sh
     $<TARGET_FILE:fallow> $<TARGET_FILE:deal_streams> ${FLW_DEMO}
     ${FALLOW_TRACE_DIR})
-  set_tests_properties(property.trace_figures PROPERTIES LABELS property TIMEOUT 300 SKIP_RETURN_CODE 77)
+  set_tests_properties(property.trace_figures PROPERTIES LABELS "property;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()

@@ -6,9 +6,9 @@
 #                [ENVIRONMENT NAME=value ...] [TIMEOUT seconds] [LABELS more ...] [PLAIN])
 #
 # makes the program test_<kind>_<module>, named <kind>.<module> in ctest, label <kind>, default
-# timeout 240 s, exit 77 = skipped. PLAIN: the program uses no cmocka and is built always. DEPENDS: what the
-# program runs or opens, built before it. Where cmocka is absent the target is absent too: so nothing
-# outside of this call may name it (check.bare_build).
+# timeout 240 s, exit 77 = skipped; the label slow keeps a test out of the quick tier. PLAIN: the program
+# uses no cmocka and is built always. DEPENDS: what the program runs or opens, built before it. Where
+# cmocka is absent the target is absent too: so nothing outside of this call may name it (check.bare_build).
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)

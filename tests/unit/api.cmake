@@ -8,7 +8,7 @@ foreach(module arena_capture arena_checks arena_dlpack arena_lease arena_persist
   flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
 endforeach()
 flw_add_test(unit arena_faults SOURCES test_arena_faults.c LIBRARIES fallow_shared test_support
-  TIMEOUT 900)
+  TIMEOUT 900 LABELS slow)
 foreach(module plugin plugin_graphs)
   flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
 endforeach()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The bench and the doctor of the `fallow` command, without the command.
 if(TARGET fallow)
-  foreach(module bench doctor)
-    flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES flw_bench flw_driver flw_base
-      DEPENDS fallow-simcuda)
-  endforeach()
+  flw_add_test(unit bench SOURCES test_bench.c LIBRARIES flw_bench flw_driver flw_base
+    DEPENDS fallow-simcuda LABELS slow)
+  flw_add_test(unit doctor SOURCES test_doctor.c LIBRARIES flw_bench flw_driver flw_base
+    DEPENDS fallow-simcuda)
   if(TARGET fallow-kernels)
     flw_add_test(unit bench_kernels SOURCES test_bench_kernels.c LIBRARIES flw_bench flw_driver flw_base
       DEPENDS fallow fallow-simcuda INCLUDES ${PROJECT_SOURCE_DIR}/kernels

@@ -1,0 +1,213 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The README's commands where nothing is installed: makes minimal roots of Debian bookworm and trixie, unpacks
+# the committed sources there and runs the lines of README.md's first shell block, word for word.
+#
+#   bare_roots.sh [--suites 'bookworm trixie'] <folder for the roots>
+#
+# In each root: as root with nothing else there (the first command; again; in a folder with a blank in its
+# name; the second command), then as an ordinary user without sudo where compiler, CMake and make are there and
+# no optional library is (both commands). The compiler's log may hold no warning. Clang builds everything
+# with warnings as errors; gcc's build is the second command's.
+#
+# The second command is the whole of the tests. Here FALLOW_TEST_STAGES cuts it to the quick tier in the root
+# of root, and to a build with a few tests for the user; FALLOW_TEST_ALL=1 cuts nothing.
+#
+# Needs root (chroot, mounts in a namespace of their own) and debootstrap, which it installs. Packages come from
+# where this machine's own settings get them.
+set -u
+suites='bookworm trixie'
+if [ "${1-}" = --suites ]; then
+    suites=$2
+    shift 2
+fi
+roots=${1:?usage: bare_roots.sh [--suites LIST] FOLDER}
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+
+die() {
+    echo "bare_roots: $1" >&2
+    exit 1
+}
+
+[ "$(id -u)" = 0 ] || die "needs root, for chroot: run it as root, or name the other stages of tools/quickstart test"
+mkdir -p "$roots" && roots=$(cd "$roots" && pwd) || exit 1
+
+# ------------------------------------------------------------------------------------------- roots ---
+
+# The archive that this machine's packages come from.
+mirror() {
+    # shellcheck disable=SC2016 # apt fills in the names
+    apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 2>/dev/null |
+        awk '$1 !~ /-(security|updates|backports)$/ { print $2; exit }'
+}
+
+# make_root SUITE FOLDER: a minimal root with this machine's apt settings
+make_root() {
+    local suite=$1 root=$2 uri
+    uri=$(mirror)
+    [ -n "$uri" ] || { apt-get update -qq && uri=$(mirror); }
+    [ -n "$uri" ] || die "apt names no archive: see /etc/apt/sources.list"
+    debootstrap --variant=minbase "$suite" "$root" "$uri" >"$root.log" 2>&1 ||
+        { tail -5 "$root.log" >&2; die "debootstrap of $suite failed; is '$suite' in the archive of this machine's packages?"; }
+    cp /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null
+    cp -r /etc/apt/apt.conf.d /etc/apt/auth.conf* "$root/etc/apt/" 2>/dev/null
+    [ ! -f /etc/apt/apt.conf ] || cp /etc/apt/apt.conf "$root/etc/apt/"
+    true
+}
+
+# unpack ROOT FOLDER: the committed sources, with what is not committed yet in a developer's tree
+unpack() {
+    local commit
+    commit=$(git stash create 2>/dev/null)
+    mkdir -p "$1/$2"
+    git archive "${commit:-HEAD}" | tar x -C "$1/$2"
+}
+
+# inside ROOT USER FOLDER LINE: runs the line by bash in the root, with proc, dev and shm of its own, and an
+# environment with nothing of ours but the way to the network
+inside() {
+    local root=$1 user=$2 folder=$3 line=$4 home=/root
+    [ "$user" = root ] || home=/home/$user
+    # shellcheck disable=SC2016 # the shells inside expand these
+    ROOT=$root unshare --mount --pid --fork bash -c '
+        mount --make-rprivate / && mount -t proc proc "$ROOT/proc" && mount -t tmpfs tmpfs "$ROOT/dev" &&
+        for node in null zero full random urandom tty; do : >"$ROOT/dev/$node"; mount --bind "/dev/$node" "$ROOT/dev/$node"; done &&
+        mkdir -p "$ROOT/dev/shm" "$ROOT/dev/pts" && mount -t tmpfs tmpfs "$ROOT/dev/shm" && chmod 1777 "$ROOT/dev/shm" &&
+        mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$ROOT/dev/pts" && ln -sf pts/ptmx "$ROOT/dev/ptmx" &&
+        ln -sf /proc/self/fd "$ROOT/dev/fd" &&
+        ln -sf /proc/self/fd/0 "$ROOT/dev/stdin" && ln -sf /proc/self/fd/1 "$ROOT/dev/stdout" &&
+        ln -sf /proc/self/fd/2 "$ROOT/dev/stderr" && exec "$@"' - \
+        chroot "$root" /usr/bin/env -i HOME="$home" USER="$user" LANG=C.UTF-8 TERM=dumb \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+        ${STAGES:+FALLOW_TEST_STAGES="$STAGES"} FOLDER="$folder" LINE="$line" \
+        setpriv --reuid="$user" --regid="$user" --init-groups bash -c 'cd "$FOLDER" && eval "$LINE"' </dev/null
+}
+
+# ------------------------------------------------------------------------------------------ checks ---
+
+# The lines of README.md's first shell block, without their comments.
+readme_lines() {
+    awk '/^```sh$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' README.md |
+        sed -e 's/[[:space:]]*#.*$//' -e '/^$/d'
+}
+
+failed=0
+count=0
+
+# expect WHAT COMMAND...: one line for each thing that was looked at
+expect() {
+    local what=$1
+    shift
+    count=$((count + 1))
+    if "$@"; then
+        echo "  ok      $what"
+    else
+        failed=$((failed + 1))
+        echo "  FAILED  $what"
+    fi
+}
+
+# ran NAME ROOT USER FOLDER LINE: the line ends well; its output lies in $log
+ran() {
+    local name=$1 began=$SECONDS
+    shift
+    log=$roots/$suite.$name.log
+    inside "$@" >"$log" 2>&1
+    local code=$?
+    echo "          $name: $((SECONDS - began)) s"
+    [ $code = 0 ] || { tail -30 "$log"; return 1; }
+}
+
+# The table is there, and the last line of the output makes `fallow` callable where the user stands.
+has_table() {
+    grep -q '^fallow  .* 13,321 ' "$log" && grep -q '^pytorch  .* 13,321 ' "$log" &&
+        grep -q "fallow holds 14,144 MiB where the model of PyTorch's policy holds 15,362 MiB" "$log"
+}
+
+last_line_calls() {
+    inside "$1" "$2" / "$(tail -1 "$log"); fallow --version" | grep -q '^fallow [0-9]'
+}
+
+no_warning() {
+    ! grep -n 'warning:' "$1" | head -5 | grep .
+}
+
+# says TEXT: the last log has a line with it
+says() {
+    grep -qF -- "$1" "$log"
+}
+
+steps_at_most() {
+    local steps
+    steps=$(grep -cE '^\[[ 0-9%]+(/[0-9]+)?\] (Building|Linking|Generating)' "$1")
+    echo "          $steps compiled, linked or generated"
+    [ "$steps" -gt 100 ] && [ "$steps" -le "$2" ]
+}
+
+# ------------------------------------------------------------------------------------------- runs ---
+
+as_root() {
+    local root=$1 tree=$1/root/fallow
+    unpack "$root" root/fallow
+    expect "root: $first" ran first "$root" root /root/fallow "$first"
+    expect 'root: it ends with the table' has_table
+    expect 'root: its last line makes fallow callable' last_line_calls "$root" root
+    expect 'root: at most 320 steps' steps_at_most "$tree/build/quickstart.log" 320
+    expect 'root: no warning' no_warning "$tree/build/quickstart.log"
+    expect 'root: a second run' ran again "$root" root /root/fallow "$first"
+    expect 'root: the table once more' has_table
+    expect 'root: nothing was installed again' bash -c "! grep -q installing '$log'"
+    unpack "$root" 'root/a folder'
+    expect 'root: a folder with a blank in its name' ran blank "$root" root '/root/a folder' "$first"
+    expect 'root: the table there' has_table
+    expect 'root: its last line there' last_line_calls "$root" root
+    rm -rf "$root/root/a folder"
+    STAGES=${all:-check} expect "root: $second (stages: ${all:-check})" ran second "$root" root /root/fallow "$second"
+    expect 'root: tests ran, none failed' says '100% tests passed'
+    expect 'root: no warning by gcc' no_warning "$tree/build/release.log"
+    expect 'root: clang builds everything without a warning' ran clang "$root" root /root/fallow \
+        'apt-get install -y -qq --no-install-recommends clang >/dev/null && cmake --preset clang && cmake --build --preset clang'
+}
+
+as_user() {
+    local root=$1
+    inside "$root" root / 'apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev cmake make &&
+        useradd --create-home --shell /bin/bash user' >"$roots/$suite.user.log" 2>&1 ||
+        { tail -5 "$roots/$suite.user.log"; die "the root of the user was not made"; }
+    unpack "$root" home/user/fallow
+    chown -R --reference="$root/home/user" "$root/home/user"
+    expect "user: $first" ran user_first "$root" user /home/user/fallow "$first"
+    expect 'user: it ends with the table' has_table
+    expect 'user: its last line makes fallow callable' last_line_calls "$root" user
+    expect 'user: says what is lost' says 'without libzstd-dev: .zst traces are refused'
+    STAGES=${all:-check} expect "user: $second (stages: ${all:-check})" ran user_second "$root" user /home/user/fallow "$second"
+    expect 'user: tests ran, none failed' says '100% tests passed'
+}
+
+command -v debootstrap >/dev/null || {
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
+} || die "debootstrap could not be installed"
+
+{ read -r first; read -r second; } < <(readme_lines)
+case $first:$second in
+    tools/quickstart:tools/quickstart*) ;;
+    *) die "README.md's first shell block starts with '$first', '$second'" ;;
+esac
+all=
+[ -z "${FALLOW_TEST_ALL-}" ] || all='release dev clang asan ubsan tsan'
+for suite in $suites; do
+    began=$SECONDS
+    base=$roots/$suite
+    rm -rf "$base" "$base.user"
+    make_root "$suite" "$base"
+    cp -a "$base" "$base.user"
+    echo "$suite: a minimal root in $((SECONDS - began)) s"
+    as_root "$base"
+    as_user "$base.user"
+    [ $failed != 0 ] || rm -rf "$base" "$base.user"
+    echo "$suite: $((SECONDS - began)) s"
+done
+echo "README's commands in bare roots of $suites: $((count - failed)) of $count as promised"
+[ $failed = 0 ]
