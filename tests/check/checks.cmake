@@ -12,7 +12,8 @@ set_tests_properties(check.layers check.layers_catches check.format PROPERTIES
 # Another build of everything, with all that is optional hidden.
 add_test(NAME check.bare_build COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bare_build.sh ${PROJECT_SOURCE_DIR}
   ${CMAKE_C_COMPILER} ${CMAKE_CURRENT_BINARY_DIR}/bare_build)
-set_tests_properties(check.bare_build PROPERTIES LABELS check TIMEOUT 900)
+set_tests_properties(check.bare_build PROPERTIES LABELS check TIMEOUT 900
+  ENVIRONMENT "CMAKE_GENERATOR=${CMAKE_GENERATOR}") # make need not be there
 # Compiled kernels against their limits; skipped where they are not compiled (FALLOW_KERNEL_IMAGES, nvcc).
 add_test(NAME check.kernel_resources COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources.sh
   --check ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_limits.txt ${PROJECT_BINARY_DIR}/kernels/image)

@@ -326,7 +326,7 @@ static void attend(struct chain *chain)
             int request = request_of(t);
             for (int row = chain->host_cu[request]; row < chain->host_cu[request + 1]; row++) {
                 size_t at = (size_t)(row * HEADS + h);
-                float key[KEY], value[KEY];
+                float key[KEY], value[KEY] = {0};
                 for (int i = 0; i < KEY; i++) {
                     key[i] = flw_bf16_widen(keys[at * KEY + (size_t)i]);
                 }

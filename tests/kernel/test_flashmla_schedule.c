@@ -84,7 +84,7 @@ static void expect(struct fixture *fixture)
 {
     int32_t valid = valid_of(fixture), parts = fixture->params.parts;
     int64_t total = 0, overhead = overhead_of(fixture), at = 0;
-    int32_t *touched = calloc((size_t)valid + 1, sizeof *touched);
+    int32_t *touched = calloc((size_t)(uint32_t)valid + 1, sizeof *touched);
     for (int32_t i = 0; i < valid; i++) {
         total += blocks_of(fixture, i) + overhead;
     }
@@ -154,8 +154,8 @@ static void check_cover(struct flw_bed *bed, const struct fixture *fixture, int3
                         const int32_t *splits)
 {
     int32_t valid = valid_of(fixture), parts = fixture->params.parts;
-    int64_t *taken = calloc((size_t)valid + 1, sizeof *taken);
-    int32_t *touched = calloc((size_t)valid + 1, sizeof *touched);
+    int64_t *taken = calloc((size_t)(uint32_t)valid + 1, sizeof *taken);
+    int32_t *touched = calloc((size_t)(uint32_t)valid + 1, sizeof *touched);
     for (int32_t part = 0; part < parts; part++) {
         const int32_t *row = rows[part];
         FLW_EXPECT(bed, row[FIRST] >= 0 && row[FIRST] <= valid && row[LAST] < valid,
