@@ -202,7 +202,7 @@ if wanted driver_symbolic; then
 fi
 # 10. How the frameworks are linked.
 if wanted linkage; then
-    text=$(python3 "$here/linkage.py" 2>&1)
+    text=$(command -v python3 >/dev/null || { echo "no python3"; exit 77; }; python3 "$here/linkage.py" 2>&1)
     case $? in
     0) result linkage pass "10: $text" ;;
     77) result linkage absent "$text" ;;
