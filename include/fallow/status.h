@@ -14,6 +14,8 @@
 extern "C" {
 #endif
 
+/* FALLOW_STATIC is for a build that compiles Fallow's sources into a program of its own: there no name is
+ * to be seen from outside. Who links libfallow.a, or the shared library, leaves it alone. */
 #if defined(FALLOW_STATIC)
 #define FALLOW_API
 #else

@@ -1,0 +1,157 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# example.install: installs the build, moves the installed tree, then builds programs against it, through
+# CMake, through pkg-config and by the very line that README.md gives, shared and static, and runs them on
+# the simulated device. Looks for what else belongs to the tree.
+#
+#   install.sh <source root> <build tree> <scratch folder> <c compiler>
+#
+# The scratch folder is made anew and removed when all went well.
+set -eu
+source=$1 build=$2 work=$3 cc=$4
+here=$source/tests/example/installed
+tree=$work/moved/fallow
+program=$source/tests/example/quickstart.c
+command -v pkg-config >/dev/null || { echo "no pkg-config: nothing checked"; exit 77; }
+unset LD_LIBRARY_PATH
+rm -rf "$work"
+mkdir -p "$work/moved"
+
+die() {
+    echo "$1" >&2
+    exit 1
+}
+
+from_cache() { # NAME: a variable of the build
+    sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"
+}
+
+expect_output() {
+    local said
+    said=$("$1") || die "$1 failed"
+    [[ $said == "lent 64 MiB at 0x"* ]] || die "$1 printed '$said'"
+}
+
+# needs FILE: the libraries that it names
+needs() {
+    readelf -dW "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'
+}
+
+expect_static() {
+    expect_output "$1"
+    [[ $(needs "$1") != *libfallow* ]] || die "$1 was to be linked with libfallow.a, and needs $(needs "$1")"
+}
+
+install_and_move() {
+    cmake --install "$build" --prefix "$work/first" >"$work/install.log"
+    mv "$work/first" "$tree"
+    libdir=$(from_cache CMAKE_INSTALL_LIBDIR)
+    has_host=$(find "$tree/$libdir" -name 'libfallow-host.so')
+    export PKG_CONFIG_PATH=$tree/$libdir/pkgconfig
+}
+
+# The moved package, and no other.
+through_cmake() {
+    local client=$work/client
+    cp -r "$here" "$client"
+    cp "$program" "$client/"
+    cmake -S "$client" -B "$client/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$tree" >"$work/configure.log"
+    grep -q "^fallow_DIR:PATH=$tree/" "$client/build/CMakeCache.txt" ||
+        die "find_package found another fallow than the moved one"
+    cmake --build "$client/build" >"$work/build.log"
+    expect_output "$client/build/quickstart"
+    expect_static "$client/build/quickstart_static"
+    "$client/build/kernels" || die "the user of fallow::kernels failed"
+    [ -z "$has_host" ] || "$client/build/host" || die "the user of fallow::host failed"
+    # A shared object that carries the archive shows none of it, and stays when it is closed.
+    "$client/build/opener" "$client/build/libplugin.so" || die "a thread that used a closed plug-in failed"
+    ! nm -D --defined-only "$client/build/libplugin.so" | grep -E '(fallow|flw)_' | grep -v use_fallow ||
+        die "the plug-in exports the names above"
+}
+
+# by_pkg_config NAME SOURCE FLAGS...: builds $work/NAME
+by_pkg_config() {
+    local name=$1 code=$2
+    shift 2
+    "$cc" -std=c11 "$code" -o "$work/$name" "$@" || die "$name: '$*' does not link"
+}
+
+# shellcheck disable=SC2046 # flags are words
+through_pkg_config() {
+    by_pkg_config shared "$program" $(pkg-config --cflags --libs fallow)
+    expect_output "$work/shared"
+    # Where both kinds lie side by side the linker takes the shared one, unless it is told.
+    by_pkg_config both "$program" $(pkg-config --static --cflags --libs fallow)
+    expect_output "$work/both"
+    by_pkg_config archive "$program" -Wl,-Bstatic $(pkg-config --static --cflags --libs fallow) -Wl,-Bdynamic
+    expect_static "$work/archive"
+    by_pkg_config kernels "$here/kernels.c" $(pkg-config --cflags --libs fallow-kernels)
+    "$work/kernels" || die "the user of pkg-config fallow-kernels failed"
+    [ -n "$has_host" ] || return 0
+    by_pkg_config host "$here/host.c" $(pkg-config --cflags --libs fallow-host)
+    "$work/host" || die "the user of pkg-config fallow-host failed"
+}
+
+# The line of README.md, as it stands there: `cc FILE.c $(pkg-config ... fallow) ...`
+through_readme() {
+    local line file said
+    # shellcheck disable=SC2016 # README's words
+    line=$(grep -oE 'cc [^`]*[$][(]pkg-config --cflags --libs fallow[)][^`]*' "$source/README.md" | head -1)
+    [ -n "$line" ] || die "README.md has no line that builds a program through pkg-config"
+    file=$(grep -oE '[A-Za-z_]+[.]c' <<<"$line" | head -1)
+    mkdir "$work/readme"
+    awk '/^```c$/ { n++; inside = 1; next } /^```$/ { inside = 0 } inside && n == 1' "$source/README.md" \
+        >"$work/readme/$file"
+    # A reader runs what the line made, by its name or as a.out.
+    said=$(cd "$work/readme" && ln -s "$(command -v "$cc")" cc && PATH=$PWD:$PATH && eval "$line" &&
+        if [ -x a.out ]; then ./a.out; else "./${file%.c}"; fi) || die "README.md's line failed: $line"
+    [[ $said == *"lent 64 MiB at 0x"* ]] || die "README.md's line '$line' builds a program that prints '$said'"
+}
+
+# A deeper library folder, as Debian's: the prefix is as many steps further up. In a folder where the loader
+# looks by itself nothing is said about it.
+other_folders() {
+    local include
+    cmake -S "$source" -B "$work/deep" -DCMAKE_C_COMPILER="$cc" -DFALLOW_TESTS=OFF -DFALLOW_TOOLS=OFF \
+        -DCMAKE_INSTALL_LIBDIR=lib/some-machine/deep >"$work/deep.log"
+    mkdir -p "$work/tree/lib/some-machine/deep/pkgconfig" "$work/tree/include"
+    cp "$work/deep/src/package/fallow.pc" "$work/tree/lib/some-machine/deep/pkgconfig/"
+    include=$(PKG_CONFIG_PATH=$work/tree/lib/some-machine/deep/pkgconfig pkg-config --variable=includedir fallow)
+    [ "$(cd "$include" && pwd -P)" = "$(cd "$work/tree/include" && pwd -P)" ] ||
+        die "fallow.pc in a deeper folder gives '$include'"
+    cmake -S "$source" -B "$work/deep" -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_INSTALL_LIBDIR=lib >"$work/deep.log"
+    ! grep rpath "$work/deep/src/package/fallow.pc" || die "fallow.pc of /usr has the rpath above"
+}
+
+# The Python module finds the library, and that the simulated driver.
+through_python() {
+    local said
+    command -v python3 >/dev/null || return 0
+    said=$(env -u FALLOW_LIBRARY PYTHONPATH="$tree/share/fallow/python" python3 -c \
+        "import fallow; fallow.configure(driver='sim'); print(fallow.Layout([{'name': 'x', 'bytes': 512}]).bytes, fallow.library_path())")
+    [ "$said" = "512 $tree/$libdir/libfallow.so.0" ] || die "fallow.py printed '$said'"
+}
+
+# The command finds its libraries and the simulated driver where they lie now, and the library that it
+# preloads, where that was built.
+command_of_the_tree() {
+    local said
+    [ -x "$build/bin/fallow" ] || return 0
+    "$tree/bin/fallow" bench pair --count 1000 >"$work/bench.log"
+    [ -e "$tree/$libdir/libfallow-preload.so" ] || return 0
+    said=$("$tree/bin/fallow" run --set say:1 -- true 2>&1)
+    [[ $said == *"not reached: the program never loaded libcuda.so.1"* ]] ||
+        die "the installed fallow run printed '$said'"
+}
+
+install_and_move
+cmp "$source/LICENSE" "$tree/$(from_cache CMAKE_INSTALL_DATAROOTDIR)/doc/fallow/LICENSE"
+through_cmake
+through_pkg_config
+through_readme
+through_python
+command_of_the_tree
+other_folders
+rm -rf "$work"
+echo "built through CMake and pkg-config, shared and static, from a moved tree, libraries in $libdir"
