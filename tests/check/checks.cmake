@@ -24,6 +24,9 @@ set_tests_properties(check.kernel_resources_catches PROPERTIES LABELS check TIME
 if(TARGET fallow)
   add_test(NAME check.help COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/help.sh $<TARGET_FILE:fallow>)
   set_tests_properties(check.help PROPERTIES LABELS check TIMEOUT 240)
+  add_test(NAME check.man COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/man.sh $<TARGET_FILE:fallow>
+    ${CMAKE_CURRENT_BINARY_DIR}/man)
+  set_tests_properties(check.man PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
   add_test(NAME check.completion COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/completion.sh
     $<TARGET_FILE:fallow> ${PROJECT_SOURCE_DIR}/tools/fallow/completion/fallow.bash)
   set_tests_properties(check.completion PROPERTIES LABELS check TIMEOUT 240)

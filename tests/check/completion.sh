@@ -50,6 +50,11 @@ expect "fallow run --mode " "cache strict trace off !fallow"
 expect "fallow audit --" "--trial --bandwidth --json !--trace"
 expect "fallow audit --mode " "audit cache !off"
 expect "fallow audit --json -- ech" "echo !--trial"
+expect "fallow help " "replay trace !info"
+expect "fallow help tr" "trace !replay"
+expect "fallow help trace " "info verify !replay"
+expect "fallow help --man " "replay trace"
+expect "fallow help --" "--man --man-pages"
 expect "fallow run --mode off -- ech" "echo !--mode"
 # Every subcommand and every option of its help is offered.
 for sub in $("$fallow" --help | sed -n 's/^  \([a-z][a-z-]*\)  *[^ ].*/\1/p'); do

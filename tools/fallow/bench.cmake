@@ -9,7 +9,7 @@ add_library(flw_bench STATIC
 flw_target(flw_bench)
 target_include_directories(flw_bench INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(flw_bench PUBLIC
-  flw_doctor flw_naive flw_options flw_driver flw_base fallow_null Threads::Threads ${CMAKE_DL_LIBS} m)
+  flw_doctor flw_naive flw_driver flw_base fallow_null Threads::Threads ${CMAKE_DL_LIBS} m)
 if(TARGET fallow_shared)
   target_compile_definitions(flw_bench PRIVATE FLW_HAS_LIBRARY)
   target_link_libraries(flw_bench PUBLIC fallow_shared)
@@ -22,6 +22,7 @@ if(TARGET fallow-kernels)
   target_sources(flw_bench PRIVATE bench_kernels.c bench_kernels_attention.c bench_kernels_bed.c
     bench_kernels_debug.c bench_kernels_mla.c bench_kernels_moe.c bench_kernels_pages.c bench_kernels_time.c)
   target_compile_definitions(flw_bench PRIVATE FLW_HAS_KERNELS)
+  target_compile_definitions(fallow PRIVATE FLW_HAS_KERNELS)
   target_link_libraries(flw_bench PUBLIC fallow-kernels)
 endif()
 target_compile_definitions(fallow PRIVATE FLW_HAS_BENCH)

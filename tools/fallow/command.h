@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the list of subcommands of `fallow` and what they share: exit codes and one-line errors.
+ * Owns: the subcommands of `fallow` and what they share: exit codes and one-line errors.
  */
 #ifndef FLW_TOOL_COMMAND_H
 #define FLW_TOOL_COMMAND_H
@@ -26,6 +26,7 @@ int flw_command_run(int argc, char **argv);
 int flw_command_record(int argc, char **argv);
 int flw_command_audit(int argc, char **argv);
 int flw_command_top(int argc, char **argv);
+int flw_command_help(int argc, char **argv);
 
 /* "fallow: " and one line to standard error. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -27,7 +27,7 @@ static const char help_end[] =
     "\n"
     "  --model NAME          which one\n"
     "  --batch N             requests (1)               --tokens N   in the step (batch)\n"
-    "  --context N           the longest, tokens (8192) --page N     tokens of a cache page (64)\n"
+    "  --context N           longest, tokens (8192)     --page N     tokens of a cache page (64)\n"
     "  --chunk N             tokens of an attention chunk, or of a context chunk (65536)\n"
     "  --draft N             tokens of speculative decoding\n"
     "  --splits N            of a decode (32)           --sms N      multiprocessors (132)\n"

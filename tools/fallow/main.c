@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the `fallow` command's front door: which subcommand, help, version.
+ * Owns: the `fallow` command's front door: the list of subcommands, which of them, version.
  * Does not: any work of its own.
  */
 #include <signal.h>
@@ -10,42 +10,76 @@
 #include <unistd.h>
 
 #include "fallow/fallow.h"
+#include "trace/gen.h"
 
+#include "cmd_trace/trace_verbs.h"
 #include "command.h"
+#include "subcommand.h"
 #include "tool_host.h"
 
-struct subcommand {
-    const char *name;
-    const char *summary;
-    int (*run)(int argc, char **argv);
-};
+static const char *report_word(size_t index)
+{
+    return index == 0 ? "diff" : NULL;
+}
 
-static const struct subcommand subcommands[] = {
+#if defined(FLW_HAS_KERNELS)
+static const char *bench_word(size_t index)
+{
+    return index == 0 ? "kernels" : NULL;
+}
+#else
+#define bench_word NULL
+#endif
+
+static const char *gen_word(size_t index)
+{
+    const struct flw_gen_kind *kind = flw_gen_get(index);
+    return kind == NULL ? NULL : kind->name;
+}
+
+static const struct flw_subcommand subcommands[] = {
     {"replay", "run an allocation trace through policies and compare what they hold",
-     flw_command_replay},
+     flw_command_replay, NULL},
     {"report", "say where a trace's memory went, and what other policies would have held",
-     flw_command_report},
-    {"trace", "look at traces, check them, turn one form into another", flw_command_trace},
-    {"gen", "make allocation traces: serve, train, random, adversarial", flw_command_gen},
-    {"run", "run a CUDA program on Fallow, as it is", flw_command_run},
-    {"record", "run a CUDA program and record its allocations", flw_command_record},
-    {"audit", "find zero-fills of a CUDA program that it may not need", flw_command_audit},
+     flw_command_report, report_word},
+    {"trace", "look at traces, check them, turn one form into another", flw_command_trace,
+     flw_verb_name},
+    {"gen", "make allocation traces: serve, train, random, adversarial", flw_command_gen, gen_word},
+    {"run", "run a CUDA program on Fallow, as it is", flw_command_run, NULL},
+    {"record", "run a CUDA program and record its allocations", flw_command_record, NULL},
+    {"audit", "find zero-fills of a CUDA program that it may not need", flw_command_audit, NULL},
 #if defined(FLW_HAS_LIBRARY)
     {"layout", "show the workspace of a step: its regions, what they share, the least possible",
-     flw_command_layout},
+     flw_command_layout, NULL},
 #endif
-    {"top", "watch the pools of a running process", flw_command_top},
+    {"top", "watch the pools of a running process", flw_command_top, NULL},
 #if defined(FLW_HAS_BENCH)
-    {"bench", "measure what an operation of the allocator costs", flw_command_bench},
+    {"bench", "measure what an operation of the allocator costs", flw_command_bench, bench_word},
 #endif
 #if defined(FLW_HAS_DOCTOR)
-    {"doctor", "look at the driver and the devices, and say what to set", flw_command_doctor},
+    {"doctor", "look at the driver and the devices, and say what to set", flw_command_doctor, NULL},
 #endif
+    {"help", "print the help of a subcommand, or its man page", flw_command_help, NULL},
 };
 
 #define SUBCOMMAND_COUNT (sizeof subcommands / sizeof *subcommands)
 
-static void print_help(FILE *out)
+const struct flw_subcommand *flw_subcommand_get(size_t index)
+{
+    return index < SUBCOMMAND_COUNT ? &subcommands[index] : NULL;
+}
+
+const struct flw_subcommand *flw_subcommand_find(const char *name)
+{
+    for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
+        if (strcmp(name, subcommands[i].name) == 0) {
+            return &subcommands[i];
+        }
+    }
+    return NULL;
+}
+
+void flw_subcommand_print_help(FILE *out)
 {
     fprintf(out, "usage: fallow SUBCOMMAND [OPTIONS]\n\n");
     for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
@@ -84,22 +118,20 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error of writing, told in one line */
     signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     if (argc < 2) {
-        print_help(stderr);
+        flw_subcommand_print_help(stderr);
         return FLW_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        flw_subcommand_print_help(stdout);
         return finish(FLW_EXIT_OK);
     }
     if (strcmp(argv[1], "--version") == 0) {
         print_version();
         return finish(FLW_EXIT_OK);
     }
-    for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
-        if (strcmp(argv[1], subcommands[i].name) == 0) {
-            return finish(subcommands[i].run(argc - 1, argv + 1));
-        }
+    const struct flw_subcommand *subcommand = flw_subcommand_find(argv[1]);
+    if (subcommand != NULL) {
+        return finish(subcommand->run(argc - 1, argv + 1));
     }
 #if !defined(FLW_HAS_BENCH)
     if (strcmp(argv[1], "bench") == 0) {

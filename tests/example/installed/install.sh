@@ -145,6 +145,19 @@ command_of_the_tree() {
         die "the installed fallow run printed '$said'"
 }
 
+# A page for the command and for each subcommand, found where man looks.
+man_pages() {
+    local name folder
+    folder=$tree/$(from_cache CMAKE_INSTALL_DATAROOTDIR)/man
+    [ -x "$build/bin/fallow" ] || return 0
+    for name in '' $("$tree/bin/fallow" --help | sed -n 's/^  \([a-z]*\)  *[^ ].*/-\1/p' | grep -vx -e -fallow); do
+        [ -s "$folder/man1/fallow$name.1" ] || die "there is no man page fallow$name(1)"
+    done
+    command -v man >/dev/null || { echo "no man: the pages lie there, none was looked up"; return 0; }
+    MANPAGER=cat MANWIDTH=120 man -M "$folder" fallow-replay | grep -q 'Replays an allocation trace' ||
+        die "man -M $folder does not show fallow-replay(1)"
+}
+
 install_and_move
 cmp "$source/LICENSE" "$tree/$(from_cache CMAKE_INSTALL_DATAROOTDIR)/doc/fallow/LICENSE"
 through_cmake
@@ -152,6 +165,7 @@ through_pkg_config
 through_readme
 through_python
 command_of_the_tree
+man_pages
 other_folders
 rm -rf "$work"
 echo "built through CMake and pkg-config, shared and static, from a moved tree, libraries in $libdir"

@@ -67,11 +67,11 @@ static void print_words(const struct flw_gen_kind *kind, const char *indent)
 
 static void print_choices(const struct flw_gen_option *option)
 {
-    printf("%-21s", "");
+    printf("%-21s ", "");
     for (size_t i = 0; option->words[i] != NULL; i++) {
-        printf(" %s", option->words[i]);
+        printf("%s%s", i == 0 ? "(" : " ", option->words[i]);
     }
-    printf("\n");
+    printf(")\n");
 }
 
 static void print_options(const struct flw_gen_kind *kind)

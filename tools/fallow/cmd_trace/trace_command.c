@@ -246,6 +246,11 @@ static const struct verb verbs[] = {
 
 #define VERB_COUNT (sizeof verbs / sizeof *verbs)
 
+const char *flw_verb_name(size_t index)
+{
+    return index < VERB_COUNT ? verbs[index].name : NULL;
+}
+
 static void print_verbs(FILE *out)
 {
     fprintf(out, "usage: fallow trace VERB FILE [OPTIONS]\n\n");

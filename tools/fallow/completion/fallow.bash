@@ -36,6 +36,12 @@ _fallow() {
                 return
             fi ;;
     esac
+    if [ "$sub" = help ] && [ "$before" != --man-pages ] && [[ $word != -* ]]; then
+        help=("$program")
+        [ "$COMP_CWORD" -gt 2 ] && [[ $before != -* ]] && help+=("$before")
+        mapfile -t COMPREPLY < <(compgen -W "$(_fallow_words "${help[@]}")" -- "$word")
+        return
+    fi
     help=("$program" "$sub")
     case $sub in
         trace | gen | bench) [ "$COMP_CWORD" -gt 2 ] && help+=("$verb") ;;

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what is known of the subcommands of `fallow`, and what `fallow --help` prints (main.c).
+ * Does not: any work of theirs.
+ */
+#ifndef FLW_TOOL_SUBCOMMAND_H
+#define FLW_TOOL_SUBCOMMAND_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+struct flw_subcommand {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the name; an enum flw_exit */
+    /* What may stand behind the name and has a --help of its own; NULL behind the last. The member is NULL
+     * where there is none. */
+    const char *(*get_word)(size_t index);
+};
+
+/* NULL behind the last. */
+const struct flw_subcommand *flw_subcommand_get(size_t index);
+/* NULL: there is none of that name. */
+const struct flw_subcommand *flw_subcommand_find(const char *name);
+
+void flw_subcommand_print_help(FILE *out);
+
+#endif
