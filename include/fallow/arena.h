@@ -40,8 +40,11 @@
 extern "C" {
 #endif
 
+/** Regions and where they lie; unchanging once made. */
 typedef struct fallow_layout fallow_layout;
+/** Scratch and persistent memory of one user at a time, on a pool. */
 typedef struct fallow_arena fallow_arena;
+/** All regions of a layout, borrowed from an arena. */
 typedef struct fallow_lease fallow_lease;
 
 /* ---- layout */
@@ -55,15 +58,16 @@ enum {
 
 /** One region of a layout. Zero is the default of every field but name and size_bytes. */
 typedef struct fallow_region {
-    const char *name; /**< unique in its layout, at most 63 bytes; copied */
-    size_t size_bytes;
-    size_t align_bytes; /**< a power of two to 2 MiB; 0 = 256 */
-    fallow_init_class init;
-    uint32_t first_phase, last_phase; /**< alive in both and between; 0 to 65,535 */
-    uint32_t flags;                   /**< FALLOW_REGION_ bits */
+    const char *name;       /**< unique in its layout, at most 63 bytes; copied */
+    size_t size_bytes;      /**< 1 or more */
+    size_t align_bytes;     /**< a power of two to 2 MiB; 0 = 256 */
+    fallow_init_class init; /**< what its bytes must be before they are read */
+    uint32_t first_phase;   /**< alive from this one on; 0 to 65,535 */
+    uint32_t last_phase;    /**< to the end of this one; 0 to 65,535 */
+    uint32_t flags;         /**< FALLOW_REGION_ bits */
     int64_t init_value; /**< persistent regions: what each element holds at first (COUNTER, ZERO and
                              LEADING_ZERO: 0); ONCE with init_step: element i holds value + i step */
-    int64_t init_step;
+    int64_t init_step;  /**< ONCE: see init_value; else 0 */
     uint32_t element_bytes; /**< 1, 2, 4 or 8; 0 = 4 */
     uint32_t reserved_0;
 } fallow_region;
@@ -97,6 +101,7 @@ FALLOW_API size_t fallow_layout_bytes(const fallow_layout *layout);
 FALLOW_API size_t fallow_layout_lower_bound(const fallow_layout *layout);
 /** Bytes of the persistent regions. */
 FALLOW_API size_t fallow_layout_persistent_bytes(const fallow_layout *layout);
+/** How many regions it has, persistent ones included. */
 FALLOW_API size_t fallow_layout_region_count(const fallow_layout *layout);
 /** Region i as it was given (alignment and element filled in; the name lives as long as the layout) and
  *  its offset in the scratch block, 0 for a persistent one. Either may be NULL. INVALID_ARGUMENT: no
@@ -125,6 +130,7 @@ enum {
                                                  bytes one may have written for another */
 };
 
+/** Settings of an arena. Zero is the default for every field but struct_size. */
 typedef struct fallow_arena_config {
     size_t struct_size;      /**< set by fallow_arena_config_init */
     const char *name;        /**< for messages, at most 63 bytes; NULL = "arena" */
@@ -133,10 +139,12 @@ typedef struct fallow_arena_config {
     size_t scratch_bytes;    /**< the first scratch block, taken by the first lease, is at least
                                   this large; a lock before it allows as much */
     fallow_log_function log; /**< damage and refusals; NULL = silent */
-    void *log_context;
+    void *log_context;       /**< for log */
 } fallow_arena_config;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_arena_config_init_sized(fallow_arena_config *config, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_arena_config_init(fallow_arena_config *config)
 {
     fallow_arena_config_init_sized(config, sizeof *config);
@@ -158,6 +166,7 @@ FALLOW_API void fallow_arena_destroy(fallow_arena *arena);
  *  sentence that names the largest region, the bytes wanted and the locked size. What is trimmed may
  *  come back. BUSY while leased. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lock(fallow_arena *arena);
+/** Leases may take more again. BUSY while leased. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_unlock(fallow_arena *arena);
 
 /** Give the blocks back to the pool; the next lease takes new ones, of the locked size where it is
@@ -171,6 +180,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena)
  *  arena. */
 typedef int (*fallow_wake_function)(void *context, const fallow_region *region, void *address,
                                     fallow_stream stream);
+/** Have `wake` called from now on; NULL: nobody. BUSY while leased. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_on_wake(fallow_arena *arena,
                                                                fallow_wake_function wake,
                                                                void *context);
@@ -179,26 +189,33 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_on_wake(fallow_arena *are
  *  fallow_lease_guard all of them. BUSY while leased. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_lose_contents(fallow_arena *arena);
 
+/** Exact while no call on the arena is under way. */
 typedef struct fallow_arena_stats {
-    size_t struct_size;
+    size_t struct_size;        /**< set by fallow_arena_stats_init */
     uint64_t scratch_bytes;    /**< held */
     uint64_t persistent_bytes; /**< held */
-    uint64_t lease_count;
-    uint64_t grow_count;      /**< times that a block was taken from the pool */
-    uint64_t wait_count;      /**< waits on the device between streams: one event each */
-    uint64_t init_count;      /**< persistent regions initialised */
-    uint64_t refuse_count;    /**< calls refused */
-    uint64_t damage_count;    /**< red zones found written */
-    uint64_t unwritten_count; /**< bytes that a lease should have written and did not */
-    uint64_t generation;      /**< of the scratch block: counts its changes of address */
-    uint8_t is_locked, is_leased, is_pinned, reserved_0[5];
+    uint64_t lease_count;      /**< begun */
+    uint64_t grow_count;       /**< times that a block was taken from the pool */
+    uint64_t wait_count;       /**< waits on the device between streams: one event each */
+    uint64_t init_count;       /**< persistent regions initialised */
+    uint64_t refuse_count;     /**< calls refused */
+    uint64_t damage_count;     /**< red zones found written */
+    uint64_t unwritten_count;  /**< bytes that a lease should have written and did not */
+    uint64_t generation;       /**< of the scratch block: counts its changes of address */
+    uint8_t is_locked;         /**< 1: fallow_arena_lock */
+    uint8_t is_leased;         /**< 1: a lease is open */
+    uint8_t is_pinned;         /**< 1: a capture has leased, which is not released */
+    uint8_t reserved_0[5];
 } fallow_arena_stats;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_arena_stats_init_sized(fallow_arena_stats *stats, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_arena_stats_init(fallow_arena_stats *stats)
 {
     fallow_arena_stats_init_sized(stats, sizeof *stats);
 }
+/** Cheap: a copy of counters. Errors: INVALID_ARGUMENT (struct_size). */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_get_stats(fallow_arena *arena,
                                                                  fallow_arena_stats *out_stats);
 /** The last refusal or finding in a sentence; "" if none. Copied, cut, terminated. */
@@ -231,8 +248,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin(fallow_arena *arena
                                                              const fallow_layout *layout,
                                                              fallow_stream stream,
                                                              fallow_lease **out_lease);
-/** The address of a region; NULL: no such region, or the lease has ended. By index: O(1). */
+/** The address of a region by name; NULL: no such region, or the lease has ended. */
 FALLOW_API void *fallow_lease_region(const fallow_lease *lease, const char *name);
+/** The same by index in the layout, in O(1). */
 FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index);
 /** Give everything back, in the order of `stream`'s present end, which comes after every use. Exports
  *  (fallow_lease_export) delay the end until the last one is dropped. INVALID_ARGUMENT: it has ended

@@ -43,11 +43,13 @@ typedef struct fallow_cu_seqlens_params {
     uint8_t reserved_0[3];
 } fallow_cu_seqlens_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_cu_seqlens_params_init(fallow_cu_seqlens_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_cu_seqlens_query(
     const fallow_cu_seqlens_params *params, fallow_workspace_need *out_need);
 
@@ -112,11 +114,13 @@ typedef struct fallow_page_table_params {
     uint8_t reserved_0[3];
 } fallow_page_table_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_page_table_params_init(fallow_page_table_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_page_table_query(
     const fallow_page_table_params *params, fallow_workspace_need *out_need);
 
@@ -166,11 +170,13 @@ typedef struct fallow_verify_pages_params {
     fallow_dtype requests_dtype; /**< I32, I64 */
 } fallow_verify_pages_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_verify_pages_params_init(fallow_verify_pages_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_verify_pages_query(
     const fallow_verify_pages_params *params, fallow_workspace_need *out_need);
 
@@ -229,11 +235,13 @@ typedef struct fallow_concat_pages_params {
     uint8_t reserved_0[7];
 } fallow_concat_pages_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_concat_pages_params_init(fallow_concat_pages_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_concat_pages_query(
     const fallow_concat_pages_params *params, fallow_workspace_need *out_need);
 
@@ -282,11 +290,13 @@ typedef struct fallow_kv_indices_params {
     uint32_t reserved_0;
 } fallow_kv_indices_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_kv_indices_params_init(fallow_kv_indices_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_kv_indices_query(
     const fallow_kv_indices_params *params, fallow_workspace_need *out_need);
 
@@ -311,7 +321,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_kv_indices(
  * Error: 6e-7 of the larger of |a| and |b| before the rounding; 3e-7 + 1.2e-7 |out_lse|.
  */
 typedef struct fallow_merge_states_params {
-    size_t struct_size;
+    size_t struct_size; /**< set by fallow_merge_states_params_init */
     const void *a;      /**< [tokens, heads, width], row stride a_stride; dtype. The prefix */
     const void *b;      /**< the same, b_stride. The suffix */
     const float *a_lse; /**< [heads, tokens], with `lse_by_token` [tokens, heads]; row stride
@@ -336,17 +346,19 @@ typedef struct fallow_merge_states_params {
                                  (E4M3: of 16 elements) */
     fallow_dtype dtype;     /**< F16, BF16, F32 */
     fallow_dtype out_dtype; /**< dtype, or E4M3 */
-    uint8_t lse_by_token;
-    uint8_t is_base_2;
-    uint8_t keeps_a;
+    uint8_t lse_by_token;   /**< 1: the LSE are [tokens, heads] */
+    uint8_t is_base_2;      /**< 1: the LSE are logarithms to base 2 */
+    uint8_t keeps_a;        /**< 1: where neither side has keys the row is a copy of a */
     uint8_t reserved_0[5];
 } fallow_merge_states_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_merge_states_params_init(fallow_merge_states_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states_query(
     const fallow_merge_states_params *params, fallow_workspace_need *out_need);
 
@@ -366,10 +378,10 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_merge_states(
  * only the LSE are set. If cu_q does not ascend from 0 it is unspecified which rows are neutral.
  */
 typedef struct fallow_neutral_rows_params {
-    size_t struct_size;
-    void *rows; /**< in/out [tokens, heads, width], from a head to the next `stride`; dtype.
+    size_t struct_size; /**< set by fallow_neutral_rows_params_init */
+    void *rows;         /**< in/out [tokens, heads, width], from a head to the next `stride`; dtype.
                      NULL = only the LSE */
-    float *lse; /**< in/out [heads, tokens], with `lse_by_token` [tokens, heads], row stride
+    float *lse;         /**< in/out [heads, tokens], with `lse_by_token` [tokens, heads], row stride
                      lse_stride. NULL = only the rows */
     const int32_t *cu_q;        /**< [batch + 1] */
     const int32_t *key_counts;  /**< [batch], 0 and less: no keys; NULL = not given */
@@ -383,16 +395,18 @@ typedef struct fallow_neutral_rows_params {
     int32_t width;              /**< 1 to 2^20 */
     int32_t batch;              /**< 0 to 2^24 */
     fallow_dtype dtype;         /**< U8, E4M3, F16, BF16, F32 */
-    uint8_t lse_by_token;
-    uint8_t lse_is_plus_inf;
+    uint8_t lse_by_token;       /**< 1: the LSE are [tokens, heads] */
+    uint8_t lse_is_plus_inf;    /**< 1: the LSE of such rows are +inf */
     uint8_t reserved_0[6];
 } fallow_neutral_rows_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_neutral_rows_params_init(fallow_neutral_rows_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_neutral_rows_query(
     const fallow_neutral_rows_params *params, fallow_workspace_need *out_need);
 
@@ -408,7 +422,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_neutral_rows(
  * positions, 1 for lengths, -1 for slots and expert ids. Rows of src from n on are not read.
  */
 typedef struct fallow_padded_copy_params {
-    size_t struct_size;
+    size_t struct_size;         /**< set by fallow_padded_copy_params_init */
     const void *src;            /**< [src_rows, width], row stride src_stride; dtype */
     void *dst;                  /**< out [rows, width], row stride dst_stride; dtype. May alias src
                                      exactly if the strides are equal */
@@ -423,11 +437,13 @@ typedef struct fallow_padded_copy_params {
     uint32_t reserved_0;
 } fallow_padded_copy_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_padded_copy_params_init(fallow_padded_copy_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_padded_copy_query(
     const fallow_padded_copy_params *params, fallow_workspace_need *out_need);
 
@@ -499,11 +515,13 @@ typedef struct fallow_fa3_schedule_params {
     uint8_t reserved_0[7];
 } fallow_fa3_schedule_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_fa3_schedule_params_init(fallow_fa3_schedule_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_fa3_schedule_query(
     const fallow_fa3_schedule_params *params, fallow_workspace_need *out_need);
 
@@ -550,11 +568,13 @@ typedef struct fallow_local_attention_params {
     int32_t reserved_0;
 } fallow_local_attention_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_local_attention_params_init(fallow_local_attention_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention_query(
     const fallow_local_attention_params *params, fallow_workspace_need *out_need);
 
@@ -573,19 +593,21 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention(
  * written before.
  */
 typedef struct fallow_restore_counters_params {
-    size_t struct_size;
-    int32_t *counters; /**< in/out [consumers, count], row stride `stride` */
-    int32_t *restored; /**< out [consumers]; NULL = not wanted */
-    int64_t stride;    /**< elements; 0 = count */
-    int32_t consumers; /**< 1 to 65,535; 0 = 1 */
-    int32_t count;     /**< 0 to 2^24 */
+    size_t struct_size; /**< set by fallow_restore_counters_params_init */
+    int32_t *counters;  /**< in/out [consumers, count], row stride `stride` */
+    int32_t *restored;  /**< out [consumers]; NULL = not wanted */
+    int64_t stride;     /**< elements; 0 = count */
+    int32_t consumers;  /**< 1 to 65,535; 0 = 1 */
+    int32_t count;      /**< 0 to 2^24 */
 } fallow_restore_counters_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_restore_counters_params_init(fallow_restore_counters_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_restore_counters_query(
     const fallow_restore_counters_params *params, fallow_workspace_need *out_need);
 
@@ -606,8 +628,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_restore_counters(
  * The query's write_bytes are those of full groups.
  */
 typedef struct fallow_scale_padding_params {
-    size_t struct_size;
-    void *scales; /**< in/out [groups, row tiles, column tiles, 512] U8, aligned to 16 */
+    size_t struct_size; /**< set by fallow_scale_padding_params_init */
+    void *scales;       /**< in/out [groups, row tiles, column tiles, 512] U8, aligned to 16 */
     const int32_t *row_counts; /**< [groups]; NULL = rows */
     int32_t groups;            /**< 1 to 65,535; 0 = 1. Experts, where they are apart */
     int32_t rows;              /**< of a group at most, 0 to 2^30 */
@@ -616,11 +638,13 @@ typedef struct fallow_scale_padding_params {
     uint8_t reserved_0[3];
 } fallow_scale_padding_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_scale_padding_params_init(fallow_scale_padding_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_scale_padding_query(
     const fallow_scale_padding_params *params, fallow_workspace_need *out_need);
 

@@ -26,35 +26,37 @@ extern "C" {
  *  calls add up. `first` is 1 + the byte offset in its data of the first one found, 0 if none. */
 typedef struct fallow_validate_report {
     uint64_t poison_count; /**< elements whose bytes are all the pattern: not written, it seems */
-    uint64_t poison_first;
-    uint64_t nan_count;
-    uint64_t nan_first;
+    uint64_t poison_first; /**< see above, as all of these */
+    uint64_t nan_count;    /**< elements that are NaN */
+    uint64_t nan_first;    /**< the first one */
     uint64_t damage_count; /**< elements of guards that do not hold the pattern any more */
-    uint64_t damage_first;
-    uint64_t range_count; /**< ids below -1, or of id_count and more */
-    uint64_t range_first;
+    uint64_t damage_first; /**< the first one */
+    uint64_t range_count;  /**< ids below -1, or of id_count and more */
+    uint64_t range_first;  /**< the first one */
     uint64_t double_count; /**< ids, not -1, that are in their row before */
-    uint64_t double_first;
+    uint64_t double_first; /**< the first one */
 } fallow_validate_report;
 
 /* ---- poison: fill memory with a byte */
 
 /** memory[i] = pattern for i < bytes. */
 typedef struct fallow_poison_params {
-    size_t struct_size;
-    void *memory;  /**< out [bytes] U8 */
-    int64_t bytes; /**< 0 to 2^42 */
+    size_t struct_size; /**< set by fallow_poison_params_init */
+    void *memory;       /**< out [bytes] U8 */
+    int64_t bytes;      /**< 0 to 2^42 */
     uint8_t
         pattern; /**< 0 = 0xff: NaN of every float type, -1 of integers. 0x7f: 3.39e38 of F32 and
                           BF16, NaN of F16 and E4M3, an index far out of range */
     uint8_t reserved_0[7];
 } fallow_poison_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_poison_params_init(fallow_poison_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_debug_poison_query(const fallow_poison_params *params, fallow_workspace_need *out_need);
 
@@ -71,7 +73,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_debug_poison(fallow_kernels *ke
  * (damage). Rows from *valid_rows on are outside the extent and not read.
  */
 typedef struct fallow_validate_params {
-    size_t struct_size;
+    size_t struct_size;             /**< set by fallow_validate_params_init */
     const void *data;               /**< [rows, width], row stride `stride`; dtype */
     const int32_t *valid_rows;      /**< [1], clamped to [0, rows]; NULL = rows */
     fallow_validate_report *report; /**< in/out [1] */
@@ -80,15 +82,17 @@ typedef struct fallow_validate_params {
     int64_t stride;                 /**< elements; 0 = width */
     fallow_dtype dtype;             /**< any */
     uint8_t pattern;                /**< 0 = 0xff */
-    uint8_t is_guard;
+    uint8_t is_guard;               /**< 1: look for damage */
     uint8_t reserved_0[2];
 } fallow_validate_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_validate_params_init(fallow_validate_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_debug_validate_query(const fallow_validate_params *params, fallow_workspace_need *out_need);
 
@@ -104,7 +108,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_debug_validate(
  * cannot: ids that were written, through two names of one buffer, with something else.
  */
 typedef struct fallow_validate_ids_params {
-    size_t struct_size;
+    size_t struct_size;             /**< set by fallow_validate_ids_params_init */
     const int32_t *ids;             /**< [rows, top_k], row stride `stride` */
     const int32_t *valid_rows;      /**< [1], clamped to [0, rows]; NULL = rows */
     fallow_validate_report *report; /**< in/out [1] */
@@ -114,11 +118,13 @@ typedef struct fallow_validate_ids_params {
     int32_t id_count;               /**< 0 to 2^31 - 1 */
 } fallow_validate_ids_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_validate_ids_params_init(fallow_validate_ids_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_debug_validate_ids_query(
     const fallow_validate_ids_params *params, fallow_workspace_need *out_need);
 

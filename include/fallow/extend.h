@@ -24,6 +24,7 @@ FALLOW_API void *fallow_pool_context(fallow_pool *pool);
  * meanwhile, since that would end the capture. Counted, for all such pools of the process. The first
  * waits for an event that is being recorded. */
 FALLOW_API void fallow_context_capture_begin(void);
+/** One of the captures that fallow_context_capture_begin announced has ended. */
 FALLOW_API void fallow_context_capture_end(void);
 
 #ifdef __cplusplus

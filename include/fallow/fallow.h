@@ -48,19 +48,22 @@
 extern "C" {
 #endif
 
-#define FALLOW_VERSION_MAJOR 0
-#define FALLOW_VERSION_MINOR 1
-#define FALLOW_VERSION_PATCH 0
+#define FALLOW_VERSION_MAJOR 0 /**< of this header: programs must be rebuilt where it changes */
+#define FALLOW_VERSION_MINOR 1 /**< of this header: calls and fields were added */
+#define FALLOW_VERSION_PATCH 0 /**< of this header: faults were mended */
 
 struct CUstream_st;
 /** A cudaStream_t or CUstream as it is. NULL and 1: the legacy default stream; 2: per thread. */
 typedef struct CUstream_st *fallow_stream;
 
+/** Memory of one device. A handle: compared, never followed. */
 typedef struct fallow_pool fallow_pool;
+/** An announced capture and the memory that belongs to its graph. A handle, too. */
 typedef struct fallow_capture fallow_capture;
 
 /* ---- config */
 
+/** How much idle memory a pool may hold. */
 typedef enum fallow_economy {
     FALLOW_BALANCED =
         0, /**< rather than wait for the device, grow to 1.15 times the peak and 16 MiB; in a step that
@@ -69,6 +72,7 @@ typedef enum fallow_economy {
         1 /**< hold as little as possible; moving memory may wait for the device */
 } fallow_economy;
 
+/** Whose memory an allocation may take. */
 typedef enum fallow_reuse_policy {
     FALLOW_REUSE_WAIT = 0, /**< another stream's memory too, making the taker wait if need be */
     FALLOW_REUSE_COMPLETED = 1, /**< another stream's memory only when its work is known complete */
@@ -137,6 +141,7 @@ enum {
     FALLOW_HANDLE_FABRIC = 1u << 1 /**< fabric handles (multi-node NVLink) */
 };
 
+/** How much a line of the log matters. */
 typedef enum fallow_log_level {
     FALLOW_LOG_ERROR = 0,
     FALLOW_LOG_WARNING = 1,
@@ -164,8 +169,8 @@ typedef struct fallow_pool_config {
     uint32_t decay_ms;  /**< how often fallow_pool_poll, or the helper thread, gives back what
                                  lies above the last two seconds' need; 0 = 10,000;
                                  UINT32_MAX = never */
-    fallow_reuse_policy reuse_policy;
-    uint32_t checks;         /**< FALLOW_CHECK_ bits */
+    fallow_reuse_policy reuse_policy; /**< whose memory an allocation may take */
+    uint32_t checks;                  /**< FALLOW_CHECK_ bits */
     uint8_t check_streams;   /**< 1: ask the stream's identity on every call; needs cuStreamGetId */
     uint8_t streams_may_die; /**< 1: streams vanish without notice: as check_streams, and each batch
                                   is fenced inside the free that completes it, a use inside its
@@ -183,18 +188,19 @@ typedef struct fallow_pool_config {
                                   UINT32_MAX = never wait */
     const int *peer_devices; /**< ordinals that may access the memory too; read during create; later
                                   fallow_pool_allow_peer (share.h) */
-    size_t peer_device_count;
-    uint32_t handle_types;   /**< FALLOW_HANDLE_ bits: what EXPORT_ requests may ask for */
-    fallow_order order;      /**< what orders blocks */
-    fallow_log_function log; /**< NULL = silent */
-    void *log_context;
+    size_t peer_device_count;   /**< of peer_devices, at most 16 */
+    uint32_t handle_types;      /**< FALLOW_HANDLE_ bits: what EXPORT_ requests may ask for */
+    fallow_order order;         /**< what orders blocks */
+    fallow_log_function log;    /**< NULL = silent */
+    void *log_context;          /**< for log */
     fallow_oom_function on_oom; /**< NULL = none */
-    void *oom_context;
+    void *oom_context;          /**< for on_oom */
 } fallow_pool_config;
 
 /** Fill with defaults, recording the caller's size of the struct. A larger struct_size than this
  *  library knows is accepted by create only if the unknown tail is zero. */
 FALLOW_API void fallow_pool_config_init_sized(fallow_pool_config *config, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_pool_config_init(fallow_pool_config *config)
 {
     fallow_pool_config_init_sized(config, sizeof *config);
@@ -266,15 +272,18 @@ enum {
     FALLOW_REQUEST_ZERO = 1u << 5           /**< zero-filled in stream order */
 };
 
+/** An allocation with wishes. Zero is the default for every field but struct_size. */
 typedef struct fallow_request {
     size_t struct_size; /**< set by fallow_request_init */
-    size_t size_bytes;
+    size_t size_bytes;  /**< as in fallow_alloc */
     size_t align_bytes; /**< 0 = default */
     uint32_t flags;     /**< FALLOW_REQUEST_ bits */
     uint32_t tag; /**< the caller's; comes back in fallow_block and the out-of-memory report */
 } fallow_request;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_request_init_sized(fallow_request *request, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_request_init(fallow_request *request)
 {
     fallow_request_init_sized(request, sizeof *request);
@@ -370,6 +379,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_release(fallow_capture 
 
 /* ---- questions ---- */
 
+/** Where a block is on its way. */
 typedef enum fallow_block_state {
     FALLOW_BLOCK_LIVE = 0,    /**< lent */
     FALLOW_BLOCK_FREE = 1,    /**< in a cache or a heap */
@@ -377,21 +387,24 @@ typedef enum fallow_block_state {
     FALLOW_BLOCK_CAPTURED = 3 /**< lent inside a capture */
 } fallow_block_state;
 
+/** What is known of a block. */
 typedef struct fallow_block {
-    size_t struct_size;
-    void *base; /**< what the allocation returned */
-    size_t requested_bytes;
-    size_t usable_bytes; /**< the class or run */
-    uint64_t stream_id;  /**< cuStreamGetId of the stream it was lent on, also when that is gone; 0
+    size_t struct_size;     /**< set by fallow_block_init */
+    void *base;             /**< what the allocation returned */
+    size_t requested_bytes; /**< as asked */
+    size_t usable_bytes;    /**< the class or run */
+    uint64_t stream_id; /**< cuStreamGetId of the stream it was lent on, also when that is gone; 0
                               where the driver does not tell. A pool tells 65,535 streams apart. */
-    uint32_t tag;
-    fallow_block_state state;
+    uint32_t tag;       /**< of the request; 0 without one */
+    fallow_block_state state; /**< at the time of the call */
     uint64_t handle;      /**< CUmemGenericAllocationHandle behind the first byte; 0 without VMM */
     size_t handle_offset; /**< of the first byte in it */
-    size_t handle_bytes;
+    size_t handle_bytes;  /**< of the whole handle */
 } fallow_block;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_block_init_sized(fallow_block *block, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_block_init(fallow_block *block)
 {
     fallow_block_init_sized(block, sizeof *block);
@@ -406,18 +419,18 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_block_info(fallow_pool *pool, c
  *  is with one thread; with several it is off by at most what their caches hold. peak_live_bytes is
  *  the most that was seen where requested_bytes peaked or a caller asked. */
 typedef struct fallow_stats {
-    size_t struct_size;
-    uint64_t requested_bytes; /**< live blocks, as asked */
-    uint64_t live_bytes;      /**< live blocks, as given (class or run) */
-    uint64_t reserved_bytes;  /**< what the driver has given */
-    uint64_t peak_requested_bytes;
-    uint64_t peak_live_bytes;
-    uint64_t peak_reserved_bytes;
-    uint64_t alloc_count; /**< blocks lent; size 0 apart */
-    uint64_t free_count;
-    uint64_t zero_size_count;   /**< requests of size 0 */
-    uint64_t hit_count;         /**< allocations served by a thread cache */
-    uint64_t event_count;       /**< events recorded */
+    size_t struct_size;            /**< set by fallow_stats_init */
+    uint64_t requested_bytes;      /**< live blocks, as asked */
+    uint64_t live_bytes;           /**< live blocks, as given (class or run) */
+    uint64_t reserved_bytes;       /**< what the driver has given */
+    uint64_t peak_requested_bytes; /**< the most that requested_bytes was */
+    uint64_t peak_live_bytes;      /**< the most that live_bytes was seen to be */
+    uint64_t peak_reserved_bytes;  /**< the most that reserved_bytes was */
+    uint64_t alloc_count;          /**< blocks lent; size 0 apart */
+    uint64_t free_count;           /**< blocks taken back */
+    uint64_t zero_size_count;      /**< requests of size 0 */
+    uint64_t hit_count;            /**< allocations served by a thread cache */
+    uint64_t event_count;          /**< events recorded */
     uint64_t steal_count;       /**< batches or runs taken from another stream with a device wait */
     uint64_t wait_count;        /**< host waits for the device */
     uint64_t driver_call_count; /**< all driver calls */
@@ -450,7 +463,9 @@ typedef struct fallow_stats {
                                   before an allocation waits for the device; else 0 */
 } fallow_stats;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_stats_init_sized(fallow_stats *stats, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_stats_init(fallow_stats *stats)
 {
     fallow_stats_init_sized(stats, sizeof *stats);
@@ -459,41 +474,45 @@ static inline void fallow_stats_init(fallow_stats *stats)
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_stats(fallow_pool *pool,
                                                                 fallow_stats *out_stats);
 
+/** Entries of fallow_oom_report.owners. */
 #define FALLOW_OOM_OWNERS 8
 
 /** One of the largest owners of memory at the time of the failure. */
 typedef struct fallow_oom_owner {
     uint64_t stream_id; /**< that lent it, as in fallow_block; 0 = unknown */
-    uint32_t tag;
-    uint32_t count; /**< live blocks */
-    uint64_t bytes;
+    uint32_t tag;       /**< of the requests */
+    uint32_t count;     /**< live blocks */
+    uint64_t bytes;     /**< of them, as asked */
 } fallow_oom_owner;
 
 /** Why the last allocation failed. */
 typedef struct fallow_oom_report {
-    size_t struct_size;
-    uint64_t size_bytes; /**< the request; 0 = no allocation has failed yet */
-    uint64_t limit_bytes;
-    uint64_t reserved_bytes;
+    size_t struct_size;          /**< set by fallow_oom_report_init */
+    uint64_t size_bytes;         /**< the request; 0 = no allocation has failed yet */
+    uint64_t limit_bytes;        /**< of the pool */
+    uint64_t reserved_bytes;     /**< what the driver had given */
     uint64_t requested_bytes;    /**< live */
     uint64_t free_bytes;         /**< mapped and free, whoever's */
     uint64_t largest_free_bytes; /**< largest contiguous hole that the stream could have used */
     uint64_t pending_bytes;      /**< waiting for fences */
-    uint64_t captured_bytes;
-    uint64_t device_free_bytes; /**< what the driver said was left; UINT64_MAX: it did not say */
-    double fragmentation;       /**< 1 - largest_free / free; 0 when nothing is free */
-    uint64_t rung_count[12];    /**< how often each rung of the ladder was climbed, in its order */
-    uint64_t rung_ns[12];       /**< time spent there */
-    uint32_t owner_count;
+    uint64_t captured_bytes;     /**< held by captures */
+    uint64_t device_free_bytes;  /**< what the driver said was left; UINT64_MAX: it did not say */
+    double fragmentation;        /**< 1 - largest_free / free; 0 when nothing is free */
+    uint64_t rung_count[12];     /**< how often each rung of the ladder was climbed, in its order */
+    uint64_t rung_ns[12];        /**< time spent there */
+    uint32_t owner_count;        /**< of owners, that are filled */
     uint32_t reserved_0;
     fallow_oom_owner owners[FALLOW_OOM_OWNERS]; /**< largest first */
 } fallow_oom_report;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_oom_report_init_sized(fallow_oom_report *report, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_oom_report_init(fallow_oom_report *report)
 {
     fallow_oom_report_init_sized(report, sizeof *report);
 }
+/** Of the last allocation that failed for want of memory, on whatever thread. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_oom_report(fallow_pool *pool,
                                                                      fallow_oom_report *out_report);
 

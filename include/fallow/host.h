@@ -36,6 +36,7 @@
 extern "C" {
 #endif
 
+/** A pool of pinned host memory. A handle: compared, never followed. */
 typedef struct fallow_host fallow_host;
 
 /** Which NUMA node the memory comes from. */
@@ -57,13 +58,15 @@ typedef struct fallow_host_config {
                                  (above it by 8 MiB in any case); 0 = 10; UINT32_MAX = any */
     uint32_t wait_ms;       /**< longest wait for copies at the limit, before failing; 0 = 100;
                            UINT32_MAX = never wait */
-    fallow_host_placement placement;
-    uint32_t numa_node;      /**< for FALLOW_HOST_ON_NODE */
-    fallow_log_function log; /**< called with no lock held, as a pool's; NULL = silent */
-    void *log_context;
+    fallow_host_placement placement; /**< which NUMA node */
+    uint32_t numa_node;              /**< for FALLOW_HOST_ON_NODE */
+    fallow_log_function log;         /**< called with no lock held, as a pool's; NULL = silent */
+    void *log_context;               /**< for log */
 } fallow_host_config;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_host_config_init_sized(fallow_host_config *config, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_host_config_init(fallow_host_config *config)
 {
     fallow_host_config_init_sized(config, sizeof *config);
@@ -139,37 +142,40 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_poll(fallow_host *host);
 
 /** Exact at quiescent points. */
 typedef struct fallow_host_stats {
-    size_t struct_size;
-    uint64_t requested_bytes; /**< lent, as asked */
-    uint64_t pending_bytes;   /**< freed, not known to be complete; as asked */
-    uint64_t reserved_bytes;  /**< pinned */
-    uint64_t peak_requested_bytes;
-    uint64_t peak_used_bytes; /**< most ever lent or pending, known when memory was wanted */
-    uint64_t peak_reserved_bytes;
-    uint64_t bound_bytes; /**< of reserved_bytes: bound to a NUMA node */
-    uint64_t limit_bytes;
-    uint64_t live_count; /**< blocks */
-    uint64_t alloc_count;
-    uint64_t free_count;
-    uint64_t grow_count;        /**< chunks pinned */
-    uint64_t release_count;     /**< chunks given back */
-    uint64_t event_count;       /**< events recorded */
-    uint64_t query_count;       /**< events asked for */
-    uint64_t wait_count;        /**< host waits for the device */
-    uint64_t driver_call_count; /**< all driver calls */
-    uint64_t lost_streams;      /**< destroyed without retire */
-    uint64_t misuse_count;      /**< calls refused for their pointer */
-    uint64_t oom_count;         /**< allocations that failed */
-    uint64_t table_bytes;       /**< host memory of the pool's tables, jemalloc's apart */
-    int32_t numa_node;          /**< memory is bound to; -1: none */
-    uint32_t stream_count;
+    size_t struct_size;            /**< set by fallow_host_stats_init */
+    uint64_t requested_bytes;      /**< lent, as asked */
+    uint64_t pending_bytes;        /**< freed, not known to be complete; as asked */
+    uint64_t reserved_bytes;       /**< pinned */
+    uint64_t peak_requested_bytes; /**< the most that requested_bytes was */
+    uint64_t peak_used_bytes;      /**< most ever lent or pending, known when memory was wanted */
+    uint64_t peak_reserved_bytes;  /**< the most that reserved_bytes was */
+    uint64_t bound_bytes;          /**< of reserved_bytes: bound to a NUMA node */
+    uint64_t limit_bytes;          /**< most that may be pinned */
+    uint64_t live_count;           /**< blocks */
+    uint64_t alloc_count;          /**< blocks lent */
+    uint64_t free_count;           /**< blocks taken back */
+    uint64_t grow_count;           /**< chunks pinned */
+    uint64_t release_count;        /**< chunks given back */
+    uint64_t event_count;          /**< events recorded */
+    uint64_t query_count;          /**< events asked for */
+    uint64_t wait_count;           /**< host waits for the device */
+    uint64_t driver_call_count;    /**< all driver calls */
+    uint64_t lost_streams;         /**< destroyed without retire */
+    uint64_t misuse_count;         /**< calls refused for their pointer */
+    uint64_t oom_count;            /**< allocations that failed */
+    uint64_t table_bytes;          /**< host memory of the pool's tables, jemalloc's apart */
+    int32_t numa_node;             /**< memory is bound to; -1: none */
+    uint32_t stream_count;         /**< streams known */
 } fallow_host_stats;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_host_stats_init_sized(fallow_host_stats *stats, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_host_stats_init(fallow_host_stats *stats)
 {
     fallow_host_stats_init_sized(stats, sizeof *stats);
 }
+/** Cheap: a copy of counters. Errors: INVALID_POOL, INVALID_ARGUMENT (struct_size). */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_get_stats(fallow_host *host,
                                                                 fallow_host_stats *out_stats);
 

@@ -42,6 +42,7 @@
 extern "C" {
 #endif
 
+/** The kernels, loaded into a pool's context. */
 typedef struct fallow_kernels fallow_kernels;
 
 /** Types of elements. Values are pinned. */
@@ -71,14 +72,15 @@ enum {
     FALLOW_FLAG_INDEX = 1 << 4 /**< an index outside its table was replaced as the module says */
 };
 
+/** Entries of fallow_workspace_need.outputs. */
 #define FALLOW_NEED_OUTPUTS 8
 
 /** One output of a module: what an arena must set aside for it. */
 typedef struct fallow_output_need {
-    const char *name; /**< the parameter's; static storage */
-    size_t bytes;
-    size_t align_bytes;
-    fallow_init_class init;
+    const char *name;       /**< the parameter's; static storage */
+    size_t bytes;           /**< at most */
+    size_t align_bytes;     /**< of its address */
+    fallow_init_class init; /**< what may be in it before, what is in it after */
     uint32_t reserved_0;
 } fallow_output_need;
 
@@ -89,14 +91,15 @@ typedef struct fallow_workspace_need {
     size_t scratch_align_bytes; /**< of params.scratch */
     uint64_t read_bytes;        /**< from device memory, at most, each byte once */
     uint64_t write_bytes;       /**< to device memory, at most */
-    uint32_t launch_count;
-    uint32_t output_count;
-    fallow_output_need outputs[FALLOW_NEED_OUTPUTS];
+    uint32_t launch_count;      /**< kernels launched */
+    uint32_t output_count;      /**< of outputs, that are filled */
+    fallow_output_need outputs[FALLOW_NEED_OUTPUTS]; /**< in the order of the parameters */
 } fallow_workspace_need;
 
 /** Zero a parameter struct of any module, or a need, and record the caller's size of it in its first
  *  field. Zero is the default of every field. */
 FALLOW_API void fallow_params_init_sized(void *params, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_workspace_need_init(fallow_workspace_need *need)
 {
     fallow_params_init_sized(need, sizeof *need);

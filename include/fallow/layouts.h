@@ -39,7 +39,9 @@ typedef struct fallow_step {
     uint8_t reserved_0[5];
 } fallow_step;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_step_init_sized(fallow_step *step, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_step_init(fallow_step *step)
 {
     fallow_step_init_sized(step, sizeof *step);
@@ -81,9 +83,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_layout_moe_masked(const fallow_
 
 /** A path by name. */
 typedef struct fallow_path {
-    const char *name;    /**< "fa3-graph" */
-    const char *summary; /**< one line */
-    fallow_layout_function make;
+    const char *name;            /**< "fa3-graph" */
+    const char *summary;         /**< one line */
+    fallow_layout_function make; /**< makes its layout */
     const char *const
         *phases; /**< names of the phases; NULL ends them; the last ones repeat a chunk */
 } fallow_path;

@@ -18,14 +18,24 @@ extern "C" {
 
 /** Zero: the model has none of it. */
 typedef struct fallow_model {
-    const char *name; /**< "llama-3-8b" */
-    uint64_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab;
-    uint64_t experts, top_k, expert_intermediate;
-    uint64_t dense_layers; /**< the first ones, without experts */
-    uint64_t shared_experts;
-    uint64_t query_rank, kv_rank, rope_dim; /**< latent attention; head_dim is then that of the part
-                                                 without rope, and of values */
-    uint64_t weight_bytes;                  /**< a value: 1 is fp8 */
+    const char *name;             /**< "llama-3-8b" */
+    uint64_t layers;              /**< of the whole model */
+    uint64_t hidden;              /**< width of a token between layers, elements */
+    uint64_t heads;               /**< of queries */
+    uint64_t kv_heads;            /**< of keys and values */
+    uint64_t head_dim;            /**< elements of a head */
+    uint64_t intermediate;        /**< inner width of a dense layer */
+    uint64_t vocab;               /**< words */
+    uint64_t experts;             /**< that tokens choose from */
+    uint64_t top_k;               /**< that a token chooses */
+    uint64_t expert_intermediate; /**< inner width of an expert */
+    uint64_t dense_layers;        /**< the first ones, without experts */
+    uint64_t shared_experts;      /**< that every token goes to */
+    uint64_t query_rank; /**< latent attention, as the next two: width of a compressed query */
+    uint64_t kv_rank;    /**< width of a compressed row of the cache */
+    uint64_t
+        rope_dim; /**< elements with rope; head_dim is then that of the part without, and of values */
+    uint64_t weight_bytes; /**< a value: 1 is fp8 */
 } fallow_model;
 
 /** The presets in their order; NULL after the last. Static storage. */

@@ -38,7 +38,7 @@ typedef enum fallow_route_score {
  * 2e-6 where the logit is more than 8 below the row's largest.
  */
 typedef struct fallow_route_params {
-    size_t struct_size;
+    size_t struct_size;         /**< set by fallow_route_params_init */
     const void *logits;         /**< [tokens, experts], row stride logits_stride; dtype */
     const float *bias;          /**< [experts]; NULL = 0 */
     const int32_t *token_count; /**< [1], clamped to [0, tokens]; NULL = tokens */
@@ -55,18 +55,20 @@ typedef struct fallow_route_params {
     float scale;                /**< finite and above 0; 0 = 1 */
     fallow_dtype dtype;         /**< F16, BF16, F32 */
     fallow_dtype ids_dtype;     /**< I32, I64 */
-    fallow_route_score score;
-    uint8_t groups_by_two;
-    uint8_t renormalises;
-    uint8_t leaves_scale;
+    fallow_route_score score;   /**< how a logit becomes a score */
+    uint8_t groups_by_two;      /**< 1: a group counts with its two largest */
+    uint8_t renormalises;       /**< 1: a token's weights add up to 1 before scale */
+    uint8_t leaves_scale;       /**< 1: the combine multiplies by scale */
     uint8_t reserved_0;
 } fallow_route_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_route_params_init(fallow_route_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_route_query(const fallow_route_params *params,
                                                                  fallow_workspace_need *out_need);
 
@@ -105,7 +107,7 @@ typedef enum fallow_align_pad {
  * cut to [0, count] (NEGATIVE, CLAMPED); empty slots hold experts count.
  */
 typedef struct fallow_align_blocks_params {
-    size_t struct_size;
+    size_t struct_size;          /**< set by fallow_align_blocks_params_init */
     const void *ids;             /**< [count] ids_dtype, not batched */
     const int32_t *batch_counts; /**< [experts], batched */
     const int32_t *expert_map;   /**< [map_count], with a map_mode */
@@ -118,21 +120,23 @@ typedef struct fallow_align_blocks_params {
                              expert more for sorts_invalid; batched: experts round_up(count,
                              block_size). At most 2^31 - 1 */
     int32_t experts;  /**< 1 to 2,048; batched: batches */
-    int32_t map_count;      /**< map_mode before: ids are below it; 0 = experts */
-    int32_t block_size;     /**< 1 to 2^20 */
-    fallow_dtype ids_dtype; /**< I32, I64 */
-    fallow_align_map map_mode;
-    fallow_align_pad pad;
-    uint8_t sorts_invalid;
-    uint8_t batched;
+    int32_t map_count;         /**< map_mode before: ids are below it; 0 = experts */
+    int32_t block_size;        /**< 1 to 2^20 */
+    fallow_dtype ids_dtype;    /**< I32, I64 */
+    fallow_align_map map_mode; /**< what expert_map does */
+    fallow_align_pad pad;      /**< expert_ids beyond the last block */
+    uint8_t sorts_invalid;     /**< 1: ids without an expert come first */
+    uint8_t batched;           /**< 1: batch_counts in the place of ids */
     uint8_t reserved_0[6];
 } fallow_align_blocks_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_align_blocks_params_init(fallow_align_blocks_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_align_blocks_query(
     const fallow_align_blocks_params *params, fallow_workspace_need *out_need);
 
@@ -157,7 +161,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_align_blocks(
  * Each output may be NULL: not wanted; not all of them.
  */
 typedef struct fallow_expert_counts_params {
-    size_t struct_size;
+    size_t struct_size;       /**< set by fallow_expert_counts_params_init */
     const void *ids;          /**< [count] ids_dtype */
     int32_t *counts;          /**< out [experts] */
     int32_t *offsets;         /**< out [experts + 1] */
@@ -171,21 +175,23 @@ typedef struct fallow_expert_counts_params {
     int64_t count;            /**< tokens top_k, 0 to 2^31 - 1 */
     int64_t rows; /**< 0 = count + min(count, experts) (align - 1), which is always enough and
                               at most 2^31 - 1 */
-    int64_t masked_rows; /**< of one expert; 0 = count */
-    int32_t experts;     /**< 1 to 2,048 */
-    int32_t align;       /**< 1 to 2^20; 0 = 1 */
-    int32_t width;       /**< of the problem sizes, 0 to 2^20 */
-    int32_t intermediate;
-    fallow_dtype ids_dtype; /**< I32, I64 */
-    uint8_t masked_positions;
+    int64_t masked_rows;      /**< of one expert; 0 = count */
+    int32_t experts;          /**< 1 to 2,048 */
+    int32_t align;            /**< 1 to 2^20; 0 = 1 */
+    int32_t width;            /**< of the problem sizes, 0 to 2^20 */
+    int32_t intermediate;     /**< of the problem sizes, 0 to 2^20 */
+    fallow_dtype ids_dtype;   /**< I32, I64 */
+    uint8_t masked_positions; /**< 1: positions in the masked rows */
     uint8_t reserved_0[3];
 } fallow_expert_counts_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_expert_counts_params_init(fallow_expert_counts_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_expert_counts_query(
     const fallow_expert_counts_params *params, fallow_workspace_need *out_need);
 
@@ -212,7 +218,7 @@ typedef enum fallow_permute_pad {
  * Rows of scales that came with E4M3 rows are permuted by a call of their own, as F32.
  */
 typedef struct fallow_permute_params {
-    size_t struct_size;
+    size_t struct_size;       /**< set by fallow_permute_params_init */
     const void *in;           /**< [tokens, width], row stride in_stride; dtype */
     const int32_t *positions; /**< [tokens, top_k] */
     const int32_t *offsets;   /**< [experts + 1], for pad zero */
@@ -229,14 +235,16 @@ typedef struct fallow_permute_params {
     int32_t experts;    /**< for pad zero, 1 to 2,048 */
     fallow_dtype dtype; /**< F16, BF16, F32, E4M3, U8 */
     fallow_dtype out_dtype; /**< dtype; or E4M3, of F16, BF16, F32 */
-    fallow_permute_pad pad;
+    fallow_permute_pad pad; /**< rows that no position names */
 } fallow_permute_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_permute_params_init(fallow_permute_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_moe_permute_query(const fallow_permute_params *params, fallow_workspace_need *out_need);
 
@@ -259,13 +267,13 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_permute(fallow_kernels *ker
  * Error: 4e-6 relative before the rounding; |silu| below 1e-36 may be 0.
  */
 typedef struct fallow_silu_and_mul_params {
-    size_t struct_size;
-    const void *in; /**< [rows, 2 width], row stride in_stride: gate, then up; dtype */
-    void *out;      /**< out [rows, width], row stride out_stride; out_dtype. May alias `in`
+    size_t struct_size; /**< set by fallow_silu_and_mul_params_init */
+    const void *in;     /**< [rows, 2 width], row stride in_stride: gate, then up; dtype */
+    void *out;          /**< out [rows, width], row stride out_stride; out_dtype. May alias `in`
                                     exactly if out_stride is in_stride and the types are equal: each
                                     element then takes its gate's place. (A compact form over the
                                     same memory would overwrite rows that are still to be read.) */
-    float *scales;  /**< out [rows, width / 128], quantised only */
+    float *scales;      /**< out [rows, width / 128], quantised only */
     const int32_t *row_counts; /**< [rows / group_rows]; NULL = all rows */
     int64_t rows;              /**< 0 to 2^40 */
     int64_t group_rows;        /**< rows of one expert, divides rows; 0 = rows */
@@ -274,15 +282,17 @@ typedef struct fallow_silu_and_mul_params {
     int32_t width;      /**< 1 to 2^20; quantised: a multiple of 128, rows aligned to 16 bytes */
     fallow_dtype dtype; /**< F16, BF16, F32 */
     fallow_dtype out_dtype; /**< dtype, or E4M3 */
-    uint8_t rounds_silu;
+    uint8_t rounds_silu;    /**< 1: silu is rounded to dtype before the product */
     uint8_t reserved_0[3];
 } fallow_silu_and_mul_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_silu_and_mul_params_init(fallow_silu_and_mul_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_silu_and_mul_query(
     const fallow_silu_and_mul_params *params, fallow_workspace_need *out_need);
 
@@ -301,7 +311,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_silu_and_mul(
  * of row_count or more counts as below 0 (INDEX). Nothing needs to be zero before: there are no atomics.
  */
 typedef struct fallow_combine_params {
-    size_t struct_size;
+    size_t struct_size;       /**< set by fallow_combine_params_init */
     const void *rows;         /**< [row_count, width], row stride rows_stride; dtype */
     const float *weights;     /**< [tokens, top_k]; NULL = all 1 */
     const int32_t *positions; /**< [tokens, top_k], the row of each choice; negative: dropped. NULL:
@@ -316,15 +326,17 @@ typedef struct fallow_combine_params {
     int32_t top_k;            /**< 1 to 64 */
     float scale;              /**< 0 = 1 */
     fallow_dtype dtype;       /**< F16, BF16, F32 */
-    uint8_t rounds_each;
+    uint8_t rounds_each;      /**< 1: every product and partial sum is rounded to dtype */
     uint8_t reserved_0[7];
 } fallow_combine_params;
 
+/** Zero in every field, which is its default, but struct_size. */
 static inline void fallow_combine_params_init(fallow_combine_params *params)
 {
     fallow_params_init_sized(params, sizeof *params);
 }
 
+/** What the next call needs and moves. Pure; refuses the shapes and types that it refuses. */
 FALLOW_API FALLOW_NODISCARD fallow_status
 fallow_moe_combine_query(const fallow_combine_params *params, fallow_workspace_need *out_need);
 

@@ -37,6 +37,7 @@ extern "C" {
 
 /* ---- default pools */
 
+/** Which default pool of a device: there is one for each order, made when first needed. */
 typedef enum fallow_plugin_order {
     FALLOW_PLUGIN_STREAM = 0, /**< frees name a stream (fallow_torch_alloc) */
     FALLOW_PLUGIN_CONTEXT =
@@ -59,18 +60,21 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_plugin_pool(int device, fallow_
 
 /** A MempoolId_t, as it is passed: two words by value. */
 typedef struct fallow_mempool_id {
-    uint64_t first, second;
+    uint64_t first;  /**< PyTorch's first word */
+    uint64_t second; /**< and its second */
 } fallow_mempool_id;
 
 /** The pair for change_current_allocator. Ordering as fallow_alloc and fallow_free. A graph is captured
  *  only with the functions for its memory below: without them a hit inside a capture is ordinary memory,
  *  and all else NULL. Cost: a hit of the pool and three loads. */
 FALLOW_API void *fallow_torch_alloc(ssize_t size, int device, fallow_stream stream);
+/** The other half of fallow_torch_alloc. */
 FALLOW_API void fallow_torch_free(void *ptr, ssize_t size, int device, fallow_stream stream);
 
 /** The pair for torch.cuda.MemPool, where PyTorch's own allocator carves what it gets and does not say
  *  which streams used it: context order. `stream` is only asked whether it is being captured. */
 FALLOW_API void *fallow_torch_segment_alloc(ssize_t size, int device, fallow_stream stream);
+/** The other half of fallow_torch_segment_alloc. */
 FALLOW_API void fallow_torch_segment_free(void *ptr, ssize_t size, int device,
                                           fallow_stream stream);
 
@@ -101,12 +105,15 @@ FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
  * Cost while an id is open: a driver call and a lock an allocation.
  */
 FALLOW_API void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void *filter);
+/** The end of what fallow_torch_begin_allocate_to_pool began. */
 FALLOW_API void fallow_torch_end_allocate_to_pool(int device, fallow_mempool_id id);
+/** The release of one begin, see there. */
 FALLOW_API void fallow_torch_release_pool(int device, fallow_mempool_id id);
 /** The same for PyTorch 2.0 and 2.1: set_begin_allocate_stream_to_pool,
  *  set_end_allocate_stream_to_pool_fn. */
 FALLOW_API void fallow_torch_begin_allocate_stream_to_pool(int device, fallow_stream stream,
                                                            fallow_mempool_id id);
+/** The end of what fallow_torch_begin_allocate_stream_to_pool began. */
 FALLOW_API void fallow_torch_end_allocate_stream_to_pool(int device, fallow_stream stream);
 
 /* ---- CuPy: cupy.cuda.memory.CFunctionAllocator, Numba's memory manager */
@@ -114,6 +121,7 @@ FALLOW_API void fallow_torch_end_allocate_stream_to_pool(int device, fallow_stre
 /** No stream is named: context order. `param` is not looked at. Around a capture of a stream call
  *  fallow_context_capture_begin and _end (extend.h). */
 FALLOW_API void *fallow_cupy_malloc(void *param, size_t size, int device);
+/** The other half of fallow_cupy_malloc. */
 FALLOW_API void fallow_cupy_free(void *param, void *ptr, int device);
 
 #ifdef __cplusplus

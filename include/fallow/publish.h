@@ -26,15 +26,18 @@
 extern "C" {
 #endif
 
+/** Where and how pools are published. Zero is the default for every field but struct_size. */
 typedef struct fallow_publish_config {
     size_t struct_size;      /**< set by fallow_publish_config_init */
     const char *directory;   /**< where the file goes; NULL = /dev/shm. On a file system in memory;
                                   `fallow top --directory` looks there. Read during start */
     fallow_log_function log; /**< gets one line where start fails; NULL = silent */
-    void *log_context;
+    void *log_context;       /**< for log */
 } fallow_publish_config;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_publish_config_init_sized(fallow_publish_config *config, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_publish_config_init(fallow_publish_config *config)
 {
     fallow_publish_config_init_sized(config, sizeof *config);

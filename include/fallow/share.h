@@ -28,7 +28,7 @@ extern "C" {
 
 /** What travels. Plain bytes, but for the descriptor, which is a number of one process. */
 typedef struct fallow_share {
-    size_t struct_size;
+    size_t struct_size;       /**< set by fallow_share_init */
     uint32_t type;            /**< FALLOW_HANDLE_FD or FALLOW_HANDLE_FABRIC */
     int32_t descriptor;       /**< FD: open in this process; else -1 */
     uint64_t handle_bytes;    /**< the physical handle, all of which is imported */
@@ -37,7 +37,9 @@ typedef struct fallow_share {
     unsigned char fabric[64]; /**< FABRIC */
 } fallow_share;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_share_init_sized(fallow_share *share, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_share_init(fallow_share *share)
 {
     fallow_share_init_sized(share, sizeof *share);
@@ -91,6 +93,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_unimport(fallow_pool *pool, voi
  *             those that need the driver wait meanwhile. Not from on_oom.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_allow_peer(fallow_pool *pool, int device);
+/** See fallow_pool_allow_peer. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_deny_peer(fallow_pool *pool, int device);
 
 #ifdef __cplusplus

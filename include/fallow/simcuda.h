@@ -44,27 +44,29 @@ enum {
     FLW_SIM_MILD_STICKY = 1u << 5         /**< device errors do not stick */
 };
 
+/** What driver calls are assumed to cost (flw_sim_ledger.modelled_host_ns). */
 typedef enum flw_sim_profile {
     FLW_SIM_TYPICAL = 0,
     FLW_SIM_FAST = 1,
     FLW_SIM_DEAR = 2
 } flw_sim_profile;
 
+/** A world. Zero is the default for every field but struct_size. */
 typedef struct flw_sim_config {
-    size_t struct_size;
-    uint64_t device_bytes; /**< 0 = 80 GiB */
-    int device_count;      /**< 0 = 1 */
-    int driver_version;    /**< 0 = 13000 */
-    uint64_t seed;
-    flw_sim_schedule schedule;
-    flw_sim_profile profile;
-    uint64_t lag_ns;     /**< FLW_SIM_CLOCK */
-    uint8_t backed;      /**< 1: memory has contents (a memfd a handle); 0: addresses only */
-    uint8_t check;       /**< 1: the rule checker watches every access */
-    uint8_t without_vmm; /**< 1: the device lacks virtual memory management */
-    uint8_t without_pools;
-    uint8_t without_ids; /**< 1: cuCtxGetId and cuStreamGetId are absent (NOT_SUPPORTED) */
-    uint8_t without_fabric;
+    size_t struct_size;        /**< set by flw_sim_config_init */
+    uint64_t device_bytes;     /**< 0 = 80 GiB */
+    int device_count;          /**< 0 = 1 */
+    int driver_version;        /**< 0 = 13000 */
+    uint64_t seed;             /**< of all that is drawn */
+    flw_sim_schedule schedule; /**< when work is done */
+    flw_sim_profile profile;   /**< what calls cost */
+    uint64_t lag_ns;           /**< FLW_SIM_CLOCK */
+    uint8_t backed;            /**< 1: memory has contents (a memfd a handle); 0: addresses only */
+    uint8_t check;             /**< 1: the rule checker watches every access */
+    uint8_t without_vmm;       /**< 1: the device lacks virtual memory management */
+    uint8_t without_pools;     /**< 1: the device lacks stream-ordered pools */
+    uint8_t without_ids;       /**< 1: cuCtxGetId and cuStreamGetId are absent (NOT_SUPPORTED) */
+    uint8_t without_fabric;    /**< 1: no fabric handles */
     uint8_t
         lonely_device; /**< 1: the last of several devices reaches no other, and none reaches it */
     uint8_t reserved;
@@ -81,23 +83,29 @@ enum {
 
 /** A range that an operation reads or writes. */
 typedef struct flw_sim_range {
-    uint64_t address;
-    uint64_t bytes;
-    uint32_t is_write;
-    uint32_t flags; /**< FLW_SIM_RANGE_ bits */
+    uint64_t address;  /**< of the first byte */
+    uint64_t bytes;    /**< 0: nothing is touched */
+    uint32_t is_write; /**< 1: written, 0: read */
+    uint32_t flags;    /**< FLW_SIM_RANGE_ bits */
 } flw_sim_range;
 
 /** The ledger: every byte that the device has given, whatever the caller believes. */
 typedef struct flw_sim_ledger {
-    size_t struct_size;
-    uint64_t given_bytes, peak_given_bytes; /**< cuMemAlloc, cuMemCreate, driver pools */
-    uint64_t pinned_bytes;                  /**< cuMemHostAlloc and what is registered */
-    uint64_t reserved_address_bytes;
-    uint64_t allocation_count, handle_count, mapping_count; /**< alive */
-    uint64_t stream_count, event_count, context_count, graph_count;
-    uint64_t call_count;        /**< all driver calls since the reset */
-    uint64_t modelled_host_ns;  /**< what they would have cost, by the latency profile */
-    uint64_t clock_ns;          /**< the virtual clock */
+    size_t struct_size;              /**< set by flw_sim_ledger_init */
+    uint64_t given_bytes;            /**< cuMemAlloc, cuMemCreate, driver pools */
+    uint64_t peak_given_bytes;       /**< the most that given_bytes was */
+    uint64_t pinned_bytes;           /**< cuMemHostAlloc and what is registered */
+    uint64_t reserved_address_bytes; /**< cuMemAddressReserve */
+    uint64_t allocation_count;       /**< alive, as all counts to graph_count */
+    uint64_t handle_count;           /**< cuMemCreate */
+    uint64_t mapping_count;          /**< cuMemMap */
+    uint64_t stream_count;           /**< that were created */
+    uint64_t event_count;            /**< cuEventCreate */
+    uint64_t context_count;          /**< primary ones too */
+    uint64_t graph_count;            /**< and graphs made executable */
+    uint64_t call_count;             /**< all driver calls since the reset */
+    uint64_t modelled_host_ns;       /**< what they would have cost, by the latency profile */
+    uint64_t clock_ns;               /**< the virtual clock */
     uint64_t stream_wait_ns;    /**< FLW_SIM_CLOCK: time that cuStreamWaitEvent added to streams */
     uint64_t violation_count;   /**< found by the rule checker */
     uint64_t total_given_bytes; /**< ever given; less given_bytes: what came back */
@@ -112,9 +120,9 @@ typedef enum flw_sim_extent_kind {
 
 /** A stretch of addresses with memory behind it. */
 typedef struct flw_sim_extent {
-    uint64_t address;
-    uint64_t bytes; /**< what the ledger counts; mapped twice, it is listed twice */
-    uint32_t kind;  /**< flw_sim_extent_kind */
+    uint64_t address; /**< of the first byte */
+    uint64_t bytes;   /**< what the ledger counts; mapped twice, it is listed twice */
+    uint32_t kind;    /**< flw_sim_extent_kind */
     uint32_t reserved;
 } flw_sim_extent;
 
@@ -128,7 +136,8 @@ typedef void (*flw_sim_advance_function)(uint64_t ns); /* flw_sim_advance */
 typedef uint64_t (*flw_sim_step_function)(uint64_t n); /* flw_sim_step */
 /** Give an operation that touches ranges to a stream: the cheap stand-in for a kernel. CUresult. */
 typedef int (*flw_sim_touch_function)(struct CUstream_st *stream, const flw_sim_range *ranges,
-                                      size_t count);                      /* flw_sim_touch */
+                                      size_t count); /* flw_sim_touch */
+/** The ledger of a device. */
 typedef void (*flw_sim_ledger_function)(int device, flw_sim_ledger *out); /* flw_sim_get_ledger */
 /** The device's memory by address: the first `capacity` stretches; returns how many there are.
  * Handles without a mapping are in the ledger only. */
@@ -138,7 +147,8 @@ typedef size_t (*flw_sim_extents_function)(int device, flw_sim_extent *out,
  * every call of the context after it. entry NULL: the n-th call of any. n 0 clears all. 0 if
  * unknown name. */
 typedef int (*flw_sim_fail_function)(const char *entry, uint64_t n, int error,
-                                     int sticky);              /* flw_sim_fail */
+                                     int sticky); /* flw_sim_fail */
+/** How often an entry point was called since the reset; NULL: all of them. */
 typedef uint64_t (*flw_sim_calls_function)(const char *entry); /* flw_sim_call_count */
 /** The i-th violation's sentence, or NULL. It names operations, streams, ranges and the broken
  * rule. */
@@ -154,8 +164,9 @@ typedef void (*flw_sim_forget_function)(uint64_t address, uint64_t bytes); /* fl
  * it is forgotten (flw_sim_forget). For red zones; checked, backed worlds only. */
 typedef void (*flw_sim_forbid_function)(uint64_t address, uint64_t bytes); /* flw_sim_forbid */
 
-/** The C twin of a kernel. It touches device memory only through load and store. */
+/** One launch, for its twin. */
 typedef struct flw_sim_launch flw_sim_launch;
+/** The C twin of a kernel. It touches device memory only through load and store. */
 typedef void (*flw_sim_twin)(flw_sim_launch *launch, void **parameters);
 /** Registrations survive flw_sim_reset. The name is copied. */
 typedef void (*flw_sim_register_function)(const char *kernel_name,
@@ -168,9 +179,10 @@ typedef int (*flw_sim_parameters_function)(const char *kernel_name, size_t count
 /** grid x, y, z, block x, y, z, shared bytes of the launch. */
 typedef void (*flw_sim_dimensions_function)(const flw_sim_launch *launch,
                                             unsigned out[7]); /* flw_sim_dimensions */
-/** Device memory from inside a twin. `argument` names the kernel's argument in reports. */
+/** Read device memory inside a twin. `argument` names the kernel's argument in reports. */
 typedef void (*flw_sim_load_function)(flw_sim_launch *launch, const char *argument, void *to,
                                       uint64_t from, size_t bytes); /* flw_sim_load */
+/** Write it. */
 typedef void (*flw_sim_store_function)(flw_sim_launch *launch, const char *argument, uint64_t to,
                                        const void *from, size_t bytes); /* flw_sim_store */
 

@@ -31,9 +31,10 @@ enum {
     FALLOW_SLEEP_SAVE_ALL = 1u << 1 /**< save the contents of every live block */
 };
 
+/** How to sleep. Zero is the default for every field but struct_size. */
 typedef struct fallow_sleep_request {
-    size_t struct_size;
-    uint32_t flags; /**< FALLOW_SLEEP_ bits */
+    size_t struct_size; /**< set by fallow_sleep_request_init */
+    uint32_t flags;     /**< FALLOW_SLEEP_ bits */
     uint32_t reserved_0;
     const uint32_t
         *saved_tags;        /**< contents of live blocks with these tags are saved to pinned host
@@ -41,7 +42,9 @@ typedef struct fallow_sleep_request {
     size_t saved_tag_count; /**< at most 4,096 */
 } fallow_sleep_request;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_sleep_request_init_sized(fallow_sleep_request *request, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_sleep_request_init(fallow_sleep_request *request)
 {
     fallow_sleep_request_init_sized(request, sizeof *request);

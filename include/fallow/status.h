@@ -14,16 +14,18 @@
 extern "C" {
 #endif
 
-/* FALLOW_STATIC is for a build that compiles Fallow's sources into a program of its own: there no name is
+/** Marks what the library exports. FALLOW_STATIC is for a build that compiles Fallow's sources into a program of its own: there no name is
  * to be seen from outside. Who links libfallow.a, or the shared library, leaves it alone. */
 #if defined(FALLOW_STATIC)
 #define FALLOW_API
 #else
 #define FALLOW_API __attribute__((visibility("default")))
 #endif
+/** Marks a call whose status must be looked at. */
 #define FALLOW_NODISCARD __attribute__((warn_unused_result))
 
 /* clang-format off */
+/** X(name, value, sentence) for each status. */
 #define FALLOW_STATUS_LIST(X) \
     X(OK, 0, "success") \
     X(INVALID_ARGUMENT, 1, "an argument is outside what the call accepts; nothing was changed") \
@@ -48,6 +50,7 @@ extern "C" {
     X(DEVICE_LOST, 60, "the device or its context is gone; frees succeed and do nothing, destroy the pool")
 /* clang-format on */
 
+/** FALLOW_ and a name of FALLOW_STATUS_LIST. */
 typedef enum fallow_status {
 #define X(name, value, text) FALLOW_##name = value,
     FALLOW_STATUS_LIST(X)

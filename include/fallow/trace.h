@@ -29,6 +29,7 @@
 extern "C" {
 #endif
 
+/** A recording under way. A handle: compared, never followed. */
 typedef struct fallow_recorder fallow_recorder;
 
 /** Bits of fallow_record_config.flags. */
@@ -42,6 +43,7 @@ enum {
                                                   before it returns */
 };
 
+/** How to record. Zero is the default for every field but struct_size and path. */
 typedef struct fallow_record_config {
     size_t struct_size; /**< set by fallow_record_config_init */
     const char *path;   /**< the file, or what dumps without a path of their own become; read during
@@ -53,7 +55,9 @@ typedef struct fallow_record_config {
                              SIGUSR2; the handler only counts. 0 = none. Needs a path */
 } fallow_record_config;
 
+/** Fill with defaults, recording the caller's size of the struct. */
 FALLOW_API void fallow_record_config_init_sized(fallow_record_config *config, size_t struct_size);
+/** The same with the size that this header knows. */
 static inline void fallow_record_config_init(fallow_record_config *config)
 {
     fallow_record_config_init_sized(config, sizeof *config);
@@ -103,7 +107,9 @@ FALLOW_API fallow_status fallow_record_stop(fallow_recorder *recorder);
  * Errors      INVALID_RECORDER, INVALID_ARGUMENT (the name), OUT_OF_HOST_MEMORY.
  */
 FALLOW_API fallow_status fallow_record_phase_begin(fallow_recorder *recorder, const char *name);
+/** See fallow_record_phase_begin. */
 FALLOW_API fallow_status fallow_record_phase_end(fallow_recorder *recorder, const char *name);
+/** See fallow_record_phase_begin. */
 FALLOW_API fallow_status fallow_record_mark(fallow_recorder *recorder, const char *name);
 
 #ifdef __cplusplus

@@ -21,6 +21,11 @@ set_tests_properties(check.kernel_resources PROPERTIES LABELS check TIMEOUT 600 
 add_test(NAME check.kernel_resources_catches COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources_test.sh
   ${PROJECT_SOURCE_DIR}/tests/gpu/kernel_resources.sh ${CMAKE_CURRENT_BINARY_DIR}/kernel_resources)
 set_tests_properties(check.kernel_resources_catches PROPERTIES LABELS check TIMEOUT 240)
+if(TARGET docs)
+  add_test(NAME check.docs COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/docs.sh ${PROJECT_SOURCE_DIR}
+    ${PROJECT_BINARY_DIR}/src/package/Doxyfile ${CMAKE_CURRENT_BINARY_DIR}/docs)
+  set_tests_properties(check.docs PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
+endif()
 if(TARGET fallow)
   add_test(NAME check.help COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/help.sh $<TARGET_FILE:fallow>)
   set_tests_properties(check.help PROPERTIES LABELS check TIMEOUT 240)
