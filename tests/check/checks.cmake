@@ -6,8 +6,9 @@ set_tests_properties(check.cuda_abi PROPERTIES LABELS check TIMEOUT 240 SKIP_RET
 add_test(NAME check.layers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_test.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/layers_tree)
+add_test(NAME check.project COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/project.sh ${PROJECT_SOURCE_DIR} ${PROJECT_VERSION})
 add_test(NAME check.format COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/format.sh ${PROJECT_SOURCE_DIR})
-set_tests_properties(check.layers check.layers_catches check.format PROPERTIES
+set_tests_properties(check.layers check.layers_catches check.project check.format PROPERTIES
   LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
 # Another build of everything, with all that is optional hidden.
 add_test(NAME check.bare_build COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bare_build.sh ${PROJECT_SOURCE_DIR}

@@ -159,7 +159,9 @@ man_pages() {
 }
 
 install_and_move
-cmp "$source/LICENSE" "$tree/$(from_cache CMAKE_INSTALL_DATAROOTDIR)/doc/fallow/LICENSE"
+for text in LICENSE src/package/CHANGELOG.md; do
+    cmp "$source/$text" "$tree/$(from_cache CMAKE_INSTALL_DATAROOTDIR)/doc/fallow/$(basename $text)"
+done
 through_cmake
 through_pkg_config
 through_readme
