@@ -2,6 +2,7 @@
 # White-box tests of base, memory, heap and arena.
 flw_add_test(unit base_bits SOURCES test_base_bits.c)
 flw_add_test(unit base SOURCES test_base.c LIBRARIES flw_base)
+flw_add_test(unit handles SOURCES test_handles.c LIBRARIES flw_base)
 flw_add_test(unit size_class SOURCES test_size_class.c LIBRARIES flw_core)
 flw_add_test(unit run_index SOURCES test_run_index.c LIBRARIES flw_core)
 flw_add_test(unit run_cache SOURCES test_run_cache.c LIBRARIES test_support flw_core)
