@@ -357,7 +357,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_stream_retire(fallow_pool *pool
  * Threads     announce before the stream captures where other threads call the pool: it may have to
  *             synchronise the context, which ends a capture that it was not told of. (It looks at the
  *             streams that it knows first, with streams_may_die at none.)
- * Ownership   *out_capture is the caller's until fallow_capture_release, and the pool's end.
+ * Ownership   *out_capture is the caller's until fallow_capture_release, or the pool's end. The handle
+ *             stays safe to pass afterwards: every call answers INVALID_CAPTURE.
  * Errors      BUSY (the stream is in another capture), INVALID_STREAM, ASLEEP, NOT_SUPPORTED (context
  *             order), OUT_OF_HOST_MEMORY, INVALID_ARGUMENT (out_capture NULL), INVALID_POOL,
  *             DEVICE_LOST. Nothing is announced then.

@@ -42,7 +42,7 @@ struct flw_arena_mark {
 
 /* A capture that leased, not released as far as known. */
 struct flw_arena_pin {
-    uint64_t serial;
+    const fallow_capture *capture;
     struct flw_arena_mark origin; /* the stream it began on, which its graphs are done before */
 };
 
@@ -73,10 +73,10 @@ struct flw_lease {
     const fallow_layout *layout;
     unsigned char *base; /* of scratch */
     void *const *persistent;
-    fallow_stream stream;      /* it began on */
-    fallow_stream end_stream;  /* ended by its owner; exports may hold it open */
-    struct flw_arena_mark end; /* of end_stream; domain NULL: as `last` */
-    uint64_t capture;          /* serial of the capture it began in; 0 none */
+    fallow_stream stream;          /* it began on */
+    fallow_stream end_stream;      /* ended by its owner; exports may hold it open */
+    struct flw_arena_mark end;     /* of end_stream; domain NULL: as `last` */
+    const fallow_capture *capture; /* that it began in; NULL: none */
     bool ends_captured;
     bool is_guarded; /* offsets with zones */
 };
@@ -107,7 +107,7 @@ struct fallow_arena {
     size_t pin_room, debt_room, debt_count;
     _Atomic size_t pin_count; /* relaxed; statistics read it */
     struct {
-        uint64_t serial; /* 0: none */
+        const fallow_capture *capture; /* NULL: none */
         fallow_stream stream;
     } captured;    /* the last end inside a capture */
     CUevent event; /* made at the first begin on another stream of one capture */
@@ -160,7 +160,8 @@ struct flw_arena_mark flw_arena_mark_of(fallow_arena *arena, fallow_stream strea
 /* Later work of the stream comes after all that `last` and the debts say; it is `last` then. */
 fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *stream);
 /* The same between two streams of one capture. */
-fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream, uint64_t capture);
+fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream,
+                                       const fallow_capture *capture);
 /* Where nobody could record on the stream later: record now. */
 void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark);
 /* Whether this thread may name the mark's stream. */
@@ -170,7 +171,7 @@ void flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark);
 
 /* Is any capture that leased still unreleased? The others become debts. */
 bool flw_arena_is_pinned(fallow_arena *arena);
-fallow_status flw_arena_pin(fallow_arena *arena, uint64_t capture);
+fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture);
 /* Pins become debts whether released or not: the arena goes. */
 void flw_arena_forget_pins(fallow_arena *arena);
 
@@ -178,7 +179,7 @@ void flw_arena_forget_pins(fallow_arena *arena);
 
 /* Whether the persistent regions of a layout can be had: a refusal changes nothing. */
 fallow_status flw_arena_check_persistent(fallow_arena *arena, const fallow_layout *layout,
-                                         uint64_t capture);
+                                         const fallow_capture *capture);
 /* Their addresses, taken and bound where they are not yet. */
 fallow_status flw_arena_bind(fallow_arena *arena, const fallow_layout *layout, fallow_stream stream,
                              void *const **out_addresses);

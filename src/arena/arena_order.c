@@ -113,13 +113,14 @@ fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *
     return status;
 }
 
-fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream, uint64_t capture)
+fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream,
+                                       const fallow_capture *capture)
 {
     const struct flw_driver *driver = &arena->pool->driver;
     struct flw_heap *heap = &arena->pool->heap;
     struct flw_driver_section section;
     CUresult result = CUDA_SUCCESS;
-    if (arena->captured.serial != capture || arena->captured.stream == stream) {
+    if (arena->captured.capture != capture || arena->captured.stream == stream) {
         return FALLOW_OK; /* between graphs: whoever launches them orders them */
     }
     if (!flw_heap_enter_driver(heap, &section)) {
@@ -193,7 +194,7 @@ bool flw_arena_is_pinned(fallow_arena *arena)
 {
     size_t kept = 0, count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
     for (size_t i = 0; i < count; i++) {
-        if (flw_capture_lives(arena->pool, arena->pins[i].serial)) {
+        if (flw_capture_lives(arena->pins[i].capture)) {
             arena->pins[kept++] = arena->pins[i];
         } else {
             add_debt(arena, &arena->pins[i].origin);
@@ -234,11 +235,11 @@ static bool make_room(fallow_arena *arena, size_t pins, size_t debts)
     return true;
 }
 
-fallow_status flw_arena_pin(fallow_arena *arena, uint64_t capture)
+fallow_status flw_arena_pin(fallow_arena *arena, const fallow_capture *capture)
 {
     size_t count = atomic_load_explicit(&arena->pin_count, memory_order_relaxed);
     for (size_t i = 0; i < count; i++) {
-        if (arena->pins[i].serial == capture) {
+        if (arena->pins[i].capture == capture) {
             return FALLOW_OK;
         }
     }
@@ -247,7 +248,7 @@ fallow_status flw_arena_pin(fallow_arena *arena, uint64_t capture)
     }
     struct flw_domain *origin = flw_capture_origin(arena->pool, capture);
     arena->pins[count] =
-        (struct flw_arena_pin){.serial = capture,
+        (struct flw_arena_pin){.capture = capture,
                                .origin = {.domain = origin,
                                           .lender = origin == NULL ? 0 : origin->lender,
                                           .stream = origin == NULL ? NULL : origin->stream}};

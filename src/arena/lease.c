@@ -89,7 +89,7 @@ static size_t missing_bytes(const fallow_arena *arena, const fallow_layout *layo
 
 /* A refusal changes nothing. */
 static fallow_status check_scratch(fallow_arena *arena, const fallow_layout *layout,
-                                   uint64_t capture)
+                                   const fallow_capture *capture)
 {
     size_t bytes = missing_bytes(arena, layout);
     const fallow_region *largest = largest_region(layout);
@@ -103,7 +103,7 @@ static fallow_status check_scratch(fallow_arena *arena, const fallow_layout *lay
                                 arena->locked_bytes, bytes, layout->align_bytes, largest->name,
                                 largest->size_bytes);
     }
-    if (capture != 0 && !FLW_MUTANT(ARENA_GROWS_IN_CAPTURE)) {
+    if (capture != NULL && !FLW_MUTANT(ARENA_GROWS_IN_CAPTURE)) {
         return flw_arena_refuse(
             arena, FALLOW_CAPTURING,
             "holds %zu bytes and cannot grow inside a capture; the layout needs %zu aligned to "
@@ -159,7 +159,7 @@ static fallow_status prepare_eager(fallow_arena *arena, const fallow_layout *lay
 }
 
 static fallow_status prepare_captured(fallow_arena *arena, const fallow_layout *layout,
-                                      fallow_stream stream, uint64_t capture,
+                                      fallow_stream stream, const fallow_capture *capture,
                                       void *const **out_persistent)
 {
     fallow_status status;
@@ -187,14 +187,14 @@ static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layo
     if (mark.domain == NULL) {
         return flw_arena_refuse(arena, status, "the stream: %s", fallow_status_message(status));
     }
-    uint64_t capture = flw_capture_serial(pool, stream);
+    const fallow_capture *capture = flw_capture_of(pool, stream);
     if ((status = flw_arena_notice_sleep(arena)) != FALLOW_OK ||
         (status = check_scratch(arena, layout, capture)) != FALLOW_OK ||
         (status = flw_arena_check_persistent(arena, layout, capture)) != FALLOW_OK) {
         return status;
     }
-    status = capture == 0 ? prepare_eager(arena, layout, &mark, &persistent)
-                          : prepare_captured(arena, layout, stream, capture, &persistent);
+    status = capture == NULL ? prepare_eager(arena, layout, &mark, &persistent)
+                             : prepare_captured(arena, layout, stream, capture, &persistent);
     if (status != FALLOW_OK) {
         return status;
     }
@@ -202,7 +202,7 @@ static FLW_NOINLINE fallow_status prepare(fallow_arena *arena, const fallow_layo
     arena->last_layout_id = layout->id;
     arena->last_persistent = persistent;
     arena->gone_streams = gone;
-    arena->is_plain = capture == 0 && arena->checks == 0 && !mark.domain->own_thread_only &&
+    arena->is_plain = capture == NULL && arena->checks == 0 && !mark.domain->own_thread_only &&
                       !flw_pool_asks_identity(pool);
     return FALLOW_OK;
 }
@@ -300,7 +300,7 @@ void flw_lease_drop(fallow_arena *arena)
         flw_arena_check_end(arena);
     }
     if (FLW_UNLIKELY(lease->ends_captured)) {
-        arena->captured.serial = lease->capture;
+        arena->captured.capture = lease->capture;
         arena->captured.stream = lease->end_stream;
     } else if (FLW_UNLIKELY(lease->end.domain != NULL)) {
         arena->last = lease->end;
@@ -316,14 +316,14 @@ static FLW_NOINLINE fallow_status note_end(fallow_arena *arena, fallow_stream st
     if (flw_pool_of(arena->handle) == NULL) {
         return FALLOW_OK;
     }
-    uint64_t capture = flw_capture_serial(arena->pool, stream);
+    const fallow_capture *capture = flw_capture_of(arena->pool, stream);
     fallow_status status = FALLOW_OK;
-    if (capture != 0 && capture != lease->capture) {
+    if (capture != NULL && capture != lease->capture) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
                                 "the lease was begun outside of the capture: end it there");
     }
-    lease->ends_captured = capture != 0;
-    if (lease->capture != 0) {
+    lease->ends_captured = capture != NULL;
+    if (lease->capture != NULL) {
         return FALLOW_OK; /* its work is in a graph, if not in a capture still */
     }
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
@@ -377,7 +377,7 @@ fallow_status fallow_lease_guard(fallow_arena *arena, fallow_stream stream)
     }
     struct flw_arena_mark mark = flw_arena_mark_of(arena, stream, &status);
     if (mark.domain != NULL) {
-        status = flw_capture_serial(arena->pool, stream) != 0
+        status = flw_capture_of(arena->pool, stream) != NULL
                      ? FALLOW_CAPTURING
                      : flw_capture_check(arena->pool, mark.domain);
     }

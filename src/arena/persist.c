@@ -82,7 +82,8 @@ static bool must_take(const struct flw_persistent *persistent, const fallow_regi
            ((uintptr_t)persistent->address & (region->align_bytes - 1)) != 0;
 }
 
-static fallow_status check_one(fallow_arena *arena, const fallow_region *region, uint64_t capture)
+static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
+                               const fallow_capture *capture)
 {
     const struct flw_persistent *persistent = find(arena, region->name);
     size_t has_bytes = persistent == NULL ? 0 : persistent->region.size_bytes;
@@ -100,13 +101,13 @@ static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
                                 "%zu, has %zu",
                                 region->name, region->size_bytes, region->align_bytes, has_bytes);
     }
-    if (is_taken && capture != 0) {
+    if (is_taken && capture != NULL) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
                                 "persistent region '%s' needs %zu bytes aligned to %zu, has %zu, "
                                 "and cannot move inside a capture: lease it once before",
                                 region->name, region->size_bytes, region->align_bytes, has_bytes);
     }
-    if (capture != 0 && persistent != NULL && !persistent->holds_values) {
+    if (capture != NULL && persistent != NULL && !persistent->holds_values) {
         return flw_arena_refuse(arena, FALLOW_CAPTURING,
                                 "persistent region '%s' must be initialised and cannot be inside "
                                 "a capture: lease it once before",
@@ -116,7 +117,7 @@ static fallow_status check_one(fallow_arena *arena, const fallow_region *region,
 }
 
 fallow_status flw_arena_check_persistent(fallow_arena *arena, const fallow_layout *layout,
-                                         uint64_t capture)
+                                         const fallow_capture *capture)
 {
     fallow_status status = FALLOW_OK;
     for (size_t i = 0; status == FALLOW_OK && layout->persistent_count > 0 && i < layout->count;

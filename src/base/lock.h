@@ -17,14 +17,14 @@
 
 /* Lowest first. A thread may only take a lock of a higher rank than every lock it holds. */
 enum flw_lock_rank {
-    FLW_RANK_POOL_TABLE = 1, /* the process-wide table of pools: create and destroy only */
-    FLW_RANK_POOL,           /* one pool's lists: streams, caches, captures */
-    FLW_RANK_CACHE,          /* one thread cache, against its drainers; never two at once */
-    FLW_RANK_USES,           /* a pool's announced uses and tags */
-    FLW_RANK_PAGE,           /* a pool's heap: batches, tickets, runs, handles, limits */
-    FLW_RANK_META,           /* metadata memory */
-    FLW_RANK_RECORD,         /* a recorder's rings, streams and names */
-    FLW_RANK_AUDIT,          /* the audit's blocks and page; nothing else is held or taken */
+    FLW_RANK_LIFECYCLE = 1, /* the end of a thread against the end of a pool */
+    FLW_RANK_POOL,          /* one pool's lists: streams, caches, captures */
+    FLW_RANK_CACHE,         /* one thread cache, against its drainers; never two at once */
+    FLW_RANK_USES,          /* a pool's announced uses and tags */
+    FLW_RANK_PAGE,          /* a pool's heap: batches, tickets, runs, handles, limits */
+    FLW_RANK_META,          /* metadata memory */
+    FLW_RANK_RECORD,        /* a recorder's rings, streams and names */
+    FLW_RANK_AUDIT,         /* the audit's blocks and page; nothing else is held or taken */
     FLW_RANK_COUNT
 };
 

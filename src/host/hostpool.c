@@ -14,50 +14,26 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/handles.h"
 #include "base/sized.h"
 
-#define POOLS                 64u
-#define GENERATIONS           64u
 #define DEFAULT_SLACK_PERCENT 10
 #define DEFAULT_WAIT_MS       100
 
-/* ---- handles: an address inside the table, compared and never followed */
+/* ---- handles */
 
-struct place {
-    struct flw_hostpool *_Atomic pool;
-    _Atomic uint32_t generation;
-    unsigned char handles[GENERATIONS];
-    unsigned char unused[52];
-};
-_Static_assert(sizeof(struct place) == 128, "places are found by a shift");
-
-static struct {
-    struct flw_lock lock;
-    struct place places[POOLS];
-} table = {.lock = {.rank = FLW_RANK_POOL_TABLE}};
-
-static struct place *place_of(const fallow_host *handle)
-{
-    uintptr_t offset = (uintptr_t)handle - (uintptr_t)table.places;
-    struct place *place = &table.places[offset / sizeof *place % POOLS];
-    bool is_one = offset < sizeof table.places &&
-                  (uintptr_t)handle == (uintptr_t)&place->handles[place->generation % GENERATIONS];
-    return is_one ? place : NULL;
-}
+static struct flw_handle_place places[64];
+static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_HOST, places);
 
 struct flw_hostpool *flw_hostpool_of(const fallow_host *handle)
 {
-    struct place *place = place_of(handle);
-    return place != NULL ? atomic_load_explicit(&place->pool, memory_order_acquire) : NULL;
+    return flw_handles_find(&table, handle);
 }
 
 /* In the child of a fork the driver is dead, and a lock that another thread held stays held. */
 static void forget_pools(void)
 {
-    flw_lock_init(&table.lock, FLW_RANK_POOL_TABLE);
-    for (uint32_t i = 0; i < POOLS; i++) {
-        atomic_store(&table.places[i].pool, NULL);
-    }
+    flw_handles_forget(&table);
 }
 
 static void watch_forks(void)
@@ -65,32 +41,16 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, forget_pools);
 }
 
-static fallow_host *enter_table(struct flw_hostpool *pool)
+/* The last step of making a pool. False: the table is full. */
+static bool enter_table(struct flw_hostpool *pool)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    fallow_host *handle = NULL;
     pthread_once(&once, watch_forks);
-    flw_lock_acquire(&table.lock);
-    for (uint32_t i = 0; handle == NULL && i < POOLS; i++) {
-        struct place *place = &table.places[i];
-        if (atomic_load(&place->pool) == NULL) {
-            uint32_t generation = atomic_fetch_add(&place->generation, 1) + 1;
-            handle = (fallow_host *)(void *)&place->handles[generation % GENERATIONS];
-            atomic_store_explicit(&place->pool, pool, memory_order_release);
-        }
+    pool->handle = flw_handles_take(&table);
+    if (pool->handle != NULL) {
+        flw_handles_publish(&table, pool->handle, pool);
     }
-    flw_lock_release(&table.lock);
-    return handle;
-}
-
-/* Of two threads that destroy one pool one gets it. */
-static struct flw_hostpool *leave_table(const fallow_host *handle)
-{
-    flw_lock_acquire(&table.lock);
-    struct place *place = place_of(handle);
-    struct flw_hostpool *pool = place != NULL ? atomic_exchange(&place->pool, NULL) : NULL;
-    flw_lock_release(&table.lock);
-    return pool;
+    return pool->handle != NULL;
 }
 
 /* ---- sentences */
@@ -255,8 +215,7 @@ fallow_status fallow_host_create(fallow_pool *device_pool, const fallow_host_con
     apply_defaults(pool);
     status = begin(pool, device_pool, message);
     if (status == FALLOW_OK) {
-        pool->handle = enter_table(pool);
-        status = pool->handle != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
+        status = enter_table(pool) ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
     }
     if (status != FALLOW_OK) {
         finish(pool);
@@ -286,9 +245,9 @@ static void give_chunks_back(struct flw_hostpool *pool)
 
 void fallow_host_destroy(fallow_host *host)
 {
-    struct flw_hostpool *pool = leave_table(host);
+    struct flw_hostpool *pool = flw_handles_drop(&table, host);
     if (pool == NULL) {
-        return;
+        return; /* of two threads that destroy one pool one gets it */
     }
     (void)flw_fences_wait(pool, UINT64_MAX, NULL, NULL);
     if (pool->live_count > 0) {
@@ -300,6 +259,7 @@ void fallow_host_destroy(fallow_host *host)
     flw_fences_give_back(pool);
     give_chunks_back(pool);
     finish(pool);
+    flw_handles_free(&table, host);
 }
 
 /* ---- questions */

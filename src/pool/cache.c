@@ -5,11 +5,11 @@
 #include "pool/recording.h"
 
 /* A thread's exit against a pool's end. Taken before a pool's own lock. */
-static struct flw_lock lifecycle = {.rank = FLW_RANK_POOL_TABLE};
+static struct flw_lock lifecycle = {.rank = FLW_RANK_LIFECYCLE};
 
 void flw_lifecycle_renew_lock(void)
 {
-    flw_lock_init(&lifecycle, FLW_RANK_POOL_TABLE);
+    flw_lock_init(&lifecycle, FLW_RANK_LIFECYCLE);
 }
 
 /* ---- statistics */

@@ -8,104 +8,63 @@
 #include "pool/capture.h"
 
 #include <sched.h>
-#include <sys/mman.h>
 
 #include "base/mutant.h"
 #include "heap/ctxsync.h"
 #include "pool/recording.h"
 
-/* Process-wide and never unmapped: a stale handle is looked at, not followed. */
-static struct {
-    struct flw_lock lock;
-    struct fallow_capture *places;
-    uint32_t next;
-} table = {.lock = {.rank = FLW_RANK_POOL_TABLE}};
+/* As many as a trace has numbers for, and a domain. */
+static struct flw_handle_place places[4096];
+static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_CAPTURE, places);
+static struct flw_capture captures[sizeof places / sizeof *places]; /* one a place */
 
-static struct fallow_capture *enter(struct flw_pool *pool)
+/* heap lock, while a stream is captured or a domain is a capture's: its index. */
+static struct flw_capture *capture_at(uint32_t index)
 {
-    struct fallow_capture *found = NULL;
-    flw_lock_acquire(&table.lock);
-    if (table.places == NULL) {
-        void *memory = mmap(NULL, FLW_CAPTURE_COUNT * sizeof(struct fallow_capture),
-                            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        table.places = memory == MAP_FAILED ? NULL : memory;
-    }
-    for (uint32_t i = 0; table.places != NULL && found == NULL && i < FLW_CAPTURE_COUNT; i++) {
-        uint32_t index = (table.next + i) % FLW_CAPTURE_COUNT;
-        if (table.places[index].pool == NULL) {
-            found = &table.places[index];
-            uint64_t turn = found->serial / FLW_CAPTURE_COUNT + 1;
-            *found = (struct fallow_capture){
-                .pool = pool, .index = index + 1, .serial = turn * FLW_CAPTURE_COUNT + index};
-            table.next = index + 1;
-        }
-    }
-    flw_lock_release(&table.lock);
-    return found;
+    return &captures[index - 1];
 }
 
-static struct flw_pool *pool_of(const fallow_capture *capture)
+fallow_capture *flw_capture_of(struct flw_pool *pool, fallow_stream stream)
 {
-    uintptr_t at = (uintptr_t)capture, base = (uintptr_t)table.places;
-    bool is_place = table.places != NULL && at >= base &&
-                    at < base + FLW_CAPTURE_COUNT * sizeof *capture &&
-                    (at - base) % sizeof *capture == 0;
-    return is_place && !capture->is_released ? capture->pool : NULL;
-}
-
-uint64_t flw_capture_serial(struct flw_pool *pool, fallow_stream stream)
-{
-    uint64_t serial = 0;
+    fallow_capture *handle = NULL;
     fallow_status status;
     if (atomic_load(&pool->open_captures) == 0) {
-        return 0;
+        return NULL;
     }
     const struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
     if (domain != NULL) {
         flw_lock_acquire(&pool->heap.lock);
         if (domain->captured_by != 0) {
-            serial = table.places[domain->captured_by - 1].serial;
+            handle = capture_at(domain->captured_by)->handle;
         }
         flw_lock_release(&pool->heap.lock);
     }
-    return serial;
+    return handle;
 }
 
-struct flw_domain *flw_capture_origin(struct flw_pool *pool, uint64_t serial)
+struct flw_domain *flw_capture_origin(struct flw_pool *pool, const fallow_capture *handle)
 {
-    const struct fallow_capture *capture = &table.places[serial % FLW_CAPTURE_COUNT];
+    const struct flw_capture *capture = flw_handles_enter(&table, handle);
     struct flw_domain *origin = NULL;
-    flw_lock_acquire(&pool->heap.lock);
-    if (capture->serial == serial && capture->pool == pool && capture->is_capturing) {
-        origin = capture->stream_domains[0];
+    if (capture == NULL) {
+        return NULL;
     }
-    flw_lock_release(&pool->heap.lock);
+    if (capture->pool == pool) {
+        flw_lock_acquire(&pool->heap.lock);
+        origin = capture->is_capturing ? capture->stream_domains[0] : NULL;
+        flw_lock_release(&pool->heap.lock);
+    }
+    flw_handles_leave(&table, handle);
     return origin;
 }
 
-bool flw_capture_lives(struct flw_pool *pool, uint64_t serial)
+bool flw_capture_lives(const fallow_capture *handle)
 {
-    const struct fallow_capture *capture = &table.places[serial % FLW_CAPTURE_COUNT];
-    flw_lock_acquire(&table.lock);
-    bool lives = capture->serial == serial && capture->pool == pool;
-    if (lives) {
-        flw_lock_acquire(&pool->heap.lock);
-        lives = !capture->is_released;
-        flw_lock_release(&pool->heap.lock);
-    }
-    flw_lock_release(&table.lock);
-    return lives;
-}
-
-static void give_up_place(struct fallow_capture *capture)
-{
-    flw_lock_acquire(&table.lock);
-    capture->pool = NULL;
-    flw_lock_release(&table.lock);
+    return flw_handles_find(&table, handle) != NULL;
 }
 
 /* heap lock, under which captures end: while a stream names one, its place is that capture's. */
-static struct flw_domain *domain_in(const struct fallow_capture *capture,
+static struct flw_domain *domain_in(const struct flw_capture *capture,
                                     const struct flw_domain *stream_domain)
 {
     uint32_t i = 0;
@@ -121,7 +80,7 @@ struct flw_domain *flw_capture_enter(struct flw_pool *pool, const struct flw_dom
     struct flw_domain *domain = NULL;
     flw_lock_acquire(&pool->heap.lock);
     if (stream_domain->captured_by != 0) {
-        struct fallow_capture *capture = &table.places[stream_domain->captured_by - 1];
+        struct flw_capture *capture = capture_at(stream_domain->captured_by);
         domain = domain_in(capture, stream_domain);
         capture->inside_count++;
     }
@@ -170,7 +129,7 @@ static void await_record(struct flw_heap *heap, const struct flw_domain *domain)
 }
 
 /* heap lock. Where the capture has, or would put, a stream's domain; FLW_CAPTURE_STREAMS: it is full. */
-static uint32_t place_in(const struct fallow_capture *capture, const struct flw_domain *domain)
+static uint32_t place_in(const struct flw_capture *capture, const struct flw_domain *domain)
 {
     uint32_t i = 0;
     while (i < capture->stream_count && capture->stream_domains[i] != domain) {
@@ -180,7 +139,7 @@ static uint32_t place_in(const struct fallow_capture *capture, const struct flw_
 }
 
 /* heap lock. One more domain of the capture, lent from as `like`. NULL: host memory. */
-static struct flw_domain *make_domain(struct flw_heap *heap, const struct fallow_capture *capture,
+static struct flw_domain *make_domain(struct flw_heap *heap, const struct flw_capture *capture,
                                       const struct flw_domain *like)
 {
     struct flw_domain *domain =
@@ -194,7 +153,7 @@ static struct flw_domain *make_domain(struct flw_heap *heap, const struct fallow
 
 /* heap lock. The capture's domain for a stream's; one that took part before it was resumed gets what it
  * had. NULL: host memory. */
-static struct flw_domain *take_place(struct flw_heap *heap, struct fallow_capture *capture,
+static struct flw_domain *take_place(struct flw_heap *heap, struct flw_capture *capture,
                                      uint32_t place, struct flw_domain *domain)
 {
     if (place < capture->stream_count) {
@@ -211,8 +170,9 @@ static struct flw_domain *take_place(struct flw_heap *heap, struct fallow_captur
 
 _Static_assert(FLW_CAPTURE_STREAMS <= 32, "fallow_capture_end keeps a bit for each");
 
-static fallow_status join(struct flw_pool *pool, fallow_capture *capture, fallow_stream stream)
+static fallow_status join(struct flw_capture *capture, fallow_stream stream)
 {
+    struct flw_pool *pool = capture->pool;
     struct flw_heap *heap = &pool->heap;
     fallow_status status;
     struct flw_domain *domain = flw_pool_domain(pool, stream, &status);
@@ -263,19 +223,24 @@ static void close_one(struct flw_pool *pool)
 static fallow_status begin(struct flw_pool *pool, fallow_stream stream,
                            fallow_capture **out_capture)
 {
-    struct fallow_capture *capture = enter(pool);
-    if (capture == NULL) {
+    fallow_capture *handle = flw_handles_take(&table);
+    if (handle == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
-    capture->is_capturing = true;
+    uint32_t place = flw_handle_place(handle);
+    struct flw_capture *capture = &captures[place];
+    *capture = (struct flw_capture){
+        .pool = pool, .handle = handle, .index = place + 1, .is_capturing = true};
     open_one(pool);
-    fallow_status status = join(pool, capture, stream);
+    flw_handles_publish(&table, handle, capture);
+    fallow_status status = join(capture, stream);
     if (status != FALLOW_OK) {
+        (void)flw_handles_drop(&table, handle);
         close_one(pool);
-        give_up_place(capture);
+        flw_handles_free(&table, handle);
         return status;
     }
-    *out_capture = capture;
+    *out_capture = handle;
     return FALLOW_OK;
 }
 
@@ -305,8 +270,9 @@ fallow_status fallow_capture_begin(fallow_pool *handle, fallow_stream stream,
     return status;
 }
 
-static fallow_status resume(struct flw_pool *pool, fallow_capture *capture, fallow_stream stream)
+static fallow_status resume(struct flw_capture *capture, fallow_stream stream)
 {
+    struct flw_pool *pool = capture->pool;
     flw_lock_acquire(&pool->heap.lock);
     bool is_capturing = capture->is_capturing;
     capture->is_capturing = true;
@@ -315,7 +281,7 @@ static fallow_status resume(struct flw_pool *pool, fallow_capture *capture, fall
         return FALLOW_BUSY;
     }
     open_one(pool);
-    fallow_status status = join(pool, capture, stream);
+    fallow_status status = join(capture, stream);
     if (status != FALLOW_OK) {
         flw_lock_acquire(&pool->heap.lock);
         capture->is_capturing = false;
@@ -325,37 +291,57 @@ static fallow_status resume(struct flw_pool *pool, fallow_capture *capture, fall
     return status;
 }
 
-fallow_status flw_capture_resume(fallow_capture *capture, fallow_stream stream)
+/* Through the gate of its pool. */
+static fallow_status enter_and_resume(struct flw_capture *capture, fallow_stream stream)
 {
-    struct flw_pool *pool = pool_of(capture);
-    if (pool == NULL) {
-        return FALLOW_INVALID_CAPTURE;
-    }
-    if (flw_heap_is_lost(&pool->heap)) {
+    struct flw_gate *gate = &capture->pool->gate;
+    if (flw_heap_is_lost(&capture->pool->heap)) {
         return FALLOW_DEVICE_LOST;
     }
-    fallow_status status = flw_gate_enter(&pool->gate, true);
-    if (status != FALLOW_OK) {
-        return status;
+    fallow_status status = flw_gate_enter(gate, true);
+    if (status == FALLOW_OK) {
+        status = resume(capture, stream);
+        flw_gate_leave(gate);
     }
-    status = resume(pool, capture, stream);
-    flw_gate_leave(&pool->gate);
     return status;
 }
 
-fallow_status fallow_capture_join(fallow_capture *capture, fallow_stream stream)
+fallow_status flw_capture_resume(fallow_capture *handle, fallow_stream stream)
 {
-    struct flw_pool *pool = pool_of(capture);
-    if (pool == NULL || !capture->is_capturing) {
+    struct flw_capture *capture = flw_handles_enter(&table, handle);
+    if (capture == NULL) {
         return FALLOW_INVALID_CAPTURE;
     }
-    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : join(pool, capture, stream);
+    fallow_status status = enter_and_resume(capture, stream);
+    flw_handles_leave(&table, handle);
+    return status;
+}
+
+static bool is_under_way(const struct flw_capture *capture)
+{
+    flw_lock_acquire(&capture->pool->heap.lock);
+    bool is_capturing = capture->is_capturing;
+    flw_lock_release(&capture->pool->heap.lock);
+    return is_capturing;
+}
+
+fallow_status fallow_capture_join(fallow_capture *handle, fallow_stream stream)
+{
+    struct flw_capture *capture = flw_handles_enter(&table, handle);
+    if (capture == NULL) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    fallow_status status = !is_under_way(capture)                   ? FALLOW_INVALID_CAPTURE
+                           : flw_heap_is_lost(&capture->pool->heap) ? FALLOW_DEVICE_LOST
+                                                                    : join(capture, stream);
+    flw_handles_leave(&table, handle);
+    return status;
 }
 
 struct flw_domain *flw_capture_home_of(struct flw_pool *pool, struct flw_domain *domain,
                                        struct flw_domain *freeing, bool has_uses)
 {
-    struct fallow_capture *capture = &table.places[domain->capture - 1];
+    struct flw_capture *capture = capture_at(domain->capture);
     if (capture->is_released) {
         return freeing; /* while an allocation is still inside */
     }
@@ -377,15 +363,15 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
     struct flw_span *span = flw_slot_span(&pool->heap.map, slot);
     flw_lock_acquire(&pool->heap.lock);
     struct flw_pending *parked = flw_heap_new_pending(&pool->heap);
-    uint32_t place = domain->captured_by;
+    uint32_t index = domain->captured_by;
     if (parked != NULL) {
         *parked = (struct flw_pending){
             .slot = slot, .domain = domain->index, .bytes = flw_span_usable_bytes(span)};
         pool->heap.pending_bytes += parked->bytes;
         pool->heap.pending_count++;
-        if (place != 0) {
-            parked->next = table.places[place - 1].parked;
-            table.places[place - 1].parked = parked;
+        if (index != 0) {
+            parked->next = capture_at(index)->parked;
+            capture_at(index)->parked = parked;
         } else { /* another thread has just ended the capture */
             parked->own_ticket = domain->ticket;
             flw_heap_queue_pending(&pool->heap, parked);
@@ -396,12 +382,9 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
     return FALLOW_OK;
 }
 
-fallow_status fallow_capture_end(fallow_capture *capture)
+static fallow_status end(struct flw_capture *capture)
 {
-    struct flw_pool *pool = pool_of(capture);
-    if (pool == NULL) {
-        return FALLOW_INVALID_CAPTURE;
-    }
+    struct flw_pool *pool = capture->pool;
     flw_lock_acquire(&pool->heap.lock);
     if (!capture->is_capturing) {
         flw_lock_release(&pool->heap.lock);
@@ -436,6 +419,17 @@ fallow_status fallow_capture_end(fallow_capture *capture)
     return FALLOW_OK;
 }
 
+fallow_status fallow_capture_end(fallow_capture *handle)
+{
+    struct flw_capture *capture = flw_handles_enter(&table, handle);
+    if (capture == NULL) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    fallow_status status = end(capture);
+    flw_handles_leave(&table, handle);
+    return status;
+}
+
 /* heap lock. */
 static void release_domain(struct flw_heap *heap, struct flw_domain *from, struct flw_domain *to)
 {
@@ -457,7 +451,7 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
 }
 
 /* heap lock. */
-static void release_memory(struct flw_heap *heap, const struct fallow_capture *capture)
+static void release_memory(struct flw_heap *heap, const struct flw_capture *capture)
 {
     struct flw_domain *to = capture->stream_domains[0];
     /* Its place is nobody's, or another's: the stream was retired, its last fence is complete. */
@@ -473,57 +467,85 @@ static void release_memory(struct flw_heap *heap, const struct fallow_capture *c
     }
 }
 
-fallow_status fallow_capture_release(fallow_capture *capture)
+/* heap lock. Its handle is refused before its place can be free. True: nobody is inside. */
+static bool begin_release(struct flw_capture *capture)
 {
-    struct flw_pool *pool = pool_of(capture);
-    if (pool == NULL) {
-        return FALLOW_INVALID_CAPTURE;
-    }
-    flw_lock_acquire(&pool->heap.lock);
+    (void)flw_handles_drop(&table, capture->handle);
+    capture->is_released = true;
+    return capture->inside_count == 0;
+}
+
+static fallow_status release(struct flw_capture *capture)
+{
+    struct flw_heap *heap = &capture->pool->heap;
+    bool is_last = false;
+    flw_lock_acquire(&heap->lock);
     fallow_status status = capture->is_released    ? FALLOW_INVALID_CAPTURE
                            : capture->is_capturing ? FALLOW_BUSY
                                                    : FALLOW_OK;
-    bool is_empty = status == FALLOW_OK && capture->inside_count == 0;
-    capture->is_released |= status == FALLOW_OK;
-    if (is_empty) {
-        release_memory(&pool->heap, capture);
+    if (status == FALLOW_OK && begin_release(capture)) {
+        release_memory(heap, capture);
+        is_last = true;
     }
-    flw_lock_release(&pool->heap.lock);
-    if (is_empty) {
-        give_up_place(capture);
+    flw_lock_release(&heap->lock);
+    if (is_last) {
+        flw_handles_free(&table, capture->handle);
     }
+    return status;
+}
+
+fallow_status fallow_capture_release(fallow_capture *handle)
+{
+    struct flw_capture *capture = flw_handles_enter(&table, handle);
+    if (capture == NULL) {
+        return FALLOW_INVALID_CAPTURE;
+    }
+    fallow_status status = release(capture);
+    flw_handles_leave(&table, handle);
     return status;
 }
 
 void flw_capture_leave(struct flw_pool *pool, const struct flw_domain *domain)
 {
     flw_lock_acquire(&pool->heap.lock);
-    struct fallow_capture *capture = &table.places[domain->capture - 1];
+    struct flw_capture *capture = capture_at(domain->capture);
     bool is_last = --capture->inside_count == 0 && capture->is_released;
     if (is_last) {
         release_memory(&pool->heap, capture);
     }
     flw_lock_release(&pool->heap.lock);
     if (is_last) {
-        give_up_place(capture);
+        flw_handles_free(&table, capture->handle);
     }
 }
 
-void flw_captures_renew_lock(void)
+/* ---- the end of a pool */
+
+static void forget(void *object, void *context)
 {
-    flw_lock_init(&table.lock, FLW_RANK_POOL_TABLE);
+    struct flw_capture *capture = object;
+    struct flw_pool *pool = context;
+    if (capture->pool != pool) {
+        return;
+    }
+    flw_lock_acquire(&pool->heap.lock);
+    bool is_mine = !capture->is_released, is_capturing = capture->is_capturing;
+    bool is_last = is_mine && begin_release(capture);
+    flw_lock_release(&pool->heap.lock);
+    if (is_mine && is_capturing) {
+        flw_ctxsync_retract(&pool->driver, pool->heap.context);
+    }
+    if (is_last) {
+        flw_handles_free(&table, capture->handle);
+    }
 }
 
 void flw_captures_forget(struct flw_pool *pool)
 {
-    flw_lock_acquire(&table.lock);
-    for (uint32_t i = 0; table.places != NULL && i < FLW_CAPTURE_COUNT; i++) {
-        if (table.places[i].pool == pool) {
-            table.places[i].pool = NULL;
-            if (table.places[i].is_capturing) {
-                flw_ctxsync_retract(&pool->driver, pool->heap.context);
-            }
-        }
-    }
-    flw_lock_release(&table.lock);
+    flw_handles_each(&table, forget, pool);
+}
+
+void flw_captures_forget_all(void)
+{
+    flw_handles_forget(&table);
 }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what one graph capture is, and what the rest of the pool asks of it. Synchronization: the heap
- * lock; its place is taken and given up under the lock of the table of captures (capture.c).
+ * Owns: what one graph capture is, and what the rest of the pool asks of it. Synchronization: pool,
+ * handle and index are immutable from begin on; everything else under the pool's heap lock.
+ *
+ * A capture has a place of the table of captures (base/handles.h). Who has its handle comes as a visitor.
+ * A stream that is captured and a domain of the capture have its index: under the heap lock, while they
+ * have it, the place is that capture's.
  */
 #ifndef FLW_POOL_CAPTURE_H
 #define FLW_POOL_CAPTURE_H
@@ -14,13 +18,13 @@ struct flw_pool;
 
 #define FLW_CAPTURE_STREAMS 32
 
-struct fallow_capture {
-    struct flw_pool *pool; /* NULL: this place is unused */
-    bool is_capturing;     /* between begin and end */
-    bool is_released;      /* its handle is gone; its memory too, once nobody is inside */
-    uint32_t inside_count; /* allocations under way from its memory */
+struct flw_capture {
+    struct flw_pool *pool;
+    fallow_capture *handle;
     uint32_t index;        /* 1 + place */
-    uint64_t serial;       /* place and turn: never again another capture's; kept when it is over */
+    bool is_capturing;     /* between begin and end */
+    bool is_released;      /* its handle is gone; its memory and place too, once nobody is inside */
+    uint32_t inside_count; /* allocations under way from its memory */
     uint32_t stream_count;
     struct flw_domain *stream_domains[FLW_CAPTURE_STREAMS]; /* the streams' own domains */
     struct flw_domain *domains[FLW_CAPTURE_STREAMS];        /* the capture's, one for each */
@@ -28,14 +32,13 @@ struct fallow_capture {
                                 stream of the capture orders; NULL: none yet */
     struct flw_pending *parked; /* ordinary blocks freed on its streams, until its end */
 };
-#define FLW_CAPTURE_COUNT 4096
 
-/* The serial of the capture that a stream is in; 0: none, which is one load while nothing is captured. */
-uint64_t flw_capture_serial(struct flw_pool *pool, fallow_stream stream);
-/* Of the capture under way that has this serial, the stream it began on; NULL: there is none. */
-struct flw_domain *flw_capture_origin(struct flw_pool *pool, uint64_t serial);
-/* Has the capture that has this serial not been released yet? */
-bool flw_capture_lives(struct flw_pool *pool, uint64_t serial);
+/* The capture that a stream is in; NULL: none, which is one load while nothing is captured. */
+fallow_capture *flw_capture_of(struct flw_pool *pool, fallow_stream stream);
+/* Of a capture of the pool that is under way, the stream it began on; NULL: it is not. */
+struct flw_domain *flw_capture_origin(struct flw_pool *pool, const fallow_capture *handle);
+/* Has the capture not been released yet, nor its pool ended? */
+bool flw_capture_lives(const fallow_capture *handle);
 /* Is the stream being captured? That may end before the caller has done anything about it. */
 static inline bool flw_capture_is_on(const struct flw_domain *stream_domain)
 {
@@ -56,9 +59,10 @@ fallow_status flw_capture_park(struct flw_pool *pool, struct flw_domain *domain,
                                struct flw_slot *slot);
 /* Capture again into what an ended capture has: its free memory serves the streams that join it. The
  * caller sees to it that the graphs are never launched at once. BUSY: it is capturing. */
-fallow_status flw_capture_resume(fallow_capture *capture, fallow_stream stream);
+fallow_status flw_capture_resume(fallow_capture *handle, fallow_stream stream);
+/* The pool ends, or is abandoned: handles of its captures are refused. Waits for nobody. */
 void flw_captures_forget(struct flw_pool *pool);
-void flw_captures_renew_lock(void); /* after a fork */
+void flw_captures_forget_all(void); /* in the child of a fork */
 /* CAPTURING if the stream is being captured and was not announced. Driver call. */
 fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain);
 

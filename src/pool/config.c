@@ -334,7 +334,7 @@ static fallow_status open_driver(struct flw_pool *pool, const struct flw_pool_pl
     return status;
 }
 
-/* The last step: from the handle on, other threads may come by. NULL: the table is full. */
+/* The last step: once it is published, other threads may come by. NULL: the table is full. */
 static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place *place)
 {
     const fallow_pool_config *config = &pool->config;
@@ -343,12 +343,13 @@ static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place
     pool->uses_membarrier = flw_asym_register();
     pool->divert_all = !pool->uses_membarrier || config->check_streams || config->streams_may_die ||
                        pool->debug != NULL;
-    fallow_pool *handle = flw_pool_table_enter(pool);
+    fallow_pool *handle = flw_pool_table_take();
     if (handle == NULL) {
         return NULL;
     }
     pool->handle = handle;
     join_contexts(pool, place);
+    flw_pool_table_publish(pool);
     pool->has_helper =
         config->helper_thread && pthread_create(&pool->helper, NULL, helper_main, pool) == 0;
     if (config->helper_thread && !pool->has_helper) {
@@ -454,7 +455,7 @@ void fallow_pool_destroy(fallow_pool *handle)
         (void)flw_debug_release(pool, NULL, true);
     }
     report_leaks(pool);
-    flw_pool_table_leave(handle);
+    flw_pool_table_drop(handle);
     flw_pool_table_await(handle);
     flw_pool_detach_caches(pool);
     flw_captures_forget(pool);
@@ -476,6 +477,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     flw_heap_finish(&pool->heap, true);
     flw_meta_release(&pool->note_meta);
     free(pool);
+    flw_pool_table_free(handle);
 }
 
 /* Memory of the tables is kept on purpose: other threads may be inside, and nothing may be waited
@@ -498,7 +500,8 @@ void fallow_pool_abandon(fallow_pool *handle)
 {
     struct flw_pool *pool = flw_pool_of(handle);
     if (pool != NULL) {
-        flw_pool_table_leave(handle);
+        flw_pool_table_drop(handle);
+        flw_pool_table_free(handle);
         leave_contexts(pool);
         flw_captures_forget(pool);
         if (pool->has_helper) {

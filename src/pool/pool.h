@@ -2,14 +2,15 @@
  *
  * Owns: what one fallow_pool is: its heap, its thread caches, its captures, its statistics.
  *
- * The handle that callers hold is a place in a table that is never unmapped; a handle of a
- * destroyed pool is recognised by its generation and answered with INVALID_POOL, never followed.
+ * The handle that callers hold is compared, never followed (base/handles.h): that of a destroyed pool is
+ * answered with INVALID_POOL.
  */
 #ifndef FLW_POOL_POOL_H
 #define FLW_POOL_POOL_H
 
 #include <pthread.h>
 
+#include "base/handles.h"
 #include "fallow/extend.h"
 #include "fallow/fallow.h"
 #include "heap/tcache.h"
@@ -39,7 +40,6 @@ enum flw_rung {
 
 struct flw_pool {
     const void *handle;
-    uint32_t number;      /* its place in the table of pools */
     char driver_name[32]; /* the config's, the end of it; "" is the default driver */
     struct flw_heap heap;
     struct flw_driver driver;
@@ -122,11 +122,14 @@ static inline bool flw_pool_has_epochs(const struct flw_pool *pool)
 
 /* The pool of a handle, or NULL: destroyed, foreign, NULL. Never follows the handle itself. */
 struct flw_pool *flw_pool_of(const void *handle);
-/* A place and its handle for a new pool; NULL: the table is full. */
-fallow_pool *flw_pool_table_enter(struct flw_pool *pool);
-void flw_pool_table_leave(const void *handle);
-/* Wait until no other pool's thread is in a visit to the pool that has left. */
+/* A handle for a pool that is being made, refused until it is published; NULL: the table is full. */
+fallow_pool *flw_pool_table_take(void);
+/* The pool is complete, its handle included: other threads may come by from now on. */
+void flw_pool_table_publish(struct flw_pool *pool);
+/* The handle is refused; wait until no other pool's thread is in a visit; the place is another's. */
+void flw_pool_table_drop(const void *handle);
 void flw_pool_table_await(const void *handle);
+void flw_pool_table_free(const void *handle);
 /* Call `visit` for every pool of the process, none locked; none is freed during its visit. */
 void flw_pool_table_each(void (*visit)(struct flw_pool *pool, void *context), void *context);
 

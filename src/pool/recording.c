@@ -3,15 +3,13 @@
  * Owns: recorders of pools: their handles, their beginning and end, and what is told beside hits.
  * Does not: keep records or write files; src/record does.
  *
- * A handle is a place of a table that is never unmapped. Whoever uses a recorder by its place counts
- * itself as a user first; the end takes the recorder out, then waits for users.
+ * Whoever uses a recorder comes by its handle, as a visitor (base/handles.h); the end drops the handle, then
+ * waits for visitors.
  */
 #include "pool/recording.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/sized.h"
@@ -26,68 +24,33 @@
     ((uint32_t)(FALLOW_RECORD_BLOCK_WHEN_FULL | FALLOW_RECORD_RING_ONLY | \
                 FALLOW_RECORD_DUMP_ON_OOM))
 
-struct fallow_recorder {
-    struct flw_recorder *_Atomic recorder; /* NULL: not yet, or no more */
-    atomic_uint users;
-    struct flw_pool *_Atomic pool; /* NULL: nobody's place */
+struct recording {
+    struct flw_recorder *recorder;
+    struct flw_pool *pool;
     uint32_t flags;
 };
-#define PLACES 256
 
-static struct {
-    struct flw_lock lock;
-    struct fallow_recorder *places;
-    uint32_t next;
-} table = {.lock = {.rank = FLW_RANK_POOL_TABLE}};
+static struct flw_handle_place places[256];
+static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_RECORDER, places);
+static struct recording recordings[sizeof places / sizeof *places]; /* one a place */
 
-void flw_recorders_renew_lock(void)
+void flw_recorders_forget_all(void)
 {
-    flw_lock_init(&table.lock, FLW_RANK_POOL_TABLE);
+    flw_handles_forget(&table);
 }
 
-static struct fallow_recorder *take_place(struct flw_pool *pool)
+/* The pool's recording, until its handle is left. NULL: there is none, or it is over; nothing is to be
+ * left. */
+static const struct recording *enter_of(struct flw_pool *pool, const fallow_recorder **out_handle)
 {
-    struct fallow_recorder *found = NULL;
-    flw_lock_acquire(&table.lock);
-    if (table.places == NULL) {
-        void *memory = mmap(NULL, PLACES * sizeof *table.places, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        table.places = memory == MAP_FAILED ? NULL : memory;
+    const fallow_recorder *handle = atomic_load(&pool->recorder);
+    const struct recording *recording = handle != NULL ? flw_handles_enter(&table, handle) : NULL;
+    if (recording != NULL && flw_recorder_is_over(recording->recorder)) {
+        flw_handles_leave(&table, handle);
+        recording = NULL;
     }
-    for (uint32_t i = 0; table.places != NULL && found == NULL && i < PLACES; i++) {
-        uint32_t index = (table.next + i) % PLACES;
-        if (table.places[index].pool == NULL) {
-            found = &table.places[index];
-            found->pool = pool;
-            table.next = index + 1;
-        }
-    }
-    flw_lock_release(&table.lock);
-    return found;
-}
-
-static bool is_place(const fallow_recorder *place)
-{
-    uintptr_t at = (uintptr_t)place, base = (uintptr_t)table.places;
-    return table.places != NULL && at >= base && at < base + PLACES * sizeof *place &&
-           (at - base) % sizeof *place == 0;
-}
-
-/* The recorder, until leave. NULL: it has ended, nothing is to be left. Both sides are sequentially
- * consistent: either the end sees the user, or the user the end. */
-static struct flw_recorder *enter(fallow_recorder *place)
-{
-    atomic_fetch_add(&place->users, 1);
-    struct flw_recorder *recorder = atomic_load(&place->recorder);
-    if (recorder == NULL) {
-        atomic_fetch_sub(&place->users, 1);
-    }
-    return recorder;
-}
-
-static void leave(fallow_recorder *place)
-{
-    atomic_fetch_sub(&place->users, 1);
+    *out_handle = handle;
+    return recording;
 }
 
 /* ---- what was there */
@@ -224,16 +187,15 @@ static void detach_caches(void *context)
 bool flw_recording_adopt(struct flw_pool *pool, struct flw_tcache *cache,
                          const struct flw_domain *domain)
 {
-    fallow_recorder *place = atomic_load(&pool->recorder);
-    struct flw_recorder *recorder = place != NULL ? enter(place) : NULL;
+    const fallow_recorder *handle;
+    const struct recording *recording = enter_of(pool, &handle);
     bool is_done = true;
-    if (recorder != NULL) {
-        if (!flw_recorder_is_over(recorder)) {
-            cache->ring = flw_recorder_ring(recorder, flw_thread_token());
-            cache->recorded_stream = stream_of(recorder, domain);
-            is_done = cache->ring != NULL;
-        }
-        leave(place);
+    if (recording != NULL) {
+        struct flw_recorder *recorder = recording->recorder;
+        cache->ring = flw_recorder_ring(recorder, flw_thread_token());
+        cache->recorded_stream = stream_of(recorder, domain);
+        is_done = cache->ring != NULL;
+        flw_handles_leave(&table, handle);
     }
     return is_done;
 }
@@ -250,31 +212,20 @@ static void put(struct flw_recorder *recorder, const struct flw_ring_entry *entr
     }
 }
 
-/* NULL: the pool is not recorded. */
-static struct flw_recorder *recorder_of(struct flw_pool *pool, fallow_recorder **out_place)
-{
-    *out_place = atomic_load(&pool->recorder);
-    struct flw_recorder *recorder = *out_place != NULL ? enter(*out_place) : NULL;
-    if (recorder != NULL && flw_recorder_is_over(recorder)) {
-        leave(*out_place);
-        recorder = NULL;
-    }
-    return recorder;
-}
-
 void flw_recording_note_block(struct flw_pool *pool, enum flw_trace_op op,
                               const struct flw_domain *domain,
                               const struct flw_recorded_block *block)
 {
-    fallow_recorder *place;
+    const fallow_recorder *handle;
     int saved = errno;
-    struct flw_recorder *recorder = recorder_of(pool, &place);
-    if (recorder != NULL) {
+    const struct recording *recording = enter_of(pool, &handle);
+    if (recording != NULL) {
+        struct flw_recorder *recorder = recording->recorder;
         struct flw_ring_entry entry = flw_ring_entry(op, block->address, block->size_bytes,
                                                      stream_of(recorder, domain), block->tag);
         entry.rest |= (uint64_t)block->capture << FLW_RING_POOL_BIT;
         put(recorder, &entry);
-        leave(place);
+        flw_handles_leave(&table, handle);
     }
     errno = saved;
 }
@@ -293,33 +244,34 @@ static void put_plain(struct flw_recorder *recorder, enum flw_trace_op op, uint6
 
 void flw_recording_note_trim(struct flw_pool *pool)
 {
-    fallow_recorder *place;
-    struct flw_recorder *recorder = recorder_of(pool, &place);
-    if (recorder != NULL) {
-        put_plain(recorder, FLW_TRACE_EMPTY_CACHE, 0);
-        leave(place);
+    const fallow_recorder *handle;
+    const struct recording *recording = enter_of(pool, &handle);
+    if (recording != NULL) {
+        put_plain(recording->recorder, FLW_TRACE_EMPTY_CACHE, 0);
+        flw_handles_leave(&table, handle);
     }
 }
 
 void flw_recording_note_failure(struct flw_pool *pool, const struct flw_domain *domain,
                                 const fallow_oom_report *report)
 {
-    fallow_recorder *place;
-    struct flw_recorder *recorder = recorder_of(pool, &place);
-    if (recorder == NULL) {
+    const fallow_recorder *handle;
+    const struct recording *recording = enter_of(pool, &handle);
+    if (recording == NULL) {
         return;
     }
+    struct flw_recorder *recorder = recording->recorder;
     uint64_t hole = flw_min(report->largest_free_bytes >> FLW_RING_HOLE_LOG2, UINT32_MAX);
     struct flw_ring_entry entry =
         flw_ring_entry(FLW_TRACE_OOM, report->device_free_bytes, report->size_bytes,
                        stream_of(recorder, domain), (uint32_t)hole);
     put(recorder, &entry);
-    if ((place->flags & FALLOW_RECORD_DUMP_ON_OOM) != 0) {
-        (void)((place->flags & FALLOW_RECORD_RING_ONLY) != 0
+    if ((recording->flags & FALLOW_RECORD_DUMP_ON_OOM) != 0) {
+        (void)((recording->flags & FALLOW_RECORD_RING_ONLY) != 0
                    ? flw_recorder_dump(recorder, recorder->path)
                    : flw_recorder_flush(recorder));
     }
-    leave(place);
+    flw_handles_leave(&table, handle);
 }
 
 /* ---- the public calls */
@@ -363,41 +315,56 @@ static fallow_status make_recorder(struct flw_pool *pool, const fallow_record_co
     return flw_recorder_create(&settings, out_recorder);
 }
 
-/* The recorder has been taken out of its place: nobody new comes. */
-static fallow_status end_recorder(fallow_recorder *place, struct flw_recorder *recorder)
+/* The handle has been dropped: nobody new comes. Its place is free afterwards. */
+static fallow_status end(const struct recording *recording, const fallow_recorder *handle)
 {
-    struct flw_pool *pool = place->pool;
+    struct flw_pool *pool = recording->pool;
+    struct flw_recorder *recorder = recording->recorder;
     detach_caches(pool);
-    while (atomic_load(&place->users) != 0) {
-        sched_yield();
-    }
+    flw_handles_await(&table, handle);
+    flw_handles_free(&table, handle);
     atomic_store(&pool->recorder, NULL);
     fallow_status status = flw_recorder_finish(recorder);
     flw_recorder_destroy(recorder);
     return status;
 }
 
+/* The pool is this recording's. After a failure the place is free. */
 static fallow_status begin(struct flw_pool *pool, const fallow_record_config *config,
-                           fallow_recorder *place)
+                           fallow_recorder *handle)
 {
-    struct flw_recorder *recorder;
-    fallow_recorder *nobody = NULL;
-    if (!atomic_compare_exchange_strong(&pool->recorder, &nobody, place)) {
-        return FALLOW_BUSY;
-    }
-    fallow_status status = make_recorder(pool, config, &recorder);
+    struct recording *recording = &recordings[flw_handle_place(handle)];
+    *recording = (struct recording){.pool = pool, .flags = config->flags};
+    fallow_status status = make_recorder(pool, config, &recording->recorder);
     if (status != FALLOW_OK) {
+        flw_handles_free(&table, handle);
         atomic_store(&pool->recorder, NULL);
         return status;
     }
-    place->flags = config->flags;
-    atomic_store(&place->recorder, recorder);
+    struct flw_recorder *recorder = recording->recorder;
+    flw_handles_publish(&table, handle, recording);
     status =
         attach_caches(pool, recorder) ? flw_recorder_begin(recorder) : FALLOW_OUT_OF_HOST_MEMORY;
-    if (status != FALLOW_OK && atomic_exchange(&place->recorder, NULL) != NULL) {
+    if (status != FALLOW_OK && flw_handles_drop(&table, handle) != NULL) {
         flw_recorder_close(recorder);
-        (void)end_recorder(place, recorder);
+        (void)end(recording, handle);
     }
+    return status;
+}
+
+static fallow_status start(struct flw_pool *pool, const fallow_record_config *config,
+                           fallow_recorder **out_recorder)
+{
+    fallow_recorder *handle = flw_handles_take(&table), *nobody = NULL;
+    if (handle == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    if (!atomic_compare_exchange_strong(&pool->recorder, &nobody, handle)) {
+        flw_handles_free(&table, handle);
+        return FALLOW_BUSY;
+    }
+    fallow_status status = begin(pool, config, handle);
+    *out_recorder = status == FALLOW_OK ? handle : NULL;
     return status;
 }
 
@@ -421,78 +388,70 @@ fallow_status fallow_record_start(fallow_pool *handle, const fallow_record_confi
         return status;
     }
     int saved = errno;
-    fallow_recorder *place = take_place(pool);
-    status = place == NULL ? FALLOW_OUT_OF_HOST_MEMORY : begin(pool, &config, place);
-    if (status == FALLOW_OK) {
-        *out_recorder = place;
-    } else if (place != NULL) {
-        place->pool = NULL;
-    }
+    status = start(pool, &config, out_recorder);
     errno = saved;
     return status;
 }
 
-fallow_status fallow_record_stop(fallow_recorder *place)
+fallow_status fallow_record_stop(fallow_recorder *handle)
 {
     int saved = errno;
-    struct flw_recorder *recorder = is_place(place) ? enter(place) : NULL;
-    if (recorder != NULL) {
-        flw_recorder_close(recorder); /* before the first thread stops recording */
-        leave(place);
-        recorder = atomic_exchange(&place->recorder, NULL);
+    struct recording *recording = flw_handles_enter(&table, handle);
+    if (recording != NULL) {
+        flw_recorder_close(recording->recorder); /* before the first thread stops recording */
+        flw_handles_leave(&table, handle);
+        recording = flw_handles_drop(&table, handle);
     }
-    fallow_status status = FALLOW_INVALID_RECORDER;
-    if (recorder != NULL) {
-        status = end_recorder(place, recorder);
-        place->pool = NULL;
-    }
+    fallow_status status = recording != NULL ? end(recording, handle) : FALLOW_INVALID_RECORDER;
     errno = saved;
     return status;
 }
 
 void flw_recording_stop(struct flw_pool *pool)
 {
-    fallow_recorder *place = atomic_load(&pool->recorder);
-    if (place != NULL) {
-        (void)fallow_record_stop(place);
+    fallow_recorder *handle = atomic_load(&pool->recorder);
+    if (handle != NULL) {
+        (void)fallow_record_stop(handle);
     }
 }
 
 void flw_recording_orphan(struct flw_pool *pool)
 {
-    fallow_recorder *place = atomic_exchange(&pool->recorder, NULL);
-    struct flw_recorder *recorder = place != NULL ? atomic_exchange(&place->recorder, NULL) : NULL;
-    if (recorder != NULL) {
-        flw_recorder_abandon(recorder);
-        pool->abandoned_recorder = recorder; /* its rings stay: somebody may be in one */
-        place->pool = NULL;
+    fallow_recorder *handle = atomic_exchange(&pool->recorder, NULL);
+    const struct recording *recording = flw_handles_drop(&table, handle);
+    if (recording != NULL) {
+        flw_recorder_abandon(recording->recorder);
+        pool->abandoned_recorder = recording->recorder; /* its rings stay: somebody may be in one */
+        flw_handles_free(&table, handle);
     }
 }
 
-fallow_status fallow_record_dump(fallow_recorder *place, const char *path)
+fallow_status fallow_record_dump(fallow_recorder *handle, const char *path)
 {
-    struct flw_recorder *recorder = is_place(place) ? enter(place) : NULL;
-    if (recorder == NULL) {
+    const struct recording *recording = flw_handles_enter(&table, handle);
+    if (recording == NULL) {
         return FALLOW_INVALID_RECORDER;
     }
     int saved = errno;
-    bool is_ring_only = (place->flags & FALLOW_RECORD_RING_ONLY) != 0;
+    struct flw_recorder *recorder = recording->recorder;
+    bool is_ring_only = (recording->flags & FALLOW_RECORD_RING_ONLY) != 0;
     path = path == NULL && is_ring_only ? recorder->path : path;
     fallow_status status = is_ring_only != (path != NULL) ? FALLOW_INVALID_ARGUMENT
                            : is_ring_only                 ? flw_recorder_dump(recorder, path)
                                                           : flw_recorder_flush(recorder);
-    leave(place);
+    flw_handles_leave(&table, handle);
     errno = saved;
     return status;
 }
 
-static fallow_status note_name(fallow_recorder *place, enum flw_trace_op op, const char *name)
+static fallow_status note_name(fallow_recorder *handle, enum flw_trace_op op, const char *name)
 {
-    struct flw_recorder *recorder = is_place(place) ? enter(place) : NULL;
+    const struct recording *recording = flw_handles_enter(&table, handle);
     uint32_t number;
-    if (recorder == NULL) {
+    if (recording == NULL) {
         return FALLOW_INVALID_RECORDER;
     }
+    struct flw_recorder *recorder = recording->recorder;
     fallow_status status = FALLOW_OK;
     int saved = errno;
     if (name == NULL || !flw_trace_is_name(name, strnlen(name, FLW_TRACE_NAME_BYTES + 1))) {
@@ -502,7 +461,7 @@ static fallow_status note_name(fallow_recorder *place, enum flw_trace_op op, con
     } else if (!flw_recorder_is_over(recorder)) {
         put_plain(recorder, op, number);
     }
-    leave(place);
+    flw_handles_leave(&table, handle);
     errno = saved;
     return status;
 }

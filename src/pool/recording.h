@@ -60,6 +60,6 @@ bool flw_recording_adopt(struct flw_pool *pool, struct flw_tcache *cache,
 void flw_recording_stop(struct flw_pool *pool);
 /* The same without waiting and without a lock. */
 void flw_recording_orphan(struct flw_pool *pool);
-void flw_recorders_renew_lock(void); /* after a fork */
+void flw_recorders_forget_all(void); /* in the child of a fork */
 
 #endif

@@ -245,7 +245,7 @@ static void copy_rest(struct flw_pool *pool, uint64_t *value)
 {
     const struct flw_heap *heap = &pool->heap;
     uint64_t climb = atomic_load_explicit(&pool->last_climb, memory_order_relaxed);
-    value[FLW_VALUE_number] = pool->number;
+    value[FLW_VALUE_number] = flw_handle_place(pool->handle);
     value[FLW_VALUE_device] = (uint64_t)pool->config.device;
     value[FLW_VALUE_limit_bytes] = heap->limit_bytes;
     value[FLW_VALUE_device_bytes] = pool->device_bytes;

@@ -119,8 +119,8 @@ static void a_check_build_ends_at_a_lock_out_of_order(void **state)
 {
     (void)state;
 #if FLW_CHECK_LEVEL >= 1
-    for (unsigned a = FLW_RANK_POOL_TABLE; a < FLW_RANK_COUNT; a++) {
-        for (unsigned b = FLW_RANK_POOL_TABLE; b < FLW_RANK_COUNT; b++) {
+    for (unsigned a = FLW_RANK_LIFECYCLE; a < FLW_RANK_COUNT; a++) {
+        for (unsigned b = FLW_RANK_LIFECYCLE; b < FLW_RANK_COUNT; b++) {
             bool is_refused = aborts((enum flw_lock_rank)a, (enum flw_lock_rank)b);
             assert_int_equal(is_refused, b <= a);
         }

@@ -303,6 +303,29 @@ static void short_runs_do_not_hide_one_that_fits(void **state)
     }
 }
 
+static void a_destroyed_host_pool_stays_refused_after_hundreds_of_others(void **state)
+{
+    (void)state;
+    struct host_bed bed;
+    fallow_host_stats stats;
+    void *ptr = NULL;
+    host_begin(&bed);
+    fallow_host_stats_init(&stats);
+    fallow_host *first = bed.host;
+    fallow_host_destroy(first);
+    for (unsigned i = 0; i < 300; i++) {
+        fallow_host_config config = host_config(&bed);
+        host_create(&bed, &config);
+        assert_int_equal(fallow_host_alloc(first, 5000, &ptr), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_host_get_stats(first, &stats), FALLOW_INVALID_POOL);
+        fallow_host_destroy(first);
+        assert_int_equal(fallow_host_get_stats(bed.host, &stats), FALLOW_OK);
+        fallow_host_destroy(bed.host);
+    }
+    bed.host = NULL;
+    host_end(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +334,7 @@ int main(void)
         cmocka_unit_test(a_host_function_gets_nothing_that_is_in_use),
         cmocka_unit_test(a_new_thread_does_not_answer_for_one_that_has_ended),
         cmocka_unit_test(short_runs_do_not_hide_one_that_fits),
+        cmocka_unit_test(a_destroyed_host_pool_stays_refused_after_hundreds_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
