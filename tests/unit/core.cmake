@@ -10,6 +10,7 @@ flw_add_test(unit page_map SOURCES test_page_map.c LIBRARIES test_support fallow
 flw_add_test(unit domain SOURCES test_domain.c LIBRARIES test_support flw_core)
 flw_add_test(unit epoch SOURCES test_epoch.c LIBRARIES test_support flw_core)
 flw_add_test(unit gate SOURCES test_gate.c LIBRARIES flw_core)
+flw_add_test(unit pool_table SOURCES test_pool_table.c LIBRARIES test_support flw_core)
 flw_add_test(unit heap SOURCES test_heap.c LIBRARIES test_support flw_core)
 flw_add_test(unit heap_edges SOURCES test_heap_edges.c LIBRARIES test_support flw_core)
 flw_add_test(unit retire SOURCES test_retire.c LIBRARIES test_support flw_core)
