@@ -235,7 +235,10 @@ FALLOW_API void fallow_arena_last_error(fallow_arena *arena, char *out_text, siz
  *             arena stays as it was, or empty where its old block did not come back), INVALID_ARGUMENT
  *             (a persistent region holds other values in another layout), CAPTURING (growth or
  *             initialisation inside a capture; the sentence names the bytes to take before it; or the
- *             stream of the last end is being captured), DRIVER, and those of fallow_alloc.
+ *             stream of the last end is being captured; or a stream of an earlier lease was destroyed
+ *             without fallow_stream_retire, which takes a wait for the whole context, and any stream of
+ *             that, another thread's too, is being captured; or `stream` is the legacy stream and a
+ *             blocking one is being captured), DRIVER, and those of fallow_alloc.
  * Capture     on a stream announced by fallow_capture_begin the arena must hold enough already, and
  *             values in its persistent regions. It is then pinned: it neither grows nor moves, and
  *             eager leases are BUSY, until fallow_capture_release. Inside one capture leases are
@@ -263,7 +266,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
 /** A graph captured from this arena is about to be launched on `stream`: orders it after the launch, or
  *  the lease, before it, and initialises persistent regions whose contents were lost. On the same stream
  *  as that, nothing; else one event and one wait. BUSY while leased. CAPTURING: `stream` is being
- *  captured. */
+ *  captured, or a capture stands in the way as in fallow_lease_begin. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_guard(fallow_arena *arena,
                                                              fallow_stream stream);
 

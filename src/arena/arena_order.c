@@ -64,8 +64,29 @@ static bool is_complete(fallow_arena *arena, const struct flw_arena_mark *mark, 
     return is_done;
 }
 
-/* Driver calls. One fence, if none covers it, and one wait on the device. A stream that can be neither
- * fenced nor asked any more is waited for on the host, with everything else. */
+/* Driver calls. What can be neither fenced nor asked any more is waited for on the host, with everything
+ * else of the context: no capture in it would survive that. */
+static fallow_status await_everything(fallow_arena *arena, const struct flw_arena_mark *mark,
+                                      bool is_captured)
+{
+    struct flw_pool *pool = arena->pool;
+    if (is_captured || flw_pool_is_capturing(pool, mark->domain)) {
+        return flw_arena_refuse(arena, FALLOW_CAPTURING,
+                                "the stream that the last lease ended on is being captured: "
+                                "lease again after the capture, or inside it");
+    }
+    fallow_status status =
+        flw_pool_is_any_capturing(pool) ? FALLOW_CAPTURING : flw_heap_sync_context(&pool->heap);
+    if (status != FALLOW_CAPTURING) {
+        return status;
+    }
+    return flw_arena_refuse(arena, FALLOW_CAPTURING,
+                            "a stream that it was leased on cannot be recorded on any more, and "
+                            "the context cannot be waited for while another stream is being "
+                            "captured: lease again after that capture, or inside it");
+}
+
+/* Driver calls. One fence, if none covers it, and one wait on the device. */
 static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
                                  const struct flw_arena_mark *mark)
 {
@@ -86,12 +107,7 @@ static fallow_status order_after(fallow_arena *arena, struct flw_domain *taker,
     if (is_complete(arena, mark, ticket, &is_captured)) {
         return FALLOW_OK;
     }
-    if (!is_captured && (status = flw_heap_sync_context(heap)) != FALLOW_CAPTURING) {
-        return status;
-    }
-    return flw_arena_refuse(arena, FALLOW_CAPTURING,
-                            "the stream that the last lease ended on is being captured: "
-                            "lease again after the capture, or inside it");
+    return await_everything(arena, mark, is_captured);
 }
 
 /* The mark's domain is the stream's own: a recycled handle is another domain. */

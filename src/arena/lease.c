@@ -130,6 +130,15 @@ static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
                                   fallow_status_message(status));
 }
 
+/* The legacy stream is never captured: others' captures stand in its way. */
+static const char *why_not_eager(const struct flw_arena_mark *mark, fallow_status status)
+{
+    bool is_legacy = mark->stream == NULL || mark->stream == (fallow_stream)CU_STREAM_LEGACY;
+    return status != FALLOW_CAPTURING ? "stream is not the driver's"
+           : is_legacy ? "legacy stream cannot be used while a blocking stream is being captured"
+                       : "stream is being captured: tell fallow_capture_begin";
+}
+
 /* Nothing that can refuse comes after the first step that changes something, but the pool, the driver
  * and host memory. What was taken by the time that one of those fails stays with the arena, unleased,
  * in the order of `last`. */
@@ -138,10 +147,7 @@ static fallow_status prepare_eager(fallow_arena *arena, const fallow_layout *lay
 {
     fallow_status status = flw_capture_check(arena->pool, mark->domain);
     if (status != FALLOW_OK) {
-        return flw_arena_refuse(arena, status, "the stream %s",
-                                status == FALLOW_CAPTURING
-                                    ? "is being captured: tell fallow_capture_begin"
-                                    : "is not the driver's");
+        return flw_arena_refuse(arena, status, "the %s", why_not_eager(mark, status));
     }
     if (flw_arena_is_pinned(arena) && !FLW_MUTANT(ARENA_LEASED_WHILE_PINNED)) {
         return flw_arena_refuse(

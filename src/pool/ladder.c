@@ -333,22 +333,28 @@ static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
 }
 
 /* Driver calls. A synchronisation of the context would kill a capture that is not announced yet. */
-bool flw_pool_is_any_capturing(struct flw_pool *pool)
+bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_heap *heap = &pool->heap;
-    uint32_t cursor = 0;
-    for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
-        CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-        if (flw_domain_begin_naming(heap, domain, false)) {
-            flw_heap_count_call(heap);
-            CUresult result = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
-            flw_domain_end_naming(heap, domain);
-            if (result == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
-                return true;
-            }
-        }
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!flw_domain_begin_naming(heap, domain, false)) {
+        return false;
     }
-    return false;
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
+    flw_domain_end_naming(heap, domain);
+    return result == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool flw_pool_is_any_capturing(struct flw_pool *pool)
+{
+    uint32_t cursor = 0;
+    bool is_any = false;
+    for (struct flw_domain *domain;
+         !is_any && (domain = flw_domain_next(&pool->heap, &cursor)) != NULL;) {
+        is_any = flw_pool_is_capturing(pool, domain);
+    }
+    return is_any;
 }
 
 bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)

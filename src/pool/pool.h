@@ -202,7 +202,8 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
 /* Synchronise the context, if a lost stream has memory that no fence covers, or only its place,
  * where that is wanted, and nothing is being captured. True: it is complete now. Driver calls. */
 bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place);
-/* Is a stream that can be named being captured? Driver calls. */
+/* Is the stream being captured, if it can be named; is any that can be named? Driver calls. */
+bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain);
 bool flw_pool_is_any_capturing(struct flw_pool *pool);
 
 /* ---- oom.c, stats.c */

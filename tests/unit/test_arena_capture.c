@@ -356,6 +356,104 @@ static void a_capture_nobody_announced_is_found_when_order_is_to_be_made(void **
     api_end(&api);
 }
 
+static void a_capture_of_the_last_stream_survives_though_nobody_announced_it(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(20000);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    touch_lease(&api, lease, layout, api.stream);
+    end_lease(lease, api.stream);
+    api_begin_capturing(&api, api.stream);
+    refuse_lease(arena, layout, api.other, FALLOW_CAPTURING,
+                 "the stream that the last lease ended on is being captured");
+    api_drop_captured(&api, api.stream);
+    end_lease(begin_lease(arena, layout, api.other), api.other);
+    expect_silence(&api);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+/* Work of a stream that is gone can only be waited for with the whole context: no capture in it would
+ * survive that, whoever's it is. */
+static void leave_work_on_a_stream_that_is_gone(struct api *api, fallow_arena *arena,
+                                                const fallow_layout *layout)
+{
+    CUstream gone = NULL;
+    assert_int_equal(api->sim.cu.cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING), 0);
+    fallow_lease *lease = begin_lease(arena, layout, gone);
+    touch_lease(api, lease, layout, gone);
+    end_lease(lease, gone);
+    assert_int_equal(api->sim.cu.cuStreamDestroy_v2(gone), 0);
+}
+
+static void another_streams_capture_is_named_where_it_stands_in_the_way(void **state)
+{
+    (void)state;
+    for (int is_announced = 0; is_announced < 2; is_announced++) {
+        struct api api;
+        fallow_capture *capture = NULL;
+        CUgraphExec executable = NULL;
+        bed_begin(&api);
+        fallow_arena *arena = make_arena(&api, 0);
+        fallow_layout *layout = make_plain_layout(20000);
+        (void)api_alloc(&api, 5000, api.other); /* the pool knows it */
+        leave_work_on_a_stream_that_is_gone(&api, arena, layout);
+        if (is_announced) {
+            begin_capturing(&api, api.other, &capture);
+        } else {
+            api_begin_capturing(&api, api.other);
+        }
+        refuse_lease(arena, layout, api.stream, FALLOW_CAPTURING,
+                     "while another stream is being captured");
+        assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_CAPTURING);
+        if (is_announced) {
+            end_lease(begin_lease(arena, layout, api.other), api.other); /* inside it */
+            executable = end_capturing(&api, api.other, capture);
+            assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        } else {
+            api_drop_captured(&api, api.other); /* it has survived */
+        }
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        touch_lease(&api, lease, layout, api.stream);
+        end_lease(lease, api.stream);
+        expect_silence(&api);
+        fallow_arena_destroy(arena);
+        fallow_layout_destroy(layout);
+        api_end(&api);
+    }
+}
+
+static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    CUstream blocking = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(20000);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT), 0);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    begin_capturing(&api, blocking, &capture);
+    refuse_lease(arena, layout, NULL, FALLOW_CAPTURING,
+                 "the legacy stream cannot be used while a blocking stream is being captured");
+    CUgraphExec executable = end_capturing(&api, blocking, capture);
+    end_lease(begin_lease(arena, layout, NULL), NULL);
+    expect_silence(&api);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    assert_int_equal(fallow_stream_retire(api.pool, blocking), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(blocking), 0);
+    api_end(&api);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +467,9 @@ int main(void)
         cmocka_unit_test(a_lease_is_not_carried_into_a_capture_but_may_outlast_one),
         cmocka_unit_test(a_capture_of_the_last_stream_is_not_drawn_into_the_order),
         cmocka_unit_test(a_capture_nobody_announced_is_found_when_order_is_to_be_made),
+        cmocka_unit_test(a_capture_of_the_last_stream_survives_though_nobody_announced_it),
+        cmocka_unit_test(another_streams_capture_is_named_where_it_stands_in_the_way),
+        cmocka_unit_test(the_legacy_stream_is_refused_beside_a_blocking_streams_capture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
