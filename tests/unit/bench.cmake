@@ -4,7 +4,8 @@ if(TARGET fallow)
   flw_add_test(unit bench SOURCES test_bench.c LIBRARIES flw_bench flw_driver flw_base
     DEPENDS fallow-simcuda LABELS slow)
   flw_add_test(unit doctor SOURCES test_doctor.c LIBRARIES flw_bench flw_driver flw_base
-    DEPENDS fallow-simcuda)
+    DEPENDS fallow-simcuda simcuda-libcuda
+    ENVIRONMENT "FALLOW_TEST_LIBCUDA=$<TARGET_FILE:simcuda-libcuda>")
   if(TARGET fallow-kernels)
     flw_add_test(unit bench_kernels SOURCES test_bench_kernels.c LIBRARIES flw_bench flw_driver flw_base
       DEPENDS fallow fallow-simcuda INCLUDES ${PROJECT_SOURCE_DIR}/kernels

@@ -5,6 +5,7 @@
  */
 #include "support/test.h"
 
+#include "command.h"
 #include "doctor.h"
 
 #include "fallow/simcuda.h"
@@ -249,6 +250,57 @@ static void the_simulated_device_is_called_simulated(void **state)
     dismiss(&patient);
 }
 
+/* The driver that is found without a name: a simulated one under the CUDA driver's name, which the
+ * loader then takes for libcuda.so.1. */
+static void *load_default_driver(flw_sim_fail_function *out_make_fail)
+{
+    const char *path = getenv("FALLOW_TEST_LIBCUDA");
+    assert_non_null(path);
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (object == NULL) {
+        fail_msg("%s", dlerror());
+    }
+    flw_sim_reset_function reset = NULL;
+    flw_sim_config config = {.struct_size = sizeof config};
+    void *address = dlsym(object, "flw_sim_reset");
+    assert_non_null(address);
+    memcpy(&reset, &address, sizeof reset);
+    reset(&config);
+    address = dlsym(object, "flw_sim_fail");
+    assert_non_null(address);
+    memcpy(out_make_fail, &address, sizeof *out_make_fail);
+    return object;
+}
+
+static void a_script_learns_from_the_status_whether_a_device_can_be_used(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *entry;
+        CUresult error;
+        const char *says;
+    } refusals[] = {
+        {"cuInit", CUDA_ERROR_NO_DEVICE, "driver wanted"},
+        {"cuDeviceGetCount", CUDA_ERROR_UNKNOWN, "cuDeviceGetCount failed"},
+        {"cuDevicePrimaryCtxRetain", CUDA_ERROR_OUT_OF_MEMORY, "cuDevicePrimaryCtxRetain failed"}};
+    char number[] = "--device=0", sim[] = "--device=sim", json[] = "--json";
+    flw_sim_fail_function make_fail = NULL;
+    void *object = load_default_driver(&make_fail);
+    assert_int_equal(run_command(NULL, NULL), 0);
+    assert_null(strstr(printed, "driver wanted"));
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        assert_int_not_equal(make_fail(refusals[i].entry, 1, refusals[i].error, 0), 0);
+        assert_int_equal(run_command(json, NULL), 1);
+        assert_non_null(strstr(printed, refusals[i].says));
+        assert_int_not_equal(make_fail(refusals[i].entry, 1, refusals[i].error, 0), 0);
+        assert_int_equal(run_command(number, NULL), 1);
+        assert_int_equal(run_command(sim, NULL), 0);
+        (void)make_fail(NULL, 0, 0, 0);
+    }
+    assert_int_equal(run_command(number, NULL), 0);
+    dlclose(object);
+}
+
 static void mistakes_on_the_command_line_are_refused(void **state)
 {
     (void)state;
@@ -269,6 +321,7 @@ int main(void)
         cmocka_unit_test(a_sheet_that_overflows_says_so),
         cmocka_unit_test(without_a_driver_it_says_so),
         cmocka_unit_test(the_simulated_device_is_called_simulated),
+        cmocka_unit_test(a_script_learns_from_the_status_whether_a_device_can_be_used),
         cmocka_unit_test(mistakes_on_the_command_line_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
  */
 #include "doctor.h"
 
+#include "command.h"
 #include "fallow/fallow.h"
 #include "options.h"
 
@@ -16,21 +17,23 @@ static const char help[] =
     "usage: fallow doctor [--device sim|N] [--driver NAME] [--json]\n"
     "\n"
     "What the host, the driver and the devices offer a pool, what each driver call costs, which page\n"
-    "source a pool would use and why, and what to set. Without a driver it says so and shows the\n"
-    "simulated device.\n"
+    "source a pool would use and why, and what to set. Without a driver that can be used it says so,\n"
+    "shows the simulated device, and its exit status is 1 all the same.\n"
     "\n"
     "  --device sim|N   the device to look at closely (0)\n"
     "  --driver NAME    a driver's library (libcuda.so.1), or sim\n"
     "  --json           the same as one JSON object; numbers are bytes, nanoseconds and counts\n"
     "\n"
-    "exit status 0: a pool can be used; 1: it cannot, the last lines say why; 2: the command line\n"
+    "exit status 0: a pool can be used on the device (the simulated one only where --device or\n"
+    "--driver names it); 1: it cannot, the last lines say why; 2: the command line\n"
     "\n"
     "example: fallow doctor --device sim\n";
 
 struct settings {
     const char *driver; /* NULL: look for the real one, then show the simulated one */
     int ordinal;
-    bool is_asked; /* a driver or device was named: no fallback */
+    bool is_asked;    /* a driver or device was named: no fallback */
+    bool is_stand_in; /* set by open_driver: the simulated device is shown for want of another */
     bool is_json;
 };
 
@@ -86,7 +89,7 @@ static int parse(int argc, char **argv, struct settings *settings)
     return 0;
 }
 
-/* False: no driver at all; the advice says why. */
+/* False: no driver at all; the advice says why, as it does of a stand-in. */
 static bool open_driver(struct flw_doctor_sheet *sheet, struct settings *settings,
                         struct flw_doctor_patient *patient)
 {
@@ -109,6 +112,7 @@ static bool open_driver(struct flw_doctor_sheet *sheet, struct settings *setting
         flw_doctor_advise(sheet, "%s", message);
         return false;
     }
+    settings->is_stand_in = true;
     return true;
 }
 
@@ -205,12 +209,12 @@ int flw_command_doctor(int argc, char **argv)
     struct flw_doctor_patient patient = {0};
     int parsed = parse(argc, argv, &settings);
     if (parsed != 0) {
-        return parsed == 1 ? 0 : 2;
+        return parsed == 1 ? FLW_EXIT_OK : FLW_EXIT_USAGE;
     }
     struct flw_doctor_sheet *sheet = calloc(1, sizeof *sheet);
     if (sheet == NULL) {
         fprintf(stderr, "fallow doctor: the host is out of memory\n");
-        return 1;
+        return FLW_EXIT_FAILED;
     }
     flw_doctor_see_host(sheet);
     bool is_usable = open_driver(sheet, &settings, &patient) && examine(sheet, &patient);
@@ -219,5 +223,5 @@ int flw_command_doctor(int argc, char **argv)
         fprintf(stderr, "fallow doctor: not every finding fitted on the sheet\n");
     }
     free(sheet);
-    return is_usable ? 0 : 1;
+    return is_usable && !settings.is_stand_in ? FLW_EXIT_OK : FLW_EXIT_FAILED;
 }

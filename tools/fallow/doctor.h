@@ -70,6 +70,4 @@ void flw_doctor_see_costs(struct flw_doctor_sheet *sheet, struct flw_doctor_pati
 /* Makes a pool and lends from it, as a program would. False: that failed. */
 bool flw_doctor_see_pool(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient);
 
-int flw_command_doctor(int argc, char **argv);
-
 #endif
