@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # FLW_NVCC_FLAGS: how nvcc is called for a kernel; empty where there is no nvcc that can do it, and why is said.
 # The architectures are those of sm_80, sm_90 and sm_100 that this nvcc knows, and PTX of the first and the
-# last of them for what lies between and behind.
+# last of them for what lies between and behind. A definition (the C twin) says where a result is rounded, so
+# the compiler fuses no product with a sum (-fmad=false); a kernel that wants that says fmaf, as its twin does.
 set(FLW_NVCC_FLAGS)
 find_program(FALLOW_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 mark_as_advanced(FALLOW_NVCC)
@@ -30,7 +31,7 @@ list(REMOVE_DUPLICATES FLW_NVCC_FLAGS)
 # "-gencode" was there more than once: put it back before each architecture.
 list(REMOVE_ITEM FLW_NVCC_FLAGS -gencode)
 list(TRANSFORM FLW_NVCC_FLAGS PREPEND -gencode=)
-list(APPEND FLW_NVCC_FLAGS -std=c++17 -O3 -lineinfo -Werror all-warnings)
+list(APPEND FLW_NVCC_FLAGS -std=c++17 -O3 -fmad=false -lineinfo -Werror all-warnings)
 
 # An nvcc that refuses the host's compiler, or lacks its headers, must not break a build that can do without.
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/nvcc_works.cu

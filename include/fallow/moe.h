@@ -264,7 +264,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_permute(fallow_kernels *ker
  * Quantised (out_dtype E4M3): per 128 elements of a row, scale = max(largest |v|, 1e-10) / 448,
  * out = v / scale to nearest even, and v = out * scale.
  * silu is -0 below about -88.7 and NaN for -inf; inf * 0 is NaN, and NaN stays NaN.
- * Error: 4e-6 relative before the rounding; |silu| below 1e-36 may be 0.
+ * Error: 5e-6 relative before the (last) rounding, where |silu| is 1.1e-36 or more and the product is not
+ * subnormal; below, silu may be 0. Quantised: the scale is off as much as the largest |v|.
  */
 typedef struct fallow_silu_and_mul_params {
     size_t struct_size; /**< set by fallow_silu_and_mul_params_init */
@@ -304,7 +305,12 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_silu_and_mul(
 
 /**
  * out[t, :] = scale * sum over j of weights[t, j] * rows[positions[t, j], :], j ascending, in float,
- * scaled last and rounded once; with `rounds_each` every product and partial sum is rounded to dtype.
+ * scaled last and rounded to dtype once; with `rounds_each` every product and partial sum is rounded to
+ * dtype too. A product, a sum and the scaling are each rounded to float by themselves, never fused: every
+ * device gives the same bits (of a NaN, only that it is one).
+ * Error before the last rounding, without `rounds_each`: of n choices that are not left out, (n + 2) 2^-24
+ * |scale| times the sum of their |weight * row|, and (n |scale| + 1) 2^-150 besides for what is
+ * subnormal; where no sum of the absolute values, scaled or not, reaches 2^128.
  *
  * A j whose position is below 0 or whose weight is 0 is left out: its row is not read, so what is in it
  * (NaN of an expert that nobody chose) cannot show. A token with none left gets a row of 0. A position

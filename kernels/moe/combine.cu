@@ -9,6 +9,8 @@
 //           asked for before the first is used.
 // Order     j ascending, so that the sum does not depend on the schedule; a choice that is left out is
 //           not read, never multiplied by 0.
+// Rounding  every product, sum and scaling by itself, as the definition has it: nvcc.cmake forbids the
+//           compiler to fuse a product with the sum that takes it, and check.kernel_resources counts.
 #include "common/vector.cuh"
 #include "moe/combine.h"
 

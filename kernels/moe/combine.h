@@ -11,6 +11,15 @@ enum {
     FLW_COMBINE_THREADS = 256
 };
 
+/* The bound that moe.h states, for n choices: relative to |scale| times the sum of |weight row|, before the
+ * rounding to dtype. With u = 2^-24, a product of floats is off by u of itself at most. It then takes part
+ * in n - 1 sums at most (to add the first to 0 is exact) and in the scaling, and each rounds by u again:
+ * together (1 + u)^(n + 1) - 1, which is below (n + 2) u for the 64 choices that there may be. Fused
+ * products would be within the same bound, and of other bits. What is below 2^-126 is a multiple of 2^-149:
+ * each product and the scaled sum may be off by half of that besides. */
+#define FLW_COMBINE_ERROR(n) (((n) + 2) * 0x1p-24)
+#define FLW_COMBINE_STEP     0x1p-149
+
 struct flw_combine_args {
     const void *rows;         /* [row_count, width] */
     const float *weights;     /* [tokens, top_k] or NULL */

@@ -11,6 +11,28 @@ enum {
     FLW_SILU_THREADS = 256
 };
 
+/* log2(e), to nearest: 1.34e-8 too small (relative). */
+#define FLW_SILU_LOG2_OF_E 1.44269502f
+
+/* The bound that moe.h states, relative and before the last rounding, where |silu| is FLW_SILU_LEAST or
+ * more. The kernel computes y = -x log2(e), e = 2^y, s = 1 + e, x / s, times up. An error of e counts by
+ * e / (1 + e), so the worst lie where e is large: x down to -87.4, where s reaches 2^126 and the
+ * division's own bound ends. In units of 1e-6:
+ *
+ *   2.65  y is below 128, so its rounding is at most 2^-18, which changes 2^y by 2^-18 ln 2
+ *   1.17  its constant is off by 1.34e-8, times |y| ln 2 = 87.4
+ *   0.30  ex2.approx: 2 ulp of the correctly rounded result (PTX ISA, ex2), 2.5 2^-23
+ *   0.06  1 + e: 2^-24
+ *   0.30  __fdividef: 2 ulp, for a divisor up to 2^126 (CUDA Programming Guide, intrinsic functions)
+ *   0.06  the product: 2^-24
+ *
+ * together 4.54. Of __expf the guide says 2 + floor(1.173 |x|) ulp, 104 here, or 12.4 in this unit; it is
+ * the same product and ex2.approx, but is not said to be, so the kernel names the instruction.
+ *
+ * Beyond, with s from 2^126 up, __fdividef gives 0: |silu| is below 87.4 / 2^126 there. */
+#define FLW_SILU_ERROR 5e-6
+#define FLW_SILU_LEAST 1.1e-36
+
 struct flw_silu_and_mul_args {
     const void *in;            /* [rows, 2 width] */
     void *out;                 /* [rows, width]; may be `in` */

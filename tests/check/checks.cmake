@@ -27,6 +27,13 @@ if(TARGET docs)
     ${PROJECT_BINARY_DIR}/src/package/Doxyfile ${CMAKE_CURRENT_BINARY_DIR}/docs)
   set_tests_properties(check.docs PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
 endif()
+get_property(flags GLOBAL PROPERTY FLW_NVCC_FLAGS)
+if(flags)
+  list(FILTER flags EXCLUDE REGEX "^-gencode") # PTX is of one architecture
+  add_test(NAME check.kernel_rounding COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/kernel_rounding.sh
+    ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/kernel_rounding ${FALLOW_NVCC} ${flags})
+  set_tests_properties(check.kernel_rounding PROPERTIES LABELS check TIMEOUT 240)
+endif()
 if(TARGET fallow)
   add_test(NAME check.help COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/help.sh $<TARGET_FILE:fallow>)
   set_tests_properties(check.help PROPERTIES LABELS check TIMEOUT 240)

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the compiled kernels take: registers, stack and static shared memory by cuobjdump's resource usage;
-# spills (loads and stores of local memory), 16-byte loads and 16-byte stores counted in the disassembly.
-# Needs no GPU. Counts are of instructions in the code, not of what a launch does.
+# spills (loads and stores of local memory), 16-byte loads, 16-byte stores and fused multiply-adds of floats
+# counted in the disassembly. Needs no GPU. Counts are of instructions in the code, not of what a launch does.
 #
 #   tests/gpu/kernel_resources.sh [--markdown] [--check FILE] [FOLDER]
 #
 # FOLDER has the images (build/release/kernels/image); CUOBJDUMP names the tool if it is not on the path.
-# --check FILE holds each kernel to a line of FILE: NAME, most bytes of stack, least 16-byte loads and stores
-# ('*' is every kernel without a line; '#' begins a comment). A kernel without stack may not spill either.
+# --check FILE holds each kernel to a line of FILE: NAME, most bytes of stack, least 16-byte loads and stores,
+# most fused multiply-adds ('*' is every kernel without a line, '-' any number; '#' begins a comment). A kernel
+# without stack may not spill either.
 #
 # Exit: 0 shown, and all as FILE has it; 1 a kernel is not; 2 usage; 77 no cuobjdump or no images.
 set -u
@@ -48,7 +49,7 @@ fi
 rows=$(mktemp) || exit 2
 trap 'rm -f "$rows"' EXIT
 for image in "$@"; do
-    # One line a kernel and architecture: name arch registers stack shared spills loads stores
+    # One line a kernel and architecture: name arch registers stack shared spills loads stores fused
     if ! "$tool" --dump-resource-usage -sass "$image" >"$rows.dump" 2>"$rows.error"; then
         echo "kernel_resources.sh: $tool cannot read $image: $(head -n 1 "$rows.error")" >&2
         rm -f "$rows.dump" "$rows.error"
@@ -71,12 +72,13 @@ for image in "$@"; do
             if ($at ~ /^(LDL|STL)/) spills[key]++
             else if ($at ~ /^LDG.*\.128/) loads[key]++
             else if ($at ~ /^STG.*\.128/) stores[key]++
+            else if ($at ~ /^[FD]FMA/) fused[key]++
         }
         END {
             for (i = 1; i <= count; i++) {
                 key = order[i]
                 if (!(key in code)) { print "no disassembly of " key > "/dev/stderr"; exit 1 }
-                print key, usage[key], spills[key] + 0, loads[key] + 0, stores[key] + 0
+                print key, usage[key], spills[key] + 0, loads[key] + 0, stores[key] + 0, fused[key] + 0
             }
             if (count == 0) exit 1
         }' "$rows.dump" >>"$rows" || {
@@ -105,17 +107,20 @@ if [ "$markdown" = 1 ]; then
         }' "$rows"
 else
     awk '
-        BEGIN { printf "%-20s %-7s %9s %7s %8s %6s %9s %10s\n", "kernel", "for", "registers", "stack B",
-                "shared B", "spills", "16 B loads", "16 B stores" }
-        { printf "%-20s %-7s %9s %7s %8s %6s %10s %11s\n", $1, $2, $3, $4, $5, $6, $7, $8 }' "$rows"
+        BEGIN { printf "%-20s %-7s %9s %7s %8s %6s %9s %10s %6s\n", "kernel", "for", "registers", "stack B",
+                "shared B", "spills", "16 B loads", "16 B stores", "fused" }
+        { printf "%-20s %-7s %9s %7s %8s %6s %10s %11s %6s\n", $1, $2, $3, $4, $5, $6, $7, $8, $9 }' "$rows"
 fi
 if [ -z "$limits" ]; then exit 0; fi
 awk -v limits="$limits" '
     BEGIN {
         while ((getline line < limits) > 0) {
             sub(/#.*/, "", line)
-            if (split(line, word, /[ \t]+/) >= 4) {
+            if (split(line, word, /[ \t]+/) >= 5) {
                 known[word[1]] = 1; stack[word[1]] = word[2]; loads[word[1]] = word[3]; stores[word[1]] = word[4]
+                fused[word[1]] = word[5]
+            } else if (line ~ /[^ \t]/) {
+                print limits ": \047" line "\047: not a name and four numbers" > "/dev/stderr"; failed = 1
             }
         }
     }
@@ -127,6 +132,9 @@ awk -v limits="$limits" '
         if (stack[name] + 0 == 0 && $6 + 0 > 0) complain($6 " loads and stores of local memory: it spills")
         if ($7 + 0 < loads[name] + 0) complain($7 " loads of 16 bytes, fewer than " loads[name])
         if ($8 + 0 < stores[name] + 0) complain($8 " stores of 16 bytes, fewer than " stores[name])
+        if (fused[name] != "-" && $9 + 0 > fused[name] + 0) {
+            complain($9 " fused multiply-adds, more than " fused[name] + 0 ": a product is not rounded")
+        }
     }
     END {
         for (name in known) {

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # check.kernel_resources_catches: kernel_resources.sh against a cuobjdump that is a script: a kernel within its
-# limits passes; a spill, a stack and a lost vector load are named; without the tool or images it says 77.
+# limits passes; a spill, a stack, a lost vector load and a fused multiply-add are named; without the tool or
+# images it says 77.
 #
 #   kernel_resources_test.sh <kernel_resources.sh> <scratch folder>
 set -u
@@ -42,21 +43,27 @@ expect() {
 }
 
 fake 0 EXIT
-expect 0 "alpha *sm_90 *40 *0 *1280 *0 *1 *1" "* 0 1 1"
-expect 0 alpha "* 0 9 9
-alpha 0 1 1 # its own line counts"
-expect 1 "1 loads of 16 bytes, fewer than 2" "* 0 2 1"
-expect 1 "1 stores of 16 bytes, fewer than 2" "alpha 0 1 2"
-expect 1 "beta: it has limits and no image" "beta 0 0 0"
+expect 0 "alpha *sm_90 *40 *0 *1280 *0 *1 *1 *0" "* 0 1 1 0"
+expect 0 alpha "* 0 9 9 0
+alpha 0 1 1 0 # its own line counts"
+expect 1 "1 loads of 16 bytes, fewer than 2" "* 0 2 1 0"
+expect 1 "1 stores of 16 bytes, fewer than 2" "alpha 0 1 2 0"
+expect 1 "beta: it has limits and no image" "beta 0 0 0 0"
+expect 1 "'alpha 0 0': not a name and four numbers" "alpha 0 0"
 fake 16 EXIT
-expect 1 "alpha for sm_90: 16 bytes of stack" "* 0 0 0"
-expect 0 alpha "alpha 16 0 0"
+expect 1 "alpha for sm_90: 16 bytes of stack" "* 0 0 0 0"
+expect 0 alpha "alpha 16 0 0 0"
 fake 0 "STL [R1], R5"
-expect 1 "it spills" "* 0 0 0"
+expect 1 "it spills" "* 0 0 0 0"
 fake 0 "@P1 LDL R5, [R1]"
-expect 1 "it spills" "* 0 0 0"
+expect 1 "it spills" "* 0 0 0 0"
+fake 0 "@P1 FFMA R5, R4, R3, R5"
+expect 1 "1 fused multiply-adds, more than 0: a product is not rounded" "* 0 0 0 0"
+expect 0 alpha "* 0 0 0 -"
+fake 0 "HFMA2.MMA R5, -RZ, RZ, 0, 0"
+expect 0 alpha "* 0 0 0 0"
 printf '#!/bin/sh\necho of another version\n' >"$work/cuobjdump"
-expect 1 "not understood" "* 0 0 0"
+expect 1 "not understood" "* 0 0 0 0"
 
 CUOBJDUMP="$work/cuobjdump" "$script" "$work/none" 2>/dev/null
 if [ $? != 77 ]; then echo "no images: not skipped"; failed=1; fi

@@ -5,6 +5,7 @@
 #include "common/number.h"
 #include "fallow/moe.h"
 #include "kernel/bed.h"
+#include "moe/combine.h"
 
 #define MOST_ROWS  64
 #define MOST_WIDTH 136
@@ -95,18 +96,69 @@ static void prove(struct flw_bed *bed, struct fixture *fixture, void *out)
     free(smaller);
 }
 
-static double expected(const struct fixture *fixture, int64_t token, int64_t i)
+/* What is summed up for one element: the exact sum, that of the absolute values, how many choices. */
+struct exact {
+    double sum, size;
+    int count;
+};
+
+static struct exact exact_sum(const struct fixture *fixture, int64_t token, int64_t i)
 {
     const fallow_combine_params *params = &fixture->params;
-    double sum = 0;
+    struct exact exact = {0, 0, 0};
     for (int32_t j = 0; j < params->top_k; j++) {
         int32_t row = fixture->positions[token * params->top_k + j];
         double weight = fixture->weights[token * params->top_k + j];
         if (row >= 0 && row < params->row_count && weight != 0) {
-            sum += weight * (double)row_value(fixture, row, i);
+            double product = weight * (double)row_value(fixture, row, i);
+            exact.sum += product;
+            exact.size += fabs(product);
+            exact.count++;
         }
     }
-    return sum * (params->scale == 0 ? 1.0 : (double)params->scale);
+    return exact;
+}
+
+static double scale_of(const struct fixture *fixture)
+{
+    return fixture->params.scale == 0 ? 1.0 : (double)fixture->params.scale;
+}
+
+/* The error that moe.h states, and the last rounding of an element. */
+static double room_for(const struct fixture *fixture, const struct exact *exact)
+{
+    double scale = fabs(scale_of(fixture));
+    double room = FLW_COMBINE_ERROR(exact->count) * scale * exact->size +
+                  (exact->count * scale + 1) * FLW_COMBINE_STEP / 2;
+    fallow_dtype dtype = fixture->params.dtype;
+    double last = dtype == FALLOW_BF16 ? 0x1p-8 : dtype == FALLOW_F16 ? 0x1p-11 : 0;
+    return room + last * (fabs(scale * exact->sum) + room) + (dtype == FALLOW_F16 ? 0x1p-25 : 0);
+}
+
+static float round_if(const struct fixture *fixture, float value)
+{
+    unsigned char raw[4];
+    flw_number_narrow(raw, fixture->params.dtype, value);
+    return fixture->params.rounds_each ? flw_number_widen(raw, fixture->params.dtype) : value;
+}
+
+/* The definition, to the bit: a double holds the product of two floats, and rounds the sum of two so that
+ * rounding it again to float gives what one rounding would have given. */
+static float defined(const struct fixture *fixture, int64_t token, int64_t i)
+{
+    const fallow_combine_params *params = &fixture->params;
+    unsigned char raw[4];
+    float sum = 0;
+    for (int32_t j = 0; j < params->top_k; j++) {
+        int32_t row = fixture->positions[token * params->top_k + j];
+        double weight = fixture->weights[token * params->top_k + j];
+        if (row >= 0 && row < params->row_count && weight != 0) {
+            float product = round_if(fixture, (float)(weight * (double)row_value(fixture, row, i)));
+            sum = round_if(fixture, (float)((double)sum + (double)product));
+        }
+    }
+    flw_number_narrow(raw, params->dtype, (float)(scale_of(fixture) * (double)sum));
+    return flw_number_widen(raw, params->dtype);
 }
 
 static void check(struct flw_bed *bed, struct fixture *fixture)
@@ -114,19 +166,23 @@ static void check(struct flw_bed *bed, struct fixture *fixture)
     const fallow_combine_params *params = &fixture->params;
     unsigned char out[MOST_ROWS * MOST_WIDTH * 4];
     size_t each = fallow_dtype_bytes(params->dtype);
-    double ulp = params->dtype == FALLOW_BF16  ? 0x1p-8
-                 : params->dtype == FALLOW_F16 ? 0x1p-11
-                                               : 0x1p-23;
     prove(bed, fixture, out);
     for (int64_t k = 0; k < params->tokens * params->width; k++) {
-        double want = expected(fixture, k / params->width, k % params->width);
+        int64_t token = k / params->width, i = k % params->width;
+        struct exact exact = exact_sum(fixture, token, i);
+        double want = scale_of(fixture) * exact.sum;
         float got = flw_number_widen(out + k * (int64_t)each, params->dtype);
-        FLW_EXPECT(bed, fabs((double)got - want) <= fabs(want) * ulp + 1e-5,
-                   "element %lld is %g, expected %g", (long long)k, (double)got, want);
+        FLW_EXPECT(bed, flw_number_bits(got) == flw_number_bits(defined(fixture, token, i)),
+                   "element %lld is %a, defined as %a", (long long)k, (double)got,
+                   (double)defined(fixture, token, i));
+        FLW_EXPECT(bed,
+                   params->rounds_each || fabs((double)got - want) <= room_for(fixture, &exact),
+                   "element %lld is %g, exactly %g, off by more than %g", (long long)k, (double)got,
+                   want, room_for(fixture, &exact));
     }
 }
 
-static void sums_are_close_to_double_and_nan_rows_do_not_show(struct flw_bed *bed)
+static void sums_are_as_defined_and_within_the_bound(struct flw_bed *bed)
 {
     static const int32_t widths[] = {1, 7, 8, 136};
     static const int64_t tokens[] = {0, 1, 9};
@@ -194,36 +250,48 @@ static void without_positions_choices_lie_in_order(struct flw_bed *bed)
     }
     flw_bed_write(bed, fixture->params.weights, fixture->weights, 60);
     fixture->params.positions = NULL;
-    struct flw_bed_step step = step_of(bed, fixture);
-    float out[80];
-    flw_bed_prove(bed, &step, &step, NULL, (void *[]){out});
-    for (int64_t k = 0; k < 80; k++) {
-        FLW_EXPECT(bed, fabs((double)out[k] - expected(fixture, k / 16, k % 16)) < 1e-5,
-                   "element %lld", (long long)k);
-    }
+    check(bed, fixture);
     free(fixture);
 }
 
 static void rounding_each_step_is_another_sum(struct flw_bed *bed)
 {
-    struct fixture *fixture = make(bed, 6, 8, 4, FALLOW_BF16);
-    fixture->params.rounds_each = 1;
-    uint16_t out[48];
-    prove(bed, fixture, out);
-    for (int64_t k = 0; k < 48; k++) {
-        float sum = 0;
-        for (int j = 0; j < 4; j++) {
-            int32_t row = fixture->positions[k / 8 * 4 + j];
-            float weight = fixture->weights[k / 8 * 4 + j];
-            if (row >= 0 && weight != 0) {
-                float product =
-                    flw_bf16_widen(flw_bf16_narrow(weight * row_value(fixture, row, k % 8)));
-                sum = flw_bf16_widen(flw_bf16_narrow(sum + product));
-            }
-        }
-        FLW_EXPECT(bed, out[k] == flw_bf16_narrow(sum), "element %lld", (long long)k);
+    static const fallow_dtype dtypes[] = {FALLOW_F16, FALLOW_BF16, FALLOW_F32};
+    for (int d = 0; d < 3; d++) {
+        struct fixture *fixture = make(bed, 6, 8, 4, dtypes[d]);
+        fixture->params.rounds_each = 1;
+        fixture->params.scale = 2.5f;
+        check(bed, fixture);
+        free(fixture);
     }
-    free(fixture);
+}
+
+/* (1 + 2^-12)^2 rounds to 1 + 2^-11, so that the sum is 0; fused with it, it would leave 2^-24. */
+static void a_product_is_rounded_before_a_sum_takes_it(struct flw_bed *bed)
+{
+    const float tiny = 0x1p-12f;
+    for (uint8_t rounds_each = 0; rounds_each < 2; rounds_each++) {
+        struct fixture *fixture = make(bed, 2, 12, 2, FALLOW_F32);
+        float rows[36] = {0};
+        for (int i = 0; i < 12; i++) {
+            rows[12 + i] = -(1 + 2 * tiny);
+            rows[24 + i] = 1 + tiny;
+        }
+        for (int k = 0; k < 4; k++) {
+            fixture->positions[k] = 1 + k % 2;
+            fixture->weights[k] = k % 2 == 0 ? 1.0f : 1 + tiny;
+        }
+        flw_bed_write(bed, fixture->params.rows, rows, sizeof rows);
+        flw_bed_write(bed, fixture->params.positions, fixture->positions, 16);
+        flw_bed_write(bed, fixture->params.weights, fixture->weights, 16);
+        fixture->params.rounds_each = rounds_each;
+        float out[24];
+        prove(bed, fixture, out);
+        for (int k = 0; k < 24; k++) {
+            FLW_EXPECT(bed, out[k] == 0, "element %d is %g", k, (double)out[k]);
+        }
+        free(fixture);
+    }
 }
 
 static void mistakes_are_refused_by_name(struct flw_bed *bed)
@@ -267,12 +335,13 @@ static void mistakes_are_refused_by_name(struct flw_bed *bed)
 int main(int argc, char **argv)
 {
     static const struct flw_bed_test tests[] = {
-        FLW_BED_TEST(sums_are_close_to_double_and_nan_rows_do_not_show),
+        FLW_BED_TEST(sums_are_as_defined_and_within_the_bound),
         FLW_BED_TEST(a_token_with_nothing_left_gets_zeros),
         FLW_BED_TEST(positions_beyond_the_rows_are_dropped_and_flagged),
         FLW_BED_TEST(without_weights_each_counts_one),
         FLW_BED_TEST(without_positions_choices_lie_in_order),
         FLW_BED_TEST(rounding_each_step_is_another_sum),
+        FLW_BED_TEST(a_product_is_rounded_before_a_sum_takes_it),
         FLW_BED_TEST(mistakes_are_refused_by_name),
     };
     return flw_bed_main(argc, argv, tests, sizeof tests / sizeof *tests);
