@@ -35,9 +35,9 @@ typedef struct fallow_recorder fallow_recorder;
 /** Bits of fallow_record_config.flags. */
 enum {
     FALLOW_RECORD_BLOCK_WHEN_FULL = 1u << 0, /**< nothing is lost: a thread whose ring is full waits
-                                                  until there is room. Without it the record is lost,
-                                                  and the trace says how many were. Not with
-                                                  RING_ONLY */
+                                                  until there is room. Without it the record is lost;
+                                                  the trace and the end of the recording say how many
+                                                  were. Not with RING_ONLY */
     FALLOW_RECORD_RING_ONLY = 1u << 1,  /**< flight recorder: `path` is written by dumps only */
     FALLOW_RECORD_DUMP_ON_OOM = 1u << 2 /**< an allocation that fails for want of memory dumps
                                                   before it returns */
@@ -67,7 +67,7 @@ static inline void fallow_record_config_init(fallow_record_config *config)
  * Begin to record a pool.
  *
  * Ownership   the caller owns *out_recorder until fallow_record_stop. The end of the pool stops it
- *             too, abandoning included. The handle stays safe to pass afterwards: INVALID_RECORDER.
+ *             too, abandoning included, and the log has what its status would say. The handle stays safe to pass afterwards: INVALID_RECORDER.
  * Errors      INVALID_ARGUMENT (unknown bits, what needs a path without one), INVALID_POOL, BUSY (the
  *             pool is being recorded, or the signal has a handler), IO (the log names the file),
  *             OUT_OF_HOST_MEMORY, VERSION. Nothing is left behind but perhaps an empty file.
@@ -93,8 +93,12 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_dump(fallow_recorder *re
 /**
  * End the recording. The handle is gone.
  *
- * Errors      INVALID_RECORDER; IO: the file could not be written, now or before (a full disk): what
- *             it holds up to there can be read. The pool is not concerned.
+ * Errors      INVALID_RECORDER. With these two the recorder has ended all the same, and the pool is not
+ *             concerned: IO, the file could not be written, now or before (a full disk), what it holds
+ *             up to there can be read; RECORDS_LOST, the file is whole and lacks events whose thread
+ *             found no room for them: the log says how many, and a DROP stands in the file where they
+ *             are missing (`fallow trace verify` counts them). Not with BLOCK_WHEN_FULL, unless the
+ *             host had no memory for a thread's ring.
  * Cost        waits for the file.
  */
 FALLOW_API fallow_status fallow_record_stop(fallow_recorder *recorder);

@@ -311,7 +311,12 @@ static fallow_status make_recorder(struct flw_pool *pool, const fallow_record_co
         .is_fenced = !pool->uses_membarrier,
         .dump_signal = config->dump_signal,
         .device = (uint32_t)pool->config.device,
-        .host = {.context = pool, .look_up = look_up, .detach = detach_caches, .log = log_line}};
+        .host = {.context = pool,
+                 .look_up = look_up,
+                 .detach = detach_caches,
+                 .log = log_line,
+                 .when_lost = "FALLOW_RECORD_BLOCK_WHEN_FULL makes threads wait, and a larger "
+                              "ring_bytes loses fewer"}};
     return flw_recorder_create(&settings, out_recorder);
 }
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -310,9 +311,26 @@ static uint64_t lost_count(const struct flw_recorder *recorder)
     return count;
 }
 
+/* The file is whole but for these. */
+static fallow_status say_missing(const struct flw_recorder *recorder,
+                                 const struct flw_scribe_tally *tally)
+{
+    char what[120];
+    const char *advice = recorder->settings.host.when_lost;
+    snprintf(what, sizeof what, "%" PRIu64 " of %" PRIu64 " events (%.3g %%) are missing in",
+             tally->missing_count, tally->event_count,
+             100.0 * (double)tally->missing_count / (double)tally->event_count);
+    say(recorder, true, what, recorder->path,
+        recorder->settings.waits ? "the host had no memory for a thread's ring"
+        : advice != NULL         ? advice
+                                 : "threads were faster than it could be written");
+    return FALLOW_RECORDS_LOST;
+}
+
 static fallow_status end_file(struct flw_recorder *recorder)
 {
     fallow_status status = FALLOW_OK;
+    struct flw_scribe_tally tally = {0};
     bool is_closed = true;
     pthread_mutex_lock(&recorder->io);
     if (recorder->scribe != NULL) {
@@ -320,6 +338,7 @@ static fallow_status end_file(struct flw_recorder *recorder)
         if (status == FALLOW_OK && !flw_scribe_end(recorder->scribe, lost_count(recorder))) {
             status = fail_file(recorder);
         }
+        tally = flw_scribe_count(recorder->scribe);
         is_closed = flw_scribe_close(recorder->scribe);
         recorder->scribe = NULL;
     }
@@ -328,7 +347,7 @@ static fallow_status end_file(struct flw_recorder *recorder)
         say(recorder, true, "cannot close", recorder->path, strerror(EIO));
         status = FALLOW_IO;
     }
-    return status;
+    return status == FALLOW_OK && tally.missing_count > 0 ? say_missing(recorder, &tally) : status;
 }
 
 /* ---- the flusher */

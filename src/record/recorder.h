@@ -30,6 +30,7 @@ struct flw_recorder_host {
     void (*detach)(void *context);
     /* One line for the user. No lock held. */
     void (*log)(void *context, bool is_error, const char *line);
+    const char *when_lost; /* how threads' records find room; NULL: the user has no way */
 };
 
 struct flw_recorder_settings {
@@ -89,7 +90,8 @@ fallow_status flw_recorder_dump(struct flw_recorder *recorder, const char *path)
 /* From now on some threads' records may be missing; nobody waits for room. */
 void flw_recorder_close(struct flw_recorder *recorder);
 
-/* Detached. Write the rest and end the file; waits for the flusher. IO as above. */
+/* Detached. Write the rest and end the file; waits for the flusher. IO as above; RECORDS_LOST: the file
+ * has its end and lacks records, the log says how many. */
 fallow_status flw_recorder_finish(struct flw_recorder *recorder);
 void flw_recorder_destroy(struct flw_recorder *recorder);
 

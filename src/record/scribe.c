@@ -21,6 +21,7 @@ struct flw_scribe {
     struct flw_addressmap live; /* address -> number of its block */
     size_t stream_count, name_count;
     uint64_t block_count, unknown_frees, lost_frees, last_ns;
+    struct flw_scribe_tally tally;
     int error;           /* of the file */
     const char *problem; /* NULL: none */
     size_t used;
@@ -134,7 +135,19 @@ const char *flw_scribe_problem(const struct flw_scribe *scribe)
     return scribe->problem;
 }
 
+struct flw_scribe_tally flw_scribe_count(const struct flw_scribe *scribe)
+{
+    return scribe->tally;
+}
+
 /* ---- records */
+
+static void count(struct flw_scribe *scribe, const struct flw_merge_record *record)
+{
+    bool is_drop = record->op == FLW_TRACE_DROP;
+    scribe->tally.event_count += is_drop ? record->size_bytes : 1;
+    scribe->tally.missing_count += is_drop ? record->size_bytes : 0;
+}
 
 /* *out_old: the block that the file had there; FLW_ADDRESSMAP_ABSENT: none. */
 static bool remember_block(struct flw_scribe *scribe, uint64_t address, uint32_t *out_old)
@@ -250,6 +263,7 @@ bool flw_scribe_take(struct flw_scribe *scribe, struct flw_merge *merge,
     while (is_written && flw_merge_next(merge, &record)) {
         uint64_t ns = flw_tsc_ns(&line, record.ticks) - scribe->settings.zero.ns;
         scribe->last_ns = flw_max(scribe->last_ns, ns - ns % STEP_NS);
+        count(scribe, &record);
         is_written = flw_trace_op_has_block((uint8_t)record.op)
                          ? take_block_record(scribe, &record)
                          : put(scribe, &record, record.op, UINT32_MAX);
@@ -268,6 +282,7 @@ bool flw_scribe_end(struct flw_scribe *scribe, uint64_t lost_count)
     bool is_written = scribe->problem == NULL;
     if (is_written && lost_count > 0) {
         struct flw_merge_record drop = {.size_bytes = lost_count, .op = FLW_TRACE_DROP};
+        count(scribe, &drop);
         is_written = put(scribe, &drop, FLW_TRACE_DROP, UINT32_MAX);
     }
     if (is_written && scribe->unknown_frees + scribe->lost_frees > 0) {

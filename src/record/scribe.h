@@ -42,6 +42,12 @@ bool flw_scribe_flush(struct flw_scribe *scribe);
 /* The last records: what the rings never found room for, the gaps, the end of the file. */
 bool flw_scribe_end(struct flw_scribe *scribe, uint64_t lost_count);
 
+/* So far: the events that there were, and how many of them are missing in the file. */
+struct flw_scribe_tally {
+    uint64_t event_count, missing_count;
+};
+struct flw_scribe_tally flw_scribe_count(const struct flw_scribe *scribe);
+
 /* One line; NULL: nothing has gone wrong. */
 const char *flw_scribe_problem(const struct flw_scribe *scribe);
 

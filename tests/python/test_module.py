@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
+from unittest import mock
 
 import fallow
 
@@ -171,8 +173,35 @@ class Pools(unittest.TestCase):
                 self.assertFalse(os.path.exists(flight))
                 recording.dump()
                 self.assertTrue(os.path.exists(flight))
+            with self.assertRaisesRegex(ValueError, "flight or whole"):
+                fallow.Recording(flight, flight=True, whole=True)
             with self.assertRaisesRegex(fallow.Error, "a recording to /nowhere/x.*FALLOW_IO"):
                 fallow.Recording("/nowhere/x")
+
+    def test_a_recording_that_lacks_calls_has_ended_and_warns(self):
+        lib = fallow._lib()
+
+        class Hasty:  # as if this program had been faster than its file
+            def __getattr__(self, name):
+                if name == "fallow_record_stop":
+                    return lambda handle: lib.fallow_record_stop(handle) or fallow._RECORDS_LOST
+                return getattr(lib, name)
+
+        self.assertEqual(lib.fallow_status_name(fallow._RECORDS_LOST), b"FALLOW_RECORDS_LOST")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "mine.ftrace")
+            with mock.patch.object(fallow, "_lib", Hasty):
+                with self.assertWarnsRegex(RuntimeWarning, "lacks events.*whole=True"):
+                    with fallow.Recording(path):
+                        pass
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with fallow.Recording(path, whole=True):  # the pool is free to be recorded again
+                    for _ in range(1000):
+                        lib.fallow_torch_free(lib.fallow_torch_alloc(5000, 0, None), 5000, 0, None)
+            if "FALLOW_COMMAND" in os.environ:
+                subprocess.check_call([os.environ["FALLOW_COMMAND"], "trace", "verify", path],
+                                      stdout=subprocess.DEVNULL, timeout=60)
 
     def test_a_process_that_publishes_has_its_file_until_it_ends(self):
         if not os.access("/dev/shm", os.W_OK):

@@ -328,7 +328,9 @@ static void a_full_ring_says_how_many_records_were_lost(void **state)
     for (int i = 0; i < PAIRS; i++) {
         give_back(&bed, api_alloc(&bed.api, 1000, bed.api.stream), bed.api.stream);
     }
-    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
+    bed.api.log[0] = '\0';
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_RECORDS_LOST);
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_INVALID_RECORDER);
     struct flw_trace *trace = flw_recording_read_file(bed.path);
     assert_null(trace->truncation);
     for (size_t i = 0; i < trace->detail_count; i++) {
@@ -340,6 +342,13 @@ static void a_full_ring_says_how_many_records_were_lost(void **state)
     assert_true(lost > 0);
     assert_true(blocks + left_out - put_in + lost == 2 * PAIRS);
     flw_trace_destroy(trace);
+    char counts[80];
+    snprintf(counts, sizeof counts, "%llu of %d events", (unsigned long long)lost, 2 * PAIRS);
+    assert_non_null(strstr(bed.api.log, counts));
+    assert_non_null(strstr(bed.api.log, bed.path));
+    assert_non_null(strstr(bed.api.log, "FALLOW_RECORD_BLOCK_WHEN_FULL"));
+    start(&bed, 0, 0); /* the recorder has ended: the pool can be recorded anew */
+    flw_trace_destroy(stop_and_read(&bed));
     end_bed(&bed);
 }
 

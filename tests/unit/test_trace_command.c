@@ -368,6 +368,28 @@ static void a_cut_file_is_read_up_to_there_and_not_verified(void **state)
     command_expect_one_line("bad.ftrace: damaged after event 0: byte ");
 }
 
+/* Two events were recorded, a free between them was not; three more are missing after them. */
+static void a_file_that_lacks_events_is_told_from_a_whole_and_a_broken_one(void **state)
+{
+    static const char lacking[] = "#fallow-trace 1\ndevice 0\nstream 0\nfields times\ngaps 0 1\n"
+                                  "A 1000 0 512 0\nD 2000 1\nF 3000 0 0\nA 3000 1 512 0\n"
+                                  "D 4000 3\n";
+    (void)state;
+    command_write("lacking.ftext", lacking, strlen(lacking));
+    command_write("tiny.ftext", tiny_trace, strlen(tiny_trace));
+    command_write("empty", "", 0);
+    expect_success("pack lacking.ftext -o lacking.ftrace");
+    expect_error("verify lacking.ftrace", 3,
+                 "lacking.ftrace: 4 of 6 events (66.7 %) are missing: the file is whole");
+    assert_non_null(strstr(error_text, "FALLOW_RECORD_BLOCK_WHEN_FULL"));
+    assert_string_equal(out_text, "");
+    assert_int_equal(run("verify lacking.ftext tiny.ftext"), 3);
+    assert_string_equal(out_text, "tiny.ftext: whole, text, 10 events, 2 allocations\n");
+    assert_int_equal(run("verify tiny.ftext lacking.ftext"), 3);
+    assert_int_equal(run("verify lacking.ftext empty"), 1);
+    assert_int_equal(run("verify empty lacking.ftext"), 1);
+}
+
 /* Long enough to fill a pipe. */
 static void write_big_trace(void)
 {
@@ -434,6 +456,7 @@ int main(void)
         cmocka_unit_test(a_wrong_command_line_is_told_in_one_line),
         cmocka_unit_test(what_is_no_trace_is_told_in_one_line),
         cmocka_unit_test(a_cut_file_is_read_up_to_there_and_not_verified),
+        cmocka_unit_test(a_file_that_lacks_events_is_told_from_a_whole_and_a_broken_one),
         cmocka_unit_test(a_full_disk_and_a_closed_pipe_are_told_in_one_line),
         cmocka_unit_test(a_file_that_may_not_grow_is_told_and_not_left_behind),
     };

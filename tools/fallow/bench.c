@@ -430,7 +430,8 @@ int flw_command_bench(int argc, char **argv)
     if (is_done) {
         add_usage(&before, &after, &report);
         flw_bench_report_print(&report, &options, &bed);
-    } else {
+    }
+    if (message[0] != '\0') {
         fprintf(stderr, "fallow bench: %s\n", message);
     }
     flw_bench_bed_close(&bed);

@@ -101,7 +101,8 @@ struct flw_bench_policy {
                     char *message);
     void (*destroy)(void *pool);
     void (*get_usage)(void *pool, struct flw_bench_usage *out);
-    /* The end of a recording; NULL where none is made. False: the file is not whole, message says why. */
+    /* The end of a recording; NULL where none is made. False: the file is not whole, message says why. It
+     * has to say something, too, of one that lacks events: they cost less than those that it has. */
     bool (*stop_recording)(char *message);
 };
 

@@ -11,7 +11,8 @@
 enum flw_exit {
     FLW_EXIT_OK = 0,
     FLW_EXIT_FAILED = 1, /* the work could not be done, or showed something wrong */
-    FLW_EXIT_USAGE = 2   /* the command line is wrong; nothing was done */
+    FLW_EXIT_USAGE = 2,  /* the command line is wrong; nothing was done */
+    FLW_EXIT_LACKING = 3 /* what there is is right, and not all that there was */
 };
 
 /* argv[0] is the subcommand's name. Each returns an enum flw_exit. */

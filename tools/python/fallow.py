@@ -20,6 +20,7 @@ import ctypes
 import os
 import sys
 import threading
+import warnings
 
 __all__ = [
     "Error",
@@ -497,6 +498,9 @@ class tagged:
         _lib().fallow_torch_release_pool(*self._arguments)
 
 
+_RECORDS_LOST = 26  # of fallow/status.h
+
+
 class Recording:
     """What a default pool lends and takes back, in a file for `fallow report`, `fallow replay` and
     `fallow trace`:
@@ -506,10 +510,13 @@ class Recording:
             recording.mark("ready")
 
     flight=True keeps only the latest calls in memory, and writes them when dump() is called or an allocation
-    fails."""
+    fails. whole=True loses nothing: a thread that is faster than the file is written waits; without it what it
+    does meanwhile is missing, and the end warns of it."""
 
-    def __init__(self, path, device=0, order="stream", flight=False):
-        flags = (2 | 4) if flight else 0
+    def __init__(self, path, device=0, order="stream", flight=False, whole=False):
+        if flight and whole:
+            raise ValueError("a flight recording keeps the latest calls only: flight or whole, not both")
+        flags = (2 | 4) if flight else 1 if whole else 0
         config = RecordConfig(ctypes.sizeof(RecordConfig), os.fsencode(path), 0, flags, 0)
         handle = ctypes.c_void_p()
         self._handle = None
@@ -525,9 +532,14 @@ class Recording:
             self.stop()
 
     def stop(self):
-        """End it. An error says that the file could not be written whole."""
+        """End it. An error says that the file could not be written whole, a warning that calls are missing."""
         handle, self._handle = self._handle, None
-        _check(_lib().fallow_record_stop(handle), "the end of a recording")
+        status = _lib().fallow_record_stop(handle)
+        if status == _RECORDS_LOST:
+            text = _lib().fallow_status_message(status).decode()
+            warnings.warn("%s; here that is whole=True" % text, RuntimeWarning, stacklevel=2)
+            return
+        _check(status, "the end of a recording")
 
     def dump(self, path=None):
         """Write what there is now; a path of its own is for flight=True."""

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "trace_facts.h"
 #include "trace_verbs.h"
 
 struct verb {
@@ -145,36 +146,49 @@ static int run_export(const struct flw_verb_options *options)
 
 /* ---- verify ---- */
 
-static bool verify(const struct flw_verb_options *options, const char *path)
+static void complain_of_gap(const char *path, const struct flw_trace_gap *gap)
+{
+    flw_complain(
+        "%s: %" PRIu64 " of %" PRIu64 " events (%.3g %%) are missing: the file is whole, and "
+        "they were not recorded, or were lost before; FALLOW_RECORD_BLOCK_WHEN_FULL loses none",
+        path, gap->missing_count, gap->event_count,
+        100.0 * (double)gap->missing_count / (double)gap->event_count);
+}
+
+static enum flw_exit verify(const struct flw_verb_options *options, const char *path)
 {
     struct flw_trace *trace;
+    enum flw_exit code = FLW_EXIT_FAILED;
     if (!read_trace(options, path, &trace)) {
-        return false;
+        return code;
     }
-    bool is_whole = trace->truncation == NULL;
-    bool is_valid = flw_trace_is_valid(trace);
-    if (!is_whole) {
+    struct flw_trace_gap gap = flw_trace_gap_count(trace);
+    if (trace->truncation != NULL) {
         flw_complain("%s: %s", path, trace->truncation);
-    } else if (!is_valid) {
+    } else if (!flw_trace_is_valid(trace)) {
         flw_complain("%s: byte 0: was read as what no trace can be; this is a fault of the reader",
                      path);
+    } else if (gap.missing_count > 0) {
+        complain_of_gap(path, &gap);
+        code = FLW_EXIT_LACKING;
     } else {
         printf("%s: whole, %s, %zu events, %" PRIu64 " allocations\n", path, trace->format,
                trace->event_count, trace->alloc_count);
+        code = FLW_EXIT_OK;
     }
     flw_trace_destroy(trace);
-    return is_whole && is_valid;
+    return code;
 }
 
+/* Of several files the worst: one that is not whole, else one that lacks events. */
 static int run_verify(const struct flw_verb_options *options)
 {
-    int code = FLW_EXIT_OK;
+    enum flw_exit worst = FLW_EXIT_OK;
     for (size_t i = 0; i < options->path_count; i++) {
-        if (!verify(options, options->paths[i])) {
-            code = FLW_EXIT_FAILED;
-        }
+        enum flw_exit code = verify(options, options->paths[i]);
+        worst = code == FLW_EXIT_FAILED || worst == FLW_EXIT_OK ? code : worst;
     }
-    return code;
+    return worst;
 }
 
 /* ---- the verbs ---- */
@@ -236,9 +250,12 @@ static const struct verb verbs[] = {
      .takes_form = true},
     {.name = "verify",
      .arguments = "FILE...",
-     .summary = "check every chunk and every rule",
+     .summary = "check every chunk and every rule, and whether events are missing",
      .text =
-         "Exit code 1 and one line for each file that is not whole: the file, the byte, the reason.",
+         "One line for each file that is not whole: the file, the byte, the reason. One for each that\n"
+         "is whole and lacks events: how many, and their share of all that there were.\n\n"
+         "exit status 0: whole; 3: a file lacks events that were not recorded, or are lost; 1: one is not\n"
+         "whole, or cannot be read; 2: the command line is wrong",
      .example = "fallow trace verify run.ftrace",
      .run = run_verify,
      .takes_many = true},

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/compare.h"
 
 #include "trace_verbs.h"
@@ -42,19 +43,33 @@ static void count_blocks(struct flw_trace_facts *facts)
     }
 }
 
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+/* What stands for others, a DROP and a free that was put in, was no event itself. */
+struct flw_trace_gap flw_trace_gap_count(const struct flw_trace *trace)
+{
+    struct flw_trace_gap gap = {.event_count = trace->event_count};
+    for (size_t i = 0; i < trace->detail_count; i++) {
+        gap.missing_count = add(gap.missing_count, trace->details[i].lost_count);
+        gap.event_count -= trace->details[i].lost_count > 0;
+    }
+    gap.event_count -= flw_min(gap.event_count, trace->lost_free_count);
+    gap.event_count = add(gap.event_count, trace->unknown_free_count);
+    gap.event_count = add(gap.event_count, gap.missing_count);
+    return gap;
+}
+
 static void count_events(struct flw_trace_facts *facts)
 {
     const struct flw_trace *trace = facts->trace;
     for (size_t i = 0; i < trace->event_count; i++) {
         facts->ops[trace->events[i].op]++;
     }
-    for (size_t i = 0; i < trace->detail_count; i++) {
-        if (__builtin_add_overflow(facts->lost_count, trace->details[i].lost_count,
-                                   &facts->lost_count)) {
-            facts->lost_count = UINT64_MAX;
-            break;
-        }
-    }
+    facts->lost_count = flw_trace_gap_count(trace).missing_count;
     facts->wait_count = facts->ops[FLW_TRACE_SYNC_DEVICE] + facts->ops[FLW_TRACE_SYNC_STREAM] +
                         facts->ops[FLW_TRACE_SYNC_EVENT] + facts->ops[FLW_TRACE_SYNC_WAIT];
     facts->duration_ns = trace->event_count > 0 ? trace->events[trace->event_count - 1].time_ns : 0;

@@ -30,6 +30,12 @@ struct flw_trace_facts {
     uint64_t duration_ns;
 };
 
+/* Events that there were, and those of them that are missing: they were not recorded, or are lost. */
+struct flw_trace_gap {
+    uint64_t event_count, missing_count;
+};
+struct flw_trace_gap flw_trace_gap_count(const struct flw_trace *trace);
+
 /* The facts name the trace and the path, which outlive them. */
 struct flw_trace_facts flw_trace_facts_count(const char *path, const struct flw_trace *trace);
 
