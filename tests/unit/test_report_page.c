@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "report/page.h"
+#include "report/picture.h"
 #include "report/svg.h"
 #include "trace/trace.h"
 
@@ -114,7 +115,6 @@ static void make_policies(struct made *made)
                                     .all_times = {.p50_ns = 40 + (double)i},
                                     .peak_requested_bytes = 60000 * MIB,
                                     .statistics = {.peak_reserved_bytes = 67000 * MIB},
-                                    .first_failure_bytes = 77 * MIB,
                                     .failure_count = 3};
         struct flw_sheet_policy *policy = &made->policies[i];
         *policy = (struct flw_sheet_policy){.result = &made->results[i],
@@ -124,6 +124,7 @@ static void make_policies(struct made *made)
                                             .reserved = made->reserved,
                                             .block_at_peak_bytes = 62000 * MIB,
                                             .first_failure_op = 5,
+                                            .first_failure_bytes = 77 * MIB,
                                             .latency_count = FLW_SHEET_LATENCIES,
                                             .hole_column_count = FLW_SHEET_HOLE_COLUMNS,
                                             .hole_bytes = made->holes,
@@ -250,6 +251,81 @@ static void the_fullest_page_is_whole_safe_and_below_two_megabytes(void **state)
     free(made);
 }
 
+static void a_failure_says_how_much_was_asked(void **state)
+{
+    (void)state;
+    struct made *made = make_full();
+    size_t length = 0;
+    made->policies[0].first_failure_bytes = FLW_UNKNOWN;
+    char *text = write_page(&made->sheet, &length);
+    assert_int_equal(count_of(text, "first at operation 5: 77 MiB were asked"), POLICIES - 1);
+    assert_int_equal(count_of(text, "first at operation 5: it is not known how much was asked"), 1);
+    free(text);
+    free(made);
+}
+
+/* "area" is outlined in the colour of the paper, which covers what is thin. */
+static void thin_blocks_are_drawn_in_their_own_colour(void **state)
+{
+    (void)state;
+    struct made *made = make_full();
+    struct flw_sheet_rectangle *rectangles = made->rectangles;
+    /* One over all, one too short to see and one too small; all of one power of two a colour. */
+    rectangles[0] = (struct flw_sheet_rectangle){
+        .address = 4096, .bytes = 1024 * MIB, .begin_op = 0, .end_op = 10000000};
+    rectangles[1] = (struct flw_sheet_rectangle){.address = 4096 + 1024 * MIB,
+                                                 .bytes = 512 * MIB,
+                                                 .begin_op = 5000000,
+                                                 .end_op = 5000001,
+                                                 .block = 1};
+    rectangles[2] = (struct flw_sheet_rectangle){
+        .address = 4096 + 1536 * MIB, .bytes = 4096, .begin_op = 0, .end_op = 10000000, .block = 2};
+    made->policies[0].rectangle_count = 3;
+    static char text[16384];
+    FILE *file = fmemopen(text, sizeof text, "w");
+    assert_non_null(file);
+    flw_picture_strip(&made->sheet, &made->policies[0], file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(count_of(text, "area"), 0);
+    assert_int_equal(count_of(text, "<path class=c"), 3);
+    size_t seen = 0;
+    for (const char *at = strstr(text, "<path class=c"); at != NULL;
+         at = strstr(at + 1, "<path class=c")) {
+        char *width_at = strchr(strstr(at, " d=\"M"), 'h'), *height_at, *back_at;
+        double width = strtod(width_at + 1, &height_at);
+        double height = strtod(height_at + 1, &back_at);
+        double back = strtod(back_at + 1, NULL);
+        assert_int_equal(*height_at, 'v');
+        assert_int_equal(*back_at, 'h');
+        assert_true(width >= 1 && height >= 1 && back == -width);
+        seen += (width == 1) != (height == 1);
+    }
+    assert_int_equal(seen, 2);
+    free(made);
+}
+
+/* In a dark scheme the strongest shade is the lightest. */
+static void no_word_depends_on_the_colour_of_the_paper(void **state)
+{
+    (void)state;
+    struct made *made = make_full();
+    size_t length = 0;
+    char *text = write_page(&made->sheet, &length);
+    char *body = strstr(text, "<body>");
+    static const char *const words[] = {"arker", "arkness", "ighter", "pale", "White", "Black"};
+    assert_non_null(body);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (count_of(body, words[i]) != 0) {
+            fail_msg("the page says '%.40s'", strstr(body, words[i]) - 10);
+        }
+    }
+    assert_true(count_of(body, "fewer <span class=\"key s1\">") >= 2);
+    assert_int_equal(count_of(body, "<span class=\"key s5\"></span>more"),
+                     count_of(body, "fewer <span class=\"key s1\">"));
+    free(text);
+    free(made);
+}
+
 static void the_same_sheet_makes_the_same_page(void **state)
 {
     (void)state;
@@ -338,6 +414,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fullest_page_is_whole_safe_and_below_two_megabytes),
+        cmocka_unit_test(a_failure_says_how_much_was_asked),
+        cmocka_unit_test(thin_blocks_are_drawn_in_their_own_colour),
+        cmocka_unit_test(no_word_depends_on_the_colour_of_the_paper),
         cmocka_unit_test(the_same_sheet_makes_the_same_page),
         cmocka_unit_test(an_empty_sheet_says_what_is_missing),
         cmocka_unit_test(a_policy_that_did_not_run_says_why),

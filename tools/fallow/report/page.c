@@ -140,11 +140,15 @@ static void write_failures(const struct flw_sheet *sheet, FILE *out)
         if (policy->first_failure_op == FLW_UNKNOWN) {
             continue;
         }
+        char asked[FLW_SVG_NUMBER_BYTES + 8];
+        snprintf(asked, sizeof asked, "%s were",
+                 flw_svg_format(size, FLW_SVG_BYTES, (double)policy->first_failure_bytes));
         fputs("<p class=card><b>", out);
         flw_svg_escape(out, policy->label);
-        fprintf(out, "</b> ran out of memory first at operation %s: %s were asked",
+        fprintf(out, "</b> ran out of memory first at operation %s: %s asked",
                 flw_svg_format(op, FLW_SVG_COUNT, (double)policy->first_failure_op),
-                flw_svg_format(size, FLW_SVG_BYTES, (double)policy->result->first_failure_bytes));
+                policy->first_failure_bytes == FLW_UNKNOWN ? "it is not known how much was"
+                                                           : asked);
         if (policy->first_failure_largest_hole_bytes != FLW_UNKNOWN) {
             fprintf(out, ", the largest hole was %s",
                     flw_svg_format(hole, FLW_SVG_BYTES,
@@ -191,8 +195,8 @@ static void write_timelines(const struct flw_sheet *sheet, FILE *out)
 {
     fputs(
         "<section><h2 id=timelines>Policy by policy</h2><p class=hint>The area is what the program "
-        "had requested (darker: the least within a column), the upper line what the policy had "
-        "reserved, the lower one what it had lent, rounded.</p>\n",
+        "had requested (the stronger colour: the least within a column), the upper line what the "
+        "policy had reserved, the lower one what it had lent, rounded.</p>\n",
         out);
     write_phases(sheet, out);
     for (size_t i = 0; i < sheet->policy_count; i++) {
@@ -329,8 +333,9 @@ static void write_heaps(const struct flw_sheet *sheet, FILE *out)
         flw_picture_strip(sheet, policy, out);
         fputs("<h4>Holes over time</h4>", out);
         flw_picture_holes(sheet, policy, out);
-        fputs("<p class=hint>Darker: more bytes in holes of that size. The line is the largest "
-              "request of the moment: what lies below it can not serve it.</p>\n",
+        flw_picture_shades(out, "bytes in holes of that size");
+        fputs("<p class=hint>The line is the largest request of the moment: what lies below it can "
+              "not serve it.</p>\n",
               out);
         fputs("</div>\n", out);
     }
@@ -357,9 +362,11 @@ static void write_requests(const struct flw_sheet *sheet, FILE *out)
     flw_picture_sizes(sheet, out);
     fputs("<h3>Lifetimes</h3>", out);
     flw_picture_lifetimes(sheet, out);
-    fputs("<p class=hint>Above: how many blocks lived so long. Below: of each size; darker: more "
-          "blocks. Blocks that were never freed are left out.</p>\n",
-          out);
+    flw_picture_shades(out, "blocks");
+    fputs(
+        "<p class=hint>Above: how many blocks lived so long. Below: of each size. Blocks that were "
+        "never freed are left out.</p>\n",
+        out);
     fputs("</section>\n", out);
 }
 

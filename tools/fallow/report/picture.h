@@ -9,6 +9,8 @@
 #include "report/sheet.h"
 #include "report/svg.h"
 
+#define FLW_PICTURE_SHADES 5 /* of an amount in a cell; page.css has so many */
+
 /* Which axis time runs along; the page holds both and shows one. */
 enum flw_picture_time {
     FLW_PICTURE_BY_OPS,
@@ -45,5 +47,9 @@ const char *flw_picture_colour(size_t i);
 
 /* One entry of a legend: a key of that colour class, what it stands for, and a number or NULL. */
 void flw_picture_legend(FILE *out, const char *style, const char *text, const char *number);
+
+/* The legend of the shades s1 to s5, from fewer to more of `what`. A shade stands out the more from the
+ * paper, which is light or dark: no text calls it darker. */
+void flw_picture_shades(FILE *out, const char *what);
 
 #endif

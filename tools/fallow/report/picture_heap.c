@@ -123,11 +123,22 @@ static double stack_polygons(struct polygon *polygons, size_t count)
     return highest;
 }
 
+/* Thinner ones have no outline: it has the paper's colour and would cover them. */
+#define OUTLINED_LEAST 1.0
+
+static bool is_outlined(const struct flw_svg *svg, const struct flw_sheet_rectangle *block)
+{
+    return flw_svg_x(svg, (double)block->end_op) - flw_svg_x(svg, (double)block->begin_op) >=
+               OUTLINED_LEAST &&
+           flw_svg_y(svg, 0) - flw_svg_y(svg, (double)block->bytes) >= OUTLINED_LEAST;
+}
+
 static void draw_polygon(const struct flw_svg *svg, const struct polygon *polygon)
 {
     const struct flw_sheet_rectangle *block = polygon->rectangle;
     char number[FLW_SVG_NUMBER_BYTES], tip[128];
-    fprintf(svg->out, "<path class=\"area %s\" d=\"", size_colour(block->bytes));
+    fprintf(svg->out, "<path class=\"%s%s\" d=\"", is_outlined(svg, block) ? "area " : "",
+            size_colour(block->bytes));
     for (size_t i = 0; i < polygon->step_count; i++) {
         double x = flw_svg_x(svg, polygon->steps[i].op);
         double y = flw_svg_y(svg, polygon->steps[i].below_bytes + (double)block->bytes);
@@ -327,7 +338,7 @@ void flw_picture_frame(const struct flw_sheet_frame *frame, FILE *out)
     struct flw_svg svg = {.out = out, .x.high = 1, .y.high = 1};
     snprintf(
         sentence, sizeof sentence,
-        "Reserved memory in address order, a line is %s. Coloured: lent, a colour a size; pale: "
+        "Reserved memory in address order, a line is %s. Coloured: lent, a colour a size; grey: "
         "free; a cell has the colour of most of it.",
         flw_svg_format(number, FLW_SVG_BYTES, row_bytes));
     draw_paper(&svg, &paper, frame->name, sentence);
@@ -382,6 +393,14 @@ static double island_place(const struct island *islands, size_t count, uint64_t 
     return islands[i].offset + (double)(address - islands[i].begin);
 }
 
+#define STRIP_LEAST 1.0 /* thinner ones would fade */
+#define STRIP_GAP   0.3 /* of the paper between two blocks that touch, taken off those that have it */
+
+static double strip_extent(double extent)
+{
+    return extent - STRIP_GAP < STRIP_LEAST ? STRIP_LEAST : extent - STRIP_GAP;
+}
+
 void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_policy *policy,
                        FILE *out)
 {
@@ -405,8 +424,9 @@ void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_pol
     svg.y = (struct flw_svg_axis){.high = last->offset + (double)(last->end - last->begin),
                                   .unit = FLW_SVG_BYTES,
                                   .name = "address"};
-    flw_svg_begin(&svg, "Addresses over time",
-                  "Each rectangle is a block: across its life, up its addresses. White is free.");
+    flw_svg_begin(
+        &svg, "Addresses over time",
+        "Each rectangle is a block: across its life, up its addresses. Where there is none, it is free.");
     flw_svg_draw_axes(&svg);
     for (unsigned colour = 0; colour < COLOURS; colour++) {
         bool is_open = false;
@@ -418,25 +438,24 @@ void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_pol
             double at = island_place(islands, island_count, block->address);
             double x = flw_svg_x(&svg, (double)block->begin_op);
             double y = flw_svg_y(&svg, at + (double)block->bytes);
-            double width = flw_svg_x(&svg, (double)block->end_op) - x;
-            double height = flw_svg_y(&svg, at) - y;
+            double width = strip_extent(flw_svg_x(&svg, (double)block->end_op) - x);
+            double height = strip_extent(flw_svg_y(&svg, at) - y);
             if (!is_open) {
-                fprintf(out, "<path class=\"area %s\" d=\"", flw_picture_colour(colour));
+                fprintf(out, "<path class=%s d=\"", flw_picture_colour(colour));
                 is_open = true;
             }
-            width = width < 0.3 ? 0.3 : width;
-            fprintf(out, "M%.1f %.1fh%.1fv%.1fh%.1fz", x, y, width, height < 0.3 ? 0.3 : height,
-                    -width);
+            fprintf(out, "M%.1f %.1fh%.1fv%.1fh%.1fz", x, y, width, height, -width);
         }
         if (is_open) {
             fputs("\"/>", out);
         }
     }
     flw_svg_end(&svg);
-    fprintf(out,
-            "<p class=hint>%zu of %zu blocks; empty stretches of more than 64 MiB of address space "
-            "are cut out.</p>\n",
-            shown, policy->rectangle_count + policy->left_out_count);
+    fprintf(
+        out,
+        "<p class=hint>%zu of %zu blocks, each at least a pixel wide and high; empty stretches of "
+        "more than 64 MiB of address space are cut out.</p>\n",
+        shown, policy->rectangle_count + policy->left_out_count);
     flw_host_free(order, count, sizeof(void *));
 }
 
@@ -480,13 +499,13 @@ void flw_picture_holes(const struct flw_sheet *sheet, const struct flw_sheet_pol
                                   .unit = FLW_SVG_BYTES,
                                   .name = "size of a hole"};
     flw_svg_begin(&svg, "Holes over time",
-                  "The darker, the more free memory lies in holes of that size. The line is the "
-                  "largest request: above the darkness it has to grow.");
+                  "The stronger the colour, the more free memory lies in holes of that size. The "
+                  "line is the largest request: above the colours it has to grow.");
     flw_svg_draw_axes(&svg);
     size_t shown = flw_min(columns, HOLE_COLUMNS);
     double width = svg.width / (double)shown;
     double height = svg.height / (double)(high - low + 1);
-    for (unsigned shade = 1; shade <= 5; shade++) {
+    for (unsigned shade = 1; shade <= FLW_PICTURE_SHADES; shade++) {
         fprintf(out, "<path class=s%u d=\"", shade);
         for (size_t c = 0; c < shown; c++) {
             for (unsigned bin = low; bin <= high; bin++) {

@@ -111,12 +111,12 @@ static void draw_size_life(const struct flw_sheet *sheet, FILE *out)
                                   .is_log = true,
                                   .name = "lifetime in operations"};
     flw_svg_begin(&svg, "Size and lifetime together",
-                  "The darker, the more blocks of that size live that long.");
+                  "The stronger the colour, the more blocks of that size live that long.");
     flw_svg_draw_axes(&svg);
     double width = svg.width / (double)(life.high - life.low + 1);
     double height = svg.height / (double)(flw_max(low, size.high) - low + 1);
     unsigned top = flw_max(low, size.high);
-    for (unsigned shade = 1; shade <= 5; shade++) {
+    for (unsigned shade = 1; shade <= FLW_PICTURE_SHADES; shade++) {
         fprintf(out, "<path class=s%u d=\"", shade);
         for (unsigned s = 0; s <= size.high; s++) {
             for (unsigned l = life.low; l <= life.high; l++) {

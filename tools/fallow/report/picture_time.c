@@ -29,6 +29,17 @@ void flw_picture_legend(FILE *out, const char *style, const char *text, const ch
     fprintf(out, "%s%s</span> ", number != NULL ? " " : "", number != NULL ? number : "");
 }
 
+void flw_picture_shades(FILE *out, const char *what)
+{
+    fputs("<p class=legend>fewer ", out);
+    for (unsigned shade = 1; shade <= FLW_PICTURE_SHADES; shade++) {
+        fprintf(out, "<span class=\"key s%u\"></span>", shade);
+    }
+    fputs("more ", out);
+    flw_svg_escape(out, what);
+    fputs("</p>\n", out);
+}
+
 /* What is drawn along one axis of time. */
 struct timeline {
     const struct flw_sheet *sheet;
