@@ -206,7 +206,7 @@ def _candidates():
     machine = os.uname().machine + "-linux-gnu"
     found = [os.path.join(prefix, folder) for folder in ("lib", "lib64", os.path.join("lib", machine))]
     source = os.path.dirname(os.path.dirname(here))  # tools/python of a source tree
-    found += [os.path.join(source, "build", preset, "lib") for preset in ("release", "dev")]
+    found += [os.path.join(source, "build", preset, "lib") for preset in ("release", "quickstart", "dev")]
     return [os.path.join(folder, "libfallow.so.0") for folder in found] + ["libfallow.so.0", "libfallow.so"]
 
 
