@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # example.install: installs the build, moves the installed tree, then builds programs against it, through
-# CMake, through pkg-config and by the very line that README.md gives, shared and static, and runs them on
-# the simulated device. Looks for what else belongs to the tree.
+# CMake and through pkg-config, shared and static, and runs them on the simulated device. Looks for what else belongs to the tree.
 #
 #   install.sh <source root> <build tree> <scratch folder> <c compiler>
 #
@@ -30,7 +29,7 @@ from_cache() { # NAME: a variable of the build
 expect_output() {
     local said
     said=$("$1") || die "$1 failed"
-    [[ $said == "lent 64 MiB at 0x"* ]] || die "$1 printed '$said'"
+    [[ $said == "allocated 64 MiB at 0x"* ]] || die "$1 printed '$said'"
 }
 
 # needs FILE: the libraries that it names
@@ -93,22 +92,6 @@ through_pkg_config() {
     "$work/host" || die "the user of pkg-config fallow-host failed"
 }
 
-# The line of README.md, as it stands there: `cc FILE.c $(pkg-config ... fallow) ...`
-through_readme() {
-    local line file said
-    # shellcheck disable=SC2016 # README's words
-    line=$(grep -oE 'cc [^`]*[$][(]pkg-config --cflags --libs fallow[)][^`]*' "$source/README.md" | head -1)
-    [ -n "$line" ] || die "README.md has no line that builds a program through pkg-config"
-    file=$(grep -oE '[A-Za-z_]+[.]c' <<<"$line" | head -1)
-    mkdir "$work/readme"
-    awk '/^```c$/ { n++; inside = 1; next } /^```$/ { inside = 0 } inside && n == 1' "$source/README.md" \
-        >"$work/readme/$file"
-    # A reader runs what the line made, by its name or as a.out.
-    said=$(cd "$work/readme" && ln -s "$(command -v "$cc")" cc && PATH=$PWD:$PATH && eval "$line" &&
-        if [ -x a.out ]; then ./a.out; else "./${file%.c}"; fi) || die "README.md's line failed: $line"
-    [[ $said == *"lent 64 MiB at 0x"* ]] || die "README.md's line '$line' builds a program that prints '$said'"
-}
-
 # A deeper library folder, as Debian's: the prefix is as many steps further up. In a folder where the loader
 # looks by itself nothing is said about it.
 other_folders() {
@@ -164,7 +147,6 @@ for text in LICENSE src/package/CHANGELOG.md; do
 done
 through_cmake
 through_pkg_config
-through_readme
 through_python
 command_of_the_tree
 man_pages
