@@ -14,7 +14,7 @@
  * 100 ms at most. A *flight recorder* (FALLOW_RECORD_RING_ONLY) keeps the last records of each thread in
  * memory and writes them when asked: by fallow_record_dump, when an allocation fails, or by a signal.
  *
- * COST     off: nothing on a hit. On: a clock and four stores for each call (README, Figures).
+ * COST     off: nothing on a hit. On: a clock and four stores for each call (tests/README.md, Recordings).
  * THREADS  every function may be called from any thread at any time. The child of a fork() has no
  *          recorder; the file goes on with the parent.
  *

@@ -22,6 +22,8 @@ A figure in a table is bold, with its name in a comment behind it: **84**<!-- me
   measure: NAME    the row of that name in the table of tests/README.md that tools/measure writes
   demo: POLICY     held over requested, `fallow replay` of the demo trace
 
+Links lead to files and headings that are there, tests that are named exist, and README.md has its size.
+
 The shell stands in a folder that has everything of the source tree and, as build/release and
 build/quickstart, the build tree that is tested: nothing is built, nothing is written into the sources.
 
@@ -299,6 +301,33 @@ def check_links(source, document, text):
             raise Wrong("it points at '%s', and there is no such heading" % target)
 
 
+KINDS = "unit|kernel|property|stress|fault|fuzz|abi|example|preload|check|python|gpu"
+
+
+def known_tests(source, build):
+    """Names of tests: those of the build, and those that the sources name for builds with more on the machine."""
+    listed = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True).stdout
+    names = set(re.findall(r"^ *Test +#\d+: (\S+)", listed, re.M))
+    for folder, _, files in os.walk(os.path.join(source, "tests")):
+        for name in files:
+            if name.endswith((".cmake", "CMakeLists.txt")):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    text = file.read()
+                names.update(".".join(found) for found in re.findall(r"flw_add_test\((\w+) (\w+)", text))
+                names.update(re.findall(r"\bNAME ((?:%s)\.\w+)" % KINDS, text))
+    return names
+
+
+def check_tests(source, build, text):
+    """Every test that is named, alone in code or behind -R, is there, or is the beginning of some that are."""
+    named = set(re.findall(r"(?:`|-R )((?:%s)\.[a-z_0-9]+)(?=[`* ])" % KINDS, text))
+    known = known_tests(source, build) if named else set()
+    for name in sorted(named):
+        if not any(test.startswith(name) for test in known):
+            raise Wrong("it names the test '%s', and there is none" % name)
+    return len(named)
+
+
 def check_program(source, block):
     """A C block is the file that its mark names, below the opening comment."""
     path = block.mark("program")
@@ -396,6 +425,7 @@ def run_document(source, build, document, readme, out=sys.stdout):
     if os.path.basename(document) == "README.md" and os.path.dirname(document) == "":
         check_readme_size(text)
     check_links(source, document, text)
+    tests = check_tests(source, build, text)
     blocks, known, counts = read_blocks(text), {}, {"run": 0, "left": 0, "commands": 0, "programs": 0}
     with tempfile.TemporaryDirectory(prefix="fallow-text-") as top:
         folder = os.path.join(top, "tree")
@@ -421,8 +451,8 @@ def run_document(source, build, document, readme, out=sys.stdout):
             figures = check_figures(source, shell, text)
         finally:
             shell.close()
-    print("%s: %d blocks run (%d commands), %d not run, %d programs compared, %d figures" %
-          (document, counts["run"], counts["commands"], counts["left"], counts["programs"], figures), file=out)
+    print("%s: %d blocks run (%d commands), %d not run, %d programs, %d figures and %d names of tests compared" %
+          (document, counts["run"], counts["commands"], counts["left"], counts["programs"], figures, tests), file=out)
     return counts
 
 

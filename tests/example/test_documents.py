@@ -184,9 +184,15 @@ class Texts(unittest.TestCase):
 
     def test_a_figure_is_the_measured_one(self):
         counts, out = self.run_text("| it takes **84**<!-- measure: pair of 4096 B --> |\n")
-        self.assertIn("1 figures", out)
+        self.assertIn("1 figures and 0 names", out)
         self.refuse("| it takes **85**<!-- measure: pair of 4096 B --> |\n", "is shown as 85, and it is 84")
         self.refuse("| it takes **84**<!-- measure: pair of 5 B --> |\n", "'measure: pair of 5 B' does not exist")
+
+    def test_a_named_test_exists(self):
+        self.write("tests/unit/a.cmake", "flw_add_test(unit page_map SOURCES a.c)\nadd_test(NAME check.layers COMMAND x)\n")
+        _, out = self.run_text("`unit.page_map`, `ctest -R check.lay`\n")
+        self.assertIn("2 names of tests", out)
+        self.refuse("`ctest -R unit.page_maps -V`\n", "names the test 'unit.page_maps'")
 
     def test_the_readme_has_its_size(self):
         uses = "## See a\n## Run b\n## Build c\n"

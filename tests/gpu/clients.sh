@@ -17,7 +17,7 @@
 # FALLOW_LLAMA=DIR, a build of llama.cpp, for its test-backend-ops.
 #
 # STATE: this script has only ever run with --device sim. Whoever runs it on a GPU first commits the JSON
-# with its date, and writes the answers of first_run into the README.
+# with its date, and writes the answers of first_run into tests/README.md.
 #
 # Exit: 0 all that ran passed; 1 something failed; 2 it could not build; 77 no GPU here.
 set -u

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Memory that names no stream against its model: by the pool, and by the driver's own calls with the preload
-# library in front (not built under sanitizers). README has the long run.
+# library in front (not built under sanitizers). tests/README.md has the long run.
 if(NOT TARGET fallow_shared)
   return()
 endif()
