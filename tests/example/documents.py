@@ -189,6 +189,12 @@ def commands_of(block):
     return commands, is_session
 
 
+def as_seen(line):
+    """What a reader sees of a line: without colours, and of what was written over only the last."""
+    line = re.sub(r"\x1b\[[0-9;]*m", "", line)
+    return re.sub(r".*(\r|\x1b\[K)", "", line)
+
+
 class Shell:
     """One bash for a whole document. Its commands read nothing; both their streams go to one terminal, so that
     their lines come in the order in which a reader would see them."""
@@ -221,7 +227,7 @@ class Shell:
         signal.alarm(COMMAND_SECONDS)
         lines = []
         for line in iter(self.read_line, b""):
-            line = re.sub(r"\x1b\[[0-9;]*m", "", line.decode(errors="replace")).rstrip("\r\n")  # without colours
+            line = as_seen(line.decode(errors="replace").rstrip("\r\n"))
             if line.startswith(END):
                 signal.alarm(0)
                 if lines and lines[-1] == "":

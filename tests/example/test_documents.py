@@ -129,6 +129,9 @@ class Texts(unittest.TestCase):
     def test_an_output_without_an_end_is_compared(self):
         self.run_text("```sh\n$ printf half\nhalf\n```\n")
 
+    def test_a_line_is_what_a_reader_sees(self):
+        self.run_text("```sh\n$ printf 'at  5 %%\\rat 89 %%\\r\\033[K\\033[1mdone\\033[0m\\n'\ndone\n```\n")
+
     def test_the_shell_may_not_end(self):
         self.refuse("```sh\nexit 0\n```\n", "the shell ended in 'exit 0'")
 
