@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # example.install: installs the build, moves the installed tree, then builds programs against it, through
-# CMake and through pkg-config, shared and static, and runs them on the simulated device. Looks for what else belongs to the tree.
+# CMake and through pkg-config, shared and static, and runs them on the simulated device. Looks
+# for what else belongs to the tree.
 #
 #   install.sh <source root> <build tree> <scratch folder> <c compiler>
 #
