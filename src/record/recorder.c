@@ -25,7 +25,7 @@
 static void say(const struct flw_recorder *recorder, bool is_error, const char *what,
                 const char *path, const char *why)
 {
-    char line[400];
+    char line[640];
     const struct flw_recorder_host *host = &recorder->settings.host;
     snprintf(line, sizeof line, "recording: %s %.200s: %.100s", what, path, why);
     host->log(host->context, is_error, line);
