@@ -13,7 +13,7 @@
 #include "heap/ctxsync.h"
 #include "pool/recording.h"
 
-/* As many as a trace has numbers for, and a domain. */
+/* Captures of all pools that are not released; their places are the private pools of a trace. */
 static struct flw_handle_place places[4096];
 static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_CAPTURE, places);
 static struct flw_capture captures[sizeof places / sizeof *places]; /* one a place */
