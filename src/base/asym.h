@@ -4,7 +4,7 @@
  * thread, pays a membarrier(2), so that it can empty the owner's cache without an atomic on the
  * owner's path.
  *
- *   owner      busy = 1 (plain) · compiler fence · test the key · work · busy = 0 (release)
+ *   owner      busy = 1 (plain) · compiler fence · test the key (acquire) · work · busy = 0 (release)
  *   drainer    under a lock of its own: poison the key · membarrier · wait for busy == 0 · work ·
  * restore
  *
@@ -12,12 +12,15 @@
  * (store buffer). membarrier runs a full barrier on every running thread of the process between the
  * drainer's poison and its look at busy. If the owner's load of the key came before that barrier,
  * its earlier store of busy is visible by then and the drainer waits; if it came after, it sees the
- * poison and does not enter. tests/check has every interleaving of this, and the one that fails
- * without the barrier.
+ * poison and does not enter. check.asym_model has every execution of this on a machine with store
+ * buffers and on one that reorders whatever ARMv8 lets it reorder, and those that fail: without the
+ * barrier, and where the test of the key does not come before what it guards.
  *
- * Memory orders: busy = 0 (release) pairs with the drainer's acquire load in flw_asym_wait; the
- * drainer's restore of the key (release) pairs with the owner's load of it: the owner reads
- * everything through the same cache after it, on x86 in order, elsewhere by the acquire below.
+ * Memory orders: busy = 0 (release) pairs with the drainer's acquire load in flw_asym_wait: what the
+ * owner did inside is done. The drainer's restore of the key (release) pairs with the owner's test of
+ * it (acquire): what the owner reads inside it reads after the key, so it never works on what the
+ * drainer has taken. x86 keeps loads in order by itself and only the compiler has to be told; ARMv8
+ * has an instruction for it (ldar, ldapr). A fence before the test would order nothing that matters.
  *
  * Where the kernel has no membarrier (old, or filtered) the key stays poisoned and every call takes
  * the cache's own lock. ThreadSanitizer sees neither membarrier nor fences; for it
@@ -37,6 +40,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/bits.h"
+
 struct flw_asym {
     _Atomic uint64_t busy; /* 1: the owner is inside. Written by the owner only */
 };
@@ -54,9 +59,21 @@ static inline void flw_asym_enter(struct flw_asym *asym)
 #else
     atomic_store_explicit(&asym->busy, 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-#if !defined(__x86_64__)
-    atomic_thread_fence(memory_order_acquire);
 #endif
+}
+
+/* Inside: is the key `expected`? What is read afterwards is read after the key. (On x86 a plain load,
+ * which a compare takes from memory; an atomic one costs an instruction more.) */
+static inline bool flw_asym_key_is(const void *const *key, const void *expected)
+{
+#if defined(__x86_64__) && !defined(FLW_ASYM_FENCED)
+    if (FLW_UNLIKELY(*key != expected)) {
+        return false;
+    }
+    atomic_signal_fence(memory_order_acquire);
+    return true;
+#else
+    return __atomic_load_n(key, __ATOMIC_ACQUIRE) == expected;
 #endif
 }
 

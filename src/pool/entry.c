@@ -25,7 +25,7 @@ fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream s
     struct flw_tcache_hot *hot = flw_tls_cache;
     flw_asym_enter(&hot->asym);
     uint64_t step = step_of(size_bytes);
-    if (FLW_LIKELY(FLW_LOAD(hot->key) == (const void *)pool && hot->stream == stream)) {
+    if (FLW_LIKELY(flw_asym_key_is(&hot->key, pool) && hot->stream == stream)) {
         if (FLW_UNLIKELY(step >= FLW_BIN_TABLE_COUNT)) {
             return flw_entry_alloc_run(pool, size_bytes, stream, out_ptr, hot);
         }
@@ -69,7 +69,7 @@ fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     flw_asym_enter(&hot->asym);
-    if (FLW_LIKELY(FLW_LOAD(hot->key) == (const void *)pool && hot->stream == stream)) {
+    if (FLW_LIKELY(flw_asym_key_is(&hot->key, pool) && hot->stream == stream)) {
         struct flw_span *span;
         struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
         if (FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
@@ -93,7 +93,7 @@ fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     flw_asym_enter(&hot->asym);
-    if (FLW_LIKELY(FLW_LOAD(hot->key) == (const void *)pool && hot->stream == stream)) {
+    if (FLW_LIKELY(flw_asym_key_is(&hot->key, pool) && hot->stream == stream)) {
         struct flw_span *span;
         struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
         /* What was asked, exactly; another size of its class is for the miss to accept. */
@@ -123,8 +123,7 @@ static inline struct flw_tcache_hot *switch_cache(const void *pool, fallow_strea
     if (cache == NULL) {
         return NULL;
     }
-    const void *key = FLW_LOAD(cache->hot.key);
-    if (key != pool && !flw_recording_is_key(&cache->hot, key)) {
+    if (!flw_asym_key_is(&cache->hot.key, pool) && !flw_recording_has_key(&cache->hot)) {
         return NULL;
     }
     flw_thread_select(cache);
@@ -188,7 +187,7 @@ static fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream str
 static inline bool is_recorded(const struct flw_tcache_hot *hot, const void *pool,
                                fallow_stream stream)
 {
-    return flw_recording_is_key(hot, FLW_LOAD(hot->key)) &&
+    return flw_recording_has_key(hot) &&
            ((const struct flw_tcache *)(const void *)hot)->handle == pool && hot->stream == stream;
 }
 
@@ -238,7 +237,7 @@ static fallow_status alloc_elsewhere(fallow_pool *pool, size_t size_bytes, fallo
                                      void **out_ptr)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
-    if (FLW_LOAD(hot->key) != (const void *)pool || hot->stream != stream) {
+    if (!flw_asym_key_is(&hot->key, pool) || hot->stream != stream) {
         if (is_recorded(hot, pool, stream)) {
             return alloc_recorded(pool, size_bytes, stream, out_ptr);
         }
@@ -270,7 +269,7 @@ fallow_status flw_entry_free(fallow_pool *handle, void *ptr, fallow_stream strea
 static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_stream stream)
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
-    if (FLW_LOAD(hot->key) != (const void *)handle || hot->stream != stream) {
+    if (!flw_asym_key_is(&hot->key, handle) || hot->stream != stream) {
         if (is_recorded(hot, handle, stream)) {
             return free_recorded(handle, ptr, stream);
         }
@@ -283,7 +282,7 @@ static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_strea
             struct flw_slot *slot;
             bool is_done = false;
             flw_asym_enter(&hot->asym);
-            if (FLW_LOAD(hot->key) == (const void *)handle) {
+            if (flw_asym_key_is(&hot->key, handle)) {
                 slot = flw_slot_of(hot, ptr, &span);
                 if (is_run(span)) {
                     return flw_entry_free_run(handle, ptr, stream, hot, span, slot);

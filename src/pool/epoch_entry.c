@@ -19,9 +19,9 @@ static struct flw_tcache *find_cache(struct flw_pool *pool)
 
 static bool is_key(const struct flw_tcache *cache, bool *out_is_recorded)
 {
-    const void *key = FLW_LOAD(cache->hot.key);
-    *out_is_recorded = key == flw_context_key(&cache->hot, true);
-    return *out_is_recorded || key == flw_context_key(&cache->hot, false);
+    *out_is_recorded = flw_asym_key_is(&cache->hot.key, flw_context_key(&cache->hot, true));
+    return *out_is_recorded ||
+           flw_asym_key_is(&cache->hot.key, flw_context_key(&cache->hot, false));
 }
 
 /* Inside. */
@@ -52,7 +52,7 @@ bool flw_epoch_lend_recorded(uint64_t context_id, uint64_t size_bytes, void **ou
     struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
     bool is_done = false;
     flw_asym_enter(&hot->asym);
-    if (FLW_LOAD(hot->key) == flw_context_key(hot, true) && cache->context_id == context_id) {
+    if (flw_asym_key_is(&hot->key, flw_context_key(hot, true)) && cache->context_id == context_id) {
         is_done = lend_and_record(cache, true, size_bytes, out_ptr);
     }
     flw_asym_leave(&hot->asym);
@@ -65,7 +65,7 @@ bool flw_epoch_give_back_recorded(const void *ptr)
     struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
     bool is_done = false;
     flw_asym_enter(&hot->asym);
-    if (FLW_LOAD(hot->key) == flw_context_key(hot, true)) {
+    if (flw_asym_key_is(&hot->key, flw_context_key(hot, true))) {
         is_done = give_back_and_record(cache, true, ptr);
     }
     flw_asym_leave(&hot->asym);

@@ -84,7 +84,7 @@ static inline bool flw_epoch_lend(uint64_t context_id, uint64_t size_bytes, void
     struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
     bool is_done = false;
     flw_asym_enter(&hot->asym);
-    if (FLW_LIKELY(FLW_LOAD(hot->key) == flw_context_key(hot, false)) &&
+    if (FLW_LIKELY(flw_asym_key_is(&hot->key, flw_context_key(hot, false))) &&
         FLW_LIKELY(cache->context_id == context_id)) {
         is_done = flw_epoch_lend_inside(cache, size_bytes, out_ptr);
     }
@@ -99,7 +99,7 @@ static inline bool flw_epoch_give_back(const void *ptr)
     uint64_t bytes;
     bool is_done = false;
     flw_asym_enter(&hot->asym);
-    if (FLW_LIKELY(FLW_LOAD(hot->key) == flw_context_key(hot, false))) {
+    if (FLW_LIKELY(flw_asym_key_is(&hot->key, flw_context_key(hot, false)))) {
         is_done = flw_epoch_return_inside(cache, ptr, &bytes);
     }
     flw_asym_leave(&hot->asym);

@@ -23,9 +23,9 @@ static inline void flw_recording_hit(const struct flw_tcache_hot *hot, enum flw_
 }
 
 /* A cache of a recorded pool: its key is its own address. */
-static inline bool flw_recording_is_key(const struct flw_tcache_hot *hot, const void *key)
+static inline bool flw_recording_has_key(const struct flw_tcache_hot *hot)
 {
-    return key == (const void *)hot;
+    return flw_asym_key_is(&hot->key, hot);
 }
 
 static inline bool flw_recording_is_on(const struct flw_pool *pool)

@@ -51,7 +51,10 @@ if(TARGET fallow AND FALLOW_BENCH AND CMAKE_BUILD_TYPE STREQUAL "Release" AND FA
     ${CMAKE_CURRENT_BINARY_DIR}/figures.md)
   set_tests_properties(check.figures PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
 endif()
-flw_add_test(check asym_model SOURCES asym_model.c PLAIN)
+flw_add_test(check asym_model SOURCES asym_model.c weak_machine.c PLAIN)
+# What the cross compiler makes of the same lock.
+add_test(NAME check.asym_arm COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/asym_arm.sh ${PROJECT_SOURCE_DIR})
+set_tests_properties(check.asym_arm PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
 # Slow, so asked for: cmake --build build/<preset> --target tidy
 add_custom_target(tidy USES_TERMINAL
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tidy.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})

@@ -24,7 +24,7 @@
 
 struct cache {
     _Alignas(128) struct flw_asym asym;
-    _Atomic uint64_t key; /* 0 open, 1 poisoned */
+    const void *key; /* open_key or poison */
     uint64_t words[WORDS];
     bool is_inside; /* somebody is at work */
     struct flw_lock lock;
@@ -33,6 +33,7 @@ struct cache {
     pthread_t thread;
 };
 
+static const char open_key, poison;
 static struct cache caches[OWNERS];
 static atomic_bool is_over;
 static uint64_t seed;
@@ -57,7 +58,7 @@ static void *own(void *argument)
     struct cache *cache = argument;
     while (!atomic_load_explicit(&is_over, memory_order_relaxed)) {
         flw_asym_enter(&cache->asym);
-        bool is_open = atomic_load_explicit(&cache->key, memory_order_acquire) == 0;
+        bool is_open = flw_asym_key_is(&cache->key, &open_key);
         if (is_open) {
             add_one(cache);
             cache->fast++;
@@ -83,7 +84,7 @@ static void empty(struct cache *cache)
     cache->drained += cache->words[0];
     memset(cache->words, 0, sizeof cache->words);
     cache->is_inside = false;
-    atomic_store_explicit(&cache->key, 0, memory_order_release);
+    __atomic_store_n(&cache->key, &open_key, __ATOMIC_RELEASE);
     flw_lock_release(&cache->lock);
 }
 
@@ -94,7 +95,7 @@ static void *drain(void *argument)
         /* One at a time, as a thread holds one cache's lock at most. */
         struct cache *cache = &caches[flw_test_random(&state) % OWNERS];
         flw_lock_acquire(&cache->lock);
-        atomic_store_explicit(&cache->key, 1, memory_order_release);
+        __atomic_store_n(&cache->key, &poison, __ATOMIC_RELEASE);
         flw_asym_barrier();
         empty(cache);
         for (unsigned n = flw_test_random(&state) % 256; n > 0; n--) {
@@ -110,6 +111,7 @@ static void owners_and_drainers_never_meet_inside_a_cache(void **state)
     pthread_t drainers[DRAINERS];
     for (unsigned i = 0; i < OWNERS; i++) {
         flw_lock_init(&caches[i].lock, FLW_RANK_CACHE);
+        caches[i].key = &open_key;
         assert_int_equal(pthread_create(&caches[i].thread, NULL, own, &caches[i]), 0);
     }
     for (uintptr_t i = 0; i < DRAINERS; i++) {

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Owns: the look at what a compiler makes of a hit for AArch64: behind the store that says busy the first
+# load is the key's, and it is an acquire (ldar, ldapr), as the model of the lock has it (asym_model.c).
+# Does not: run anything. On x86-64 the same source is a compare with memory; tools/measure counts it.
+set -u
+source=${1:?usage: asym_arm.sh SOURCE_TREE}
+compiler=${FALLOW_AARCH64_CC:-aarch64-linux-gnu-gcc}
+if ! command -v "$compiler" >/dev/null; then
+    echo "check.asym_arm: skipped, no '$compiler' (install gcc-aarch64-linux-gnu, or set FALLOW_AARCH64_CC)"
+    exit 77
+fi
+failures=0
+for options in -O2 '-O2 -march=armv8.3-a+rcpc' -O3; do
+    # shellcheck disable=SC2086 # several options
+    if ! code=$("$compiler" -std=c11 $options -fPIC -D_GNU_SOURCE -DNDEBUG -DFLW_CHECK_LEVEL=0 \
+        -fno-strict-aliasing -fno-semantic-interposition -I"$source/include" -I"$source/src" \
+        -S -o - "$source/src/pool/entry.c"); then
+        echo "FAILED: '$compiler $options' does not compile src/pool/entry.c" >&2
+        exit 1
+    fi
+    for function in fallow_alloc fallow_free fallow_free_sized; do
+        first=$(awk -v name="$function:" '
+            $1 == name { inside = 1 }
+            inside && $1 ~ /^st/ && !/\[sp/ { stored = 1 }
+            inside && stored && $1 ~ /^ld/ { print $1; exit }' <<<"$code")
+        case $first in
+            ldar | ldapr) ;;
+            *)
+                echo "FAILED: $function ($options): the first load behind the store to busy is" \
+                    "'${first:-none}', not an acquire of the key" >&2
+                failures=$((failures + 1)) ;;
+        esac
+    done
+done
+[ $failures = 0 ] && echo "ok: in each hit the key is loaded by an acquire, before anything that it guards"
+exit $((failures != 0))
