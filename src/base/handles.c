@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/handles.h"
 
-#include <sched.h>
-#include <time.h>
-
+#include "base/backoff.h"
 #include "base/bits.h"
 #include "base/check.h"
 
@@ -123,12 +121,9 @@ void *flw_handles_drop(struct flw_handles *table, const void *handle)
 void flw_handles_await(const struct flw_handles *table, const void *handle)
 {
     struct flw_handle_place *place = place_of(table, handle);
-    for (unsigned tries = 0; atomic_load(&place->visitors) != 0; tries++) {
-        if (tries < 64) {
-            sched_yield();
-        } else {
-            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        }
+    struct flw_backoff backoff = {0};
+    while (atomic_load(&place->visitors) != 0) {
+        flw_backoff_wait(&backoff);
     }
 }
 

@@ -1,23 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/lock.h"
 
-#include <sched.h>
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-/* Contended: spin on a read, so the line stays shared, then give the processor to the holder. */
+#include "base/backoff.h"
+
+/* About what a holder takes who is running; one who is not may need this processor. */
+#define SPINS 64
+
+/* After which a sleeper looks by itself. */
+#define SLEEP_NS 1000000l
+
+static bool take_soon(struct flw_lock *lock)
+{
+    for (unsigned spins = 0; spins < SPINS; spins++) {
+        if (atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 && flw_lock_take(lock)) {
+            return true;
+        }
+        flw_cpu_pause(); /* a look only, so that the line stays shared */
+    }
+    return false;
+}
+
+/* Whoever has slept leaves is_awaited set: others may sleep still, and its own release wakes one. */
 void flw_lock_wait(struct flw_lock *lock)
 {
-    unsigned spins = 0;
-    do {
-        while (atomic_load_explicit(&lock->held, memory_order_relaxed) != 0) {
-            if (++spins < 64) {
-#if defined(__x86_64__)
-                __builtin_ia32_pause();
-#endif
-            } else {
-                sched_yield();
-            }
+    const struct timespec most = {.tv_nsec = SLEEP_NS};
+    struct flw_backoff backoff = {0};
+    int saved = errno;
+    if (take_soon(lock)) {
+        return;
+    }
+    for (;;) {
+        __atomic_store_n(&lock->is_awaited, 1, __ATOMIC_SEQ_CST);
+        if (flw_lock_take(lock)) {
+            break;
         }
-    } while (atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) != 0);
+        if (syscall(SYS_futex, &lock->held, FUTEX_WAIT_PRIVATE, 1, &most) != 0 && errno != EAGAIN &&
+            errno != EINTR && errno != ETIMEDOUT) {
+            flw_backoff_wait(&backoff); /* a sandbox without futexes */
+        }
+    }
+    errno = saved;
+}
+
+/* Free already. */
+void flw_lock_wake(struct flw_lock *lock)
+{
+    int saved = errno;
+    __atomic_store_n(&lock->is_awaited, 0, __ATOMIC_RELAXED);
+    (void)syscall(SYS_futex, &lock->held, FUTEX_WAKE_PRIVATE, 1);
+    errno = saved;
 }
 
 #if FLW_CHECK_LEVEL >= 1

@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/backoff.h"
 #include "base/mutant.h"
 #include "heap/epoch.h"
 #include "heap/thread.h"
@@ -357,6 +358,7 @@ static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *do
 {
     struct flw_fence *fence = NULL;
     *status = FALLOW_OK;
+    struct flw_backoff backoff = {0};
     for (unsigned tries = 0; fence == NULL && *status == FALLOW_OK;) {
         flw_lock_acquire(&heap->lock);
         fence = hold_fence(domain, ticket);
@@ -366,7 +368,7 @@ static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *do
             break;
         }
         if (is_recording) {
-            sched_yield();
+            flw_backoff_wait(&backoff);
         } else if (tries++ < 2) {
             *status = flw_domain_fence(heap, domain);
         } else {

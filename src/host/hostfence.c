@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/backoff.h"
 #include "base/bits.h"
 #include "base/clock.h"
 #include "host/hostpool.h"
@@ -183,10 +184,11 @@ static fallow_status record(struct flw_hostpool *pool, struct flw_hoststream *st
 {
     struct flw_pin_section section;
     CUresult result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    struct flw_backoff backoff = {0};
     flw_lock_acquire(&pool->lock);
     while (is_last && stream->is_busy) {
         flw_lock_release(&pool->lock);
-        sched_yield();
+        flw_backoff_wait(&backoff);
         flw_lock_acquire(&pool->lock);
     }
     if (stream->is_busy || !stream->is_known || (stream->open == NULL && !is_last) ||

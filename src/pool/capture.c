@@ -7,8 +7,7 @@
  */
 #include "pool/capture.h"
 
-#include <sched.h>
-
+#include "base/backoff.h"
 #include "base/mutant.h"
 #include "heap/ctxsync.h"
 #include "pool/recording.h"
@@ -118,12 +117,13 @@ fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *
  * into the capture. */
 static void await_record(struct flw_heap *heap, const struct flw_domain *domain)
 {
+    struct flw_backoff backoff = {0};
     for (bool is_recording = true; is_recording;) {
         flw_lock_acquire(&heap->lock);
         is_recording = domain->is_recording;
         flw_lock_release(&heap->lock);
         if (is_recording) {
-            sched_yield();
+            flw_backoff_wait(&backoff);
         }
     }
 }

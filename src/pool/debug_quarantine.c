@@ -3,8 +3,7 @@
  * Owns: freed blocks that are kept out of use for a while, filled, so that a late write shows.
  * Does not: fill them (debug.c), or compare (debug_ring.c).
  */
-#include <sched.h>
-
+#include "base/backoff.h"
 #include "pool/debug_guard.h"
 #include "pool/pool.h"
 
@@ -105,6 +104,7 @@ static bool drain_quarantine(struct flw_pool *pool, fallow_stream stream, bool w
 /* The caller retires the stream: what another thread has taken out names its handle. */
 static void await_leavers(struct flw_debug *debug, fallow_stream stream)
 {
+    struct flw_backoff backoff = {0};
     for (bool is_named = true; is_named;) {
         flw_lock_acquire(&debug->lock);
         const struct flw_leaver *leaver = debug->leavers;
@@ -114,7 +114,7 @@ static void await_leavers(struct flw_debug *debug, fallow_stream stream)
         is_named = leaver != NULL;
         flw_lock_release(&debug->lock);
         if (is_named) {
-            sched_yield();
+            flw_backoff_wait(&backoff);
         }
     }
 }

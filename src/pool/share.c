@@ -10,9 +10,9 @@
  */
 #include "pool/share.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
+#include "base/backoff.h"
 #include "base/sized.h"
 #include "fallow/share.h"
 #include "pool/debug.h"
@@ -301,11 +301,12 @@ static fallow_status import_share(struct flw_pool *pool, const fallow_share *sha
  * and unimports as well: then as a turn of its own. */
 static bool enter(struct flw_pool *pool)
 {
+    struct flw_backoff backoff = {0};
     while (flw_gate_enter(&pool->gate, true) != FALLOW_OK) {
         if (flw_gate_begin_turn(&pool->gate)) {
             return true;
         }
-        sched_yield();
+        flw_backoff_wait(&backoff);
     }
     return false;
 }

@@ -4,8 +4,7 @@
  */
 #include "pool/uses.h"
 
-#include <sched.h>
-
+#include "base/backoff.h"
 #include "base/mutant.h"
 #include "pool/recording.h"
 #include "pool/share.h"
@@ -336,6 +335,7 @@ static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *doma
     struct flw_driver_section section;
     fallow_status status = FALLOW_OK;
     bool is_inside = flw_heap_enter_driver(heap, &section);
+    struct flw_backoff backoff = {0};
     for (bool is_open = true; is_open;) {
         if (is_inside && status == FALLOW_OK) {
             status = flw_domain_fence_own(heap, domain);
@@ -348,7 +348,7 @@ static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *doma
         }
         flw_lock_release(&heap->lock);
         if (is_open) {
-            sched_yield();
+            flw_backoff_wait(&backoff);
         }
     }
     if (is_inside) {

@@ -2,9 +2,9 @@
 #include "preload/homes.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "heap/epoch.h"
 #include "preload/captures.h"
 #include "preload/inside.h"
@@ -125,8 +125,9 @@ static void close_home(struct flw_home *home)
     (void)pthread_mutex_lock(&homes.lock);
     atomic_store(&home->is_ending, true);
     (void)pthread_mutex_unlock(&homes.lock);
+    struct flw_backoff backoff = {0};
     while (atomic_load(&home->users) != 0) {
-        sched_yield();
+        flw_backoff_wait(&backoff);
     }
 }
 
