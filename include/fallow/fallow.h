@@ -451,7 +451,9 @@ typedef struct fallow_stats {
     uint8_t uses_vmm;           /**< 1: address space and physical memory are separate */
     uint8_t uses_membarrier;    /**< 0: no call is a hit, each takes its cache's lock */
     uint8_t is_asleep; /**< 1: the memory is given back, the addresses are kept (sleep.h) */
-    uint8_t reserved_0;
+    uint8_t
+        lost_membarrier; /**< 1: the kernel granted membarrier(2) at first and refuses it by now, so
+                                  that uses_membarrier has become 0; the log has had a line */
     uint64_t damage_count;    /**< debug checks: red zones and freed blocks found written */
     uint64_t unchecked_count; /**< debug checks left out: inside captures, too many under way, or
                                    refused by the driver */

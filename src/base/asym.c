@@ -1,9 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the word that stands for membarrier under ThreadSanitizer; nothing in any other build.
+ * Owns: the drainer's side of the asymmetric lock that needs the kernel, or time.
  */
 #include "base/asym.h"
 
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/backoff.h"
+
+static bool ask(int command)
+{
+    int saved = errno;
+    bool is_done = syscall(SYS_membarrier, command, 0, 0) == 0;
+    errno = saved;
+    return is_done;
+}
+
+bool flw_asym_register(void)
+{
 #if defined(FLW_ASYM_FENCED)
-_Atomic uint64_t flw_asym_order;
+    return true;
+#else
+    return ask(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 #endif
+}
+
+bool flw_asym_barrier(void)
+{
+#if defined(FLW_ASYM_FENCED)
+    return true; /* flw_asym_wait orders */
+#else
+    return ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+#endif
+}
+
+/* An owner that was inside when its key was poisoned has read the key before, and its store of busy
+ * comes before that in its program: the store is on its way to memory at most, in its processor's
+ * store buffer. MEMBARRIER_CMD_GLOBAL waits until every processor has changed threads, and needs no
+ * memory. Where that is refused too, what is left is time: stores leave the buffer by themselves, within
+ * a microsecond, and at every interrupt. No manual states a bound, so this one is four orders of magnitude
+ * above what processors take, and stands for one barrier in the life of a pool. */
+#define SETTLE_NS 20000000l
+
+void flw_asym_settle(void)
+{
+#if !defined(FLW_ASYM_FENCED) /* else no barrier is ever refused */
+    struct timespec left = {.tv_nsec = SETTLE_NS};
+    int saved = errno;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!ask(MEMBARRIER_CMD_GLOBAL)) {
+        while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+        }
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+    errno = saved;
+#endif
+}
+
+void flw_asym_wait_longer(const struct flw_asym *asym)
+{
+    struct flw_backoff backoff = {0};
+    while (atomic_load_explicit(&asym->busy, memory_order_acquire) != 0) {
+        flw_backoff_wait(&backoff);
+    }
+}

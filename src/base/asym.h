@@ -5,8 +5,10 @@
  * owner's path.
  *
  *   owner      busy = 1 (plain) · compiler fence · test the key (acquire) · work · busy = 0 (release)
- *   drainer    under a lock of its own: poison the key · membarrier · wait for busy == 0 · work ·
- * restore
+ *   drainer    poison the key · membarrier · wait for busy == 0 · work · restore the key (release)
+ *
+ * Drainers keep each other away by locks of their own. Several keys may be poisoned before one
+ * membarrier.
  *
  * Why it is right: the processor may delay the owner's store of busy past its load of the key
  * (store buffer). membarrier runs a full barrier on every running thread of the process between the
@@ -23,39 +25,58 @@
  * has an instruction for it (ldar, ldapr). A fence before the test would order nothing that matters.
  *
  * Where the kernel has no membarrier (old, or filtered) the key stays poisoned and every call takes
- * the cache's own lock. ThreadSanitizer sees neither membarrier nor fences; for it
- * (FLW_ASYM_FENCED) both sides do a read-modify-write of one process-wide word in their place. Of
- * two such the later reads from the earlier and comes after it: the owner's first, and the drainer
- * sees busy; the drainer's first, and the owner sees the poison. The same proof, in terms that the
- * sanitizer follows.
+ * the cache's own lock. A kernel that grants it at first may refuse it later (a seccomp filter, ENOMEM):
+ * then flw_asym_settle makes the order once more, by other means, for everything that is poisoned by
+ * then, and nothing is opened again.
+ *
+ * ThreadSanitizer sees neither membarrier nor fences; for it (FLW_ASYM_FENCED) the owner and whoever
+ * waits for it do a read-modify-write of one word of this lock in their place. Of two such the later
+ * reads from the earlier and comes after it: the owner's first, and the drainer sees busy; the
+ * drainer's first, and the owner sees the poison. The same proof, in terms that the sanitizer follows.
+ * The word is each lock's own: owners that only hit are as little ordered among each other as in any
+ * other build, so that a race of theirs is seen.
  */
 #ifndef FLW_BASE_ASYM_H
 #define FLW_BASE_ASYM_H
 
-#include <linux/membarrier.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 
-struct flw_asym {
-    _Atomic uint64_t busy; /* 1: the owner is inside. Written by the owner only */
-};
-
 #if defined(FLW_TSAN)
 #define FLW_ASYM_FENCED 1
-extern _Atomic uint64_t flw_asym_order; /* never changes; only the order of its writes matters */
+#endif
+
+struct flw_asym {
+    _Atomic uint64_t busy; /* 1: the owner is inside. Written by the owner only */
+#if defined(FLW_ASYM_FENCED)
+    _Atomic uint64_t order; /* never changes; only the order of its writes matters */
+    bool is_nobodys;
+#endif
+};
+
+/* Of a lock that many threads enter as owners and nobody ever drains: its key never matches. */
+#if defined(FLW_ASYM_FENCED)
+#define FLW_ASYM_NOBODYS   \
+    {                      \
+        .is_nobodys = true \
+    }
+#else
+#define FLW_ASYM_NOBODYS \
+    {                    \
+        0                \
+    }
 #endif
 
 static inline void flw_asym_enter(struct flw_asym *asym)
 {
 #if defined(FLW_ASYM_FENCED)
     atomic_store_explicit(&asym->busy, 1, memory_order_relaxed);
-    (void)atomic_fetch_add_explicit(&flw_asym_order, 0, memory_order_acq_rel);
+    if (!asym->is_nobodys) {
+        (void)atomic_fetch_add_explicit(&asym->order, 0, memory_order_acq_rel);
+    }
 #else
     atomic_store_explicit(&asym->busy, 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
@@ -84,30 +105,27 @@ static inline void flw_asym_leave(struct flw_asym *asym)
 
 /* Once a process, before the first cache: true if drainers may rely on membarrier. 10 ms or more
  * when threads are running. */
-static inline bool flw_asym_register(void)
-{
-#if defined(FLW_ASYM_FENCED)
-    return true;
-#else
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-#endif
-}
+bool flw_asym_register(void);
 
-/* One barrier serves any number of caches poisoned before it. */
-static inline void flw_asym_barrier(void)
-{
-#if defined(FLW_ASYM_FENCED)
-    (void)atomic_fetch_add_explicit(&flw_asym_order, 0, memory_order_acq_rel);
-#else
-    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-#endif
-}
+/* One barrier serves any number of caches poisoned before it. False: the kernel refuses it now; nothing
+ * has been ordered. */
+bool flw_asym_barrier(void);
 
-/* The owner may be preempted inside: give it the processor, never spin on it. */
+/* In the place of a barrier that was refused, once: it takes 20 ms, or what MEMBARRIER_CMD_GLOBAL takes.
+ * The caller sees to it that what is poisoned by now stays so. */
+void flw_asym_settle(void);
+
+/* The rest of flw_asym_wait: the owner may have lost its processor inside. */
+void flw_asym_wait_longer(const struct flw_asym *asym);
+
+/* After a barrier: until the owner is out. */
 static inline void flw_asym_wait(struct flw_asym *asym)
 {
-    while (atomic_load_explicit(&asym->busy, memory_order_acquire) != 0) {
-        sched_yield();
+#if defined(FLW_ASYM_FENCED)
+    (void)atomic_fetch_add_explicit(&asym->order, 0, memory_order_acq_rel);
+#endif
+    if (FLW_UNLIKELY(atomic_load_explicit(&asym->busy, memory_order_acquire) != 0)) {
+        flw_asym_wait_longer(asym);
     }
 }
 

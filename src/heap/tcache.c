@@ -115,12 +115,13 @@ static void set_key(struct flw_tcache *cache, const void *key)
 /* What nobody but the two ways of a hit compares with. */
 static const void *own_key(const struct flw_tcache *cache)
 {
-    if (cache->is_open && cache->context_id != 0) {
+    if (!cache->is_open || cache->is_seized) {
+        return &flw_no_pool;
+    }
+    if (cache->context_id != 0) {
         return flw_context_key(&cache->hot, cache->ring != NULL);
     }
-    return !cache->is_open       ? (const void *)&flw_no_pool
-           : cache->ring != NULL ? (const void *)cache
-                                 : cache->handle;
+    return cache->ring != NULL ? (const void *)cache : cache->handle;
 }
 
 void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw_domain *domain)
@@ -138,12 +139,16 @@ void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw
     set_key(cache, own_key(cache));
 }
 
-void flw_tcache_poison(struct flw_tcache *cache)
+bool flw_tcache_poison(struct flw_tcache *cache)
 {
     flw_lock_acquire(&cache->lock);
+    bool may_be_inside = cache->is_open;
+    cache->is_seized = true;
     if (!FLW_MUTANT(DRAIN_WITHOUT_POISON)) {
-        set_key(cache, &flw_no_pool);
+        set_key(cache, own_key(cache));
     }
+    flw_lock_release(&cache->lock);
+    return may_be_inside;
 }
 
 void flw_tcache_await(struct flw_tcache *cache)
@@ -153,8 +158,16 @@ void flw_tcache_await(struct flw_tcache *cache)
 
 void flw_tcache_release(struct flw_tcache *cache)
 {
+    flw_lock_acquire(&cache->lock);
+    cache->is_seized = false;
     set_key(cache, own_key(cache));
     flw_lock_release(&cache->lock);
+}
+
+void flw_tcache_set_open(struct flw_tcache *cache, bool is_open)
+{
+    cache->is_open = is_open;
+    set_key(cache, own_key(cache));
 }
 
 /* heap lock. Everything in the sets becomes free memory, each run at its own ticket. */

@@ -14,14 +14,14 @@
  *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap. run_out_bytes -
  *      run_bytes are lent.
  *   4. key is the pool's handle, or the cache's own address if it has a ring, or one of the two
- *      addresses after it in context order, only while is_open and nobody has seized the cache.
+ *      addresses after it in context order, only while is_open and not is_seized. It was poisoned, and
+ *      the owner waited for, before is_open became false.
  *   5. Context order: bins and run sets hold nobody's memory, to be lent. What came back is in limbo,
  *      which lends nothing: free slots, counted as out of their slabs, and the slots of runs that are
  *      LIVE to the heap. They get the context's ticket when they go to the heap.
  *
  * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
- * else by whoever holds `lock` with the key poisoned (flw_tcache_poison), or by the owner holding
- * `lock`.
+ * else, holding `lock`, by the owner or by whoever has seized the cache (pool/seize.h).
  */
 #ifndef FLW_HEAP_TCACHE_H
 #define FLW_HEAP_TCACHE_H
@@ -84,7 +84,9 @@ struct flw_tcache {
     struct flw_domain *domain;
     struct flw_tcache *next, *prev; /* in the pool's list */
     uintptr_t thread;
-    bool is_open;                  /* hits are allowed when nobody has seized it */
+    bool is_open;   /* hits are allowed when nobody has seized it */
+    bool is_seized; /* one at a time has (pool/seize.h) */
+    struct flw_tcache *next_seized;
     struct flw_ring *ring;         /* of its thread in the pool's recording; NULL: not recorded */
     uint32_t recorded_stream;      /* its number there */
     bool is_detached;              /* pool NULL: in no list, its thread may drop it at any time */
@@ -131,11 +133,14 @@ void flw_tcache_renew_lock(void); /* after a fork */
 /* Start serving. The caller holds no lock. */
 void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw_domain *domain);
 
-/* Divert the owner and wait until it is out. lock is held until flw_tcache_release. Several at
- * once: poison each, one flw_asym_barrier, then await each. */
-void flw_tcache_poison(struct flw_tcache *cache);
+/* Divert the owner, until flw_tcache_release. False: it was diverted before, and is out. Else, it may be
+ * inside: after a flw_asym_barrier, for which several may be poisoned at once, await it. */
+bool flw_tcache_poison(struct flw_tcache *cache);
 void flw_tcache_await(struct flw_tcache *cache);
 void flw_tcache_release(struct flw_tcache *cache);
+/* lock. Let the owner in, or no more, from when nobody has seized the cache. To close one that is not
+ * seized takes a barrier and a wait afterwards. */
+void flw_tcache_set_open(struct flw_tcache *cache, bool is_open);
 
 /* lock. Everything in it goes to its domain, stamped. True if there was anything. */
 bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);

@@ -26,7 +26,7 @@ struct flw_thread {
 /* What a thread without a cache uses: a key that no pool has. Written (busy) by every such thread,
  * read by none. */
 const char flw_no_pool = 0;
-static struct flw_tcache_hot no_cache = {.key = &flw_no_pool};
+static struct flw_tcache_hot no_cache = {.asym = FLW_ASYM_NOBODYS, .key = &flw_no_pool};
 
 _Thread_local struct flw_tcache_hot *flw_tls_cache __attribute__((tls_model("initial-exec"))) =
     &no_cache;

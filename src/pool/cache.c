@@ -3,8 +3,9 @@
  * Owns: the pool's side of thread caches: making, emptying, closing, summing them.
  */
 #include "pool/recording.h"
+#include "pool/seize.h"
 
-/* A thread's exit against a pool's end. Taken before a pool's own lock. */
+/* A thread's exit against a pool's end. Taken before a pool's own locks. */
 static struct flw_lock lifecycle = {.rank = FLW_RANK_LIFECYCLE};
 
 void flw_lifecycle_renew_lock(void)
@@ -126,51 +127,42 @@ int64_t flw_pool_requested(struct flw_pool *pool)
 
 /* ---- emptying */
 
-static bool empty_cache(struct flw_pool *pool, struct flw_tcache *cache)
-{
-    flw_tcache_poison(cache);
-    flw_asym_barrier();
-    flw_tcache_await(cache);
-    flw_lock_acquire(&pool->heap.lock);
-    bool any = flw_tcache_flush(cache, &pool->heap);
-    flw_lock_release(&pool->heap.lock);
-    flw_tcache_release(cache);
-    return any;
-}
-
 bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
                     const struct flw_domain *only)
 {
     bool any = false;
-    flw_lock_acquire(&pool->lock);
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        if (cache != but && (only == NULL || cache->domain == only)) {
-            any |= empty_cache(pool, cache);
-        }
+    struct flw_tcache *seized = flw_seize(pool, only, but);
+    for (struct flw_tcache *cache = seized; cache != NULL; cache = cache->next_seized) {
+        flw_lock_acquire(&cache->lock);
+        flw_lock_acquire(&pool->heap.lock);
+        any |= flw_tcache_flush(cache, &pool->heap);
+        flw_lock_release(&pool->heap.lock);
+        flw_lock_release(&cache->lock);
     }
-    flw_lock_release(&pool->lock);
+    flw_seize_end(pool, seized);
     return any;
 }
 
-/* pool->lock. Empty a cache for good and take it from the pool; its memory stays its thread's. */
+/* pool->seizing, pool->lock; the cache is seized, or the caller's own. Empty it for good and take it
+ * from the pool; its memory stays its thread's. */
 static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_thread)
 {
     struct flw_pool_totals totals = {0};
-    cache->is_open = false;
-    empty_cache(pool, cache);
     flw_lock_acquire(&cache->lock);
-    add_cache(cache, &totals);
-    atomic_fetch_add(&pool->retired_allocs, totals.allocs);
-    atomic_fetch_add(&pool->retired_frees, totals.frees);
-    atomic_fetch_add(&pool->retired_misses, totals.misses);
-    atomic_fetch_add(&pool->retired_live_bytes, totals.live_bytes);
+    flw_tcache_set_open(cache, false);
     flw_lock_acquire(&pool->heap.lock);
+    (void)flw_tcache_flush(cache, &pool->heap);
     uint32_t left = --cache->domain->cache_count;
     if (ends_thread && cache->domain->own_thread_only && left == 0) {
         flw_domain_lose_quietly(&pool->heap,
                                 cache->domain); /* nobody can name that stream any more */
     }
     flw_lock_release(&pool->heap.lock);
+    add_cache(cache, &totals);
+    atomic_fetch_add(&pool->retired_allocs, totals.allocs);
+    atomic_fetch_add(&pool->retired_frees, totals.frees);
+    atomic_fetch_add(&pool->retired_misses, totals.misses);
+    atomic_fetch_add(&pool->retired_live_bytes, totals.live_bytes);
     *(cache->prev != NULL ? &cache->prev->next : &pool->caches) = cache->next;
     if (cache->next != NULL) {
         cache->next->prev = cache->prev;
@@ -183,34 +175,38 @@ static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_th
 
 void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domain)
 {
+    struct flw_tcache *seized = flw_seize(pool, domain, NULL);
     flw_lock_acquire(&pool->lock);
-    for (struct flw_tcache *cache = pool->caches, *next; cache != NULL; cache = next) {
-        next = cache->next;
-        if (domain == NULL || cache->domain == domain) {
-            detach(pool, cache, false);
-        }
+    for (struct flw_tcache *cache = seized, *next; cache != NULL; cache = next) {
+        next = cache->next_seized;
+        detach(pool, cache, false);
     }
     flw_lock_release(&pool->lock);
+    flw_seize_end(pool, NULL);
 }
 
 void flw_pool_detach_caches(struct flw_pool *pool)
 {
-    flw_lock_acquire(&lifecycle);
     flw_pool_close_caches(pool, NULL);
+    /* A thread that ends and found the pool before has left it. */
+    flw_lock_acquire(&lifecycle);
     flw_lock_release(&lifecycle);
 }
 
-/* A thread ends: its blocks go to their domains, stamped; no driver call. */
+/* A thread ends: its blocks go to their domains, stamped; no driver call, and no barrier: it is the
+ * owner, and not inside. */
 void flw_pool_cache_exit(struct flw_tcache *cache)
 {
     flw_lock_acquire(&lifecycle);
     struct flw_pool *pool = __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE);
     if (pool != NULL) {
+        flw_lock_acquire(&pool->seizing);
         flw_lock_acquire(&pool->lock);
         if (cache->pool == pool) { /* no retire was faster */
             detach(pool, cache, true);
         }
         flw_lock_release(&pool->lock);
+        flw_lock_release(&pool->seizing);
     }
     flw_lock_release(&lifecycle);
     flw_tcache_drop(cache);
@@ -222,36 +218,32 @@ static bool may_open(struct flw_pool *pool, const struct flw_domain *domain)
     return !pool->divert_all && !atomic_load(&pool->gate.closes_hits) && !flw_capture_is_on(domain);
 }
 
-/* pool->lock. No hit is under way in it when this returns. */
-static void set_open(struct flw_tcache *cache, bool is_open)
+/* A domain's caches, or with NULL all, are open or not, as they may be by now. No hit is under way in
+ * one that is closed when this returns. */
+static void reopen(struct flw_pool *pool, const struct flw_domain *domain)
 {
-    flw_tcache_poison(cache);
-    cache->is_open = is_open;
-    flw_asym_barrier();
-    flw_tcache_await(cache);
-    flw_tcache_release(cache);
+    struct flw_tcache *seized = flw_seize(pool, domain, NULL);
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = seized; cache != NULL; cache = cache->next_seized) {
+        flw_lock_acquire(&cache->lock);
+        flw_tcache_set_open(cache, may_open(pool, cache->domain));
+        flw_lock_release(&cache->lock);
+    }
+    flw_lock_release(&pool->lock);
+    flw_seize_end(pool, seized);
 }
 
 void flw_pool_close_hits(struct flw_pool *pool, bool is_closed)
 {
-    flw_lock_acquire(&pool->lock);
+    flw_lock_acquire(&pool->lock); /* a cache that is being made has looked, or will see it */
     atomic_store(&pool->gate.closes_hits, is_closed);
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        set_open(cache, may_open(pool, cache->domain));
-    }
     flw_lock_release(&pool->lock);
+    reopen(pool, NULL);
 }
 
 void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain)
 {
-    flw_lock_acquire(&pool->lock);
-    bool is_open = may_open(pool, domain);
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        if (cache->domain == domain) {
-            set_open(cache, is_open);
-        }
-    }
-    flw_lock_release(&pool->lock);
+    reopen(pool, domain);
 }
 
 void flw_pool_note_loss(struct flw_pool *pool)
@@ -267,12 +259,8 @@ void flw_pool_note_loss(struct flw_pool *pool)
                  flw_driver_error_name(&pool->driver, (CUresult)error));
     flw_lock_acquire(&pool->lock);
     pool->divert_all = true;
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        flw_tcache_poison(cache);
-        cache->is_open = false;
-        flw_tcache_release(cache);
-    }
     flw_lock_release(&pool->lock);
+    reopen(pool, NULL);
 }
 
 void flw_pool_poison_all(struct flw_pool *pool)

@@ -267,6 +267,7 @@ static struct flw_pool *new_pool(const fallow_pool_config *config)
         size_t length = strlen(driver), most = sizeof pool->driver_name - 1;
         snprintf(pool->driver_name, sizeof pool->driver_name, "%s",
                  driver + (length > most ? length - most : 0));
+        flw_lock_init(&pool->seizing, FLW_RANK_SEIZE);
         flw_lock_init(&pool->lock, FLW_RANK_POOL);
         flw_lock_init(&pool->uses_lock, FLW_RANK_USES);
         flw_lock_init(&pool->report_lock, FLW_RANK_META);

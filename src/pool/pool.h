@@ -46,8 +46,9 @@ struct flw_pool {
     struct fallow_pool_config config; /* defaults resolved */
     CUdevice device;
     bool retains_primary;
-    bool uses_membarrier;
-    /* check_streams, debug checks, no membarrier: every call takes the slow path */
+    atomic_bool uses_membarrier;
+    atomic_bool lost_membarrier, loss_of_it_noted; /* once it was granted (seize.h) */
+    /* check_streams, debug checks, no membarrier: every call takes the slow path. pool->lock */
     bool divert_all;
     atomic_bool loss_noted;
     uint64_t device_bytes;
@@ -56,7 +57,8 @@ struct flw_pool {
      * that it does not */
     uint64_t reserve_bytes;
 
-    struct flw_lock lock; /* FLW_RANK_POOL: caches, captures, streams coming and going */
+    struct flw_lock seizing; /* FLW_RANK_SEIZE: pool/seize.h; caches leave the list under it, too */
+    struct flw_lock lock;    /* FLW_RANK_POOL: caches, captures, streams coming and going */
     struct flw_tcache *caches;
     struct flw_account *accounts; /* one a thread that ever came by */
     atomic_uint cache_count;

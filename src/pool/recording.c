@@ -15,6 +15,7 @@
 #include "base/sized.h"
 #include "fallow/trace.h"
 #include "pool/blocks.h"
+#include "pool/seize.h"
 #include "record/recorder.h"
 
 #define RING_BYTES_USUAL (4 * FLW_MIB)
@@ -78,12 +79,7 @@ static void await_hits(struct flw_pool *pool)
 {
     struct flw_tcache *caches[256];
     size_t count = 0, tries = 0;
-    while (!flw_lock_try(&pool->lock)) { /* whoever has it may wait for such a thread */
-        if (tries++ == SETTLE_MOST) {
-            return;
-        }
-        nanosleep(&(struct timespec){.tv_nsec = SETTLE_NS}, NULL);
-    }
+    flw_lock_acquire(&pool->lock);
     struct flw_tcache *cache = pool->caches;
     for (; cache != NULL && count < sizeof caches / sizeof *caches; cache = cache->next) {
         if (atomic_load_explicit(&cache->hot.asym.busy, memory_order_acquire) != 0) {
@@ -146,42 +142,38 @@ static uint32_t stream_of(struct flw_recorder *recorder, const struct flw_domain
                             domain->id != 0 ? domain->id : (uint64_t)(uintptr_t)domain->stream);
 }
 
-/* pool->lock. The owner is kept out while its cache changes. */
+/* The owner is kept out while its cache changes. */
 static void set_ring(struct flw_tcache *cache, struct flw_ring *ring, uint32_t stream)
 {
-    flw_tcache_poison(cache);
-    flw_asym_barrier();
-    flw_tcache_await(cache);
+    flw_lock_acquire(&cache->lock);
     cache->ring = ring;
     cache->recorded_stream = stream;
-    flw_tcache_release(cache);
+    flw_lock_release(&cache->lock);
 }
 
 static bool attach_caches(struct flw_pool *pool, struct flw_recorder *recorder)
 {
     bool is_done = true;
-    flw_lock_acquire(&pool->lock);
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+    struct flw_tcache *seized = flw_seize(pool, NULL, NULL);
+    for (struct flw_tcache *cache = seized; cache != NULL; cache = cache->next_seized) {
         struct flw_ring *ring = flw_recorder_ring(recorder, cache->thread);
         is_done &= ring != NULL;
         if (ring != NULL) {
             set_ring(cache, ring, stream_of(recorder, cache->domain));
         }
     }
-    flw_lock_release(&pool->lock);
+    flw_seize_end(pool, seized);
     return is_done;
 }
 
 static void detach_caches(void *context)
 {
     struct flw_pool *pool = context;
-    flw_lock_acquire(&pool->lock);
-    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
-        if (cache->ring != NULL) {
-            set_ring(cache, NULL, 0);
-        }
+    struct flw_tcache *seized = flw_seize(pool, NULL, NULL);
+    for (struct flw_tcache *cache = seized; cache != NULL; cache = cache->next_seized) {
+        set_ring(cache, NULL, 0);
     }
-    flw_lock_release(&pool->lock);
+    flw_seize_end(pool, seized);
 }
 
 bool flw_recording_adopt(struct flw_pool *pool, struct flw_tcache *cache,

@@ -5,8 +5,7 @@
  * Does not: climb the ladder, or serve anything but a plain call on an open cache.
  *
  * All of it inside the cache: a drainer waits for the owner before it takes the heap lock, so the
- * owner may take that lock inside. Nothing slower happens there: settling takes the pool's lock,
- * which a waiting drainer holds.
+ * owner may take that lock inside. Nothing slower happens there: whoever seizes caches waits for it.
  */
 #include <errno.h>
 

@@ -62,7 +62,8 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.unchecked_count = debug.left_out;
     stats.stream_count = atomic_load(&heap->stream_count);
     stats.uses_vmm = heap->source.ops->remaps;
-    stats.uses_membarrier = pool->uses_membarrier;
+    stats.uses_membarrier = atomic_load(&pool->uses_membarrier);
+    stats.lost_membarrier = atomic_load(&pool->lost_membarrier);
     stats.is_asleep = flw_gate_is_asleep(&pool->gate);
     stats.asleep_bytes = atomic_load(&heap->asleep_bytes);
     stats.saved_bytes = atomic_load(&pool->sleeper.saved_bytes);

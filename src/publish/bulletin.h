@@ -75,7 +75,8 @@
     X(asleep_bytes, VALUE, "what the next wake takes from the driver")                           \
     X(saved_bytes, VALUE, "contents in pinned host memory while asleep")                         \
     X(exported_bytes, VALUE, "handles that were exported")                                       \
-    X(imported_bytes, VALUE, "handles of others that are mapped here")
+    X(imported_bytes, VALUE, "handles of others that are mapped here")                           \
+    X(lost_membarrier, VALUE, "1: the kernel has refused membarrier since the pool was made")
 
 enum flw_bulletin_value {
 #define X(name, kind, help) FLW_VALUE_##name,

@@ -231,6 +231,7 @@ static void copy_stats(const fallow_stats *stats, uint64_t *value)
     COPY(stream_count);
     COPY(uses_vmm);
     COPY(uses_membarrier);
+    COPY(lost_membarrier);
     COPY(damage_count);
     COPY(unchecked_count);
     COPY(is_asleep);

@@ -70,6 +70,7 @@ fallow_status flw_recorder_create(const struct flw_recorder_settings *settings,
     recorder->process = (uint32_t)getpid();
     flw_names_init(&recorder->names);
     flw_lock_init(&recorder->lock, FLW_RANK_RECORD);
+    atomic_init(&recorder->is_fenced, settings->is_fenced);
     pthread_mutex_init(&recorder->io, NULL);
     if (settings->path != NULL && (recorder->path = flw_array_copy_text(settings->path)) == NULL) {
         goto fail;
@@ -129,7 +130,6 @@ struct flw_ring *flw_recorder_ring(struct flw_recorder *recorder, uintptr_t toke
     }
     struct flw_ring_settings settings = {.ring_bytes = recorder->settings.ring_bytes,
                                          .uses_tsc = recorder->uses_tsc,
-                                         .is_fenced = recorder->settings.is_fenced,
                                          .waits = recorder->settings.waits,
                                          .overwrites = recorder->settings.keeps_last,
                                          .stage = &recorder->stage,
@@ -141,6 +141,7 @@ struct flw_ring *flw_recorder_ring(struct flw_recorder *recorder, uintptr_t toke
     flw_lock_acquire(&recorder->lock);
     found = find_ring(recorder, token); /* the recording's beginner may have made it meanwhile */
     if (found == NULL) {
+        ring->is_fenced = atomic_load(&recorder->is_fenced);
         ring->token = token;
         ring->thread = recorder->ring_count++;
         ring->next = atomic_load_explicit(&recorder->rings, memory_order_relaxed);
@@ -152,6 +153,28 @@ struct flw_ring *flw_recorder_ring(struct flw_recorder *recorder, uintptr_t toke
         return found;
     }
     return ring;
+}
+
+/* ---- order between the owners of rings and whoever reads them */
+
+static void fence_owners(struct flw_recorder *recorder)
+{
+    flw_lock_acquire(&recorder->lock); /* a ring that is being made has asked, or will see it */
+    atomic_store(&recorder->is_fenced, true);
+    struct flw_ring *ring = atomic_load_explicit(&recorder->rings, memory_order_relaxed);
+    for (; ring != NULL; ring = ring->next) {
+        flw_ring_begin_fencing(ring);
+    }
+    flw_lock_release(&recorder->lock);
+    flw_asym_settle();
+}
+
+void flw_recorder_order(struct flw_recorder *recorder)
+{
+    if (!atomic_load(&recorder->is_fenced) && !flw_asym_barrier()) {
+        fence_owners(recorder);
+    }
+    flw_ring_fence();
 }
 
 /* ---- emptying the rings. All under io. */

@@ -38,7 +38,7 @@ struct flw_recorder_settings {
     uint64_t ring_bytes;
     bool waits;      /* threads wait where their ring is full */
     bool keeps_last; /* no file but dumps */
-    bool is_fenced;  /* no membarrier */
+    bool is_fenced;  /* no membarrier, from the beginning */
     int dump_signal; /* 0: none */
     uint32_t device;
     struct flw_recorder_host host;
@@ -55,6 +55,7 @@ struct flw_recorder {
     _Atomic uint64_t end_ticks;
     struct flw_names names;
     struct flw_lock lock;           /* FLW_RANK_RECORD: making rings */
+    atomic_bool is_fenced;          /* the owners of rings order their own stores; only ever set */
     struct flw_ring *_Atomic rings; /* newest first */
     uint32_t ring_count;
     struct flw_bell bell; /* wakes the flusher */
@@ -104,14 +105,9 @@ static inline bool flw_recorder_is_over(const struct flw_recorder *recorder)
     return atomic_load(&recorder->stage) == FLW_RING_OVER;
 }
 
-/* Before a look whether rings' owners are out (ring.h). */
-static inline void flw_recorder_order(const struct flw_recorder *recorder)
-{
-    if (!recorder->settings.is_fenced) {
-        flw_asym_barrier();
-    }
-    flw_ring_fence();
-}
+/* Before a look whether rings' owners are out (ring.h). Where the kernel refuses membarrier, by now, the
+ * owners order their own stores from then on; that once it takes 20 ms. */
+void flw_recorder_order(struct flw_recorder *recorder);
 
 /* Every delivery of the signal is counted, and dumps what the recorders of it keep. BUSY: the program
  * has a handler for it. INVALID_ARGUMENT: no such signal. */

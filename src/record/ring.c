@@ -28,7 +28,6 @@ struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings)
     ring->mask = (settings->ring_bytes >> FLW_RING_RECORD_LOG2) - 1;
     ring->room = settings->overwrites ? UINT64_MAX : (ring->mask + 1) / 2;
     ring->uses_tsc = settings->uses_tsc;
-    ring->is_fenced = settings->is_fenced;
     ring->waits = settings->waits;
     ring->overwrites = settings->overwrites;
     ring->stage = settings->stage;

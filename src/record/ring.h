@@ -55,7 +55,7 @@ struct flw_ring {
     uint64_t *words;
     _Atomic uint64_t lost; /* records that found no room, not said yet */
     bool uses_tsc;
-    bool is_fenced; /* no membarrier: the owner orders its own stores */
+    bool is_fenced; /* no membarrier, any more: the owner orders its own stores. Atomic */
     bool waits;     /* for room, while *stage is RUNNING */
     bool overwrites;
     uint32_t thread;
@@ -68,7 +68,7 @@ struct flw_ring {
 
 struct flw_ring_settings {
     uint64_t ring_bytes; /* a power of two */
-    bool uses_tsc, is_fenced, waits, overwrites;
+    bool uses_tsc, waits, overwrites;
     const atomic_int *stage;
     struct flw_bell *bell;
 };
@@ -77,8 +77,8 @@ struct flw_ring_settings {
 struct flw_ring *flw_ring_create(const struct flw_ring_settings *settings);
 void flw_ring_destroy(struct flw_ring *ring);
 
-/* Reader, a ring that overwrites: its owner puts no more from the next barrier and wait on, and waits
- * where it would, until the ring is let go. What the owner may hold meanwhile must not be needed. */
+/* Reader, a ring that overwrites: its owner puts no more from the next barrier and wait on, but for one
+ * record that it has begun, and waits where it would, until the ring is let go. What the owner may hold meanwhile must not be needed. */
 void flw_ring_hold(struct flw_ring *ring);
 void flw_ring_let_go(struct flw_ring *ring);
 
@@ -122,6 +122,12 @@ static inline uint64_t flw_ring_drop_count(const struct flw_ring *ring, uint64_t
     return is_drop ? __atomic_load_n(&words[2], __ATOMIC_RELAXED) & FLW_RING_SIZE_MAX : 0;
 }
 
+/* Reader: the kernel refuses membarrier from now on; flw_asym_settle follows. */
+static inline void flw_ring_begin_fencing(struct flw_ring *ring)
+{
+    __atomic_store_n(&ring->is_fenced, true, __ATOMIC_RELAXED);
+}
+
 /* Where there is no membarrier. (Under ThreadSanitizer both sides of an asymmetric lock order
  * themselves.) */
 static inline void flw_ring_fence(void)
@@ -145,7 +151,7 @@ static inline void flw_ring_put(struct flw_ring *ring, const struct flw_ring_ent
         number = atomic_load_explicit(&ring->head, memory_order_relaxed);
     }
     flw_asym_enter(&ring->asym);
-    if (FLW_UNLIKELY(ring->is_fenced)) {
+    if (FLW_UNLIKELY(__atomic_load_n(&ring->is_fenced, __ATOMIC_RELAXED))) {
         flw_ring_fence();
     }
     flw_ring_store(ring, number, flw_tsc_read(ring->uses_tsc, is_ordered), entry);

@@ -5,11 +5,11 @@
 #include <string.h>
 
 /* Of an access in a window: its line, and */
-#define AT        0x0Fu
-#define PERFORMED 0x10u
-#define GUESSED   0x20u /* the key, not read yet: what follows in the window is one outcome's */
-#define OPEN      0x40u /* that it is open */
-#define STALE     0x80u /* another thread has written since this load of the data */
+#define AT        0x1Fu
+#define PERFORMED 0x20u
+#define GUESSED   0x40u /* the key, not read yet: what follows in the window is one outcome's */
+#define OPEN      0x80u /* that it is open */
+#define STALE     0x80u /* of a load of the data: another thread has written since */
 
 #define BLOCKED 0xFF /* what comes next depends on the last access of the window */
 
@@ -275,7 +275,7 @@ void machine_print_step(const struct machine *machine, const struct state *befor
                                         [FENCE_LOAD] = "load fence",
                                         [FENCE] = "fence",
                                         [BARRIER_OF] = "barrier of thread"};
-    static const char *const variables[] = {"busy", "key", "lock", "data"};
+    static const char *const variables[] = {"busy", "key", "lock", "seizures", "data"};
     if (step >= WINDOW) {
         printf("(guesses that the key is %s)\n", step > WINDOW ? "open" : "poisoned");
         return;

@@ -26,9 +26,10 @@
 
 enum variable {
     BUSY,
-    KEY, /* 0 open, 1 poisoned */
-    LOCK,
-    DATA, /* the cache */
+    KEY,      /* 0 open, 1 poisoned */
+    LOCK,     /* the cache's */
+    SEIZURES, /* the lock that lets one drainer seize at a time */
+    DATA,     /* the cache */
     VARIABLES
 };
 
@@ -58,7 +59,7 @@ struct line {
     enum order order;
 };
 
-#define LINES 16
+#define LINES 20
 struct program {
     struct line lines[LINES];
 };

@@ -61,7 +61,7 @@ static void print_stats(void)
     FIELD(fallow_stats, uses_vmm);
     FIELD(fallow_stats, uses_membarrier);
     FIELD(fallow_stats, is_asleep);
-    FIELD(fallow_stats, reserved_0);
+    FIELD(fallow_stats, lost_membarrier);
     FIELD(fallow_stats, damage_count);
     FIELD(fallow_stats, unchecked_count);
     FIELD(fallow_stats, asleep_bytes);

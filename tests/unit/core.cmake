@@ -12,6 +12,8 @@ flw_add_test(unit epoch SOURCES test_epoch.c LIBRARIES test_support flw_core)
 flw_add_test(unit gate SOURCES test_gate.c LIBRARIES flw_core)
 flw_add_test(unit pool_table SOURCES test_pool_table.c LIBRARIES test_support flw_core)
 flw_add_test(unit heap SOURCES test_heap.c LIBRARIES test_support flw_core)
+flw_add_test(unit seize SOURCES test_seize.c DEPENDS fallow-simcuda
+  LIBRARIES test_support flw_core -Wl,--wrap=flw_asym_barrier,--wrap=flw_asym_settle)
 flw_add_test(unit heap_edges SOURCES test_heap_edges.c LIBRARIES test_support flw_core)
 flw_add_test(unit retire SOURCES test_retire.c LIBRARIES test_support flw_core)
 flw_add_test(unit sleep_races SOURCES test_sleep_races.c LIBRARIES test_support flw_core)

@@ -127,6 +127,7 @@ static void expect_stats(const struct flw_bulletin_pool *pool, fallow_pool *hand
     EQUAL(stream_count);
     EQUAL(uses_vmm);
     EQUAL(uses_membarrier);
+    EQUAL(lost_membarrier);
     EQUAL(damage_count);
     EQUAL(unchecked_count);
     EQUAL(is_asleep);

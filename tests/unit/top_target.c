@@ -134,6 +134,7 @@ static void print_stats(void)
         PUT(stream_count);
         PUT(uses_vmm);
         PUT(uses_membarrier);
+        PUT(lost_membarrier);
         PUT(damage_count);
         PUT(unchecked_count);
         PUT(is_asleep);

@@ -145,7 +145,7 @@ static void describe_pool(struct flw_doctor_sheet *sheet, const struct flw_docto
                                        : "the device has no virtual memory management");
     flw_doctor_text(sheet, "owner_path", "%s",
                     stats.uses_membarrier ? "plain stores (membarrier pays for them)"
-                                          : "a fence on every hit (no membarrier)");
+                                          : "its cache's lock on every call (no membarrier)");
     flw_doctor_number(sheet, "reserved_for_one_block", FLW_DOCTOR_BYTES, stats.reserved_bytes);
     flw_doctor_number(sheet, "driver_calls_for_one_block", FLW_DOCTOR_COUNT,
                       stats.driver_call_count);

@@ -94,7 +94,7 @@ class Stats(ctypes.Structure):
             "captured_bytes host_bytes live_count"
         ).split()
     ] + [("stream_count", ctypes.c_uint32), ("uses_vmm", ctypes.c_uint8), ("uses_membarrier", ctypes.c_uint8),
-         ("is_asleep", ctypes.c_uint8), ("reserved_0", ctypes.c_uint8)] + [
+         ("is_asleep", ctypes.c_uint8), ("lost_membarrier", ctypes.c_uint8)] + [
         (name, ctypes.c_uint64)
         for name in "damage_count unchecked_count asleep_bytes saved_bytes exported_bytes imported_bytes bound_bytes".split()
     ]

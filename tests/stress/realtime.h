@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: two threads on one processor, one of them with a real-time priority (SCHED_FIFO), and what the
+ * kernel says of its turns. Does not: know what they do.
+ *
+ * While the real-time thread can run the ordinary one does not: it has to sleep, or the other never
+ * gets on. The kernel counts how often it did (ru_nvcsw), and how often it was stopped although it could
+ * have gone on (ru_nivcsw): as the first on its processor it is stopped only by the kernel's limit on
+ * real-time threads, that is where it spins for most of a second.
+ */
+#ifndef FLW_TESTS_STRESS_REALTIME_H
+#define FLW_TESTS_STRESS_REALTIME_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+struct turns {
+    long slept, stopped;
+};
+
+static inline struct turns turns_now(void)
+{
+    struct rusage usage;
+    (void)getrusage(RUSAGE_THREAD, &usage);
+    return (struct turns){usage.ru_nvcsw, usage.ru_nivcsw};
+}
+
+static inline struct turns turns_since(const struct turns *before)
+{
+    struct turns now = turns_now();
+    return (struct turns){now.slept - before->slept, now.stopped - before->stopped};
+}
+
+/* The calling thread, and those that it makes, on its first processor only. */
+static inline bool stay_on_one_processor(void)
+{
+    cpu_set_t all, one;
+    int first = 0;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof all, &all) != 0) {
+        return false;
+    }
+    while (!CPU_ISSET(first, &all)) {
+        first++;
+    }
+    CPU_SET(first, &one);
+    return sched_setaffinity(0, sizeof one, &one) == 0;
+}
+
+/* False, and a sentence: the kernel refuses. */
+static inline bool start_realtime(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    pthread_attr_t attributes;
+    struct sched_param priority = {.sched_priority = 1};
+    (void)pthread_attr_init(&attributes);
+    (void)pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+    (void)pthread_attr_setschedpolicy(&attributes, SCHED_FIFO);
+    (void)pthread_attr_setschedparam(&attributes, &priority);
+    int error = pthread_create(thread, &attributes, run, argument);
+    (void)pthread_attr_destroy(&attributes);
+    if (error != 0) {
+        fprintf(stderr,
+                "skipped: this kernel gives the user no thread under SCHED_FIFO (%s): run as root, "
+                "or with CAP_SYS_NICE, or 'ulimit -r 1'\n",
+                strerror(error));
+    }
+    return error == 0;
+}
+
+#endif
