@@ -44,7 +44,8 @@ static uint64_t ticks_of(const struct flw_merge_run *run, uint64_t number)
     return run->words[(number & run->mask) * FLW_RING_WORDS];
 }
 
-/* Its owner is out, or in with a record that is not the copy's. False: no memory. */
+/* Its owner is out, or in with a record that is not the copy's. What it overwrites meanwhile is in the
+ * copy still (drop_overwritten). False: no memory. */
 static bool copy_ring(const struct flw_ring *ring, struct flw_merge_run *run)
 {
     uint64_t capacity = ring->mask + 1;
@@ -57,18 +58,23 @@ static bool copy_ring(const struct flw_ring *ring, struct flw_merge_run *run)
     for (uint64_t i = begin; i < end; i++) {
         for (unsigned w = 0; w < FLW_RING_WORDS; w++) {
             uint64_t at = (i & ring->mask) * FLW_RING_WORDS + w;
-            copy[at] = __atomic_load_n(&ring->words[at], __ATOMIC_ACQUIRE); /* before the head */
+            copy[at] = __atomic_load_n(&ring->words[at], __ATOMIC_RELAXED);
         }
     }
+    *run = (struct flw_merge_run){
+        .words = copy, .mask = ring->mask, .at = begin, .end = end, .thread = ring->thread};
+    return true;
+}
+
+/* After an order (flw_recorder_order) behind the copy: the head is then at least the number of every
+ * record that the copy has a word of. An owner stores the head of one record before the words of the
+ * next, but only x86 shows others these stores in that order. */
+static void drop_overwritten(const struct flw_ring *ring, struct flw_merge_run *run)
+{
     /* The owner may be at work on the record that follows. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed) + 1;
-    uint64_t oldest = head > capacity ? head - capacity : 0;
-    *run = (struct flw_merge_run){.words = copy,
-                                  .mask = ring->mask,
-                                  .at = flw_min(flw_max(begin, oldest), end),
-                                  .end = end,
-                                  .thread = ring->thread};
-    return true;
+    uint64_t capacity = ring->mask + 1, oldest = head > capacity ? head - capacity : 0;
+    run->at = flw_min(flw_max(run->at, oldest), run->end);
 }
 
 /* From the next barrier on. A recorder that writes a file too has rings that wait by themselves. */
@@ -94,6 +100,8 @@ static bool copy_each(struct flw_recorder *recorder, struct flw_ring *rings, str
             return false;
         }
         dump->count++;
+        flw_recorder_order(recorder); /* now: its owner goes on overwriting */
+        drop_overwritten(ring, run);
         if (run->at > 0) {
             uint64_t oldest = run->at < run->end ? ticks_of(run, run->at) : dump->now.ticks;
             dump->begin_ticks = flw_max(dump->begin_ticks, oldest);
