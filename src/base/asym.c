@@ -12,6 +12,22 @@
 
 #include "base/backoff.h"
 
+#if defined(FLW_ASYM_FENCED)
+/* Owners and who waits for them order themselves; nothing is ever refused. */
+bool flw_asym_register(void)
+{
+    return true;
+}
+
+bool flw_asym_barrier(void)
+{
+    return true;
+}
+
+void flw_asym_settle(void)
+{
+}
+#else
 static bool ask(int command)
 {
     int saved = errno;
@@ -22,20 +38,12 @@ static bool ask(int command)
 
 bool flw_asym_register(void)
 {
-#if defined(FLW_ASYM_FENCED)
-    return true;
-#else
     return ask(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-#endif
 }
 
 bool flw_asym_barrier(void)
 {
-#if defined(FLW_ASYM_FENCED)
-    return true; /* flw_asym_wait orders */
-#else
     return ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-#endif
 }
 
 /* An owner that was inside when its key was poisoned has read the key before, and its store of busy
@@ -48,7 +56,6 @@ bool flw_asym_barrier(void)
 
 void flw_asym_settle(void)
 {
-#if !defined(FLW_ASYM_FENCED) /* else no barrier is ever refused */
     struct timespec left = {.tv_nsec = SETTLE_NS};
     int saved = errno;
     atomic_thread_fence(memory_order_seq_cst);
@@ -58,8 +65,8 @@ void flw_asym_settle(void)
     }
     atomic_thread_fence(memory_order_seq_cst);
     errno = saved;
-#endif
 }
+#endif
 
 void flw_asym_wait_longer(const struct flw_asym *asym)
 {
