@@ -9,6 +9,12 @@ else()
 endif()
 message(STATUS "fallow: driver types from ${FALLOW_USES_CUDA_H} (cuda.h), sanitizer '${FALLOW_SANITIZE}'")
 
+# A library that hangs functions into threads (thread-specific data), forks or the driver: whoever opened it
+# may close it, and it stays, since they come back to its code.
+function(flw_stays_loaded name)
+  target_link_options(${name} PRIVATE -Wl,-z,nodelete)
+endfunction()
+
 function(flw_target name)
   target_compile_features(${name} PRIVATE c_std_11)
   set_target_properties(${name} PROPERTIES

@@ -18,6 +18,8 @@
  * answers.
  *  - A pool serves at most some 4,000 streams at a time, captured ones counted twice; one more
  *    answers OUT_OF_HOST_MEMORY. Retire those that are done.
+ *  - Once loaded the library stays: dlclose is allowed and unloads nothing, since threads that used a
+ *    pool come back to it when they end.
  *  - Not async-signal-safe. The child of a fork() has no pools: a handle of its parent's answers
  *    INVALID_POOL.
  *  - A kernel launched with programmatic serialisation may touch lent memory only after its

@@ -9,9 +9,13 @@
  * then is *complete*; it never comes back at once, as device memory does on its own stream.
  *
  * CAVEATS
- *  - Link this library; do not dlopen it (nor load it into Python). It needs libjemalloc.so, whose
- *    2.6 KB of static thread-local storage are there at a program's start only. malloc stays the C
- *    library's: jemalloc is called by its own names, with an arena of the pool's own.
+ *  - Link this library rather than dlopen it (or load it into Python): it needs libjemalloc.so, whose
+ *    2.6 KB of static thread-local storage are more than the C library keeps for what comes late, so
+ *    dlopen answers "cannot allocate memory in static TLS block". It works in a process that has
+ *    libjemalloc.so since its start (linked or preloaded), or that was started with
+ *    GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096. Once loaded the library stays: dlclose is
+ *    allowed and unloads nothing. malloc stays the C library's: jemalloc is called by its own names,
+ *    with an arena of the pool's own.
  *  - Contents are undefined. The driver zeroes what it pins, once; nothing here does.
  *  - A captured copy runs again with each launch of its graph: free the block on the launching
  *    stream after the last launch was given.

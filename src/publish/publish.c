@@ -219,8 +219,8 @@ void fallow_publish_stop(void)
     errno = saved;
 }
 
-/* The process ends, or only the library is closed: then its code goes, and the thread has to be out of
- * it. Whoever calls exit() in a signal handler may hold what the thread waits for: not for ever. */
+/* The process ends, and its board with it. Whoever calls exit() in a signal handler may hold what the
+ * thread waits for: not for ever. */
 __attribute__((destructor)) static void leave(void)
 {
     struct timespec until;

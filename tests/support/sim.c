@@ -54,6 +54,20 @@ bool flw_sim_open(struct flw_sim *sim)
     return true;
 }
 
+void flw_sim_renew(void)
+{
+    flw_sim_reset_function reset = NULL;
+    void *object = dlopen("libfallow-simcuda.so", RTLD_NOW | RTLD_NOLOAD);
+    void *address = object != NULL ? dlsym(object, "flw_sim_reset") : NULL;
+    memcpy(&reset, &address, sizeof reset);
+    if (reset != NULL) {
+        reset(NULL);
+    }
+    if (object != NULL) {
+        dlclose(object);
+    }
+}
+
 void flw_sim_close(struct flw_sim *sim)
 {
     flw_driver_close(&sim->cu);

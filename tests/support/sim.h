@@ -38,6 +38,10 @@ struct flw_sim {
 bool flw_sim_open(struct flw_sim *sim);
 void flw_sim_close(struct flw_sim *sim);
 
+/* In the child of a fork, before flw_sim_open: where its parent has ever opened the driver the child's
+ * calls are refused until it has a world of its own, which this makes. */
+void flw_sim_renew(void);
+
 /* Find the controls in a driver that is open already. False: it is not a simulated one. */
 bool flw_sim_find_controls(struct flw_sim *sim);
 

@@ -149,6 +149,7 @@ static void the_child_of_a_fork_leaves_the_file_to_its_parent(void **state)
 /* Says to its parent what it has flushed, a flush after another, until it is killed. */
 static void record_until_killed(struct bed *bed, _Atomic uint64_t *flushed)
 {
+    flw_sim_renew();
     api_begin_with_pool(&bed->api);
     start(bed, FALLOW_RECORD_BLOCK_WHEN_FULL, 0);
     for (uint64_t count = 0;;) {
@@ -203,6 +204,7 @@ static void what_a_killed_program_did_some_time_before_is_there(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        flw_sim_renew();
         api_begin_with_pool(&bed.api);
         start(&bed, 0, 0);
         for (int i = 0;; i++) {
