@@ -15,7 +15,8 @@
  *             checks:poison+red_zones+quarantine
  *             driver:sim|PATH   in the place of libcuda.so.1
  *           An unknown key or value is one line on stderr, and none of the variable is used.
- *           fallow_plugin_configure, before the first call, comes first.
+ *           fallow_plugin_configure, before the first call, comes first. A privileged program (setuid,
+ *           setgid, capabilities) does not read the variable.
  * ERRORS    Functions that return memory answer NULL for every failure, after the pool's whole ladder,
  *           a trim of the device's default pools and a second attempt, and write one line to stderr
  *           that says why; after 16 lines the rest are left out. Size 0 gives NULL without a line.

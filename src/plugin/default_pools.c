@@ -84,7 +84,7 @@ static void log_errors(void *context, fallow_log_level level, const char *messag
 static const fallow_pool_config *settings(void)
 {
     if (!all.has_config) {
-        const char *text = getenv("FALLOW_PLUGIN");
+        const char *text = secure_getenv("FALLOW_PLUGIN");
         fallow_pool_config_init(&all.config);
         if (text != NULL) {
             (void)flw_plugin_read_settings(text, &all.config, all.driver, sizeof all.driver);

@@ -17,7 +17,7 @@ void flw_runplace_join(void)
 {
     char path[256];
     int saved = errno;
-    const char *settings = getenv("FALLOW"), *found = NULL;
+    const char *settings = secure_getenv("FALLOW"), *found = NULL;
     for (const char *at = settings; at != NULL && (at = strstr(at, KEY)) != NULL; at++) {
         found = at == settings || at[-1] == ',' ? at + strlen(KEY) : found;
     }

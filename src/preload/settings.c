@@ -236,8 +236,8 @@ bool flw_settings_ready(void)
         set_defaults(&flw_settings);
         flw_settings.mode = FLW_MODE_OFF;
         flw_say("a privileged program (setuid, setgid or capabilities) runs without Fallow");
-    } else if (!flw_settings_parse(&flw_settings, getenv("FALLOW"), program_invocation_short_name,
-                                   message)) {
+    } else if (!flw_settings_parse(&flw_settings, secure_getenv("FALLOW"),
+                                   program_invocation_short_name, message)) {
         flw_say("%s", message);
     }
     atomic_store_explicit(&reading, READ, memory_order_release);

@@ -7,8 +7,19 @@ add_test(NAME check.layers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers.sh ${PROJE
 add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_test.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/layers_tree)
 add_test(NAME check.project COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/project.sh ${PROJECT_SOURCE_DIR} ${PROJECT_VERSION})
+set(libraries)
+foreach(target fallow_shared fallow-host fallow-kernels fallow-simcuda fallow-preload)
+  if(TARGET ${target} AND NOT FALLOW_SANITIZE) # a sanitizer's runtime reads what it likes
+    list(APPEND libraries $<TARGET_FILE:${target}>)
+  endif()
+endforeach()
+add_test(NAME check.environment COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/environment.sh
+  ${PROJECT_SOURCE_DIR} ${libraries})
+add_test(NAME check.environment_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/environment_test.sh
+  ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER} ${CMAKE_CURRENT_BINARY_DIR}/environment_tree)
 add_test(NAME check.format COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/format.sh ${PROJECT_SOURCE_DIR})
-set_tests_properties(check.layers check.layers_catches check.project check.format PROPERTIES
+set_tests_properties(check.layers check.layers_catches check.project check.environment
+  check.environment_catches check.format PROPERTIES
   LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
 # Another build of everything, with all that is optional hidden.
 add_test(NAME check.bare_build COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bare_build.sh ${PROJECT_SOURCE_DIR}
