@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -113,6 +114,8 @@ static void drop_scratch(void)
 
 /* ---- fork */
 
+/* No fork beside start and stop: a child would keep the file's lock, which is in its mapping and, for a
+ * moment, in a descriptor. */
 static void hold(void)
 {
     pthread_mutex_lock(&publisher.mutex);
@@ -132,6 +135,16 @@ static void forget(void)
     publisher.user_count = 0;
 }
 
+/* A thread that is being started under the mutex needs memory. An allocator that has handlers of fork
+ * registers them with its first block, and those that were registered first are prepared last: so the
+ * mutex is waited for while there is memory. */
+static bool watch_forks(void)
+{
+    void *volatile block = malloc(1);
+    free(block);
+    return pthread_atfork(hold, release, forget) == 0;
+}
+
 /* ---- start, stop */
 
 FLW_DEFINE_INIT_SIZED(fallow_publish_config)
@@ -140,7 +153,7 @@ FLW_DEFINE_INIT_SIZED(fallow_publish_config)
 static fallow_status begin(const char *directory, char message[FLW_BOARD_MESSAGE_BYTES])
 {
     if (!publisher.watches_forks) {
-        publisher.watches_forks = pthread_atfork(hold, release, forget) == 0;
+        publisher.watches_forks = watch_forks();
     }
     void *scratch = mmap(NULL, sizeof *publisher.scratch, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -23,27 +23,55 @@ static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static bool has_thread_key;
 
+/* Everything that hangs off the world is forgotten; nothing is freed. */
+static void clear_world(void)
+{
+    struct flw_world *w = &flw_world;
+    /* Ids are unique "for the life of the program", so they survive. */
+    uint64_t next_id = w->next_id;
+    uint64_t generation = w->generation;
+    struct flw_thread *threads = w->threads;
+    memset((char *)w + offsetof(struct flw_world, config), 0,
+           sizeof *w - offsetof(struct flw_world, config));
+    w->next_id = next_id;
+    w->generation = generation;
+    w->threads = threads;
+}
+
+/* What a parent had, in its child: there for leak checkers, which follow it; nothing else reads it. */
+__attribute__((used)) static struct flw_world left_behind;
+
 /* A child of a process that initialised CUDA cannot use it: every call answers NOT_INITIALIZED,
- * cuInit too. Only a reset, which no driver has, gives it a world of its own. */
-static void lock_for_fork(void)
-{
-    pthread_mutex_lock(&flw_world.lock);
-}
-
-static void unlock_in_parent(void)
-{
-    pthread_mutex_unlock(&flw_world.lock);
-}
-
+ * cuInit too. Only a reset, which no driver has, gives it a world of its own.
+ *
+ * Nothing is locked before a fork: whoever holds the world's lock may be waiting for memory, and an
+ * allocator whose own handler came first lets nobody have any. So another thread may have been halfway
+ * through a change of the parent's world; the child never looks at that again. */
 static void orphan_child(void)
 {
-    flw_world.is_orphan = flw_world.is_initialised;
-    pthread_mutex_unlock(&flw_world.lock);
+    struct flw_world *w = &flw_world;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    if (w->is_initialised) {
+        struct flw_sim_config config = w->config;
+        left_behind = *w;
+        clear_world();
+        w->config = config;
+        w->generation++; /* what its threads had of it is gone */
+        w->is_orphan = true;
+    }
+    w->threads = this_thread;
+    if (this_thread != NULL) {
+        this_thread->next = NULL;
+        if (this_thread->is_in_twin) {
+            pthread_mutex_lock(&w->lock); /* the kernel that forked returns and releases it */
+        }
+    }
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(lock_for_fork, unlock_in_parent, orphan_child);
+    pthread_atfork(NULL, NULL, orphan_child);
 }
 
 static void apply_defaults(struct flw_sim_config *config)
@@ -128,19 +156,10 @@ void flw_world_make_ready(void)
 
 void flw_world_reset(const struct flw_sim_config *config)
 {
-    struct flw_world *w = &flw_world;
-    if (w->is_ready) {
+    if (flw_world.is_ready) {
         end_world();
     }
-    /* Ids are unique "for the life of the program", so they survive. */
-    uint64_t next_id = w->next_id;
-    uint64_t generation = w->generation;
-    struct flw_thread *threads = w->threads;
-    memset((char *)w + offsetof(struct flw_world, config), 0,
-           sizeof *w - offsetof(struct flw_world, config));
-    w->next_id = next_id;
-    w->generation = generation;
-    w->threads = threads;
+    clear_world();
     begin_world(config);
 }
 
