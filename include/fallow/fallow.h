@@ -218,12 +218,18 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  * Errors      INVALID_ARGUMENT (unknown bits, bad ordinal), VERSION (struct_size, old driver),
  *             NOT_FOUND (driver or device), NOT_SUPPORTED (a debug check on unbacked memory, handle
  *             types the device lacks), OUT_OF_MEMORY (no device memory to try a debug check on),
- *             OUT_OF_HOST_MEMORY (also a limit of the address space, see Cost), DRIVER. The log
+ *             OUT_OF_HOST_MEMORY (also a limit of the address space, see LIMITS), DRIVER. The log
  *             callback gets one line that names what failed. Nothing is left behind.
  * Cost        driver calls; takes no device memory. Reserves addresses: of the device 8 times its
- *             memory, or less where that is refused, and of the host some 60 GB for a device of
- *             80 GB, little of which is ever used. The first pool of a process registers for
+ *             memory, or less where that is refused, and of the host 85 GiB for a device of 80 GB,
+ *             little of which is ever used. The first pool of a process registers for
  *             membarrier(2), 10 ms or more when threads are running.
+ * LIMITS      Under a limit of the address space (ulimit -v) the tables take a quarter of what it
+ *             leaves, and what names the device's addresses: 76 MiB for a device of 80 GB; 9 GiB in
+ *             context order and where the device cannot remap. They shrink to some 120 MiB beside
+ *             that; below, create is refused. A hit costs the same. Smaller tables have room for
+ *             fewer blocks, lent and free: of the smallest for 4 million, and for 130,000 that are
+ *             larger than 1 MiB. The log gets one warning that says for how many.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_create(const fallow_pool_config *config,
                                                              fallow_pool **out_pool);

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "fallow/fallow.h"
+#include "heap/tables.h"
 
-#define OBJECT_ARENA_BYTES (16 * FLW_GIB)
-#define ADDRESS_BITS       47
+#define ADDRESS_BITS 47
 
 /* ---- objects: recycled within their kind */
 
@@ -203,6 +203,53 @@ static bool make_context_order(struct flw_heap *heap)
     return heap->context_order != NULL && heap->whole != NULL;
 }
 
+uint64_t flw_heap_span_of_addresses(const struct flw_heap *heap)
+{
+    return heap->source.ops->remaps ? heap->range_bytes : 1ull << ADDRESS_BITS;
+}
+
+static bool reserve_handles(struct flw_heap *heap)
+{
+    uint64_t pages = heap->range_bytes / heap->source.granularity_bytes;
+    if (!heap->source.ops->remaps) {
+        return true;
+    }
+    if (!flw_meta_reserve(&heap->handle_meta, pages * sizeof *heap->page_handle) ||
+        !flw_meta_open(&heap->handle_meta)) {
+        return false;
+    }
+    heap->page_handle = (struct flw_handle **)(void *)heap->handle_meta.base;
+    return true;
+}
+
+static void release_tables(struct flw_heap *heap)
+{
+    flw_page_map_finish(&heap->map);
+    flw_meta_release(&heap->object_meta);
+    flw_lenders_finish(&heap->lenders);
+    flw_meta_release(&heap->handle_meta);
+    heap->page_handle = NULL;
+}
+
+/* As large as a limit of the address space lets them be; smaller where the system refuses that, too. */
+static bool make_tables(struct flw_heap *heap)
+{
+    uint64_t base = heap->map.base;
+    (void)flw_bin_table(); /* gives bins their places */
+    unsigned shrink = flw_tables_choose(heap, flw_meta_allowance());
+    for (; shrink <= FLW_TABLE_SHRINK_MAX; shrink++) {
+        heap->table_shrink = shrink;
+        if (flw_page_map_init(&heap->map, base, flw_heap_span_of_addresses(heap),
+                              flw_bin_offset(FLW_CLASS_COUNT), shrink) &&
+            flw_meta_reserve(&heap->object_meta, flw_tables_object_bytes(shrink)) &&
+            flw_lenders_init(&heap->lenders) && reserve_handles(heap)) {
+            return true;
+        }
+        release_tables(heap);
+    }
+    return false;
+}
+
 fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config)
 {
     memset(heap, 0, sizeof *heap);
@@ -223,22 +270,10 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
         }
     }
     uint64_t base = heap->map.base;
-    (void)flw_bin_table(); /* gives bins their places */
-    if (!flw_page_map_init(&heap->map, base, remaps ? heap->range_bytes : 1ull << ADDRESS_BITS,
-                           flw_bin_offset(FLW_CLASS_COUNT)) ||
-        !flw_meta_reserve(&heap->object_meta, OBJECT_ARENA_BYTES) ||
-        !flw_lenders_init(&heap->lenders)) {
+    if (!make_tables(heap)) {
         goto fail;
     }
     heap->base_unit = base >> FLW_UNIT_LOG2;
-    if (remaps) {
-        uint64_t pages = heap->range_bytes / heap->source.granularity_bytes;
-        if (!flw_meta_reserve(&heap->handle_meta, pages * sizeof *heap->page_handle) ||
-            !flw_meta_open(&heap->handle_meta)) {
-            goto fail;
-        }
-        heap->page_handle = (struct flw_handle **)(void *)heap->handle_meta.base;
-    }
     struct flw_domain *nobody = flw_domain_create(heap, &flw_order_capture, NULL, NULL, 0);
     bool has_domains = nobody != NULL && (!config->keeps_owners || make_mixed(heap)) &&
                        (!config->is_context_order || make_context_order(heap));
@@ -310,8 +345,5 @@ void flw_heap_finish(struct flw_heap *heap, bool is_lost)
     if (!is_lost) {
         flw_heap_give_back(heap);
     }
-    flw_page_map_finish(&heap->map);
-    flw_meta_release(&heap->object_meta);
-    flw_lenders_finish(&heap->lenders);
-    flw_meta_release(&heap->handle_meta);
+    release_tables(heap);
 }

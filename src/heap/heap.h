@@ -104,6 +104,7 @@ struct flw_heap {
     uint64_t base_unit; /* map.base in units */
     uint64_t range_bytes;
     uint64_t reservation, reservation_bytes; /* what the driver set aside for it; 0: nothing */
+    unsigned table_shrink;                   /* its tables were halved so often (tables.h) */
     struct flw_meta object_meta;             /* batches, fences, pendings, handles, domains */
     struct flw_batch *unused_batches;
     /* Their slabs know nothing of them yet. */
@@ -179,7 +180,10 @@ struct flw_heap_config {
     bool is_context_order; /* see heap.context_order; the source has segments */
 };
 
-/* calls. Nothing stays on failure. */
+/* What the names of the page map cover: the reserved range, or the whole address space. */
+uint64_t flw_heap_span_of_addresses(const struct flw_heap *heap);
+
+/* calls. Nothing stays on failure, but what a sentence about it is made of: source and range. */
 fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config);
 /* calls. Everything back to the driver; the caller has waited for the fences. */
 void flw_heap_give_back(struct flw_heap *heap);

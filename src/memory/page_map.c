@@ -3,46 +3,73 @@
 
 #define PAGE_BYTES       4096u
 #define SPAN_ARENA_BYTES (4 * FLW_GIB) /* what a 32-bit offset reaches */
+#define SPAN_ARENA_LEAST (16 * FLW_MIB)
 #define SPAN_ALIGN       64 /* of headers, and of their slots: no two threads write one line */
 #define SLOT_ARENA_BYTES (64 * FLW_GIB) /* a power of two: indices are masked into it */
+#define SLOT_ARENA_LEAST (64 * FLW_MIB)
 
-static bool reserve_slots(struct flw_page_map *map)
+/* ---- how large the tables are */
+
+static uint64_t slot_bytes(unsigned shrink)
 {
-    /* Less where the system is strict about address space; fewer blocks fit then. */
-    for (uint64_t bytes = SLOT_ARENA_BYTES; bytes >= 64 * FLW_MIB; bytes /= 2) {
-        if (flw_meta_reserve(&map->slot_meta, bytes)) {
-            map->slots = map->slot_meta.base;
-            map->slots_mask = bytes - sizeof(struct flw_slot);
-            return true;
-        }
-    }
-    return false;
+    return flw_max(SLOT_ARENA_BYTES >> shrink, SLOT_ARENA_LEAST);
 }
 
-static bool reserve_spans(struct flw_page_map *map)
+static uint64_t span_bytes(unsigned shrink)
 {
-    for (uint64_t bytes = SPAN_ARENA_BYTES; bytes >= 16 * FLW_MIB; bytes /= 2) {
-        if (flw_meta_reserve(&map->span_meta, bytes - FLW_UNIT_BYTES * 4)) {
-            map->spans = map->span_meta.base;
-            return true;
-        }
-    }
-    return false;
+    return flw_max(SPAN_ARENA_BYTES >> shrink, SPAN_ARENA_LEAST) - FLW_UNIT_BYTES * 4;
 }
 
-bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin)
+static uint64_t unit_bytes(uint64_t bytes)
 {
-    uint64_t unit_bytes = (bytes >> FLW_UNIT_LOG2) * sizeof(uint32_t);
-    uint64_t cell_bytes = FLW_CELL_COUNT * sizeof(uint32_t);
+    return (bytes >> FLW_UNIT_LOG2) * sizeof(uint32_t);
+}
+
+/* Without cells all of them read as 0, for addresses of the whole space. */
+static uint64_t cell_bytes(bool has_cells, uint64_t bytes)
+{
+    return (has_cells ? bytes >> FLW_CELL_LOG2 : FLW_CELL_COUNT) * sizeof(uint32_t);
+}
+
+uint64_t flw_page_map_name_bytes(bool has_cells, uint64_t bytes)
+{
+    return unit_bytes(bytes) + cell_bytes(has_cells, bytes);
+}
+
+uint64_t flw_page_map_block_bytes(unsigned shrink)
+{
+    return span_bytes(shrink) + slot_bytes(shrink);
+}
+
+uint64_t flw_page_map_slot_count(unsigned shrink)
+{
+    return slot_bytes(shrink) / sizeof(struct flw_slot);
+}
+
+static bool reserve_names(struct flw_page_map *map, uint64_t bytes)
+{
+    bool is_reserved =
+        flw_meta_reserve_pair(&map->cell_meta, cell_bytes(map->has_cells, bytes), &map->unit_meta,
+                              unit_bytes(bytes), FLW_CELL_COUNT * sizeof(uint32_t));
+    return is_reserved && flw_meta_open(&map->unit_meta) &&
+           (!map->has_cells || flw_meta_open(&map->cell_meta)) &&
+           flw_meta_reserve(&map->page_meta, flw_div_up(unit_bytes(bytes), PAGE_BYTES * 8)) &&
+           flw_meta_open(&map->page_meta);
+}
+
+bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin,
+                       unsigned shrink)
+{
     *map = (struct flw_page_map){
         .base = base, .mask = bytes - 1, .has_cells = base != 0, .no_bin = no_bin};
-    if (!flw_meta_reserve(&map->unit_meta, cell_bytes + unit_bytes) ||
-        !flw_meta_open(&map->unit_meta) ||
-        !flw_meta_reserve(&map->page_meta, flw_div_up(unit_bytes, PAGE_BYTES * 8)) ||
-        !flw_meta_open(&map->page_meta) || !reserve_spans(map) || !reserve_slots(map)) {
+    if (!reserve_names(map, bytes) || !flw_meta_reserve(&map->span_meta, span_bytes(shrink)) ||
+        !flw_meta_reserve(&map->slot_meta, slot_bytes(shrink))) {
         goto fail;
     }
-    map->units = (uint32_t *)(void *)(map->unit_meta.base + cell_bytes);
+    map->spans = map->span_meta.base;
+    map->slots = map->slot_meta.base;
+    map->slots_mask = slot_bytes(shrink) - sizeof(struct flw_slot);
+    map->units = (uint32_t *)(void *)map->unit_meta.base;
     /* Offset 0 of both arenas: the span that owns nothing and the slot whose word never matches. */
     struct flw_span *nothing = flw_meta_extend(&map->span_meta, sizeof *nothing, SPAN_ALIGN);
     struct flw_slot *none = flw_meta_extend(&map->slot_meta, sizeof *none, SPAN_ALIGN);
@@ -60,6 +87,7 @@ fail:
 
 void flw_page_map_finish(struct flw_page_map *map)
 {
+    flw_meta_release(&map->cell_meta);
     flw_meta_release(&map->unit_meta);
     flw_meta_release(&map->page_meta);
     flw_meta_release(&map->span_meta);
@@ -205,8 +233,8 @@ void flw_page_map_drop_slab(struct flw_page_map *map, struct flw_span *slab)
 
 uint64_t flw_page_map_host_bytes(const struct flw_page_map *map, uint64_t unit_end)
 {
-    uint64_t cell_bytes =
+    uint64_t named_cell_bytes =
         map->has_cells ? flw_div_up(unit_end, FLW_CELL_UNITS) * sizeof(uint32_t) : 0;
     return map->span_meta.used_bytes + map->slot_meta.used_bytes + map->written_pages * PAGE_BYTES +
-           flw_align_up(cell_bytes, PAGE_BYTES);
+           flw_align_up(named_cell_bytes, PAGE_BYTES);
 }

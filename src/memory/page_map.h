@@ -10,6 +10,9 @@
  * driver allocations they cover the 47-bit address space (9 GiB of address space, pages appear as they
  * are used) and cells are left alone, since another's memory may lie in them.
  *
+ * The tables of units and cells are as large as what they cover. Those of spans and slots are as large as
+ * the number of blocks that a pool may come to have; `shrink` halves that so many times, down to a floor.
+ *
  * INVARIANT  of a cell that a name may be wanted of, only one span can have the name: a slab of blocks of
  * a cell or more has every cell that it begins in or covers; a live run of a cell or more that in which
  * it begins. Two of them cannot begin in one cell, and none begins in one that another covers.
@@ -38,7 +41,7 @@ struct flw_page_map {
     uint64_t slots_mask; /* keeps a wild index inside the arena */
     uint32_t no_bin;     /* bin of a span that no thread cache holds anything of */
 
-    struct flw_meta unit_meta, span_meta, slot_meta;
+    struct flw_meta cell_meta, unit_meta, span_meta, slot_meta;
     struct flw_meta page_meta; /* a bit for each page of `units` that was ever written */
     uint64_t written_pages;
     struct flw_span *unused_runs;
@@ -47,8 +50,14 @@ struct flw_page_map {
 
 /* Tables for [base, base + bytes): bytes a power of two and base a multiple of it, with cells; or base 0
  * and bytes 2^47, without. no_bin: what runs and units without a span have for a bin. False: host
- * memory. */
-bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin);
+ * memory or addresses. */
+bool flw_page_map_init(struct flw_page_map *map, uint64_t base, uint64_t bytes, uint32_t no_bin,
+                       unsigned shrink);
+/* The address space that such tables take: what cannot shrink, what can. */
+uint64_t flw_page_map_name_bytes(bool has_cells, uint64_t bytes);
+uint64_t flw_page_map_block_bytes(unsigned shrink);
+/* How many blocks have a slot in such tables. */
+uint64_t flw_page_map_slot_count(unsigned shrink);
 void flw_page_map_finish(struct flw_page_map *map);
 
 /* A run header with its slot, its run's part blank; NULL: host memory. */

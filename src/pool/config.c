@@ -9,6 +9,7 @@
 
 #include "base/sized.h"
 #include "heap/epoch.h"
+#include "heap/tables.h"
 #include "pool/recording.h"
 #include "pool/share.h"
 
@@ -157,10 +158,53 @@ static fallow_status find_device(struct flw_pool *pool)
     return FALLOW_OK;
 }
 
-/* Tables are reserved for all that the device could hold; only what is used takes memory. */
-#define NO_ADDRESSES                                                                  \
-    "the host refused addresses for its tables: lift the limit of the address space " \
-    "(ulimit -v unlimited)"
+#define MIB_OF(bytes) ((unsigned long long)((bytes) >> 20))
+
+/* At their smallest the tables found no room; what was there before is. */
+static void say_no_tables(const struct flw_pool *pool)
+{
+    const struct flw_heap *heap = &pool->heap;
+    uint64_t least = flw_tables_reserve_bytes(heap, FLW_TABLE_SHRINK_MAX);
+    uint64_t allowance = flw_meta_allowance();
+    if (allowance == UINT64_MAX) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "the pool cannot be set up: the host refused memory for its tables: look at "
+                     "ulimit -d and at vm.overcommit_memory");
+    } else {
+        flw_pool_log(
+            pool, FALLOW_LOG_ERROR,
+            "the pool cannot be set up: its tables take at least %llu MiB of addresses, and "
+            "%llu MiB are left: lift the limit of the address space (ulimit -v unlimited)",
+            MIB_OF(least), MIB_OF(allowance));
+    }
+}
+
+static void say_small_tables(const struct flw_pool *pool)
+{
+    const struct flw_heap *heap = &pool->heap;
+    flw_pool_log(
+        pool, FALLOW_LOG_WARNING,
+        "the address space is limited: the pool's tables take %llu MiB of it, not %llu MiB, "
+        "and have room for about %llu million blocks, lent and free; one more answers %s "
+        "(ulimit -v unlimited lifts it)",
+        MIB_OF(flw_tables_reserve_bytes(heap, heap->table_shrink)),
+        MIB_OF(flw_tables_reserve_bytes(heap, 0)),
+        MIB_OF(flw_page_map_slot_count(heap->table_shrink)),
+        fallow_status_name(FALLOW_OUT_OF_HOST_MEMORY));
+}
+
+static void say_why_no_heap(const struct flw_pool *pool, fallow_status status)
+{
+    int error = atomic_load(&pool->heap.last_error);
+    const char *call = atomic_load(&pool->heap.last_call);
+    if (error == 0 && status == FALLOW_OUT_OF_HOST_MEMORY) {
+        say_no_tables(pool);
+        return;
+    }
+    flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s%s%s",
+                 error != 0 ? call : fallow_status_message(status), error == 0 ? "" : " answered ",
+                 error == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)error));
+}
 
 static fallow_status init_heap(struct flw_pool *pool)
 {
@@ -189,20 +233,16 @@ static fallow_status init_heap(struct flw_pool *pool)
     fallow_status status = flw_heap_init(&pool->heap, &config);
     (void)pool->driver.cuCtxPopCurrent_v2(&popped);
     if (status != FALLOW_OK) {
-        int error = atomic_load(&pool->heap.last_error);
-        const char *call = atomic_load(&pool->heap.last_call);
-        flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s%s%s",
-                     error != 0                            ? call
-                     : status == FALLOW_OUT_OF_HOST_MEMORY ? NO_ADDRESSES
-                                                           : fallow_status_message(status),
-                     error == 0 ? "" : " answered ",
-                     error == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)error));
+        say_why_no_heap(pool, status);
         return status;
     }
-    if (!flw_meta_reserve(&pool->note_meta, 1ull * FLW_GIB)) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s", NO_ADDRESSES);
+    if (!flw_meta_reserve(&pool->note_meta, flw_tables_note_bytes(pool->heap.table_shrink))) {
+        say_no_tables(pool);
         flw_heap_finish(&pool->heap, false);
         return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    if (pool->heap.table_shrink > 0) {
+        say_small_tables(pool);
     }
     pool->heap.streams_may_die = pool->config.streams_may_die != 0;
     return FALLOW_OK;

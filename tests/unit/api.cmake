@@ -7,6 +7,9 @@ endforeach()
 foreach(module arena_capture arena_checks arena_dlpack arena_lease arena_persist arena_streams)
   flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
 endforeach()
+if(NOT FALLOW_SANITIZE) # whose shadow is addresses, and whose malloc is not the C library's
+  flw_add_test(unit api_host_limits SOURCES test_api_host_limits.c LIBRARIES fallow_shared test_support)
+endif()
 flw_add_test(unit arena_faults SOURCES test_arena_faults.c LIBRARIES fallow_shared test_support
   TIMEOUT 900 LABELS slow)
 foreach(module plugin plugin_graphs)

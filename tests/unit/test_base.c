@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +57,83 @@ static void an_opened_range_is_writable_to_its_end(void **state)
     meta.base[RESERVE - 1] = 1;
     assert_int_equal(meta.base[RESERVE - 1], 1);
     assert_null(flw_meta_extend(&meta, 1, 1));
+    flw_meta_release(&meta);
+}
+
+/* A sanitizer's shadow is more than any limit, and its own memory grows. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define HAS_LIMITS 0
+#else
+#define HAS_LIMITS 1
+#endif
+
+#define FRONT    (1u << 20)
+#define DISTANCE ((uint64_t)1 << 30)
+
+static void expect_pair(struct flw_meta *front, struct flw_meta *back)
+{
+    assert_true(flw_meta_reserve_pair(front, FRONT, back, RESERVE, DISTANCE));
+    assert_ptr_equal(front->base + DISTANCE, back->base);
+    assert_true(flw_meta_open(front) && flw_meta_open(back));
+    front->base[FRONT - 1] = 1;
+    back->base[0] = back->base[RESERVE - 1] = 1;
+}
+
+static void a_pair_of_ranges_lies_apart_and_holds_nothing_between(void **state)
+{
+    (void)state;
+    struct flw_meta front, back, others[2], none[2];
+    uint64_t allowance = flw_meta_allowance();
+    expect_pair(&front, &back);
+    expect_pair(&others[0], &others[1]);
+#if HAS_LIMITS
+    struct rlimit before, limit;
+    flw_meta_release(&front);
+    flw_meta_release(&back);
+    assert_int_equal(allowance, UINT64_MAX);
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)1 << 46;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    allowance = flw_meta_allowance();
+    assert_true(allowance > (uint64_t)1 << 45 && allowance < (uint64_t)1 << 46);
+    limit.rlim_cur -= allowance - 16 * FRONT; /* far less than the distance */
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    expect_pair(&front, &back);
+    assert_false(flw_meta_reserve_pair(&none[0], FRONT, &none[1], 32 * FRONT, DISTANCE));
+    assert_true(none[0].base == NULL && none[1].base == NULL);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+#else
+    (void)none;
+    assert_true(allowance > 0);
+#endif
+    flw_meta_release(&front);
+    flw_meta_release(&back);
+    flw_meta_release(&others[0]);
+    flw_meta_release(&others[1]);
+}
+
+static void refusals_are_counted_and_told_apart(void **state)
+{
+    (void)state;
+    struct flw_meta meta;
+    assert_true(flw_meta_reserve(&meta, RESERVE));
+    assert_non_null(flw_meta_extend(&meta, RESERVE / 2, 1));
+    assert_int_equal(meta.refusals, 0);
+    assert_null(flw_meta_extend(&meta, RESERVE, 1));
+    assert_true(meta.refusals == 1 && meta.is_full);
+#if HAS_LIMITS
+    struct rlimit before, limit;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &before), 0);
+    limit = before;
+    limit.rlim_cur = 4096; /* of 0 the kernel takes no notice */
+    assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+    void *none = flw_meta_extend(&meta, RESERVE / 2, 1);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &before), 0);
+    assert_null(none);
+    assert_true(meta.refusals == 2 && !meta.is_full);
+#endif
+    assert_non_null(flw_meta_extend(&meta, RESERVE / 2, 1));
     flw_meta_release(&meta);
 }
 
@@ -136,6 +214,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metadata_is_zero_aligned_and_never_moves),
         cmocka_unit_test(an_opened_range_is_writable_to_its_end),
+        cmocka_unit_test(a_pair_of_ranges_lies_apart_and_holds_nothing_between),
+        cmocka_unit_test(refusals_are_counted_and_told_apart),
         cmocka_unit_test(a_lock_lets_one_thread_in_at_a_time),
         cmocka_unit_test(a_check_build_ends_at_a_lock_out_of_order),
     };

@@ -40,8 +40,10 @@ static void see_address_space(struct flw_doctor_sheet *sheet)
         flw_doctor_number(sheet, "address_space_limit", FLW_DOCTOR_BYTES, limit.rlim_cur);
         if (limit.rlim_cur < COMFORTABLE_ADDRESSES) {
             flw_doctor_advise(
-                sheet, "the address space is limited (ulimit -v): a pool reserves 8 times the "
-                       "card's memory in addresses; run with ulimit -v unlimited");
+                sheet,
+                "the address space is limited (ulimit -v): a pool reserves 8 times the "
+                "card's memory in addresses, and its tables shrink until they take a quarter "
+                "of what is left, so that fewer blocks fit; run with ulimit -v unlimited");
         }
     } else {
         flw_doctor_text(sheet, "address_space_limit", "none");
