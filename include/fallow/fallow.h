@@ -254,7 +254,11 @@ FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
  * Ownership   the caller owns *out_ptr until fallow_free.
  * Errors      OUT_OF_MEMORY after the whole ladder (fallow_pool_get_oom_report explains),
  *             INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING (captured and not announced),
- *             ASLEEP (sleep.h), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, OUT_OF_HOST_MEMORY, DRIVER.
+ *             ASLEEP (sleep.h), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, DRIVER,
+ *             OUT_OF_HOST_MEMORY: the host refuses more for the pool's tables (ulimit -d, -v, a
+ *             container's limit), or they are used up (fallow_pool_create); said at once, without
+ *             growth, callback or wait, since device memory is not what is missing. The log gets a
+ *             line. What needs no new table goes on.
  * Cost        hit: O(1), no driver call. Miss: O(1) searches, may map memory; waits for the device
  *             only late in the ladder, for how long the config's `wait_ms` says.
  * Capture     on a stream announced by fallow_capture_begin or _join the block belongs to the

@@ -150,10 +150,7 @@ static bool adopt_run(struct flw_climb *climb, struct flw_span *run)
                                           need->slots);
     }
     flw_lock_release(&climb->heap->lock);
-    if (need->count == 0) {
-        climb->is_headless = true;
-        climb->status = FALLOW_OUT_OF_HOST_MEMORY;
-    }
+    climb->is_headless = need->count == 0;
     return need->count > 0;
 }
 
@@ -208,6 +205,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         return adopt_run(climb, run);
     }
     climb->status = status;
+    climb->is_headless = status == FALLOW_OUT_OF_HOST_MEMORY;
     return false;
 }
 

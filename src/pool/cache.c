@@ -2,6 +2,7 @@
  *
  * Owns: the pool's side of thread caches: making, emptying, closing, summing them.
  */
+#include "heap/tables.h"
 #include "pool/recording.h"
 #include "pool/seize.h"
 
@@ -425,15 +426,23 @@ struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
         *status = flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
         return *status == FALLOW_OK ? pool->heap.context_order : NULL;
     }
+    uint64_t refusals = flw_tables_refusals(&pool->heap);
     struct flw_domain *domain = find_domain(pool, stream, true, status);
+    bool lacks_host = flw_tables_refusals(&pool->heap) != refusals;
     if (*status == FALLOW_OUT_OF_HOST_MEMORY && ask_fences(pool)) {
         domain = find_domain(pool, stream, true, status);
     }
-    if (*status == FALLOW_OUT_OF_HOST_MEMORY && flw_pool_sync_uncoverable(pool, true)) {
+    if (*status == FALLOW_OUT_OF_HOST_MEMORY && !lacks_host &&
+        flw_pool_sync_uncoverable(pool, true)) {
         domain =
             find_domain(pool, stream, true, status); /* the places of lost streams are free now */
     }
-    if (*status == FALLOW_OUT_OF_HOST_MEMORY) {
+    if (*status == FALLOW_OUT_OF_HOST_MEMORY && lacks_host) {
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "out of host memory: the host refuses what a stream that is new takes: look at "
+            "ulimit -d, ulimit -v and the memory limit of the container");
+    } else if (*status == FALLOW_OUT_OF_HOST_MEMORY) {
         flw_pool_log(
             pool, FALLOW_LOG_WARNING,
             "no place for one more stream: a pool serves about %d at a time, captured ones "

@@ -122,12 +122,12 @@ static bool wait_for(struct flw_heap *heap, uint64_t ticket)
 static bool may_wait(const struct flw_climb *climb)
 {
     return (climb->need->flags & FALLOW_REQUEST_NO_WAIT) == 0 &&
-           climb->pool->config.wait_ms != UINT32_MAX;
+           climb->pool->config.wait_ms != UINT32_MAX && !flw_climb_lacks_host(climb);
 }
 
 static bool may_grow(const struct flw_climb *climb)
 {
-    return (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0;
+    return (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0 && !climb->is_headless;
 }
 
 /* The caller's own limbo comes first: whatever the thread needs next is what it has just freed. */
@@ -315,6 +315,13 @@ static void plan(struct flw_climb *climb)
     flw_climb_want_units(climb, unit_count);
 }
 
+/* Here FLW_RUNG_FENCE waits, too. */
+static bool is_futile(const struct flw_climb *climb, unsigned rung)
+{
+    return flw_climb_lacks_host(climb) && rung != FLW_RUNG_COMPLETE && rung != FLW_RUNG_OWN_CACHE &&
+           rung != FLW_RUNG_CACHES;
+}
+
 fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need)
 {
     struct flw_climb climb = {.pool = pool, .heap = &pool->heap, .need = need};
@@ -332,6 +339,9 @@ fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need)
     bool is_hopeless =
         climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;
     for (unsigned i = 0; i < sizeof order && !is_hopeless; i++) {
+        if (is_futile(&climb, order[i])) {
+            continue;
+        }
         uint64_t begin = flw_clock_fine_ns();
         bool is_done = rungs[order[i]](&climb);
         atomic_fetch_add_explicit(&pool->rung_count[order[i]], 1, memory_order_relaxed);
@@ -344,6 +354,9 @@ fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need)
         if (flw_heap_is_lost(&pool->heap)) {
             return FALLOW_DEVICE_LOST;
         }
+    }
+    if (flw_climb_lacks_host(&climb)) {
+        return flw_climb_refuse_host(&climb);
     }
     if (climb.status == FALLOW_OUT_OF_MEMORY && (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
         flw_lock_acquire(&pool->heap.lock);

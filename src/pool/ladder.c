@@ -7,6 +7,8 @@
  */
 #include "pool/ladder.h"
 
+#include "heap/tables.h"
+
 /* ---- taking what is there */
 
 static bool take_slots(struct flw_heap *heap, struct flw_need *need)
@@ -47,6 +49,7 @@ bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
         return false;
     }
     flw_lock_acquire(&heap->lock);
+    uint64_t refusals = flw_tables_refusals(heap);
     bool is_taken = false;
     if (need->class_index < FLW_CLASS_COUNT) {
         is_taken = flw_climb_take_slots(heap, need);
@@ -58,6 +61,7 @@ bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
                 : flw_heap_take_run(heap, need->domain, need->unit_count, need->align_units);
         is_taken = need->run != NULL;
     }
+    need->lacks_host = !is_taken && flw_tables_refusals(heap) != refusals;
     flw_lock_release(&heap->lock);
     return is_taken;
 }
@@ -162,7 +166,7 @@ static bool rung_caches(struct flw_climb *climb)
     struct flw_pool *pool = climb->pool;
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
     if (after <= flw_min(DRAIN_FROM_BYTES, climb->heap->limit_bytes) &&
-        (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0) {
+        (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0 && !flw_climb_lacks_host(climb)) {
         return false;
     }
     return pool->cache_count > 1 && flw_pool_drain(pool, climb->need->cache, NULL) &&
@@ -226,6 +230,9 @@ static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
         }
         if (then(climb)) {
             return true;
+        }
+        if (flw_climb_lacks_host(climb)) {
+            return false;
         }
     }
     return false;
@@ -400,6 +407,14 @@ static bool (*const rungs[FLW_RUNG_COUNT])(struct flw_climb *climb) = {
     [FLW_RUNG_WAIT] = rung_wait,
 };
 
+/* Nothing that these do helps a host without memory (flw_climb_lacks_host). */
+static bool is_futile(const struct flw_climb *climb, unsigned rung)
+{
+    return flw_climb_lacks_host(climb) &&
+           (rung == FLW_RUNG_GROW || rung == FLW_RUNG_REMAP_WAIT || rung == FLW_RUNG_LIMIT ||
+            rung == FLW_RUNG_CALLBACK || rung == FLW_RUNG_WAIT);
+}
+
 /* What a debug pool holds back gives way before anybody is asked for memory and before the request
  * counts as failed. True: there was some, and the rungs are worth another climb. */
 static bool empty_quarantine(struct flw_climb *climb)
@@ -497,6 +512,9 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         if (i == FLW_RUNG_CALLBACK && empty_quarantine(&climb)) {
             i = FLW_RUNG_COMPLETE;
         }
+        if (is_futile(&climb, i)) {
+            continue;
+        }
         uint64_t begin = flw_clock_fine_ns();
         bool is_done = rungs[i](&climb);
         atomic_fetch_add_explicit(&pool->rung_count[i], 1, memory_order_relaxed);
@@ -515,6 +533,9 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     }
     flw_climb_forget_rise(&climb);
     give_back_made(&climb);
+    if (flw_climb_lacks_host(&climb)) {
+        return flw_climb_refuse_host(&climb);
+    }
     if (climb.status == FALLOW_OUT_OF_MEMORY && !is_hopeless &&
         (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
         flw_lock_acquire(&pool->heap.lock);

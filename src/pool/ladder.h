@@ -24,7 +24,7 @@ struct flw_climb {
     bool has_risen;
     fallow_status status; /* of the last failure worth telling */
     bool is_quarantine_out;
-    bool is_headless; /* host memory for a slab is out: no growth helps, others' slots may */
+    bool is_headless; /* a growth found no host memory for its headers: no other one helps */
     fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
 };
 
@@ -34,6 +34,16 @@ static inline bool flw_need_is_single(const struct flw_need *need)
     return (need->flags & (FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC |
                            FALLOW_REQUEST_DEDICATED)) != 0;
 }
+
+/* The host has no memory for a table. Then what is there may serve, another thread's or stream's; no growth
+ * does, and what the device is waited for, or a callback gives back, is device memory, which is not what is
+ * missing. */
+static inline bool flw_climb_lacks_host(const struct flw_climb *climb)
+{
+    return climb->is_headless || climb->need->lacks_host;
+}
+/* oom.c: the answer then, and a line that says why. */
+fallow_status flw_climb_refuse_host(const struct flw_climb *climb);
 
 /* ladder.c: what lies ready for the stream, its own or nobody's. take takes the heap lock; take_slots
  * needs it. */

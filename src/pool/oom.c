@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/sized.h"
+#include "heap/tables.h"
 #include "pool/blocks.h"
+#include "pool/ladder.h"
 #include "pool/recording.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_oom_report)
@@ -121,6 +123,30 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
                  (unsigned long long)report.largest_free_bytes,
                  (unsigned long long)report.pending_bytes);
     flw_recording_note_failure(pool, need->domain, &report);
+}
+
+fallow_status flw_climb_refuse_host(const struct flw_climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    const struct flw_heap *heap = climb->heap;
+    unsigned long long asked = climb->need->size_bytes;
+    if (flw_tables_are_full(heap)) {
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "out of host memory, not of device memory: %llu bytes asked, and the pool's "
+            "tables are used up at %llu MiB of addresses; where a limit made them small, lift "
+            "it (ulimit -v unlimited)",
+            asked, (unsigned long long)(flw_tables_reserve_bytes(heap, heap->table_shrink) >> 20));
+    } else {
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "out of host memory, not of device memory: %llu bytes asked, and the host refuses "
+            "more for the pool's tables: look at ulimit -d, ulimit -v and the memory limit of "
+            "the container",
+            asked);
+    }
+    flw_climb_note_last(pool, climb->need, FLW_RUNG_FAIL);
+    return FALLOW_OUT_OF_HOST_MEMORY;
 }
 
 fallow_status fallow_pool_get_oom_report(fallow_pool *handle, fallow_oom_report *out_report)

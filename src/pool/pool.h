@@ -199,6 +199,7 @@ struct flw_need {
     struct flw_slot **slots; /* out */
     uint32_t count;          /* out */
     struct flw_span *run;    /* out */
+    bool lacks_host; /* the last look at what lies ready came to nothing for want of host memory */
 };
 fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
 /* Synchronise the context, if a lost stream has memory that no fence covers, or only its place,
