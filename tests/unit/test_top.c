@@ -232,7 +232,7 @@ static void expect_stats(struct target *target)
         }
         count++;
     }
-    assert_int_equal(count, 2 * 36);
+    assert_int_equal(count, 2 * 37);
 }
 
 static void at_a_quiet_point_the_json_says_what_the_pool_says(void **state)
