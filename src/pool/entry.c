@@ -233,6 +233,18 @@ static FLW_NOINLINE fallow_status free_recorded(fallow_pool *pool, void *ptr, fa
     return flw_entry_free(pool, ptr, stream);
 }
 
+/* A guess, from outside: somebody may be emptying the cache. */
+static inline bool may_hit(const struct flw_tcache_hot *hot, size_t size_bytes)
+{
+    uint64_t step = step_of(size_bytes);
+    if (step >= FLW_BIN_TABLE_COUNT) {
+        return true;
+    }
+    const struct flw_bin *bin =
+        (const struct flw_bin *)(const void *)((const unsigned char *)hot + hot->bin_of_size[step]);
+    return __atomic_load_n(&bin->count, __ATOMIC_RELAXED) != 0;
+}
+
 static fallow_status alloc_elsewhere(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
                                      void **out_ptr)
 {
@@ -242,12 +254,7 @@ static fallow_status alloc_elsewhere(fallow_pool *pool, size_t size_bytes, fallo
             return alloc_recorded(pool, size_bytes, stream, out_ptr);
         }
         hot = switch_cache(pool, stream);
-        bool is_run = size_bytes - 1 >= FLW_CLASS_MAX_BYTES;
-        if (hot != NULL && out_ptr != NULL &&
-            (is_run ||
-             ((struct flw_bin *)(void *)((unsigned char *)hot +
-                                         hot->bin_of_size[(size_bytes - 1) >> FLW_BIN_TABLE_LOG2]))
-                     ->count != 0)) {
+        if (hot != NULL && out_ptr != NULL && may_hit(hot, size_bytes)) {
             return fallow_alloc(pool, size_bytes, stream, out_ptr);
         }
     }

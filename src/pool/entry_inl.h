@@ -50,7 +50,7 @@ static inline bool flw_slot_claim(const struct flw_tcache_hot *hot, struct flw_s
                                   uint64_t live, uint64_t freed)
 {
     if (FLW_UNLIKELY(hot->is_fast != 0)) {
-        FLW_STORE(slot->word, freed);
+        flw_slot_set_word(slot, freed);
         return true;
     }
     return __atomic_compare_exchange_n(&slot->word, &live, freed, false, __ATOMIC_ACQ_REL,
@@ -71,7 +71,7 @@ static inline bool flw_bin_lend(struct flw_tcache_hot *hot, uint64_t step, size_
     bin->count = count - 1;
     bin->pops++;
     FLW_STORE(slot->loan, hot->lender + size_bytes);
-    FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
+    flw_slot_set_word(slot, address + FLW_SLOT_LIVE); /* after the loan, for who looks on */
     flw_note_lent(hot->account, size_bytes);
     *out_ptr = (void *)(uintptr_t)address;
     return true;

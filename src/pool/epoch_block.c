@@ -36,7 +36,8 @@ FLW_SNAPSHOT bool flw_epoch_find(const struct flw_pool *pool, uint64_t address,
     const struct flw_slot *slot = slot_around(pool, address, &span, &bytes);
     uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
     uint64_t state = word & FLW_SLOT_STATE_MASK, base = word - state;
-    uint64_t size_bytes = flw_loan_bytes(__atomic_load_n(&slot->loan, __ATOMIC_RELAXED));
+    uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_ACQUIRE); /* before the second look */
+    uint64_t size_bytes = flw_loan_bytes(loan);
     bool is_lent =
         state == FLW_SLOT_LIVE || state == FLW_SLOT_LIVE_SPECIAL || state == FLW_SLOT_LIVE_USED;
     *out = (struct flw_epoch_block){.base = base,

@@ -35,7 +35,7 @@ static inline bool flw_epoch_lend_inside(struct flw_tcache *cache, uint64_t size
     uint64_t address = slot->word;
     cache->run_pops++;
     FLW_STORE(slot->loan, hot->lender + size_bytes);
-    FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
+    flw_slot_set_word(slot, address + FLW_SLOT_LIVE); /* after the loan, for who looks on */
     flw_note_lent(hot->account, size_bytes);
     *out_ptr = (void *)(uintptr_t)address;
     return true;

@@ -35,7 +35,7 @@ static inline void lend(struct flw_tcache *cache, struct flw_span *run, uint64_t
     uint64_t address = slot->word;
     cache->run_pops++;
     FLW_STORE(slot->loan, cache->hot.lender + size_bytes);
-    FLW_STORE(slot->word, address + FLW_SLOT_LIVE);
+    flw_slot_set_word(slot, address + FLW_SLOT_LIVE); /* after the loan, for who looks on */
     flw_note_lent(cache->hot.account, size_bytes);
     *out_ptr = (void *)(uintptr_t)address;
 }

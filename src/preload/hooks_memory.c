@@ -50,7 +50,7 @@ static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
     CUresult result = CUDA_SUCCESS;
     bool is_done = false;
     void *block;
-    if (pointer != NULL && atomic_load_explicit(&flw_homes_hit, memory_order_relaxed) &&
+    if (pointer != NULL && atomic_load_explicit(&flw_homes_hit, memory_order_acquire) &&
         flw_epoch_lend_recorded(flw_home_id(flw_real.driver.cuCtxGetId), bytes, &block)) {
         *pointer = (CUdeviceptr)(uintptr_t)block;
         return CUDA_SUCCESS;
@@ -82,7 +82,7 @@ static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
 CUresult flw_hook_cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
     void *block;
-    if (FLW_LIKELY(atomic_load_explicit(&flw_homes_hit, memory_order_relaxed)) &&
+    if (FLW_LIKELY(atomic_load_explicit(&flw_homes_hit, memory_order_acquire)) &&
         FLW_LIKELY(pointer != NULL)) {
         unsigned long long id = flw_home_id(flw_real.driver.cuCtxGetId);
         if (FLW_LIKELY(flw_epoch_lend(id, bytes, &block))) {
@@ -139,7 +139,7 @@ static CUresult take_back(struct flw_home *home, CUdeviceptr pointer)
 
 static FLW_NOINLINE CUresult free_missed(CUdeviceptr pointer)
 {
-    if (atomic_load_explicit(&flw_homes_hit, memory_order_relaxed) &&
+    if (atomic_load_explicit(&flw_homes_hit, memory_order_acquire) &&
         flw_epoch_give_back_recorded(block_of(pointer))) {
         return CUDA_SUCCESS;
     }
@@ -167,7 +167,7 @@ static FLW_NOINLINE CUresult free_missed(CUdeviceptr pointer)
 
 CUresult flw_hook_cuMemFree_v2(CUdeviceptr pointer)
 {
-    if (FLW_LIKELY(atomic_load_explicit(&flw_homes_hit, memory_order_relaxed)) &&
+    if (FLW_LIKELY(atomic_load_explicit(&flw_homes_hit, memory_order_acquire)) &&
         FLW_LIKELY(flw_epoch_give_back(block_of(pointer)))) {
         return CUDA_SUCCESS;
     }

@@ -16,7 +16,7 @@
 #include "preload/tracer.h"
 
 /* What the layer lies on. Threads that learn at once store the same addresses. */
-static struct {
+static struct below {
     CUresult (*alloc)(CUdeviceptr *pointer, size_t bytes);
     CUresult (*alloc_pitch)(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes, size_t height,
                             unsigned element_bytes);
@@ -34,6 +34,14 @@ static struct {
     CUresult (*free_async_ptsz)(CUdeviceptr pointer, CUstream stream);
     CUresult (*free_host)(void *pointer);
 } below;
+
+/* A thread may be in the layer by a place (flw_real) that another has only just filled, and see that
+ * place before what the layer lies on. It learns what the other has published, or for itself. */
+static const struct below *learnt(void)
+{
+    (void)flw_real_ready();
+    return &below;
+}
 
 /* ---- where */
 
@@ -122,7 +130,7 @@ static CUresult tell_answer(CUresult result)
 
 static CUresult trace_alloc(CUdeviceptr *pointer, size_t bytes)
 {
-    CUresult result = below.alloc(pointer, bytes);
+    CUresult result = learnt()->alloc(pointer, bytes);
     if (result == CUDA_SUCCESS && flw_poison_is_on()) {
         flw_poison_fill(*pointer, bytes);
     }
@@ -133,7 +141,7 @@ static CUresult trace_alloc(CUdeviceptr *pointer, size_t bytes)
 static CUresult trace_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes,
                                   size_t height, unsigned element_bytes)
 {
-    CUresult result = below.alloc_pitch(pointer, pitch, width_bytes, height, element_bytes);
+    CUresult result = learnt()->alloc_pitch(pointer, pitch, width_bytes, height, element_bytes);
     size_t bytes = result == CUDA_SUCCESS ? *pitch * height : width_bytes * height;
     if (result == CUDA_SUCCESS && flw_poison_is_on()) {
         flw_poison_fill(*pointer, bytes);
@@ -143,7 +151,7 @@ static CUresult trace_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t wi
 
 static CUresult trace_alloc_managed(CUdeviceptr *pointer, size_t bytes, unsigned flags)
 {
-    CUresult result = below.alloc_managed(pointer, bytes, flags);
+    CUresult result = learnt()->alloc_managed(pointer, bytes, flags);
     if (result == CUDA_SUCCESS && flw_poison_is_on()) {
         flw_poison_fill(*pointer, bytes);
     }
@@ -162,68 +170,68 @@ static CUresult tell_lent_async(CUresult result, const CUdeviceptr *pointer, siz
 
 static CUresult trace_alloc_async(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return tell_lent_async(below.alloc_async(pointer, bytes, stream), pointer, bytes, stream,
+    return tell_lent_async(learnt()->alloc_async(pointer, bytes, stream), pointer, bytes, stream,
                            false);
 }
 
 static CUresult trace_alloc_async_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return tell_lent_async(below.alloc_async_ptsz(pointer, bytes, stream), pointer, bytes, stream,
-                           true);
+    return tell_lent_async(learnt()->alloc_async_ptsz(pointer, bytes, stream), pointer, bytes,
+                           stream, true);
 }
 
 static CUresult trace_alloc_from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
                                       CUstream stream)
 {
-    return tell_lent_async(below.alloc_from_pool(pointer, bytes, pool, stream), pointer, bytes,
+    return tell_lent_async(learnt()->alloc_from_pool(pointer, bytes, pool, stream), pointer, bytes,
                            stream, false);
 }
 
 static CUresult trace_alloc_from_pool_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
                                            CUstream stream)
 {
-    return tell_lent_async(below.alloc_from_pool_ptsz(pointer, bytes, pool, stream), pointer, bytes,
-                           stream, true);
+    return tell_lent_async(learnt()->alloc_from_pool_ptsz(pointer, bytes, pool, stream), pointer,
+                           bytes, stream, true);
 }
 
 static CUresult trace_alloc_host(void **pointer, size_t bytes)
 {
-    return tell_lent_host(below.alloc_host(pointer, bytes), pointer, bytes);
+    return tell_lent_host(learnt()->alloc_host(pointer, bytes), pointer, bytes);
 }
 
 static CUresult trace_host_alloc(void **pointer, size_t bytes, unsigned flags)
 {
-    return tell_lent_host(below.host_alloc(pointer, bytes, flags), pointer, bytes);
+    return tell_lent_host(learnt()->host_alloc(pointer, bytes, flags), pointer, bytes);
 }
 
 static CUresult trace_free(CUdeviceptr pointer)
 {
     if (pointer == 0) {
-        return below.free(pointer);
+        return learnt()->free(pointer);
     }
     flw_tracer_freed(place_of_block(pointer), pointer, 0);
-    return tell_answer(below.free(pointer));
+    return tell_answer(learnt()->free(pointer));
 }
 
 static CUresult trace_free_async(CUdeviceptr pointer, CUstream stream)
 {
     flw_tracer_freed(place_of_block(pointer), pointer, label_of(stream, false));
-    return tell_answer(below.free_async(pointer, stream));
+    return tell_answer(learnt()->free_async(pointer, stream));
 }
 
 static CUresult trace_free_async_ptsz(CUdeviceptr pointer, CUstream stream)
 {
     flw_tracer_freed(place_of_block(pointer), pointer, label_of(stream, true));
-    return tell_answer(below.free_async_ptsz(pointer, stream));
+    return tell_answer(learnt()->free_async_ptsz(pointer, stream));
 }
 
 static CUresult trace_free_host(void *pointer)
 {
     if (pointer == NULL) {
-        return below.free_host(pointer);
+        return learnt()->free_host(pointer);
     }
     flw_tracer_freed(FLW_TRACER_HOST_PLACE, (uint64_t)(uintptr_t)pointer, 0);
-    return tell_answer(below.free_host(pointer));
+    return tell_answer(learnt()->free_host(pointer));
 }
 
 /* Is a hook's floor laid? Where pools lend, only to fill what passes them by. */

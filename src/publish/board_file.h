@@ -15,6 +15,16 @@ bool flw_board_is_locked(int file);
 
 uint32_t flw_board_crc(const void *bytes, size_t count);
 
+/* Between a change of `sequence`, or a look at it, and the body: a locked instruction keeps later stores
+ * behind it on x86, a system call its loads, and neither does elsewhere. (ThreadSanitizer knows no fences,
+ * and sees one of the two processes.) */
+static inline void flw_board_fence(void)
+{
+#if !defined(FLW_TSAN)
+    atomic_thread_fence(memory_order_acq_rel);
+#endif
+}
+
 /* Until the word is another than `seen`, or timeout_ns are over (UINT64_MAX: no limit), or sooner. */
 void flw_board_sleep(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns);
 void flw_board_wake(_Atomic uint32_t *word);

@@ -137,7 +137,8 @@ static bool read_once(struct flw_board_reader *reader, void *bytes, size_t *out_
         pread(reader->file, bytes, count, FLW_BOARD_HEADER_BYTES) != (ssize_t)count) {
         return false;
     }
-    uint32_t after = atomic_load(&header->sequence); /* a system call after the one before */
+    flw_board_fence(); /* the body before the second look */
+    uint32_t after = atomic_load_explicit(&header->sequence, memory_order_relaxed);
     *out_count = count;
     return before == after && crc == flw_board_crc(bytes, count);
 }

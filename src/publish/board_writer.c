@@ -171,7 +171,8 @@ uint32_t flw_board_question(const struct flw_board *board)
 void flw_board_answer(struct flw_board *board, uint32_t question, const void *bytes, size_t count)
 {
     struct flw_board_header *header = board->header;
-    uint32_t sequence = atomic_fetch_or(&header->sequence, 1); /* before the body, for all */
+    uint32_t sequence = atomic_fetch_or(&header->sequence, 1);
+    flw_board_fence(); /* the odd one before the body, for all */
     memcpy((unsigned char *)header + FLW_BOARD_HEADER_BYTES, bytes, count);
     __atomic_store_n(&header->body_bytes, (uint32_t)count, __ATOMIC_RELAXED);
     __atomic_store_n(&header->body_crc, flw_board_crc(bytes, count), __ATOMIC_RELAXED);
