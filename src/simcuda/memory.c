@@ -282,12 +282,34 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer)
 
 /* ---- memory at real host addresses ---- */
 
+#define HUGE_PAGE (2ull << 20)
+
+/* What is a whole number of huge pages begins at one, as a driver's does. Of the kernel that is true from
+ * version 6.7 on only, and of an emulator never: it is seen to here, so that a world is the same everywhere. */
+static unsigned char *map_aligned(uint64_t bytes)
+{
+    uint64_t align = bytes % HUGE_PAGE == 0 ? HUGE_PAGE : FLW_PAGE;
+    uint64_t spare = align - FLW_PAGE;
+    unsigned char *begin = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (begin == MAP_FAILED) {
+        return NULL;
+    }
+    uint64_t before = -(uintptr_t)begin & (align - 1);
+    if (before != 0) {
+        munmap(begin, before);
+    }
+    if (before != spare) {
+        munmap(begin + before + bytes, spare - before);
+    }
+    return begin + before;
+}
+
 static struct flw_region *map_host(enum flw_region_kind kind, uint64_t bytes)
 {
     uint64_t whole = flw_align_up(bytes, FLW_PAGE);
-    void *host = mmap(NULL, whole, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (host == MAP_FAILED) {
+    void *host = map_aligned(whole);
+    if (host == NULL) {
         return NULL;
     }
     struct flw_region *region = flw_region_add(kind, (uintptr_t)host, (uintptr_t)host + whole);

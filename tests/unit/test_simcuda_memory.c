@@ -209,6 +209,27 @@ static void what_is_given_is_listed_by_address(void **state)
     assert_int_equal(pooled_count, 1);
 }
 
+/* Whatever the kernel gives: older ones, and emulators, begin anything at any page. */
+static void pinned_memory_of_whole_huge_pages_begins_at_one(void **state)
+{
+    (void)state;
+    const size_t huge = 2u << 20;
+    begin(1, FLW_SIM_RANDOM, false);
+    void *odd[4], *whole[4];
+    for (unsigned i = 0; i < 4; i++) {
+        ASSERT_OK(sim.cu.cuMemHostAlloc(&odd[i], 5000, 0));
+        ASSERT_OK(sim.cu.cuMemHostAlloc(&whole[i], (i + 1) * huge, 0));
+        assert_int_equal((uintptr_t)whole[i] % huge, 0);
+        memset(odd[i], 1, 5000);
+        memset(whole[i], 1, (i + 1) * huge);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        ASSERT_OK(sim.cu.cuMemFreeHost(odd[i]));
+        ASSERT_OK(sim.cu.cuMemFreeHost(whole[i]));
+    }
+    assert_int_equal(flw_sim_read_ledger(&sim).pinned_bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +240,7 @@ int main(void)
         cmocka_unit_test(another_process_sees_the_bytes_of_an_exported_handle),
         cmocka_unit_test(dead_handles_and_addresses_come_back_at_once),
         cmocka_unit_test(what_is_given_is_listed_by_address),
+        cmocka_unit_test(pinned_memory_of_whole_huge_pages_begins_at_one),
     };
     return cmocka_run_group_tests(tests, open_driver, close_driver);
 }
