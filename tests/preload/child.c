@@ -7,7 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SECONDS 60
+#include "support/emulator.h"
+
+#define SECONDS    60
+#define MOST_WORDS 32
 
 static void read_all(int file, char *text)
 {
@@ -15,8 +18,27 @@ static void read_all(int file, char *text)
     text[bytes > 0 ? bytes : 0] = '\0';
 }
 
+/* False: there are too many of them. */
+static bool collect_words(const char *const *argv, const char **words)
+{
+    static const char *const emulator[] = {FLW_EMULATOR NULL};
+    unsigned count = 0;
+    for (const char *const *word = emulator; *word != NULL; word++) {
+        words[count++] = *word;
+    }
+    while (*argv != NULL && count < MOST_WORDS - 1) {
+        words[count++] = *argv++;
+    }
+    words[count] = NULL;
+    return *argv == NULL;
+}
+
 bool child_run(struct child *child, const char *const *argv, const char *const *environment)
 {
+    const char *words[MOST_WORDS];
+    if (!collect_words(argv, words)) {
+        return false;
+    }
     int out = memfd_create("out", MFD_CLOEXEC), err = memfd_create("err", MFD_CLOEXEC);
     int status = 0;
     pid_t pid = out < 0 || err < 0 ? -1 : fork();
@@ -24,7 +46,7 @@ bool child_run(struct child *child, const char *const *argv, const char *const *
         alarm(SECONDS);
         dup2(out, STDOUT_FILENO);
         dup2(err, STDERR_FILENO);
-        execve(argv[0], (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)environment);
+        execve(words[0], (char *const *)(uintptr_t)words, (char *const *)(uintptr_t)environment);
         _exit(126);
     }
     bool has_run = pid > 0 && waitpid(pid, &status, 0) == pid;

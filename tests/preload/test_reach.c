@@ -4,6 +4,7 @@
  * preload: what the client saw must be the same but for the objects that functions came from.
  * Does not: test what a wrapper does.
  */
+#include "support/emulator.h"
 #include "support/test.h"
 
 #include <string.h>
@@ -306,7 +307,8 @@ static void a_fork_before_and_after_use_is_as_without_us(void **state)
 static void a_child_without_the_environment_is_plain(void **state)
 {
     (void)state;
-    run_both((const char *[]){CLIENT, "stripped", CLIENT, "name", NULL}, DRIVER_FOLDER);
+    run_both((const char *[]){CLIENT, "stripped", FLW_EMULATOR CLIENT, "name", NULL},
+             DRIVER_FOLDER);
     assert_int_equal(plain.status, 0);
     assert_null(strstr(hooked.out, OURS));
     assert_string_equal(hooked.err, ""); /* exec ended the one that would have said something */

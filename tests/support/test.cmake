@@ -9,6 +9,8 @@
 # timeout 240 s, exit 77 = skipped; the label slow keeps a test out of the quick tier. PLAIN: the program
 # uses no cmocka and is built always. DEPENDS: what the program runs or opens, built before it. Where
 # cmocka is absent the target is absent too: so nothing outside of this call may name it (check.bare_build).
+# ENVIRONMENT may name a program that the test starts: NAME=$<TARGET_FILE:...>, and nothing else in it, so
+# that it starts under an emulator too (emulate.cmake).
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
@@ -32,6 +34,7 @@ else()
   message(STATUS "fallow: cmocka not found, its tests are not built (install libcmocka-dev)")
 endif()
 find_package(Threads REQUIRED)
+include(${CMAKE_CURRENT_LIST_DIR}/emulate.cmake)
 
 function(flw_add_test kind module)
   cmake_parse_arguments(PARSE_ARGV 2 TEST "PLAIN" "TIMEOUT"
@@ -49,7 +52,7 @@ function(flw_add_test kind module)
   add_executable(${program} ${TEST_SOURCES})
   flw_target(${program})
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${TEST_INCLUDES})
-  target_compile_definitions(${program} PRIVATE ${TEST_DEFINITIONS})
+  target_compile_definitions(${program} PRIVATE ${TEST_DEFINITIONS} ${FLW_EMULATOR_DEFINITION})
   target_link_libraries(${program} PRIVATE ${TEST_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS})
   if(NOT TEST_PLAIN)
     target_link_libraries(${program} PRIVATE ${FLW_CMOCKA})
@@ -57,6 +60,7 @@ function(flw_add_test kind module)
   if(TEST_DEPENDS)
     add_dependencies(${program} ${TEST_DEPENDS})
   endif()
+  flw_emulate_programs(TEST_ENVIRONMENT)
   add_test(NAME ${kind}.${module} COMMAND ${program} ${TEST_ARGUMENTS})
   set_tests_properties(${kind}.${module} PROPERTIES
     LABELS "${kind};${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT} SKIP_RETURN_CODE 77

@@ -14,6 +14,7 @@
 
 #include "base/lock.h"
 #include "base/meta.h"
+#include "support/emulator.h"
 
 #define RESERVE (4u << 20)
 
@@ -60,8 +61,8 @@ static void an_opened_range_is_writable_to_its_end(void **state)
     flw_meta_release(&meta);
 }
 
-/* A sanitizer's shadow is more than any limit, and its own memory grows. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+/* A sanitizer's shadow is more than any limit, and its own memory grows; an emulator sets none for itself. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || FLW_IS_EMULATED
 #define HAS_LIMITS 0
 #else
 #define HAS_LIMITS 1

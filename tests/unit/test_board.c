@@ -16,6 +16,7 @@
 
 #include "publish/board_file.h"
 
+#include "support/emulator.h"
 #include "support/test.h"
 
 #define BODY_OFFSET FLW_BOARD_HEADER_BYTES
@@ -394,6 +395,9 @@ static void closed_descriptors_and_forks_change_nothing(void **state)
     (void)state;
     int ends[2], status = 0;
     char byte = '?';
+    if (FLW_IS_EMULATED) {
+        skip(); /* MADV_DONTFORK does nothing there: the grandchild keeps the mapping, and so the lock */
+    }
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {

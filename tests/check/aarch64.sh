@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds everything for aarch64 with the distribution's cross compiler, without a warning, and runs the unit,
+# property, kernel, stress and preload tests under qemu's user emulation. The preload's dlsym, which is
+# assembly, runs in preload.reach.
+#
+#   aarch64.sh <build folder>
+#
+# As root it installs the compiler and qemu where they are missing. The arm64 libraries come from where this
+# machine's packages come from, into <build folder>/root: nothing of them is installed.
+#
+# What this cannot show is the order of memory: the emulator's loads and stores are x86's, which reorders less
+# than any ARM machine. check.asym_model shows that, on a model of ARMv8's memory.
+set -u
+build=${1:?usage: aarch64.sh BUILD-FOLDER}
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+mkdir -p "$build" && build=$(cd "$build" && pwd) || exit 1
+jobs=$(nproc 2>/dev/null || echo 2)
+libraries='libcmocka-dev libjemalloc-dev liblzma-dev zlib1g-dev libzstd-dev'
+
+# What of these kinds does not run: a test's name, and why.
+left_out='unit.api_host_limits      the emulator sets no limit of memory for itself
+unit.arena_faults         thousands of worlds, each with a pool
+property.trace_figures    a shell starts the command; the traces take minutes
+property.gen_figures      a shell starts the command; the traces take minutes
+stress.recorded           a shell starts the programs
+stress.mutation           a check of the tests, which starts hundreds of programs
+preload.audit_command     the command starts a program with LD_PRELOAD, itself
+preload.run_command       the command starts a program with LD_PRELOAD, itself
+preload.trace             the command starts a program with LD_PRELOAD, itself
+preload.summary           the command starts a program with LD_PRELOAD, itself
+preload.top               a shell starts the programs
+preload.dlsym_cost        Valgrind counts the instructions of this machine alone'
+
+say() {
+    echo "aarch64: $1"
+}
+
+die() {
+    echo "aarch64: $1" >&2
+    exit 1
+}
+
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+if [ "$(uname -m)" = aarch64 ]; then
+    say "this machine is one: the other stages are the test"
+    exit 0
+fi
+
+# ---------------------------------------------------------------------------------------- packages ---
+
+missing_packages() {
+    has aarch64-linux-gnu-gcc || echo gcc-aarch64-linux-gnu
+    has qemu-aarch64-static || has qemu-aarch64 || echo qemu-user-static
+    has cmake || echo cmake
+    has ninja || echo ninja-build
+    has pkg-config || echo pkg-config
+}
+
+install_missing() {
+    local packages
+    packages=$(missing_packages | tr '\n' ' ')
+    [ -n "$packages" ] || return 0
+    has apt-get || die "missing: $packages- by Debian's names; install them, then run this again"
+    [ "$(id -u)" = 0 ] || die "missing: $packages- ask root for: apt-get install $packages"
+    say "installing $packages"
+    # shellcheck disable=SC2086 # a list of words
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends $packages; } </dev/null >"$build/apt.log" 2>&1 ||
+        { tail -5 "$build/apt.log" >&2; die "apt-get install $packages failed: is there a network?"; }
+}
+
+# private_apt COMMAND...: apt-get as on an arm64 machine where nothing is installed yet, with this machine's
+# sources and nothing else of it
+private_apt() {
+    apt-get -q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root \
+        -o Dir::State="$build/apt" -o Dir::State::status="$build/apt/status" -o Dir::Cache="$build/apt" \
+        -o Acquire::Languages=none -o APT::Install-Recommends=false "$@" </dev/null >>"$build/apt.log" 2>&1
+}
+
+# The root is complete or absent.
+fetch_libraries() {
+    local archive draft=$build/root.draft
+    [ ! -e "$build/root" ] || return 0
+    has apt-get || die "no apt-get: unpack arm64's $libraries and what they need into $build/root"
+    say "fetching $libraries for arm64"
+    rm -rf "$draft" "$build/apt"
+    mkdir -p "$draft" "$build/apt/lists/partial" "$build/apt/archives/partial"
+    : >"$build/apt/status"
+    private_apt update # a source that has nothing for arm64 is no obstacle
+    # shellcheck disable=SC2086 # a list of words
+    private_apt install -y --download-only $libraries ||
+        { tail -5 "$build/apt.log" >&2
+          die "apt's sources do not give $libraries for arm64: add one that does to /etc/apt (all of $build/apt.log)"; }
+    for archive in "$build"/apt/archives/*.deb; do
+        dpkg-deb -x "$archive" "$draft" || die "dpkg-deb -x $archive failed"
+    done
+    [ -e "$draft/lib" ] || ln -s usr/lib "$draft/lib" # from trixie on it is part of no library's package
+    rm -rf "$build/apt"
+    mv "$draft" "$build/root"
+}
+
+# ------------------------------------------------------------------------------------- build, tests ---
+
+build_all() {
+    say "building in $build with $jobs jobs"
+    { cmake --preset aarch64 -B "$build" && cmake --build "$build" -j "$jobs"; } </dev/null >"$build/build.log" 2>&1 ||
+        { tail -40 "$build/build.log" >&2; die "the build failed; all of it: $build/build.log"; }
+}
+
+# names CTEST-ARGUMENTS...: of tests
+names() {
+    ctest --test-dir "$build" -N "$@" | sed -n 's/^ *Test *#[0-9]*: //p'
+}
+
+kinds='^(unit|property|kernel|stress|preload)$'
+
+# Says what does not run, and that each of these names is one of a test.
+say_left_out() {
+    local all of_kinds name reason
+    all=$(names)
+    of_kinds=$(names -L "$kinds")
+    say "$(wc -l <<<"$all") tests; of other kinds than ${kinds//[^a-z|]/}, left out: $(comm -23 <(sort <<<"$all") <(sort <<<"$of_kinds") | wc -l)"
+    while read -r name reason; do
+        grep -qxF "$name" <<<"$of_kinds" || die "$0 leaves out $name, which is no test"
+        say "left out: $name: $reason"
+    done <<<"$left_out"
+}
+
+run_tests() {
+    local except
+    except=$(awk '{ gsub(/\./, "[.]", $1); printf "%s%s", sep, $1; sep = "|" }' <<<"$left_out")
+    # Emulated, a reservation of addresses costs time and memory for each page of it. Under a limit a pool's
+    # tables are small: it counts with what the limit leaves beside the 256 GiB that the emulator holds (aarch64.cmake).
+    ulimit -v $((267 << 20)) || die "cannot limit the address space to 267 GiB"
+    ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error -L "$kinds" -E "^($except)\$" </dev/null
+}
+
+install_missing
+fetch_libraries
+began=$SECONDS
+build_all
+built=$SECONDS
+say_left_out
+run_tests | tee "$build/test.log"
+status=${PIPESTATUS[0]}
+say "built in $((built - began)) s, tested in $((SECONDS - built)) s: $(grep -E '^[0-9]+% tests passed' "$build/test.log" || echo 'no test ran')"
+exit "$status"
