@@ -40,14 +40,18 @@ static struct place *find(const struct flw_driver *driver, CUcontext context)
     return unused;
 }
 
-/* mutex. The place once nobody synchronises there. */
+/* mutex. The place once nobody synchronises there. Who is cancelled ends after the call: here it would
+ * take the mutex with it. */
 static struct place *await(const struct flw_driver *driver, CUcontext context)
 {
     struct place *place = find(driver, context);
+    int before = PTHREAD_CANCEL_ENABLE;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     while (place != NULL && place->is_syncing) {
         (void)pthread_cond_wait(&table.changed, &table.mutex);
         place = find(driver, context); /* it may have been given away meanwhile */
     }
+    (void)pthread_setcancelstate(before, NULL);
     return place;
 }
 

@@ -9,6 +9,7 @@ flw_add_test(unit run_cache SOURCES test_run_cache.c LIBRARIES test_support flw_
 flw_add_test(unit page_map SOURCES test_page_map.c LIBRARIES test_support fallow_shared TIMEOUT 240)
 flw_add_test(unit domain SOURCES test_domain.c LIBRARIES test_support flw_core)
 flw_add_test(unit epoch SOURCES test_epoch.c LIBRARIES test_support flw_core)
+flw_add_test(unit ctxsync SOURCES test_ctxsync.c LIBRARIES flw_core)
 flw_add_test(unit gate SOURCES test_gate.c LIBRARIES flw_core)
 flw_add_test(unit pool_table SOURCES test_pool_table.c LIBRARIES test_support flw_core)
 flw_add_test(unit heap SOURCES test_heap.c LIBRARIES test_support flw_core)
