@@ -28,7 +28,9 @@
  *    allocator that looks at addresses can tell. The quarantine check finds it.
  *
  * THREADS  Every function may be called from any thread at any time, unless it says otherwise. No
- *          lock is held over a driver call or a callback.
+ *          lock is held over a driver call or a callback. Waiting is no cancellation point: a thread
+ *          that is cancelled (pthread_cancel) ends after its call, but where the driver, the log, or
+ *          what opens and writes files ends it before.
  *
  * ERRORS   A call that fails has changed nothing that the caller holds; `*out_ptr` is NULL after
  *          every failure. Lending and returning preserve errno.

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/backoff.h"
@@ -56,15 +55,11 @@ bool flw_asym_barrier(void)
 
 void flw_asym_settle(void)
 {
-    struct timespec left = {.tv_nsec = SETTLE_NS};
-    int saved = errno;
     atomic_thread_fence(memory_order_seq_cst);
     if (!ask(MEMBARRIER_CMD_GLOBAL)) {
-        while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-        }
+        flw_sleep_ns(SETTLE_NS);
     }
     atomic_thread_fence(memory_order_seq_cst);
-    errno = saved;
 }
 #endif
 

@@ -3,12 +3,23 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SPINS      64
 #define YIELDS     16
 #define SLEEP_NS   20000l
 #define SLEEP_MOST 1000000l
+
+void flw_sleep_ns(long ns)
+{
+    struct timespec left = {.tv_nsec = ns};
+    int saved = errno;
+    while (syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &left, &left) != 0 && errno == EINTR) {
+    }
+    errno = saved;
+}
 
 void flw_backoff_wait(struct flw_backoff *backoff)
 {
@@ -17,14 +28,14 @@ void flw_backoff_wait(struct flw_backoff *backoff)
         flw_cpu_pause();
         return;
     }
-    int saved = errno;
     if (tries < SPINS + YIELDS) {
+        int saved = errno;
         (void)sched_yield();
+        errno = saved;
     } else {
         unsigned doublings = tries - SPINS - YIELDS;
         long ns = doublings < 6 ? SLEEP_NS << doublings : SLEEP_MOST;
         backoff->tries -= doublings >= 6; /* far from wrapping */
-        (void)nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+        flw_sleep_ns(ns);
     }
-    errno = saved;
 }

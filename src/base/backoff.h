@@ -24,7 +24,12 @@ static inline void flw_cpu_pause(void)
 #endif
 }
 
-/* Between two looks. A millisecond at most. Keeps errno. */
+/* So long, also where signals come. Keeps errno. No cancellation point, as nanosleep is one: a thread that
+ * has been cancelled (pthread_cancel) may be inside a cache here, or hold what others wait for. It ends
+ * after the call. */
+void flw_sleep_ns(long ns);
+
+/* Between two looks. A millisecond at most. Keeps errno. No cancellation point. */
 void flw_backoff_wait(struct flw_backoff *backoff);
 
 #endif

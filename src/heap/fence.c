@@ -13,7 +13,6 @@
  * Does not: know what a domain owns, or who gets it (domain.c).
  */
 #include <sched.h>
-#include <time.h>
 
 #include "base/backoff.h"
 #include "base/mutant.h"
@@ -398,7 +397,7 @@ static CUresult wait_for_event(struct flw_heap *heap, CUevent event, uint64_t de
         if (tries < 64) {
             sched_yield();
         } else {
-            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+            flw_sleep_ns(20000);
         }
     }
 }

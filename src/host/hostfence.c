@@ -2,7 +2,6 @@
 #include "host/hostfence.h"
 
 #include <sched.h>
-#include <time.h>
 
 #include "base/backoff.h"
 #include "base/bits.h"
@@ -456,7 +455,7 @@ fallow_status flw_fences_wait(struct flw_hostpool *pool, uint64_t deadline_ns,
         } else if (tries < 64) {
             sched_yield();
         } else {
-            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+            flw_sleep_ns(20000);
         }
     }
     return FALLOW_DEVICE_LOST;

@@ -10,8 +10,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/backoff.h"
 #include "base/sized.h"
 #include "fallow/trace.h"
 #include "pool/blocks.h"
@@ -91,7 +91,7 @@ static void await_hits(struct flw_pool *pool)
         if (atomic_load_explicit(&caches[i]->hot.asym.busy, memory_order_acquire) == 0) {
             i++;
         } else {
-            nanosleep(&(struct timespec){.tv_nsec = SETTLE_NS}, NULL);
+            flw_sleep_ns(SETTLE_NS);
             tries++;
         }
     }

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/backoff.h"
 #include "record/array.h"
 #include "record/dump.h"
 
@@ -272,7 +273,7 @@ static fallow_status write_start(struct flw_recorder *recorder)
     struct harvest harvest;
     struct flw_merge_record record;
     host->look_up(host->context, &warm, &recorder->names);
-    nanosleep(&(struct timespec){.tv_nsec = SETTLE_NS}, NULL);
+    flw_sleep_ns(SETTLE_NS);
     bool is_written = gather(recorder, &harvest);
     flw_merge_skip(&harvest.merge, recorder->begin_ticks);
     flw_merge_release(&harvest.merge);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
+
+#include "base/backoff.h"
 
 #define WAIT_NS 50000
 
@@ -74,7 +75,7 @@ void flw_ring_let_go(struct flw_ring *ring)
 static void wait_while_held(const struct flw_ring *ring)
 {
     while (__atomic_load_n(&ring->room, __ATOMIC_ACQUIRE) == 0) {
-        nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+        flw_sleep_ns(WAIT_NS);
     }
 }
 
@@ -92,7 +93,7 @@ bool flw_ring_make_room(struct flw_ring *ring)
             atomic_store_explicit(&ring->lost, lost + counts, memory_order_relaxed);
             return false;
         }
-        nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+        flw_sleep_ns(WAIT_NS);
     }
     if (lost > 0) {
         struct flw_ring_entry drop =

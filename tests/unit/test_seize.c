@@ -234,6 +234,44 @@ static void nobody_waits_for_one_who_waits_for_an_owner(void **state)
     end(&bed);
 }
 
+/* Cancelled, deferred as it is by default, before it begins. */
+static void *drain_cancelled(void *argument)
+{
+    struct crowd *crowd = argument;
+    expect(crowd, crowd->bed->api.sim.cu.cuCtxSetCurrent(crowd->bed->context));
+    expect(crowd, pthread_cancel(pthread_self()));
+    expect(crowd, fallow_pool_trim_within(crowd->bed->api.pool, SIZE_MAX, 0, NULL));
+    atomic_store(&crowd->is_drained, true);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* Else the caches stay seized for good, and whoever seizes next waits for ever. */
+static void a_cancelled_thread_ends_when_its_call_has(void **state)
+{
+    struct bed bed;
+    fallow_pool_config config;
+    pthread_t drainer;
+    struct crowd crowd = {.bed = &bed};
+    (void)state;
+    fallow_pool_config_init(&config);
+    begin(&bed, &config);
+    fill_caches(&bed);
+    struct flw_asym *asym = &flw_tls_cache->asym;
+    flw_asym_enter(asym);
+    assert_int_equal(pthread_create(&drainer, NULL, drain_cancelled, &crowd), 0);
+    usleep(20000); /* it sleeps between two looks by now; if not yet, the test is none, but right */
+    bool is_drained = atomic_load(&crowd.is_drained);
+    flw_asym_leave(asym);
+    void *result;
+    pthread_join(drainer, &result);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+    assert_false(is_drained); /* it has waited for the owner */
+    assert_true(atomic_load(&crowd.is_drained));
+    assert_int_equal(atomic_load(&crowd.failures), 0);
+    end(&bed);
+}
+
 /* ---- the kernel refuses */
 
 static void a_refused_barrier_ends_all_hits(void **state)
@@ -309,6 +347,7 @@ int main(void)
         cmocka_unit_test(one_barrier_serves_all_caches),
         cmocka_unit_test(caches_that_are_closed_need_none),
         cmocka_unit_test(nobody_waits_for_one_who_waits_for_an_owner),
+        cmocka_unit_test(a_cancelled_thread_ends_when_its_call_has),
         cmocka_unit_test(a_refused_barrier_ends_all_hits),
         cmocka_unit_test(a_recording_goes_on_without_barriers),
     };
