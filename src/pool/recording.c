@@ -320,9 +320,9 @@ static fallow_status end(const struct recording *recording, const fallow_recorde
     detach_caches(pool);
     flw_handles_await(&table, handle);
     flw_handles_free(&table, handle);
-    atomic_store(&pool->recorder, NULL);
-    fallow_status status = flw_recorder_finish(recorder);
+    fallow_status status = flw_recorder_finish(recorder); /* where that fails it detaches, too */
     flw_recorder_destroy(recorder);
+    atomic_store(&pool->recorder, NULL); /* the next one's caches are its own */
     return status;
 }
 

@@ -5,10 +5,12 @@
  */
 #include "unit/test_recorder.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static void a_full_disk_ends_the_recording_and_not_the_pool(void **state)
@@ -77,6 +79,73 @@ static void a_bad_config_is_refused_and_leaves_no_recorder(void **state)
     assert_int_equal(fallow_record_dump(bed.recorder, NULL), FALLOW_INVALID_RECORDER);
     assert_int_equal(fallow_record_mark(bed.recorder, "x"), FALLOW_INVALID_RECORDER);
     assert_int_equal(fallow_record_stop(NULL), FALLOW_INVALID_RECORDER);
+    end_bed(&bed);
+}
+
+struct ending {
+    fallow_recorder *recorder;
+    atomic_bool is_over;
+    fallow_status status;
+};
+
+static void *stop_meanwhile(void *argument)
+{
+    struct ending *ending = argument;
+    ending->status = fallow_record_stop(ending->recorder);
+    atomic_store(&ending->is_over, true);
+    return NULL;
+}
+
+/* A pipe that nobody reads yet, so that its end waits. */
+static int start_into_pipe(struct bed *bed)
+{
+    assert_int_equal(mkfifo(bed->path, 0600), 0);
+    int fd = open(bed->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_true(fcntl(fd, F_SETPIPE_SZ, 4096) > 0);
+    start(bed, 0, 0);
+    for (int i = 0; i < 20000; i++) {
+        give_back(bed, api_alloc(&bed->api, 5000, bed->api.stream), bed->api.stream);
+    }
+    return fd;
+}
+
+static void read_until_over(int fd, const struct ending *ending)
+{
+    char bytes[4096];
+    while (!atomic_load(&ending->is_over)) {
+        if (read(fd, bytes, sizeof bytes) <= 0) {
+            usleep(100);
+        }
+    }
+}
+
+/* What ends may have to detach caches yet, should the file fail, and must not detach another's. */
+static void no_recording_begins_before_another_has_ended(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct ending ending = {.status = FALLOW_OK};
+    pthread_t thread;
+    begin_bed(&bed);
+    int fd = start_into_pipe(&bed);
+    ending.recorder = bed.recorder;
+    fallow_record_config config = file_config(&bed);
+    config.path = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, stop_meanwhile, &ending), 0);
+    fallow_status status = FALLOW_BUSY;
+    for (int i = 0; i < 100 && status == FALLOW_BUSY; i++) {
+        usleep(1000);
+        status = fallow_record_start(bed.api.pool, &config, &bed.recorder);
+    }
+    assert_false(atomic_load(&ending.is_over));
+    read_until_over(fd, &ending);
+    pthread_join(thread, NULL);
+    close(fd);
+    assert_int_equal(ending.status, FALLOW_OK);
+    assert_int_equal(status, FALLOW_BUSY);
+    assert_int_equal(fallow_record_start(bed.api.pool, &config, &bed.recorder), FALLOW_OK);
+    assert_int_equal(fallow_record_stop(bed.recorder), FALLOW_OK);
     end_bed(&bed);
 }
 
@@ -346,6 +415,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_disk_ends_the_recording_and_not_the_pool),
         cmocka_unit_test(a_bad_config_is_refused_and_leaves_no_recorder),
+        cmocka_unit_test(no_recording_begins_before_another_has_ended),
         cmocka_unit_test(the_end_of_the_pool_ends_its_recording),
         cmocka_unit_test(the_child_of_a_fork_leaves_the_file_to_its_parent),
         cmocka_unit_test(a_killed_program_loses_at_most_what_was_in_no_chunk),
