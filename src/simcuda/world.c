@@ -46,20 +46,24 @@ __attribute__((used)) static struct flw_world left_behind;
  *
  * Nothing is locked before a fork: whoever holds the world's lock may be waiting for memory, and an
  * allocator whose own handler came first lets nobody have any. So another thread may have been halfway
- * through a change of the parent's world; the child never looks at that again. */
+ * through a change of the parent's world; the child never looks at that again, unless it was forked by a
+ * host function or a kernel: the call that runs it returns into that world. */
 static void orphan_child(void)
 {
     struct flw_world *w = &flw_world;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
-    if (w->is_initialised) {
+    bool is_in_call =
+        this_thread != NULL && (this_thread->is_in_twin || this_thread->is_in_callback);
+    bool is_orphan = w->is_orphan || w->is_initialised;
+    if (w->is_initialised && !is_in_call) {
         struct flw_sim_config config = w->config;
         left_behind = *w;
         clear_world();
         w->config = config;
         w->generation++; /* what its threads had of it is gone */
-        w->is_orphan = true;
     }
+    w->is_orphan = is_orphan;
     w->threads = this_thread;
     if (this_thread != NULL) {
         this_thread->next = NULL;

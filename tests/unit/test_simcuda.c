@@ -6,6 +6,8 @@
 #include "unit/test_simcuda.h"
 
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void unordered_writes_are_a_race_under_every_schedule(void **state)
 {
@@ -337,6 +339,63 @@ static void a_host_that_asks_on_and_on_lets_the_clock_move(void **state)
     assert_true(flw_sim_read_ledger(&sim).clock_ns >= 1000);
 }
 
+/* ---- forks inside of calls */
+
+static pid_t forked; /* -1: not yet; 0: this is the child */
+
+static void fork_once(void *argument)
+{
+    (void)argument;
+    if (forked < 0) {
+        forked = fork();
+    }
+}
+
+static void fork_in_kernel(flw_sim_launch *launch, void **parameters)
+{
+    (void)launch;
+    fork_once(parameters);
+}
+
+/* The child returns into the call that it was forked in, and has no driver from then on. */
+static void expect_return_in_both(CUstream stream, CUresult result)
+{
+    if (forked == 0) {
+        bool is_refused = sim.cu.cuStreamSynchronize(stream) == CUDA_ERROR_NOT_INITIALIZED &&
+                          sim.cu.cuInit(0) == CUDA_ERROR_NOT_INITIALIZED;
+        _exit(result == CUDA_SUCCESS && is_refused ? 0 : 1);
+    }
+    int status = -1;
+    assert_true(forked > 0);
+    assert_int_equal(waitpid(forked, &status, 0), forked);
+    assert_int_equal(status, 0);
+    ASSERT_OK(result);
+    ASSERT_OK(sim.cu.cuStreamSynchronize(stream));
+}
+
+static void a_fork_in_a_host_function_or_a_kernel_returns_in_both(void **state)
+{
+    (void)state;
+    sim.register_twin("fork_in_kernel", fork_in_kernel);
+    for (int schedule = FLW_SIM_RANDOM; schedule <= FLW_SIM_CLOCK; schedule++) {
+        begin(1, (flw_sim_schedule)schedule, true);
+        CUmodule module;
+        CUfunction function;
+        CUstream stream = make_stream();
+        ASSERT_OK(sim.cu.cuModuleLoadData(&module, "any image"));
+        ASSERT_OK(sim.cu.cuModuleGetFunction(&function, module, "fork_in_kernel"));
+        forked = -1;
+        ASSERT_OK(sim.cu.cuLaunchHostFunc(stream, fork_once, NULL));
+        expect_return_in_both(stream, sim.cu.cuStreamSynchronize(stream));
+        forked = -1;
+        CUresult result = sim.cu.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
+        if (result == CUDA_SUCCESS && forked != 0) {
+            result = sim.cu.cuStreamSynchronize(stream);
+        }
+        expect_return_in_both(stream, result);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +413,7 @@ int main(void)
         cmocka_unit_test(planned_faults_strike_the_nth_call_and_sticky_ones_stay),
         cmocka_unit_test(the_clock_completes_work_after_its_lag_and_counts_waits),
         cmocka_unit_test(a_host_that_asks_on_and_on_lets_the_clock_move),
+        cmocka_unit_test(a_fork_in_a_host_function_or_a_kernel_returns_in_both),
     };
     return cmocka_run_group_tests(tests, open_driver, close_driver);
 }
