@@ -4,7 +4,7 @@
 flw_add_test(preload audit SOURCES test_audit.c LIBRARIES flw_audit flw_base)
 flw_add_test(preload lentblocks SOURCES test_lentblocks.c LIBRARIES flw_audit flw_base)
 if(TARGET fallow)
-  flw_add_test(preload findings SOURCES test_findings.c LIBRARIES flw_findings)
+  flw_add_test(preload findings SOURCES test_findings.c LIBRARIES flw_findings flw_audit flw_base)
 endif()
 if(TARGET fallow AND TARGET fallow-preload)
   add_executable(audit_client audit_client.c)
