@@ -42,6 +42,12 @@ die() {
     exit 1
 }
 
+# This machine lacks what it needs, and nothing was tested.
+cannot() {
+    echo "aarch64: $1" >&2
+    exit 77
+}
+
 has() {
     command -v "$1" >/dev/null 2>&1
 }
@@ -65,13 +71,13 @@ install_missing() {
     local packages
     packages=$(missing_packages | tr '\n' ' ')
     [ -n "$packages" ] || return 0
-    has apt-get || die "missing: $packages- by Debian's names; install them, then run this again"
-    [ "$(id -u)" = 0 ] || die "missing: $packages- ask root for: apt-get install $packages"
+    has apt-get || cannot "missing: $packages- by Debian's names; install them, then run this again"
+    [ "$(id -u)" = 0 ] || cannot "missing: $packages- ask root for: apt-get install $packages"
     say "installing $packages"
     # shellcheck disable=SC2086 # a list of words
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends $packages; } </dev/null >"$build/apt.log" 2>&1 ||
-        { tail -5 "$build/apt.log" >&2; die "apt-get install $packages failed: is there a network?"; }
+        { tail -5 "$build/apt.log" >&2; cannot "apt-get install $packages failed: is there a network?"; }
 }
 
 # private_apt COMMAND...: apt-get as on an arm64 machine where nothing is installed yet, with this machine's
@@ -86,7 +92,7 @@ private_apt() {
 fetch_libraries() {
     local archive draft=$build/root.draft
     [ ! -e "$build/root" ] || return 0
-    has apt-get || die "no apt-get: unpack arm64's $libraries and what they need into $build/root"
+    has apt-get || cannot "no apt-get: unpack arm64's $libraries and what they need into $build/root"
     say "fetching $libraries for arm64"
     rm -rf "$draft" "$build/apt"
     mkdir -p "$draft" "$build/apt/lists/partial" "$build/apt/archives/partial"
@@ -95,7 +101,7 @@ fetch_libraries() {
     # shellcheck disable=SC2086 # a list of words
     private_apt install -y --download-only $libraries ||
         { tail -5 "$build/apt.log" >&2
-          die "apt's sources do not give $libraries for arm64: add one that does to /etc/apt (all of $build/apt.log)"; }
+          cannot "apt's sources do not give $libraries for arm64: add one that does to /etc/apt (all of $build/apt.log)"; }
     for archive in "$build"/apt/archives/*.deb; do
         dpkg-deb -x "$archive" "$draft" || die "dpkg-deb -x $archive failed"
     done

@@ -31,7 +31,14 @@ die() {
     exit 1
 }
 
-[ "$(id -u)" = 0 ] || die "needs root, for chroot: run it as root, or name the other stages of tools/quickstart test"
+# This machine cannot do it, and nothing was tested.
+cannot() {
+    echo "bare_roots: $1" >&2
+    exit 77
+}
+
+[ "$(id -u)" = 0 ] || cannot "needs root, for chroot"
+unshare --mount true 2>/dev/null || cannot "this machine lets root mount nothing (a container without the privilege?)"
 mkdir -p "$roots" && roots=$(cd "$roots" && pwd) || exit 1
 
 # ------------------------------------------------------------------------------------------- roots ---
@@ -48,9 +55,9 @@ make_root() {
     local suite=$1 root=$2 uri
     uri=$(mirror)
     [ -n "$uri" ] || { apt-get update -qq && uri=$(mirror); }
-    [ -n "$uri" ] || die "apt names no archive: see /etc/apt/sources.list"
+    [ -n "$uri" ] || cannot "apt names no archive: see /etc/apt/sources.list"
     debootstrap --variant=minbase "$suite" "$root" "$uri" >"$root.log" 2>&1 ||
-        { tail -5 "$root.log" >&2; die "debootstrap of $suite failed; is '$suite' in the archive of this machine's packages?"; }
+        { tail -5 "$root.log" >&2; cannot "debootstrap of $suite failed; is '$suite' in the archive of this machine's packages?"; }
     cp /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null
     cp -r /etc/apt/apt.conf.d /etc/apt/auth.conf* "$root/etc/apt/" 2>/dev/null
     [ ! -f /etc/apt/apt.conf ] || cp /etc/apt/apt.conf "$root/etc/apt/"
@@ -194,7 +201,7 @@ as_user() {
 
 command -v debootstrap >/dev/null || {
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
-} || die "debootstrap could not be installed"
+} || cannot "debootstrap could not be installed"
 
 { read -r first; read -r second; } < <(readme_lines)
 case $first:$second in
