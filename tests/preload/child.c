@@ -18,7 +18,7 @@ static void read_all(int file, char *text)
     text[bytes > 0 ? bytes : 0] = '\0';
 }
 
-/* False: there are too many of them. */
+/* False: there are none, or too many. */
 static bool collect_words(const char *const *argv, const char **words)
 {
     static const char *const emulator[] = {FLW_EMULATOR NULL};
@@ -30,7 +30,7 @@ static bool collect_words(const char *const *argv, const char **words)
         words[count++] = *argv++;
     }
     words[count] = NULL;
-    return *argv == NULL;
+    return *argv == NULL && words[0] != NULL;
 }
 
 bool child_run(struct child *child, const char *const *argv, const char *const *environment)

@@ -531,7 +531,7 @@ int main(int count, char **words)
     ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
     own_path[length > 0 ? length : 0] = '\0';
     if (count == 3 && strcmp(words[1], "--import") == 0) {
-        return import_from(atoi(words[2]));
+        return import_from((int)strtol(words[2], NULL, 10));
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_processes_see_the_same_bytes_through_a_descriptor),
