@@ -78,7 +78,7 @@ inside() {
     local root=$1 user=$2 folder=$3 line=$4 home=/root
     [ "$user" = root ] || home=/home/$user
     # shellcheck disable=SC2016 # the shells inside expand these
-    ROOT=$root unshare --mount --pid --fork bash -c '
+    ROOT=$root unshare --mount --pid --fork --kill-child bash -c '
         mount --make-rprivate / && mount -t proc proc "$ROOT/proc" && mount -t tmpfs tmpfs "$ROOT/dev" &&
         for node in null zero full random urandom tty; do : >"$ROOT/dev/$node"; mount --bind "/dev/$node" "$ROOT/dev/$node"; done &&
         mkdir -p "$ROOT/dev/shm" "$ROOT/dev/pts" && mount -t tmpfs tmpfs "$ROOT/dev/shm" && chmod 1777 "$ROOT/dev/shm" &&
