@@ -295,12 +295,8 @@ static bool take_back(struct flw_hostpool *pool, struct flw_hoststream *stream, 
     while (is_complete && stream->oldest != NULL) {
         struct flw_hostuse *uses = NULL;
         is_complete = query_oldest(pool, stream, waits, &uses);
-        if (is_complete) {
-            flw_lock_release(&pool->lock);
-            flw_hostpool_complete(pool, uses);
-            flw_lock_acquire(&pool->lock);
-            any = true;
-        }
+        flw_hostpool_complete(pool, uses);
+        any |= is_complete;
     }
     stream->is_busy = false;
     flw_lock_release(&pool->lock);
@@ -406,8 +402,8 @@ static void wait_for_lost(struct flw_hostpool *pool)
         struct flw_hostfence *done = lost;
         struct flw_hostuse *uses = done->uses;
         lost = lost->next;
-        flw_hostpool_complete(pool, uses);
         flw_lock_acquire(&pool->lock);
+        flw_hostpool_complete(pool, uses);
         drop_fence(&pool->fences, done);
         flw_lock_release(&pool->lock);
     }

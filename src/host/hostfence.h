@@ -88,11 +88,9 @@ void flw_fences_finish(struct flw_hostfences *fences);
 uintptr_t flw_hoststream_thread(void);
 /* lock. The stream that a handle names for this thread; NULL: none is known. */
 struct flw_hoststream *flw_hoststream_known(struct flw_hostfences *fences, CUstream handle);
-/* May make driver calls. The same, made where it is new. */
+/* lock on success, no lock held before. The same, made where it is new: may make driver calls. */
 fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
                               struct flw_hoststream **out_stream);
-/* lock. Does the handle, of this thread, still name it? */
-bool flw_fences_is_named(const struct flw_hoststream *stream, CUstream handle);
 /* lock. A use waits for what the stream has been given so far. */
 void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
                     struct flw_hostuse *use);

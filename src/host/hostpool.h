@@ -52,7 +52,7 @@ fallow_status flw_hostpool_refuse_lost(struct flw_hostpool *pool);
 void flw_hostpool_log(struct flw_hostpool *pool, fallow_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* No lock held. Uses are complete: blocks that wait for nothing else go back. */
+/* lock, dropped in between. Uses are complete: blocks that wait for nothing else go back. */
 void flw_hostpool_complete(struct flw_hostpool *pool, struct flw_hostuse *uses);
 /* No lock held. A block that waits for nothing and is out of the table. */
 void flw_hostpool_return(struct flw_hostpool *pool, struct flw_hostblock *chain);

@@ -43,22 +43,33 @@ static void retire_block(struct flw_hostpool *pool, struct flw_hostblock *block,
     }
 }
 
+/* lock. Settles the first of them, not so many that others wait long for the lock, and gives the rest.
+ * What waits for nothing any more is the pages', or on the chain. */
+static struct flw_hostuse *settle(struct flw_hostpool *pool, struct flw_hostuse *uses,
+                                  struct flw_hostblock **chain)
+{
+    for (unsigned n = 0; uses != NULL && n < COMPLETE_AT_ONE; n++) {
+        struct flw_hostuse *use = uses;
+        struct flw_hostblock *block = use->block;
+        uses = use->next;
+        flw_blocks_drop_use(&pool->blocks, use);
+        if (--block->awaits == 0 && !block->is_lent) {
+            retire_block(pool, block, chain);
+        }
+    }
+    return uses;
+}
+
 void flw_hostpool_complete(struct flw_hostpool *pool, struct flw_hostuse *uses)
 {
     while (uses != NULL) {
         struct flw_hostblock *chain = NULL;
-        flw_lock_acquire(&pool->lock);
-        for (unsigned n = 0; uses != NULL && n < COMPLETE_AT_ONE; n++) {
-            struct flw_hostuse *use = uses;
-            struct flw_hostblock *block = use->block;
-            uses = use->next;
-            flw_blocks_drop_use(&pool->blocks, use);
-            if (--block->awaits == 0 && !block->is_lent) {
-                retire_block(pool, block, &chain);
-            }
+        uses = settle(pool, uses, &chain);
+        if (uses != NULL || chain != NULL) {
+            flw_lock_release(&pool->lock);
+            flw_hostpool_return(pool, chain);
+            flw_lock_acquire(&pool->lock);
         }
-        flw_lock_release(&pool->lock);
-        flw_hostpool_return(pool, chain);
     }
 }
 
@@ -113,24 +124,18 @@ static struct flw_hostblock *find_both(struct flw_hostpool *pool, const char *ca
                                        fallow_stream handle, struct flw_hoststream **out_stream,
                                        fallow_status *status)
 {
-    for (;;) {
-        *status = flw_fences_find(pool, handle, out_stream);
-        if (*status != FALLOW_OK) {
-            *status = refuse_stream(pool, call, *status);
-            return NULL;
-        }
-        flw_lock_acquire(&pool->lock);
-        bool is_same = flw_fences_is_named(*out_stream, handle);
-        struct flw_hostblock *block = flw_blocks_find(&pool->blocks, ptr);
-        if (is_same && block != NULL && block->is_lent) {
-            return block;
-        }
-        flw_lock_release(&pool->lock);
-        if (is_same) {
-            *status = refuse_pointer(pool, call, ptr);
-            return NULL;
-        }
+    *status = flw_fences_find(pool, handle, out_stream);
+    if (*status != FALLOW_OK) {
+        *status = refuse_stream(pool, call, *status);
+        return NULL;
     }
+    struct flw_hostblock *block = flw_blocks_find(&pool->blocks, ptr);
+    if (block != NULL && block->is_lent) {
+        return block;
+    }
+    flw_lock_release(&pool->lock);
+    *status = refuse_pointer(pool, call, ptr);
+    return NULL;
 }
 
 static fallow_status take_back(struct flw_hostpool *pool, void *ptr, fallow_stream handle)

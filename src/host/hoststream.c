@@ -24,7 +24,8 @@ static bool is_unused(const struct flw_hoststream *stream)
            stream->announced_count == 0 && (!stream->is_known || stream->thread != 0);
 }
 
-bool flw_fences_is_named(const struct flw_hoststream *stream, CUstream handle)
+/* lock. Does the handle, of this thread, still name it? */
+static bool is_named(const struct flw_hoststream *stream, CUstream handle)
 {
     return stream->is_known && stream->handle == handle &&
            stream->thread == (handle == CU_STREAM_PER_THREAD ? flw_hoststream_thread() : 0);
@@ -33,9 +34,9 @@ bool flw_fences_is_named(const struct flw_hoststream *stream, CUstream handle)
 struct flw_hoststream *flw_hoststream_known(struct flw_hostfences *fences, CUstream handle)
 {
     struct flw_hoststream *stream = fences->last_found;
-    if (stream == NULL || !flw_fences_is_named(stream, handle)) {
+    if (stream == NULL || !is_named(stream, handle)) {
         stream = fences->streams;
-        while (stream != NULL && !flw_fences_is_named(stream, handle)) {
+        while (stream != NULL && !is_named(stream, handle)) {
             stream = stream->next;
         }
         fences->last_found = stream;
@@ -92,10 +93,10 @@ fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
     struct flw_pin_section section;
     flw_lock_acquire(&pool->lock);
     *out_stream = flw_hoststream_known(fences, handle);
-    flw_lock_release(&pool->lock);
-    if (*out_stream != NULL) {
+    if (FLW_LIKELY(*out_stream != NULL)) {
         return FALLOW_OK;
     }
+    flw_lock_release(&pool->lock);
     struct flw_hoststream told = {.handle = handle, .is_known = true};
     if (handle == CU_STREAM_PER_THREAD) {
         told.thread = flw_hoststream_thread();
@@ -117,8 +118,11 @@ fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
         told.next = (*out_stream)->next;
         **out_stream = told;
     }
-    flw_lock_release(&pool->lock);
-    return *out_stream != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
+    if (*out_stream == NULL) {
+        flw_lock_release(&pool->lock);
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    return FALLOW_OK;
 }
 
 void flw_fences_add(struct flw_hostpool *pool, struct flw_hoststream *stream,
