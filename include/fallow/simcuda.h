@@ -69,7 +69,8 @@ typedef struct flw_sim_config {
     uint8_t without_fabric;    /**< 1: no fabric handles */
     uint8_t
         lonely_device; /**< 1: the last of several devices reaches no other, and none reaches it */
-    uint8_t reserved;
+    uint8_t without_rdma; /**< 1: no network adapter may reach the device's memory, and no file stands
+                             for it (dma-buf) */
     uint32_t mild;        /**< FLW_SIM_MILD_ bits */
     uint32_t queue_depth; /**< 0 = 1,024 */
 } flw_sim_config;

@@ -61,6 +61,7 @@ struct CUlaunchConfig_st;
     X(cuPointerGetAttributes, 7000, 0, (unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr pointer)) \
     X(cuPointerSetAttribute, 6000, 0, (const void *value, CUpointer_attribute attribute, CUdeviceptr pointer)) \
     X(cuIpcGetMemHandle, 4010, 0, (CUipcMemHandle *handle, CUdeviceptr pointer)) \
+    X(cuMemGetHandleForAddressRange, 11070, 0, (void *handle, CUdeviceptr pointer, size_t bytes, CUmemRangeHandleType type, unsigned long long flags)) \
     X(cuLaunchKernelEx, 11060, 0, (const struct CUlaunchConfig_st *config, CUfunction function, void **parameters, void **extra)) \
     X(cuLaunchKernelEx_ptsz, 11060, 0, (const struct CUlaunchConfig_st *config, CUfunction function, void **parameters, void **extra)) \
     X(cuLaunchCooperativeKernel, 9000, 0, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters)) \

@@ -4,9 +4,12 @@
  * Does not: give memory (memory.c) or open another process's.
  */
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "simcuda/forms.h"
+#include "simcuda/mempool.h"
 #include "simcuda/storage.h"
 
 /* "the allocation by cuMemAlloc() or cuMemAllocPitch() that contains the input pointer"; under a
@@ -67,6 +70,40 @@ static struct flw_device *device_of(uint64_t address)
     return region->device;
 }
 
+/* What other processes and network adapters may have of the memory. cuMemAlloc's can be had by handle
+ * (cuIpcGetMemHandle) and registered; cuMemCreate's as its properties say; nothing else can. */
+static bool is_registrable(const struct flw_region *region, const struct flw_mapping *mapping)
+{
+    return !flw_world.config.without_rdma &&
+           (region->kind == FLW_REGION_ALLOCATION ||
+            (mapping != NULL &&
+             mapping->physical->properties.allocFlags.gpuDirectRDMACapable != 0));
+}
+
+static CUresult sharing_attribute(void *data, CUpointer_attribute attribute,
+                                  const struct flw_region *region,
+                                  const struct flw_mapping *mapping)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(bool *)data = region->kind == FLW_REGION_ALLOCATION;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(unsigned long long *)data =
+            mapping != NULL ? (unsigned long long)mapping->physical->properties.requestedHandleTypes
+                            : 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(bool *)data = is_registrable(region, mapping);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = region->pool != NULL ? region->pool->handle : NULL;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer)
 {
     uint64_t begin;
@@ -76,6 +113,12 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
     }
     struct flw_region *region = flw_region_find(pointer);
     struct flw_device *device = device_of(pointer);
+    if (region->kind == FLW_REGION_RESERVATION) {
+        /* "not necessarily the address of the mapped region, but the address of the mappable address
+         * range" */
+        begin = region->node.begin;
+        bytes = region->bytes;
+    }
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data = region->context != NULL ? region->context->handle : NULL;
@@ -115,7 +158,7 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
         *(bool *)data = true;
         return CUDA_SUCCESS;
     default:
-        return CUDA_ERROR_INVALID_VALUE;
+        return sharing_attribute(data, attribute, region, flw_mapping_find(pointer));
     }
 }
 
@@ -146,6 +189,8 @@ static void clear_attribute(void *data, CUpointer_attribute attribute)
         *(int *)data = -2; /* as the driver answers for memory of no device */
         break;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
         memset(data, 0, sizeof(bool));
         break;
@@ -169,6 +214,10 @@ static bool is_attribute(CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         return true;
     default:
         return false;
@@ -203,6 +252,9 @@ CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute at
         (value == NULL || region == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
+    if (result == CUDA_SUCCESS && region->kind == FLW_REGION_RESERVATION) {
+        result = CUDA_ERROR_NOT_SUPPORTED; /* as a driver was seen to answer for mapped memory */
+    }
     if (result == CUDA_SUCCESS) {
         unsigned wanted;
         memcpy(&wanted, value, sizeof wanted);
@@ -229,4 +281,73 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
         memcpy(handle->reserved, content, sizeof content);
     }
     return flw_call_leave(result);
+}
+
+/* ---- the memory as a file for another driver */
+
+/* "All the physical allocations backing the address range must be resident on the same device and have
+ * identical allocation properties." */
+static CUresult is_one_kind(uint64_t begin, uint64_t end)
+{
+    const struct flw_mapping *first = flw_mapping_find(begin), *mapping;
+    for (uint64_t at = begin; at < end; at = mapping->node.end) {
+        mapping = flw_mapping_find(at);
+        if (mapping == NULL || memcmp(&mapping->physical->properties, &first->physical->properties,
+                                      sizeof first->physical->properties) != 0) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    return first->physical->properties.allocFlags.gpuDirectRDMACapable != 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_NOT_SUPPORTED; /* a guess: it was not made to be registered */
+}
+
+static CUresult can_be_a_file(uint64_t begin, uint64_t bytes, unsigned long long flags)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end = begin + bytes;
+    const struct flw_region *region = flw_region_find(begin);
+    if (bytes == 0 || end < begin || begin % page != 0 || bytes % page != 0 ||
+        flags > CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE || region == NULL ||
+        end > region->node.end) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* The flag asks for what only devices have whose memory is coherent with the processor's. */
+    if (flw_world.config.without_rdma || region->kind == FLW_REGION_HOST || flags != 0) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (region->kind == FLW_REGION_RESERVATION) {
+        return is_one_kind(begin, end);
+    }
+    return region->kind == FLW_REGION_ALLOCATION &&
+                   end <= flw_align_up(region->node.begin + region->bytes, page)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A file of the range's size, as a dma-buf has one; nothing can be read from it. */
+static CUresult make_file(int *out, uint64_t bytes)
+{
+    int file = memfd_create("simcuda-dma-buf", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, (off_t)bytes) != 0) {
+        if (file >= 0) {
+            close(file);
+        }
+        return CUDA_ERROR_OUT_OF_MEMORY; /* the host's */
+    }
+    *out = file;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t bytes,
+                                               CUmemRangeHandleType type, unsigned long long flags)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
+    if (result == CUDA_SUCCESS && (handle == NULL || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = can_be_a_file(pointer, bytes, flags);
+    }
+    return flw_call_leave(result == CUDA_SUCCESS ? make_file(handle, bytes) : result);
 }

@@ -116,6 +116,9 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
         ((types & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && flw_world.config.without_fabric)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    if (properties->allocFlags.gpuDirectRDMACapable != 0 && flw_world.config.without_rdma) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* a guess */
+    }
     return flw_device_find(properties->location.id) == NULL ? CUDA_ERROR_INVALID_DEVICE
                                                             : CUDA_SUCCESS;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the cases about handles that leave the process: export and import through a file
- * descriptor, in this process and in one of its own that knows nothing but the descriptor; and about
- * devices that share memory.
+ * descriptor, in this process and in one of its own that knows nothing but the descriptor; about what
+ * libraries ask of an address before they register it; and about devices that share memory.
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -170,6 +171,148 @@ static void memory_outlives_its_exporters_handle(struct bed *b)
     OK(b->cu->cuMemRelease(handle));
 }
 
+/* ---- what communication libraries ask of an address */
+
+static bool has_attribute(struct bed *b, CUdevice_attribute attribute, const char *without)
+{
+    int has = 0;
+    if (b->cu->cuDeviceGetAttribute(&has, attribute, b->device) != CUDA_SUCCESS || has == 0) {
+        b->skip = without;
+    }
+    return has != 0;
+}
+
+static bool can_register(struct bed *b)
+{
+    return has_attribute(b, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+                         "the device's mapped memory cannot be registered");
+}
+
+/* As bed_map, of handles that may be registered. */
+static bool map_registrable(struct bed *b, struct bed_mapping *m, size_t count)
+{
+    CUmemAllocationProp properties = bed_properties(b, 0);
+    CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    properties.allocFlags.gpuDirectRDMACapable = 1;
+    *m = (struct bed_mapping){.grain_bytes = bed_grain(b), .count = count};
+    if (b->skip != NULL ||
+        !OK(b->cu->cuMemAddressReserve(&m->address, count * m->grain_bytes, 0, 0, 0))) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!OK(b->cu->cuMemCreate(&m->handle[i], m->grain_bytes, &properties, 0)) ||
+            !OK(b->cu->cuMemMap(m->address + i * m->grain_bytes, m->grain_bytes, 0, m->handle[i],
+                                0))) {
+            return false;
+        }
+    }
+    return OK(b->cu->cuMemSetAccess(m->address, count * m->grain_bytes, &access, 1));
+}
+
+static void a_handle_keeps_its_flag_for_rdma(struct bed *b)
+{
+    struct bed_mapping m;
+    CUmemAllocationProp known;
+    CUmemGenericAllocationHandle handle = 0;
+    if (!can_register(b) || !map_registrable(b, &m, 1)) {
+        return;
+    }
+    OK(b->cu->cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(m.address + 4096)));
+    OK(b->cu->cuMemGetAllocationPropertiesFromHandle(&known, handle));
+    THAT(known.allocFlags.gpuDirectRDMACapable == 1);
+    OK(b->cu->cuMemRelease(handle));
+    bed_unmap(b, &m);
+}
+
+/* Zero when the driver does not answer; wide enough for each of the attributes asked for below. */
+static unsigned long long ask(struct bed *b, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    unsigned long long value = 0;
+    OK(b->cu->cuPointerGetAttribute(&value, attribute, address));
+    return value;
+}
+
+static void an_address_says_how_it_is_shared(struct bed *b)
+{
+    struct bed_mapping m;
+    CUdeviceptr plain = 0;
+    if (!bed_has(b, b->cu->cuPointerGetAttribute != NULL) || !can_share(b) ||
+        !has_attribute(b, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "the device has no IPC") ||
+        !bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+        return;
+    }
+    OK(b->cu->cuMemAlloc_v2(&plain, 4u << 20));
+    THAT(ask(b, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, plain) == 1);
+    THAT(ask(b, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, m.address) == 0);
+    THAT(ask(b, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, m.address) ==
+         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    THAT(ask(b, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, plain) == 0);
+    OK(b->cu->cuMemFree_v2(plain));
+    bed_unmap(b, &m);
+}
+
+static void an_address_says_whether_it_is_registrable(struct bed *b)
+{
+    struct bed_mapping m;
+    if (!bed_has(b, b->cu->cuPointerGetAttribute != NULL) || !can_register(b) ||
+        !map_registrable(b, &m, 1)) {
+        return;
+    }
+    THAT(ask(b, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, m.address) == 1);
+    bed_unmap(b, &m);
+}
+
+/* cuMemGetAddressRange answers the mapping. */
+static void an_address_names_its_whole_reservation(struct bed *b)
+{
+    struct bed_mapping m;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    if (!bed_has(b, b->cu->cuPointerGetAttribute != NULL) || !bed_map(b, &m, 2, 0)) {
+        return;
+    }
+    CUdeviceptr inside = m.address + m.grain_bytes + 512;
+    THAT(ask(b, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside) == m.address);
+    THAT(ask(b, CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside) == 2 * m.grain_bytes);
+    OK(b->cu->cuMemGetAddressRange_v2(&base, &bytes, inside));
+    THAT(base == m.address + m.grain_bytes && bytes == m.grain_bytes);
+    bed_unmap(b, &m);
+}
+
+typedef CUresult (*range_handle_function)(void *, CUdeviceptr, size_t, CUmemRangeHandleType,
+                                          unsigned long long);
+
+static void expect_file(struct bed *b, range_handle_function get, CUdeviceptr address, size_t bytes)
+{
+    int file = -1;
+    if (OK(get(&file, address, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0))) {
+        THAT(lseek(file, 0, SEEK_END) == (off_t)bytes);
+        close(file);
+    }
+}
+
+static void an_address_range_has_a_file(struct bed *b)
+{
+    struct bed_mapping m;
+    CUdeviceptr plain = 0;
+    range_handle_function get = NULL;
+    void *entry = flw_driver_entry(b->cu, "cuMemGetHandleForAddressRange");
+    memcpy(&get, &entry, sizeof entry);
+    if (!bed_has(b, get != NULL) ||
+        !has_attribute(b, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, "the device has no dma-buf")) {
+        return;
+    }
+    OK(b->cu->cuMemAlloc_v2(&plain, 4u << 20));
+    expect_file(b, get, plain, 4u << 20);
+    OK(b->cu->cuMemFree_v2(plain));
+    if (can_register(b) && map_registrable(b, &m, 3)) {
+        expect_file(b, get, m.address, 3 * m.grain_bytes); /* three handles, one range */
+        bed_unmap(b, &m);
+    }
+}
+
+/* ---- several devices */
+
 /* Another device that reaches this one; false: there is none. */
 static bool find_peer(struct bed *b, CUdevice *out_peer)
 {
@@ -229,6 +372,20 @@ static const struct conformance_case cases[] = {
         memory_outlives_its_exporters_handle,
         "are unmapped and when all outstanding references to the handle (including it's shareable "
         "counterparts) are also released"),
+    HEADER(a_handle_keeps_its_flag_for_rdma,
+           "Retrieve the contents of the property structure defining properties for this handle"),
+    HEADER(
+        an_address_says_how_it_is_shared,
+        "Returns in *data a boolean that indicates if this pointer maps to an allocation that is "
+        "suitable for cudaIpcGetMemHandle"),
+    HEADER(an_address_says_whether_it_is_registrable,
+           "1 if the memory this pointer is referencing can be used with the GPUDirect RDMA API"),
+    HEADER(an_address_names_its_whole_reservation,
+           "this is not necessarily the address of the mapped region, but the address of the "
+           "mappable address range"),
+    HEADER(an_address_range_has_a_file,
+           "address range obtained by a prior call to either cuMemAlloc or cuMemAddressReserve is "
+           "supported if the CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED device attribute returns true"),
     HEADER(access_is_set_for_each_device,
            "Set the access flags for each location specified in desc for the given virtual address "
            "range"),

@@ -271,6 +271,56 @@ static void missing_features_are_not_supported(struct bed *b)
     THAT(has == 0);
 }
 
+/* What cuda.h leaves to the caller, this driver refuses. */
+static void a_file_needs_a_whole_registrable_range(struct bed *b)
+{
+    CUresult (*get)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = NULL;
+    void *entry = flw_driver_entry(b->cu, "cuMemGetHandleForAddressRange"), *pinned = NULL;
+    CUmemRangeHandleType kind = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+    struct bed_mapping m;
+    CUdeviceptr address = 0;
+    int file = -1;
+    memcpy(&get, &entry, sizeof entry);
+    OK(b->cu->cuMemAlloc_v2(&address, 4u << 20));
+    IS(CUDA_ERROR_INVALID_VALUE, get(&file, address, 8u << 20, kind, 0));
+    IS(CUDA_ERROR_INVALID_VALUE, get(&file, address + 512, 2u << 20, kind, 0));
+    IS(CUDA_ERROR_NOT_SUPPORTED,
+       get(&file, address, 4u << 20, kind, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE));
+    OK(b->cu->cuMemHostAlloc(&pinned, 2u << 20, 0));
+    IS(CUDA_ERROR_NOT_SUPPORTED, get(&file, (uintptr_t)pinned, 2u << 20, kind, 0));
+    OK(b->cu->cuMemFreeHost(pinned));
+    if (bed_map(b, &m, 2, 0)) {
+        unsigned is_synchronous = 1;
+        CUresult (*set)(const void *, CUpointer_attribute, CUdeviceptr) = NULL;
+        entry = flw_driver_entry(b->cu, "cuPointerSetAttribute");
+        memcpy(&set, &entry, sizeof entry);
+        IS(CUDA_ERROR_NOT_SUPPORTED, get(&file, m.address, 2 * m.grain_bytes, kind, 0));
+        IS(CUDA_ERROR_NOT_SUPPORTED,
+           set(&is_synchronous, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, m.address));
+        OK(b->cu->cuMemUnmap(m.address, m.grain_bytes));
+        IS(CUDA_ERROR_INVALID_VALUE, get(&file, m.address, 2 * m.grain_bytes, kind, 0));
+    }
+    THAT(file == -1);
+}
+
+static void a_device_without_rdma_says_so(struct bed *b)
+{
+    flw_sim_config config = base_config();
+    CUmemAllocationProp properties = bed_properties(b, 0);
+    CUmemGenericAllocationHandle handle = 0;
+    int has = -1;
+    config.without_rdma = 1;
+    restart(b, &config);
+    OK(b->cu->cuDeviceGetAttribute(&has,
+                                   CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0));
+    THAT(has == 0);
+    properties.allocFlags.gpuDirectRDMACapable = 1;
+    REFUSED(b->cu->cuMemCreate(&handle, 2u << 20, &properties, 0));
+    properties.allocFlags.gpuDirectRDMACapable = 0;
+    OK(b->cu->cuMemCreate(&handle, 2u << 20, &properties, 0));
+    OK(b->cu->cuMemRelease(handle));
+}
+
 /* ---- the ledger ---- */
 
 static void the_ledger_counts_what_was_given(struct bed *b)
@@ -478,6 +528,8 @@ static const struct conformance_case cases[] = {
     OURS(the_nth_call_fails_and_only_that),
     OURS(a_sticky_error_ends_its_context_only),
     OURS(missing_features_are_not_supported),
+    OURS(a_file_needs_a_whole_registrable_range),
+    OURS(a_device_without_rdma_says_so),
     OURS(the_ledger_counts_what_was_given),
     OURS(unordered_writes_are_found),
     OURS(a_wait_orders_them),
