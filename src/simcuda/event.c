@@ -276,11 +276,11 @@ static CUresult find_context_event(struct flw_call *call, CUcontext context_hand
     if (*context == NULL) {
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (*event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
     if ((*context)->sticky != CUDA_SUCCESS) {
         return (*context)->sticky;
+    }
+    if (*event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
     }
     /* "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if the specified context hCtx has a stream in the
      * capture mode. In such a case, the call will invalidate all the conflicting captures." */

@@ -265,6 +265,19 @@ static CUresult refuse_absent(unsigned needs)
     return CUDA_SUCCESS;
 }
 
+/* After an error that sticks "any further CUDA work will return the same error": so does what needs no
+ * current context, where the thread has one. What only asks about devices, contexts and graphs goes on. */
+static CUresult meet_context(struct flw_call *call, unsigned needs)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct flw_context *context = flw_context_current(call->thread, &result);
+    if ((needs & FLW_CALL_CONTEXT) == 0) {
+        return context != NULL ? context->sticky : CUDA_SUCCESS;
+    }
+    call->context = context;
+    return context != NULL ? context->sticky : result;
+}
+
 CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned needs)
 {
     struct flw_world *w = &flw_world;
@@ -293,12 +306,11 @@ CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned ne
     if (w->is_orphan || ((needs & FLW_CALL_BEFORE_INIT) == 0 && !w->is_initialised)) {
         return CUDA_ERROR_NOT_INITIALIZED;
     }
-    result = refuse_absent(needs);
-    if (result == CUDA_SUCCESS && (needs & FLW_CALL_CONTEXT)) {
-        call->context = flw_context_current(thread, &result);
-        if (call->context != NULL) {
-            result = call->context->sticky;
-        }
+    if (needs & FLW_CALL_WORK) {
+        result = meet_context(call, needs);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = refuse_absent(needs);
     }
     if (result == CUDA_SUCCESS && (needs & FLW_CALL_UNSAFE) && w->captures != NULL) {
         result = flw_capture_refuse_unsafe(thread);

@@ -169,7 +169,9 @@ enum {
     FLW_CALL_VMM = 16,
     FLW_CALL_POOLS = 32,
     FLW_CALL_IDS = 64,
-    FLW_CALL_IN_CALLBACK = 128 /* pure lookup: works inside a host function too */
+    FLW_CALL_IN_CALLBACK = 128, /* pure lookup: works inside a host function too */
+    /* any of these: answers the current context's sticky error */
+    FLW_CALL_WORK = FLW_CALL_CONTEXT | FLW_CALL_UNSAFE | FLW_CALL_VMM | FLW_CALL_POOLS
 };
 
 struct flw_call {

@@ -199,17 +199,19 @@ __attribute__((no_sanitize("undefined"))) static CUresult call_with_zeros(any_en
     return entry(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 }
 
+static const struct {
+    const char *name;
+    size_t offset;
+} entries[] = {
+#define X(need, symbol, parameters) {#symbol, offsetof(struct flw_driver, symbol)},
+    FLW_DRIVER_ENTRY_POINTS(X)
+#undef X
+};
+#define ENTRIES (sizeof entries / sizeof *entries)
+
 static void every_entry_point_fails_when_told_to(struct bed *b)
 {
-    static const struct {
-        const char *name;
-        size_t offset;
-    } entries[] = {
-#define X(need, symbol, parameters) {#symbol, offsetof(struct flw_driver, symbol)},
-        FLW_DRIVER_ENTRY_POINTS(X)
-#undef X
-    };
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+    for (size_t i = 0; i < ENTRIES; i++) {
         any_entry entry;
         memcpy(&entry, (const char *)b->cu + entries[i].offset, sizeof entry);
         bed_that(b, b->sim.fail(entries[i].name, 1, CUDA_ERROR_ECC_UNCORRECTABLE, 0) != 0,
@@ -250,6 +252,57 @@ static void a_sticky_error_ends_its_context_only(struct bed *b)
     IS(CUDA_ERROR_ILLEGAL_ADDRESS, cu->cuCtxSynchronize());
     OK(cu->cuCtxDestroy_v2(made));
     OK(cu->cuMemAlloc_v2(&address, 4096));
+}
+
+/* What is about no device's work: it goes on when a context is broken. */
+static bool is_only_a_question(const char *name)
+{
+    static const char *const begins[] = {"cuInit",
+                                         "cuDriverGet",
+                                         "cuGetError",
+                                         "cuGetProcAddress",
+                                         "cuDeviceGetCount",
+                                         "cuDeviceGetName",
+                                         "cuDeviceGetAttribute",
+                                         "cuDeviceTotalMem",
+                                         "cuDeviceCanAccessPeer",
+                                         "cuDevicePrimaryCtx",
+                                         "cuCtxCreate",
+                                         "cuCtxDestroy",
+                                         "cuCtxPushCurrent",
+                                         "cuCtxPopCurrent",
+                                         "cuCtxSetCurrent",
+                                         "cuCtxGet",
+                                         "cuThreadExchange",
+                                         "cuFuncGet",
+                                         "cuGraphExecDestroy",
+                                         "cuGraphDestroy"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        if (strncmp(name, begins[i], strlen(begins[i])) == 0) {
+            return true;
+        }
+    }
+    return strcmp(name, "cuDeviceGet") == 0;
+}
+
+/* "This leaves the process in an inconsistent state and any further CUDA work will return the same
+ * error." */
+static void a_sticky_error_answers_every_later_work(struct bed *b)
+{
+    CUdeviceptr address = 0;
+    unsigned count = 0;
+    THAT(b->sim.fail("cuMemAlloc_v2", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1) != 0);
+    IS(CUDA_ERROR_ILLEGAL_ADDRESS, b->cu->cuMemAlloc_v2(&address, 4096));
+    for (size_t i = 0; i < ENTRIES; i++) {
+        any_entry entry;
+        memcpy(&entry, (const char *)b->cu + entries[i].offset, sizeof entry);
+        if (entry != NULL && !is_only_a_question(entries[i].name)) {
+            bed_result(b, call_with_zeros(entry), CUDA_ERROR_ILLEGAL_ADDRESS, entries[i].name,
+                       __LINE__);
+            count++;
+        }
+    }
+    THAT(count > 60);
 }
 
 static void missing_features_are_not_supported(struct bed *b)
@@ -527,6 +580,7 @@ static const struct conformance_case cases[] = {
     OURS(every_entry_point_fails_when_told_to),
     OURS(the_nth_call_fails_and_only_that),
     OURS(a_sticky_error_ends_its_context_only),
+    OURS(a_sticky_error_answers_every_later_work),
     OURS(missing_features_are_not_supported),
     OURS(a_file_needs_a_whole_registrable_range),
     OURS(a_device_without_rdma_says_so),
