@@ -7,6 +7,11 @@
  * functions below. Everything is reached by dlopen and dlsym; nothing links it. A world starts with
  * the defaults of flw_sim_config at the first call; flw_sim_reset makes a new one.
  *
+ * The environment's FALLOW_SIMCUDA names profiles of drivers that programs meet, to be played by every
+ * world: a list of names with commas between them, as flw_sim_play takes it. With a name that is not
+ * known a line on stderr says which are, and cuInit answers CUDA_ERROR_INVALID_VALUE. A program with a
+ * privilege takes nothing from there.
+ *
  * Everything on it is simulated: no figure taken on it is a GPU's.
  */
 #ifndef FALLOW_SIMCUDA_H
@@ -69,9 +74,10 @@ typedef struct flw_sim_config {
     uint8_t without_fabric;    /**< 1: no fabric handles */
     uint8_t
         lonely_device; /**< 1: the last of several devices reaches no other, and none reaches it */
-    uint8_t without_rdma; /**< 1: no network adapter may reach the device's memory, and no file stands
+    uint8_t
+        without_rdma; /**< 1: no network adapter may reach the device's memory, and no file stands
                              for it (dma-buf) */
-    uint32_t mild;        /**< FLW_SIM_MILD_ bits */
+    uint32_t mild;    /**< FLW_SIM_MILD_ bits */
     uint32_t queue_depth; /**< 0 = 1,024 */
 } flw_sim_config;
 
@@ -131,6 +137,25 @@ typedef struct flw_sim_extent {
 
 /** A new world; NULL = defaults. Every handle of the old one is dead. No call may be under way. */
 typedef void (*flw_sim_reset_function)(const flw_sim_config *config); /* flw_sim_reset */
+/** Play the drivers of these profiles in the worlds that begin from now on, in place of those played so
+ * far; NULL or "": none. The list has commas between its names; what a name stands for is in
+ * src/simcuda/README.md.
+ *
+ *   refusing[:CALL[@N][=ERROR]]  CALL answers ERROR (NOT_PERMITTED) from its N-th call (1) of a world on;
+ *                                without CALL the calls that reserve, create, map and give access do
+ *   no-fabric[@N]                handles for fabric are not permitted, from the N-th on
+ *   vgpu                         neither virtual memory management nor managed memory, IPC, RDMA
+ *   old                          12.0: later entry points, attributes and handles are not there
+ *   slow                         creating and unmapping take 3 ms of the virtual clock and of
+ *                                modelled_host_ns, and wait for the device's work
+ *   host-pageable                devices read all that the process has mapped
+ *
+ * Returns 1; or 0, and nothing is changed: then `message` (NULL: nobody asks) is a sentence of at most
+ * `bytes`, its end included. What dlsym finds under `old` changes at once. */
+typedef int (*flw_sim_play_function)(const char *names, char *message,
+                                     size_t bytes); /* flw_sim_play */
+/** The names as given that the present world plays; "": none. Valid until the next one begins. */
+typedef const char *(*flw_sim_played_function)(void); /* flw_sim_played */
 /** Move the virtual clock (FLW_SIM_CLOCK). */
 typedef void (*flw_sim_advance_function)(uint64_t ns); /* flw_sim_advance */
 /** Let the scheduler complete up to n operations; returns how many there were. */

@@ -156,7 +156,7 @@ static uint64_t legal_until(const struct flw_device *device, uint64_t at, bool i
     struct flw_region *region = flw_region_find(at);
     *why = "nothing is mapped there";
     if (region == NULL) {
-        return at;
+        return !is_write && flw_profile_reads(at) ? (at | (FLW_PAGE - 1)) + 1 : at;
     }
     struct flw_mapping *mapping;
     switch (region->kind) {

@@ -328,7 +328,7 @@ CUresult CUDAAPI cuCtxSynchronize(void)
 }
 
 /* "If the specified context is NULL, the API will operate on the current context." */
-CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle)
+FLW_SIM_NEWER(cuCtxSynchronize_v2, (CUcontext handle))
 {
     if (handle == NULL) {
         return cuCtxSynchronize();

@@ -77,7 +77,7 @@ static CUresult copy_out(struct flw_call *call, struct flw_stream *stream, void 
     if (bytes == 0) {
         return CUDA_SUCCESS;
     }
-    if (to == NULL || !flw_storage_is_known(from)) {
+    if (to == NULL || !flw_storage_is_readable(from)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct flw_sim_range range[2] = {{.address = from, .bytes = bytes},
@@ -155,7 +155,7 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t b
     CUresult result =
         flw_stream_enter(&call, FLW_ENTRY_cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
     if (result == CUDA_SUCCESS && bytes > 0 &&
-        (!flw_storage_is_known(to) || !flw_storage_is_known(from))) {
+        (!flw_storage_is_known(to) || !flw_storage_is_readable(from))) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS && bytes > 0) {

@@ -37,6 +37,9 @@ CUresult CUDAAPI cuInit(unsigned flags)
     if (result == CUDA_SUCCESS && flags != 0) {
         result = CUDA_ERROR_INVALID_VALUE; /* "Currently, the Flags parameter must be 0." */
     }
+    if (result == CUDA_SUCCESS && flw_profile_is_wrong()) {
+        result = CUDA_ERROR_INVALID_VALUE; /* it was said which name is meant */
+    }
     if (result == CUDA_SUCCESS) {
         flw_world.is_initialised = true;
     }
@@ -132,10 +135,13 @@ static int attribute_value(CUdevice_attribute attribute)
     case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
         return 512;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
-    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
-    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
         return 1;
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
+        return !flw_world.profile.is_vgpu;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
+        return flw_world.profile.reads_host;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
         return !config->without_rdma;
@@ -153,13 +159,21 @@ static int attribute_value(CUdevice_attribute attribute)
     }
 }
 
+/* Of the attributes above, those that an old driver has never heard of. */
+static bool is_known_attribute(CUdevice_attribute attribute)
+{
+    bool is_new = attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED ||
+                  attribute >= CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID;
+    return attribute >= 1 && attribute < CU_DEVICE_ATTRIBUTE_MAX &&
+           !(is_new && flw_world.profile.is_old);
+}
+
 CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     struct flw_call call;
     CUresult result =
         flw_device_enter(&call, FLW_ENTRY_cuDeviceGetAttribute, FLW_CALL_PLAIN, device);
-    if (result == CUDA_SUCCESS &&
-        (value == NULL || attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)) {
+    if (result == CUDA_SUCCESS && (value == NULL || !is_known_attribute(attribute))) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {

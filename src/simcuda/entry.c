@@ -38,7 +38,12 @@ unsigned flw_entry_find(const char *name)
     X(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal") \
     X(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid") \
     X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context") \
+    X(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed") \
+    X(CUDA_ERROR_UNMAP_FAILED, "unmapping of buffer object failed") \
+    X(CUDA_ERROR_ALREADY_MAPPED, "resource already mapped") \
+    X(CUDA_ERROR_NOT_MAPPED, "resource not mapped") \
     X(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered") \
+    X(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS") \
     X(CUDA_ERROR_ILLEGAL_STATE, "an illegal state") \
     X(CUDA_ERROR_NOT_FOUND, "named symbol not found") \
     X(CUDA_ERROR_NOT_READY, "device not ready") \
@@ -73,6 +78,22 @@ static const struct {
     ERRORS(X)
 #undef X
 };
+
+bool flw_error_find(const char *name, size_t length, CUresult *error)
+{
+    static const char prefix[] = "CUDA_ERROR_";
+    size_t skipped = sizeof prefix - 1;
+    for (unsigned i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        const char *full = errors[i].name;
+        const char *brief = strncmp(full, prefix, skipped) == 0 ? full + skipped : full;
+        if ((strlen(full) == length && memcmp(full, name, length) == 0) ||
+            (strlen(brief) == length && memcmp(brief, name, length) == 0)) {
+            *error = errors[i].error;
+            return errors[i].error != CUDA_SUCCESS;
+        }
+    }
+    return false;
+}
 
 static CUresult describe(CUresult error, const char **out, bool wants_name)
 {

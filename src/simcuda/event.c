@@ -291,7 +291,7 @@ static CUresult find_context_event(struct flw_call *call, CUcontext context_hand
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
+FLW_SIM_NEWER(cuCtxRecordEvent, (CUcontext context_handle, CUevent handle))
 {
     struct flw_call call;
     struct flw_context *context;
@@ -310,7 +310,7 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext context_handle, CUevent handle)
     return flw_call_leave(result);
 }
 
-CUresult CUDAAPI cuCtxWaitEvent(CUcontext context_handle, CUevent handle)
+FLW_SIM_NEWER(cuCtxWaitEvent, (CUcontext context_handle, CUevent handle))
 {
     struct flw_call call;
     struct flw_context *context;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: planned failures: the n-th call of an entry point answers an error, once or for good.
+ * Owns: planned failures: the n-th call of an entry point answers an error, once, for good, or it
+ * and every later one (a profile's refusals).
  * Does not: fail anything that was not planned.
  */
 #include "simcuda/world.h"
@@ -27,7 +28,12 @@ CUresult flw_fault_strike(struct flw_thread *thread, enum flw_entry entry)
                 context->sticky = fault->error;
             }
         }
-        remove_fault(i);
+        if (fault->is_lasting) {
+            fault->left = 1;
+            i++;
+        } else {
+            remove_fault(i);
+        }
     }
     return strikes;
 }
@@ -35,7 +41,11 @@ CUresult flw_fault_strike(struct flw_thread *thread, enum flw_entry entry)
 static int plan(const char *entry, uint64_t n, int error, bool is_sticky)
 {
     if (n == 0) {
-        flw_world.fault_count = 0;
+        for (unsigned i = flw_world.fault_count; i-- > 0;) {
+            if (!flw_world.fault[i].is_lasting) {
+                remove_fault(i);
+            }
+        }
         return 1;
     }
     unsigned index = entry == NULL ? FLW_FAULT_ANY : flw_entry_find(entry);

@@ -145,8 +145,8 @@ CUresult CUDAAPI cuCtxDestroy(CUcontext context)
     return cuCtxDestroy_v2(context);
 }
 
-CUresult CUDAAPI cuCtxCreate_v4(CUcontext *context, struct CUctxCreateParams_st *wishes,
-                                unsigned flags, CUdevice device)
+FLW_SIM_NEWER(cuCtxCreate_v4, (CUcontext * context, struct CUctxCreateParams_st *wishes,
+                               unsigned flags, CUdevice device))
 {
     return wishes != NULL ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(context, flags, device);
 }

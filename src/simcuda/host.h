@@ -8,10 +8,28 @@
 #define FLW_SIMCUDA_HOST_H
 
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static inline void *flw_host_need(void *pointer, size_t bytes)
+{
+    if (pointer == NULL) {
+        fprintf(stderr, "simcuda: the host has no %zu bytes left; use a smaller device\n", bytes);
+        abort();
+    }
+    return pointer;
+}
 
 /* Zero-filled. */
-void *flw_host_get(size_t bytes);
+static inline void *flw_host_get(size_t bytes)
+{
+    return flw_host_need(calloc(1, bytes == 0 ? 1 : bytes), bytes);
+}
+
 /* As realloc; the new part is not filled. */
-void *flw_host_resize(void *old, size_t bytes);
+static inline void *flw_host_resize(void *old, size_t bytes)
+{
+    return flw_host_need(realloc(old, bytes), bytes);
+}
 
 #endif

@@ -218,7 +218,7 @@ void flw_sim_load(flw_sim_launch *launch, const char *argument, void *to, uint64
     }
     for (uint64_t done = 0; done < bytes;) {
         uint64_t part = bytes - done;
-        unsigned char *content = flw_storage_content(from + done, &part, NULL);
+        const unsigned char *content = flw_storage_to_read(from + done, &part);
         if (content == NULL) {
             break;
         }

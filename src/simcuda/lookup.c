@@ -154,6 +154,9 @@ static CUdriverProcAddressQueryResult find(const char *base, int version, bool w
             continue;
         }
         struct point point = point_at(i);
+        if (point.since > flw_world.config.driver_version) {
+            continue; /* the driver is older than the function */
+        }
         if (version < point.since || (point.before != 0 && version >= point.before)) {
             if (status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND) {
                 status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;

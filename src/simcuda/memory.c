@@ -92,6 +92,21 @@ unsigned char *flw_storage_content(uint64_t address, uint64_t *bytes, unsigned c
     return physical->content + offset;
 }
 
+const unsigned char *flw_storage_to_read(uint64_t address, uint64_t *bytes)
+{
+    const unsigned char *content = flw_storage_content(address, bytes, NULL);
+    if (content == NULL && flw_profile_reads(address)) {
+        *bytes = flw_min(*bytes, FLW_PAGE - (address & (FLW_PAGE - 1)));
+        content = (const unsigned char *)(uintptr_t)address;
+    }
+    return content;
+}
+
+bool flw_storage_is_readable(uint64_t address)
+{
+    return flw_storage_is_known(address) || flw_profile_reads(address);
+}
+
 bool flw_storage_is_known(uint64_t address)
 {
     struct flw_region *region = flw_region_find(address);
@@ -326,6 +341,9 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned 
     if (result == CUDA_SUCCESS && (pointer == NULL || bytes == 0 || flags == 0 ||
                                    flags > (CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST))) {
         result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && flw_world.profile.is_vgpu) {
+        result = CUDA_ERROR_NOT_SUPPORTED;
     }
     if (result == CUDA_SUCCESS) {
         result = flw_ledger_give(call.context->device, flw_align_up(bytes, FLW_PAGE));

@@ -86,7 +86,7 @@ static CUresult sharing_attribute(void *data, CUpointer_attribute attribute,
 {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(bool *)data = region->kind == FLW_REGION_ALLOCATION;
+        *(bool *)data = region->kind == FLW_REGION_ALLOCATION && !flw_world.profile.is_vgpu;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)data =
@@ -274,6 +274,9 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
     if (result == CUDA_SUCCESS &&
         (handle == NULL || region == NULL || region->kind != FLW_REGION_ALLOCATION)) {
         result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && flw_world.profile.is_vgpu) {
+        result = CUDA_ERROR_NOT_SUPPORTED;
     }
     if (result == CUDA_SUCCESS) {
         uint64_t content[3] = {(uint64_t)getpid(), region->physical->id, region->bytes};

@@ -71,7 +71,8 @@ void flw_shadow_copy(uint64_t to, uint64_t from, uint64_t bytes)
         unsigned char *shadow_to = NULL;
         unsigned char *shadow_from = NULL;
         if (flw_storage_content(to, &part, &shadow_to) == NULL ||
-            flw_storage_content(from, &part, &shadow_from) == NULL) {
+            (flw_storage_content(from, &part, &shadow_from) == NULL &&
+             flw_storage_to_read(from, &part) == NULL)) {
             return;
         }
         if (shadow_to != NULL && shadow_from != NULL) {

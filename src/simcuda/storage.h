@@ -89,9 +89,13 @@ void flw_pool_finish_all(void);
 
 /* Does anything of this driver's lie here? The first byte is looked at; the checker sees the rest. */
 bool flw_storage_is_known(uint64_t address);
+/* Or of the process, where the device reads that. */
+bool flw_storage_is_readable(uint64_t address);
 
 /* Contents of one stretch of [address, +bytes): at most `*bytes`, shortened to what lies together.
  * NULL: nothing is there. On memory without contents NULL too. */
 unsigned char *flw_storage_content(uint64_t address, uint64_t *bytes, unsigned char **shadow);
+/* The same for a reader, which some devices let read the process's own memory. */
+const unsigned char *flw_storage_to_read(uint64_t address, uint64_t *bytes);
 
 #endif

@@ -142,6 +142,10 @@ static CUresult create(CUmemGenericAllocationHandle *out, uint64_t bytes,
     if (out == NULL || bytes == 0 || !is_grain(bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (((unsigned)properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 &&
+        !flw_profile_permits_fabric()) {
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
     struct flw_physical *physical =
         flw_physical_make(flw_device_find(properties->location.id), bytes,
                           properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE, &result);
@@ -160,6 +164,9 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 {
     struct flw_call call;
     CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemCreate, VMM);
+    if (result == CUDA_SUCCESS && properties != NULL) {
+        flw_profile_stall(&call, flw_device_find(properties->location.id));
+    }
     if (result == CUDA_SUCCESS) {
         result = flags != 0 ? CUDA_ERROR_INVALID_VALUE : create(handle, bytes, properties);
     }
@@ -308,6 +315,10 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, size_t bytes)
 {
     struct flw_call call;
     CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemUnmap, VMM);
+    const struct flw_mapping *first = flw_mapping_find(pointer);
+    if (result == CUDA_SUCCESS && first != NULL) {
+        flw_profile_stall(&call, first->physical->device);
+    }
     /* "cuMemUnmap cannot unmap a sub-range of an address range mapped by cuMemCreate / cuMemMap" */
     if (result == CUDA_SUCCESS && !is_whole(pointer, pointer + bytes)) {
         result = CUDA_ERROR_INVALID_VALUE;
@@ -534,6 +545,11 @@ static CUresult import_handle(CUmemGenericAllocationHandle *out, void *shareable
                               CUmemAllocationHandleType type)
 {
     struct stat about;
+    /* "If shHandleType is CU_MEM_HANDLE_TYPE_FABRIC and the importer process has not been granted
+     * access to the same IMEX channel": NOT_PERMITTED */
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC && !flw_profile_permits_fabric()) {
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
     int file = out != NULL ? open_shareable(shareable, type) : -1;
     if (file < 0) {
         return CUDA_ERROR_INVALID_VALUE;

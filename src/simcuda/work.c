@@ -98,7 +98,7 @@ static void copy_to_host(const struct flw_work *work)
 {
     for (uint64_t done = 0; done < work->bytes;) {
         uint64_t part = work->bytes - done;
-        unsigned char *content = flw_storage_content(work->from + done, &part, NULL);
+        const unsigned char *content = flw_storage_to_read(work->from + done, &part);
         if (content == NULL) {
             return;
         }
@@ -125,7 +125,7 @@ static void copy_within(const struct flw_work *work)
     for (uint64_t done = 0; done < work->bytes;) {
         uint64_t part = work->bytes - done;
         unsigned char *to = flw_storage_content(work->to + done, &part, NULL);
-        unsigned char *from = flw_storage_content(work->from + done, &part, NULL);
+        const unsigned char *from = flw_storage_to_read(work->from + done, &part);
         if (to == NULL || from == NULL) {
             return;
         }

@@ -19,6 +19,7 @@
 #include "driver/driver_types.h"
 #include "driver/entry_points.h"
 #include "fallow/simcuda.h"
+#include "simcuda/profile.h"
 #include "simcuda/space.h"
 #include "simcuda/table.h"
 #include "simcuda/tree.h"
@@ -90,6 +91,7 @@ struct flw_fault {
     uint64_t left;  /* calls until it strikes */
     CUresult error;
     bool is_sticky;
+    bool is_lasting; /* a profile's: every later call too, and no control clears it */
 };
 
 /* A point in one stream's order: everything of `slot` up to `sequence`. */
@@ -117,6 +119,7 @@ struct flw_world {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct flw_sim_config config;
+    struct flw_profile profile;    /* what it makes of config and fault is in them already */
     bool is_ready, is_initialised; /* has defaults; cuInit was called */
     bool is_orphan; /* of a process that forked after cuInit: no call works until a reset */
     uint64_t generation;
@@ -135,6 +138,8 @@ struct flw_world {
     uint64_t pinned_bytes, reserved_address_bytes, mapping_count;
     struct flw_physical *physicals;
     uint64_t physical_count;
+    uint64_t
+        fabric_count; /* handles for fabric that were asked for; counted where some are refused */
 
     struct flw_slot *slot;
     uint32_t slot_count, slot_capacity;
@@ -222,6 +227,8 @@ CUresult flw_fault_strike(struct flw_thread *thread, enum flw_entry entry);
 /* entry.c */
 /* FLW_ENTRY_COUNT: no such entry. */
 unsigned flw_entry_find(const char *name);
+/* By its name, with "CUDA_ERROR_" before it or without; false: no such error. */
+bool flw_error_find(const char *name, size_t length, CUresult *error);
 
 /* latency.c: add what a call would have cost. */
 void flw_latency_add(enum flw_entry entry);

@@ -4,8 +4,11 @@
  * one line a case. Does not: contain a case.
  *
  *   driver_conformance [sim | LIBRARY] [--json FILE] [--only PART_OF_NAME] [--quotes CUDA_H]
+ *                      [--skips FILE]
  *
  * Exit 0: none failed; 1: one failed; 2: the arguments are wrong; 77: there is no such driver here.
+ * --skips: a case may be skipped only where the file has a line "PROFILE CASE" for it, and then must be;
+ * the profile is the simulated driver's (FALLOW_SIMCUDA).
  * --quotes checks instead that each sentence that a case relies on stands in the given cuda.h.
  */
 #include "conformance.h"
@@ -35,6 +38,7 @@ struct tally {
     uint64_t calls[256]; /* simulated driver: by entry point, over all cases */
     FILE *json;
     bool has_rows;
+    const char *skips; /* the text of that file, or NULL */
 };
 
 static const char *const entry_names[] = {
@@ -85,6 +89,7 @@ static bool make_bed(struct bed *b)
     b->skip = NULL;
     b->message[0] = '\0';
     if (b->is_sim) {
+        b->sim.play(b->profile, NULL, 0); /* a case may have chosen another */
         flw_sim_config config = flw_sim_config_default(1);
         config.schedule = FLW_SIM_HELD;
         config.backed = 1;
@@ -113,6 +118,27 @@ static void clear_bed(struct bed *b, struct tally *tally)
     }
 }
 
+/* Is "PROFILE CASE" a line of the file? */
+static bool may_skip(const struct bed *b, const char *skips, const char *name)
+{
+    char line[512];
+    int length = snprintf(line, sizeof line, "\n%s %s\n", b->profile, name);
+    return length < (int)sizeof line && strstr(skips, line) != NULL;
+}
+
+/* What was skipped and what was to be are the same. */
+static void judge_skip(struct bed *b, const char *skips)
+{
+    bool is_skipped = b->skip != NULL, is_listed = may_skip(b, skips, running);
+    if (b->failures == 0 && is_skipped != is_listed) {
+        char why[sizeof b->message];
+        snprintf(why, sizeof why, "%s", is_skipped ? b->skip : "it ran");
+        snprintf(b->message, sizeof b->message, "%s in the list of skipped cases, but: %.400s",
+                 is_listed ? "it is" : "it is not", why);
+        b->failures = 1;
+    }
+}
+
 static void run_case(struct bed *b, const struct conformance_table *table,
                      const struct conformance_case *c, struct tally *tally)
 {
@@ -126,6 +152,9 @@ static void run_case(struct bed *b, const struct conformance_table *table,
         snprintf(b->message, sizeof b->message, "the primary context cannot be had any more");
     }
     alarm(0);
+    if (tally->skips != NULL) {
+        judge_skip(b, tally->skips);
+    }
     const char *result = b->failures > 0 ? "fail" : b->skip != NULL ? "skip" : "pass";
     const char *why = b->failures > 0 ? b->message : b->skip;
     printf("%s  %s.%s%s%s\n", result, table->module, c->name, why != NULL ? "  -- " : "",
@@ -163,8 +192,8 @@ static void check_coverage(struct tally *tally)
 
 /* ---- the sentences ---- */
 
-/* Words of cuda.h without comment stars and markup, one space between; NULL when unreadable. */
-static char *read_words(const char *path)
+/* A whole file; NULL when unreadable. */
+static char *read_text(const char *path)
 {
     FILE *in = fopen(path, "r");
     if (in == NULL || fseek(in, 0, SEEK_END) != 0) {
@@ -172,11 +201,21 @@ static char *read_words(const char *path)
     }
     long bytes = ftell(in);
     rewind(in);
-    char *raw = calloc(1, (size_t)bytes + 1);
-    char *words = calloc(1, (size_t)bytes + 2);
-    size_t got = raw != NULL ? fread(raw, 1, (size_t)bytes, in) : 0;
+    char *text = calloc(1, (size_t)bytes + 1);
+    if (text != NULL && fread(text, 1, (size_t)bytes, in) != (size_t)bytes) {
+        free(text);
+        text = NULL;
+    }
     fclose(in);
-    size_t n = 0;
+    return text;
+}
+
+/* Words of cuda.h without comment stars and markup, one space between; NULL when unreadable. */
+static char *read_words(const char *path)
+{
+    char *raw = read_text(path);
+    size_t got = raw != NULL ? strlen(raw) : 0, n = 0;
+    char *words = raw != NULL ? calloc(1, got + 2) : NULL;
     for (size_t i = 0; words != NULL && i < got; i++) {
         char c = raw[i];
         bool is_markup = c == '\\' && i + 2 < got &&
@@ -224,7 +263,7 @@ static int check_quotes(const char *path)
 /* ---- the program ---- */
 
 struct options {
-    const char *driver, *json, *only, *quotes;
+    const char *driver, *json, *only, *quotes, *skips;
     int import_file; /* -1: this is the main process */
 };
 
@@ -239,15 +278,18 @@ static bool parse(int argc, char **argv, struct options *options)
             options->only = argv[++i];
         } else if (strcmp(argv[i], "--quotes") == 0 && has_value) {
             options->quotes = argv[++i];
+        } else if (strcmp(argv[i], "--skips") == 0 && has_value) {
+            options->skips = argv[++i];
         } else if (strcmp(argv[i], "--import") == 0 && has_value) {
             options->import_file = (int)strtol(argv[++i], NULL, 10); /* from this program */
         } else if (argv[i][0] != '-' && options->driver == NULL) {
             options->driver = argv[i];
         } else {
-            fprintf(stderr,
-                    "driver_conformance: cannot use '%s'\nusage: driver_conformance "
-                    "[sim | LIBRARY] [--json FILE] [--only NAME] [--quotes CUDA_H]\n",
-                    argv[i]);
+            fprintf(
+                stderr,
+                "driver_conformance: cannot use '%s'\nusage: driver_conformance "
+                "[sim | LIBRARY] [--json FILE] [--only NAME] [--quotes CUDA_H] [--skips FILE]\n",
+                argv[i]);
             return false;
         }
     }
@@ -262,8 +304,9 @@ static void write_head(struct tally *tally, const struct bed *b)
     struct tm broken;
     b->cu->cuDeviceGetName(name, sizeof name, b->device);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &broken));
-    printf("driver %d.%d, device %s%s\n", b->cu->version / 1000, b->cu->version % 1000 / 10, name,
-           b->is_sim ? " (simulated device)" : "");
+    printf("driver %d.%d, device %s%s%s%s\n", b->cu->version / 1000, b->cu->version % 1000 / 10,
+           name, b->is_sim ? " (simulated device)" : "", b->profile[0] != '\0' ? ", profile " : "",
+           b->profile);
     if (tally->json != NULL) {
         fprintf(tally->json, "{\"simulated\":%s,\"driver_version\":%d,\"date\":\"%s\",\"device\":",
                 b->is_sim ? "true" : "false", b->cu->version, date);
@@ -279,10 +322,11 @@ static int run_all(struct bed *b, const struct options *options, struct tally *t
         run_table(b, shared_tables[t], options->only, tally);
     }
     if (b->is_sim) {
-        if (options->only == NULL) {
+        if (options->only == NULL && b->profile[0] == '\0') {
             check_coverage(tally); /* before the faults, which strike every entry point */
         }
         run_table(b, &conformance_sim, options->only, tally);
+        run_table(b, &conformance_profile, options->only, tally);
     }
     printf("%u cases known from the header, %u seen on hardware\n", tally->from_header,
            tally->seen);
@@ -340,6 +384,13 @@ int main(int argc, char **argv)
     if (!bed.is_sim && bed.sim.reset != NULL) {
         fprintf(stderr, "driver_conformance: this simulated driver lacks a control: rebuild it\n");
         return 1;
+    }
+    if (bed.is_sim) {
+        snprintf(bed.profile, sizeof bed.profile, "%s", bed.sim.played());
+    }
+    if (options.skips != NULL && (tally.skips = read_text(options.skips)) == NULL) {
+        fprintf(stderr, "driver_conformance: cannot read %s\n", options.skips);
+        return 2;
     }
     if (bed.cu->cuDeviceGet(&bed.device, 0) != CUDA_SUCCESS) {
         fprintf(stderr, "driver_conformance: the driver shows no device\n");

@@ -3,13 +3,17 @@
 add_executable(driver_conformance
   conformance.c conformance_bed.c conformance_capture.c conformance_capture_modes.c
   conformance_context.c conformance_copy.c conformance_device.c conformance_event.c conformance_forms.c
-  conformance_graph.c conformance_memory.c conformance_mempool.c conformance_share.c
+  conformance_graph.c conformance_memory.c conformance_mempool.c conformance_profile.c conformance_share.c
   conformance_sim.c conformance_stream.c conformance_vmm.c)
 flw_target(driver_conformance)
 find_package(Threads REQUIRED)
 target_link_libraries(driver_conformance PRIVATE test_support Threads::Threads)
 add_test(NAME check.conformance COMMAND driver_conformance sim)
 set_tests_properties(check.conformance PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
+# A case may be skipped only where the list names it for the profile, and then must be.
+flw_add_under_profiles(check.conformance LABELS check TIMEOUT 240
+  PROFILES ${FLW_PROFILES_WITH_VMM} ${FLW_PROFILES_WITHOUT} ${FLW_PROFILES_REFUSING}
+  COMMAND driver_conformance sim --skips ${CMAKE_CURRENT_SOURCE_DIR}/conformance_skips.txt)
 if(FALLOW_CUDA_INCLUDE)
   add_test(NAME check.conformance_quotes
     COMMAND driver_conformance --quotes ${FALLOW_CUDA_INCLUDE}/cuda.h)

@@ -26,6 +26,7 @@ struct bed {
     CUdevice device;
     unsigned failures; /* of this case */
     const char *skip;  /* set: why this machine cannot tell */
+    char profile[256]; /* of the simulated driver: the one to be judged; "": none */
     char message[512]; /* the first failure */
 };
 
@@ -43,6 +44,8 @@ struct conformance_case {
 /* clang-format off */
 /* A row of a table of cases, true by the header's own words. */
 #define HEADER(name, quote) {#name, quote, FROM_THE_HEADER, name}
+/* A row of the simulated driver's own. */
+#define OURS(name) {#name, NULL, NULL, name}
 /* clang-format on */
 
 struct conformance_table {
@@ -54,7 +57,7 @@ struct conformance_table {
 extern const struct conformance_table conformance_context, conformance_device, conformance_vmm,
     conformance_share, conformance_memory, conformance_stream, conformance_event, conformance_copy,
     conformance_capture, conformance_capture_modes, conformance_graph, conformance_mempool,
-    conformance_forms, conformance_sim;
+    conformance_forms, conformance_sim, conformance_profile;
 
 /* Each records a failure with its place and lets the case go on; true when as wanted. */
 bool bed_that(struct bed *b, bool holds, const char *text, int line);
@@ -70,6 +73,9 @@ static inline bool bed_has(struct bed *b, bool is_there)
     return is_there;
 }
 
+/* The same of a feature of the device: `without` is why. */
+bool bed_has_attribute(struct bed *b, CUdevice_attribute attribute, const char *without);
+
 #define THAT(holds)    bed_that(b, (holds), #holds, __LINE__)
 #define OK(call)       bed_result(b, (call), CUDA_SUCCESS, #call, __LINE__)
 #define IS(want, call) bed_result(b, (call), (want), #call, __LINE__)
@@ -80,6 +86,10 @@ static inline bool bed_has(struct bed *b, bool is_there)
  */
 void bed_gate_close(struct bed *b, CUstream stream);
 void bed_gate_open(struct bed *b);
+
+/* Of the simulated driver: the world that most of its own cases begin with, and a new world. */
+flw_sim_config bed_world(void);
+void bed_restart(struct bed *b, const flw_sim_config *config);
 
 /* Another thread with the context current runs f to its end. */
 void bed_on_thread(struct bed *b, void (*f)(struct bed *b, void *argument), void *argument);

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "conformance.h"
 
@@ -25,9 +26,44 @@ bool bed_that(struct bed *b, bool holds, const char *text, int line)
     return holds;
 }
 
+/* The entry point that the text of a call names: "b->cu->cuMemCreate(&handle, ...". */
+static size_t name_length(const char *text, const char **name)
+{
+    size_t length = strcspn(text, "(");
+    *name = text;
+    for (size_t i = 0; i + 1 < length; i++) {
+        *name = text[i] == '-' && text[i + 1] == '>' ? text + i + 2 : *name;
+    }
+    length -= (size_t)(*name - text);
+    return length > 3 && strncmp(*name + length - 3, "_v2", 3) == 0 ? length - 3 : length;
+}
+
+/* Did the driver answer what its profile says that it answers to this call? Then the case cannot tell. */
+static bool is_refused(struct bed *b, CUresult got, const char *text)
+{
+    static const char bare[] = "cuMemAddressReserve cuMemCreate cuMemMap cuMemSetAccess";
+    const char *begin, *error = flw_driver_error_name(b->cu, got) + strlen("CUDA_ERROR_");
+    const char *refusing = strstr(b->profile, "refusing");
+    char name[64];
+    int length = (int)name_length(text, &begin);
+    if (got == CUDA_SUCCESS || refusing == NULL || b->failures > 0 ||
+        snprintf(name, sizeof name, "%.*s", length, begin) >= (int)sizeof name) {
+        return false;
+    }
+    bool is_named = strchr(b->profile, ':') != NULL ? strstr(b->profile, name) != NULL
+                                                    : strstr(bare, name) != NULL;
+    bool is_error = strchr(b->profile, '=') != NULL ? strstr(b->profile, error) != NULL
+                                                    : got == CUDA_ERROR_NOT_PERMITTED;
+    if (is_named && is_error) {
+        snprintf(b->message, sizeof b->message, "the profile refuses %s", name);
+        b->skip = b->message;
+    }
+    return is_named && is_error;
+}
+
 bool bed_result(struct bed *b, CUresult got, CUresult want, const char *text, int line)
 {
-    if (got != want && b->skip == NULL) {
+    if (got != want && b->skip == NULL && !is_refused(b, got, text)) {
         note(b, text, flw_driver_error_name(b->cu, got), flw_driver_error_name(b->cu, want), line);
     }
     return got == want;
@@ -74,6 +110,20 @@ void bed_gate_open(struct bed *b)
     atomic_store_explicit(&gate_is_closed, 0, memory_order_release);
 }
 
+flw_sim_config bed_world(void)
+{
+    flw_sim_config config = flw_sim_config_default(7);
+    config.schedule = FLW_SIM_HELD;
+    config.backed = 1;
+    config.check = 1;
+    return config;
+}
+
+void bed_restart(struct bed *b, const flw_sim_config *config)
+{
+    b->context = flw_sim_begin(&b->sim, config);
+}
+
 /* ---- another thread ---- */
 
 struct visit {
@@ -102,6 +152,15 @@ void bed_on_thread(struct bed *b, void (*f)(struct bed *b, void *argument), void
 }
 
 /* ---- memory ---- */
+
+bool bed_has_attribute(struct bed *b, CUdevice_attribute attribute, const char *without)
+{
+    int has = 0;
+    if (b->cu->cuDeviceGetAttribute(&has, attribute, b->device) != CUDA_SUCCESS || has == 0) {
+        b->skip = without;
+    }
+    return has != 0;
+}
 
 CUmemAllocationProp bed_properties(const struct bed *b, unsigned handle_types)
 {

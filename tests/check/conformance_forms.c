@@ -117,7 +117,8 @@ static void a_handle_names_one_life_of_an_address(struct bed *b)
     CUresult (*get)(CUipcMemHandle *, CUdeviceptr) = NULL;
     CUipcMemHandle first, again, later;
     CUdeviceptr address = 0;
-    if (!find(b, "cuIpcGetMemHandle", &get)) {
+    if (!find(b, "cuIpcGetMemHandle", &get) ||
+        !bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "the device has no IPC")) {
         return;
     }
     OK(b->cu->cuMemAlloc_v2(&address, 4u << 20));

@@ -173,19 +173,10 @@ static void memory_outlives_its_exporters_handle(struct bed *b)
 
 /* ---- what communication libraries ask of an address */
 
-static bool has_attribute(struct bed *b, CUdevice_attribute attribute, const char *without)
-{
-    int has = 0;
-    if (b->cu->cuDeviceGetAttribute(&has, attribute, b->device) != CUDA_SUCCESS || has == 0) {
-        b->skip = without;
-    }
-    return has != 0;
-}
-
 static bool can_register(struct bed *b)
 {
-    return has_attribute(b, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-                         "the device's mapped memory cannot be registered");
+    return bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+                             "the device's mapped memory cannot be registered");
 }
 
 /* As bed_map, of handles that may be registered. */
@@ -237,7 +228,7 @@ static void an_address_says_how_it_is_shared(struct bed *b)
     struct bed_mapping m;
     CUdeviceptr plain = 0;
     if (!bed_has(b, b->cu->cuPointerGetAttribute != NULL) || !can_share(b) ||
-        !has_attribute(b, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "the device has no IPC") ||
+        !bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "the device has no IPC") ||
         !bed_map(b, &m, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
         return;
     }
@@ -299,7 +290,7 @@ static void an_address_range_has_a_file(struct bed *b)
     void *entry = flw_driver_entry(b->cu, "cuMemGetHandleForAddressRange");
     memcpy(&get, &entry, sizeof entry);
     if (!bed_has(b, get != NULL) ||
-        !has_attribute(b, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, "the device has no dma-buf")) {
+        !bed_has_attribute(b, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, "the device has no dma-buf")) {
         return;
     }
     OK(b->cu->cuMemAlloc_v2(&plain, 4u << 20));

@@ -7,20 +7,6 @@
 
 #include "conformance.h"
 
-static flw_sim_config base_config(void)
-{
-    flw_sim_config config = flw_sim_config_default(7);
-    config.schedule = FLW_SIM_HELD;
-    config.backed = 1;
-    config.check = 1;
-    return config;
-}
-
-static void restart(struct bed *b, const flw_sim_config *config)
-{
-    b->context = flw_sim_begin(&b->sim, config);
-}
-
 /* ---- handles and addresses come back at once ---- */
 
 static void destroyed_handles_are_handed_out_again(struct bed *b)
@@ -45,9 +31,9 @@ static void destroyed_handles_are_handed_out_again(struct bed *b)
 static void mild_handles_are_not(struct bed *b)
 {
     CUstream first = NULL, second = NULL;
-    flw_sim_config config = base_config();
+    flw_sim_config config = bed_world();
     config.mild = FLW_SIM_MILD_HANDLE_REUSE;
-    restart(b, &config);
+    bed_restart(b, &config);
     OK(b->cu->cuStreamCreate(&first, 0));
     OK(b->cu->cuStreamDestroy_v2(first));
     OK(b->cu->cuStreamCreate(&second, 0));
@@ -57,14 +43,23 @@ static void mild_handles_are_not(struct bed *b)
 static void released_addresses_are_handed_out_again(struct bed *b)
 {
     const struct flw_driver *cu = b->cu;
-    CUdeviceptr block[2], range[2];
+    CUdeviceptr block[2];
     for (int i = 0; i < 2; i++) {
         OK(cu->cuMemAlloc_v2(&block[i], 4u << 20));
         OK(cu->cuMemFree_v2(block[i]));
-        OK(cu->cuMemAddressReserve(&range[i], 32u << 20, 0, 0, 0));
-        OK(cu->cuMemAddressFree(range[i], 32u << 20));
     }
-    THAT(block[0] == block[1] && range[0] == range[1]);
+    THAT(block[0] == block[1]);
+}
+
+static void released_reservations_are_handed_out_again(struct bed *b)
+{
+    CUdeviceptr range[2];
+    size_t bytes = 16 * bed_grain(b);
+    for (int i = 0; i < 2 && b->skip == NULL; i++) {
+        OK(b->cu->cuMemAddressReserve(&range[i], bytes, 0, 0, 0));
+        OK(b->cu->cuMemAddressFree(range[i], bytes));
+    }
+    THAT(range[0] == range[1]);
 }
 
 static void new_memory_holds_garbage(struct bed *b)
@@ -73,9 +68,9 @@ static void new_memory_holds_garbage(struct bed *b)
     unsigned char bytes[4096];
     unsigned zeros = 0;
     OK(b->cu->cuMemAlloc_v2(&address, sizeof bytes));
-    flw_sim_config config = base_config();
+    flw_sim_config config = bed_world();
     config.check = 0; /* with it, reading what nobody wrote is reported */
-    restart(b, &config);
+    bed_restart(b, &config);
     OK(b->cu->cuMemAlloc_v2(&address, sizeof bytes));
     OK(b->cu->cuMemcpyDtoH_v2(bytes, address, sizeof bytes));
     for (size_t i = 0; i < sizeof bytes; i++) {
@@ -87,10 +82,10 @@ static void new_memory_holds_garbage(struct bed *b)
 static void mild_memory_is_zero(struct bed *b)
 {
     CUdeviceptr address = 0;
-    flw_sim_config config = base_config();
+    flw_sim_config config = bed_world();
     config.check = 0;
     config.mild = FLW_SIM_MILD_GARBAGE;
-    restart(b, &config);
+    bed_restart(b, &config);
     OK(b->cu->cuMemAlloc_v2(&address, 4096));
     THAT(bed_peek(b, address) == 0 && bed_peek(b, address + 4092) == 0);
 }
@@ -103,10 +98,10 @@ static void a_full_stream_blocks_the_caller(struct bed *b)
     CUstream stream = NULL;
     flw_sim_range none = {0};
     for (int mild = 0; mild < 2; mild++) {
-        flw_sim_config config = base_config();
+        flw_sim_config config = bed_world();
         config.queue_depth = 8;
         config.mild = mild != 0 ? FLW_SIM_MILD_QUEUE_DEPTH : 0;
-        restart(b, &config);
+        bed_restart(b, &config);
         OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
         for (int i = 0; i < 12; i++) {
             OK((CUresult)b->sim.touch(stream, &none, 0));
@@ -137,9 +132,9 @@ static void random_work_completes_by_itself(struct bed *b)
 {
     CUstream stream = NULL;
     flw_sim_range none = {0};
-    flw_sim_config config = base_config();
+    flw_sim_config config = bed_world();
     config.schedule = FLW_SIM_RANDOM;
-    restart(b, &config);
+    bed_restart(b, &config);
     OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK((CUresult)b->sim.touch(stream, &none, 0));
     int queries = 0;
@@ -153,11 +148,11 @@ static void on_the_clock_work_takes_its_lag(struct bed *b)
 {
     CUstream stream = NULL;
     flw_sim_range none = {0};
-    flw_sim_config config = base_config();
+    flw_sim_config config = bed_world();
     config.schedule = FLW_SIM_CLOCK;
     config.lag_ns = 1000;
     config.check = 0;
-    restart(b, &config);
+    bed_restart(b, &config);
     OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK((CUresult)b->sim.touch(stream, &none, 0));
     b->sim.advance(999);
@@ -214,6 +209,9 @@ static void every_entry_point_fails_when_told_to(struct bed *b)
     for (size_t i = 0; i < ENTRIES; i++) {
         any_entry entry;
         memcpy(&entry, (const char *)b->cu + entries[i].offset, sizeof entry);
+        if (entry == NULL) {
+            continue; /* an old driver has no such entry point */
+        }
         bed_that(b, b->sim.fail(entries[i].name, 1, CUDA_ERROR_ECC_UNCORRECTABLE, 0) != 0,
                  entries[i].name, __LINE__);
         bed_result(b, call_with_zeros(entry), CUDA_ERROR_ECC_UNCORRECTABLE, entries[i].name,
@@ -303,75 +301,6 @@ static void a_sticky_error_answers_every_later_work(struct bed *b)
         }
     }
     THAT(count > 60);
-}
-
-static void missing_features_are_not_supported(struct bed *b)
-{
-    CUdeviceptr address = 0;
-    unsigned long long id = 0;
-    int has = -1;
-    flw_sim_config config = base_config();
-    config.without_vmm = config.without_pools = config.without_ids = 1;
-    restart(b, &config);
-    IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemAddressReserve(&address, 2u << 20, 0, 0, 0));
-    IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuMemAllocAsync(&address, 4096, NULL));
-    IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuStreamGetId(NULL, &id));
-    IS(CUDA_ERROR_NOT_SUPPORTED, b->cu->cuCtxGetId(NULL, &id));
-    OK(b->cu->cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                                   0));
-    THAT(has == 0);
-    OK(b->cu->cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0));
-    THAT(has == 0);
-}
-
-/* What cuda.h leaves to the caller, this driver refuses. */
-static void a_file_needs_a_whole_registrable_range(struct bed *b)
-{
-    CUresult (*get)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = NULL;
-    void *entry = flw_driver_entry(b->cu, "cuMemGetHandleForAddressRange"), *pinned = NULL;
-    CUmemRangeHandleType kind = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
-    struct bed_mapping m;
-    CUdeviceptr address = 0;
-    int file = -1;
-    memcpy(&get, &entry, sizeof entry);
-    OK(b->cu->cuMemAlloc_v2(&address, 4u << 20));
-    IS(CUDA_ERROR_INVALID_VALUE, get(&file, address, 8u << 20, kind, 0));
-    IS(CUDA_ERROR_INVALID_VALUE, get(&file, address + 512, 2u << 20, kind, 0));
-    IS(CUDA_ERROR_NOT_SUPPORTED,
-       get(&file, address, 4u << 20, kind, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE));
-    OK(b->cu->cuMemHostAlloc(&pinned, 2u << 20, 0));
-    IS(CUDA_ERROR_NOT_SUPPORTED, get(&file, (uintptr_t)pinned, 2u << 20, kind, 0));
-    OK(b->cu->cuMemFreeHost(pinned));
-    if (bed_map(b, &m, 2, 0)) {
-        unsigned is_synchronous = 1;
-        CUresult (*set)(const void *, CUpointer_attribute, CUdeviceptr) = NULL;
-        entry = flw_driver_entry(b->cu, "cuPointerSetAttribute");
-        memcpy(&set, &entry, sizeof entry);
-        IS(CUDA_ERROR_NOT_SUPPORTED, get(&file, m.address, 2 * m.grain_bytes, kind, 0));
-        IS(CUDA_ERROR_NOT_SUPPORTED,
-           set(&is_synchronous, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, m.address));
-        OK(b->cu->cuMemUnmap(m.address, m.grain_bytes));
-        IS(CUDA_ERROR_INVALID_VALUE, get(&file, m.address, 2 * m.grain_bytes, kind, 0));
-    }
-    THAT(file == -1);
-}
-
-static void a_device_without_rdma_says_so(struct bed *b)
-{
-    flw_sim_config config = base_config();
-    CUmemAllocationProp properties = bed_properties(b, 0);
-    CUmemGenericAllocationHandle handle = 0;
-    int has = -1;
-    config.without_rdma = 1;
-    restart(b, &config);
-    OK(b->cu->cuDeviceGetAttribute(&has,
-                                   CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0));
-    THAT(has == 0);
-    properties.allocFlags.gpuDirectRDMACapable = 1;
-    REFUSED(b->cu->cuMemCreate(&handle, 2u << 20, &properties, 0));
-    properties.allocFlags.gpuDirectRDMACapable = 0;
-    OK(b->cu->cuMemCreate(&handle, 2u << 20, &properties, 0));
-    OK(b->cu->cuMemRelease(handle));
 }
 
 /* ---- the ledger ---- */
@@ -543,8 +472,8 @@ static void a_reset_begins_a_new_world(struct bed *b)
     unsigned long long before = 0, after = 0;
     OK(b->cu->cuMemAlloc_v2(&address, 4096));
     OK(b->cu->cuCtxGetId(NULL, &before));
-    flw_sim_config config = base_config();
-    restart(b, &config);
+    flw_sim_config config = bed_world();
+    bed_restart(b, &config);
     THAT(flw_sim_read_ledger(&b->sim).given_bytes == 0);
     THAT(flw_sim_read_ledger(&b->sim).call_count == 3); /* what restart itself called */
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFree_v2(address));
@@ -554,7 +483,7 @@ static void a_reset_begins_a_new_world(struct bed *b)
 
 static void calls_before_init_are_refused(struct bed *b)
 {
-    flw_sim_config config = base_config();
+    flw_sim_config config = bed_world();
     int count = 0;
     b->sim.reset(&config);
     IS(CUDA_ERROR_NOT_INITIALIZED, b->cu->cuDeviceGetCount(&count));
@@ -562,14 +491,11 @@ static void calls_before_init_are_refused(struct bed *b)
     OK(b->cu->cuDeviceGetCount(&count));
 }
 
-#define OURS(name)              \
-    {                           \
-#name, NULL, NULL, name \
-    }
 static const struct conformance_case cases[] = {
     OURS(destroyed_handles_are_handed_out_again),
     OURS(mild_handles_are_not),
     OURS(released_addresses_are_handed_out_again),
+    OURS(released_reservations_are_handed_out_again),
     OURS(new_memory_holds_garbage),
     OURS(mild_memory_is_zero),
     OURS(a_full_stream_blocks_the_caller),
@@ -581,9 +507,6 @@ static const struct conformance_case cases[] = {
     OURS(the_nth_call_fails_and_only_that),
     OURS(a_sticky_error_ends_its_context_only),
     OURS(a_sticky_error_answers_every_later_work),
-    OURS(missing_features_are_not_supported),
-    OURS(a_file_needs_a_whole_registrable_range),
-    OURS(a_device_without_rdma_says_so),
     OURS(the_ledger_counts_what_was_given),
     OURS(unordered_writes_are_found),
     OURS(a_wait_orders_them),
@@ -598,6 +521,5 @@ static const struct conformance_case cases[] = {
     OURS(a_reset_begins_a_new_world),
     OURS(calls_before_init_are_refused),
 };
-#undef OURS
 
 const struct conformance_table conformance_sim = {"sim", cases, sizeof cases / sizeof *cases};

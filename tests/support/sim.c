@@ -14,6 +14,8 @@ bool flw_sim_find_controls(struct flw_sim *sim)
         const char *name;
         void *slot;
     } controls[] = {{"flw_sim_reset", &sim->reset},
+                    {"flw_sim_play", &sim->play},
+                    {"flw_sim_played", &sim->played},
                     {"flw_sim_advance", &sim->advance},
                     {"flw_sim_step", &sim->step},
                     {"flw_sim_touch", &sim->touch},

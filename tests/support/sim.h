@@ -16,6 +16,8 @@
 struct flw_sim {
     struct flw_driver cu;
     flw_sim_reset_function reset;
+    flw_sim_play_function play;
+    flw_sim_played_function played;
     flw_sim_advance_function advance;
     flw_sim_step_function step;
     flw_sim_touch_function touch;

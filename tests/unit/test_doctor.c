@@ -146,6 +146,34 @@ static void a_device_without_virtual_memory_is_told_of_slabs(void **state)
     dismiss(&patient);
 }
 
+/* The world of the patient plays them; NULL: none. */
+static struct flw_doctor_patient admit_with(const char *profiles)
+{
+    flw_sim_config config = {.struct_size = sizeof config, .schedule = FLW_SIM_CLOCK};
+    struct flw_doctor_patient patient = admit(&config);
+    flw_sim_play_function play = NULL;
+    void *address = control(&patient.driver, "flw_sim_play");
+    memcpy(&play, &address, sizeof play);
+    assert_int_equal(play(profiles, NULL, 0), 1);
+    dismiss(&patient);
+    return admit(&config);
+}
+
+static void the_simulated_drivers_profile_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *profiles, *says;
+    } rows[] = {{"old,slow", "old,slow"}, {"vgpu", "vgpu"}, {NULL, "none"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct flw_doctor_patient patient = admit_with(rows[i].profiles);
+        assert_true(flw_doctor_see_driver(&sheet, &patient));
+        assert_string_equal(find("driver", "profile")->text, rows[i].says);
+        assert_int_equal(patient.has_vmm, i != 1);
+        dismiss(&patient);
+    }
+}
+
 static void a_device_that_is_not_there_is_named(void **state)
 {
     (void)state;
@@ -316,6 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_device_gets_every_finding_and_no_advice),
         cmocka_unit_test(a_device_without_virtual_memory_is_told_of_slabs),
+        cmocka_unit_test(the_simulated_drivers_profile_is_named),
         cmocka_unit_test(a_device_that_is_not_there_is_named),
         cmocka_unit_test(every_failing_call_becomes_a_line_and_leaves_nothing),
         cmocka_unit_test(a_sheet_that_overflows_says_so),

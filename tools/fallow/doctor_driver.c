@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fallow/simcuda.h"
+
 /* 0 where the device does not know the question. */
 static int attribute(const struct flw_doctor_patient *patient, CUdevice device,
                      CUdevice_attribute which)
@@ -26,6 +28,18 @@ static bool check(struct flw_doctor_sheet *sheet, const struct flw_doctor_patien
     return result == CUDA_SUCCESS;
 }
 
+/* Which of the drivers that programs meet the simulated one plays. */
+static void see_profile(struct flw_doctor_sheet *sheet, const struct flw_doctor_patient *patient)
+{
+    flw_sim_played_function played = NULL;
+    void *address = dlsym(patient->driver.object, "flw_sim_played");
+    memcpy(&played, &address, sizeof address);
+    if (played != NULL) {
+        const char *names = played();
+        flw_doctor_text(sheet, "profile", "%s", names[0] != '\0' ? names : "none");
+    }
+}
+
 static void see_library(struct flw_doctor_sheet *sheet, const struct flw_doctor_patient *patient)
 {
     Dl_info info;
@@ -40,6 +54,7 @@ static void see_library(struct flw_doctor_sheet *sheet, const struct flw_doctor_
                                                                           : "unknown");
     flw_doctor_text(sheet, "version", "%d.%d", patient->driver.version / 1000,
                     patient->driver.version % 1000 / 10);
+    see_profile(sheet, patient);
     char absent[FLW_DOCTOR_TEXT_BYTES] = "";
 #define X(need, symbol, parameters)                                                           \
     if (patient->driver.symbol == NULL) {                                                     \

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the list of profiles, reading their names, the choice, and what a profile makes of a world.
+ * README.md says for each what it stands for, and how that is known.
+ */
+#include "simcuda/profile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "simcuda/order.h"
+
+#define VARIABLE "FALLOW_SIMCUDA"
+#define SLOW_NS  3000000ull /* of a call that makes or unmakes memory; a guess */
+
+FLW_SIM_EXPORT int flw_sim_play(const char *names, char *message, size_t bytes);
+FLW_SIM_EXPORT const char *flw_sim_played(void);
+
+static struct flw_profile chosen; /* for worlds that begin */
+static bool is_wrong;             /* the environment's names */
+bool flw_profile_is_chosen_old;
+
+/* ---- names */
+
+/* A stretch of the text: what lies between two of its marks. */
+struct word {
+    const char *begin;
+    size_t length;
+};
+
+/* One name of the list with what is tied to it: NAME[:call][@from][=error]. */
+struct item {
+    struct word name, call, from, error;
+};
+
+struct reader {
+    struct flw_profile *profile;
+    char *message; /* a sentence about the first mistake */
+    size_t bytes;
+};
+
+static const char known[] =
+    "refusing[:CALL[@N][=ERROR]], no-fabric[@N], vgpu, old, slow, host-pageable";
+
+static bool is_word(struct word word, const char *text)
+{
+    return strlen(text) == word.length && memcmp(word.begin, text, word.length) == 0;
+}
+
+/* "%.*s" of a word, a sentence around it. */
+static bool complain(const struct reader *reader, struct word word, const char *sentence)
+{
+    if (reader->message != NULL) {
+        snprintf(reader->message, reader->bytes, "'%.*s' %s", (int)word.length, word.begin,
+                 sentence);
+    }
+    return false;
+}
+
+static struct word cut(struct word *rest, char mark)
+{
+    const char *at = memchr(rest->begin, mark, rest->length);
+    if (at == NULL) {
+        return (struct word){NULL, 0};
+    }
+    struct word behind = {at + 1, rest->length - (size_t)(at + 1 - rest->begin)};
+    rest->length = (size_t)(at - rest->begin);
+    return behind;
+}
+
+static struct item take_apart(struct word word)
+{
+    struct item item = {.name = word};
+    item.error = cut(&item.name, '=');
+    item.from = cut(&item.name, '@');
+    item.call = cut(&item.name, ':');
+    return item;
+}
+
+/* 1, 2, ...; nothing: 1. */
+static bool read_from(const struct reader *reader, struct word word, uint64_t *from)
+{
+    *from = word.begin == NULL ? 1 : 0;
+    for (size_t i = 0; i < word.length; i++) {
+        unsigned digit = (unsigned char)word.begin[i] - (unsigned)'0';
+        if (digit > 9 || *from > 1000000000) {
+            return complain(reader, word, "is no number of a call");
+        }
+        *from = *from * 10 + digit;
+    }
+    return *from != 0 || complain(reader, word, "is no number of a call: the first is 1");
+}
+
+static bool find_entry(struct word word, unsigned *entry)
+{
+    char name[64];
+    if (word.length + sizeof "_v2" > sizeof name) {
+        return false;
+    }
+    memcpy(name, word.begin, word.length);
+    name[word.length] = '\0';
+    *entry = flw_entry_find(name);
+    if (*entry == FLW_ENTRY_COUNT) {
+        strcpy(name + word.length, "_v2");
+        *entry = flw_entry_find(name);
+    }
+    return *entry != FLW_ENTRY_COUNT;
+}
+
+static bool add_refusal(const struct reader *reader, struct word word, struct flw_refusal refusal)
+{
+    struct flw_profile *profile = reader->profile;
+    if (profile->refusal_count == FLW_REFUSAL_MAX) {
+        return complain(reader, word, "is one refusal more than fits");
+    }
+    profile->refusal[profile->refusal_count++] = refusal;
+    return true;
+}
+
+static bool read_refusal(const struct reader *reader, const struct item *item)
+{
+    struct flw_refusal refusal = {.error = CUDA_ERROR_NOT_PERMITTED};
+    if (!read_from(reader, item->from, &refusal.from)) {
+        return false;
+    }
+    if (item->error.begin != NULL &&
+        !flw_error_find(item->error.begin, item->error.length, &refusal.error)) {
+        return complain(reader, item->error, "is no driver error: NOT_PERMITTED is one");
+    }
+    if (item->call.begin != NULL) {
+        return find_entry(item->call, &refusal.entry)
+                   ? add_refusal(reader, item->call, refusal)
+                   : complain(reader, item->call, "is no entry point of the driver");
+    }
+    static const enum flw_entry made_by[] = {FLW_ENTRY_cuMemAddressReserve, FLW_ENTRY_cuMemCreate,
+                                             FLW_ENTRY_cuMemMap, FLW_ENTRY_cuMemSetAccess};
+    bool fits = true;
+    for (size_t i = 0; i < sizeof made_by / sizeof *made_by && fits; i++) {
+        refusal.entry = made_by[i];
+        fits = add_refusal(reader, item->name, refusal);
+    }
+    return fits;
+}
+
+static bool read_item(const struct reader *reader, struct word word)
+{
+    struct item item = take_apart(word);
+    struct flw_profile *profile = reader->profile;
+    bool *trait = is_word(item.name, "vgpu")            ? &profile->is_vgpu
+                  : is_word(item.name, "old")           ? &profile->is_old
+                  : is_word(item.name, "slow")          ? &profile->is_slow
+                  : is_word(item.name, "host-pageable") ? &profile->reads_host
+                                                        : NULL;
+    if (is_word(item.name, "refusing")) {
+        return read_refusal(reader, &item);
+    }
+    if (is_word(item.name, "no-fabric") && item.call.begin == NULL && item.error.begin == NULL) {
+        return read_from(reader, item.from, &profile->no_fabric_from);
+    }
+    if (trait == NULL || item.name.length != word.length) {
+        char sentence[160];
+        snprintf(sentence, sizeof sentence, "is no profile of a driver; there are: %s", known);
+        return complain(reader, word, sentence);
+    }
+    *trait = true;
+    return true;
+}
+
+/* NULL and "": no profile. */
+static bool read_names(const char *names, struct flw_profile *profile, char *message, size_t bytes)
+{
+    *profile = (struct flw_profile){0};
+    struct reader reader = {profile, message, bytes};
+    struct word rest = {names, names != NULL ? strlen(names) : 0};
+    if (rest.length >= sizeof profile->names) {
+        return complain(&reader, rest, "is too long");
+    }
+    if (rest.length != 0) {
+        memcpy(profile->names, names, rest.length);
+    }
+    while (rest.length != 0) {
+        struct word behind = cut(&rest, ',');
+        if (!read_item(&reader, rest)) {
+            return false;
+        }
+        rest = behind;
+    }
+    return true;
+}
+
+/* ---- the choice */
+
+__attribute__((constructor)) static void choose_by_environment(void)
+{
+    char message[FLW_PROFILE_BYTES * 2];
+    const char *names = secure_getenv(VARIABLE);
+    is_wrong = !read_names(names, &chosen, message, sizeof message);
+    if (is_wrong) {
+        chosen = (struct flw_profile){0};
+        fprintf(stderr, "simcuda: " VARIABLE "=%s: %s\n", names, message);
+    }
+    flw_profile_is_chosen_old = chosen.is_old;
+}
+
+int flw_sim_play(const char *names, char *message, size_t bytes)
+{
+    struct flw_profile wanted;
+    bool is_known = read_names(names, &wanted, message, bytes);
+    if (is_known) {
+        pthread_mutex_lock(&flw_world.lock);
+        chosen = wanted;
+        is_wrong = false;
+        flw_profile_is_chosen_old = chosen.is_old;
+        pthread_mutex_unlock(&flw_world.lock);
+    }
+    return is_known;
+}
+
+const char *flw_sim_played(void)
+{
+    pthread_mutex_lock(&flw_world.lock);
+    flw_world_make_ready();
+    const char *names = flw_world.profile.names;
+    pthread_mutex_unlock(&flw_world.lock);
+    return names;
+}
+
+bool flw_profile_is_wrong(void)
+{
+    return is_wrong;
+}
+
+/* ---- what it makes of a world */
+
+#define VERSION_OLD 12000
+
+void flw_profile_begin(void)
+{
+    struct flw_world *w = &flw_world;
+    const struct flw_profile *profile = &w->profile;
+    w->profile = chosen;
+    if (profile->is_vgpu) {
+        w->config.without_vmm = w->config.without_rdma = 1;
+    }
+    if (profile->is_old) {
+        w->config.without_fabric = 1; /* the kind of handle came later */
+        if (w->config.driver_version > VERSION_OLD) {
+            w->config.driver_version = VERSION_OLD;
+        }
+    }
+    for (unsigned i = 0; i < profile->refusal_count; i++) {
+        const struct flw_refusal *refusal = &profile->refusal[i];
+        w->fault[w->fault_count++] = (struct flw_fault){.entry = refusal->entry,
+                                                        .left = refusal->from,
+                                                        .error = refusal->error,
+                                                        .is_lasting = true};
+    }
+}
+
+void flw_profile_stall(struct flw_call *call, struct flw_device *device)
+{
+    if (device == NULL || !flw_world.profile.is_slow) {
+        return;
+    }
+    flw_order_wait_device(call->thread, device);
+    flw_order_advance(call->thread, flw_world.clock_ns + SLOW_NS);
+    flw_world.modelled_host_ns += SLOW_NS;
+}
+
+bool flw_profile_permits_fabric(void)
+{
+    uint64_t from = flw_world.profile.no_fabric_from;
+    return from == 0 || ++flw_world.fabric_count < from;
+}
+
+/* Of a page that is not there mincore says so. What the driver gave lies elsewhere. */
+bool flw_profile_reads(uint64_t address)
+{
+    bool is_host = address < FLW_SPACE_BEGIN || address >= FLW_SPACE_END;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    unsigned char is_resident;
+    return flw_world.profile.reads_host && is_host && address >= page &&
+           mincore((void *)(uintptr_t)(address & ~(page - 1)), page, &is_resident) == 0;
+}
