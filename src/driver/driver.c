@@ -121,6 +121,7 @@ fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char 
         say(message, "the CUDA driver lacks the entry point", missing,
             is_default ? "install a driver of CUDA 11.4 or newer"
                        : "the library that was named is no driver of CUDA 11.4 or newer");
+        dlclose(driver->object); /* it has not been called: it may go */
         goto fail;
     }
     CUresult result = driver->cuInit(0);
@@ -149,9 +150,6 @@ fail:
 
 void flw_driver_close(struct flw_driver *driver)
 {
-    if (driver->object != NULL) {
-        dlclose(driver->object);
-    }
     *driver = (struct flw_driver){0};
 }
 

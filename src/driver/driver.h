@@ -18,7 +18,7 @@ struct flw_driver {
 #define X(need, symbol, parameters) CUresult(*symbol) parameters;
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
-    void *object; /* from dlopen */
+    void *object; /* from dlopen, open for as long as the process lives */
     int version;  /* cuDriverGetVersion: 1000 * major + 10 * minor */
 };
 
@@ -31,11 +31,13 @@ struct flw_driver {
  *          contains this function, then along the library path; else a path or library name.
  * message  on failure one line for the user; else empty. May be NULL.
  * Errors   NOT_FOUND (no such library), VERSION (a required entry point is missing, or too old),
- *          DRIVER (cuInit failed). Nothing stays open.
+ *          DRIVER (cuInit failed).
+ * After    A library that was called stays in the process, whatever becomes of the table: a driver has
+ *          threads and handlers of exit of its own, and other tables may lead to it.
  * Cost     dlopen and one dlsym an entry; cuInit. Not for hot paths. */
 fallow_status flw_driver_open(struct flw_driver *driver, const char *name, char *message);
 
-/* Forget the table and close the object (a real driver stays loaded: it pins itself). */
+/* Forget the table. The object stays open. */
 void flw_driver_close(struct flw_driver *driver);
 
 /* The address of an entry point by its exported name, whether or not the table has it; NULL:

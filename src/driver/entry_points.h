@@ -3,7 +3,8 @@
  * The one list of CUDA driver entry points that Fallow calls. X(need, symbol, parameters)
  *
  *   need    REQUIRED  the driver is refused, by name, without it
- *           OPTIONAL  absent means that a feature is off (VMM, pools, ids)
+ *           OPTIONAL  absent means that a feature is off (VMM, pools, ids), or that tests skip what
+ *                     only they need (contexts of their own)
  *   symbol  the *exported* name, suffix included, so that no macro of cuda.h can rename it;
  *           always the plain entry, never a _ptsz twin
  *
@@ -26,8 +27,8 @@
     X(OPTIONAL, cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active)) \
     X(OPTIONAL, cuDevicePrimaryCtxReset_v2, (CUdevice device)) \
     X(OPTIONAL, cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer)) \
-    X(REQUIRED, cuCtxCreate_v2, (CUcontext *context, unsigned flags, CUdevice device)) \
-    X(REQUIRED, cuCtxDestroy_v2, (CUcontext context)) \
+    X(OPTIONAL, cuCtxCreate_v2, (CUcontext *context, unsigned flags, CUdevice device)) \
+    X(OPTIONAL, cuCtxDestroy_v2, (CUcontext context)) \
     X(REQUIRED, cuCtxPushCurrent_v2, (CUcontext context)) \
     X(REQUIRED, cuCtxPopCurrent_v2, (CUcontext *context)) \
     X(REQUIRED, cuCtxSetCurrent, (CUcontext context)) \

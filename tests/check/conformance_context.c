@@ -40,6 +40,9 @@ static void push_and_pop_are_a_stack(struct bed *b)
 {
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL, current = NULL, popped = NULL;
+    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
+        return;
+    }
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(cu->cuCtxGetCurrent(&current));
     THAT(current == made);
@@ -59,6 +62,9 @@ static void set_current_replaces_the_top(struct bed *b)
 {
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL, current = NULL;
+    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
+        return;
+    }
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(cu->cuCtxSetCurrent(b->context));
     OK(cu->cuCtxGetCurrent(&current));
@@ -150,7 +156,7 @@ static void ids_are_unique_for_the_life_of_the_program(struct bed *b)
     const struct flw_driver *cu = b->cu;
     unsigned long long first = 0, second = 0, own = 0, current = 0;
     CUcontext made = NULL;
-    if (!bed_has(b, cu->cuCtxGetId != NULL)) {
+    if (!bed_has(b, cu->cuCtxGetId != NULL && cu->cuCtxCreate_v2 != NULL)) {
         return;
     }
     OK(cu->cuCtxGetId(b->context, &own));
@@ -170,6 +176,9 @@ static void a_destroyed_context_takes_its_memory_along(struct bed *b)
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL;
     CUdeviceptr address = 0;
+    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
+        return;
+    }
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(cu->cuMemAlloc_v2(&address, 1 << 20));
     OK(cu->cuCtxDestroy_v2(made));
@@ -193,6 +202,9 @@ static void use_destroyed_body(struct bed *b, void *argument)
 static void a_destroyed_context_stays_current_and_dead(struct bed *b)
 {
     CUcontext made = NULL;
+    if (!bed_has(b, b->cu->cuCtxCreate_v2 != NULL)) {
+        return;
+    }
     OK(b->cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(b->cu->cuCtxPopCurrent_v2(NULL));
     bed_on_thread(b, use_destroyed_body, &made);
@@ -204,7 +216,7 @@ static void handles_outlive_the_context(struct bed *b)
     CUcontext made = NULL;
     CUmemGenericAllocationHandle handle = 0;
     size_t grain = bed_grain(b);
-    if (b->skip != NULL) {
+    if (b->skip != NULL || !bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
         return;
     }
     CUmemAllocationProp properties = bed_properties(b, 0);

@@ -124,6 +124,9 @@ static void record_on_a_stream_of_another_context_is_refused(struct bed *b)
     struct pair p;
     CUcontext made = NULL;
     CUevent event = NULL;
+    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
+        return;
+    }
     make_pair(b, &p);
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));
     OK(cu->cuEventCreate(&event, 0));
@@ -140,6 +143,9 @@ static void a_wait_may_be_for_another_context(struct bed *b)
     struct pair p;
     CUcontext made = NULL;
     CUstream stream = NULL;
+    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
+        return;
+    }
     make_pair(b, &p);
     bed_gate_close(b, p.stream[0]);
     OK(cu->cuEventRecord(p.event, p.stream[0]));
@@ -235,7 +241,7 @@ static void a_context_event_is_of_its_own_context(struct bed *b)
 {
     CUcontext made = NULL;
     CUevent event = NULL;
-    if (!has_context_events(b)) {
+    if (!has_context_events(b) || !bed_has(b, b->cu->cuCtxCreate_v2 != NULL)) {
         return;
     }
     OK(b->cu->cuCtxCreate_v2(&made, 0, b->device));
@@ -252,6 +258,9 @@ static void wait_with_context(struct bed *b, bool makes_stream_first)
     CUcontext made = NULL;
     CUstream stream = NULL;
     CUdeviceptr address = 0;
+    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
+        return;
+    }
     make_pair(b, &p);
     bed_gate_close(b, p.stream[0]);
     OK(cu->cuEventRecord(p.event, p.stream[0]));

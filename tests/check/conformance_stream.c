@@ -49,7 +49,7 @@ static void streams_know_their_context(struct bed *b)
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL, of_stream = NULL;
     CUstream stream = NULL;
-    if (!bed_has(b, cu->cuStreamGetCtx != NULL)) {
+    if (!bed_has(b, cu->cuStreamGetCtx != NULL && cu->cuCtxCreate_v2 != NULL)) {
         return;
     }
     OK(cu->cuStreamCreate(&stream, 0));
@@ -120,6 +120,9 @@ static void streams_of_another_context_complete_alone(struct bed *b)
     const struct flw_driver *cu = b->cu;
     CUcontext made = NULL;
     CUstream stream = NULL;
+    if (!bed_has(b, cu->cuCtxCreate_v2 != NULL)) {
+        return;
+    }
     OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     bed_gate_close(b, stream);
     OK(cu->cuCtxCreate_v2(&made, 0, b->device));

@@ -102,6 +102,11 @@ static bool enter_abroad(struct worker *worker)
     if (worker->foreign != NULL) {
         return true;
     }
+    if (cu->cuCtxCreate_v2 == NULL) {
+        stress_fail(worker, "the driver has no cuCtxCreate_v2: run without contexts of others",
+                    FALLOW_OK);
+        return false;
+    }
     if (cu->cuCtxCreate_v2(&worker->foreign, 0, 0) != CUDA_SUCCESS ||
         cu->cuStreamCreate(&worker->foreign_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
         cu->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS) {
