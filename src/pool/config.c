@@ -272,24 +272,6 @@ static fallow_status check_identities(struct flw_pool *pool)
     return FALLOW_OK;
 }
 
-static void *helper_main(void *argument)
-{
-    struct flw_pool *pool = argument;
-    uint32_t step_ms = pool->config.decay_ms == UINT32_MAX ? 1000 : pool->config.decay_ms / 4;
-    struct timespec step = {.tv_nsec = 10000000};
-    for (uint32_t waited_ms = 0; !atomic_load(&pool->helper_stops);) {
-        nanosleep(&step, NULL);
-        waited_ms += 10;
-        if (waited_ms >= step_ms) {
-            waited_ms = 0;
-            if (fallow_pool_poll((fallow_pool *)(uintptr_t)pool->handle) != FALLOW_OK) {
-                break; /* the device is lost */
-            }
-        }
-    }
-    return NULL;
-}
-
 static void release_context(struct flw_pool *pool)
 {
     if (pool->retains_primary) {
@@ -391,9 +373,7 @@ static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place
     pool->handle = handle;
     join_contexts(pool, place);
     flw_pool_table_publish(pool);
-    pool->has_helper =
-        config->helper_thread && pthread_create(&pool->helper, NULL, helper_main, pool) == 0;
-    if (config->helper_thread && !pool->has_helper) {
+    if (config->helper_thread && !flw_pool_start_helper(pool)) {
         flw_pool_log(pool, FALLOW_LOG_WARNING,
                      "the helper thread cannot be started: call fallow_pool_poll now and then, or "
                      "idle memory stays");
@@ -464,14 +444,6 @@ fail_pool:
 
 /* ---- the end */
 
-static void stop_helper(struct flw_pool *pool)
-{
-    if (pool->has_helper) {
-        atomic_store(&pool->helper_stops, true);
-        (void)pthread_join(pool->helper, NULL);
-    }
-}
-
 static void report_leaks(struct flw_pool *pool)
 {
     struct flw_pool_totals totals;
@@ -490,7 +462,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     if (pool == NULL) {
         return;
     }
-    stop_helper(pool);
+    flw_pool_stop_helper(pool);
     flw_recording_stop(pool);
     if (pool->debug != NULL && !flw_heap_is_lost(&pool->heap)) {
         (void)flw_debug_release(pool, NULL, true);

@@ -267,6 +267,11 @@ void flw_pool_keep_up(struct flw_pool *pool, struct flw_tcache *cache, bool earn
 
 /* ---- trim.c */
 void flw_pool_decay(struct flw_pool *pool, bool may_release);
+/* The thread that polls; the pool is published. It has ended, too, before a driver's handlers of the exit
+ * run. False: it cannot be started. */
+bool flw_pool_start_helper(struct flw_pool *pool);
+void flw_pool_stop_helper(struct flw_pool *pool); /* none: nothing */
+void flw_helpers_forget_all(void);                /* in the child of a fork */
 
 /* ---- peer.c */
 

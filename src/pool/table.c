@@ -33,6 +33,7 @@ static void forget_pools(void)
     flw_tcache_renew_lock();
     flw_epoch_renew_locks();
     flw_ctxsync_renew();
+    flw_helpers_forget_all();
     flw_handles_each(&table, orphan, NULL);
     flw_handles_forget(&table);
     flw_captures_forget_all();

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: giving memory back: on request (trim), with time (decay), from a thread of the pool's
- * (helper).
+ * (helper); the end of all helpers with the process.
  */
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
 
 #include "pool/recording.h"
 #include "pool/share.h"
@@ -170,4 +173,118 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
     }
     flw_pool_note_loss(pool);
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
+}
+
+/* ---- the helper: a thread of the pool's that polls */
+
+#define STEP_MS      10
+#define LEAVE_WAIT_S 2
+
+struct driver_place {
+    const void *object;
+    CUdevice device;
+};
+
+/* The helpers of this process. When it exits a driver ends by handlers of its own, and what calls it after
+ * them has undefined behaviour: so ours, which waits for every helper's end, has to run before. It is
+ * registered anew with each driver and device, after the driver registered its own.
+ *
+ * `mutex` is one of the system, taken with no ranked lock held, and held over no driver call. */
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t ended;
+    uint32_t running;       /* mutex; detached ones too */
+    _Atomic bool is_over;   /* they end, and none starts any more */
+    uint32_t watched_count; /* mutex; the rest too */
+    struct driver_place watched[64];
+} helpers = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+
+static void find_own(struct flw_pool *pool, void *context)
+{
+    uint32_t *own = context;
+    *own += pool->has_helper && pthread_equal(pool->helper, pthread_self());
+}
+
+/* Whoever calls exit() in a signal handler may hold what a helper waits for: not for ever. One that calls it
+ * itself, from a callback, is not waited for. */
+static void end_helpers(void)
+{
+    uint32_t own = 0;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LEAVE_WAIT_S;
+    atomic_store(&helpers.is_over, true);
+    if (pthread_mutex_timedlock(&helpers.mutex, &until) != 0) {
+        return;
+    }
+    flw_pool_table_each(find_own, &own);
+    while (helpers.running > own &&
+           pthread_cond_timedwait(&helpers.ended, &helpers.mutex, &until) == 0) {
+    }
+    pthread_mutex_unlock(&helpers.mutex);
+}
+
+/* mutex. A table that is full is no reason to go without: it costs a registration each time. */
+static bool watch_exit(struct driver_place place)
+{
+    for (uint32_t i = 0; i < helpers.watched_count; i++) {
+        if (helpers.watched[i].object == place.object &&
+            helpers.watched[i].device == place.device) {
+            return true;
+        }
+    }
+    if (helpers.watched_count < sizeof helpers.watched / sizeof *helpers.watched) {
+        helpers.watched[helpers.watched_count++] = place;
+    }
+    return atexit(end_helpers) == 0;
+}
+
+static void *helper_main(void *argument)
+{
+    struct flw_pool *pool = argument;
+    uint32_t step_ms = pool->config.decay_ms == UINT32_MAX ? 1000 : pool->config.decay_ms / 4;
+    struct timespec step = {.tv_nsec = STEP_MS * 1000000};
+    for (uint32_t waited_ms = 0;
+         !atomic_load(&pool->helper_stops) && !atomic_load(&helpers.is_over);) {
+        nanosleep(&step, NULL);
+        waited_ms += STEP_MS;
+        if (waited_ms >= step_ms && !atomic_load(&helpers.is_over)) {
+            waited_ms = 0;
+            if (fallow_pool_poll((fallow_pool *)(uintptr_t)pool->handle) != FALLOW_OK) {
+                break; /* the device is lost */
+            }
+        }
+    }
+    pthread_mutex_lock(&helpers.mutex);
+    helpers.running--;
+    pthread_cond_broadcast(&helpers.ended);
+    pthread_mutex_unlock(&helpers.mutex);
+    return NULL;
+}
+
+bool flw_pool_start_helper(struct flw_pool *pool)
+{
+    struct driver_place place = {.object = pool->driver.object, .device = pool->device};
+    pthread_mutex_lock(&helpers.mutex);
+    pool->has_helper = !atomic_load(&helpers.is_over) && watch_exit(place) &&
+                       pthread_create(&pool->helper, NULL, helper_main, pool) == 0;
+    helpers.running += pool->has_helper;
+    bool has_helper = pool->has_helper;
+    pthread_mutex_unlock(&helpers.mutex);
+    return has_helper;
+}
+
+void flw_pool_stop_helper(struct flw_pool *pool)
+{
+    if (pool->has_helper) {
+        atomic_store(&pool->helper_stops, true);
+        (void)pthread_join(pool->helper, NULL);
+    }
+}
+
+void flw_helpers_forget_all(void)
+{
+    pthread_mutex_init(&helpers.mutex, NULL);
+    pthread_cond_init(&helpers.ended, NULL);
+    helpers.running = 0;
 }
