@@ -120,11 +120,11 @@ static CUresult may_go_now(const struct flw_pool *pool, CUdeviceptr pointer)
 }
 
 /* Entered, inside. */
-static CUresult take_back(struct flw_home *home, CUdeviceptr pointer)
+static CUresult take_back(struct flw_home *home, CUdeviceptr pointer, bool waits)
 {
     struct flw_pool *pool = atomic_load(&home->pool);
     CUresult result = may_go_now(pool, pointer);
-    if (result == CUDA_SUCCESS && flw_settings.mode == FLW_MODE_STRICT) {
+    if (result == CUDA_SUCCESS && waits) {
         result = synchronize(home);
     }
     if (result != CUDA_SUCCESS) {
@@ -158,7 +158,7 @@ static FLW_NOINLINE CUresult free_missed(CUdeviceptr pointer)
         result = flw_life_state() == FLW_LIFE_EXITING ? CUDA_SUCCESS : result;
     } else {
         flw_inside_enter();
-        result = take_back(home, pointer);
+        result = take_back(home, pointer, flw_settings.mode == FLW_MODE_STRICT);
         flw_inside_leave();
     }
     flw_home_leave(home);
@@ -175,27 +175,54 @@ CUresult flw_hook_cuMemFree_v2(CUdeviceptr pointer)
     return free_missed(pointer);
 }
 
-/* What cuMemAlloc gave is not freed in stream order. */
-static bool is_ours(CUdeviceptr pointer)
+/* Entered, inside. The free of a pool comes after all that its context was given by then, so after the
+ * stream's work too; nobody waits, in no mode. The graph of a capture takes its own allocations only. */
+static CUresult take_back_in_order(struct flw_home *home, CUdeviceptr pointer, CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = flw_life_heed(flw_real.driver.cuStreamIsCapturing(stream, &status));
+    if (flw_life_state() == FLW_LIFE_EXITING) {
+        return CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    return result == CUDA_SUCCESS ? take_back(home, pointer, false) : result;
+}
+
+/* False: it is the driver's. Ours may be freed in stream order too, as what cudaMalloc gave (README.md). */
+static bool free_in_order(CUdeviceptr pointer, CUstream stream, CUresult *out)
 {
     struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
-    if (home != NULL) {
-        flw_home_leave(home);
+    if (home == NULL) {
+        return false;
     }
-    return home != NULL;
+    const struct flw_pool *pool = atomic_load(&home->pool);
+    bool is_lost = flw_heap_is_lost(&pool->heap); /* the driver has a lasting error to answer */
+    if (!is_lost) {
+        flw_inside_enter();
+        *out = take_back_in_order(home, pointer, stream);
+        flw_inside_leave();
+    }
+    flw_home_leave(home);
+    return !is_lost;
 }
 
 CUresult flw_hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
+    CUresult result;
     flw_audit_forget(pointer);
-    return is_ours(pointer) ? CUDA_ERROR_INVALID_VALUE : flw_real.cuMemFreeAsync(pointer, stream);
+    return free_in_order(pointer, stream, &result) ? result
+                                                   : flw_real.cuMemFreeAsync(pointer, stream);
 }
 
 CUresult flw_hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
+    CUresult result;
+    CUstream named = stream == NULL ? CU_STREAM_PER_THREAD : stream;
     flw_audit_forget(pointer);
-    return is_ours(pointer) ? CUDA_ERROR_INVALID_VALUE
-                            : flw_real.cuMemFreeAsync_ptsz(pointer, stream);
+    return free_in_order(pointer, named, &result) ? result
+                                                  : flw_real.cuMemFreeAsync_ptsz(pointer, stream);
 }
 
 /* ---- questions */

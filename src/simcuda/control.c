@@ -117,6 +117,7 @@ void flw_sim_get_ledger(int device, flw_sim_ledger *out)
     flw_world_make_ready();
     struct flw_device *found = flw_device_find(device);
     if (found != NULL) {
+        flw_memory_collect();
         read_ledger(found, &ledger);
     }
     pthread_mutex_unlock(&flw_world.lock);

@@ -207,6 +207,7 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
+        flw_memory_collect();
         *total_bytes = flw_world.config.device_bytes;
         *free_bytes = flw_world.config.device_bytes - call.context->device->given_bytes;
     }

@@ -143,11 +143,23 @@ static CUresult allocate(struct flw_context *context, CUdeviceptr *out, uint64_t
     return CUDA_SUCCESS;
 }
 
+static void unlink_freed(const struct flw_region *region)
+{
+    struct flw_region **place = &flw_world.freed_regions;
+    while (*place != region) {
+        place = &(*place)->next_freed;
+    }
+    *place = region->next_freed;
+}
+
 void flw_memory_drop(struct flw_region *region)
 {
     uint64_t begin = region->node.begin;
     uint64_t bytes = region->node.end - begin;
     flw_check_forget(begin, begin + bytes);
+    if (region->is_freed) {
+        unlink_freed(region);
+    }
     if (region->device != NULL) {
         region->device->allocation_count--;
     }
@@ -263,6 +275,15 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t 
     return flw_call_leave(result);
 }
 
+/* What begins there and is nobody's to free yet but the caller's; NULL: none. */
+static struct flw_region *live_allocation(uint64_t address)
+{
+    struct flw_region *region = flw_region_find(address);
+    bool is_it = region != NULL && region->node.begin == address && !region->is_freed &&
+                 (region->kind == FLW_REGION_ALLOCATION || region->kind == FLW_REGION_MANAGED);
+    return is_it ? region : NULL;
+}
+
 static CUresult give_back(struct flw_call *call, CUdeviceptr pointer)
 {
     if (pointer == 0) {
@@ -271,20 +292,52 @@ static CUresult give_back(struct flw_call *call, CUdeviceptr pointer)
     if (flw_pool_owns(pointer)) {
         return flw_pool_free_now(pointer);
     }
-    struct flw_region *region = flw_region_find(pointer);
-    if (region == NULL || region->node.begin != pointer ||
-        (region->kind != FLW_REGION_ALLOCATION && region->kind != FLW_REGION_MANAGED)) {
+    struct flw_region *region = live_allocation(pointer);
+    if (region == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     /* "this API may perform implicit synchronization": it does. What the host may conclude from
      * "may" is nothing, so the checker takes this for no observation. */
     flw_order_wait_device(call->thread, region->device);
-    region = flw_region_find(pointer);
-    if (region == NULL || region->node.begin != pointer) {
+    region = live_allocation(pointer);
+    if (region == NULL) {
         return CUDA_ERROR_INVALID_VALUE; /* another thread freed it while this one waited */
     }
     flw_memory_drop(region);
     return CUDA_SUCCESS;
+}
+
+/* The header says of cuMemFreeAsync "memory to free"; NVIDIA's programming guide, in "Stream-Ordered
+ * Memory Allocator", that it may be cudaMalloc's too, and that accesses come before the free as for any other.
+ * Of managed memory neither speaks. */
+CUresult flw_memory_free_in_order(struct flw_stream *stream, uint64_t address)
+{
+    struct flw_region *region = live_allocation(address);
+    if (region == NULL || region->kind != FLW_REGION_ALLOCATION || stream->capture != NULL) {
+        return CUDA_ERROR_INVALID_VALUE; /* captured, "the address of a graph allocation" */
+    }
+    struct flw_sim_range range = {
+        .address = address, .bytes = region->bytes, .is_write = 1, .flags = FLW_RANGE_OWNERSHIP};
+    struct flw_work work = {
+        .kind = FLW_WORK_TOUCH, .name = flw_check_frees, .ranges = &range, .range_count = 1};
+    CUresult result = flw_order_submit(stream, &work, &region->freed);
+    if (result == CUDA_SUCCESS) {
+        region->is_freed = true;
+        region->next_freed = flw_world.freed_regions;
+        flw_world.freed_regions = region;
+    }
+    return result;
+}
+
+void flw_memory_collect(void)
+{
+    struct flw_region *next;
+    for (struct flw_region *region = flw_world.freed_regions; region != NULL; region = next) {
+        next = region->next_freed;
+        if (flw_order_is_done(&region->freed)) {
+            flw_memory_drop(region);
+        }
+    }
 }
 
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer)

@@ -481,5 +481,9 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
 {
     struct flw_call call;
     CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuMemFreeAsync, FLW_CALL_POOLS, handle);
-    return flw_call_leave(result == CUDA_SUCCESS ? give_back(call.stream, pointer) : result);
+    if (result == CUDA_SUCCESS) {
+        result = flw_pool_owns(pointer) ? give_back(call.stream, pointer)
+                                        : flw_memory_free_in_order(call.stream, pointer);
+    }
+    return flw_call_leave(result);
 }

@@ -19,6 +19,7 @@
 
 CUresult flw_ledger_give(struct flw_device *device, uint64_t bytes)
 {
+    flw_memory_collect();
     if (bytes > flw_world.config.device_bytes - device->given_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

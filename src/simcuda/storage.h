@@ -44,6 +44,9 @@ struct flw_region {
     unsigned flags;
     bool is_synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: kept, not acted on */
     bool is_registered;  /* host is the caller's and stays mapped */
+    bool is_freed;       /* by cuMemFreeAsync: it goes when `freed` is found done */
+    struct flw_position freed;
+    struct flw_region *next_freed; /* of the world's list */
 };
 
 struct flw_mapping {
@@ -65,6 +68,10 @@ struct flw_region *flw_region_give(enum flw_region_kind kind, struct flw_device 
 void flw_region_remove(struct flw_region *region);
 /* Gives everything of the region back: contents, ledger, address. */
 void flw_memory_drop(struct flw_region *region);
+/* cuMemFreeAsync of what cuMemAlloc gave. */
+CUresult flw_memory_free_in_order(struct flw_stream *stream, uint64_t address);
+/* Drop what was freed so and is done. */
+void flw_memory_collect(void);
 void flw_memory_end_context(struct flw_context *context);
 void flw_memory_finish_all(void);
 

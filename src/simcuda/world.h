@@ -48,6 +48,7 @@ enum flw_entry {
 struct flw_stream;
 struct flw_capture;
 struct flw_memory_pool;
+struct flw_region;
 
 struct flw_device {
     int ordinal;
@@ -135,6 +136,7 @@ struct flw_world {
     struct flw_space space;
     struct flw_tree regions, mappings; /* by address */
     uint64_t region_version;           /* counts changes that take memory or access away */
+    struct flw_region *freed_regions;  /* in stream order, and not found done yet */
     uint64_t pinned_bytes, reserved_address_bytes, mapping_count;
     struct flw_physical *physicals;
     uint64_t physical_count;
@@ -208,7 +210,6 @@ static inline bool flw_world_is_mild(uint32_t bit)
 /* The calling thread's current context; NULL with the error to answer. */
 struct flw_context *flw_context_current(struct flw_thread *thread, CUresult *error);
 struct flw_context *flw_context_find(CUcontext handle);
-struct flw_context *flw_context_primary(struct flw_device *device);
 void flw_context_finish_all(void);
 /* A device error: it sticks to the context unless the rule is off. */
 void flw_context_break(struct flw_context *context, CUresult error);

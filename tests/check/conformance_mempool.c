@@ -65,6 +65,30 @@ static void plain_free_takes_async_memory(struct bed *b)
     IS(CUDA_ERROR_INVALID_VALUE, b->cu->cuMemFree_v2(address));
 }
 
+/* The header names no source of the memory; NVIDIA's programming guide names cudaMalloc. */
+static void async_free_takes_plain_memory(struct bed *b)
+{
+    CUdeviceptr address = 0, other = 0;
+    CUstream stream = NULL;
+    if (!has_pools(b)) {
+        return;
+    }
+    OK(b->cu->cuMemAlloc_v2(&address, MIB));
+    OK(b->cu->cuMemAlloc_v2(&other, MIB));
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    bed_gate_close(b, stream);
+    OK(b->cu->cuMemsetD32Async(address, 21, MIB / 4, stream));
+    OK(b->cu->cuMemcpyDtoDAsync_v2(other, address, MIB, stream));
+    OK(b->cu->cuMemFreeAsync(address, stream));
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuStreamQuery(stream)); /* it has not waited */
+    bed_gate_open(b);
+    OK(b->cu->cuStreamSynchronize(stream));
+    THAT(bed_peek(b, other + MIB - 4) == 21);
+    REFUSED(b->cu->cuMemFree_v2(address));
+    OK(b->cu->cuMemFree_v2(other));
+    OK(b->cu->cuStreamDestroy_v2(stream));
+}
+
 static void async_free_of_the_unknown_is_refused(struct bed *b)
 {
     CUdeviceptr address = 0;
@@ -324,6 +348,8 @@ static const struct conformance_case cases[] = {
     HEADER(plain_free_takes_async_memory,
            "This API will not perform any implict synchronization when the pointer was allocated "
            "with"),
+    HEADER(async_free_takes_plain_memory,
+           "The allocation must not be accessed after stream execution reaches the free"),
     HEADER(async_free_of_the_unknown_is_refused, "Inserts a free operation into hStream"),
     HEADER(a_device_has_a_current_pool,
            "Destroying the current mempool of a device sets the default mempool of that device as "

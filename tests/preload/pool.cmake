@@ -19,6 +19,9 @@ if(TARGET fallow-preload)
   add_pool_test(contexts preload_pool_contexts cache mode:cache)
   add_pool_test(strict preload_pool strict mode:strict)
   add_pool_test(ipc preload_pool ipc mode:cache,ipc:1)
+  add_test(NAME preload.pool_none COMMAND preload_pool none)
+  set_tests_properties(preload.pool_none PROPERTIES LABELS preload TIMEOUT 240 ENVIRONMENT
+    "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/lib/driver")
 
   # What it costs: figures.sh. The test only looks whether it runs.
   add_executable(pair_bench pair_bench.c)

@@ -4,7 +4,8 @@
  * and notices nothing else: what it frees stays its own until earlier work of every stream is done,
  * captures live on, questions are answered about its blocks and no others.
  *
- * It runs preloaded (ctest sets the environment) and knows of the library only that its figures differ.
+ * It runs preloaded (ctest sets the environment) and knows of the library only that its figures differ;
+ * the group "none" runs without, since its cases are true of the driver alone too.
  */
 #include "preload/pool_bed.h"
 
@@ -93,7 +94,67 @@ static void memory_of_other_calls_is_the_drivers(void)
     give_back(pitched);
     give_back(async);
     EXPECT(calls("cuMemFree_v2") == frees + 3);
-    EXPECT(sim.cu.cuMemFreeAsync(lend(100), stream) == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Preloaded or not, small or large: cuMemFree and cuMemFreeAsync take what cuMemAlloc and cuMemAllocAsync
+ * gave, once. */
+static void either_call_frees_what_either_gave(void)
+{
+    static const size_t sizes[] = {3000, 3 * MIB};
+    begin();
+    CUstream stream = hidden_stream();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        CUdeviceptr plain[2] = {lend(sizes[i]), lend(sizes[i])}, async[2] = {0, 0};
+        MUST(sim.cu.cuMemAllocAsync(&async[0], sizes[i], stream));
+        MUST(sim.cu.cuMemAllocAsync(&async[1], sizes[i], stream));
+        give_work(stream);
+        MUST(sim.cu.cuMemFreeAsync(plain[0], stream));
+        MUST(sim.cu.cuMemFreeAsync(async[0], stream));
+        EXPECT(sim.cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY); /* neither has waited */
+        EXPECT(sim.cu.cuMemFreeAsync(plain[0], stream) == CUDA_ERROR_INVALID_VALUE);
+        EXPECT(sim.cu.cuMemFree_v2(plain[0]) == CUDA_ERROR_INVALID_VALUE);
+        MUST(sim.cu.cuStreamSynchronize(stream));
+        give_back(plain[1]);
+        give_back(async[1]);
+        EXPECT(sim.cu.cuMemFreeAsync(plain[1], stream) == CUDA_ERROR_INVALID_VALUE);
+        EXPECT(sim.cu.cuMemFreeAsync(async[1], stream) == CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+/* A free that is refused has freed nothing. */
+static void a_free_in_a_capture_takes_no_plain_memory(void)
+{
+    begin();
+    CUstream stream = hidden_stream(), gone = hidden_stream();
+    CUgraph graph = NULL;
+    CUdeviceptr small = lend(3000), large = lend(3 * MIB);
+    MUST(sim.cu.cuStreamDestroy_v2(gone));
+    EXPECT(sim.cu.cuMemFreeAsync(small, gone) != CUDA_SUCCESS);
+    MUST(sim.cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    give_work(stream);
+    EXPECT(sim.cu.cuMemFreeAsync(small, stream) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(sim.cu.cuMemFreeAsync(large, stream) == CUDA_ERROR_INVALID_VALUE);
+    MUST(sim.cu.cuStreamEndCapture(stream, &graph));
+    EXPECT(graph != NULL);
+    give_back(small);
+    give_back(large);
+}
+
+static void a_block_freed_in_order_waits_for_its_stream(void)
+{
+    begin();
+    CUstream stream = hidden_stream();
+    CUdeviceptr small = lend(3000), large = lend(5 * MIB);
+    give_work(stream);
+    MUST(sim.cu.cuMemFreeAsync(small, stream));
+    MUST(sim.cu.cuMemFreeAsync(large, stream));
+    free_many(3000, 256);
+    free_many(5 * MIB, 16);
+    EXPECT(!comes_again(small, 3000, 500));
+    EXPECT(!comes_again(large, 5 * MIB, 16));
+    sim.step(UINT64_MAX);
+    EXPECT(comes_again(small, 3000, 10000));
+    EXPECT(comes_again(large, 5 * MIB, 100));
 }
 
 static void a_capture_lives_through_allocations(void)
@@ -250,6 +311,9 @@ int main(int argc, char **argv)
         CASE("cache", questions_are_answered_about_the_block),
         CASE("cache", wrong_frees_are_answered_as_by_the_driver),
         CASE("cache", memory_of_other_calls_is_the_drivers),
+        CASE("cache", either_call_frees_what_either_gave),
+        CASE("cache", a_free_in_a_capture_takes_no_plain_memory),
+        CASE("cache", a_block_freed_in_order_waits_for_its_stream),
         CASE("cache", a_capture_lives_through_allocations),
         CASE("cache", captures_that_fail_are_counted_out),
         CASE("cache", idle_memory_counts_as_free),
@@ -258,6 +322,10 @@ int main(int argc, char **argv)
         CASE("cache", a_synchronisation_makes_what_was_freed_ready),
         CASE("cache", only_blocks_of_their_own_are_exported),
         CASE("strict", strict_frees_wait_for_the_device),
+        CASE("strict", either_call_frees_what_either_gave),
+        CASE("strict", a_free_in_a_capture_takes_no_plain_memory),
+        CASE("none", either_call_frees_what_either_gave),
+        CASE("none", a_free_in_a_capture_takes_no_plain_memory),
         CASE("ipc", only_blocks_of_their_own_are_exported),
     };
     return pool_main(cases, sizeof cases / sizeof *cases, argc, argv);
