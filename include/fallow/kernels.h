@@ -17,6 +17,8 @@
  *  - `query` is pure: no device, no driver. It looks at shapes and types only; pointers may be NULL.
  *  - A launch is asynchronous, allocates nothing, waits for nothing, reads no device memory from the
  *    host, and may be captured in a graph. The memory must be usable on `stream`.
+ *  - A kernel is loaded by its first launch, which takes longer, and never inside a capture: there that
+ *    launch answers FALLOW_CAPTURING. fallow_kernels_load loads before.
  *  - **Every byte of every declared output is written for every legal input**, zero tokens included,
  *    so that outputs may lie in dirty memory. Where a declared extent ends at a length on the device,
  *    the parameter says so; bytes past it are neither written nor to be read.
@@ -42,7 +44,7 @@
 extern "C" {
 #endif
 
-/** The kernels, loaded into a pool's context. */
+/** The kernels of a pool's context. */
 typedef struct fallow_kernels fallow_kernels;
 
 /** Types of elements. Values are pinned. */
@@ -106,18 +108,34 @@ static inline void fallow_workspace_need_init(fallow_workspace_need *need)
 }
 
 /**
- * Load the kernels into a pool's context.
+ * Make the kernels ready for a pool's context. None is loaded: a program pays for those that it launches.
  *
  * Ownership   the caller owns *out_kernels until destroy; the pool must outlive it.
  * Errors      INVALID_ARGUMENT, INVALID_POOL, NOT_SUPPORTED (built without nvcc and the pool's device
- *             is a real one, or the driver lacks module loading), OUT_OF_HOST_MEMORY, DRIVER.
+ *             is a real one, or the driver lacks module loading), OUT_OF_HOST_MEMORY.
  * Threads     a fallow_kernels may be used from any thread.
- * Cost        driver calls, once. On the simulated device the C twins run instead, in stream order.
+ * Capture     allowed beside and inside any: it makes no driver call.
+ * Cost        host memory. On the simulated device the C twins run instead, in stream order.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_kernels_create(fallow_pool *pool,
                                                                 fallow_kernels **out_kernels);
 
-/** Unload them. Work that was given must be complete. NULL is allowed. */
+/**
+ * Load kernels now, those of the modules named: `merge_states` for fallow_attention_merge_states and so on.
+ * names NULL, name_count 0: all. What is loaded is left alone.
+ *
+ * Errors      INVALID_ARGUMENT (no such name: none was loaded), NOT_SUPPORTED (no image for this GPU),
+ *             DRIVER: those before the one that fallow_kernels_last_error names stay loaded.
+ * Threads     any; one loads at a time, and a first launch meanwhile waits for it.
+ * Capture     call it before a capture. Beside one it is made in relaxed capture mode, which ends nobody's.
+ * Cost        two driver calls a kernel that is not loaded yet, and what the driver takes to load an image.
+ */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_kernels_load(fallow_kernels *kernels,
+                                                              const char *const *names,
+                                                              size_t name_count);
+
+/** Unload them. Work that was given must be complete. Beside a capture as fallow_kernels_load. NULL is
+ *  allowed. */
 FALLOW_API void fallow_kernels_destroy(fallow_kernels *kernels);
 
 /** The last call that was refused, from any thread, in one sentence that names the call and the

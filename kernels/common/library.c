@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * On a real driver a kernel's image is loaded as a module of its own. On the simulated one, which has
- * flw_sim_register, its twin is registered under the kernel's name and the image is not looked at.
+ * On a real driver a kernel's image is loaded as a module of its own, before its first launch. On the
+ * simulated one, which has flw_sim_register, its twin is registered under the kernel's name and the image is
+ * not looked at.
  */
 #include "common/library.h"
 
@@ -28,15 +29,21 @@ typedef int (*launch_function)(void *function, unsigned grid_x, unsigned grid_y,
 typedef int (*push_function)(void *context);
 typedef int (*pop_function)(void **context);
 typedef int (*error_name_function)(int error, const char **name);
+typedef int (*is_capturing_function)(fallow_stream stream, int *status);
+typedef int (*exchange_mode_function)(int *mode);
 
 enum {
     DRIVER_INVALID_HANDLE = 400,
     DRIVER_NO_BINARY_FOR_GPU = 209,
+    DRIVER_STREAM_CAPTURE_IMPLICIT = 906,
+    DRIVER_CAPTURE_MODE_RELAXED = 2,
+    DRIVER_IS_NOT_CAPTURING = 0,
     LONGEST_MESSAGE = 256
 };
 
 struct fallow_kernels {
     void *context;
+    bool is_simulated;
     load_function load;
     unload_function unload;
     find_function find;
@@ -44,10 +51,14 @@ struct fallow_kernels {
     push_function push;
     pop_function pop;
     error_name_function error_name;
-    void *modules[FLW_KERNEL_COUNT];
-    void *functions[FLW_KERNEL_COUNT];
-    _Atomic uint64_t launch_count; /* relaxed; a statistic */
-    pthread_mutex_t lock;          /* guards message */
+    is_capturing_function is_capturing;
+    exchange_mode_function exchange_mode;
+    pthread_mutex_t
+        loading; /* who loads; held over driver calls, and message's lock is taken under it */
+    void *modules[FLW_KERNEL_COUNT];           /* loading */
+    void *_Atomic functions[FLW_KERNEL_COUNT]; /* NULL until it is loaded, then for good */
+    _Atomic uint64_t launch_count;             /* relaxed; a statistic */
+    pthread_mutex_t lock;                      /* guards message */
     char message[LONGEST_MESSAGE];
 };
 
@@ -148,8 +159,11 @@ static bool find_entries(fallow_kernels *kernels, fallow_pool *pool)
     find_entry(pool, "cuCtxPushCurrent_v2", &kernels->push);
     find_entry(pool, "cuCtxPopCurrent_v2", &kernels->pop);
     find_entry(pool, "cuGetErrorName", &kernels->error_name);
+    find_entry(pool, "cuStreamIsCapturing", &kernels->is_capturing);
+    find_entry(pool, "cuThreadExchangeStreamCaptureMode", &kernels->exchange_mode);
     return kernels->load != NULL && kernels->unload != NULL && kernels->find != NULL &&
-           kernels->launch != NULL && kernels->push != NULL && kernels->pop != NULL;
+           kernels->launch != NULL && kernels->push != NULL && kernels->pop != NULL &&
+           kernels->is_capturing != NULL && kernels->exchange_mode != NULL;
 }
 
 /* True if the pool's driver is the simulated one: it knows the twins from now on. */
@@ -169,20 +183,71 @@ static bool register_twins(fallow_pool *pool)
     return true;
 }
 
-static fallow_status load_kernels(fallow_kernels *kernels, bool is_simulated)
+/* ---- loading: in the pool's context, and in relaxed capture mode, so that it neither fails under nor ends
+ * a capture of another stream */
+
+static int enter_relaxed(fallow_kernels *kernels, int *mode)
 {
-    fallow_status status = FALLOW_OK;
-    for (int i = 0; i < FLW_KERNEL_COUNT && status == FALLOW_OK; i++) {
-        const struct kernel *kernel = &kernel_table[i];
-        const void *image = is_simulated ? kernel->name : kernel->image;
-        int error = kernels->load(&kernels->modules[i], image);
-        if (error == 0) {
-            error = kernels->find(&kernels->functions[i], kernels->modules[i], kernel->name);
-        }
+    void *popped = NULL;
+    int error = kernels->push(kernels->context);
+    if (error == 0) {
+        *mode = DRIVER_CAPTURE_MODE_RELAXED;
+        error = kernels->exchange_mode(mode);
         if (error != 0) {
-            status = refuse_driver(kernels, "loading", kernel->name, error);
+            (void)kernels->pop(&popped);
         }
     }
+    return error;
+}
+
+static void leave_relaxed(fallow_kernels *kernels, int *mode)
+{
+    void *popped = NULL;
+    (void)kernels->exchange_mode(mode);
+    (void)kernels->pop(&popped);
+}
+
+/* loading, relaxed. The function is asked for at once: a driver that loads lazily loads it then, not in the
+ * launch. */
+static fallow_status load_kernel(fallow_kernels *kernels, int index)
+{
+    const struct kernel *kernel = &kernel_table[index];
+    void *module = NULL, *function = NULL;
+    if (kernels->functions[index] != NULL) {
+        return FALLOW_OK;
+    }
+    int error = kernels->load(&module, kernels->is_simulated ? kernel->name : kernel->image);
+    if (error == 0) {
+        error = kernels->find(&function, module, kernel->name);
+        if (error != 0) {
+            (void)kernels->unload(module);
+        }
+    }
+    if (error != 0) {
+        return refuse_driver(kernels, "loading", kernel->name, error);
+    }
+    kernels->modules[index] = module;
+    atomic_store_explicit(&kernels->functions[index], function, memory_order_release);
+    return FALLOW_OK;
+}
+
+/* Those that are wanted; the ones before a refusal stay loaded. */
+static fallow_status load_kernels(fallow_kernels *kernels, const bool wanted[FLW_KERNEL_COUNT])
+{
+    int mode;
+    fallow_status status = FALLOW_OK;
+    pthread_mutex_lock(&kernels->loading);
+    int error = enter_relaxed(kernels, &mode);
+    if (error != 0) {
+        status = refuse_driver(kernels, "making current", "the pool's context", error);
+    }
+    for (int i = 0; i < FLW_KERNEL_COUNT && status == FALLOW_OK; i++) {
+        status = wanted[i] ? load_kernel(kernels, i) : FALLOW_OK;
+    }
+    if (error == 0) {
+        leave_relaxed(kernels, &mode);
+    }
+    pthread_mutex_unlock(&kernels->loading);
     return status;
 }
 
@@ -195,29 +260,100 @@ static void unload_kernels(fallow_kernels *kernels)
     }
 }
 
-static fallow_status fill(fallow_kernels *kernels, fallow_pool *pool)
+/* FLW_KERNEL_COUNT: no kernel has this name. */
+static int find_kernel(const char *name)
+{
+    int index = 0;
+    while (index < FLW_KERNEL_COUNT &&
+           (name == NULL || strcmp(kernel_table[index].name + strlen("flw_"), name) != 0)) {
+        index++;
+    }
+    return index;
+}
+
+fallow_status fallow_kernels_load(fallow_kernels *kernels, const char *const *names,
+                                  size_t name_count)
+{
+    bool wanted[FLW_KERNEL_COUNT] = {false};
+    if (kernels == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    if (names == NULL && name_count != 0) {
+        flw_kernels_refuse(kernels, "fallow_kernels_load: names is NULL, and name_count is %zu",
+                           name_count);
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    for (int i = 0; i < FLW_KERNEL_COUNT; i++) {
+        wanted[i] = names == NULL;
+    }
+    for (size_t i = 0; i < name_count; i++) {
+        int index = find_kernel(names[i]);
+        if (index == FLW_KERNEL_COUNT) {
+            flw_kernels_refuse(kernels, "fallow_kernels_load: there is no kernel '%s'",
+                               names[i] != NULL ? names[i] : "NULL");
+            return FALLOW_INVALID_ARGUMENT;
+        }
+        wanted[index] = true;
+    }
+    return load_kernels(kernels, wanted);
+}
+
+/* Whether a driver loads a module into the middle of a capture is told nowhere; what it does then may end the
+ * capture. So the caller is asked to load it before. */
+static fallow_status refuse_capture(fallow_kernels *kernels, const char *name, fallow_stream stream)
 {
     void *popped = NULL;
+    int capture = DRIVER_IS_NOT_CAPTURING;
+    int error = kernels->push(kernels->context);
+    if (error == 0) {
+        error = kernels->is_capturing(stream, &capture);
+        (void)kernels->pop(&popped);
+    }
+    if (error != 0 && error != DRIVER_STREAM_CAPTURE_IMPLICIT) {
+        return refuse_driver(kernels, "launch", name, error);
+    }
+    if (error != 0 || capture != DRIVER_IS_NOT_CAPTURING) {
+        flw_kernels_refuse(kernels,
+                           "launch of %s: it is not loaded yet, and the stream is being "
+                           "captured: launch it once, or call fallow_kernels_load, before "
+                           "the capture begins",
+                           name);
+        return FALLOW_CAPTURING;
+    }
+    return FALLOW_OK;
+}
+
+/* The kernel's function, loaded at its first launch. */
+static fallow_status loaded_function(fallow_kernels *kernels, enum flw_kernel kernel,
+                                     fallow_stream stream, void **out_function)
+{
+    bool wanted[FLW_KERNEL_COUNT] = {false};
+    fallow_status status = FALLOW_OK;
+    *out_function = atomic_load_explicit(&kernels->functions[kernel], memory_order_acquire);
+    if (*out_function == NULL) {
+        wanted[kernel] = true;
+        status = refuse_capture(kernels, kernel_table[kernel].name, stream);
+        status = status == FALLOW_OK ? load_kernels(kernels, wanted) : status;
+        *out_function = atomic_load_explicit(&kernels->functions[kernel], memory_order_acquire);
+    }
+    return status;
+}
+
+/* ---- create, destroy */
+
+static fallow_status fill(fallow_kernels *kernels, fallow_pool *pool)
+{
     if (!find_entries(kernels, pool)) {
         flw_kernels_refuse(kernels, "the pool's driver cannot load modules: is it up to date?");
         return FALLOW_NOT_SUPPORTED;
     }
-    bool is_simulated = register_twins(pool);
-    if (!is_simulated && kernel_table[0].image == NULL) {
+    kernels->is_simulated = register_twins(pool);
+    if (!kernels->is_simulated && kernel_table[0].image == NULL) {
         flw_kernels_refuse(kernels, "this library was built without kernel images: build it where "
                                     "nvcc is found, with FALLOW_KERNEL_IMAGES on");
         return FALLOW_NOT_SUPPORTED;
     }
-    int error = kernels->push(kernels->context);
-    if (error != 0) {
-        return refuse_driver(kernels, "making current", "the pool's context", error);
-    }
-    fallow_status status = load_kernels(kernels, is_simulated);
-    if (status != FALLOW_OK) {
-        unload_kernels(kernels);
-    }
-    (void)kernels->pop(&popped);
-    return status;
+    return FALLOW_OK;
 }
 
 static fallow_status end_create(fallow_status status, const char *message)
@@ -244,9 +380,11 @@ fallow_status fallow_kernels_create(fallow_pool *pool, fallow_kernels **out_kern
     }
     kernels->context = context;
     pthread_mutex_init(&kernels->lock, NULL);
+    pthread_mutex_init(&kernels->loading, NULL);
     fallow_status status = fill(kernels, pool);
     if (status != FALLOW_OK) {
         (void)end_create(status, kernels->message);
+        pthread_mutex_destroy(&kernels->loading);
         pthread_mutex_destroy(&kernels->lock);
         free(kernels);
         return status;
@@ -257,14 +395,15 @@ fallow_status fallow_kernels_create(fallow_pool *pool, fallow_kernels **out_kern
 
 void fallow_kernels_destroy(fallow_kernels *kernels)
 {
-    void *popped = NULL;
+    int mode;
     if (kernels == NULL) {
         return;
     }
-    if (kernels->push(kernels->context) == 0) {
+    if (enter_relaxed(kernels, &mode) == 0) {
         unload_kernels(kernels);
-        (void)kernels->pop(&popped);
+        leave_relaxed(kernels, &mode);
     }
+    pthread_mutex_destroy(&kernels->loading);
     pthread_mutex_destroy(&kernels->lock);
     free(kernels);
 }
@@ -272,7 +411,7 @@ void fallow_kernels_destroy(fallow_kernels *kernels)
 fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel,
                                  struct flw_grid grid, const void *args, fallow_stream stream)
 {
-    void *popped = NULL;
+    void *popped = NULL, *function = NULL;
     unsigned char copy[1024];
     void *parameters[] = {copy};
     _Static_assert(sizeof(void *) == 8, "device addresses are 64 bits");
@@ -290,10 +429,14 @@ fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel
                            (long long)grid.blocks_y);
         return FALLOW_INVALID_ARGUMENT;
     }
+    fallow_status status = loaded_function(kernels, kernel, stream, &function);
+    if (status != FALLOW_OK) {
+        return status;
+    }
     memcpy(copy, args, kernel_table[kernel].args_bytes);
     int error = kernels->push(kernels->context);
     if (error == 0) {
-        error = kernels->launch(kernels->functions[kernel], (unsigned)grid.blocks_x,
+        error = kernels->launch(function, (unsigned)grid.blocks_x,
                                 grid.blocks_y == 0 ? 1 : (unsigned)grid.blocks_y, 1, grid.threads,
                                 1, 1, grid.shared_bytes, stream, parameters, NULL);
         (void)kernels->pop(&popped);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: loaded kernels, and giving one to a stream.
+ * Owns: loading kernels, each before its first launch, and giving one to a stream.
  * Does not: check parameters (refusal.h), know what a kernel computes.
- * Synchronization: everything but `message` and `launch_count` is immutable after create.
+ * Synchronization: what create fills is immutable after it; a function is written once, by whoever loads it.
  */
 #ifndef FLW_KERNELS_LIBRARY_H
 #define FLW_KERNELS_LIBRARY_H
@@ -30,8 +30,9 @@ struct flw_grid {
 void flw_kernels_refuse(fallow_kernels *kernels, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Give a kernel to a stream. `args` is its flw_<name>_args; copied. DRIVER,
- * INVALID_STREAM, NOT_SUPPORTED, INVALID_ARGUMENT (the shape), with a sentence kept. */
+/* Give a kernel to a stream, loaded if it is the first launch of it. `args` is its flw_<name>_args; copied.
+ * DRIVER, INVALID_STREAM, NOT_SUPPORTED, INVALID_ARGUMENT (the shape), CAPTURING (not loaded yet, and the
+ * stream is being captured), with a sentence kept. */
 fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel,
                                  struct flw_grid grid, const void *args, fallow_stream stream);
 

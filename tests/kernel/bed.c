@@ -239,6 +239,7 @@ struct flw_bed_graph *flw_bed_capture(struct flw_bed *bed,
         exit(1);
     }
     struct flw_bed_graph *graph = &bed->graphs[bed->graph_count++];
+    FLW_EXPECT_OK(bed, fallow_kernels_load(bed->kernels, NULL, 0)); /* not inside the capture */
     MUST(bed, cuStreamBeginCapture_v2(bed->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     launch(bed, inputs, outputs);
     MUST(bed, cuStreamEndCapture(bed->stream, &graph->graph));

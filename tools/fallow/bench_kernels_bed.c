@@ -76,10 +76,13 @@ bool flw_kernel_bed_open(struct flw_kernel_bed *bed, int device, char *message, 
     if (status == FALLOW_OK) {
         status = fallow_kernels_create(bed->pool, &bed->kernels);
     }
+    if (status == FALLOW_OK) { /* no figure has a load in it, and graphs come first */
+        status = fallow_kernels_load(bed->kernels, NULL, 0);
+    }
     if (status != FALLOW_OK) {
         char why[128] = "";
         if (bed->pool != NULL) {
-            fallow_kernels_last_error(NULL, why, sizeof why);
+            fallow_kernels_last_error(bed->kernels, why, sizeof why);
         }
         *out_is_absent = status == FALLOW_NOT_SUPPORTED;
         snprintf(message, FLW_KERNEL_MESSAGE_BYTES, "%s on %s: %s%s%s",
