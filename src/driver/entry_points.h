@@ -36,6 +36,7 @@
     X(REQUIRED, cuCtxGetDevice, (CUdevice *device)) \
     X(OPTIONAL, cuCtxGetId, (CUcontext context, unsigned long long *id)) \
     X(REQUIRED, cuCtxSynchronize, (void)) \
+    X(OPTIONAL, cuCtxFromGreenCtx, (CUcontext *context, CUgreenCtx green)) \
     X(OPTIONAL, cuCtxRecordEvent, (CUcontext context, CUevent event)) \
     X(OPTIONAL, cuCtxWaitEvent, (CUcontext context, CUevent event)) \
     X(REQUIRED, cuStreamCreate, (CUstream *stream, unsigned flags)) \
@@ -46,6 +47,7 @@
     X(REQUIRED, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags)) \
     X(OPTIONAL, cuStreamGetId, (CUstream stream, unsigned long long *id)) \
     X(OPTIONAL, cuStreamGetCtx, (CUstream stream, CUcontext *context)) \
+    X(OPTIONAL, cuStreamGetGreenCtx, (CUstream stream, CUgreenCtx *green)) \
     X(REQUIRED, cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status)) \
     X(OPTIONAL, cuStreamGetCaptureInfo_v2, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *dependency_count)) \
     X(REQUIRED, cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode)) \

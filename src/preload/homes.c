@@ -131,7 +131,39 @@ static void close_home(struct flw_home *home)
     }
 }
 
-/* Closed. Without a driver call: its memory went with the context. */
+/* making. It has no pool and no events. */
+static void forget_green(struct flw_home *home)
+{
+    close_home(home);
+    (void)pthread_mutex_lock(&homes.lock);
+    home->id = 0;
+    (void)pthread_mutex_unlock(&homes.lock);
+    atomic_store(&home->is_ending, false);
+    atomic_fetch_add(&turn, 1);
+}
+
+void flw_homes_forget_green(CUcontext context)
+{
+    for (uint32_t i = 0; i < homes.end; i++) {
+        struct flw_home *home = &homes.list[i];
+        if (home->id != 0 && home->main_id != 0 && home->context == context) {
+            forget_green(home);
+        }
+    }
+}
+
+/* Of the primary context that has ended, and them with it. */
+static void forget_greens_of(const struct flw_home *main)
+{
+    for (uint32_t i = 0; i < homes.end; i++) {
+        struct flw_home *home = &homes.list[i];
+        if (home->id != 0 && home->main_id != 0 && home->main_id == main->id) {
+            forget_green(home);
+        }
+    }
+}
+
+/* making; closed. Without a driver call: its memory went with the context. */
 static void forget_home(struct flw_home *home)
 {
     struct flw_pool *pool = atomic_load(&home->pool);
@@ -144,6 +176,7 @@ static void forget_home(struct flw_home *home)
         }
         fallow_pool_destroy(home->handle);
     }
+    forget_greens_of(home);
     (void)pthread_mutex_lock(&homes.lock);
     home->handle = NULL;
     atomic_store(&home->is_refused, false);
@@ -221,7 +254,8 @@ static void drop_stale(CUcontext context, unsigned long long id)
     }
 }
 
-static bool is_primary(CUcontext context, CUdevice device)
+/* NULL: it is not active, or the driver does not say. */
+static CUcontext primary_of(CUdevice device)
 {
     const struct flw_driver *driver = &flw_real.driver;
     CUcontext primary = NULL;
@@ -230,10 +264,19 @@ static bool is_primary(CUcontext context, CUdevice device)
     if (driver->cuDevicePrimaryCtxGetState == NULL ||
         driver->cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS ||
         !is_active || driver->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
-        return false;
+        return NULL;
     }
     (void)driver->cuDevicePrimaryCtxRelease_v2(device); /* it was active: it stays so */
-    return primary == context;
+    return primary;
+}
+
+/* Drivers before 12.4 have none. */
+static bool is_green_current(void)
+{
+    const struct flw_driver *driver = &flw_real.driver;
+    CUgreenCtx green = NULL;
+    return driver->cuStreamGetGreenCtx != NULL &&
+           driver->cuStreamGetGreenCtx(NULL, &green) == CUDA_SUCCESS && green != NULL;
 }
 
 /* making; inside. Entered; NULL: no place, or the driver does not answer. */
@@ -246,13 +289,21 @@ static struct flw_home *add_home(CUcontext context, unsigned long long id)
         return NULL;
     }
     CUresult result = driver->cuCtxGetDevice(&device);
+    bool is_green = result == CUDA_SUCCESS && is_green_current();
     (void)driver->cuCtxPopCurrent_v2(&popped);
     if (result != CUDA_SUCCESS) {
         return NULL;
     }
-    bool is_main = is_primary(context, device);
+    CUcontext primary = primary_of(device);
+    unsigned long long main_id = is_green && primary != NULL ? id_of(primary) : 0;
+    if (main_id == id) { /* one name for both: what is known by it is the primary one */
+        main_id = 0;
+        context = primary;
+    }
     flw_life_use();
-    (void)flw_contexts_add(driver, context);
+    if (main_id == 0) {
+        (void)flw_contexts_add(driver, context);
+    }
     (void)pthread_mutex_lock(&homes.lock);
     uint32_t place = 0;
     while (place < homes.end && homes.list[place].id != 0) {
@@ -263,7 +314,9 @@ static struct flw_home *add_home(CUcontext context, unsigned long long id)
         home = &homes.list[place];
         home->context = context;
         home->device = device;
-        home->is_primary = is_main;
+        home->is_primary = primary == context;
+        home->main = main_id != 0 ? primary : NULL;
+        home->main_id = main_id;
         home->id = id;
         atomic_fetch_add(&home->users, 1);
         if (place == homes.end) {
@@ -357,18 +410,27 @@ static struct flw_home *enter_with_pool(unsigned long long id)
     return home;
 }
 
-struct flw_home *flw_home_enter(CUcontext context, bool wants_pool)
+struct flw_home *flw_home_enter_own(CUcontext context)
 {
     unsigned long long id = id_of(context);
     if (id != 0 && context == NULL &&
         flw_life_heed(flw_real.driver.cuCtxGetCurrent(&context)) != CUDA_SUCCESS) {
         context = NULL;
     }
-    if (id == 0 || context == NULL) {
-        return NULL;
+    return id == 0 || context == NULL ? NULL : enter_or_add(context, id);
+}
+
+struct flw_home *flw_home_enter(CUcontext context, bool wants_pool)
+{
+    struct flw_home *home = flw_home_enter_own(context);
+    if (home != NULL && home->main_id != 0) {
+        CUcontext main = home->main;
+        unsigned long long main_id = home->main_id;
+        flw_home_leave(home);
+        home = enter_or_add(main, main_id);
     }
-    struct flw_home *home = enter_or_add(context, id);
     if (home != NULL && wants_pool && lacks_pool(home)) {
+        unsigned long long id = home->id;
         flw_home_leave(home);
         home = enter_with_pool(id);
     }

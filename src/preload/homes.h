@@ -4,7 +4,9 @@
  * allocation. Whose a pointer is.
  * Does not: wrap an entry point.
  *
- * A context is known by cuCtxGetId, which is never given twice; its handle may be another's tomorrow.
+ * A context is known by cuCtxGetId, which is never given twice; its handle may be another's tomorrow. A green
+ * context "does not change the underlying context lifetime" (cuCtxFromGreenCtx): its memory is its device's
+ * primary context's, an event of that one covers its work too, and so that one's pool lends to it.
  * Who uses a home enters it, and its end waits until everybody has left. Hits enter nothing: a cache
  * that is closed serves none, and its end waits for one under way.
  *
@@ -25,6 +27,8 @@ struct flw_home {
     CUcontext context;
     CUdevice device;
     bool is_primary;
+    CUcontext main;             /* of a green context: the primary one, whose home lends */
+    unsigned long long main_id; /* 0: it is none */
     _Atomic bool is_refused; /* a pool could not be made: everything passes through */
     fallow_pool *handle;     /* NULL: nothing was lent here yet */
     struct flw_pool *_Atomic pool;
@@ -51,8 +55,11 @@ unsigned long long flw_home_id_here(void);
 
 /* ---- enter, leave */
 
-/* A context's home, or (NULL) the present one's, made if need be, and its pool if that is wanted. NULL: pass through. */
+/* The home that lends to a context, or (NULL) to the present one, made if need be, and its pool if that is
+ * wanted. NULL: pass through. */
 struct flw_home *flw_home_enter(CUcontext context, bool wants_pool);
+/* The context's own, a green one's too, which has no pool. */
+struct flw_home *flw_home_enter_own(CUcontext context);
 /* The home whose pool's memory holds the address, lent or not. NULL: it is the driver's. */
 struct flw_home *flw_home_enter_of(CUdeviceptr address);
 /* The next home, from *cursor (begin with 0). */
@@ -70,6 +77,8 @@ struct flw_ending {
 };
 struct flw_ending flw_homes_begin_end(CUcontext context, CUdevice device);
 void flw_homes_end(struct flw_ending ending, bool is_over);
+/* Between the two: a green context of that handle has ended. */
+void flw_homes_forget_green(CUcontext context);
 
 /* ---- everything at once */
 

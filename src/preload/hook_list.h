@@ -81,6 +81,7 @@ union CUstreamBatchMemOpParams_union;
     X(cuCtxDestroy, cuCtxDestroy, 2000, (CUcontext context), (context)) \
     X(cuCtxDestroy_v2, cuCtxDestroy, 4000, (CUcontext context), (context)) \
     X(cuCtxDetach, cuCtxDetach, 2000, (CUcontext context), (context)) \
+    X(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040, (CUgreenCtx green), (green)) \
     X(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset, 7000, (CUdevice device), (device)) \
     X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 11000, (CUdevice device), (device)) \
     X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease, 7000, (CUdevice device), (device)) \

@@ -83,21 +83,23 @@ static CUresult end_context(CUcontext context, CUresult (*real)(CUcontext contex
     return result;
 }
 
-/* A device's primary context; it may have other users, and so live on. */
-static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice device), bool ends_always)
+static bool is_primary_active(CUdevice device)
 {
     unsigned flags;
     int is_active = 0;
+    return flw_real.driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
+           is_active;
+}
+
+/* A device's primary context; it may have other users, and so live on. */
+static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice device), bool ends_always)
+{
     if (!flw_homes_serve()) {
         return note_end(real(device));
     }
     struct flw_ending ending = flw_homes_begin_end(NULL, device);
     CUresult result = note_end(real(device));
-    if (result == CUDA_SUCCESS && !ends_always &&
-        flw_real.driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS) {
-        is_active = 0;
-    }
-    end(ending, result == CUDA_SUCCESS && !is_active);
+    end(ending, result == CUDA_SUCCESS && (ends_always || !is_primary_active(device)));
     return result;
 }
 
@@ -114,6 +116,38 @@ CUresult flw_hook_cuCtxDestroy_v2(CUcontext context)
 CUresult flw_hook_cuCtxDetach(CUcontext context)
 {
     return end_context(context, flw_real.cuCtxDetach); /* cuCtxAttach is seldom heard of */
+}
+
+/* As what takes a CUcontext knows it, and its device. */
+static bool find_green(CUgreenCtx green, CUcontext *out_context, CUdevice *out_device)
+{
+    const struct flw_driver *driver = &flw_real.driver;
+    CUcontext popped;
+    if (driver->cuCtxFromGreenCtx == NULL ||
+        driver->cuCtxFromGreenCtx(out_context, green) != CUDA_SUCCESS ||
+        driver->cuCtxPushCurrent_v2(*out_context) != CUDA_SUCCESS) {
+        return false;
+    }
+    CUresult result = driver->cuCtxGetDevice(out_device);
+    (void)driver->cuCtxPopCurrent_v2(&popped);
+    return result == CUDA_SUCCESS;
+}
+
+/* It gives back its share of the primary context, which may be the last one. */
+CUresult flw_hook_cuGreenCtxDestroy(CUgreenCtx green)
+{
+    CUcontext context;
+    CUdevice device;
+    if (!flw_homes_serve() || !find_green(green, &context, &device)) {
+        return flw_life_heed(flw_real.cuGreenCtxDestroy(green));
+    }
+    struct flw_ending ending = flw_homes_begin_end(NULL, device);
+    CUresult result = flw_life_heed(flw_real.cuGreenCtxDestroy(green));
+    if (result == CUDA_SUCCESS) {
+        flw_homes_forget_green(context);
+    }
+    end(ending, result == CUDA_SUCCESS && !is_primary_active(device));
+    return result;
 }
 
 CUresult flw_hook_cuDevicePrimaryCtxReset(CUdevice device)
@@ -136,7 +170,8 @@ CUresult flw_hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
     return end_primary(device, flw_real.cuDevicePrimaryCtxRelease_v2, false);
 }
 
-/* ---- quiescence: what was freed before a synchronisation is ready after it */
+/* ---- quiescence: what was freed before a synchronisation is ready after it. That of a green context waits
+ * for its own work only, so nothing is ready after that. */
 
 struct quiet {
     const struct flw_pool *pool; /* NULL: none, or nothing to gain */
@@ -146,7 +181,7 @@ struct quiet {
 static struct quiet expect_quiet(CUcontext context)
 {
     struct quiet quiet = {0};
-    struct flw_home *home = flw_homes_serve() ? flw_home_enter(context, false) : NULL;
+    struct flw_home *home = flw_homes_serve() ? flw_home_enter_own(context) : NULL;
     if (home != NULL) {
         struct flw_pool *pool = atomic_load(&home->pool);
         quiet.ticket = pool != NULL ? flw_epoch_expect_sync(pool) : 0;
@@ -160,7 +195,7 @@ static struct quiet expect_quiet(CUcontext context)
 static CUresult note_quiet(CUresult result, CUcontext context, const struct quiet *quiet)
 {
     struct flw_home *home =
-        result == CUDA_SUCCESS && quiet->pool != NULL ? flw_home_enter(context, false) : NULL;
+        result == CUDA_SUCCESS && quiet->pool != NULL ? flw_home_enter_own(context) : NULL;
     if (home != NULL) {
         struct flw_pool *pool = atomic_load(&home->pool);
         if (pool == quiet->pool) {

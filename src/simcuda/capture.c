@@ -90,9 +90,11 @@ void flw_capture_kill(struct flw_capture *capture)
 
 void flw_capture_kill_context(struct flw_context *context)
 {
-    for (struct flw_stream *stream = context->streams; stream != NULL; stream = stream->next) {
-        if (stream->capture != NULL) {
-            flw_capture_kill(stream->capture);
+    for (struct flw_context *part = NULL; (part = flw_context_next_part(context, part)) != NULL;) {
+        for (struct flw_stream *stream = part->streams; stream != NULL; stream = stream->next) {
+            if (stream->capture != NULL) {
+                flw_capture_kill(stream->capture);
+            }
         }
     }
 }

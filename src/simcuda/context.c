@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: contexts: primary and explicit ones, each thread's stack of current ones, their end.
+ * Owns: contexts: primary, explicit and green ones, each thread's stack of current ones, their end.
  * Does not: implement what lives in a context.
  *
  * A dead context's object stays until the world ends, because a thread may still have it as its
  * current one; its handle is handed out again at once.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "simcuda/forms.h"
 #include "simcuda/host.h"
@@ -29,8 +30,34 @@ static struct flw_context *make_context(struct flw_device *device, bool is_prima
     return context;
 }
 
+struct flw_context *flw_context_next_part(struct flw_context *whole, struct flw_context *after)
+{
+    struct flw_context *next = after == NULL ? whole : NULL;
+    if (after != NULL) {
+        next = after == whole ? flw_world.contexts : after->next;
+        while (next != NULL && (next->main != whole || !next->is_alive)) {
+            next = next->next;
+        }
+    }
+    return next;
+}
+
+bool flw_context_is_capturing(struct flw_context *context)
+{
+    unsigned count = 0;
+    for (struct flw_context *part = NULL; (part = flw_context_next_part(context, part)) != NULL;) {
+        count += part->capture_count;
+    }
+    return count != 0;
+}
+
+/* A green context goes with its primary one. */
 static void end_context(struct flw_thread *thread, struct flw_context *context)
 {
+    struct flw_context *green;
+    while ((green = flw_context_next_part(context, context)) != NULL) {
+        end_context(thread, green);
+    }
     flw_capture_kill_context(context);
     flw_order_wait_context(thread, context);
     /* "Destroys and cleans up all resources associated with the context" (cuCtxDestroy) */
@@ -94,6 +121,15 @@ static void push(struct flw_thread *thread, struct flw_context *context)
     thread->stack[thread->depth++] = context;
 }
 
+static struct flw_context *retain_primary(struct flw_device *device)
+{
+    if (device->primary == NULL) {
+        device->primary = make_context(device, true, device->primary_flags);
+    }
+    device->primary_retain_count++;
+    return device->primary;
+}
+
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     struct flw_call call;
@@ -103,11 +139,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        if (call.device->primary == NULL) {
-            call.device->primary = make_context(call.device, true, call.device->primary_flags);
-        }
-        call.device->primary_retain_count++;
-        *context = call.device->primary->handle;
+        *context = retain_primary(call.device)->handle;
     }
     return flw_call_leave(result);
 }
@@ -121,6 +153,14 @@ static void reset_primary(struct flw_thread *thread, struct flw_device *device)
     }
 }
 
+/* "The context is automatically reset once the last reference to it is released." */
+static void release_primary(struct flw_thread *thread, struct flw_device *device)
+{
+    if (--device->primary_retain_count == 0) {
+        reset_primary(thread, device);
+    }
+}
+
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     struct flw_call call;
@@ -131,9 +171,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
     if (result == CUDA_SUCCESS && call.device->primary_retain_count == 0) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     }
-    /* "The context is automatically reset once the last reference to it is released." */
-    if (result == CUDA_SUCCESS && --call.device->primary_retain_count == 0) {
-        reset_primary(call.thread, call.device);
+    if (result == CUDA_SUCCESS) {
+        release_primary(call.thread, call.device);
     }
     return flw_call_leave(result);
 }
@@ -310,11 +349,15 @@ CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id)
 
 static CUresult synchronize(struct flw_call *call, struct flw_context *context)
 {
-    if (context->capture_count > 0) {
+    if (flw_context_is_capturing(context)) {
         flw_capture_kill_context(context);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    flw_order_wait_context(call->thread, context);
+    /* "If the current context is the primary context, green contexts that have been created will also be
+     * synchronized." */
+    for (struct flw_context *part = NULL; (part = flw_context_next_part(context, part)) != NULL;) {
+        flw_order_wait_context(call->thread, part);
+    }
     flw_pool_host_waited();
     return context->sticky; /* "returns an error if one of the preceding tasks failed" */
 }
@@ -340,4 +383,120 @@ FLW_SIM_NEWER(cuCtxSynchronize_v2, (CUcontext handle))
         result = CUDA_ERROR_INVALID_CONTEXT;
     }
     return flw_call_leave(result == CUDA_SUCCESS ? synchronize(&call, context) : result);
+}
+
+/* ---- green contexts: a part of the device under the primary context. How many multiprocessors one has is not
+ * modelled. Its streams end with it, where a driver keeps them and answers
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED. */
+
+#define GREEN_TAG    8ull /* a green handle is its context's and this: no context has it */
+#define SM_COUNT     132u
+#define SM_COUNT_AT  96 /* in a CUdevResource: behind its type and padding */
+#define RESOURCE_END 144
+
+CUgreenCtx flw_context_green(const struct flw_context *context)
+{
+    return context->main == NULL ? NULL : (CUgreenCtx)((uintptr_t)context->handle + GREEN_TAG);
+}
+
+static struct flw_context *find_green(CUgreenCtx green)
+{
+    struct flw_context *context = flw_context_find((CUcontext)((uintptr_t)green - GREEN_TAG));
+    return context != NULL && context->main != NULL ? context : NULL;
+}
+
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, struct CUdevResource_st *resource,
+                                        CUdevResourceType type)
+{
+    struct flw_call call;
+    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
+    if (result == CUDA_SUCCESS && (resource == NULL || type != CU_DEV_RESOURCE_TYPE_SM)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        unsigned count = SM_COUNT;
+        memset((void *)resource, 0, RESOURCE_END);
+        memcpy((void *)resource, &type, sizeof type);
+        memcpy((unsigned char *)resource + SM_COUNT_AT, &count, sizeof count);
+    }
+    return flw_call_leave(result);
+}
+
+/* It stands for all of the device, whatever the resources are. */
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *descriptor,
+                                           struct CUdevResource_st *resources, unsigned count)
+{
+    static unsigned char whole_device;
+    if (descriptor == NULL || resources == NULL || count == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *descriptor = (CUdevResourceDesc)(void *)&whole_device;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
+                                  unsigned flags)
+{
+    struct flw_call call;
+    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
+    if (result == CUDA_SUCCESS &&
+        (green == NULL || descriptor == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        /* "This API will retain the primary context on device" */
+        struct flw_context *made = make_context(call.device, false, 0);
+        made->main = retain_primary(call.device);
+        *green = flw_context_green(made);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT);
+    struct flw_context *found = find_green(green);
+    if (result == CUDA_SUCCESS && found == NULL) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (result == CUDA_SUCCESS) {
+        /* "Destroys the green context, releasing the primary context of the device" */
+        end_context(call.thread, found);
+        release_primary(call.thread, found->device);
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_PLAIN);
+    struct flw_context *found = find_green(green);
+    if (result == CUDA_SUCCESS && (found == NULL || context == NULL)) {
+        result = found == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *context = found->handle;
+    }
+    return flw_call_leave(result);
+}
+
+/* "the API ignores the context that is current to the calling thread" */
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned flags,
+                                        int priority)
+{
+    struct flw_call call;
+    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT);
+    struct flw_context *found = find_green(green);
+    if (result == CUDA_SUCCESS && found == NULL) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (result == CUDA_SUCCESS && flags != CU_STREAM_NON_BLOCKING) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = flw_stream_create(found, stream, flags, priority);
+    }
+    return flw_call_leave(result);
 }

@@ -238,10 +238,8 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
     return flw_call_leave(result);
 }
 
-static void record_context(struct flw_context *context, struct flw_event *event)
+static void add_work_of(struct flw_context *context, struct flw_event *event)
 {
-    clear(event);
-    flw_clock_finish(&event->clock);
     if (flw_world_runs_on_clock()) {
         struct flw_position all = {.done_ns = context->max_done_ns};
         add_position(event, &all);
@@ -266,6 +264,17 @@ static void record_context(struct flw_context *context, struct flw_event *event)
     }
 }
 
+/* "If the context passed to hCtx is the primary context, hEvent will capture all the activities of the
+ * primary context and its green contexts." */
+static void record_context(struct flw_context *context, struct flw_event *event)
+{
+    clear(event);
+    flw_clock_finish(&event->clock);
+    for (struct flw_context *part = NULL; (part = flw_context_next_part(context, part)) != NULL;) {
+        add_work_of(part, event);
+    }
+}
+
 static CUresult find_context_event(struct flw_call *call, CUcontext context_handle, CUevent handle,
                                    struct flw_context **context, struct flw_event **event)
 {
@@ -284,7 +293,7 @@ static CUresult find_context_event(struct flw_call *call, CUcontext context_hand
     }
     /* "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if the specified context hCtx has a stream in the
      * capture mode. In such a case, the call will invalidate all the conflicting captures." */
-    if ((*context)->capture_count > 0) {
+    if (flw_context_is_capturing(*context)) {
         flw_capture_kill_context(*context);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
@@ -310,6 +319,13 @@ FLW_SIM_NEWER(cuCtxRecordEvent, (CUcontext context_handle, CUevent handle))
     return flw_call_leave(result);
 }
 
+static void make_wait(struct flw_context *context, struct flw_event *event)
+{
+    for (struct flw_stream *stream = context->streams; stream != NULL; stream = stream->next) {
+        wait_on_stream(stream, event);
+    }
+}
+
 FLW_SIM_NEWER(cuCtxWaitEvent, (CUcontext context_handle, CUevent handle))
 {
     struct flw_call call;
@@ -322,8 +338,9 @@ FLW_SIM_NEWER(cuCtxWaitEvent, (CUcontext context_handle, CUevent handle))
     if (result == CUDA_SUCCESS && flw_capture_of_event(event) != 0) {
         result = flw_capture_wait(context->legacy, event);
     } else if (result == CUDA_SUCCESS) {
-        for (struct flw_stream *stream = context->streams; stream != NULL; stream = stream->next) {
-            wait_on_stream(stream, event);
+        for (struct flw_context *part = NULL;
+             (part = flw_context_next_part(context, part)) != NULL;) {
+            make_wait(part, event);
         }
     }
     return flw_call_leave(result);

@@ -20,6 +20,7 @@
 #undef cuStreamDestroy
 
 struct CUctxCreateParams_st;
+struct CUdevResource_st;
 struct CUlaunchConfig_st;
 
 /* clang-format off */
@@ -53,6 +54,12 @@ struct CUlaunchConfig_st;
     X(cuStreamDestroy, 2000, 4000, (CUstream stream)) \
     X(cuCtxDestroy, 2000, 4000, (CUcontext context)) \
     X(cuCtxCreate_v4, 12050, 0, (CUcontext *context, struct CUctxCreateParams_st *wishes, unsigned flags, CUdevice device)) \
+    X(cuGreenCtxCreate, 12040, 0, (CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device, unsigned flags)) \
+    X(cuGreenCtxDestroy, 12040, 0, (CUgreenCtx green)) \
+    X(cuGreenCtxStreamCreate, 12050, 0, (CUstream *stream, CUgreenCtx green, unsigned flags, int priority)) \
+    X(cuDeviceGetDevResource, 12040, 0, (CUdevice device, struct CUdevResource_st *resource, CUdevResourceType type)) \
+    X(cuDevResourceGenerateDesc, 12040, 0, (CUdevResourceDesc *descriptor, struct CUdevResource_st *resources, unsigned count)) \
+    X(cuStreamGetCtx_v2, 12050, 0, (CUstream stream, CUcontext *context, CUgreenCtx *green)) \
     X(cuCtxSynchronize_v2, 13000, 0, (CUcontext context)) \
     X(cuDevicePrimaryCtxRelease, 7000, 11000, (CUdevice device)) \
     X(cuDevicePrimaryCtxReset, 7000, 11000, (CUdevice device)) \

@@ -44,6 +44,8 @@ static const struct point entries[] = {
     X(cuCtxGetDevice, 2000, 13000) \
     X(cuCtxGetId, 12000, 0) \
     X(cuCtxSynchronize, 2000, 13000) \
+    X(cuCtxFromGreenCtx, 12040, 0) \
+    X(cuStreamGetGreenCtx, 12040, 0) \
     X(cuCtxRecordEvent, 12050, 0) \
     X(cuCtxWaitEvent, 12050, 0) \
     X(cuStreamCreateWithPriority, 5050, 0) \

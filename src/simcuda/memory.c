@@ -135,7 +135,7 @@ static CUresult allocate(struct flw_context *context, CUdeviceptr *out, uint64_t
         return error;
     }
     region->bytes = bytes;
-    region->context = context;
+    region->context = flw_context_owner(context);
     context->device->allocation_count++;
     flw_shadow_set(region->node.begin + bytes, whole - bytes, FLW_SHADOW_RED);
     flw_latency_add_bytes(FLW_ENTRY_cuMemAlloc_v2, bytes);
@@ -407,7 +407,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned 
             flw_ledger_take_back(call.context->device, flw_align_up(bytes, FLW_PAGE));
             return flw_call_leave(CUDA_ERROR_OUT_OF_MEMORY);
         }
-        region->context = call.context;
+        region->context = flw_context_owner(call.context);
         region->device = call.context->device;
         region->device->allocation_count++;
         *pointer = region->node.begin;
@@ -428,7 +428,7 @@ CUresult CUDAAPI cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
         if (region == NULL) {
             return flw_call_leave(CUDA_ERROR_OUT_OF_MEMORY);
         }
-        region->context = call.context;
+        region->context = flw_context_owner(call.context);
         region->flags = flags;
         flw_world.pinned_bytes += region->node.end - region->node.begin;
         flw_latency_add_bytes(FLW_ENTRY_cuMemHostAlloc, bytes);
@@ -485,7 +485,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flag
         struct flw_region *region = flw_region_add(FLW_REGION_HOST, begin, end);
         region->bytes = bytes;
         region->host = pointer;
-        region->context = call.context;
+        region->context = flw_context_owner(call.context);
         region->flags = flags;
         region->is_registered = true;
         flw_world.pinned_bytes += bytes;

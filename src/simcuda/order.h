@@ -115,6 +115,9 @@ void flw_clock_host_saw_position(const struct flw_position *position);
 
 /* stream.c */
 struct flw_stream *flw_stream_make(struct flw_context *context, enum flw_stream_kind kind);
+/* With a handle, as cuStreamCreate does. */
+CUresult flw_stream_create(struct flw_context *context, CUstream *out, unsigned flags,
+                           int priority);
 /* Takes it out of the context; ends it now or when its queue is empty. */
 void flw_stream_end(struct flw_stream *stream);
 void flw_stream_free(struct flw_stream *stream);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "simcuda/check.h"
+#include "simcuda/forms.h"
 #include "simcuda/host.h"
 #include "simcuda/storage.h"
 
@@ -126,8 +127,11 @@ struct flw_stream *flw_stream_find(struct flw_thread *thread, CUstream handle, C
         if (context == NULL) {
             return NULL;
         }
-        stream = value == (uintptr_t)CU_STREAM_PER_THREAD ? find_per_thread(thread, context)
-                                                          : context->legacy;
+        if (value == (uintptr_t)CU_STREAM_PER_THREAD) { /* a green context has none */
+            stream = context->main == NULL ? find_per_thread(thread, context) : NULL;
+        } else {
+            stream = context->legacy;
+        }
     } else {
         stream = flw_table_find(&flw_world.stream_table, value);
     }
@@ -152,13 +156,13 @@ CUresult flw_stream_enter(struct flw_call *call, enum flw_entry entry, unsigned 
     return result;
 }
 
-static CUresult create(struct flw_call *call, CUstream *out, unsigned flags, int priority)
+CUresult flw_stream_create(struct flw_context *context, CUstream *out, unsigned flags, int priority)
 {
     if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct flw_stream *stream =
-        flw_stream_make(call->context, flags != 0 ? FLW_STREAM_NON_BLOCKING : FLW_STREAM_BLOCKING);
+        flw_stream_make(context, flags != 0 ? FLW_STREAM_NON_BLOCKING : FLW_STREAM_BLOCKING);
     stream->flags = flags;
     stream->priority = priority;
     stream->handle = (CUstream)(uintptr_t)flw_table_add(&flw_world.stream_table, stream);
@@ -170,14 +174,16 @@ CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
 {
     struct flw_call call;
     CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamCreate, FLW_CALL_CONTEXT);
-    return flw_call_leave(result == CUDA_SUCCESS ? create(&call, stream, flags, 0) : result);
+    return flw_call_leave(result == CUDA_SUCCESS ? flw_stream_create(call.context, stream, flags, 0)
+                                                 : result);
 }
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
     struct flw_call call;
     CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamCreateWithPriority, FLW_CALL_CONTEXT);
-    return flw_call_leave(result == CUDA_SUCCESS ? create(&call, stream, flags, priority) : result);
+    return flw_call_leave(
+        result == CUDA_SUCCESS ? flw_stream_create(call.context, stream, flags, priority) : result);
 }
 
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
@@ -276,6 +282,35 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
     }
     if (result == CUDA_SUCCESS) {
         *context = call.stream->context->handle;
+    }
+    return flw_call_leave(result);
+}
+
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
+{
+    struct flw_call call;
+    CUresult result =
+        flw_stream_enter(&call, FLW_ENTRY_cuStreamGetGreenCtx, FLW_CALL_CONTEXT, handle);
+    if (result == CUDA_SUCCESS && green == NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *green = flw_context_green(call.stream->context);
+    }
+    return flw_call_leave(result);
+}
+
+/* "the API returns the green context in pGreenCtx and the primary context of the associated device in pCtx" */
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green)
+{
+    struct flw_call call;
+    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuStreamGetCtx, FLW_CALL_CONTEXT, handle);
+    if (result == CUDA_SUCCESS && (context == NULL || green == NULL)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        *context = flw_context_owner(call.stream->context)->handle;
+        *green = flw_context_green(call.stream->context);
     }
     return flw_call_leave(result);
 }

@@ -67,6 +67,7 @@ struct flw_context {
     uint64_t id; /* never used twice */
     struct flw_device *device;
     bool is_alive, is_primary;
+    struct flw_context *main; /* of a green one: the primary one that it is a part of; else NULL */
     unsigned flags;
     CUresult sticky; /* every later call of the context answers this */
     struct flw_stream *legacy;
@@ -210,6 +211,16 @@ static inline bool flw_world_is_mild(uint32_t bit)
 /* The calling thread's current context; NULL with the error to answer. */
 struct flw_context *flw_context_current(struct flw_thread *thread, CUresult *error);
 struct flw_context *flw_context_find(CUcontext handle);
+/* Whose the memory is that it allocates: a green context has none of its own. */
+static inline struct flw_context *flw_context_owner(struct flw_context *context)
+{
+    return context->main != NULL ? context->main : context;
+}
+/* What counts as the context's work: its own, and that of its green contexts. NULL begins; NULL ends. */
+struct flw_context *flw_context_next_part(struct flw_context *whole, struct flw_context *after);
+/* A stream of any part is capturing. */
+bool flw_context_is_capturing(struct flw_context *context);
+CUgreenCtx flw_context_green(const struct flw_context *context); /* NULL: it is none */
 void flw_context_finish_all(void);
 /* A device error: it sticks to the context unless the rule is off. */
 void flw_context_break(struct flw_context *context, CUresult error);

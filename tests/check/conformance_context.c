@@ -3,6 +3,8 @@
  * Owns: the cases about contexts: primary, explicit and current ones, identities, calls without
  * one.
  */
+#include <string.h>
+
 #include "conformance.h"
 
 static void calls_need_a_current_context(struct bed *b)
@@ -249,7 +251,129 @@ static void destroying_nothing_is_refused(struct bed *b)
     REFUSED(b->cu->cuCtxDestroy_v2(NULL));
 }
 
+/* ---- green contexts: of all of the device's multiprocessors */
+
+struct green {
+    CUgreenCtx handle;
+    CUcontext context; /* that it is converted to */
+    CUstream stream;
+    CUresult (*destroy)(CUgreenCtx green);
+};
+
+static bool find_call(struct bed *b, const char *name, void *out_function)
+{
+    void *address = flw_driver_entry(b->cu, name);
+    memcpy(out_function, &address, sizeof address);
+    return bed_has(b, address != NULL);
+}
+
+static bool make_green(struct bed *b, struct green *green)
+{
+    CUresult (*get_resource)(CUdevice device, void *resource, CUdevResourceType type);
+    CUresult (*describe)(CUdevResourceDesc *descriptor, void *resources, unsigned count);
+    CUresult (*create)(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
+                       unsigned flags);
+    CUresult (*make_stream)(CUstream *stream, CUgreenCtx green, unsigned flags, int priority);
+    _Alignas(16) unsigned char resource[1024]; /* a CUdevResource has 144 */
+    CUdevResourceDesc descriptor = NULL;
+    *green = (struct green){0};
+    if (!find_call(b, "cuDeviceGetDevResource", &get_resource) ||
+        !find_call(b, "cuDevResourceGenerateDesc", &describe) ||
+        !find_call(b, "cuGreenCtxCreate", &create) ||
+        !find_call(b, "cuGreenCtxDestroy", &green->destroy) ||
+        !find_call(b, "cuGreenCtxStreamCreate", &make_stream) ||
+        !bed_has(b, b->cu->cuCtxFromGreenCtx != NULL && b->cu->cuStreamGetGreenCtx != NULL)) {
+        return false;
+    }
+    return OK(get_resource(b->device, resource, CU_DEV_RESOURCE_TYPE_SM)) &&
+           OK(describe(&descriptor, resource, 1)) &&
+           OK(create(&green->handle, descriptor, b->device, CU_GREEN_CTX_DEFAULT_STREAM)) &&
+           OK(b->cu->cuCtxFromGreenCtx(&green->context, green->handle)) &&
+           OK(make_stream(&green->stream, green->handle, CU_STREAM_NON_BLOCKING, 0));
+}
+
+static void end_green(struct bed *b, const struct green *green)
+{
+    OK(b->cu->cuCtxSetCurrent(green->context));
+    OK(b->cu->cuStreamDestroy_v2(green->stream));
+    OK(b->cu->cuCtxSetCurrent(b->context));
+    OK(green->destroy(green->handle));
+}
+
+static void streams_know_their_green_context(struct bed *b)
+{
+    struct green green;
+    CUcontext of_stream = NULL;
+    CUgreenCtx of_green = NULL, of_main = NULL;
+    if (!make_green(b, &green)) {
+        return;
+    }
+    OK(b->cu->cuStreamGetGreenCtx(green.stream, &of_green));
+    THAT(of_green == green.handle);
+    OK(b->cu->cuStreamGetGreenCtx(NULL, &of_main));
+    THAT(of_main == NULL);
+    if (b->cu->cuStreamGetCtx != NULL) {
+        OK(b->cu->cuStreamGetCtx(green.stream, &of_stream));
+        THAT(of_stream == green.context);
+    }
+    OK(b->cu->cuCtxSetCurrent(green.context));
+    OK(b->cu->cuStreamGetGreenCtx(NULL, &of_green));
+    THAT(of_green == green.handle);
+    end_green(b, &green);
+}
+
+static void memory_outlives_its_green_context(struct bed *b)
+{
+    struct green green;
+    CUdeviceptr address = 0;
+    if (!make_green(b, &green)) {
+        return;
+    }
+    OK(b->cu->cuCtxSetCurrent(green.context));
+    OK(b->cu->cuMemAlloc_v2(&address, 1 << 20));
+    bed_poke(b, address, 7);
+    end_green(b, &green);
+    THAT(bed_peek(b, address) == 7);
+    OK(b->cu->cuMemFree_v2(address));
+}
+
+static void a_context_event_covers_green_contexts(struct bed *b)
+{
+    struct green green;
+    CUevent event = NULL, own = NULL;
+    if (!bed_has(b, b->cu->cuCtxRecordEvent != NULL) || !make_green(b, &green)) {
+        return;
+    }
+    OK(b->cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    bed_gate_close(b, green.stream);
+    OK(b->cu->cuCtxRecordEvent(b->context, event));
+    IS(CUDA_ERROR_NOT_READY, b->cu->cuEventQuery(event));
+    bed_gate_open(b);
+    OK(b->cu->cuEventSynchronize(event));
+    OK(b->cu->cuEventDestroy_v2(event));
+    /* The other way round it does not. */
+    CUstream stream = NULL;
+    OK(b->cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    bed_gate_close(b, stream);
+    OK(b->cu->cuCtxSetCurrent(green.context));
+    OK(b->cu->cuEventCreate(&own, CU_EVENT_DISABLE_TIMING));
+    OK(b->cu->cuCtxRecordEvent(green.context, own));
+    OK(b->cu->cuEventSynchronize(own));
+    OK(b->cu->cuEventDestroy_v2(own));
+    bed_gate_open(b);
+    OK(b->cu->cuCtxSetCurrent(b->context));
+    OK(b->cu->cuStreamSynchronize(stream));
+    OK(b->cu->cuStreamDestroy_v2(stream));
+    end_green(b, &green);
+}
+
 static const struct conformance_case cases[] = {
+    HEADER(streams_know_their_green_context,
+           "is equivalent to the one returned by cuCtxFromGreenCtx() on the green context"),
+    HEADER(memory_outlives_its_green_context,
+           "is a normal primary context but with the resources of the specified green context"),
+    HEADER(a_context_event_covers_green_contexts,
+           "capture all the activities of the primary context and its green contexts"),
     {"calls_need_a_current_context", "CUDA_ERROR_INVALID_CONTEXT", FROM_THE_HEADER,
      calls_need_a_current_context},
     {"none_is_current_after_unbinding",

@@ -5,6 +5,7 @@
  *
  * It runs preloaded (ctest sets the environment) and knows of the library only that its figures differ.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include "preload/pool_bed.h"
@@ -102,6 +103,145 @@ static void what_another_context_has_freed_is_there_for_all(void)
     give_back(lend(3900 * MIB));
     MUST(sim.cu.cuCtxSetCurrent(second));
     give_back(lend(3900 * MIB));
+}
+
+/* ---- green contexts */
+
+static struct {
+    CUresult (*get_resource)(CUdevice device, void *resource, CUdevResourceType type);
+    CUresult (*describe)(CUdevResourceDesc *descriptor, void *resources, unsigned count);
+    CUresult (*create)(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
+                       unsigned flags);
+    CUresult (*destroy)(CUgreenCtx green);
+    CUresult (*make_stream)(CUstream *stream, CUgreenCtx green, unsigned flags, int priority);
+} greens;
+
+static void find_greens(void)
+{
+    static const struct {
+        const char *name;
+        void *place;
+    } entries[] = {{"cuDeviceGetDevResource", &greens.get_resource},
+                   {"cuDevResourceGenerateDesc", &greens.describe},
+                   {"cuGreenCtxCreate", &greens.create},
+                   {"cuGreenCtxDestroy", &greens.destroy},
+                   {"cuGreenCtxStreamCreate", &greens.make_stream}};
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void *address = dlsym(sim.cu.object, entries[i].name);
+        EXPECT(address != NULL);
+        memcpy(entries[i].place, &address, sizeof address);
+    }
+}
+
+/* Of device 0, with its context current. */
+static CUgreenCtx begin_green(void)
+{
+    unsigned char resource[256];
+    CUdevResourceDesc descriptor = NULL;
+    CUgreenCtx green = NULL;
+    CUcontext converted = NULL;
+    find_greens();
+    MUST(greens.get_resource(0, resource, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(greens.describe(&descriptor, resource, 1));
+    MUST(greens.create(&green, descriptor, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    MUST(sim.cu.cuCtxFromGreenCtx(&converted, green));
+    MUST(sim.cu.cuCtxSetCurrent(converted));
+    return green;
+}
+
+static CUstream green_stream(CUgreenCtx green)
+{
+    CUstream stream = NULL;
+    MUST(greens.make_stream(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    return stream;
+}
+
+/* Its memory is the primary context's: it is there when the green context is not, for everybody. */
+static void a_green_contexts_memory_outlives_it(void)
+{
+    begin();
+    CUgreenCtx green = begin_green();
+    CUdeviceptr small = lend(3000), large = lend(4 * MIB), kept = lend(3000), base = 0;
+    size_t bytes = 0;
+    MUST(sim.cu.cuMemGetAddressRange_v2(&base, &bytes, small + 10));
+    EXPECT(base == small && bytes == 3000);
+    uint64_t given = flw_sim_read_ledger(&sim).given_bytes;
+    MUST(greens.destroy(green));
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    EXPECT(flw_sim_read_ledger(&sim).given_bytes == given);
+    give_back(small);
+    give_back(large);
+    EXPECT(sim.cu.cuMemFree_v2(small) == CUDA_ERROR_INVALID_VALUE);
+    sim.step(UINT64_MAX);
+    MUST(sim.cu.cuCtxSynchronize());
+    uint64_t allocs = calls("cuMemAlloc_v2");
+    EXPECT(comes_again(small, 3000, 100));
+    EXPECT(comes_again(large, 4 * MIB, 100));
+    EXPECT(calls("cuMemAlloc_v2") - allocs < 100);
+    for (int i = 0; i < 300;
+         i++) { /* homes of green contexts go with them: there is room for 256 */
+        green = begin_green();
+        give_back(lend(3000));
+        MUST(greens.destroy(green));
+        MUST(sim.cu.cuCtxSetCurrent(context));
+    }
+    give_back(kept);
+}
+
+static void a_block_waits_for_streams_of_green_contexts(void)
+{
+    begin();
+    CUgreenCtx green = begin_green();
+    CUdeviceptr lent_green = lend(3000);
+    give_work(green_stream(green));
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    CUdeviceptr lent_main = lend(5000);
+    give_back(lent_green);
+    give_back(lent_main);
+    free_many(3000, 256);
+    free_many(5000, 256);
+    EXPECT(!comes_again(lent_green, 3000, 500));
+    EXPECT(!comes_again(lent_main, 5000, 500));
+    sim.step(UINT64_MAX);
+    EXPECT(comes_again(lent_green, 3000, 10000));
+    EXPECT(comes_again(lent_main, 5000, 10000));
+}
+
+static void a_green_synchronisation_covers_no_other_work(void)
+{
+    begin();
+    CUdeviceptr pointer = lend(3000);
+    give_work(hidden_stream());
+    CUgreenCtx green = begin_green();
+    give_back(pointer);
+    free_many(3000, 256);
+    MUST(sim.cu.cuCtxSynchronize());
+    EXPECT(!comes_again(pointer, 3000, 1000));
+    MUST(sim.cu.cuCtxSetCurrent(context));
+    MUST(sim.cu.cuCtxSynchronize());
+    EXPECT(comes_again(pointer, 3000, 10000));
+    MUST(greens.destroy(green));
+}
+
+/* A green context has a share of the primary one, here the last. */
+static void the_last_green_context_takes_the_primary_along(void)
+{
+    CUcontext again = NULL;
+    begin();
+    CUgreenCtx green = begin_green();
+    CUdeviceptr pointer = lend(3000);
+    MUST(sim.cu.cuDevicePrimaryCtxRelease_v2(0));
+    give_back(lend(3000));
+    MUST(greens.destroy(green));
+    EXPECT(flw_sim_read_ledger(&sim).given_bytes == 0);
+    MUST(sim.cu.cuDevicePrimaryCtxRetain(&again, 0));
+    MUST(sim.cu.cuCtxSetCurrent(again));
+    EXPECT(sim.cu.cuMemFree_v2(pointer) != CUDA_SUCCESS);
+    give_back(lend(3000));
+    green = begin_green();
+    give_back(lend(3000));
+    MUST(sim.cu.cuDevicePrimaryCtxReset_v2(0)); /* with its green context */
+    EXPECT(flw_sim_read_ledger(&sim).given_bytes == 0);
 }
 
 static void *free_without_context(void *pointer)
@@ -263,6 +403,10 @@ int main(int argc, char **argv)
         CASE("cache", an_epoch_covers_both_contexts),
         CASE("cache", a_driver_without_ids_is_served_by_handles),
         CASE("cache", what_another_context_has_freed_is_there_for_all),
+        CASE("cache", a_green_contexts_memory_outlives_it),
+        CASE("cache", a_block_waits_for_streams_of_green_contexts),
+        CASE("cache", a_green_synchronisation_covers_no_other_work),
+        CASE("cache", the_last_green_context_takes_the_primary_along),
         CASE("cache", a_thread_without_a_context_may_free),
         CASE("cache", the_child_of_a_fork_gets_the_drivers_own_answers),
         CASE("cache", a_lasting_error_reaches_the_program),
