@@ -29,8 +29,8 @@ struct flw_home {
     bool is_primary;
     CUcontext main;             /* of a green context: the primary one, whose home lends */
     unsigned long long main_id; /* 0: it is none */
-    _Atomic bool is_refused; /* a pool could not be made: everything passes through */
-    fallow_pool *handle;     /* NULL: nothing was lent here yet */
+    _Atomic bool is_refused;    /* a pool could not be made: everything passes through */
+    fallow_pool *handle;        /* NULL: nothing was lent here yet */
     struct flw_pool *_Atomic pool;
     _Atomic uint32_t users;
     _Atomic bool is_ending; /* nobody enters any more */

@@ -53,8 +53,10 @@ static CUresult touch(struct flw_thread *thread, CUstream handle, const flw_sim_
     if (stream == NULL) {
         return error;
     }
-    /* As a kernel launch: "the stream is not associated to the current device" is an error. */
-    if (flw_context_current(thread, &error) != stream->context) {
+    /* As a kernel launch: "the stream is not associated to the current device" is an error. A green context's
+     * stream goes with the primary context's: programs launch to it without making anything current. */
+    struct flw_context *current = flw_context_current(thread, &error);
+    if (current == NULL || flw_context_owner(current) != flw_context_owner(stream->context)) {
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_HANDLE;
     }
     struct flw_work work = {.kind = FLW_WORK_TOUCH,

@@ -403,7 +403,7 @@ static CUresult unpack(const struct flw_kernel *kernel, void **extra, void **par
 static CUresult give_launch(struct flw_call *call, struct flw_stream *stream,
                             struct flw_kernel *kernel, struct flw_work *work)
 {
-    if (stream->context != call->context) {
+    if (flw_context_owner(stream->context) != flw_context_owner(call->context)) {
         return CUDA_ERROR_INVALID_HANDLE; /* a launch needs its stream's context to be current */
     }
     if (kernel->has_layout ? kernel->count > 0 && work->parameters == NULL

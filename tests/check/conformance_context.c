@@ -270,10 +270,10 @@ static bool find_call(struct bed *b, const char *name, void *out_function)
 static bool make_green(struct bed *b, struct green *green)
 {
     CUresult (*get_resource)(CUdevice device, void *resource, CUdevResourceType type);
-    CUresult (*describe)(CUdevResourceDesc *descriptor, void *resources, unsigned count);
-    CUresult (*create)(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
+    CUresult (*describe)(CUdevResourceDesc * descriptor, void *resources, unsigned count);
+    CUresult (*create)(CUgreenCtx * green, CUdevResourceDesc descriptor, CUdevice device,
                        unsigned flags);
-    CUresult (*make_stream)(CUstream *stream, CUgreenCtx green, unsigned flags, int priority);
+    CUresult (*make_stream)(CUstream * stream, CUgreenCtx green, unsigned flags, int priority);
     _Alignas(16) unsigned char resource[1024]; /* a CUdevResource has 144 */
     CUdevResourceDesc descriptor = NULL;
     *green = (struct green){0};

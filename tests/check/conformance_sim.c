@@ -271,6 +271,7 @@ static bool is_only_a_question(const char *name)
                                          "cuCtxPopCurrent",
                                          "cuCtxSetCurrent",
                                          "cuCtxGet",
+                                         "cuCtxFromGreenCtx",
                                          "cuThreadExchange",
                                          "cuFuncGet",
                                          "cuGraphExecDestroy",
