@@ -38,7 +38,7 @@ struct tally {
     uint64_t calls[256]; /* simulated driver: by entry point, over all cases */
     FILE *json;
     bool has_rows;
-    const char *skips; /* the text of that file, or NULL */
+    char *skips; /* the text of that file, or NULL */
 };
 
 static const char *const entry_names[] = {
@@ -403,5 +403,6 @@ int main(int argc, char **argv)
                  : options.json != NULL   ? run_with_file(&bed, &options, &tally)
                                           : run_all(&bed, &options, &tally);
     flw_driver_close(&bed.sim.cu);
+    free(tally.skips);
     return status;
 }
