@@ -6,4 +6,6 @@ if(TARGET fallow-host AND NOT FALLOW_SANITIZE STREQUAL "thread")
   target_link_libraries(test_host_faults PRIVATE fallow-host test_support)
   add_test(NAME fault.host COMMAND test_host_faults)
   set_tests_properties(fault.host PROPERTIES LABELS fault TIMEOUT 240)
+  flw_add_under_profiles(fault.host LABELS fault TIMEOUT 240
+    PROFILES ${FLW_PROFILES_WITH_VMM} ${FLW_PROFILES_WITHOUT} COMMAND test_host_faults)
 endif()

@@ -12,9 +12,16 @@ if(TARGET fallow_shared)
   set_tests_properties(fault.pool_fallow PROPERTIES LABELS "fault;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()
 if(TARGET fallow_shared)
+  flw_add_under_profiles(fault.pool_fallow LABELS fault slow TIMEOUT 300
+    PROFILES ${FLW_PROFILES_WITH_VMM} ${FLW_PROFILES_WITHOUT}
+    COMMAND test_pool_faults --pool fallow)
+endif()
+if(TARGET fallow_shared)
   add_executable(test_sleep_faults test_sleep_faults.c)
   flw_target(test_sleep_faults)
   target_link_libraries(test_sleep_faults PRIVATE flw_test_pool)
   add_test(NAME fault.sleep COMMAND test_sleep_faults)
   set_tests_properties(fault.sleep PROPERTIES LABELS "fault;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)
+  flw_add_under_profiles(fault.sleep LABELS fault slow TIMEOUT 300
+    PROFILES ${FLW_PROFILES_WITH_VMM} COMMAND test_sleep_faults)
 endif()

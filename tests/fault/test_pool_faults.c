@@ -208,10 +208,25 @@ static bool play(const struct flw_sim *sim, const struct flw_put_ops *ops,
     return bed.has_fired;
 }
 
+/* Under the profile that the simulated driver plays. */
+static bool has_vmm(const struct flw_sim *sim)
+{
+    int has = 0;
+    flw_sim_begin(sim, NULL);
+    return sim->cu.cuDeviceGetAttribute(
+               &has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0) == CUDA_SUCCESS &&
+           has != 0;
+}
+
 static unsigned play_all(const struct flw_sim *sim, const struct flw_put_ops *ops,
                          const struct scenario *scenario, uint64_t only_at)
 {
     unsigned broken = 0;
+    if (scenario->needs_vmm && !has_vmm(sim)) {
+        printf("%s, %s: skipped, the device has no virtual memory management\n", ops->name,
+               scenario->name);
+        return 0;
+    }
     for (unsigned vmm = 0; vmm < (scenario->needs_vmm ? 1u : 2u); vmm++) {
         (void)play(sim, ops, scenario, (struct failure){.without_vmm = vmm == 1}, &broken);
         for (unsigned e = 0; e < sizeof errors / sizeof *errors && broken < 20; e++) {

@@ -75,6 +75,15 @@ if(TARGET fallow_shared)
   foreach(module tiny_limit corners)
     set_tests_properties(stress.${module} PROPERTIES LABELS "stress;slow")
   endforeach()
+  # One seed under each driver that programs meet.
+  math(EXPR ops "600000 / ${FLW_STRESS_DIVISOR}")
+  set(command stress_pool --seed 4711 --ops ${ops} --threads 3 --limit 200000000 --validate 5000)
+  flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
+    PROFILES ${FLW_PROFILES_WITHOUT} COMMAND ${command})
+  flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
+    PROFILES ${FLW_PROFILES_WITH_VMM} COMMAND ${command} --sleep --share --foreign --oom)
+  flw_add_under_profiles(stress.clock LABELS stress TIMEOUT 300 # where time passes
+    PROFILES slow COMMAND ${command} --schedule clock --lag 200000)
   if(TARGET fallow) # the recording of a run with captures, retired streams and failures is whole
     math(EXPR ops "1000000 / ${FLW_STRESS_DIVISOR}")
     set(recording ${CMAKE_CURRENT_BINARY_DIR}/stress.ftrace)
