@@ -3,13 +3,20 @@
  * Owns: the conformance suite's program: the same cases against any CUDA driver, simulated or real,
  * one line a case. Does not: contain a case.
  *
- *   driver_conformance [sim | LIBRARY] [--json FILE] [--only PART_OF_NAME] [--quotes CUDA_H]
+ *   driver_conformance [sim | LIBRARY] [--json FILE] [--only PART_OF_NAME] [--hardware FILE]
  *                      [--skips FILE]
+ *   driver_conformance [sim | LIBRARY] --case NAME
+ *   driver_conformance --list
+ *   driver_conformance --quotes CUDA_H
  *
- * Exit 0: none failed; 1: one failed; 2: the arguments are wrong; 77: there is no such driver here.
+ * Exit 0: none failed; 1: one failed; 2: the arguments are wrong; 77: there is no such driver here, or
+ * the one case was skipped.
  * --skips: a case may be skipped only where the file has a line "PROFILE CASE" for it, and then must be;
  * the profile is the simulated driver's (FALLOW_SIMCUDA).
- * --quotes checks instead that each sentence that a case relies on stands in the given cuda.h.
+ * --hardware names what GPUs have said (hardware.txt): the simulated driver fails a case that one of
+ * them contradicts. --case runs the one case of that name, --list names all that a real driver can be
+ * asked, "calm" or "risky" before each: the latter may leave a driver or a device unusable. --quotes
+ * checks instead that each sentence that a case relies on stands in the given cuda.h.
  */
 #include "conformance.h"
 
@@ -61,8 +68,18 @@ static void say_and_die(int number)
     raise(number);
 }
 
-static void write_row(struct tally *tally, const struct conformance_table *table,
-                      const struct conformance_case *c, const char *result, const char *why)
+/* How a case's sentence is known to be true. */
+static const char *known_from(const struct conformance_case *c, const char *name)
+{
+    const struct conformance_sight *sight = conformance_sight_of(name);
+    if (sight != NULL && !sight->is_contradicted) {
+        return sight->where;
+    }
+    return c->quote != NULL ? "from the header" : "simulated only";
+}
+
+static void write_row(struct tally *tally, const struct conformance_case *c, const char *name,
+                      const char *result, const char *why)
 {
     FILE *out = tally->json;
     if (out == NULL) {
@@ -71,10 +88,8 @@ static void write_row(struct tally *tally, const struct conformance_table *table
     fputs(tally->has_rows ? ",\n  {\"case\":" : "\n  {\"case\":", out);
     tally->has_rows = true;
     fputc('"', out);
-    fprintf(out, "%s.%s\",\"result\":\"%s\",\"known\":", table->module, c->name, result);
-    flw_json_print_text(out, c->seen != NULL    ? c->seen
-                             : c->quote != NULL ? "from the header"
-                                                : "simulated only");
+    fprintf(out, "%s\",\"result\":\"%s\",\"known\":", name, result);
+    flw_json_print_text(out, known_from(c, name));
     fputs(",\"quote\":", out);
     flw_json_print_text(out, c->quote != NULL ? c->quote : "");
     fputs(",\"why\":", out);
@@ -139,6 +154,19 @@ static void judge_skip(struct bed *b, const char *skips)
     }
 }
 
+/* A model that hardware contradicts is wrong, whatever its own cases say. */
+static void judge_sight(struct bed *b, const struct conformance_sight *sight)
+{
+    if (sight->is_contradicted) {
+        b->failures++;
+        snprintf(
+            b->message, sizeof b->message,
+            "a GPU contradicts it (%s): mend the model and the case, then take its line out of "
+            "hardware.txt",
+            sight->where);
+    }
+}
+
 static void run_case(struct bed *b, const struct conformance_table *table,
                      const struct conformance_case *c, struct tally *tally)
 {
@@ -155,16 +183,19 @@ static void run_case(struct bed *b, const struct conformance_table *table,
     if (tally->skips != NULL) {
         judge_skip(b, tally->skips);
     }
+    const struct conformance_sight *sight = conformance_sight_of(running);
+    if (b->is_sim && sight != NULL) {
+        judge_sight(b, sight);
+    }
     const char *result = b->failures > 0 ? "fail" : b->skip != NULL ? "skip" : "pass";
     const char *why = b->failures > 0 ? b->message : b->skip;
-    printf("%s  %s.%s%s%s\n", result, table->module, c->name, why != NULL ? "  -- " : "",
-           why != NULL ? why : "");
+    printf("%s  %s%s%s\n", result, running, why != NULL ? "  -- " : "", why != NULL ? why : "");
     tally->failed += b->failures > 0;
     tally->skipped += b->failures == 0 && b->skip != NULL;
     tally->passed += b->failures == 0 && b->skip == NULL;
-    tally->from_header += c->quote != NULL && c->seen == NULL;
-    tally->seen += c->seen != NULL;
-    write_row(tally, table, c, result, why);
+    tally->from_header += c->quote != NULL && sight == NULL;
+    tally->seen += sight != NULL && !sight->is_contradicted;
+    write_row(tally, c, running, result, why);
 }
 
 static void run_table(struct bed *b, const struct conformance_table *table, const char *only,
@@ -177,6 +208,65 @@ static void run_table(struct bed *b, const struct conformance_table *table, cons
             run_case(b, table, &table->cases[i], tally);
         }
     }
+}
+
+/* Calls visit for every case that a real driver can be asked too; stops at, and returns, a true one. */
+static bool each_case(bool (*visit)(const struct conformance_table *table,
+                                    const struct conformance_case *c, void *argument),
+                      void *argument)
+{
+    for (size_t t = 0; t < SHARED_TABLES; t++) {
+        for (size_t i = 0; i < shared_tables[t]->count; i++) {
+            if (visit(shared_tables[t], &shared_tables[t]->cases[i], argument)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool print_name(const struct conformance_table *table, const struct conformance_case *c,
+                       void *argument)
+{
+    (void)argument;
+    printf("%s %s.%s\n", c->is_risky ? "risky" : "calm", table->module, c->name);
+    return false;
+}
+
+/* One case by its whole name. */
+struct wanted {
+    struct bed *bed; /* NULL: it is only looked for */
+    const char *name;
+    struct tally *tally;
+};
+
+static bool take_wanted(const struct conformance_table *table, const struct conformance_case *c,
+                        void *argument)
+{
+    struct wanted *wanted = argument;
+    char name[160];
+    snprintf(name, sizeof name, "%s.%s", table->module, c->name);
+    bool is_it = strcmp(name, wanted->name) == 0;
+    if (is_it && wanted->bed != NULL) {
+        run_case(wanted->bed, table, c, wanted->tally);
+    }
+    return is_it;
+}
+
+bool conformance_is_case(const char *name)
+{
+    struct wanted wanted = {.name = name};
+    return each_case(take_wanted, &wanted);
+}
+
+static int run_one(struct bed *b, const char *name, struct tally *tally)
+{
+    struct wanted wanted = {b, name, tally};
+    if (!each_case(take_wanted, &wanted)) {
+        fprintf(stderr, "driver_conformance: there is no case '%s'; --list names them\n", name);
+        return 2;
+    }
+    return tally->failed > 0 ? 1 : tally->skipped > 0 ? 77 : 0;
 }
 
 /* The simulated driver counts: an entry point that no case calls is a hole in the suite. */
@@ -263,8 +353,9 @@ static int check_quotes(const char *path)
 /* ---- the program ---- */
 
 struct options {
-    const char *driver, *json, *only, *quotes, *skips;
+    const char *driver, *json, *only, *name, *quotes, *hardware, *skips;
     int import_file; /* -1: this is the main process */
+    bool is_list;
 };
 
 static bool parse(int argc, char **argv, struct options *options)
@@ -276,6 +367,12 @@ static bool parse(int argc, char **argv, struct options *options)
             options->json = argv[++i];
         } else if (strcmp(argv[i], "--only") == 0 && has_value) {
             options->only = argv[++i];
+        } else if (strcmp(argv[i], "--case") == 0 && has_value) {
+            options->name = argv[++i];
+        } else if (strcmp(argv[i], "--hardware") == 0 && has_value) {
+            options->hardware = argv[++i];
+        } else if (strcmp(argv[i], "--list") == 0) {
+            options->is_list = true;
         } else if (strcmp(argv[i], "--quotes") == 0 && has_value) {
             options->quotes = argv[++i];
         } else if (strcmp(argv[i], "--skips") == 0 && has_value) {
@@ -285,11 +382,11 @@ static bool parse(int argc, char **argv, struct options *options)
         } else if (argv[i][0] != '-' && options->driver == NULL) {
             options->driver = argv[i];
         } else {
-            fprintf(
-                stderr,
-                "driver_conformance: cannot use '%s'\nusage: driver_conformance "
-                "[sim | LIBRARY] [--json FILE] [--only NAME] [--quotes CUDA_H] [--skips FILE]\n",
-                argv[i]);
+            fprintf(stderr,
+                    "driver_conformance: cannot use '%s'\nusage: driver_conformance "
+                    "[sim | LIBRARY] [--json FILE] [--only NAME] [--case NAME] [--hardware FILE] "
+                    "[--skips FILE] [--list] [--quotes CUDA_H]\n",
+                    argv[i]);
             return false;
         }
     }
@@ -370,8 +467,15 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &options)) {
         return 2;
     }
+    if (options.is_list) {
+        each_case(print_name, NULL);
+        return 0;
+    }
     if (options.quotes != NULL) {
         return check_quotes(options.quotes);
+    }
+    if (options.hardware != NULL && !conformance_sights_read(options.hardware)) {
+        return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     bed.driver_name = options.driver;
@@ -400,6 +504,7 @@ int main(int argc, char **argv)
     signal(SIGSEGV, say_and_die);
     signal(SIGABRT, say_and_die);
     int status = options.import_file >= 0 ? conformance_import_child(&bed, options.import_file)
+                 : options.name != NULL   ? run_one(&bed, options.name, &tally)
                  : options.json != NULL   ? run_with_file(&bed, &options, &tally)
                                           : run_all(&bed, &options, &tally);
     flw_driver_close(&bed.sim.cu);

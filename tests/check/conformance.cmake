@@ -4,11 +4,12 @@ add_executable(driver_conformance
   conformance.c conformance_bed.c conformance_capture.c conformance_capture_modes.c
   conformance_context.c conformance_copy.c conformance_device.c conformance_event.c conformance_forms.c
   conformance_graph.c conformance_memory.c conformance_mempool.c conformance_profile.c conformance_share.c
-  conformance_sim.c conformance_stream.c conformance_vmm.c)
+  conformance_sight.c conformance_sim.c conformance_stream.c conformance_vmm.c)
 flw_target(driver_conformance)
 find_package(Threads REQUIRED)
 target_link_libraries(driver_conformance PRIVATE test_support Threads::Threads)
-add_test(NAME check.conformance COMMAND driver_conformance sim)
+add_test(NAME check.conformance COMMAND driver_conformance sim
+  --hardware ${PROJECT_SOURCE_DIR}/tests/gpu/hardware.txt)
 set_tests_properties(check.conformance PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
 # A case may be skipped only where the list names it for the profile, and then must be.
 flw_add_under_profiles(check.conformance LABELS check TIMEOUT 240

@@ -30,22 +30,22 @@ struct bed {
     char message[512]; /* the first failure */
 };
 
-/* How a sentence is known to be true. */
-#define FROM_THE_HEADER NULL
-
 struct conformance_case {
     const char *name; /* a sentence with underscores */
     const char
         *quote; /* of cuda.h, word for word; NULL in the table of the simulated driver's own */
-    const char *seen; /* FROM_THE_HEADER, or "GPU, driver, date" */
     void (*run)(struct bed *b);
+    bool
+        is_risky; /* hands the driver what is dead, or ends a context: a real one may not survive */
 };
 
 /* clang-format off */
 /* A row of a table of cases, true by the header's own words. */
-#define HEADER(name, quote) {#name, quote, FROM_THE_HEADER, name}
+#define HEADER(name, quote) {#name, quote, name, false}
+/* One that runs after all others. */
+#define RISKY(name, quote) {#name, quote, name, true}
 /* A row of the simulated driver's own. */
-#define OURS(name) {#name, NULL, NULL, name}
+#define OURS(name) {#name, NULL, name, false}
 /* clang-format on */
 
 struct conformance_table {
@@ -58,6 +58,22 @@ extern const struct conformance_table conformance_context, conformance_device, c
     conformance_share, conformance_memory, conformance_stream, conformance_event, conformance_copy,
     conformance_capture, conformance_capture_modes, conformance_graph, conformance_mempool,
     conformance_forms, conformance_sim, conformance_profile;
+
+/* Is there a case of this name that a real driver can be asked? */
+bool conformance_is_case(const char *name);
+
+/* What a GPU has said about a case. */
+struct conformance_sight {
+    char name[160];
+    char where[160]; /* "device, driver, date" */
+    bool is_contradicted;
+};
+
+/* Read a file of sights: "name seen|contradicted where" a line, '#' begins a comment. False, and a line on
+ * stderr, when it cannot be read or names no case. */
+bool conformance_sights_read(const char *path);
+/* NULL: nothing is known but the header. */
+const struct conformance_sight *conformance_sight_of(const char *name);
 
 /* Each records a failure with its place and lets the case go on; true when as wanted. */
 bool bed_that(struct bed *b, bool holds, const char *text, int line);

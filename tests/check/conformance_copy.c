@@ -147,8 +147,8 @@ static const struct conformance_case cases[] = {
     HEADER(pageable_memory_may_change_after_the_call, "Copies from host memory to device memory"),
     HEADER(memsets_fill_exactly, "Sets the memory range of N 32-bit values to the specified value"),
     HEADER(misaligned_memset_is_refused, "pointer must be four byte aligned"),
-    HEADER(memory_that_is_no_more_is_refused,
-           "specify the base pointers of the destination and source"),
+    RISKY(memory_that_is_no_more_is_refused,
+          "specify the base pointers of the destination and source"),
     HEADER(free_waits_for_the_device,
            "For all other pointers, this API may perform implicit synchronization"),
 };

@@ -350,7 +350,7 @@ static const struct conformance_case cases[] = {
            "with"),
     HEADER(async_free_takes_plain_memory,
            "The allocation must not be accessed after stream execution reaches the free"),
-    HEADER(async_free_of_the_unknown_is_refused, "Inserts a free operation into hStream"),
+    RISKY(async_free_of_the_unknown_is_refused, "Inserts a free operation into hStream"),
     HEADER(a_device_has_a_current_pool,
            "Destroying the current mempool of a device sets the default mempool of that device as "
            "the current mempool for that device"),

@@ -395,7 +395,7 @@ static const struct conformance_case cases[] = {
     HEADER(a_moved_handle_keeps_its_contents,
            "the address range is converted to an address reservation and can be used for a future "
            "calls to cuMemMap"),
-    HEADER(mappings_start_without_access, "as all mappings start with no accessibility setup"),
+    RISKY(mappings_start_without_access, "as all mappings start with no accessibility setup"),
     HEADER(access_covers_a_fully_mapped_range,
            "The range must be a fully mapped address range containing all allocations"),
     HEADER(access_needs_a_device_that_exists,
