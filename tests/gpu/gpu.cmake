@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Programs for a real device that also run on the simulated one; run.sh calls them on a GPU.
 if(TARGET fallow_shared)
-  add_executable(gpu_stress gpu_stress.c)
+  add_executable(gpu_stress gpu_stress.c gpu_stress_rounds.c gpu_stress_steps.c)
   flw_target(gpu_stress)
-  target_link_libraries(gpu_stress PRIVATE test_support fallow_shared)
-  add_test(NAME gpu.stress_on_sim COMMAND gpu_stress --device sim --ops 4000 --seed 1)
-  add_test(NAME gpu.capture_on_sim COMMAND gpu_stress --device sim --ops 3000 --seed 2 --capture)
-  set_tests_properties(gpu.stress_on_sim gpu.capture_on_sim PROPERTIES
-    LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
+  target_link_libraries(gpu_stress PRIVATE test_support fallow_shared Threads::Threads)
+  foreach(form "streams --seed 1" "capture --seed 2 --capture" "sleep --seed 3 --sleep" "share --seed 4 --share"
+      "threads --seed 5 --threads 3 --capture --sleep --share")
+    separate_arguments(form)
+    list(POP_FRONT form name)
+    add_test(NAME gpu.stress_${name}_on_sim COMMAND gpu_stress --device sim --ops 3000 ${form})
+    set_tests_properties(gpu.stress_${name}_on_sim PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
+  endforeach()
 endif()
 # What is to be asked of the first real driver: here only that the program works.
 add_executable(first_run first_run.c first_run_memory.c first_run_order.c)
