@@ -4,6 +4,7 @@
  */
 #include "first_run.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "preload/hook_list.h"
@@ -79,7 +80,7 @@ static void ask_attributes(struct bed *bed, CUdeviceptr pointer, const char *wha
     answer("9a",
            "%s: cuPointerGetAttributes %s, memory type %u, range of %zu bytes; "
            "cuPointerGetAttribute %s",
-           what, name_of(bed, result), type, size, name_of(bed, one));
+           what, bed_name(bed, result), type, size, bed_name(bed, one));
 }
 
 void check_pointers(struct bed *bed)
@@ -99,7 +100,7 @@ void check_pointers(struct bed *bed)
         answer(
             "9b",
             "two blocks of %zu bytes: at %#llx and %lld bytes on; cuMemGetAddressRange %s says %zu",
-            bytes, (unsigned long long)pointer, (long long)(next - pointer), name_of(bed, range),
+            bytes, (unsigned long long)pointer, (long long)(next - pointer), bed_name(bed, range),
             seen);
         is_aligned &= pointer % 256 == 0 && next % 256 == 0;
         is_large_aligned &= bytes < 2 * MIB || (pointer % (2 * MIB) == 0 && next % (2 * MIB) == 0);
@@ -129,14 +130,14 @@ void check_contexts(struct bed *bed)
     MUST(cuMemAlloc_v2(&second, MIB));
     MUST(cuCtxPopCurrent_v2(&popped));
     answer("8a", "cuMemFree with no context current: %s",
-           name_of(bed, bed->cu->cuMemFree_v2(second)));
+           bed_name(bed, bed->cu->cuMemFree_v2(second)));
     MUST(cuDevicePrimaryCtxReset_v2(device));
     answer("8b", "cuMemFree of a pointer from before the reset, no context: %s",
-           name_of(bed, bed->cu->cuMemFree_v2(pointer)));
+           bed_name(bed, bed->cu->cuMemFree_v2(pointer)));
     MUST(cuDevicePrimaryCtxRetain(&again, device));
     MUST(cuCtxSetCurrent(again));
     answer("8c", "the same with the new context current: %s",
-           name_of(bed, bed->cu->cuMemFree_v2(pointer)));
+           bed_name(bed, bed->cu->cuMemFree_v2(pointer)));
     MUST(cuCtxGetId(again, &after));
     answer("8d", "the context's handle is %s after the reset",
            again == bed->context ? "the same" : "another");

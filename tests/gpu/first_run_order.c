@@ -6,12 +6,18 @@
 #include "first_run.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 #define SPIN_MS    100
 #define MOST       512
 #define PER_THREAD ((CUstream)(uintptr_t)2)
 #define NO_TIMING  2
 #define ROUNDS     200
+
+static double now_ms(const struct bed *bed)
+{
+    return (double)bed_now_ns(bed) / 1e6;
+}
 
 /* Work was given; does an event recorded now stay open until it is done? */
 static void covers(struct bed *bed, const char *number, const char *what)
@@ -80,18 +86,18 @@ static void check_cost(struct bed *bed, CUstream *streams, unsigned count, bool 
     for (unsigned i = 0; is_busy && i < count; i++) {
         bed_busy(bed, streams[i], SPIN_MS);
     }
-    double begun = bed_now_ms();
+    double begun = now_ms(bed);
     for (unsigned i = 0; i < ROUNDS; i++) {
         MUST(cuCtxRecordEvent(bed->context, event));
     }
-    double recorded = bed_now_ms();
+    double recorded = now_ms(bed);
     for (unsigned i = 0; i < ROUNDS; i++) {
         CUresult result = bed->cu->cuEventQuery(event);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-            must(bed, result, "cuEventQuery");
+            bed_must(bed, result, "cuEventQuery");
         }
     }
-    double queried = bed_now_ms();
+    double queried = now_ms(bed);
     snprintf(what, sizeof what, "%u streams, %s", count, is_busy ? "busy" : "idle");
     if (bed->is_sim) {
         answer("4g", "%s: not timed on a simulated device", what);
@@ -116,9 +122,9 @@ static void check_capture(struct bed *bed, CUstream stream)
     MUST(cuStreamIsCapturing(stream, &status));
     CUresult ended = bed->cu->cuStreamEndCapture(stream, &graph);
     answer("5", "cuCtxRecordEvent during a capture: %s; the capture is %s, its end %s",
-           name_of(bed, result),
+           bed_name(bed, result),
            status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? "alive" : "invalidated",
-           name_of(bed, ended));
+           bed_name(bed, ended));
     if (graph != NULL) {
         MUST(cuGraphDestroy(graph));
     }
@@ -138,8 +144,8 @@ void check_epochs(struct bed *bed)
     }
     bed_busy(bed, streams[0], SPIN_MS);
     covers(bed, "4a", "a non-blocking stream");
-    must(bed, pthread_create(&thread, NULL, give_elsewhere, bed) == 0 ? CUDA_SUCCESS : 1,
-         "a thread");
+    bed_must(bed, pthread_create(&thread, NULL, give_elsewhere, bed) == 0 ? CUDA_SUCCESS : 1,
+             "a thread");
     pthread_join(thread, NULL);
     covers(bed, "4b", "the per-thread stream of another thread");
     bed_busy(bed, NULL, SPIN_MS);
@@ -229,8 +235,8 @@ static void run_trial(struct bed *bed, CUstreamCaptureMode capture, CUstreamCapt
     MUST(cuCtxSynchronize());
     MUST(cuStreamBeginCapture_v2(stream, capture));
     if (is_elsewhere) {
-        must(bed, pthread_create(&thread, NULL, try_calls, &trial) == 0 ? CUDA_SUCCESS : 1,
-             "a thread");
+        bed_must(bed, pthread_create(&thread, NULL, try_calls, &trial) == 0 ? CUDA_SUCCESS : 1,
+                 "a thread");
         pthread_join(thread, NULL);
     } else {
         try_calls(&trial);
@@ -278,14 +284,14 @@ void check_modes(struct bed *bed)
 
 static void time_free(struct bed *bed, CUdeviceptr pointer, const char *what)
 {
-    double begun = bed_now_ms();
+    double begun = now_ms(bed);
     CUresult result = bed->cu->cuMemFree_v2(pointer);
-    double ms = bed_now_ms() - begun;
+    double ms = now_ms(bed) - begun;
     if (bed->is_sim) {
         answer("7", "%s while the device is busy: %s, not timed on a simulated device", what,
-               name_of(bed, result));
+               bed_name(bed, result));
     } else {
-        answer("7", "%s while the device is busy: %s, %.1f ms: it %s", what, name_of(bed, result),
+        answer("7", "%s while the device is busy: %s, %.1f ms: it %s", what, bed_name(bed, result),
                ms, ms > SPIN_MS / 2.0 ? "waits" : "does not wait");
     }
     MUST(cuCtxSynchronize());

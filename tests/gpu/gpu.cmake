@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Programs for a real device that also run on the simulated one; run.sh calls them on a GPU.
+# Programs for a real device that also run on the simulated one; first.sh calls them on a GPU.
 if(TARGET fallow_shared)
   add_executable(gpu_stress gpu_stress.c gpu_stress_rounds.c gpu_stress_steps.c)
   flw_target(gpu_stress)
@@ -12,12 +12,48 @@ if(TARGET fallow_shared)
     set_tests_properties(gpu.stress_${name}_on_sim PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
   endforeach()
 endif()
-# What is to be asked of the first real driver: here only that the program works.
+# What asks a driver questions. The kernel that lasts is compiled where kernels are.
+add_library(flw_gpu_bed STATIC bed.c)
+flw_target(flw_gpu_bed)
+target_link_libraries(flw_gpu_bed PUBLIC test_support flw_base Threads::Threads)
+target_include_directories(flw_gpu_bed PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+target_compile_definitions(flw_gpu_bed PRIVATE FLW_SPIN_PTX="${CMAKE_CURRENT_SOURCE_DIR}/spin.ptx")
+set(spin_files ${CMAKE_CURRENT_SOURCE_DIR}/spin.ptx)
+get_property(flags GLOBAL PROPERTY FLW_NVCC_FLAGS)
+if(flags)
+  set(spin_image ${CMAKE_CURRENT_BINARY_DIR}/spin.fatbin)
+  list(FILTER flags INCLUDE REGEX "code=sm_")
+  add_custom_command(OUTPUT ${spin_image} COMMAND ${FALLOW_NVCC} -fatbin ${flags} -o ${spin_image}
+    ${CMAKE_CURRENT_SOURCE_DIR}/spin.ptx DEPENDS spin.ptx COMMENT "Kernel spin" VERBATIM)
+  target_compile_definitions(flw_gpu_bed PRIVATE FLW_SPIN_IMAGE="${spin_image}")
+  list(APPEND spin_files ${spin_image})
+endif()
+set_source_files_properties(bed.c PROPERTIES OBJECT_DEPENDS "${spin_files}")
 add_executable(first_run first_run.c first_run_memory.c first_run_order.c)
-flw_target(first_run)
-target_link_libraries(first_run PRIVATE test_support flw_base Threads::Threads)
+add_executable(device_probe device_probe.c)
+add_executable(vmm_probe vmm_probe.c vmm_probe_kinds.c vmm_probe_times.c)
+foreach(program first_run device_probe vmm_probe)
+  flw_target(${program})
+  target_link_libraries(${program} PRIVATE flw_gpu_bed)
+endforeach()
+# Here only that the programs work.
 add_test(NAME gpu.first_run_on_sim COMMAND first_run --device sim)
-set_tests_properties(gpu.first_run_on_sim PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
+add_test(NAME gpu.device_probe_on_sim COMMAND device_probe --device sim --attributes)
+set_tests_properties(gpu.device_probe_on_sim PROPERTIES PASS_REGULAR_EXPRESSION "\"simulated\":true.*\"well\":true")
+set(tests gpu.first_run_on_sim gpu.device_probe_on_sim)
+foreach(question reserve creates ipc life unmap access fill)
+  add_test(NAME gpu.vmm_${question}_on_sim COMMAND vmm_probe --device sim ${question})
+  list(APPEND tests gpu.vmm_${question}_on_sim)
+endforeach()
+# Each call that the model knows has a cost, idle and behind work.
+foreach(load idle behind)
+  set(regular "\"call\":\"cuMemCreate\",\"bytes\":2097152,[^\n]*\"load\":\"${load}\",[^\n]*\"us_median\":[1-9]")
+  add_test(NAME gpu.vmm_life_${load}_has_times COMMAND vmm_probe --device sim life)
+  set_tests_properties(gpu.vmm_life_${load}_has_times PROPERTIES PASS_REGULAR_EXPRESSION "${regular}"
+    FAIL_REGULAR_EXPRESSION "\"us_median\":0.00")
+  list(APPEND tests gpu.vmm_life_${load}_has_times)
+endforeach()
+set_tests_properties(${tests} PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
 # Plain clients of the driver for clients.sh: one linked with it, one that finds it by itself. The former is
 # linked with the simulated one, which has the driver's name; which one it gets is decided when it starts.
 foreach(client plain plain_linked)
