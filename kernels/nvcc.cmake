@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # FLW_NVCC_FLAGS: how nvcc is called for a kernel; empty where there is no nvcc that can do it, and why is said.
-# The architectures are those of sm_80, sm_90 and sm_100 that this nvcc knows, and PTX of the first and the
+# The architectures are those of FALLOW_KERNEL_GENERATIONS that this nvcc knows, and PTX of the first and the
 # last of them for what lies between and behind. A definition (the C twin) says where a result is rounded, so
 # the compiler fuses no product with a sum (-fmad=false); a kernel that wants that says fmaf, as its twin does.
 set(FLW_NVCC_FLAGS)
+set(FALLOW_KERNEL_GENERATIONS "80;90;100" CACHE STRING "Compute capabilities, times ten, that kernels are compiled for")
 find_program(FALLOW_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 mark_as_advanced(FALLOW_NVCC)
 if(NOT FALLOW_NVCC)
@@ -12,14 +13,14 @@ if(NOT FALLOW_NVCC)
 endif()
 execute_process(COMMAND ${FALLOW_NVCC} --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
 set(generations)
-foreach(generation 80 90 100)
+foreach(generation IN LISTS FALLOW_KERNEL_GENERATIONS)
   if(known MATCHES "sm_${generation}[^0-9]")
     list(APPEND generations ${generation})
     list(APPEND FLW_NVCC_FLAGS -gencode arch=compute_${generation},code=sm_${generation})
   endif()
 endforeach()
 if(NOT generations)
-  message(STATUS "fallow: ${FALLOW_NVCC} knows none of sm_80, sm_90, sm_100; the kernels serve the simulated device only")
+  message(STATUS "fallow: ${FALLOW_NVCC} knows none of sm_${FALLOW_KERNEL_GENERATIONS}; the kernels serve the simulated device only")
   return()
 endif()
 list(GET generations 0 first)

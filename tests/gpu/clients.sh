@@ -5,40 +5,34 @@
 # plug-in), and compares what they print and write; asks the counters whether Fallow was used at all; asks a
 # first real driver what is relied on; times PyTorch training without its cache. Writes one JSON file.
 #
-#   tests/gpu/clients.sh [--device N|sim] [--out FILE] [--build DIR] [--jobs N] [--no-build] [--only PATTERN]
+#   tests/gpu/clients.sh [--device N|sim] [--bundle DIR] [--out FILE|-] [--work DIR] [--limit SECONDS] [--only PATTERN]
 #
 # --device sim    what can be run without a GPU: the plain C clients and first_run, on the simulated driver
 #                 under the name libcuda.so.1. It shows that this script works, nothing else.
-# --no-build      what is built in DIR already
+# --bundle DIR    (build/bundle) what bundle.sh made, or a build folder
+# --out FILE      (build/clients.json) the results; -: to stdout, and what else is said to stderr
+# --work DIR      (a folder for this run) a plain run that DIR has already is not run again
+# --limit SECONDS (900) of each of the runs
 # --only PATTERN  only the steps whose name matches, as a shell pattern
 #
 # A client whose framework is not installed, or that needs a GPU where there is none, is "absent": never
 # passed. Optional: nvcc for the runtime clients; python3 with torch, cupy, jax, numba, triton, cuda-bindings;
 # FALLOW_LLAMA=DIR, a build of llama.cpp, for its test-backend-ops.
 #
-# STATE: this script has only ever run with --device sim. Whoever runs it on a GPU first commits the JSON
-# with its date, and writes the answers of first_run into tests/README.md.
+# first.sh runs each client as a step of its own. STATE: has only ever run with --device sim.
 #
-# Exit: 0 all that ran passed; 1 something failed; 2 it could not build; 77 no GPU here.
+# Exit: 0 all that ran passed; 1 something failed; 2 usage; 77 no GPU here, or all that was asked for is absent.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
 here=$root/tests/gpu/clients
-device=0 out='' build='' only='*' builds=1
-jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+device=0 out=$root/build/clients.json bundle=$root/build/bundle only='*' work='' limit=900
 while [ $# -gt 0 ]; do
     case $1 in
-    --device | --out | --build | --jobs | --only)
+    --device | --out | --bundle | --work | --limit | --only)
         [ $# -ge 2 ] || { echo "clients.sh: $1 lacks its value" >&2; exit 2; }
-        case $1 in
-        --device) device=$2 ;;
-        --out) out=$2 ;;
-        --build) build=$2 ;;
-        --jobs) jobs=$2 ;;
-        --only) only=$2 ;;
-        esac
+        declare "${1#--}=$2"
         shift 2 ;;
-    --no-build) builds=0; shift ;;
     --help | -h) sed -e '1,2d' -e '/^set -u/,$d' -e 's/^# \{0,1\}//' "$0"; exit 0 ;;
     *) echo "clients.sh: cannot use '$1'; see tests/gpu/clients.sh --help" >&2; exit 2 ;;
     esac
@@ -47,27 +41,23 @@ case $device in
 sim | [0-9] | [0-9][0-9]) ;;
 *) echo "clients.sh: --device '$device': a number or sim" >&2; exit 2 ;;
 esac
-build=${build:-$root/build/gpu}
-out=${out:-$build/clients-results.json}
-work=$build/clients-run
-bin=$build/bin
-preload=$build/lib/libfallow-preload.so
-rm -rf "$work"
-mkdir -p "$work" "$(dirname "$out")" || exit 2
-
-if [ "$builds" = 1 ] && ! { cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_C_FLAGS_RELEASE="-O2 -DNDEBUG" -DFALLOW_TESTS=ON -DFALLOW_TOOLS=ON ${FALLOW_CMAKE_OPTIONS-} &&
-    cmake --build "$build" -j "$jobs"; } >"$work/build.log" 2>&1; then
-    echo "clients.sh: the build failed; the end of $work/build.log:" >&2
-    tail -n 20 "$work/build.log" >&2
-    exit 2
+case $limit in '' | *[!0-9]*) echo "clients.sh: --limit '$limit': a number of seconds" >&2; exit 2 ;; esac
+exec 3>&1 # the results
+if [ -e "$out" ] && [ ! -f "$out" ]; then echo "clients.sh: --out '$out' is no file; - is stdout" >&2; exit 2; fi
+if [ "$out" = - ]; then exec 1>&2; else mkdir -p "$(dirname "$out")" || exit 2; fi
+if [ -z "$work" ]; then
+    work=$(mktemp -d) || exit 2
+    trap 'rm -rf "$work"' EXIT
 fi
+mkdir -p "$work" || exit 2
+bin=$bundle/bin
+preload=$bundle/lib/libfallow-preload.so
 for needed in "$preload" "$bin/first_run" "$bin/client_plain" "$bin/client_plain_linked"; do
-    [ -e "$needed" ] || { echo "clients.sh: $needed is not built" >&2; exit 2; }
+    [ -e "$needed" ] || { echo "clients.sh: $needed is not there: tests/gpu/bundle.sh makes it" >&2; exit 2; }
 done
 if [ "$device" = sim ]; then
-    driver=$build/lib/driver/libcuda.so.1
-    [ -e "$driver" ] || { echo "clients.sh: $driver is not built" >&2; exit 2; }
+    driver=$bundle/lib/driver/libcuda.so.1
+    [ -e "$driver" ] || { echo "clients.sh: $driver is not there" >&2; exit 2; }
     LD_LIBRARY_PATH=$(dirname "$driver")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export LD_LIBRARY_PATH
 else
@@ -75,7 +65,7 @@ else
     driver=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 .*x86-64.*=> //p; s/.*libcuda\.so\.1 .*AArch64.*=> //p' | head -n 1)
     driver=${driver:-libcuda.so.1}
 fi
-export FALLOW_LIBRARY=$build/lib/libfallow.so
+export FALLOW_LIBRARY=$bundle/lib/libfallow.so
 export PYTHONPATH=$root/tools/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 export CUBLAS_WORKSPACE_CONFIG=:4096:8 # reproducible sums
 unset LD_PRELOAD FALLOW FALLOW_PLUGIN PYTORCH_NO_CUDA_MEMORY_CACHING
@@ -107,7 +97,7 @@ run() {
     shift
     while [ "$1" != -- ]; do settings+=("$1"); shift; done
     shift
-    timeout 900 env "${settings[@]}" "$@" >"$file.out" 2>"$file.err"
+    timeout "$limit" env "${settings[@]}" "$@" >"$file.out" 2>"$file.err"
 }
 # Allocations that Fallow served, from what the preload library or fallow.stats() wrote; 0 if nothing.
 served() {
@@ -138,22 +128,28 @@ compare() {
 \"seconds\":\"$(seconds_of "$other.err")\""
     fi
 }
+# run_plain NAME FILE [NAME=VALUE ...] -- COMMAND ...   once without Fallow, unless that is done; false: why is said
+run_plain() {
+    local name=$1 file=$2 status
+    shift 2
+    [ ! -e "$file.done" ] || return 0
+    run "$file" "$@"
+    status=$?
+    case $status in
+    0) : >"$file.done"; return 0 ;;
+    77) result "$name" absent "$(tail -n 1 "$file.err")" ;;
+    *) result "$name" fail "without Fallow already: exit $status: $(tail -n 1 "$file.err")" ;;
+    esac
+    return 1
+}
 # client NAME [NAME=VALUE ...] -- COMMAND ...   plain, then with the preload library in mode $mode (cache)
 client() {
-    local name=$1 settings=() status plain=$work/$1.plain other=$work/$1.preload
+    local name=$1 settings=() plain=$work/$1.plain other=$work/$1.preload
     shift
     wanted "$name" || return 0
     while [ "$1" != -- ]; do settings+=("$1"); shift; done
     shift
-    run "$plain" "${settings[@]}" -- "$@"
-    status=$?
-    if [ $status = 77 ]; then
-        result "$name" absent "$(tail -n 1 "$plain.err")"
-        return 0
-    elif [ $status != 0 ]; then
-        result "$name" fail "without Fallow already: exit $status: $(tail -n 1 "$plain.err")"
-        return 0
-    fi
+    run_plain "$name" "$plain" "${settings[@]}" -- "$@" || return 0
     run "$other" "${settings[@]}" FALLOW="mode:${mode:-cache},stats:$other.json" LD_PRELOAD="$preload" -- "$@"
     compare "$name" "$plain" "$other" $? "$other.json"
 }
@@ -164,14 +160,7 @@ plugged() {
     wanted "$name" || return 0
     while [ "$1" != -- ]; do settings+=("$1"); shift; done
     shift
-    if [ ! -s "$plain.out" ]; then
-        run "$plain" "${settings[@]}" -- "$@"
-        case $? in
-        0) ;;
-        77) result "$name" absent "$(tail -n 1 "$plain.err")"; return 0 ;;
-        *) result "$name" fail "without Fallow already: $(tail -n 1 "$plain.err")"; return 0 ;;
-        esac
-    fi
+    run_plain "$name" "$plain" "${settings[@]}" -- "$@" || return 0
     run "$other" "${settings[@]}" FALLOW_CLIENT_STATS="$other.json" -- "$@" --fallow
     compare "$name" "$plain" "$other" $? "$other.json"
 }
@@ -354,8 +343,13 @@ else
     simulated=false
 fi
 commit=$(git -C "$root" rev-parse HEAD 2>/dev/null || echo unknown)
-printf '{"simulated":%s,"date":"%s","gpu":"%s","commit":"%s","passed":%d,"failed":%d,"absent":%d,"clients":{%s}}\n' \
-    $simulated "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$gpu" "$commit" $passed $failed $absent "$sections" >"$out.part" &&
-    mv "$out.part" "$out" || exit 1
-echo "$passed passed, $failed failed, $absent absent (which is not passed); results: $out"
-[ $failed = 0 ]
+text=$(printf '{"simulated":%s,"date":"%s","gpu":"%s","commit":"%s","passed":%d,"failed":%d,"absent":%d,"clients":{%s}}' \
+    $simulated "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$gpu" "$commit" $passed $failed $absent "$sections")
+if [ "$out" = - ]; then
+    printf '%s\n' "$text" >&3
+else
+    printf '%s\n' "$text" >"$out.part" && mv "$out.part" "$out" || exit 1
+    echo "$passed passed, $failed failed, $absent absent (which is not passed); results: $out"
+fi
+[ $failed = 0 ] || exit 1
+[ $passed != 0 ] || [ $absent = 0 ] || exit 77

@@ -67,8 +67,8 @@ set_target_properties(client_plain_linked PROPERTIES SKIP_BUILD_RPATH ON)
 # What of clients.sh needs no GPU: the plain C clients with and without the preload library, on the simulated
 # driver. Not with a sanitizer, whose runtime would have to come first.
 if(TARGET fallow-preload AND TARGET fallow_shared)
-  add_test(NAME gpu.clients_on_sim COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/clients.sh --device sim --no-build
-    --build ${PROJECT_BINARY_DIR} --out ${CMAKE_CURRENT_BINARY_DIR}/clients.json)
+  add_test(NAME gpu.clients_on_sim COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/clients.sh --device sim
+    --bundle ${PROJECT_BINARY_DIR} --out ${CMAKE_CURRENT_BINARY_DIR}/clients.json)
   set_tests_properties(gpu.clients_on_sim PROPERTIES LABELS gpu TIMEOUT 300
     PASS_REGULAR_EXPRESSION "\n1[2-9] passed, 0 failed" SKIP_RETURN_CODE 77)
 endif()
@@ -93,4 +93,21 @@ code=$?; cat kernel_cases.err; if grep -q 'no sequence for' kernel_cases.err; th
     set_tests_properties(gpu.kernels_torch PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77
       WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   endif()
+endif()
+# All that bundle.sh packs.
+get_property(kernel_tests GLOBAL PROPERTY FLW_PLAIN_kernel)
+add_custom_target(gpu_programs DEPENDS fallow fallow_shared fallow-kernels fallow-preload fallow-simcuda simcuda-libcuda
+  driver_conformance gpu_stress first_run device_probe vmm_probe client_plain client_plain_linked ${kernel_tests})
+if(CMAKE_CROSSCOMPILING)
+  return()
+endif()
+# A stage whose steps crash, hang and print half a line, run from this build.
+add_test(NAME gpu.first_rehearsal COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/first_test.sh
+  ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/first_rehearsal)
+set_tests_properties(gpu.first_rehearsal PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
+# The bundle, made anew, and stage 1 of it in a root that has nothing else.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT FALLOW_SANITIZE)
+  add_test(NAME gpu.bundle_in_an_empty_root COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/empty_root.sh
+    ${CMAKE_CURRENT_BINARY_DIR}/empty_root)
+  set_tests_properties(gpu.bundle_in_an_empty_root PROPERTIES LABELS "gpu;slow" TIMEOUT 1800 SKIP_RETURN_CODE 77)
 endif()

@@ -8,7 +8,8 @@
 # makes the program test_<kind>_<module>, named <kind>.<module> in ctest, label <kind>, default
 # timeout 240 s, exit 77 = skipped; the label slow keeps a test out of the quick tier. PLAIN: the program
 # uses no cmocka and is built always. DEPENDS: what the program runs or opens, built before it. Where
-# cmocka is absent the target is absent too: so nothing outside of this call may name it (check.bare_build).
+# cmocka is absent the target is absent too: so nothing outside of this call may name it (check.bare_build);
+# the plain programs of a kind are in the global property FLW_PLAIN_<kind>.
 # ENVIRONMENT may name a program that the test starts: NAME=$<TARGET_FILE:...>, and nothing else in it, so
 # that it starts under an emulator too (emulate.cmake).
 find_package(PkgConfig QUIET)
@@ -49,6 +50,9 @@ function(flw_add_test kind module)
     set(TEST_TIMEOUT 240)
   endif()
   set(program test_${kind}_${module})
+  if(TEST_PLAIN)
+    set_property(GLOBAL APPEND PROPERTY FLW_PLAIN_${kind} ${program})
+  endif()
   add_executable(${program} ${TEST_SOURCES})
   flw_target(${program})
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${TEST_INCLUDES})

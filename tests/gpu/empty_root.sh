@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# gpu.bundle_in_an_empty_root: makes the bundle, a root with the C library, bash, coreutils and four text tools, and
+# runs stages 1 to 3 and the rehearsal there on the simulated device. Nothing may fail, be missing without a
+# reason, or lie outside the limits.
+#
+#   empty_root.sh <scratch folder>
+#
+# Needs to mount and chroot: root, or user namespaces; else exit 77. FALLOW_TEST_ALL=1 compiles kernels too.
+set -u
+mkdir -p "$1" && scratch=$(cd "$1" && pwd) || exit 1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
+root=$scratch/root bundle=$scratch/bundle
+
+enter=(unshare --mount --pid --fork --kill-child)
+if [ "$(id -u)" != 0 ]; then enter+=(--user --map-root-user); fi
+"${enter[@]}" mount -t tmpfs tmpfs /mnt 2>/dev/null ||
+    { echo "empty_root: this machine lets nobody mount and chroot: not run" >&2; exit 77; }
+
+# ---- the bundle
+
+kernels=(--without-kernels)
+[ -z "${FALLOW_TEST_ALL-}" ] || kernels=()
+began=$SECONDS
+"$here/bundle.sh" --out "$bundle" "${kernels[@]}" || exit 1
+echo "the bundle took $((SECONDS - began)) s"
+
+# ---- the root
+
+programs='bash sh env cat head tail tr wc date uname mktemp sync timeout cp mv rm mkdir chmod dirname basename sleep
+    printf echo true false sort cut id sed grep awk diff cmp'
+rm -rf "$root"
+mkdir -p "$root"/{usr/bin,usr/lib,usr/lib64,tmp,dev,proc,out} || exit 1
+for folder in bin lib lib64; do ln -s "usr/$folder" "$root/$folder"; done
+for program in $programs; do
+    path=$(PATH=/usr/bin:/bin command -v "$program") || true
+    path=/usr/bin/$program
+    [ -e "$path" ] || path=/bin/$program
+    [ -e "$path" ] || { echo "empty_root: this machine has no $program" >&2; exit 77; }
+    cp -L "$path" "$root/usr/bin/$program"
+    ldd "$path" | grep -oE '/[^ ]+\.so[^ ]*'
+done | sort -u | while read -r library; do
+    mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"
+done
+# What the bundle asks the C library for may be more than these programs do.
+for name in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1; do
+    library=$(ldconfig -p | sed -n "s/^.*\t*$name (libc6.*) => //p" | head -n 1)
+    if [ -n "$library" ]; then mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"; fi
+done
+cp -r "$bundle" "$root/bundle" || exit 1
+if find "$root" | grep -E 'cmocka|jemalloc|lzma|zstd|libz\.|libstdc|libgcc|python3|cmake|/(cc|gcc|clang|nvcc|ld)$' | grep -v '/bundle/'; then
+    echo "empty_root: the root is not empty" >&2
+    exit 1
+fi
+echo "the root has $(find "$root" -type f | grep -cv '/bundle/') files beside the bundle"
+
+inside() { # COMMAND...
+    # shellcheck disable=SC2016 # the shell inside expands
+    ROOT=$root "${enter[@]}" bash -c '
+        mount --make-rprivate / 2>/dev/null
+        mount -t proc proc "$ROOT/proc" && mount -t tmpfs tmpfs "$ROOT/dev" && mkdir "$ROOT/dev/shm" && chmod 1777 "$ROOT/dev/shm" &&
+        for node in null zero random urandom; do : >"$ROOT/dev/$node" && mount --bind "/dev/$node" "$ROOT/dev/$node"; done &&
+        ln -s /proc/self/fd "$ROOT/dev/fd" && exec chroot "$ROOT" "$@"' - \
+        /usr/bin/env -i PATH=/usr/bin HOME=/tmp "$@" </dev/null
+}
+
+# ---- the runs
+
+failed=0
+expect() {
+    local what=$1
+    shift
+    if ! "$@"; then
+        echo "FAILED: $what"
+        failed=1
+    fi
+}
+count() { # RESULT: lines of the stage's results
+    grep -c "^{\"step\":\"[^\"]*\",\"result\":\"$1\"" "$results"
+}
+for stage in 1 2 3; do
+    results=$root/out/$stage/results.jsonl
+    began=$SECONDS
+    inside /bundle/tests/gpu/first.sh "$stage" --device sim --out "/out/$stage" >"$scratch/stage$stage.log" 2>&1
+    code=$?
+    echo "stage $stage in $((SECONDS - began)) s: $(tail -n 1 "$scratch/stage$stage.log")"
+    expect "stage $stage: exit 0, not $code" [ $code = 0 ]
+    expect "stage $stage: its last line" grep -q '^{"end":1,' "$results"
+    for result in fail died hung stuck not_run; do
+        expect "stage $stage: nothing is $result" [ "$(count $result)" = 0 ]
+    done
+    expect "stage $stage: what is missing says why" [ "$(count missing)" = "$(grep -c '"result":"missing",.*"why":"[^"]' "$results")" ]
+    grep -v ^pass "$scratch/stage$stage.log" | grep -vE '^(missing|skip) ' | tail -n 20
+done
+results=$root/out/1/results.jsonl
+cases=$(inside /bundle/bin/driver_conformance --list | wc -l)
+expect "all $cases cases of the conformance suite passed" [ "$(grep -c '^{"step":"conformance\.[^"]*","result":"pass"' "$results")" = "$cases" ]
+expect 'more than a hundred of them' [ "$cases" -gt 100 ]
+tests=$(find "$bundle/bin" -name 'test_kernel_*' | wc -l)
+expect "all $tests kernel tests passed" [ "$(grep -c '^{"step":"kernel\.[^"]*","result":"pass"' "$results")" = "$tests" ]
+for step in attributes doctor first_run vmm.reserve vmm.creates vmm.ipc vmm.life vmm.unmap vmm.access vmm.fill \
+    stress.streams stress.captures stress.sleep stress.share stress.threads stress.all client.c_dlopen bench.pair replay.serve bench.kernels; do
+    expect "$step passed" grep -q "^{\"step\":\"$step\",\"result\":\"pass\"" "$results"
+done
+# Steps that crash, hang and print half a line: every other result is there.
+results=$root/out/rehearsal/results.jsonl
+inside /bundle/tests/gpu/first.sh /bundle/tests/gpu/rehearsal.sh --device sim --out /out/rehearsal --budget 40 >"$scratch/rehearsal.log" 2>&1
+expect 'the rehearsal fails' [ $? = 1 ]
+for line in before:pass crash:died probe.after.crash:pass killed:died hang:hung probe.after.hang:pass hang_with_children:hung \
+    half_line:pass odd_bytes:pass fail:fail skip:skip framework:missing absent:missing much:pass flood.14:pass after:pass not_run:not_run; do
+    expect "rehearsal: ${line%:*} is ${line#*:}" grep -q "^{\"step\":\"${line%:*}\",\"result\":\"${line#*:}\"" "$results"
+done
+expect 'rehearsal: its last line' grep -q '^{"end":1,' "$results"
+inside /bundle/tests/gpu/first.sh 1 --device 0 --out /out/none >"$scratch/none.log" 2>&1
+expect 'without a driver: exit 77' [ $? = 77 ]
+expect 'without a driver: says so' grep -q 'no CUDA device can be used here' "$scratch/none.log"
+[ $failed = 0 ] || exit 1
+rm -rf "$root"
+echo "the bundle runs where nothing is installed"
