@@ -105,6 +105,11 @@ endif()
 add_test(NAME gpu.first_rehearsal COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/first_test.sh
   ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/first_rehearsal)
 set_tests_properties(gpu.first_rehearsal PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
+if(Python3_FOUND)
+  add_test(NAME gpu.digest COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/digest_test.py
+    --conformance $<TARGET_FILE:driver_conformance> --probe $<TARGET_FILE:vmm_probe> --compiler ${CMAKE_C_COMPILER})
+  set_tests_properties(gpu.digest PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
+endif()
 # The bundle, made anew, and stage 1 of it in a root that has nothing else.
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT FALLOW_SANITIZE)
   add_test(NAME gpu.bundle_in_an_empty_root COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/empty_root.sh
