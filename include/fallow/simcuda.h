@@ -66,12 +66,13 @@ typedef struct flw_sim_config {
     flw_sim_schedule schedule; /**< when work is done */
     flw_sim_profile profile;   /**< what calls cost */
     uint64_t lag_ns;           /**< FLW_SIM_CLOCK */
-    uint8_t backed;            /**< 1: memory has contents (a memfd a handle); 0: addresses only */
-    uint8_t check;             /**< 1: the rule checker watches every access */
-    uint8_t without_vmm;       /**< 1: the device lacks virtual memory management */
-    uint8_t without_pools;     /**< 1: the device lacks stream-ordered pools */
-    uint8_t without_ids;       /**< 1: cuCtxGetId and cuStreamGetId are absent (NOT_SUPPORTED) */
-    uint8_t without_fabric;    /**< 1: no fabric handles */
+    uint8_t
+        backed; /**< 1: memory has contents (a memfd for each exported handle); 0: addresses only */
+    uint8_t check;          /**< 1: the rule checker watches every access */
+    uint8_t without_vmm;    /**< 1: the device lacks virtual memory management */
+    uint8_t without_pools;  /**< 1: the device lacks stream-ordered pools */
+    uint8_t without_ids;    /**< 1: cuCtxGetId and cuStreamGetId are absent (NOT_SUPPORTED) */
+    uint8_t without_fabric; /**< 1: no fabric handles */
     uint8_t
         lonely_device; /**< 1: the last of several devices reaches no other, and none reaches it */
     uint8_t

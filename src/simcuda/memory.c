@@ -37,7 +37,7 @@ struct flw_region *flw_region_add(enum flw_region_kind kind, uint64_t begin, uin
 struct flw_region *flw_region_give(enum flw_region_kind kind, struct flw_device *device,
                                    uint64_t bytes, uint64_t align_bytes, CUresult *error)
 {
-    struct flw_physical *physical = flw_physical_make(device, bytes, false, error);
+    struct flw_physical *physical = flw_physical_make(device, bytes, error);
     if (physical == NULL) {
         return NULL;
     }

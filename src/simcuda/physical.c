@@ -3,9 +3,9 @@
  * Owns: memory of a device, its contents where the world has contents, its place in the ledger.
  * Does not: map it anywhere.
  *
- * Contents are the host's own pages. A handle that can be exported lies in a memfd, so that another
- * process sees the same bytes; a handle without contents gets an empty memfd of its size, which
- * costs no memory, when it is exported. New memory is filled with seeded garbage, never zeros.
+ * Contents are the host's own pages. A handle that is exported moves into a memfd then, at the same place,
+ * so that another process sees the same bytes; without contents the memfd is empty and costs no memory.
+ * New memory is filled with seeded garbage, never zeros.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -56,8 +56,8 @@ static bool make_file(struct flw_physical *physical)
 
 static bool make_content(struct flw_physical *physical)
 {
-    int flags = physical->file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-    void *content = mmap(NULL, physical->bytes, PROT_READ | PROT_WRITE, flags, physical->file, 0);
+    void *content =
+        mmap(NULL, physical->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (content == MAP_FAILED) {
         return false;
     }
@@ -65,8 +65,37 @@ static bool make_content(struct flw_physical *physical)
     return !flw_check_is_on() || flw_shadow_make(physical);
 }
 
-struct flw_physical *flw_physical_make(struct flw_device *device, uint64_t bytes,
-                                       bool is_exportable, CUresult *error)
+/* The bytes so far are the file's. */
+static bool fill_file(const struct flw_physical *physical)
+{
+    for (uint64_t at = 0; at < physical->bytes;) {
+        ssize_t written =
+            pwrite(physical->file, physical->content + at, physical->bytes - at, (off_t)at);
+        if (written <= 0) {
+            return false;
+        }
+        at += (uint64_t)written;
+    }
+    return mmap(physical->content, physical->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                physical->file, 0) != MAP_FAILED;
+}
+
+bool flw_physical_open(struct flw_physical *physical)
+{
+    if (physical->file >= 0) {
+        return true;
+    }
+    if (make_file(physical) && (physical->content == NULL || fill_file(physical))) {
+        return true;
+    }
+    if (physical->file >= 0) {
+        close(physical->file);
+    }
+    physical->file = -1;
+    return false;
+}
+
+struct flw_physical *flw_physical_make(struct flw_device *device, uint64_t bytes, CUresult *error)
 {
     *error = flw_ledger_give(device, bytes);
     if (*error != CUDA_SUCCESS) {
@@ -83,8 +112,7 @@ struct flw_physical *flw_physical_make(struct flw_device *device, uint64_t bytes
         physical->next->previous = physical;
     }
     flw_world.physicals = physical;
-    if ((is_exportable && !make_file(physical)) ||
-        (flw_world.config.backed && !make_content(physical))) {
+    if (flw_world.config.backed && !make_content(physical)) {
         flw_physical_free(physical);
         *error = CUDA_ERROR_OUT_OF_MEMORY; /* the host's */
         return NULL;

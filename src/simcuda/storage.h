@@ -76,8 +76,9 @@ void flw_memory_end_context(struct flw_context *context);
 void flw_memory_finish_all(void);
 
 /* physical.c */
-struct flw_physical *flw_physical_make(struct flw_device *device, uint64_t bytes,
-                                       bool is_exportable, CUresult *error);
+struct flw_physical *flw_physical_make(struct flw_device *device, uint64_t bytes, CUresult *error);
+/* It has a file, which another process can map. False: the host has none to give. */
+bool flw_physical_open(struct flw_physical *physical);
 void flw_physical_free(struct flw_physical *physical);
 void flw_physical_drop_if_unused(struct flw_physical *physical);
 

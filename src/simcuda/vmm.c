@@ -147,8 +147,7 @@ static CUresult create(CUmemGenericAllocationHandle *out, uint64_t bytes,
         return CUDA_ERROR_NOT_PERMITTED;
     }
     struct flw_physical *physical =
-        flw_physical_make(flw_device_find(properties->location.id), bytes,
-                          properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE, &result);
+        flw_physical_make(flw_device_find(properties->location.id), bytes, &result);
     if (physical == NULL) {
         return result;
     }
@@ -443,6 +442,9 @@ static CUresult export_handle(void *shareable, CUmemGenericAllocationHandle hand
     }
     if (((unsigned)physical->properties.requestedHandleTypes & (unsigned)type) == 0) {
         return CUDA_ERROR_INVALID_VALUE; /* not of a type asked for at cuMemCreate */
+    }
+    if (!flw_physical_open(physical)) {
+        return CUDA_ERROR_OUT_OF_MEMORY; /* the host's */
     }
     if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         int file = dup(physical->file);
