@@ -139,6 +139,20 @@ enum {
     FALLOW_CHECK_LEAKS = 1u << 4 /**< list the 16 largest live blocks at destroy */
 };
 
+/** What a pool's memory is made of. */
+typedef enum fallow_page_source {
+    /** Handles where the device and the driver have them, tried at create; else segments. In context
+     *  order segments. */
+    FALLOW_PAGES_AUTOMATIC = 0,
+    /** Physical handles of cuMemCreate, mapped where they are wanted: memory moves between sizes,
+     *  sleeps, is exported and shared with peers. No legacy IPC handle (cuIpcGetMemHandle). */
+    FALLOW_PAGES_HANDLES = 1,
+    /** Segments of cuMemAlloc, one for itself from 1 MiB on: what legacy IPC, and libraries that know
+     *  nothing of handles, can use. Idle memory moves only as whole segments, through the driver, so a
+     *  pool holds more. No sleep, exports, peer_devices; peers by cuCtxEnablePeerAccess. */
+    FALLOW_PAGES_SEGMENTS = 2
+} fallow_page_source;
+
 /** Bits of `handle_types`: how memory can be shared with other processes. */
 enum {
     FALLOW_HANDLE_FD = 1u << 0,    /**< POSIX file descriptors */
@@ -192,13 +206,19 @@ typedef struct fallow_pool_config {
                                   UINT32_MAX = never wait */
     const int *peer_devices; /**< ordinals that may access the memory too; read during create; later
                                   fallow_pool_allow_peer (share.h) */
-    size_t peer_device_count;   /**< of peer_devices, at most 16 */
-    uint32_t handle_types;      /**< FALLOW_HANDLE_ bits: what EXPORT_ requests may ask for */
-    fallow_order order;         /**< what orders blocks */
-    fallow_log_function log;    /**< NULL = silent */
-    void *log_context;          /**< for log */
-    fallow_oom_function on_oom; /**< NULL = none */
-    void *oom_context;          /**< for on_oom */
+    size_t peer_device_count; /**< of peer_devices, at most 16 */
+    uint32_t
+        handle_types;   /**< FALLOW_HANDLE_ bits: what EXPORT_ requests may ask for; create answers
+                                  NOT_SUPPORTED where the driver refuses one. 0: none may, and for
+                                  libraries that export by themselves memory carries what the driver
+                                  gives: both kinds, descriptors, none */
+    fallow_order order; /**< what orders blocks */
+    fallow_log_function log;        /**< NULL = silent */
+    void *log_context;              /**< for log */
+    fallow_oom_function on_oom;     /**< NULL = none */
+    void *oom_context;              /**< for on_oom */
+    fallow_page_source page_source; /**< what memory is made of */
+    uint32_t reserved_1;            /**< 0 */
 } fallow_pool_config;
 
 /** Fill with defaults, recording the caller's size of the struct. A larger struct_size than this
@@ -218,13 +238,19 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  * Ownership   the caller owns *out_pool until destroy or abandon. The handle stays safe to pass
  *             afterwards: every call answers INVALID_POOL.
  * Errors      INVALID_ARGUMENT (unknown bits, bad ordinal), VERSION (struct_size, old driver),
- *             NOT_FOUND (driver or device), NOT_SUPPORTED (a debug check on unbacked memory, handle
- *             types the device lacks), OUT_OF_MEMORY (no device memory to try a debug check on),
+ *             NOT_FOUND (driver or device), NOT_SUPPORTED (a debug check on unbacked memory; handle
+ *             types, handles or peers that the device lacks or the driver refuses), OUT_OF_MEMORY (no
+ *             device memory to try a debug check on),
  *             OUT_OF_HOST_MEMORY (also a limit of the address space, see LIMITS), DRIVER. The log
  *             callback gets one line that names what failed. Nothing is left behind.
- * Cost        driver calls; takes no device memory. Reserves addresses: of the device 8 times its
- *             memory, or less where that is refused, and of the host 85 GiB for a device of 80 GB,
- *             little of which is ever used. The first pool of a process registers for
+ * Probe       handles are tried, not asked for: one of the least size is created, mapped, written,
+ *             read and given back. Where the driver refuses, less is tried: without registration for
+ *             network adapters, without fabric handles, without descriptors, in the end segments. Each
+ *             thing done without is a line to the log. A device without memory for it is believed.
+ * Capture     none is disturbed: the probe's stream is its own.
+ * Cost        driver calls, nine of them the probe's; keeps no device memory. Reserves
+ *             addresses: of the device 8 times its memory, or less where that is refused, and of the
+ *             host 85 GiB for a device of 80 GB, little of which is ever used. The first pool of a process registers for
  *             membarrier(2), 10 ms or more when threads are running.
  * LIMITS      Under a limit of the address space (ulimit -v) the tables take a quarter of what it
  *             leaves, and what names the device's addresses: 76 MiB for a device of 80 GB; 9 GiB in
@@ -478,6 +504,11 @@ typedef struct fallow_stats {
     uint64_t imported_bytes; /**< handles of others that are mapped here; not reserved */
     uint64_t bound_bytes;    /**< FALLOW_ORDER_CONTEXT: what may be reserved, with what is lent now,
                                   before an allocation waits for the device; else 0 */
+    uint32_t handle_types;   /**< FALLOW_HANDLE_ bits that new handles carry now */
+    uint8_t page_source;     /**< FALLOW_PAGES_HANDLES or FALLOW_PAGES_SEGMENTS */
+    uint8_t allows_rdma;     /**< 1: new handles are made for network adapters to register
+                                  (gpuDirectRDMACapable); segments always can be */
+    uint8_t reserved_1[2];   /**< 0 */
 } fallow_stats;
 
 /** Fill with defaults, recording the caller's size of the struct. */

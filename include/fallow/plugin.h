@@ -11,6 +11,7 @@
  *             limit:SIZE        most that a pool may hold, "20G", "512M"; default: the device's total
  *             economy:balanced|memory_first
  *             reuse:wait|completed|same_stream
+ *             page_source:automatic|handles|segments
  *             decay:MS          0: never give back by itself
  *             checks:poison+red_zones+quarantine
  *             driver:sim|PATH   in the place of libcuda.so.1

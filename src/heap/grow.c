@@ -77,12 +77,14 @@ static void add_stock(struct stock *stock, struct flw_handle *handle)
     stock->end = &handle->next;
 }
 
+/* One that was made before the driver refused a kind carries more than is asked for now. */
 static void take_idle(struct flw_heap *heap, struct stock *stock, uint64_t *need_units)
 {
+    uint32_t kinds = atomic_load(&heap->source.kinds);
     for (struct flw_handle *handle = heap->idle_handles, *next; handle != NULL && *need_units > 0;
          handle = next) {
         next = handle->next;
-        if (handle->unit_count <= *need_units && handle->types == heap->source.handle_types &&
+        if (handle->unit_count <= *need_units && (handle->types & kinds) == kinds &&
             !handle->is_exported) {
             flw_handle_unlink_idle(heap, handle);
             *need_units -= handle->unit_count;
@@ -130,7 +132,7 @@ static CUresult create_stock(struct flw_source *source, const struct stock *stoc
          handle = handle->next) {
         if (handle->id == 0) {
             result =
-                source->ops->create(source, flw_handle_bytes(handle), handle->types, &handle->id);
+                source->ops->create(source, flw_handle_bytes(handle), &handle->types, &handle->id);
             handle->id = result == CUDA_SUCCESS ? handle->id : 0;
         }
     }
@@ -201,7 +203,7 @@ static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *req
 {
     uint64_t need_units = place->map_end - place->map_begin;
     uint64_t chunk = flw_max(heap->page_units, request->handle_bytes >> FLW_UNIT_LOG2);
-    uint32_t types = request->handle_types | heap->source.handle_types;
+    uint32_t types = request->handle_types | atomic_load(&heap->source.kinds);
     *stock = (struct stock){.end = &stock->handles};
     if (request->is_single_handle) {
         chunk = need_units;

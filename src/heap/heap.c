@@ -91,6 +91,12 @@ void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *cal
 
 /* ---- init, finish */
 
+/* Less, or elsewhere, may be granted. */
+static bool may_reserve_other(CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY || flw_source_is_refused(result);
+}
+
 /* An address range that begins at a multiple of its size: offsets are the low bits of addresses then.
  * Where the driver does not align so far, the middle of twice as much. */
 static CUresult reserve_aligned(struct flw_heap *heap, uint64_t bytes)
@@ -98,12 +104,11 @@ static CUresult reserve_aligned(struct flw_heap *heap, uint64_t bytes)
     struct flw_source *source = &heap->source;
     uint64_t base = 0, held_bytes = bytes;
     CUresult result = source->ops->reserve(source, bytes, bytes, &base);
-    bool is_refused = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_OUT_OF_MEMORY;
-    if (result == CUDA_SUCCESS && base % bytes != 0) {
-        is_refused = true;
+    bool is_aligned = result == CUDA_SUCCESS && base % bytes == 0;
+    if (result == CUDA_SUCCESS && !is_aligned) {
         (void)source->ops->unreserve(source, base, bytes);
     }
-    if (is_refused) {
+    if (!is_aligned && (result == CUDA_SUCCESS || may_reserve_other(result))) {
         held_bytes = 2 * bytes;
         result = source->ops->reserve(source, held_bytes, 0, &base);
     }
@@ -116,24 +121,26 @@ static CUresult reserve_aligned(struct flw_heap *heap, uint64_t bytes)
     return result;
 }
 
-static fallow_status reserve_range(struct flw_heap *heap, uint64_t device_bytes)
+static CUresult reserve_range(struct flw_heap *heap, uint64_t device_bytes)
 {
     uint64_t least = 64 * FLW_MIB, bytes = least;
     while (bytes < 8 * device_bytes && bytes < (1ull << 46)) {
         bytes *= 2;
     }
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    for (; bytes >= least; bytes /= 2) {
+    for (; bytes >= least && may_reserve_other(result); bytes /= 2) {
         result = reserve_aligned(heap, bytes);
-        if (result != CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_ERROR_INVALID_VALUE) {
-            break;
-        }
     }
-    if (result != CUDA_SUCCESS) {
-        flw_heap_note_error(heap, result, "cuMemAddressReserve");
-        return result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY : FALLOW_DRIVER;
+    return result;
+}
+
+static void unreserve_range(struct flw_heap *heap)
+{
+    if (heap->reservation_bytes != 0) {
+        (void)heap->source.ops->unreserve(&heap->source, heap->reservation,
+                                          heap->reservation_bytes);
     }
-    return FALLOW_OK;
+    heap->reservation = heap->reservation_bytes = heap->range_bytes = heap->map.base = 0;
 }
 
 static bool make_address_run(struct flw_heap *heap)
@@ -151,33 +158,86 @@ static bool make_address_run(struct flw_heap *heap)
     return true;
 }
 
-static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_config *config)
+static void begin_source(struct flw_heap *heap, const struct flw_heap_config *config)
 {
-    heap->source = (struct flw_source){.driver = config->driver,
+    heap->source = (struct flw_source){.ops = config->source,
+                                       .driver = config->driver,
                                        .device = config->device,
                                        .access_devices = {config->device},
                                        .access_count = 1,
-                                       .handle_types = config->handle_types,
+                                       .named_kinds = config->handle_types,
                                        .call_count = &heap->count.driver_calls};
     for (uint32_t i = 0; i < config->peer_count && heap->source.access_count < FLW_SOURCE_DEVICES;
          i++) {
         heap->source.access_devices[heap->source.access_count++] = config->peers[i];
     }
-    bool can_remap;
-    CUresult result = flw_source_vmm_probe(&heap->source, &can_remap);
+}
+
+/* Addresses, and a grain through its whole life in them. *out_can false: refused, nothing is left. */
+static CUresult prove_remapping(struct flw_heap *heap, const struct flw_heap_config *config,
+                                bool *out_can)
+{
+    struct flw_source *source = &heap->source;
+    CUresult result = reserve_range(heap, config->device_bytes);
     if (result != CUDA_SUCCESS) {
-        return flw_heap_refuse(heap, result, "a question for virtual memory management");
+        *out_can = false;
+        return flw_source_refuse(source, result, "cuMemAddressReserve");
     }
-    heap->source.ops = config->source != NULL ? config->source
-                       : can_remap            ? &flw_source_vmm
-                                              : &flw_source_slab;
-    if (!heap->source.ops->remaps) {
-        if (config->handle_types != 0) {
-            return FALLOW_NOT_SUPPORTED;
+    if (source->ops == &flw_source_vmm) {
+        result = flw_source_vmm_probe(source, heap->map.base, out_can);
+    }
+    if (result != CUDA_SUCCESS || !*out_can) {
+        unreserve_range(heap);
+    }
+    return result;
+}
+
+/* In a driver section. Handles where they work, or are insisted on; else segments, which serve no other
+ * device and no other process. */
+static fallow_status choose_source(struct flw_heap *heap, const struct flw_heap_config *config)
+{
+    struct flw_source *source = &heap->source;
+    bool can_remap = false;
+    CUresult result = CUDA_SUCCESS;
+    begin_source(heap, config);
+    if (config->source == NULL || config->source->remaps) {
+        source->ops = config->source != NULL ? config->source : &flw_source_vmm;
+        result = flw_source_vmm_ask(source, &can_remap);
+        if (result != CUDA_SUCCESS) {
+            return flw_heap_refuse(heap, result, "a question for virtual memory management");
         }
-        heap->source.granularity_bytes = 2 * FLW_MIB;
+        if (can_remap || source->ops != &flw_source_vmm) {
+            can_remap = true;
+            result = prove_remapping(heap, config, &can_remap);
+        }
+        if (result != CUDA_SUCCESS) {
+            return flw_heap_refuse(heap, result, "the probe of virtual memory management");
+        }
     }
-    return FALLOW_OK;
+    if (can_remap) {
+        return FALLOW_OK;
+    }
+    source->ops = config->source != NULL ? config->source : &flw_source_slab;
+    source->granularity_bytes = 2 * FLW_MIB;
+    atomic_store(&source->kinds, 0);
+    bool must_remap = source->ops->remaps || config->handle_types != 0 || config->peer_count != 0;
+    return must_remap ? FALLOW_NOT_SUPPORTED : FALLOW_OK;
+}
+
+static fallow_status settle_source(struct flw_heap *heap, const struct flw_heap_config *config)
+{
+    struct flw_driver_section section;
+    fallow_status status = FALLOW_DRIVER;
+    if (flw_heap_enter_driver(heap, &section)) {
+        status = choose_source(heap, config);
+        flw_heap_leave_driver(heap, &section);
+    }
+    if (flw_heap_is_lost(heap)) {
+        unreserve_range(heap);
+        return flw_heap_refuse(heap, (CUresult)atomic_load(&heap->lost_error),
+                               atomic_load(&heap->lost_call));
+    }
+    return status;
 }
 
 /* All that comes to it is complete. */
@@ -257,18 +317,12 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
     heap->driver = config->driver;
     heap->context = config->context;
     heap->limit_bytes = config->limit_bytes;
-    fallow_status status = choose_source(heap, config);
+    fallow_status status = settle_source(heap, config);
     if (status != FALLOW_OK) {
         return status;
     }
     bool remaps = heap->source.ops->remaps;
     heap->page_units = (uint32_t)(heap->source.granularity_bytes >> FLW_UNIT_LOG2);
-    if (remaps) {
-        status = reserve_range(heap, config->device_bytes);
-        if (status != FALLOW_OK) {
-            return status;
-        }
-    }
     uint64_t base = heap->map.base;
     if (!make_tables(heap)) {
         goto fail;
@@ -334,10 +388,7 @@ void flw_heap_give_back(struct flw_heap *heap)
         (void)heap->source.ops->give_back(&heap->source, segment->address);
     }
     destroy_events(heap);
-    if (heap->reservation_bytes != 0) {
-        (void)heap->source.ops->unreserve(&heap->source, heap->reservation,
-                                          heap->reservation_bytes);
-    }
+    unreserve_range(heap);
 }
 
 void flw_heap_finish(struct flw_heap *heap, bool is_lost)

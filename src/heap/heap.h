@@ -36,7 +36,7 @@ struct flw_handle {
     uint64_t id;                    /* CUmemGenericAllocationHandle */
     uint32_t begin_unit;            /* where it is mapped */
     uint32_t unit_count;
-    uint32_t types; /* FALLOW_HANDLE_ bits it can be exported as */
+    uint32_t types; /* what it carries: FALLOW_HANDLE_ bits, FLW_HANDLE_RDMA */
     bool is_mapped;
     bool is_asleep;   /* its place is kept, nothing is mapped there; id 0: not created either */
     bool is_exported; /* importers may have it: it serves this one block and goes */
@@ -169,14 +169,16 @@ struct flw_heap {
 struct flw_heap_config {
     const struct flw_driver *driver;
     CUcontext context;
-    const struct flw_source_ops *source; /* NULL: remapping where the device can, else segments */
+    /* NULL: remapping where the device can and the driver lets it, else segments */
+    const struct flw_source_ops *source;
     int device;
     uint64_t device_bytes;
     uint64_t limit_bytes;
     const int *peers;
     uint32_t peer_count;
-    uint32_t handle_types;
-    bool keeps_owners;     /* see heap.mixed */
+    uint32_t
+        handle_types;  /* insisted on; 0: what there is, and less of it where the driver refuses */
+    bool keeps_owners; /* see heap.mixed */
     bool is_context_order; /* see heap.context_order; the source has segments */
 };
 

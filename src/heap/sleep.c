@@ -192,11 +192,13 @@ static struct stop create_all(struct flw_heap *heap, uint64_t *out_end)
     *out_end = 0;
     for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
         if (handle->id == 0) {
-            CUresult result = heap->source.ops->create(&heap->source, flw_handle_bytes(handle),
-                                                       handle->types, &id);
+            uint32_t types = handle->types;
+            CUresult result =
+                heap->source.ops->create(&heap->source, flw_handle_bytes(handle), &types, &id);
             if (result != CUDA_SUCCESS) {
                 return (struct stop){result, "cuMemCreate"};
             }
+            handle->types = types;
             set_id(heap, handle, id);
         }
         *out_end = page;

@@ -12,12 +12,30 @@
 #ifndef FLW_MEMORY_SOURCE_H
 #define FLW_MEMORY_SOURCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "driver/driver.h"
 
 struct flw_source;
+
+/* What a handle can be asked to carry: FALLOW_HANDLE_ bits, and that network adapters may register it. */
+#define FLW_HANDLE_RDMA (1u << 2)
+
+/* What was asked for and the driver refused, each with the call that did. */
+enum flw_refusal_kind {
+    FLW_REFUSED_FABRIC,
+    FLW_REFUSED_FD,
+    FLW_REFUSED_RDMA,
+    FLW_REFUSED_HANDLES, /* of any kind: memory comes in segments */
+    FLW_REFUSED_COUNT
+};
+
+struct flw_refusal {
+    const char *_Atomic call; /* NULL: not refused */
+    _Atomic int answer;
+};
 
 struct flw_source_ops {
     const char *name;
@@ -26,7 +44,8 @@ struct flw_source_ops {
     CUresult (*reserve)(struct flw_source *source, uint64_t bytes, uint64_t align_bytes,
                         uint64_t *out_base);
     CUresult (*unreserve)(struct flw_source *source, uint64_t base, uint64_t bytes);
-    CUresult (*create)(struct flw_source *source, uint64_t bytes, uint32_t handle_types,
+    /* *kinds: what it is to carry; what it does, where the driver refused a kind that nobody named. */
+    CUresult (*create)(struct flw_source *source, uint64_t bytes, uint32_t *kinds,
                        uint64_t *out_handle);
     CUresult (*release)(struct flw_source *source, uint64_t handle);
     CUresult (*map)(struct flw_source *source, uint64_t address, uint64_t bytes, uint64_t handle);
@@ -49,15 +68,29 @@ struct flw_source {
     uint64_t granularity_bytes; /* of handles or segments; a multiple of the unit */
     int access_devices[FLW_SOURCE_DEVICES];
     uint32_t access_count;
-    uint32_t handle_types; /* FALLOW_HANDLE_ bits every handle carries */
+    /* What new handles carry. It falls where the driver refuses, from asked_kinds on, and never below
+     * named_kinds, which the caller has insisted on. */
+    _Atomic uint32_t kinds;
+    uint32_t asked_kinds, named_kinds;
+    struct flw_refusal refusals[FLW_REFUSED_COUNT];
     _Atomic uint64_t *call_count;
 };
 
 extern const struct flw_source_ops flw_source_vmm;  /* cuMemCreate and friends */
 extern const struct flw_source_ops flw_source_slab; /* cuMemAlloc */
 
-/* *out_can: the driver and device can remap; fills granularity_bytes then. An answer that says
- * neither yes nor no (a broken context, say) is returned. */
-CUresult flw_source_vmm_probe(struct flw_source *source, bool *out_can);
+/* Fill asked_kinds, kinds and granularity_bytes by what the device says of itself; *out_can: it can
+ * remap. An answer that says neither yes nor no (a broken context, say) is returned. */
+CUresult flw_source_vmm_ask(struct flw_source *source, bool *out_can);
+
+/* Settle kinds by doing: one grain, mapped at `address` in a reservation, written, read and given back,
+ * for kinds ever fewer until all of it works. *out_can false: it never did; refusals says why. A device
+ * without memory for the grain is believed. An answer of a broken context is returned. */
+CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool *out_can);
+
+/* The call failed; device, context and pool are well. */
+bool flw_source_is_refused(CUresult result);
+/* SUCCESS: it is noted that the call refused handles of every kind. Else the answer of a broken context. */
+CUresult flw_source_refuse(struct flw_source *source, CUresult answer, const char *call);
 
 #endif

@@ -15,49 +15,183 @@ static void count_call(struct flw_source *source)
     atomic_fetch_add_explicit(source->call_count, 1, memory_order_relaxed);
 }
 
-static CUmemAllocationProp properties_of(const struct flw_source *source, uint32_t handle_types)
+static CUmemAllocationProp properties_of(const struct flw_source *source, uint32_t kinds)
 {
     CUmemAllocationProp properties = {0};
     unsigned types = 0;
-    types |= (handle_types & FALLOW_HANDLE_FD) != 0 ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0u;
-    types |= (handle_types & FALLOW_HANDLE_FABRIC) != 0 ? CU_MEM_HANDLE_TYPE_FABRIC : 0u;
+    types |= (kinds & FALLOW_HANDLE_FD) != 0 ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0u;
+    types |= (kinds & FALLOW_HANDLE_FABRIC) != 0 ? CU_MEM_HANDLE_TYPE_FABRIC : 0u;
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = source->device;
     properties.requestedHandleTypes = (CUmemAllocationHandleType)types;
+    properties.allocFlags.gpuDirectRDMACapable = (kinds & FLW_HANDLE_RDMA) != 0;
     return properties;
 }
+
+/* ---- what the device says of itself */
 
 /* An answer that a driver or a device without the feature gives, and a healthy one never. */
 static bool says_no(CUresult result)
 {
-    return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE;
+    return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE ||
+           result == CUDA_ERROR_NOT_PERMITTED;
 }
 
-CUresult flw_source_vmm_probe(struct flw_source *source, bool *out_can)
+bool flw_source_is_refused(CUresult result)
 {
-    const struct flw_driver *driver = source->driver;
-    CUmemAllocationProp properties = properties_of(source, source->handle_types);
-    int supported = 0;
+    switch (result) {
+    case CUDA_SUCCESS:
+    case CUDA_ERROR_OUT_OF_MEMORY:
+    case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_LAUNCH_FAILED:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static bool has_calls(const struct flw_driver *driver)
+{
+    return driver->cuMemCreate != NULL && driver->cuMemMap != NULL && driver->cuMemUnmap != NULL &&
+           driver->cuMemSetAccess != NULL && driver->cuMemRelease != NULL &&
+           driver->cuMemAddressReserve != NULL && driver->cuMemAddressFree != NULL &&
+           driver->cuMemGetAllocationGranularity != NULL;
+}
+
+/* An old driver does not know the question. */
+static bool has(const struct flw_source *source, CUdevice_attribute attribute)
+{
+    int value = 0;
+    return source->driver->cuDeviceGetAttribute(&value, attribute, source->device) ==
+               CUDA_SUCCESS &&
+           value != 0;
+}
+
+static uint32_t kinds_the_device_has(const struct flw_source *source)
+{
+    uint32_t kinds = 0;
+    if (has(source, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
+        kinds |= FALLOW_HANDLE_FD;
+    }
+    if (has(source, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)) {
+        kinds |= FALLOW_HANDLE_FABRIC;
+    }
+    if (has(source, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
+        kinds |= FLW_HANDLE_RDMA;
+    }
+    return kinds;
+}
+
+static CUresult ask_granularity(struct flw_source *source, uint32_t kinds)
+{
+    CUmemAllocationProp properties = properties_of(source, kinds);
     size_t granularity = 0;
+    CUresult result = source->driver->cuMemGetAllocationGranularity(
+        &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    if (result == CUDA_SUCCESS && !flw_is_pow2(granularity)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        source->granularity_bytes = flw_max(granularity, FLW_UNIT_BYTES);
+    }
+    return result;
+}
+
+/* ---- kinds, from the most to none */
+
+#define NO_KINDS_LEFT UINT32_MAX
+
+/* Without the one that is missed least. Registration is asked for again with each lesser type: it may
+ * not have been what was refused. */
+static uint32_t lesser_kinds(const struct flw_source *source, uint32_t kinds)
+{
+    uint32_t rdma = source->asked_kinds & FLW_HANDLE_RDMA;
+    do {
+        kinds = (kinds & FLW_HANDLE_RDMA) != 0 ? kinds & ~FLW_HANDLE_RDMA
+                : (kinds & FALLOW_HANDLE_FABRIC) != 0
+                    ? (kinds & ~(uint32_t)FALLOW_HANDLE_FABRIC) | rdma
+                : (kinds & FALLOW_HANDLE_FD) != 0 ? (kinds & ~(uint32_t)FALLOW_HANDLE_FD) | rdma
+                                                  : NO_KINDS_LEFT;
+    } while (kinds != NO_KINDS_LEFT && (kinds & source->named_kinds) != source->named_kinds);
+    return kinds;
+}
+
+static uint32_t kind_bit(enum flw_refusal_kind kind)
+{
+    static const uint32_t bits[] = {[FLW_REFUSED_FABRIC] = FALLOW_HANDLE_FABRIC,
+                                    [FLW_REFUSED_FD] = FALLOW_HANDLE_FD,
+                                    [FLW_REFUSED_RDMA] = FLW_HANDLE_RDMA,
+                                    [FLW_REFUSED_HANDLES] = 0};
+    return bits[kind];
+}
+
+/* These kinds, or all of them together, were refused. */
+static void blame(struct flw_source *source, uint32_t kinds, CUresult answer, const char *call)
+{
+    for (unsigned kind = 0; kind < FLW_REFUSED_COUNT; kind++) {
+        if ((kinds & kind_bit((enum flw_refusal_kind)kind)) != 0 ||
+            (kinds == 0 && kind == FLW_REFUSED_HANDLES)) {
+            atomic_store(&source->refusals[kind].answer, (int)answer);
+            atomic_store(&source->refusals[kind].call, call);
+        }
+    }
+}
+
+/* These work; so none of them was what was refused. */
+static void settle(struct flw_source *source, uint32_t kinds)
+{
+    for (unsigned kind = 0; kind < FLW_REFUSED_COUNT; kind++) {
+        if ((kinds & kind_bit((enum flw_refusal_kind)kind)) != 0) {
+            atomic_store(&source->refusals[kind].call, NULL);
+        }
+    }
+    atomic_store(&source->kinds, kinds);
+}
+
+CUresult flw_source_refuse(struct flw_source *source, CUresult answer, const char *call)
+{
+    if (answer != CUDA_ERROR_OUT_OF_MEMORY && !flw_source_is_refused(answer)) {
+        return answer;
+    }
+    blame(source, 0, answer, call);
+    return CUDA_SUCCESS;
+}
+
+CUresult flw_source_vmm_ask(struct flw_source *source, bool *out_can)
+{
+    int supported = 0;
     *out_can = false;
-    if (driver->cuMemCreate == NULL || driver->cuMemMap == NULL || driver->cuMemUnmap == NULL ||
-        driver->cuMemSetAccess == NULL || driver->cuMemRelease == NULL ||
-        driver->cuMemAddressReserve == NULL || driver->cuMemAddressFree == NULL ||
-        driver->cuMemGetAllocationGranularity == NULL) {
+    if (!has_calls(source->driver)) {
         return CUDA_SUCCESS;
     }
-    CUresult result = driver->cuDeviceGetAttribute(
+    CUresult result = source->driver->cuDeviceGetAttribute(
         &supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, source->device);
-    if (result == CUDA_SUCCESS && supported != 0) {
-        result = driver->cuMemGetAllocationGranularity(&granularity, &properties,
-                                                       CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    if (result != CUDA_SUCCESS || supported == 0) {
+        return says_no(result) ? CUDA_SUCCESS : result;
     }
-    if (result == CUDA_SUCCESS && flw_is_pow2(granularity)) {
-        source->granularity_bytes = flw_max(granularity, FLW_UNIT_BYTES);
-        *out_can = true;
+    uint32_t has_kinds = kinds_the_device_has(source);
+    uint32_t types = source->named_kinds != 0 ? source->named_kinds : has_kinds & ~FLW_HANDLE_RDMA;
+    source->asked_kinds = types | (has_kinds & FLW_HANDLE_RDMA);
+    for (uint32_t kinds = source->asked_kinds; kinds != NO_KINDS_LEFT && !*out_can;
+         kinds = lesser_kinds(source, kinds)) {
+        result = ask_granularity(source, kinds);
+        if (result == CUDA_SUCCESS) {
+            settle(source, kinds);
+            *out_can = true;
+        } else if (says_no(result)) {
+            blame(source, kinds, result, "cuMemGetAllocationGranularity");
+        } else {
+            return result;
+        }
     }
-    return says_no(result) ? CUDA_SUCCESS : result;
+    return CUDA_SUCCESS;
 }
 
 static CUresult vmm_reserve(struct flw_source *source, uint64_t bytes, uint64_t align_bytes,
@@ -77,15 +211,34 @@ static CUresult vmm_unreserve(struct flw_source *source, uint64_t base, uint64_t
     return source->driver->cuMemAddressFree(base, bytes);
 }
 
-static CUresult vmm_create(struct flw_source *source, uint64_t bytes, uint32_t handle_types,
-                           uint64_t *out_handle)
+static CUresult create_with(struct flw_source *source, uint64_t bytes, uint32_t kinds,
+                            uint64_t *out_handle)
 {
-    CUmemAllocationProp properties = properties_of(source, handle_types | source->handle_types);
+    CUmemAllocationProp properties = properties_of(source, kinds);
     CUmemGenericAllocationHandle handle = 0;
     count_call(source);
     CUresult result = source->driver->cuMemCreate(&handle, bytes, &properties, 0);
     *out_handle = handle;
     return result;
+}
+
+/* A kind that worked at first may be refused later (a limit of the fabric, a permission that went). What
+ * nobody named is done without from then on; where that is refused too, the kind was not the cause. */
+static CUresult vmm_create(struct flw_source *source, uint64_t bytes, uint32_t *kinds,
+                           uint64_t *out_handle)
+{
+    CUresult first = create_with(source, bytes, *kinds, out_handle), result = first;
+    uint32_t lesser = *kinds;
+    while (flw_source_is_refused(result) &&
+           (lesser = lesser_kinds(source, lesser)) != NO_KINDS_LEFT) {
+        result = create_with(source, bytes, lesser, out_handle);
+    }
+    if (lesser != *kinds && result == CUDA_SUCCESS) {
+        blame(source, *kinds & ~lesser, first, "cuMemCreate");
+        (void)atomic_fetch_and(&source->kinds, lesser);
+        *kinds = lesser;
+    }
+    return flw_source_is_refused(result) ? first : result;
 }
 
 static CUresult vmm_release(struct flw_source *source, uint64_t handle)
@@ -142,3 +295,119 @@ const struct flw_source_ops flw_source_vmm = {
     .set_access = vmm_set_access,
     .set_peer = vmm_set_peer,
 };
+
+/* ---- the probe */
+
+#define PROBE_WORD 0x50524f4245464c57ull
+
+/* The last word of the grain, by a stream of its own: the legacy stream may not be named while any
+ * blocking stream is captured, whatever mode the thread is in. Copies, not a kernel: they do not wait for
+ * multiprocessors that other work keeps busy. A copy to pageable memory returns when it is complete. */
+struct trial {
+    CUresult answer;
+    const char *call;
+    bool is_stuck; /* something of it could not be taken back: no other trial is worth it */
+};
+
+static void write_and_read(struct flw_source *source, CUstream stream, uint64_t address,
+                           struct trial *trial)
+{
+    const struct flw_driver *driver = source->driver;
+    const uint64_t written = PROBE_WORD, unread = ~PROBE_WORD;
+    uint64_t read = unread, at = address + source->granularity_bytes - sizeof written;
+    trial->call = "cuMemcpyHtoDAsync";
+    count_call(source);
+    trial->answer = driver->cuMemcpyHtoDAsync_v2(at, &written, sizeof written, stream);
+    if (trial->answer != CUDA_SUCCESS) {
+        return;
+    }
+    trial->call = "cuMemcpyDtoHAsync";
+    count_call(source);
+    trial->answer = driver->cuMemcpyDtoHAsync_v2(&read, at, sizeof read, stream);
+    if (trial->answer != CUDA_SUCCESS) { /* then nothing has waited for the first copy */
+        count_call(source);
+        trial->is_stuck = flw_source_is_refused(driver->cuStreamSynchronize(stream));
+    } else if (read != written && read != unread) { /* (unread: a device of addresses only) */
+        trial->call = "the copy back of what was written";
+        trial->answer = CUDA_ERROR_UNKNOWN;
+    }
+}
+
+/* A way back that is refused once is tried once more. */
+static void take_back(struct flw_source *source, struct trial *trial, uint64_t address,
+                      uint64_t handle, bool is_mapped)
+{
+    uint64_t bytes = source->granularity_bytes;
+    if (is_mapped && vmm_unmap(source, address, bytes) != CUDA_SUCCESS) {
+        CUresult again = vmm_unmap(source, address, bytes);
+        if (again != CUDA_SUCCESS) {
+            *trial = (struct trial){again, "cuMemUnmap", true};
+        }
+    }
+    if (vmm_release(source, handle) != CUDA_SUCCESS) {
+        CUresult again = vmm_release(source, handle);
+        if (again != CUDA_SUCCESS) {
+            *trial = (struct trial){again, "cuMemRelease", true};
+        }
+    }
+}
+
+/* One grain of these kinds, through its whole life. */
+static struct trial try_grain(struct flw_source *source, CUstream stream, uint64_t address,
+                              uint32_t kinds)
+{
+    uint64_t bytes = source->granularity_bytes, handle = 0;
+    struct trial trial = {.call = "cuMemCreate"};
+    trial.answer = create_with(source, bytes, kinds, &handle);
+    if (trial.answer != CUDA_SUCCESS) {
+        return trial;
+    }
+    trial.call = "cuMemMap";
+    trial.answer = vmm_map(source, address, bytes, handle);
+    bool is_mapped = trial.answer == CUDA_SUCCESS;
+    if (is_mapped) {
+        trial.call = "cuMemSetAccess";
+        trial.answer = vmm_set_access(source, address, bytes);
+    }
+    if (trial.answer == CUDA_SUCCESS && stream != NULL) {
+        write_and_read(source, stream, address, &trial);
+    }
+    if (trial.is_stuck) { /* a copy may be on its way into it */
+        return trial;
+    }
+    take_back(source, &trial, address, handle, is_mapped);
+    return trial;
+}
+
+CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool *out_can)
+{
+    const struct flw_driver *driver = source->driver;
+    uint32_t kinds = atomic_load(&source->kinds);
+    CUstream stream = NULL;
+    count_call(source);
+    if (driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+        stream = NULL; /* then it is not written */
+    }
+    struct trial trial = try_grain(source, stream, address, kinds);
+    while (flw_source_is_refused(trial.answer)) {
+        uint32_t lesser = trial.is_stuck ? NO_KINDS_LEFT : lesser_kinds(source, kinds);
+        blame(source, lesser == NO_KINDS_LEFT ? 0 : kinds, trial.answer, trial.call);
+        if (lesser == NO_KINDS_LEFT) {
+            break;
+        }
+        kinds = lesser;
+        CUresult granularity = ask_granularity(source, kinds);
+        trial = granularity == CUDA_SUCCESS
+                    ? try_grain(source, stream, address, kinds)
+                    : (struct trial){granularity, "cuMemGetAllocationGranularity", false};
+    }
+    *out_can = trial.answer == CUDA_SUCCESS || trial.answer == CUDA_ERROR_OUT_OF_MEMORY;
+    if (*out_can) {
+        settle(source, kinds);
+    }
+    if (stream != NULL) {
+        count_call(source);
+        (void)driver->cuStreamDestroy_v2(stream);
+    }
+    return *out_can || flw_source_is_refused(trial.answer) ? CUDA_SUCCESS : trial.answer;
+}

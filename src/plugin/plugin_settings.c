@@ -19,6 +19,10 @@ static const struct word reuses[] = {{"wait", FALLOW_REUSE_WAIT},
                                      {"completed", FALLOW_REUSE_COMPLETED},
                                      {"same_stream", FALLOW_REUSE_SAME_STREAM},
                                      {NULL, 0}};
+static const struct word page_sources[] = {{"automatic", FALLOW_PAGES_AUTOMATIC},
+                                           {"handles", FALLOW_PAGES_HANDLES},
+                                           {"segments", FALLOW_PAGES_SEGMENTS},
+                                           {NULL, 0}};
 static const struct word checks[] = {{"poison", FALLOW_CHECK_POISON},
                                      {"red_zones", FALLOW_CHECK_RED_ZONES},
                                      {"quarantine", FALLOW_CHECK_QUARANTINE},
@@ -94,6 +98,10 @@ static bool read_pair(const char *key, char *value, fallow_pool_config *config, 
         config->reuse_policy = (fallow_reuse_policy)word;
         return true;
     }
+    if (strcmp(key, "page_source") == 0 && read_word(page_sources, value, &word)) {
+        config->page_source = (fallow_page_source)word;
+        return true;
+    }
     if (strcmp(key, "decay") == 0 && read_number(value, &number, &unit) && unit == '\0' &&
         number < UINT32_MAX) {
         config->decay_ms = number == 0 ? UINT32_MAX : (uint32_t)number;
@@ -125,7 +133,8 @@ bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char
         if (!is_read) {
             flw_plugin_say(
                 "FALLOW_PLUGIN: '%s%s%s' is no setting, so none of it is used; known are limit, "
-                "economy, reuse, decay, checks and driver, each with a value: limit:20G",
+                "economy, reuse, page_source, decay, checks and driver, each with a value: "
+                "limit:20G",
                 pair, colon != NULL ? ":" : "", colon != NULL ? colon + 1 : "");
             fallow_pool_config_init(config);
         }

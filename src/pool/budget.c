@@ -198,6 +198,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         return false;
     }
     fallow_status status = flw_heap_grow(climb->heap, &request, &run);
+    flw_pool_say_refusals(climb->pool);
     if (status == FALLOW_OK) {
         if (climb->is_settled) {
             atomic_store(&climb->pool->settled_grows, atomic_load(&climb->heap->count.grows));
@@ -209,11 +210,26 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     return false;
 }
 
+/* Segments do not move: what idles goes back to the driver, as much as the budget lacks (or the driver, where
+ * the budget does not), and one of the right size is asked for. */
+static bool replace_segments(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes), need = climb->need_bytes;
+    uint64_t room = flw_min(budget_bytes, climb->heap->limit_bytes);
+    uint64_t keep = room - flw_min(room, need);
+    keep = reserved > keep ? keep : reserved - flw_min(reserved, need);
+    return flw_heap_release_idle(climb->heap, keep) > 0 &&
+           flw_climb_grow_within(climb, budget_bytes);
+}
+
 /* Within the budget by moving what is idle; by giving back what does not fit. */
 static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
     if (!may_grow(climb)) {
         return false; /* what idles here stays */
+    }
+    if (!climb->heap->source.ops->remaps) {
+        return replace_segments(climb, budget_bytes);
     }
     if (flw_heap_unmap_idle(climb->heap, climb->need_bytes) > 0 &&
         flw_climb_grow_within(climb, budget_bytes)) {

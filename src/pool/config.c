@@ -74,7 +74,9 @@ static const char *refused_in_context_order(const fallow_pool_config *config)
                ? "checks: FALLOW_ORDER_CONTEXT takes FALLOW_CHECK_FAST only"
            : config->check_streams != 0 || config->streams_may_die != 0
                ? "check_streams or streams_may_die: FALLOW_ORDER_CONTEXT looks at no stream"
-           : config->handle_types != 0      ? "handle_types: FALLOW_ORDER_CONTEXT exports none"
+           : config->handle_types != 0 ? "handle_types: FALLOW_ORDER_CONTEXT exports none"
+           : config->page_source == FALLOW_PAGES_HANDLES
+               ? "page_source: FALLOW_ORDER_CONTEXT lends cuMemAlloc memory, no FALLOW_PAGES_HANDLES"
            : config->peer_device_count != 0 ? "peer_devices: FALLOW_ORDER_CONTEXT takes none, use "
                                               "cuCtxEnablePeerAccess"
                                             : NULL;
@@ -95,9 +97,16 @@ static fallow_status check_config(const fallow_pool_config *config, const char *
                 : config->streams_may_die > 1    ? "streams_may_die: 0 or 1"
                 : config->helper_thread > 1      ? "helper_thread: 0 or 1"
                 : config->reserved_0 != 0        ? "reserved_0: 0"
+                : config->reserved_1 != 0        ? "reserved_1: 0"
                 : config->peer_device_count > 16 ? "peer_device_count: at most 16"
                 : config->peer_device_count != 0 && config->peer_devices == NULL
                     ? "peer_devices: as many ordinals as peer_device_count says"
+                : (unsigned)config->page_source > FALLOW_PAGES_SEGMENTS
+                    ? "page_source: one of the FALLOW_PAGES_ values"
+                : config->page_source == FALLOW_PAGES_SEGMENTS &&
+                        (config->handle_types != 0 || config->peer_device_count != 0)
+                    ? "handle_types, peer_devices: FALLOW_PAGES_SEGMENTS has neither; use "
+                      "cuIpcGetMemHandle and cuCtxEnablePeerAccess"
                 : (unsigned)config->order > FALLOW_ORDER_CONTEXT
                     ? "order: FALLOW_ORDER_STREAM or FALLOW_ORDER_CONTEXT"
                 : config->order == FALLOW_ORDER_CONTEXT ? refused_in_context_order(config)
@@ -195,6 +204,10 @@ static void say_small_tables(const struct flw_pool *pool)
 
 static void say_why_no_heap(const struct flw_pool *pool, fallow_status status)
 {
+    if (status == FALLOW_NOT_SUPPORTED) {
+        flw_pool_say_unsupported(pool);
+        return;
+    }
     int error = atomic_load(&pool->heap.last_error);
     const char *call = atomic_load(&pool->heap.last_call);
     if (error == 0 && status == FALLOW_OUT_OF_HOST_MEMORY) {
@@ -204,6 +217,15 @@ static void say_why_no_heap(const struct flw_pool *pool, fallow_status status)
     flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s%s%s",
                  error != 0 ? call : fallow_status_message(status), error == 0 ? "" : " answered ",
                  error == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)error));
+}
+
+static const struct flw_source_ops *source_of(const fallow_pool_config *config)
+{
+    bool has_segments =
+        config->order == FALLOW_ORDER_CONTEXT || config->page_source == FALLOW_PAGES_SEGMENTS;
+    return has_segments                                  ? &flw_source_slab
+           : config->page_source == FALLOW_PAGES_HANDLES ? &flw_source_vmm
+                                                         : NULL;
 }
 
 static fallow_status init_heap(struct flw_pool *pool)
@@ -220,7 +242,7 @@ static fallow_status init_heap(struct flw_pool *pool)
                                      .peers = pool->config.peer_devices,
                                      .peer_count = (uint32_t)pool->config.peer_device_count,
                                      .handle_types = pool->config.handle_types,
-                                     .source = is_context ? &flw_source_slab : NULL,
+                                     .source = source_of(&pool->config),
                                      .is_context_order = is_context,
                                      .keeps_owners =
                                          pool->config.reuse_policy == FALLOW_REUSE_SAME_STREAM};
@@ -241,6 +263,7 @@ static fallow_status init_heap(struct flw_pool *pool)
         flw_heap_finish(&pool->heap, false);
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
+    flw_pool_say_refusals(pool);
     if (pool->heap.table_shrink > 0) {
         say_small_tables(pool);
     }

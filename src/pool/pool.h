@@ -78,6 +78,7 @@ struct flw_pool {
     struct flw_import *imports;  /* what others have exported; import_lock */
     uint64_t export_count;       /* begun; heap lock */
     _Atomic uint64_t imported_bytes;
+    atomic_uint said_refusals; /* bit i: the log has had refusal i of the source */
 
     atomic_uint handle_halvings; /* new handles are so many times smaller (budget.c) */
     atomic_uint strain_level;    /* how often the tight budget does not serve (budget.c) */
@@ -210,6 +211,11 @@ bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain);
 bool flw_pool_is_any_capturing(struct flw_pool *pool);
 
 /* ---- oom.c, stats.c */
+
+/* What the driver has refused and nobody insisted on: a line each, once. Cheap where nothing is new. */
+void flw_pool_say_refusals(struct flw_pool *pool);
+/* Create was answered NOT_SUPPORTED: what was insisted on, and what to do. */
+void flw_pool_say_unsupported(const struct flw_pool *pool);
 
 /* Remember why this need failed. */
 void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need);

@@ -305,5 +305,6 @@ fallow_status fallow_pool_wake(fallow_pool *handle)
         bool is_lost = flw_heap_is_lost(&pool->heap);
         flw_gate_set(&pool->gate, is_lost ? FLW_GATE_OPEN : FLW_GATE_ASLEEP);
     }
+    flw_pool_say_refusals(pool);
     return end_turn(pool, status);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the pool says of itself: statistics, block information, validation. The out-of-memory
- * report is oom.c's.
+ * Owns: what the pool says of itself: statistics, what the driver refused it, block information,
+ * validation. The out-of-memory report is oom.c's.
  */
+
+#include <stdio.h>
 
 #include "base/sized.h"
 #include "pool/pool.h"
@@ -61,7 +63,11 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.damage_count = debug.damaged;
     stats.unchecked_count = debug.left_out;
     stats.stream_count = atomic_load(&heap->stream_count);
+    uint32_t kinds = atomic_load(&heap->source.kinds);
     stats.uses_vmm = heap->source.ops->remaps;
+    stats.page_source = stats.uses_vmm ? FALLOW_PAGES_HANDLES : FALLOW_PAGES_SEGMENTS;
+    stats.handle_types = kinds & (FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC);
+    stats.allows_rdma = (kinds & FLW_HANDLE_RDMA) != 0;
     stats.uses_membarrier = atomic_load(&pool->uses_membarrier);
     stats.lost_membarrier = atomic_load(&pool->lost_membarrier);
     stats.is_asleep = flw_gate_is_asleep(&pool->gate);
@@ -95,6 +101,71 @@ fallow_status fallow_pool_get_stats(fallow_pool *handle, fallow_stats *out_stats
     }
     flw_pool_read_stats(pool, &stats);
     return flw_struct_answer(out_stats, &stats, sizeof stats);
+}
+
+/* ---- what the driver refused */
+
+static const struct {
+    fallow_log_level level;
+    uint32_t type;
+    const char *name, *consequence;
+} refusals[FLW_REFUSED_COUNT] = {
+    [FLW_REFUSED_FABRIC] = {FALLOW_LOG_INFO, FALLOW_HANDLE_FABRIC, "fabric handles",
+                            "other nodes cannot map this memory; that takes an IMEX channel"},
+    [FLW_REFUSED_FD] = {FALLOW_LOG_WARNING, FALLOW_HANDLE_FD, "handles with file descriptors",
+                        "other processes cannot map this memory"},
+    [FLW_REFUSED_RDMA] = {FALLOW_LOG_WARNING, 0, "handles for network adapters",
+                          "what registers memory with them may refuse this memory; page_source "
+                          "segments has none of it"},
+    [FLW_REFUSED_HANDLES] =
+        {FALLOW_LOG_WARNING, 0, "virtual memory management",
+         "memory comes in segments of cuMemAlloc, which move as wholes only, and "
+         "do not sleep"},
+};
+
+/* "cuMemCreate answered CUDA_ERROR_NOT_PERMITTED"; false: it was not refused. */
+static bool read_refusal(const struct flw_pool *pool, unsigned kind, char *text, size_t room)
+{
+    const struct flw_refusal *refusal = &pool->heap.source.refusals[kind];
+    const char *call = atomic_load(&refusal->call);
+    if (call != NULL) {
+        snprintf(text, room, "%s answered %s", call,
+                 flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&refusal->answer)));
+    }
+    return call != NULL;
+}
+
+void flw_pool_say_refusals(struct flw_pool *pool)
+{
+    char text[128];
+    bool remaps = pool->heap.source.ops->remaps;
+    for (unsigned kind = 0; kind < FLW_REFUSED_COUNT; kind++) {
+        if (remaps != (kind == FLW_REFUSED_HANDLES) &&
+            read_refusal(pool, kind, text, sizeof text) &&
+            (atomic_fetch_or(&pool->said_refusals, 1u << kind) & 1u << kind) == 0) {
+            flw_pool_log(pool, refusals[kind].level, "no %s: %s: %s", refusals[kind].name, text,
+                         refusals[kind].consequence);
+        }
+    }
+}
+
+void flw_pool_say_unsupported(const struct flw_pool *pool)
+{
+    const fallow_pool_config *config = &pool->config;
+    char text[128] = "the device or the driver is without it";
+    unsigned kind = FLW_REFUSED_FABRIC;
+    while (kind < FLW_REFUSED_HANDLES && ((config->handle_types & refusals[kind].type) == 0 ||
+                                          !read_refusal(pool, kind, text, sizeof text))) {
+        kind++;
+    }
+    if (kind == FLW_REFUSED_HANDLES) {
+        (void)read_refusal(pool, kind, text, sizeof text);
+    }
+    flw_pool_log(pool, FALLOW_LOG_ERROR, "the setting %s needs %s: %s: leave it out",
+                 config->handle_types != 0        ? "handle_types"
+                 : config->peer_device_count != 0 ? "peer_devices"
+                                                  : "page_source",
+                 refusals[kind].name, text);
 }
 
 /* ---- one block */

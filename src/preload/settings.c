@@ -14,7 +14,7 @@
 struct flw_settings flw_settings;
 
 #define KEYS \
-    "mode, trace, stats, poison, limit, reserve, large, ipc, top, audit, frames, trial, trialbyte, only, skip, say"
+    "mode, trace, stats, poison, limit, reserve, large, page_source, ipc, top, audit, frames, trial, trialbyte, only, skip, say"
 
 struct parse {
     struct flw_settings *settings;
@@ -87,6 +87,14 @@ static bool take_mode(struct parse *parse)
     return refuse(parse, "give off, trace, cache, strict or audit");
 }
 
+/* A program that calls cudaMalloc may count on anything that holds of its memory. */
+static bool take_page_source(struct parse *parse)
+{
+    return strcmp(parse->value, "automatic") == 0 || strcmp(parse->value, "segments") == 0 ||
+           refuse(parse, "give automatic or segments: what is lent in the place of cudaMalloc's "
+                         "memory is of cuMemAlloc");
+}
+
 static bool take_byte(struct parse *parse, int *to)
 {
     char *end = NULL;
@@ -126,6 +134,8 @@ static bool take(struct parse *parse)
         return take_bytes(parse, &settings->reserve_bytes);
     } else if (strcmp(key, "large") == 0) {
         return take_bytes(parse, &settings->large_bytes);
+    } else if (strcmp(key, "page_source") == 0) {
+        return take_page_source(parse);
     } else if (strcmp(key, "ipc") == 0) {
         return take_switch(parse, &settings->is_ipc);
     } else if (strcmp(key, "top") == 0) {

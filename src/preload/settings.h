@@ -11,6 +11,7 @@
  *   limit    BYTES  at most this much device memory per context (8G; K, M, G, T are powers of 1024)
  *   reserve  BYTES  leave this much to calls that cannot be tried again (512M)
  *   large    BYTES  from here on a request gets its own driver allocation (1M)
+ *   page_source  automatic | segments   the same here: what cudaMalloc gives is a segment
  *   ipc      0 | 1  1: every allocation is its own driver allocation, so all can be exported
  *   top      0 | 1  1: show the pools to `fallow top`, from the first use of the driver on
  *   audit    PREFIX keep what an audit of fills finds in PREFIX.<pid>; with no mode given: audit

@@ -26,6 +26,21 @@ static void print_pool(void)
     FIELD(fallow_pool_config, decay_ms);
     FIELD(fallow_pool_config, reuse_policy);
     FIELD(fallow_pool_config, checks);
+    FIELD(fallow_pool_config, check_streams);
+    FIELD(fallow_pool_config, streams_may_die);
+    FIELD(fallow_pool_config, helper_thread);
+    FIELD(fallow_pool_config, reserved_0);
+    FIELD(fallow_pool_config, wait_ms);
+    FIELD(fallow_pool_config, peer_devices);
+    FIELD(fallow_pool_config, peer_device_count);
+    FIELD(fallow_pool_config, handle_types);
+    FIELD(fallow_pool_config, order);
+    FIELD(fallow_pool_config, log);
+    FIELD(fallow_pool_config, log_context);
+    FIELD(fallow_pool_config, on_oom);
+    FIELD(fallow_pool_config, oom_context);
+    FIELD(fallow_pool_config, page_source);
+    FIELD(fallow_pool_config, reserved_1);
 }
 
 static void print_stats(void)
@@ -69,6 +84,10 @@ static void print_stats(void)
     FIELD(fallow_stats, exported_bytes);
     FIELD(fallow_stats, imported_bytes);
     FIELD(fallow_stats, bound_bytes);
+    FIELD(fallow_stats, handle_types);
+    FIELD(fallow_stats, page_source);
+    FIELD(fallow_stats, allows_rdma);
+    FIELD(fallow_stats, reserved_1);
 }
 
 static void print_report(void)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The promises of the public header, on the simulated device.
-foreach(module api api_capture api_debug api_driver api_edges api_handles api_life api_lookup api_peer api_runs
-  api_settings api_share api_sleep api_sleep_others api_steps api_uses api_waits)
+foreach(module api api_addresses api_capture api_debug api_driver api_edges api_handles api_life api_lookup api_peer api_runs
+  api_settings api_share api_sleep api_sleep_others api_source api_steps api_uses api_waits)
   flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
 endforeach()
 foreach(module arena_capture arena_checks arena_dlpack arena_lease arena_persist arena_streams)

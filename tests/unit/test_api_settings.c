@@ -38,6 +38,8 @@ static void a_setting_that_is_none_is_named(void **state)
     EXPECT(config.streams_may_die = 2, "streams_may_die: 0 or 1");
     EXPECT(config.helper_thread = 2, "helper_thread: 0 or 1");
     EXPECT(config.reserved_0 = 1, "reserved_0: 0");
+    EXPECT(config.reserved_1 = 1, "reserved_1: 0");
+    EXPECT(config.page_source = 3, "page_source: one of the FALLOW_PAGES_ values");
     EXPECT(config.peer_device_count = SIZE_MAX, "peer_device_count: at most 16");
     EXPECT(config.peer_device_count = 1,
            "peer_devices: as many ordinals as peer_device_count says");

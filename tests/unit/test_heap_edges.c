@@ -62,12 +62,12 @@ static CUresult airy_stretch(struct flw_source *source, uint64_t address, uint64
     return CUDA_SUCCESS;
 }
 
-static CUresult airy_create(struct flw_source *source, uint64_t bytes, uint32_t handle_types,
+static CUresult airy_create(struct flw_source *source, uint64_t bytes, uint32_t *kinds,
                             uint64_t *out_handle)
 {
     static uint64_t last;
     (void)source;
-    (void)handle_types;
+    (void)kinds;
     assert_true(bytes % FLW_UNIT_BYTES == 0);
     *out_handle = ++last;
     return CUDA_SUCCESS;
@@ -483,7 +483,9 @@ static void lend_and_take_back(unsigned steps)
 static void every_block_is_found_whatever_a_cell_holds(void **state)
 {
     (void)state;
+    const struct flw_driver driver = bed.sim.cu;
     for (granularity = FLW_UNIT_BYTES; granularity <= 8 * FLW_MIB; granularity *= 2) {
+        bed.sim.cu = driver;
         bed_begin(&bed, BED_VMM, LIMIT);
         flw_heap_finish(&bed.heap, false);
         bed.sim.cu.cuMemGetAllocationGranularity = this_granularity;
@@ -502,6 +504,7 @@ static void every_block_is_found_whatever_a_cell_holds(void **state)
         check_heap();
         bed_end(&bed);
     }
+    bed.sim.cu = driver;
 }
 
 static int begin(void **state)

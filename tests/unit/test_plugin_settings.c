@@ -21,12 +21,13 @@ static void every_key_is_a_field(void **state)
     (void)state;
     fallow_pool_config config;
     assert_true(read_text("limit:20G,economy:memory_first,reuse:completed,decay:500,"
-                          "checks:poison+quarantine,driver:sim",
+                          "page_source:segments,checks:poison+quarantine,driver:sim",
                           &config));
     assert_true(config.limit_bytes == (size_t)20 << 30);
     assert_int_equal(config.economy, FALLOW_MEMORY_FIRST);
     assert_int_equal(config.reuse_policy, FALLOW_REUSE_COMPLETED);
     assert_int_equal(config.decay_ms, 500);
+    assert_int_equal(config.page_source, FALLOW_PAGES_SEGMENTS);
     assert_int_equal(config.checks, FALLOW_CHECK_POISON | FALLOW_CHECK_QUARANTINE);
     assert_string_equal(config.driver, "sim");
     assert_true(read_text("decay:0,limit:7", &config));
@@ -50,6 +51,7 @@ static void what_it_cannot_read_leaves_defaults(void **state)
                                  "limit:99999999999999999999",
                                  "economy:frugal",
                                  "reuse:never",
+                                 "page_source:slabs",
                                  "decay:x",
                                  "decay:4294967295",
                                  "decay:5K",

@@ -30,12 +30,12 @@ static void a_device_that_can_remap_is_recognised_and_one_that_cannot_is_not(voi
     struct flw_source source = {.driver = &sim.cu};
     bool can = false;
     begin_world(false);
-    assert_int_equal(flw_source_vmm_probe(&source, &can), CUDA_SUCCESS);
+    assert_int_equal(flw_source_vmm_ask(&source, &can), CUDA_SUCCESS);
     assert_true(can);
     assert_true(source.granularity_bytes >= FLW_UNIT_BYTES);
     assert_true(flw_is_pow2(source.granularity_bytes));
     begin_world(true);
-    assert_int_equal(flw_source_vmm_probe(&source, &can), CUDA_SUCCESS);
+    assert_int_equal(flw_source_vmm_ask(&source, &can), CUDA_SUCCESS);
     assert_false(can);
 }
 
@@ -46,7 +46,7 @@ static void a_broken_answer_is_not_taken_for_a_device_that_cannot_remap(void **s
     bool can = true;
     begin_world(false);
     (void)(sim.fail)("cuMemGetAllocationGranularity", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 0);
-    assert_int_equal(flw_source_vmm_probe(&source, &can), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(flw_source_vmm_ask(&source, &can), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_false(can);
 }
 
@@ -58,11 +58,12 @@ static void the_remapping_source_counts_its_calls_and_undoes_them(void **state)
         .ops = &flw_source_vmm, .driver = &sim.cu, .access_count = 1, .call_count = &calls};
     begin_world(false);
     bool can = false;
-    assert_int_equal(flw_source_vmm_probe(&source, &can), CUDA_SUCCESS);
+    assert_int_equal(flw_source_vmm_ask(&source, &can), CUDA_SUCCESS);
     uint64_t base = 0, handle = 0, bytes = 4 * source.granularity_bytes;
+    uint32_t kinds = 0;
     uint64_t before = flw_sim_read_ledger(&sim).call_count;
     assert_int_equal(source.ops->reserve(&source, 4 * bytes, 0, &base), CUDA_SUCCESS);
-    assert_int_equal(source.ops->create(&source, bytes, 0, &handle), CUDA_SUCCESS);
+    assert_int_equal(source.ops->create(&source, bytes, &kinds, &handle), CUDA_SUCCESS);
     assert_int_equal(source.ops->map(&source, base, bytes, handle), CUDA_SUCCESS);
     assert_int_equal(source.ops->set_access(&source, base, bytes), CUDA_SUCCESS);
     assert_true(flw_sim_read_ledger(&sim).given_bytes == bytes);

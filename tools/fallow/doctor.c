@@ -118,13 +118,30 @@ static bool open_driver(struct flw_doctor_sheet *sheet, struct settings *setting
 
 #if defined(FLW_HAS_LIBRARY)
 static char pool_message[FLW_DOCTOR_TEXT_BYTES];
+static unsigned line_count;
 
+/* What the driver refuses a pool, which goes on without it, is a finding. */
 static void keep_line(void *context, fallow_log_level level, const char *line)
 {
-    (void)context;
+    if (level != FALLOW_LOG_ERROR) {
+        char key[16];
+        snprintf(key, sizeof key, "log_%u", ++line_count);
+        flw_doctor_text(context, key, "%s", line);
+    }
     if (level == FALLOW_LOG_ERROR || pool_message[0] == '\0') {
         snprintf(pool_message, sizeof pool_message, "%s", line);
     }
+}
+
+/* "descriptors, fabric; registration by network adapters" */
+static void describe_handles(struct flw_doctor_sheet *sheet, const fallow_stats *stats)
+{
+    bool has_fd = (stats->handle_types & FALLOW_HANDLE_FD) != 0;
+    bool has_fabric = (stats->handle_types & FALLOW_HANDLE_FABRIC) != 0;
+    flw_doctor_text(sheet, "handle_kinds", "%s%s%s%s%s", has_fd ? "descriptors" : "",
+                    has_fd && has_fabric ? ", " : "", has_fabric ? "fabric" : "",
+                    has_fd || has_fabric ? "" : "no way to export",
+                    stats->allows_rdma ? "; registration by network adapters" : "");
 }
 
 static void describe_pool(struct flw_doctor_sheet *sheet, const struct flw_doctor_patient *patient,
@@ -140,9 +157,12 @@ static void describe_pool(struct flw_doctor_sheet *sheet, const struct flw_docto
                                      "by remapping"
                                    : "slabs (cuMemAlloc): given back whole when empty");
     flw_doctor_text(sheet, "because", "%s",
-                    stats.uses_vmm     ? "the device and the driver have virtual memory management"
-                    : patient->has_vmm ? "the pool was told so, or the driver refused a handle"
+                    stats.uses_vmm     ? "a handle was created, mapped, written and given back"
+                    : patient->has_vmm ? "the driver refused handles: see log_1"
                                        : "the device has no virtual memory management");
+    if (stats.uses_vmm) {
+        describe_handles(sheet, &stats);
+    }
     flw_doctor_text(sheet, "owner_path", "%s",
                     stats.uses_membarrier ? "plain stores (membarrier pays for them)"
                                           : "its cache's lock on every call (no membarrier)");
@@ -161,6 +181,8 @@ bool flw_doctor_see_pool(struct flw_doctor_sheet *sheet, struct flw_doctor_patie
     config.driver = patient->driver_name;
     config.device = patient->ordinal;
     config.log = keep_line;
+    config.log_context = sheet;
+    line_count = 0;
     flw_doctor_begin(sheet, "pool");
     fallow_status status = fallow_pool_create(&config, &pool);
     if (status == FALLOW_OK) {

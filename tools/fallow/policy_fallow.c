@@ -65,6 +65,14 @@ static bool make_room(struct lender *lender, const struct flw_policy_setup *setu
     return lender->captures != NULL;
 }
 
+enum {
+    SEGMENTS
+};
+
+static const struct flw_policy_setting settings[] = {
+    [SEGMENTS] = {.name = "segments", .kind = FLW_SETTING_FLAG}, /* page_source */
+};
+
 static void *create_with(const struct flw_policy_setup *setup, fallow_economy economy,
                          char *message)
 {
@@ -82,6 +90,9 @@ static void *create_with(const struct flw_policy_setup *setup, fallow_economy ec
     config.limit_bytes = setup->limit_bytes;
     config.economy = economy;
     config.decay_ms = UINT32_MAX; /* a replay is over in less than a decay: keep it repeatable */
+    if (flw_policy_value(setup->policy, SEGMENTS) != 0) {
+        config.page_source = FALLOW_PAGES_SEGMENTS;
+    }
     config.log = remember_line;
     config.log_context = lender;
     lender->device = setup->device;
@@ -224,11 +235,12 @@ static void finish(void *self)
     drop(lender);
 }
 
-/* What the two settings have in common. */
+/* What the two policies have in common. */
 #define LENDER                                                                          \
     .lends = true, .keeps_pools_apart = true, .is_thread_safe = true, .alloc = lend,    \
     .free = take_back, .use = announce, .advance = advance, .block_bytes = block_bytes, \
-    .get_statistics = get_statistics, .finish = finish
+    .get_statistics = get_statistics, .finish = finish, .settings = settings,           \
+    .setting_count = sizeof settings / sizeof *settings
 
 const struct flw_policy flw_policy_fallow = {
     .name = "fallow", .summary = "this library, balanced", .create = create_balanced, LENDER};

@@ -78,6 +78,21 @@ class Config(ctypes.Structure):
         ("decay_ms", ctypes.c_uint32),
         ("reuse_policy", ctypes.c_int),
         ("checks", ctypes.c_uint32),
+        ("check_streams", ctypes.c_uint8),
+        ("streams_may_die", ctypes.c_uint8),
+        ("helper_thread", ctypes.c_uint8),
+        ("reserved_0", ctypes.c_uint8),
+        ("wait_ms", ctypes.c_uint32),
+        ("peer_devices", ctypes.c_void_p),
+        ("peer_device_count", ctypes.c_size_t),
+        ("handle_types", ctypes.c_uint32),
+        ("order", ctypes.c_int),
+        ("log", ctypes.c_void_p),
+        ("log_context", ctypes.c_void_p),
+        ("on_oom", ctypes.c_void_p),
+        ("oom_context", ctypes.c_void_p),
+        ("page_source", ctypes.c_int),
+        ("reserved_1", ctypes.c_uint32),
     ]
 
 
@@ -97,7 +112,8 @@ class Stats(ctypes.Structure):
          ("is_asleep", ctypes.c_uint8), ("lost_membarrier", ctypes.c_uint8)] + [
         (name, ctypes.c_uint64)
         for name in "damage_count unchecked_count asleep_bytes saved_bytes exported_bytes imported_bytes bound_bytes".split()
-    ]
+    ] + [("handle_types", ctypes.c_uint32), ("page_source", ctypes.c_uint8), ("allows_rdma", ctypes.c_uint8),
+         ("reserved_1", ctypes.c_uint8 * 2)]
 
 
 class Owner(ctypes.Structure):
@@ -340,7 +356,7 @@ def _bytes(value, what):
 # ---- default pools
 
 
-def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, driver=None):
+def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, driver=None, page_source="automatic"):
     """Settings of the pools that frameworks use, in the place of the variable FALLOW_PLUGIN; before the
     first allocation.
 
@@ -349,12 +365,15 @@ def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, drive
     reuse     "wait", "completed" or "same_stream" (fallow_reuse_policy)
     decay_ms  how often idle memory goes back; 0: never; None: the default
     driver    None: the GPU's; "sim": the simulated device; or a path
+    page_source  "automatic", "handles" or "segments": memory of cuMemAlloc, for libraries that can do
+              nothing with any other (fallow_page_source)
     """
     config = Config(struct_size=ctypes.sizeof(Config))
     if limit is not None:
         config.limit_bytes = _bytes(limit, "limit")
     config.economy = _word(economy, ["balanced", "memory_first"], "economy")
     config.reuse_policy = _word(reuse, ["wait", "completed", "same_stream"], "reuse")
+    config.page_source = _word(page_source, ["automatic", "handles", "segments"], "page_source")
     if decay_ms is not None:
         config.decay_ms = 0xFFFFFFFF if decay_ms == 0 else decay_ms
     if driver is not None:
