@@ -130,7 +130,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_record_use(fallow_host *ho
                                                                  fallow_stream stream);
 
 /** Tell the pool that a stream is about to be destroyed: at most one event. BUSY: it is being
- *  captured. OK for a stream that was never seen. */
+ *  captured. DRIVER: the driver refused the event; nothing was changed. OK for a stream that was never seen. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_stream_retire(fallow_host *host,
                                                                     fallow_stream stream);
 

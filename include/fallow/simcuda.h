@@ -170,8 +170,9 @@ typedef void (*flw_sim_ledger_function)(int device, flw_sim_ledger *out); /* flw
  * Handles without a mapping are in the ledger only. */
 typedef size_t (*flw_sim_extents_function)(int device, flw_sim_extent *out,
                                            size_t capacity); /* flw_sim_get_extents */
-/** The n-th call (1 = next) of an entry point fails with `error` (a CUresult), once; sticky: and
- * every call of the context after it. entry NULL: the n-th call of any. n 0 clears all. 0 if
+/** The n-th call (1 = next) of an entry point fails with `error` (a CUresult), once; sticky 1: and
+ * every call of the context after it, which is broken; 2: and every later call that is meant, until
+ * it is cleared: a driver that refuses. entry NULL: the n-th call of any. n 0 clears all. 0 if
  * unknown name. */
 typedef int (*flw_sim_fail_function)(const char *entry, uint64_t n, int error,
                                      int sticky); /* flw_sim_fail */

@@ -15,6 +15,7 @@
 
 #include "common/image.h"
 #include "common/twin.h"
+#include "driver/answer.h"
 #include "fallow/extend.h"
 #include "fallow/simcuda.h"
 
@@ -33,12 +34,12 @@ typedef int (*is_capturing_function)(fallow_stream stream, int *status);
 typedef int (*exchange_mode_function)(int *mode);
 
 enum {
-    DRIVER_INVALID_HANDLE = 400,
     DRIVER_NO_BINARY_FOR_GPU = 209,
     DRIVER_STREAM_CAPTURE_IMPLICIT = 906,
     DRIVER_CAPTURE_MODE_RELAXED = 2,
     DRIVER_IS_NOT_CAPTURING = 0,
-    LONGEST_MESSAGE = 256
+    LONGEST_MESSAGE = 256,
+    DRIVER_TRIES = 3
 };
 
 struct fallow_kernels {
@@ -138,9 +139,9 @@ static fallow_status refuse_driver(fallow_kernels *kernels, const char *call, co
         name = "an unknown error";
     }
     flw_kernels_refuse(kernels, "%s of %s: the driver answered %s (%d)", call, what, name, error);
-    return error == DRIVER_INVALID_HANDLE      ? FALLOW_INVALID_STREAM
-           : error == DRIVER_NO_BINARY_FOR_GPU ? FALLOW_NOT_SUPPORTED
-                                               : FALLOW_DRIVER;
+    return flw_answer_of(error) == FLW_ANSWER_STALE ? FALLOW_INVALID_STREAM
+           : error == DRIVER_NO_BINARY_FOR_GPU      ? FALLOW_NOT_SUPPORTED
+                                                    : flw_answer_status(error);
 }
 
 /* A data pointer to a function pointer, the way POSIX has it. */
@@ -148,6 +149,16 @@ static void find_entry(fallow_pool *pool, const char *name, void *out_function)
 {
     void *entry = fallow_pool_driver_entry(pool, name);
     memcpy(out_function, &entry, sizeof entry);
+}
+
+/* What the program made current must not stay covered: a driver that refuses is asked again. */
+static void pop_context(fallow_kernels *kernels)
+{
+    void *popped = NULL;
+    int error = -1;
+    for (int n = 0; n < DRIVER_TRIES && error != 0; n++) {
+        error = kernels->pop(&popped);
+    }
 }
 
 static bool find_entries(fallow_kernels *kernels, fallow_pool *pool)
@@ -188,13 +199,12 @@ static bool register_twins(fallow_pool *pool)
 
 static int enter_relaxed(fallow_kernels *kernels, int *mode)
 {
-    void *popped = NULL;
     int error = kernels->push(kernels->context);
     if (error == 0) {
         *mode = DRIVER_CAPTURE_MODE_RELAXED;
         error = kernels->exchange_mode(mode);
         if (error != 0) {
-            (void)kernels->pop(&popped);
+            pop_context(kernels);
         }
     }
     return error;
@@ -202,9 +212,11 @@ static int enter_relaxed(fallow_kernels *kernels, int *mode)
 
 static void leave_relaxed(fallow_kernels *kernels, int *mode)
 {
-    void *popped = NULL;
-    (void)kernels->exchange_mode(mode);
-    (void)kernels->pop(&popped);
+    int error = -1;
+    for (int n = 0; n < DRIVER_TRIES && error != 0; n++) {
+        error = kernels->exchange_mode(mode);
+    }
+    pop_context(kernels);
 }
 
 /* loading, relaxed. The function is asked for at once: a driver that loads lazily loads it then, not in the
@@ -302,12 +314,11 @@ fallow_status fallow_kernels_load(fallow_kernels *kernels, const char *const *na
  * capture. So the caller is asked to load it before. */
 static fallow_status refuse_capture(fallow_kernels *kernels, const char *name, fallow_stream stream)
 {
-    void *popped = NULL;
     int capture = DRIVER_IS_NOT_CAPTURING;
     int error = kernels->push(kernels->context);
     if (error == 0) {
         error = kernels->is_capturing(stream, &capture);
-        (void)kernels->pop(&popped);
+        pop_context(kernels);
     }
     if (error != 0 && error != DRIVER_STREAM_CAPTURE_IMPLICIT) {
         return refuse_driver(kernels, "launch", name, error);
@@ -395,11 +406,14 @@ fallow_status fallow_kernels_create(fallow_pool *pool, fallow_kernels **out_kern
 
 void fallow_kernels_destroy(fallow_kernels *kernels)
 {
-    int mode;
+    int mode, error = -1;
     if (kernels == NULL) {
         return;
     }
-    if (enter_relaxed(kernels, &mode) == 0) {
+    for (int n = 0; n < DRIVER_TRIES && error != 0; n++) {
+        error = enter_relaxed(kernels, &mode);
+    }
+    if (error == 0) {
         unload_kernels(kernels);
         leave_relaxed(kernels, &mode);
     }
@@ -411,7 +425,7 @@ void fallow_kernels_destroy(fallow_kernels *kernels)
 fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel,
                                  struct flw_grid grid, const void *args, fallow_stream stream)
 {
-    void *popped = NULL, *function = NULL;
+    void *function = NULL;
     unsigned char copy[1024];
     void *parameters[] = {copy};
     _Static_assert(sizeof(void *) == 8, "device addresses are 64 bits");
@@ -439,7 +453,7 @@ fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel
         error = kernels->launch(function, (unsigned)grid.blocks_x,
                                 grid.blocks_y == 0 ? 1 : (unsigned)grid.blocks_y, 1, grid.threads,
                                 1, 1, grid.shared_bytes, stream, parameters, NULL);
-        (void)kernels->pop(&popped);
+        pop_context(kernels);
     }
     if (error != 0) {
         return refuse_driver(kernels, "launch", kernel_table[kernel].name, error);

@@ -98,17 +98,24 @@ fallow_status flw_arena_take(fallow_arena *arena, size_t bytes, size_t align_byt
 void flw_arena_give_back(fallow_arena *arena, void *block)
 {
     fallow_stream stream = NULL;
+    bool is_over = true;
     if (flw_arena_can_name(arena, &arena->last)) {
         stream = arena->last.stream;
     } else {
-        flw_arena_await(arena, &arena->last);
+        is_over = flw_arena_await(arena, &arena->last);
     }
     for (size_t i = 0; i < arena->debt_count; i++) {
         const struct flw_arena_mark *debt = &arena->debts[i];
         if (!flw_arena_can_name(arena, debt) ||
             fallow_record_use(arena->handle, block, debt->stream) != FALLOW_OK) {
-            flw_arena_await(arena, debt);
+            is_over = flw_arena_await(arena, debt) && is_over;
         }
+    }
+    if (!is_over) {
+        flw_arena_say(arena, FALLOW_LOG_ERROR,
+                      "a block stays lent until its pool goes: the driver refused to wait for what "
+                      "uses it");
+        return;
     }
     fallow_status status = fallow_free(arena->handle, block, stream);
     if (status != FALLOW_OK) {

@@ -75,8 +75,8 @@ static fallow_status await_everything(fallow_arena *arena, const struct flw_aren
                                 "the stream that the last lease ended on is being captured: "
                                 "lease again after the capture, or inside it");
     }
-    fallow_status status =
-        flw_pool_is_any_capturing(pool) ? FALLOW_CAPTURING : flw_heap_sync_context(&pool->heap);
+    fallow_status status = flw_pool_ask_captures(pool);
+    status = status == FALLOW_OK ? flw_heap_sync_context(&pool->heap) : status;
     if (status != FALLOW_CAPTURING) {
         return status;
     }
@@ -115,7 +115,7 @@ fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *
 {
     struct flw_driver_section section;
     if (!flw_heap_enter_driver(&arena->pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(&arena->pool->heap);
     }
     fallow_status status = order_after(arena, stream->domain, &arena->last);
     if (status == FALLOW_OK) {
@@ -140,7 +140,7 @@ fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream
         return FALLOW_OK; /* between graphs: whoever launches them orders them */
     }
     if (!flw_heap_enter_driver(heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(heap);
     }
     if (arena->event == NULL) {
         flw_heap_count_call(heap);
@@ -157,7 +157,7 @@ fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream
     flw_heap_leave_driver(heap, &section);
     if (result != CUDA_SUCCESS) {
         return flw_arena_refuse(
-            arena, FALLOW_DRIVER,
+            arena, flw_heap_refuse(heap, result, "an event between two streams"),
             "the lease could not be ordered after the last one of its capture: %s",
             flw_driver_error_name(driver, result));
     }
@@ -178,17 +178,23 @@ void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark)
     }
 }
 
-void flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark)
+#define AWAIT_TRIES 3
+
+bool flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark)
 {
     struct flw_heap *heap = &arena->pool->heap;
     struct flw_driver_section section;
     uint64_t ticket = ticket_of(arena, mark);
-    if (ticket != 0 && flw_heap_enter_driver(heap, &section)) {
-        if (flw_domain_wait(heap, mark->domain, ticket, UINT64_MAX) != FALLOW_OK) {
-            (void)flw_heap_sync_context(heap);
+    bool is_over = ticket == 0;
+    for (unsigned n = 0; !is_over && n < AWAIT_TRIES; n++) {
+        if (flw_heap_enter_driver(heap, &section)) {
+            is_over = flw_domain_wait(heap, mark->domain, ticket, UINT64_MAX) == FALLOW_OK ||
+                      flw_heap_sync_context(heap) != FALLOW_DRIVER;
+            flw_heap_leave_driver(heap, &section);
         }
-        flw_heap_leave_driver(heap, &section);
+        is_over = is_over || flw_heap_is_lost(heap);
     }
+    return is_over;
 }
 
 /* ---- captures */

@@ -302,7 +302,7 @@ static fallow_status fill(fallow_arena *arena, const fallow_region *given, void 
     }
     if (!flw_heap_enter_driver(heap, &section)) {
         flw_gate_leave(&arena->pool->gate);
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(heap);
     }
     if (is_bytewise(&region)) {
         flw_heap_count_call(heap);
@@ -315,8 +315,9 @@ static fallow_status fill(fallow_arena *arena, const fallow_region *given, void 
     flw_gate_leave(&arena->pool->gate);
     return result == CUDA_SUCCESS
                ? FALLOW_OK
-               : flw_arena_refuse(arena, FALLOW_DRIVER, "%s of region '%s' failed: %s", call,
-                                  region.name, flw_driver_error_name(&arena->pool->driver, result));
+               : flw_arena_refuse(arena, flw_heap_refuse(heap, result, call),
+                                  "%s of region '%s' failed: %s", call, region.name,
+                                  flw_driver_error_name(&arena->pool->driver, result));
 }
 
 /* The whole block: a layout that has less of it may be the first that finds it without values. */

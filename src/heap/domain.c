@@ -164,6 +164,7 @@ void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint6
         return;
     }
     domain->completed = ticket;
+    domain->refuses_fences = false;
     while (domain->oldest != NULL && domain->oldest->ticket <= ticket) {
         struct flw_fence *fence = domain->oldest;
         domain->oldest = fence->next;
@@ -234,7 +235,6 @@ static CUresult sync_present(struct flw_heap *heap)
 /* Driver calls. A context that is gone has nothing left to wait for. */
 static CUresult sync_other(struct flw_heap *heap, CUcontext context)
 {
-    CUcontext previous;
     CUresult result = heap->driver->cuCtxPushCurrent_v2(context);
     if (result != CUDA_SUCCESS) {
         return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
@@ -244,8 +244,8 @@ static CUresult sync_other(struct flw_heap *heap, CUcontext context)
         result = sync_present(heap);
         flw_ctxsync_end(heap->driver, context);
     }
-    (void)heap->driver->cuCtxPopCurrent_v2(&previous);
-    return result;
+    flw_heap_pop_context(heap);
+    return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
 }
 
 /* Driver calls. Announced users of other contexts, lost: their own contexts alone cover them. */
@@ -273,7 +273,7 @@ static fallow_status sync_all(struct flw_heap *heap)
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         struct flw_domain *domain = heap->domains[i];
         bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
-                          domain != heap->exported && (!domain->is_foreign || domain->is_lost);
+                          domain != heap->withheld && (!domain->is_foreign || domain->is_lost);
         /* What reaches a retired stream is stamped with its last fence's ticket: that one stays. */
         domain->sync_ticket = !is_covered          ? 0
                               : domain->is_retired ? domain->ticket - 1
@@ -286,7 +286,7 @@ static fallow_status sync_all(struct flw_heap *heap)
     if (result == CUDA_SUCCESS) {
         result = sync_lost_foreign(heap);
     }
-    if (flw_result_is_capture_refusal(result)) {
+    if (result != CUDA_SUCCESS) {
         flw_lock_acquire(&heap->lock);
         for (uint32_t i = 1; i < heap->domain_end; i++) {
             if (heap->domains[i]->sync_ticket != 0) {
@@ -294,11 +294,7 @@ static fallow_status sync_all(struct flw_heap *heap)
             }
         }
         flw_lock_release(&heap->lock);
-        return FALLOW_CAPTURING;
-    }
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, "cuCtxSynchronize");
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_refuse(heap, result, "cuCtxSynchronize");
     }
     flw_lock_acquire(&heap->lock);
     for (uint32_t i = 1; i < heap->domain_end; i++) {
@@ -309,6 +305,7 @@ static fallow_status sync_all(struct flw_heap *heap)
     }
     flw_heap_end_sync_of_pendings(heap);
     flw_heap_settle_pendings(heap);
+    atomic_store(&heap->has_open_copies, false);
     flw_lock_release(&heap->lock);
     return FALLOW_OK;
 }

@@ -167,6 +167,12 @@ static CUresult record_one(struct flw_heap *heap, struct flw_fence *fence)
     return result;
 }
 
+/* Another context says that it is dead, and so is its work. */
+static bool is_over(CUresult result)
+{
+    return flw_result_is_gone(result) || flw_result_is_stale(result);
+}
+
 /* An event of another context, whose work may use the memory. One that is dead has no work: then
  * there is nothing to cover. */
 static CUresult record_other(struct flw_heap *heap, struct flw_fence *fence, CUcontext context)
@@ -177,16 +183,11 @@ static CUresult record_other(struct flw_heap *heap, struct flw_fence *fence, CUc
     if (other == NULL) {
         return CUDA_ERROR_NOT_READY;
     }
-    CUcontext popped;
     flw_heap_count_call(heap);
     CUresult result = heap->driver->cuCtxPushCurrent_v2(context);
-    bool is_dead = result != CUDA_SUCCESS;
-    if (!is_dead) {
+    if (result == CUDA_SUCCESS) {
         result = record_one(heap, other);
-        flw_heap_count_call(heap);
-        (void)heap->driver->cuCtxPopCurrent_v2(&popped);
-        is_dead = result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&
-                  !flw_result_is_capture_refusal(result);
+        flw_heap_pop_context(heap);
     }
     flw_lock_acquire(&heap->lock);
     if (result == CUDA_SUCCESS) {
@@ -196,7 +197,7 @@ static CUresult record_other(struct flw_heap *heap, struct flw_fence *fence, CUc
         flw_fence_drop(heap, other);
     }
     flw_lock_release(&heap->lock);
-    return is_dead ? CUDA_SUCCESS : result;
+    return is_over(result) ? CUDA_SUCCESS : result;
 }
 
 CUresult flw_epoch_record(struct flw_heap *heap, struct flw_fence *fence)
@@ -233,8 +234,8 @@ CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fen
                             : heap->driver->cuEventQuery(other->event);
         if (flw_result_is_capture_refusal(result)) {
             result = CUDA_ERROR_NOT_READY; /* no answer */
-        } else if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-            result = CUDA_SUCCESS; /* that context is lost, and its work with it */
+        } else if (is_over(result)) {
+            result = CUDA_SUCCESS;
         }
     }
     (void)pthread_rwlock_unlock(&contexts.lock);
@@ -269,16 +270,14 @@ void flw_epoch_end_sync(struct flw_heap *heap, uint64_t ticket)
 /* Driver calls. */
 static CUresult sync_one(struct flw_heap *heap, CUcontext context)
 {
-    CUcontext popped;
     flw_heap_count_call(heap);
-    if (heap->driver->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
-        return CUDA_SUCCESS; /* it is gone, and its work with it */
+    CUresult result = heap->driver->cuCtxPushCurrent_v2(context);
+    if (result == CUDA_SUCCESS) {
+        flw_heap_count_call(heap);
+        atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
+        result = heap->driver->cuCtxSynchronize();
+        flw_heap_pop_context(heap);
     }
-    flw_heap_count_call(heap);
-    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
-    CUresult result = heap->driver->cuCtxSynchronize();
-    flw_heap_count_call(heap);
-    (void)heap->driver->cuCtxPopCurrent_v2(&popped);
     return result;
 }
 
@@ -297,7 +296,7 @@ fallow_status flw_epoch_sync(struct flw_heap *heap)
         if (contexts.list[i].driver == name_of(heap->driver) &&
             contexts.list[i].context != heap->context) {
             CUresult other = sync_one(heap, contexts.list[i].context);
-            result = flw_result_is_capture_refusal(other) ? other : CUDA_SUCCESS; /* else: lost */
+            result = is_over(other) ? CUDA_SUCCESS : other;
         }
     }
     (void)pthread_rwlock_unlock(&contexts.lock);
@@ -306,9 +305,7 @@ fallow_status flw_epoch_sync(struct flw_heap *heap)
         flw_epoch_end_sync(heap, ticket);
         return FALLOW_OK;
     }
-    if (flw_result_is_capture_refusal(result)) {
-        return FALLOW_WOULD_WAIT;
-    }
-    flw_heap_lose_device(heap, result, "cuCtxSynchronize");
-    return FALLOW_DEVICE_LOST;
+    return flw_result_is_capture_refusal(result)
+               ? FALLOW_WOULD_WAIT
+               : flw_heap_refuse(heap, result, "cuCtxSynchronize");
 }

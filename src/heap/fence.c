@@ -112,18 +112,17 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
 static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *domain,
                                struct flw_fence *fence)
 {
-    CUcontext popped;
     bool is_kept = fence->event != NULL;
     CUresult result = heap->driver->cuCtxPushCurrent_v2(domain->context);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     result = record_fence(heap, domain, fence);
-    if (is_kept && flw_result_is_gone(result)) {
+    if (is_kept && flw_result_is_stale(result)) {
         fence->event = NULL;
         result = record_fence(heap, domain, fence);
     }
-    (void)heap->driver->cuCtxPopCurrent_v2(&popped);
+    flw_heap_pop_context(heap);
     return result;
 }
 
@@ -162,6 +161,16 @@ static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     return true;
 }
 
+/* An answer about an event in the pool's own context: only with that can it have gone. */
+static fallow_status refuse_own(struct flw_heap *heap, CUresult result, const char *call)
+{
+    if (flw_result_is_stale(result)) {
+        flw_heap_lose_device(heap, result, call);
+        return FALLOW_DEVICE_LOST;
+    }
+    return flw_heap_refuse(heap, result, call);
+}
+
 /* lock. What the record came to. */
 static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *domain,
                                    const struct taken *taken, CUresult result)
@@ -178,18 +187,23 @@ static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *dom
         fence->next = NULL;
         *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
         domain->newest = fence;
+        domain->refuses_fences = false;
         return FALLOW_OK;
     }
     domain->unfenced_bytes += taken->unfenced_bytes;
     domain->has_open_use |= taken->has_open_use;
     flw_fence_drop(heap, fence);
-    if (flw_result_is_gone(result) && domain != heap->context_order) {
+    bool is_over =
+        flw_result_is_stale(result) || (domain->is_foreign && flw_result_is_gone(result));
+    if (is_over && domain != heap->context_order) {
         flw_domain_lose(heap, domain);
         return FALLOW_INVALID_STREAM;
     }
-    return flw_result_is_capture_refusal(result) || result == CUDA_ERROR_NOT_READY
-               ? FALLOW_WOULD_WAIT
-               : FALLOW_DEVICE_LOST;
+    if (flw_result_is_capture_refusal(result) || result == CUDA_ERROR_NOT_READY) {
+        return FALLOW_WOULD_WAIT;
+    }
+    domain->refuses_fences = true;
+    return refuse_own(heap, result, "cuEventRecord");
 }
 
 static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain, bool is_own)
@@ -212,9 +226,6 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
     flw_lock_acquire(&heap->lock);
     fallow_status status = publish_fence(heap, domain, &taken, result);
     flw_lock_release(&heap->lock);
-    if (status == FALLOW_DEVICE_LOST) {
-        flw_heap_lose_device(heap, result, "cuEventRecord");
-    }
     return status;
 }
 
@@ -260,8 +271,16 @@ static CUresult heed_end(const struct flw_heap *heap, const struct flw_fence *fe
                          CUresult result, bool *out_has_ended)
 {
     /* Not asked of the domain: its place may be another's by now. */
-    *out_has_ended = fence->context != heap->context && flw_result_is_gone(result);
+    *out_has_ended = fence->context != heap->context &&
+                     (flw_result_is_stale(result) || flw_result_is_gone(result));
     return *out_has_ended ? CUDA_SUCCESS : result;
+}
+
+/* Neither yes nor not yet nor beside a capture: what the fence covers is not known complete. */
+static bool is_refusal(CUresult result)
+{
+    return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&
+           !flw_result_is_capture_refusal(result);
 }
 
 /* lock. The fence's context has ended: its event is nobody's, like those that were kept for later. */
@@ -290,9 +309,9 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     if (result == CUDA_SUCCESS) {
         result = ask_others(heap, fence, false);
     }
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&
-        !flw_result_is_capture_refusal(result)) {
-        flw_heap_lose_device(heap, result, "cuEventQuery");
+    bool is_refused = is_refusal(result);
+    if (is_refused) {
+        (void)refuse_own(heap, result, "cuEventQuery");
     }
     if (FLW_MUTANT(NOT_READY_IS_DONE) && result == CUDA_ERROR_NOT_READY) {
         result = CUDA_SUCCESS;
@@ -306,6 +325,7 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
         void_fence(domain, fence);
     }
+    domain->refuses_fences |= is_refused;
     release_fence(heap, fence);
     return result == CUDA_SUCCESS;
 }
@@ -437,15 +457,15 @@ fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, 
         } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
             void_fence(domain, fence);
         }
+        domain->refuses_fences |= is_refusal(result);
         release_fence(heap, fence);
         flw_lock_release(&heap->lock);
     }
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-        flw_heap_lose_device(heap, result, "cuEventSynchronize");
-    }
-    return result == CUDA_SUCCESS           ? FALLOW_OK
-           : result == CUDA_ERROR_NOT_READY ? FALLOW_TIMEOUT
-                                            : FALLOW_DEVICE_LOST;
+    return result == CUDA_ERROR_NOT_READY ? FALLOW_TIMEOUT
+           : flw_result_is_capture_refusal(result)
+               ? FALLOW_WOULD_WAIT
+               : refuse_own(heap, result,
+                            deadline_ns == UINT64_MAX ? "cuEventSynchronize" : "cuEventQuery");
 }
 
 /* ---- order among domains */
@@ -492,12 +512,8 @@ fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *t
     }
     release_fence(heap, fence);
     flw_lock_release(&heap->lock);
-    if (result != CUDA_SUCCESS) {
-        if (flw_result_is_gone(result) || flw_result_is_capture_refusal(result)) {
-            return FALLOW_INVALID_STREAM;
-        }
-        flw_heap_lose_device(heap, result, "cuStreamWaitEvent");
-        return FALLOW_DEVICE_LOST;
+    if (flw_result_is_stale(result) || flw_result_is_capture_refusal(result)) {
+        return FALLOW_INVALID_STREAM;
     }
-    return FALLOW_OK;
+    return flw_heap_refuse(heap, result, "cuStreamWaitEvent");
 }

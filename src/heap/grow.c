@@ -36,15 +36,6 @@ void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes)
     atomic_store(&heap->reserved_bytes, atomic_load(&heap->reserved_bytes) - bytes);
 }
 
-static fallow_status driver_failure(struct flw_heap *heap, CUresult result, const char *call)
-{
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        return FALLOW_OUT_OF_MEMORY;
-    }
-    flw_heap_lose_device(heap, result, call);
-    return FALLOW_DEVICE_LOST;
-}
-
 /* ---- with what: idle handles first, then new ones */
 
 struct stock {
@@ -139,7 +130,22 @@ static CUresult create_stock(struct flw_source *source, const struct stock *stoc
     return result;
 }
 
-/* Driver calls. On failure everything is unmapped again; created handles keep their id. */
+/* Driver calls. Those that the driver refuses to unmap stay mapped. */
+static void unmap_stock(struct flw_heap *heap, const struct stock *stock, uint64_t address)
+{
+    for (struct flw_handle *handle = stock->handles; handle != NULL; handle = handle->next) {
+        if (handle->is_mapped) {
+            CUresult result =
+                heap->source.ops->unmap(&heap->source, address, flw_handle_bytes(handle));
+            handle->is_mapped = result != CUDA_SUCCESS;
+            (void)flw_heap_refuse(heap, result, "cuMemUnmap");
+        }
+        address += flw_handle_bytes(handle);
+    }
+}
+
+/* Driver calls. On failure what was mapped is unmapped again, where that is not refused, too; created
+ * handles keep their id. */
 static CUresult map_stock(struct flw_heap *heap, const struct stock *stock, uint64_t address,
                           const char **out_call)
 {
@@ -151,32 +157,73 @@ static CUresult map_stock(struct flw_heap *heap, const struct stock *stock, uint
     for (; handle != NULL && result == CUDA_SUCCESS; handle = handle->next) {
         *out_call = "cuMemMap";
         result = source->ops->map(source, at, flw_handle_bytes(handle), handle->id);
-        at += result == CUDA_SUCCESS ? flw_handle_bytes(handle) : 0;
+        handle->is_mapped = result == CUDA_SUCCESS;
+        at += handle->is_mapped ? flw_handle_bytes(handle) : 0;
     }
     if (result == CUDA_SUCCESS && !FLW_MUTANT(MAPS_WITHOUT_ACCESS)) {
         *out_call = "cuMemSetAccess";
         result = source->ops->set_access(source, address, at - address);
     }
-    for (handle = stock->handles; result != CUDA_SUCCESS && address < at; handle = handle->next) {
-        (void)source->ops->unmap(source, address, flw_handle_bytes(handle));
-        address += flw_handle_bytes(handle);
+    if (result != CUDA_SUCCESS) {
+        unmap_stock(heap, stock, address);
     }
     return result;
+}
+
+static void publish(struct flw_heap *heap, struct flw_handle *handle, uint64_t begin_unit)
+{
+    uint64_t end_page = (begin_unit + handle->unit_count) / heap->page_units;
+    handle->begin_unit = (uint32_t)begin_unit;
+    handle->is_mapped = true;
+    for (uint64_t page = begin_unit / heap->page_units; page < end_page; page++) {
+        heap->page_handle[page] = handle;
+    }
+    heap->mapped_page_end = flw_max(heap->mapped_page_end, end_page);
 }
 
 static void publish_stock(struct flw_heap *heap, const struct stock *stock, uint64_t begin_unit)
 {
     for (struct flw_handle *handle = stock->handles, *next; handle != NULL; handle = next) {
         next = handle->next;
-        handle->begin_unit = (uint32_t)begin_unit;
-        handle->is_mapped = true;
+        publish(heap, handle, begin_unit);
         begin_unit += handle->unit_count;
-        for (uint64_t page = handle->begin_unit / heap->page_units;
-             page < begin_unit / heap->page_units; page++) {
-            heap->page_handle[page] = handle;
-        }
     }
-    heap->mapped_page_end = flw_max(heap->mapped_page_end, begin_unit / heap->page_units);
+}
+
+/* lock. After a growth that came to nothing: handles that the driver refused to unmap stay known where
+ * they are, and nobody's before it does. Without host memory for that their stretch stays set aside until
+ * the pool goes. The rest of the hole is address space again, the rest of the stock is left. */
+static void keep_mapped(struct flw_heap *heap, struct stock *stock, struct flw_span *hole)
+{
+    uint64_t unit = flw_run_begin(hole);
+    struct flw_handle *next = stock->handles;
+    *stock = (struct stock){.end = &stock->handles};
+    for (struct flw_handle *handle; (handle = next) != NULL; unit += handle->unit_count) {
+        next = handle->next;
+        if (!handle->is_mapped) {
+            add_stock(stock, handle);
+            continue;
+        }
+        publish(heap, handle, unit);
+    }
+    while (hole != NULL) {
+        struct flw_handle *handle = flw_heap_handle_at(heap, flw_run_begin(hole) << FLW_UNIT_LOG2);
+        uint64_t page = flw_run_begin(hole) / heap->page_units, end = page;
+        while (end * heap->page_units < flw_run_end(hole) && heap->page_handle[end] == handle) {
+            end++;
+        }
+        uint32_t units = (uint32_t)((end - page) * heap->page_units);
+        struct flw_span *rest =
+            units < hole->u.run.unit_count ? flw_run_split(heap, hole, units) : NULL;
+        bool is_cut = rest != NULL || units == hole->u.run.unit_count;
+        struct flw_domain *withheld = handle != NULL ? flw_heap_withheld(heap) : NULL;
+        if (is_cut && handle == NULL) {
+            flw_run_return_unmapped(heap, hole);
+        } else if (is_cut && withheld != NULL) {
+            flw_heap_put_run_stamped(heap, withheld->index, flw_domain_stamp(withheld), hole);
+        }
+        hole = rest;
+    }
 }
 
 /* How far to map beyond the need, within hole and budget. */
@@ -245,14 +292,16 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     uint64_t address = heap->map.base + (place.map_begin << FLW_UNIT_LOG2);
     flw_lock_release(&heap->lock);
 
-    CUresult result = CUDA_ERROR_UNKNOWN;
-    if (flw_heap_enter_driver(heap, &section)) {
-        result = map_stock(heap, &stock, address, &call);
+    bool is_inside = flw_heap_enter_driver(heap, &section);
+    CUresult result = is_inside ? map_stock(heap, &stock, address, &call) : CUDA_SUCCESS;
+    if (is_inside) {
         flw_heap_leave_driver(heap, &section);
     }
+    fallow_status status =
+        is_inside ? flw_heap_answer(heap, result, call) : flw_heap_not_entered(heap);
 
     flw_lock_acquire(&heap->lock);
-    if (result == CUDA_SUCCESS) {
+    if (status == FALLOW_OK) {
         flw_heap_note_peak(heap);
         publish_stock(heap, &stock, place.map_begin);
         *out_run = flw_place_settle(heap, &place);
@@ -264,13 +313,15 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         }
         flw_heap_lower_reserved(heap, missing);
         flw_heap_note_peak(heap); /* what was made before the failure is kept, idle */
+        keep_mapped(heap, &stock, place.hole);
         return_stock(heap, &stock);
-        flw_place_undo(heap, &place);
+        flw_run_put_back(heap, place.left);
+        flw_run_put_back(heap, place.right);
     }
     flw_lock_release(&heap->lock);
-    if (result != CUDA_SUCCESS) {
+    if (status != FALLOW_OK) {
         *out_had_extra = has_extra;
-        return driver_failure(heap, result, call);
+        return status;
     }
     return *out_run != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
 }
@@ -300,15 +351,8 @@ static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow
     return flw_max(need, flw_min(wanted, flw_align_down(room, heap->source.granularity_bytes)));
 }
 
-static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segment *segment,
-                                        struct flw_span *run,
-                                        const struct flw_grow_request *request)
+void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run)
 {
-    run->u.run.begin_unit = segment->begin_unit;
-    run->u.run.unit_count = segment->unit_count;
-    run->u.run.is_whole = request->is_whole;
-    run->u.run.state = FLW_RUN_BUSY;
-    flw_run_open_stretch(segment->edge, run);
     /* In context order the map tells whose any address is: no unit of a segment is 0. */
     if (heap->context_order != NULL) {
         flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, run);
@@ -319,6 +363,18 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
         segment->next->link = &segment->next;
     }
     heap->segments = segment;
+}
+
+static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segment *segment,
+                                        struct flw_span *run,
+                                        const struct flw_grow_request *request)
+{
+    run->u.run.begin_unit = segment->begin_unit;
+    run->u.run.unit_count = segment->unit_count;
+    run->u.run.is_whole = request->is_whole;
+    run->u.run.state = FLW_RUN_BUSY;
+    flw_run_open_stretch(segment->edge, run);
+    flw_segment_link(heap, segment, run);
     flw_heap_put_run_stamped(heap, FLW_NOBODY, 0, run); /* joins nothing: it stays this run */
     if (flw_run_is_whole(run)) {
         uint64_t address = flw_run_address(heap, run);
@@ -340,7 +396,8 @@ static CUresult acquire_segment(struct flw_heap *heap, uint64_t bytes, uint64_t 
     CUresult result = heap->source.ops->acquire(&heap->source, bytes, out_address);
     if (result == CUDA_SUCCESS &&
         *out_address + bytes - 1 > heap->map.mask) { /* beyond the tables */
-        (void)heap->source.ops->give_back(&heap->source, *out_address);
+        CUresult kept = heap->source.ops->give_back(&heap->source, *out_address);
+        (void)flw_heap_refuse(heap, kept, "cuMemFree");
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     return result;
@@ -379,13 +436,15 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
         return is_allowed ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_OUT_OF_MEMORY;
     }
     uint64_t address = 0;
-    CUresult result = CUDA_ERROR_UNKNOWN;
-    if (flw_heap_enter_driver(heap, &section)) {
-        result = acquire_segment(heap, bytes, &address);
+    bool is_inside = flw_heap_enter_driver(heap, &section);
+    CUresult result = is_inside ? acquire_segment(heap, bytes, &address) : CUDA_SUCCESS;
+    if (is_inside) {
         flw_heap_leave_driver(heap, &section);
     }
+    fallow_status status =
+        is_inside ? flw_heap_answer(heap, result, "cuMemAlloc") : flw_heap_not_entered(heap);
     flw_lock_acquire(&heap->lock);
-    if (result == CUDA_SUCCESS) {
+    if (status == FALLOW_OK) {
         flw_heap_note_peak(heap);
         uint64_t begin = flw_align_up(address, FLW_UNIT_BYTES);
         *segment = (struct flw_segment){.edge = edge,
@@ -401,9 +460,9 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
         drop_segment(heap, segment, edge);
     }
     flw_lock_release(&heap->lock);
-    if (result != CUDA_SUCCESS) {
+    if (status != FALLOW_OK) {
         *out_had_extra = has_extra;
-        return driver_failure(heap, result, "cuMemAlloc");
+        return status;
     }
     return *out_run != NULL ? FALLOW_OK : FALLOW_OUT_OF_MEMORY;
 }

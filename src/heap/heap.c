@@ -38,6 +38,19 @@ DEFINE_OBJECT(segment, unused_segments)
 
 /* ---- driver calls */
 
+#define LEAVE_TRIES 3
+
+void flw_heap_pop_context(struct flw_heap *heap)
+{
+    CUcontext popped;
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned n = 0; result != CUDA_SUCCESS && n < LEAVE_TRIES; n++) {
+        flw_heap_count_call(heap);
+        result = heap->driver->cuCtxPopCurrent_v2(&popped);
+        (void)flw_heap_refuse(heap, result, "cuCtxPopCurrent");
+    }
+}
+
 bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *section)
 {
     *section = (struct flw_driver_section){.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
@@ -47,7 +60,7 @@ bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *sec
     flw_heap_count_call(heap);
     CUresult result = heap->driver->cuCtxPushCurrent_v2(heap->context);
     if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, "cuCtxPushCurrent");
+        (void)flw_heap_refuse(heap, result, "cuCtxPushCurrent");
         return false;
     }
     section->is_pushed = true;
@@ -55,7 +68,7 @@ bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *sec
     result = heap->driver->cuThreadExchangeStreamCaptureMode(&section->mode);
     if (result != CUDA_SUCCESS) {
         flw_heap_leave_driver(heap, section);
-        flw_heap_lose_device(heap, result, "cuThreadExchangeStreamCaptureMode");
+        (void)flw_heap_refuse(heap, result, "cuThreadExchangeStreamCaptureMode");
         return false;
     }
     section->is_relaxed = true;
@@ -64,21 +77,37 @@ bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *sec
 
 void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *section)
 {
-    CUresult result = CUDA_SUCCESS;
-    if (section->is_relaxed) {
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned n = 0; section->is_relaxed && result != CUDA_SUCCESS && n < LEAVE_TRIES; n++) {
         flw_heap_count_call(heap);
         result = heap->driver->cuThreadExchangeStreamCaptureMode(&section->mode);
+        (void)flw_heap_refuse(heap, result, "cuThreadExchangeStreamCaptureMode");
     }
     if (section->is_pushed) {
-        CUcontext popped;
-        flw_heap_count_call(heap);
-        CUresult pop = heap->driver->cuCtxPopCurrent_v2(&popped);
-        result = result == CUDA_SUCCESS ? pop : result;
-    }
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, "cuCtxPopCurrent");
+        flw_heap_pop_context(heap);
     }
     *section = (struct flw_driver_section){0};
+}
+
+fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult result, const char *call)
+{
+    fallow_status status = flw_answer_status((int)result);
+    if (status == FALLOW_DEVICE_LOST) {
+        flw_heap_lose_device(heap, result, call);
+    } else if (status != FALLOW_OK) {
+        flw_heap_note_error(heap, result, call);
+    }
+    bool is_refusal = status == FALLOW_OUT_OF_MEMORY || status == FALLOW_NOT_SUPPORTED;
+    return is_refusal ? FALLOW_DRIVER : status;
+}
+
+fallow_status flw_heap_answer(struct flw_heap *heap, CUresult result, const char *call)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        return FALLOW_OUT_OF_MEMORY;
+    }
+    fallow_status status = flw_heap_refuse(heap, result, call);
+    return result == CUDA_ERROR_NOT_SUPPORTED ? FALLOW_NOT_SUPPORTED : status;
 }
 
 void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call)
@@ -134,13 +163,18 @@ static CUresult reserve_range(struct flw_heap *heap, uint64_t device_bytes)
     return result;
 }
 
-static void unreserve_range(struct flw_heap *heap)
+#define GIVE_ROUNDS 3
+
+/* A driver that refuses is asked again. In the end addresses alone stay set aside. */
+static CUresult unreserve_range(struct flw_heap *heap)
 {
-    if (heap->reservation_bytes != 0) {
-        (void)heap->source.ops->unreserve(&heap->source, heap->reservation,
-                                          heap->reservation_bytes);
+    CUresult result = heap->reservation_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    for (unsigned n = 0; result != CUDA_SUCCESS && n < GIVE_ROUNDS; n++) {
+        result =
+            heap->source.ops->unreserve(&heap->source, heap->reservation, heap->reservation_bytes);
     }
     heap->reservation = heap->reservation_bytes = heap->range_bytes = heap->map.base = 0;
+    return result;
 }
 
 static bool make_address_run(struct flw_heap *heap)
@@ -187,7 +221,7 @@ static CUresult prove_remapping(struct flw_heap *heap, const struct flw_heap_con
         result = flw_source_vmm_probe(source, heap->map.base, out_can);
     }
     if (result != CUDA_SUCCESS || !*out_can) {
-        unreserve_range(heap);
+        (void)unreserve_range(heap);
     }
     return result;
 }
@@ -233,9 +267,10 @@ static fallow_status settle_source(struct flw_heap *heap, const struct flw_heap_
         flw_heap_leave_driver(heap, &section);
     }
     if (flw_heap_is_lost(heap)) {
-        unreserve_range(heap);
-        return flw_heap_refuse(heap, (CUresult)atomic_load(&heap->lost_error),
-                               atomic_load(&heap->lost_call));
+        (void)unreserve_range(heap);
+        flw_heap_note_error(heap, (CUresult)atomic_load(&heap->lost_error),
+                            atomic_load(&heap->lost_call));
+        return FALLOW_DRIVER;
     }
     return status;
 }
@@ -352,49 +387,94 @@ static bool has_event(struct flw_heap *heap, const struct flw_fence *fence)
     return heap->driver->cuCtxGetId(fence->context, &id) == CUDA_SUCCESS && id == fence->context_id;
 }
 
-static void destroy_events(struct flw_heap *heap)
+/* What one round of giving back was refused. */
+struct leftover {
+    uint64_t bytes;
+    uint32_t count; /* of calls */
+};
+
+/* The answer to a call that gives something back. True: it is gone. */
+static bool note_given(struct flw_heap *heap, struct leftover *left, CUresult result,
+                       const char *call, uint64_t bytes)
 {
-    for (const struct flw_fence *fence = heap->newest_made; fence != NULL;
-         fence = fence->older_made) {
+    if (flw_heap_refuse(heap, result, call) != FALLOW_OK) {
+        left->bytes += bytes;
+        left->count++;
+    }
+    return result == CUDA_SUCCESS;
+}
+
+static void destroy_events(struct flw_heap *heap, struct leftover *left)
+{
+    for (struct flw_fence *fence = heap->newest_made; fence != NULL; fence = fence->older_made) {
         if (has_event(heap, fence)) {
             flw_heap_count_call(heap);
-            (void)heap->driver->cuEventDestroy_v2(fence->event);
+            CUresult result = heap->driver->cuEventDestroy_v2(fence->event);
+            if (note_given(heap, left, result, "cuEventDestroy", 0)) {
+                fence->event = NULL;
+            }
         }
     }
 }
 
-void flw_heap_give_back(struct flw_heap *heap)
+static void give_handle(struct flw_heap *heap, struct flw_handle *handle, struct leftover *left)
 {
-    uint64_t page_bytes = heap->source.granularity_bytes;
+    uint64_t bytes = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
+    uint64_t address = heap->map.base + ((uint64_t)handle->begin_unit << FLW_UNIT_LOG2);
+    if (handle->is_mapped) {
+        CUresult result = heap->source.ops->unmap(&heap->source, address, bytes);
+        handle->is_mapped = !note_given(heap, left, result, "cuMemUnmap", 0);
+    }
+    if (handle->id != 0) {
+        CUresult result = heap->source.ops->release(&heap->source, handle->id);
+        if (note_given(heap, left, result, "cuMemRelease", bytes)) {
+            handle->id = 0;
+        }
+    }
+}
+
+static struct leftover give_round(struct flw_heap *heap)
+{
+    struct leftover left = {0};
     for (uint64_t page = 0; heap->page_handle != NULL && page < heap->mapped_page_end;) {
         struct flw_handle *handle = heap->page_handle[page];
-        if (handle == NULL) {
-            page++;
-            continue;
+        if (handle != NULL) {
+            give_handle(heap, handle, &left);
         }
-        uint64_t bytes = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
-        if (!handle->is_asleep) {
-            (void)heap->source.ops->unmap(&heap->source, heap->map.base + page * page_bytes, bytes);
-        }
-        if (handle->id != 0) {
-            (void)heap->source.ops->release(&heap->source, handle->id);
-        }
-        page += bytes / page_bytes;
+        page += handle != NULL ? handle->unit_count / heap->page_units : 1;
     }
     for (struct flw_handle *handle = heap->idle_handles; handle != NULL; handle = handle->next) {
-        (void)heap->source.ops->release(&heap->source, handle->id);
+        give_handle(heap, handle, &left);
     }
     for (struct flw_segment *segment = heap->segments; segment != NULL; segment = segment->next) {
-        (void)heap->source.ops->give_back(&heap->source, segment->address);
+        if (segment->address != 0) {
+            CUresult result = heap->source.ops->give_back(&heap->source, segment->address);
+            if (note_given(heap, &left, result, "cuMemFree",
+                           (uint64_t)segment->unit_count << FLW_UNIT_LOG2)) {
+                segment->address = 0;
+            }
+        }
     }
-    destroy_events(heap);
-    unreserve_range(heap);
+    destroy_events(heap, &left);
+    if (left.count == 0) {
+        (void)note_given(heap, &left, unreserve_range(heap), "cuMemAddressFree", 0);
+    }
+    return left;
+}
+
+uint64_t flw_heap_give_back(struct flw_heap *heap)
+{
+    struct leftover left = {.count = 1};
+    for (unsigned n = 0; n < GIVE_ROUNDS && left.count > 0 && !flw_heap_is_lost(heap); n++) {
+        left = give_round(heap);
+    }
+    return left.bytes;
 }
 
 void flw_heap_finish(struct flw_heap *heap, bool is_lost)
 {
     if (!is_lost) {
-        flw_heap_give_back(heap);
+        (void)flw_heap_give_back(heap);
     }
     release_tables(heap);
 }

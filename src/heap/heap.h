@@ -38,7 +38,8 @@ struct flw_handle {
     uint32_t unit_count;
     uint32_t types; /* what it carries: FALLOW_HANDLE_ bits, FLW_HANDLE_RDMA */
     bool is_mapped;
-    bool is_asleep;   /* its place is kept, nothing is mapped there; id 0: not created either */
+    bool is_asleep; /* its place is kept, nothing is to be found there; id 0: not created either */
+    bool is_fresh;  /* created by a wake that is under way: nothing is in it */
     bool is_exported; /* importers may have it: it serves this one block and goes */
 };
 
@@ -141,11 +142,14 @@ struct flw_heap {
     _Atomic uint64_t idle_bytes;     /* in idle_handles */
     _Atomic uint64_t asleep_bytes;   /* what a wake has to get */
     _Atomic uint64_t exported_bytes; /* handles that are exported */
-    uint64_t live_run_bytes;         /* runs lent or cached, slabs included */
-    uint64_t slab_bytes;             /* runs serving slabs */
-    bool streams_may_die;            /* a stored handle is never named to the driver */
-    bool absorbs_nobody;             /* one stream only: its runs join nobody's neighbours */
-    bool has_odd_segments;           /* one began at no multiple of a unit: all are longer now */
+    atomic_bool
+        has_open_copies;     /* the pool's own, on the default stream: nothing is unmapped before
+                                        they have been waited for */
+    uint64_t live_run_bytes; /* runs lent or cached, slabs included */
+    uint64_t slab_bytes;     /* runs serving slabs */
+    bool streams_may_die;    /* a stored handle is never named to the driver */
+    bool absorbs_nobody;     /* one stream only: its runs join nobody's neighbours */
+    bool has_odd_segments;   /* one began at no multiple of a unit: all are longer now */
     /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
      * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
     struct flw_domain *context_order, *whole;
@@ -156,8 +160,9 @@ struct flw_heap {
                                     this domain's, which lends nothing. Only unmapped does either
                                     come to another stream */
 
-    struct flw_domain *exported; /* NULL: nothing was ever exported. Owns what was, once it is freed
-                                    and complete, until that is unmapped; lends nothing */
+    /* Owns what nobody may get before it is unmapped; lends nothing. What was exported, freed and
+     * complete; what is mapped without access, since the driver refused to unmap it. NULL: nothing yet. */
+    struct flw_domain *withheld;
 
     struct flw_heap_counters count;
     _Atomic int lost_error; /* CUresult that lost the device; 0 none */
@@ -187,8 +192,9 @@ uint64_t flw_heap_span_of_addresses(const struct flw_heap *heap);
 
 /* calls. Nothing stays on failure, but what a sentence about it is made of: source and range. */
 fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config);
-/* calls. Everything back to the driver; the caller has waited for the fences. */
-void flw_heap_give_back(struct flw_heap *heap);
+/* calls. Everything back to the driver, which is asked again for what it refuses; the caller has waited for
+ * the fences. The bytes that it kept. */
+uint64_t flw_heap_give_back(struct flw_heap *heap);
 /* The tables. `is_lost`: without giving back first. */
 void flw_heap_finish(struct flw_heap *heap, bool is_lost);
 
@@ -239,7 +245,7 @@ void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain);
 void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
 
 /* calls. cuCtxSynchronize: completes everything of this context, the unfenced included, and of the
- * contexts of lost foreign streams. */
+ * contexts of lost foreign streams. Else CAPTURING, DRIVER: nothing is known complete. */
 fallow_status flw_heap_sync_context(struct flw_heap *heap);
 
 /* ---- fences (fence.c) */
@@ -256,7 +262,7 @@ bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *
 
 /* calls. Make an event cover every ticket so far. OK also when another thread is at it or nothing
  * was stamped since the last one. INVALID_STREAM: it is gone, the domain is now lost. WOULD_WAIT: not
- * now, or not by this thread. */
+ * now, or not by this thread. DRIVER: refused (domain.refuses_fences). */
 fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
 /* The same inside a call on the domain's own stream: where streams may die without notice, only then
  * is its handle good for a record. */
@@ -423,40 +429,48 @@ struct flw_grow_request {
 };
 /* Make a mapped run: address space with the fewest missing pages, idle handles, new handles. Where the
  * driver has no memory for more than the need, it is asked for that alone.
- * OUT_OF_MEMORY: budget, limit or the driver; nothing changed but that idle handles may be
- * unmapped. */
+ * OUT_OF_MEMORY: budget, limit or the driver; DRIVER, NOT_SUPPORTED: the driver refused. Nothing
+ * changed then but that there may be more idle handles. */
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
                             struct flw_span **out_run);
-/* Unmap complete, idle memory (oldest first) until want_bytes are idle handles; returns what was.
- */
+/* Unmap complete, idle memory (oldest first) until want_bytes are idle handles; returns what was. What
+ * the driver refuses to unmap stays mapped, and free. */
 uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes);
-/* Give idle handles or segments back until reserved <= keep_bytes. Returns what was given back. */
+/* Give idle handles or segments back until reserved <= keep_bytes. Returns what was given back; what the
+ * driver refuses stays the pool's. */
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes);
-/* A LIVE whole run goes to the driver, now; nobody may use it any more. */
-CUresult flw_heap_evict(struct flw_heap *heap, struct flw_span *run);
+/* A LIVE whole run goes to the driver, now; nobody may use it any more. Where that is refused it is
+ * withheld, whose domain there is. False: the device is lost. */
+bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run);
 /* lock. The handle behind a byte offset, or NULL. */
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset);
 
 /* ---- sharing (shrink.c) */
 
+/* lock. The domain heap.withheld, made if it is not there. NULL: host memory. */
+struct flw_domain *flw_heap_withheld(struct flw_heap *heap);
 /* lock. From now on importers may have the handle. False: host memory. */
 bool flw_heap_mark_exported(struct flw_heap *heap, struct flw_handle *handle);
 void flw_heap_unmark_exported(struct flw_heap *heap, struct flw_handle *handle);
-/* calls. Handles that were exported and whose blocks are freed and complete go back. */
+/* calls. Handles that were exported and whose blocks are freed and complete go back; what the driver
+ * refuses stays for the next time. */
 void flw_heap_release_exported(struct flw_heap *heap);
 
 /* ---- sleep (sleep.c); calls. Nobody else gets, maps or gives back memory meanwhile; blocks may be
  * freed. */
 
 /* Unmap and give back everything but what was exported; the addresses stay set aside. DRIVER: as
- * before, contents too. DEVICE_LOST: nor was that to be had. */
+ * before, contents too. ASLEEP: nor was that to be had; asleep with all of its memory, contents too. */
 fallow_status flw_heap_sleep(struct flw_heap *heap);
 /* Create and map it all again. OUT_OF_MEMORY, DRIVER: asleep as before. OK: flw_heap_end_wake is to
  * follow. */
 fallow_status flw_heap_wake(struct flw_heap *heap);
 /* It is awake; or, contents could not be put back, asleep again. */
 fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake);
-/* calls. Run `set` over every mapped handle, in order; where one fails, `undo` over those before it. */
+/* calls. Copies of the pool's own (has_open_copies) are over. False: the driver refuses to wait for them. */
+bool flw_heap_end_copies(struct flw_heap *heap);
+/* calls. Run `set` over every mapped handle, in order; where one fails, `undo` over those before it, as
+ * far as it is not refused. */
 typedef CUresult (*flw_heap_stretch_function)(struct flw_heap *heap, uint64_t address,
                                               uint64_t bytes, const void *context);
 CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function set,
@@ -464,12 +478,17 @@ CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function 
 
 /* ---- driver calls */
 
+/* A context that was pushed for a few calls goes again; a driver that refuses is asked again, since what
+ * the program made current must not stay covered. */
+void flw_heap_pop_context(struct flw_heap *heap);
+
 struct flw_driver_section {
     bool is_pushed, is_relaxed;
     CUstreamCaptureMode mode;
 };
 /* Make the pool's context current and this thread's capture mode relaxed, so that what follows
- * neither fails under nor kills somebody's capture. False: the device is lost. */
+ * neither fails under nor kills somebody's capture. False: the device is lost, or the driver refuses now;
+ * flw_heap_not_entered says which. */
 bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *section);
 void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *section);
 
@@ -485,17 +504,22 @@ static inline void flw_heap_note_error(struct flw_heap *heap, CUresult error, co
     atomic_store(&heap->last_error, (int)error);
     atomic_store(&heap->last_call, call);
 }
-/* The same where it stops what was asked for. */
-static inline fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult error, const char *call)
-{
-    flw_heap_note_error(heap, error, call);
-    return FALLOW_DRIVER;
-}
-/* An answer that was neither success nor expected: the device is lost. */
+/* What an answer comes to (driver/answer.h): OK; a refusal, which is remembered and by which nothing is
+ * lost: DRIVER, NOT_SUPPORTED, CAPTURING; DEVICE_LOST, where it says so. */
+fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult result, const char *call);
+/* The same of a call that asks for memory: OUT_OF_MEMORY is its own answer, and nothing to remember. */
+fallow_status flw_heap_answer(struct flw_heap *heap, CUresult result, const char *call);
+/* The context is gone, and all that was in it. */
 void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call);
 static inline bool flw_heap_is_lost(const struct flw_heap *heap)
 {
     return atomic_load_explicit(&heap->lost_error, memory_order_acquire) != 0;
+}
+
+/* Why a section could not be entered. */
+static inline fallow_status flw_heap_not_entered(const struct flw_heap *heap)
+{
+    return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;
 }
 
 /* Stops nobody: the caller holds the lock and knows that no growth is under way. NULL: valid, else

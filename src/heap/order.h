@@ -97,7 +97,9 @@ struct flw_domain {
     _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken: > 0 where any stamp
                                         is open, that is, equal to ticket */
     bool is_recording;               /* a fence has been taken and is not published yet */
-    uint32_t naming_count;           /* threads that ask the driver about the stream right now */
+    bool refuses_fences; /* the driver refused to record one, or to ask for one, and has not done it
+                            since: a synchronisation of the context completes what it owns */
+    uint32_t naming_count; /* threads that ask the driver about the stream right now */
     struct flw_fence *oldest, *newest;
 
     struct flw_stamp after[FLW_STAMPS_MAX]; /* others that it has been made to wait for, and their

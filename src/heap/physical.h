@@ -51,7 +51,6 @@ bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *
                     struct flw_placement *out);
 /* Reduce the hole to [map_begin, map_end) and set all three aside. False: host memory. */
 bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place);
-void flw_place_undo(struct flw_heap *heap, const struct flw_placement *place);
 /* The mapped pieces become one LIVE run [begin, end); what lies before and after is free. NULL: host
  * memory; they are free. */
 struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place);
@@ -64,6 +63,11 @@ void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes);
 void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes);
 /* What the driver has given counts for the peak, not what was asked in vain. */
 void flw_heap_note_peak(struct flw_heap *heap);
+
+/* ---- segments (grow.c) */
+
+/* Among the others; in context order its units lead to the run, which is all of it. */
+void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run);
 
 /* ---- idle memory (shrink.c) */
 

@@ -153,13 +153,6 @@ void flw_run_put_back(struct flw_heap *heap, struct flw_span *run)
     }
 }
 
-void flw_place_undo(struct flw_heap *heap, const struct flw_placement *place)
-{
-    flw_run_return_unmapped(heap, place->hole);
-    flw_run_put_back(heap, place->left);
-    flw_run_put_back(heap, place->right);
-}
-
 struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, struct flw_span *right)
 {
     if (run == NULL || right == NULL) {

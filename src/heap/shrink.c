@@ -60,7 +60,7 @@ static bool is_complete_whole(const struct flw_heap *heap, const struct flw_span
 static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
 {
     const struct flw_domain *owner = heap->domains[run->u.run.owner];
-    return run->u.run.state == FLW_RUN_FREE && owner != heap->exported &&
+    return run->u.run.state == FLW_RUN_FREE && owner != heap->withheld &&
            (run->u.run.owner == FLW_NOBODY || is_complete_whole(heap, run) ||
             (flw_domain_keeps(heap, owner) && run->u.run.ticket <= owner->completed));
 }
@@ -75,7 +75,7 @@ static bool is_idle_until(const struct flw_heap *heap, const struct flw_span *ru
 }
 
 /* lock. Where complete memory keeps its owner: the units [begin, end), all of them idle, of which `part`
- * has the first, as one run, BUSY, whoever owns them. NULL: host memory. */
+ * has the first, as one run, BUSY; of several owners, then that of what they shared. NULL: host memory. */
 static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *part, uint64_t begin,
                                    uint64_t end)
 {
@@ -85,10 +85,12 @@ static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *part,
         unit = flw_run_end(part);
         part = cut_range(heap, part, from, flw_min(end, unit));
         if (part == NULL) {
-            if (whole != NULL) {
-                flw_heap_put_run_stamped(heap, heap->mixed->index, heap->mixed->completed, whole);
-            }
+            flw_run_put_back(heap, whole);
             return NULL;
+        }
+        if (whole != NULL) {
+            whole->u.run.owner = heap->mixed->index;
+            whole->u.run.ticket = heap->mixed->completed;
         }
         whole = flw_run_absorb(heap, whole, part);
     }
@@ -101,6 +103,7 @@ struct cuts {
     struct flw_span *runs[UNMAP_BATCH];
     uint32_t count;
     uint64_t bytes;
+    bool is_refused; /* the driver did not unmap all of them: it is not asked for more now */
 };
 
 /* lock. Cut handles out of the domain's memory, oldest first, until want_bytes are cut. */
@@ -154,14 +157,14 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
     }
 }
 
-/* lock. What was exported; nobody's memory; where complete memory keeps its owner, then theirs. */
+/* lock. What is withheld; nobody's memory; where complete memory keeps its owner, then theirs. */
 static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
     uint32_t nobody = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_NOBODY;
     cuts->count = 0;
     cuts->bytes = 0;
-    if (heap->exported != NULL) {
-        cut_idle(heap, heap->exported, want_bytes, cuts);
+    if (heap->withheld != NULL) {
+        cut_idle(heap, heap->withheld, want_bytes, cuts);
     }
     cut_idle(heap, heap->domains[nobody], want_bytes, cuts);
     if (heap->mixed != NULL) {
@@ -180,15 +183,22 @@ static struct flw_handle *detach_handle(struct flw_heap *heap, const struct flw_
     return handle;
 }
 
-/* In a driver section. The handle is in no list. */
+/* In a driver section. The handle is in no list; one that the driver does not take back is idle, exported
+ * or not. What was given back. */
 static uint64_t release_handle(struct flw_heap *heap, struct flw_handle *handle)
 {
     uint64_t bytes = flw_handle_bytes(handle);
     CUresult result = heap->source.ops->release(&heap->source, handle->id);
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, "cuMemRelease");
-    }
+    bool is_released = flw_heap_refuse(heap, result, "cuMemRelease") == FALLOW_OK;
     flw_lock_acquire(&heap->lock);
+    if (!is_released) {
+        flw_handle_link_idle(heap, handle);
+        flw_lock_release(&heap->lock);
+        return 0;
+    }
+    if (handle->is_exported) {
+        flw_heap_unmark_exported(heap, handle);
+    }
     if (!FLW_MUTANT(RELEASE_NOT_COUNTED)) {
         flw_heap_lower_reserved(heap, bytes);
     }
@@ -198,31 +208,41 @@ static uint64_t release_handle(struct flw_heap *heap, struct flw_handle *handle)
     return bytes;
 }
 
-/* In a driver section. What was exported goes back to the driver, all else is idle then. */
-static uint64_t unmap_cuts(struct flw_heap *heap, const struct cuts *cuts)
+static bool unmap_run(struct flw_heap *heap, const struct flw_span *run)
+{
+    CUresult result =
+        heap->source.ops->unmap(&heap->source, flw_run_address(heap, run), flw_run_bytes(run));
+    return flw_heap_refuse(heap, result, "cuMemUnmap") == FALLOW_OK;
+}
+
+/* In a driver section. What was exported goes back to the driver, all else is idle then; what the driver
+ * refuses to unmap is as free as before. */
+static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
 {
     uint64_t done_bytes = 0;
+    bool may_unmap = flw_heap_end_copies(heap);
     for (uint32_t i = 0; i < cuts->count; i++) {
         struct flw_span *run = cuts->runs[i];
-        CUresult result =
-            heap->source.ops->unmap(&heap->source, flw_run_address(heap, run), flw_run_bytes(run));
-        if (result != CUDA_SUCCESS) {
-            flw_heap_lose_device(heap, result, "cuMemUnmap");
-        }
+        struct flw_handle *exported = NULL;
+        bool is_unmapped = may_unmap && unmap_run(heap, run);
+        cuts->is_refused |= !is_unmapped;
         flw_lock_acquire(&heap->lock);
-        struct flw_handle *handle = detach_handle(heap, run);
-        bool is_exported = handle->is_exported;
-        if (is_exported) {
-            flw_heap_unmark_exported(heap, handle);
+        if (is_unmapped) {
+            struct flw_handle *handle = detach_handle(heap, run);
+            handle->is_mapped = false;
+            exported = handle->is_exported ? handle : NULL;
+            if (exported == NULL) {
+                flw_handle_link_idle(heap, handle);
+            }
+            atomic_fetch_add(&heap->count.remaps, 1);
+            done_bytes += flw_run_bytes(run);
+            flw_run_return_unmapped(heap, run);
         } else {
-            flw_handle_link_idle(heap, handle);
+            flw_run_put_back(heap, run);
         }
-        atomic_fetch_add(&heap->count.remaps, 1);
-        done_bytes += flw_run_bytes(run);
-        flw_run_return_unmapped(heap, run);
         flw_lock_release(&heap->lock);
-        if (is_exported) {
-            (void)release_handle(heap, handle);
+        if (exported != NULL) {
+            (void)release_handle(heap, exported);
         }
     }
     return done_bytes;
@@ -236,7 +256,7 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
     if (!heap->source.ops->remaps || !flw_heap_enter_driver(heap, &section)) {
         return 0;
     }
-    while (done_bytes < want_bytes && cuts.count > 0) {
+    while (done_bytes < want_bytes && cuts.count > 0 && !cuts.is_refused) {
         flw_lock_acquire(&heap->lock);
         plan_cuts(heap, want_bytes - done_bytes, &cuts);
         flw_lock_release(&heap->lock);
@@ -271,19 +291,26 @@ void flw_heap_forget_idle(struct flw_heap *heap)
     flw_lock_release(&heap->lock);
 }
 
-/* ---- what was exported */
+/* ---- what is withheld, what was exported */
+
+struct flw_domain *flw_heap_withheld(struct flw_heap *heap)
+{
+    if (heap->withheld ==
+        NULL) { /* what comes to it is complete; it never is, so nobody gets that */
+        heap->withheld = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
+        if (heap->withheld != NULL) {
+            heap->withheld->is_known = true;
+            heap->withheld->is_retired = true;
+            heap->withheld->ticket++;
+        }
+    }
+    return heap->withheld;
+}
 
 bool flw_heap_mark_exported(struct flw_heap *heap, struct flw_handle *handle)
 {
-    if (heap->exported ==
-        NULL) { /* what comes to it is complete; it never is, so nobody gets that */
-        heap->exported = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
-        if (heap->exported == NULL) {
-            return false;
-        }
-        heap->exported->is_known = true;
-        heap->exported->is_retired = true;
-        heap->exported->ticket++;
+    if (flw_heap_withheld(heap) == NULL) {
+        return false;
     }
     if (!handle->is_exported) {
         handle->is_exported = true;
@@ -298,20 +325,44 @@ void flw_heap_unmark_exported(struct flw_heap *heap, struct flw_handle *handle)
     atomic_fetch_sub(&heap->exported_bytes, flw_handle_bytes(handle));
 }
 
+/* lock. One that was exported and that the driver did not take back when it was unmapped, out of the
+ * list. NULL: none. */
+static struct flw_handle *take_idle_exported(struct flw_heap *heap)
+{
+    struct flw_handle *handle = heap->idle_handles;
+    while (handle != NULL && !handle->is_exported) {
+        handle = handle->next;
+    }
+    if (handle != NULL) {
+        flw_handle_unlink_idle(heap, handle);
+    }
+    return handle;
+}
+
 void flw_heap_release_exported(struct flw_heap *heap)
 {
     struct cuts cuts = {.count = 1};
     struct flw_driver_section section;
     flw_lock_acquire(&heap->lock);
-    bool has_any = heap->exported != NULL && heap->exported->runs.run_count > 0;
+    bool has_runs = heap->withheld != NULL && heap->withheld->runs.run_count > 0;
+    struct flw_handle *kept = take_idle_exported(heap);
+    if (kept != NULL) {
+        flw_handle_link_idle(heap, kept);
+    }
     flw_lock_release(&heap->lock);
-    if (!has_any || !flw_heap_enter_driver(heap, &section)) {
+    if ((!has_runs && kept == NULL) || !flw_heap_enter_driver(heap, &section)) {
         return;
     }
-    while (cuts.count > 0 && !flw_heap_is_lost(heap)) {
+    for (bool goes_on = kept != NULL; goes_on;) {
+        flw_lock_acquire(&heap->lock);
+        kept = take_idle_exported(heap);
+        flw_lock_release(&heap->lock);
+        goes_on = kept != NULL && release_handle(heap, kept) > 0;
+    }
+    while (has_runs && cuts.count > 0 && !cuts.is_refused && !flw_heap_is_lost(heap)) {
         cuts = (struct cuts){0};
         flw_lock_acquire(&heap->lock);
-        cut_idle(heap, heap->exported, UINT64_MAX, &cuts);
+        cut_idle(heap, heap->withheld, UINT64_MAX, &cuts);
         flw_lock_release(&heap->lock);
         (void)unmap_cuts(heap, &cuts);
     }
@@ -338,25 +389,25 @@ static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct fl
 {
     struct flw_span *run = segment->edge->u.run.right;
     uint64_t begin = segment->begin_unit, end = begin + segment->unit_count;
-    if (!is_idle_until(heap, run, end)) {
+    bool is_withheld = heap->withheld != NULL && run->u.run.state == FLW_RUN_FREE &&
+                       run->u.run.owner == heap->withheld->index;
+    if (!is_withheld && !is_idle_until(heap, run, end)) {
         return NULL;
     }
     if (run->u.run.unit_count == segment->unit_count) {
-        flw_run_unindex(heap, run);
+        flw_run_set_busy(heap, run);
         return run;
     }
     return heap->mixed == NULL ? NULL : cut_shared(heap, run, begin, end);
 }
 
 /* lock. In context order its units are cleared before the driver may give the addresses to somebody
- * else: those that are not 0 are the pool's. The run is in no index. */
-static void forget_segment(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run)
+ * else: those that are not 0 are the pool's. */
+static void unlink_segment(struct flw_heap *heap, struct flw_segment *segment)
 {
     if (heap->context_order != NULL) {
         flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, NULL);
     }
-    flw_page_map_drop_run(&heap->map, run);
-    flw_page_map_drop_run(&heap->map, segment->edge);
     if (heap->next_to_release == segment) {
         heap->next_to_release = segment->next;
     }
@@ -366,65 +417,79 @@ static void forget_segment(struct flw_heap *heap, struct flw_segment *segment, s
     }
 }
 
-/* Driver calls. A forgotten segment; what it counted for. */
+/* Driver calls. An unlinked segment, the run all of it and BUSY; what it counted for. One that the driver
+ * does not take is linked again, its run as free as before: 0. */
 static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
-                                  CUresult *out_result)
+                                  struct flw_span *run)
 {
     uint64_t bytes = flw_align_up((uint64_t)segment->unit_count << FLW_UNIT_LOG2,
                                   heap->source.granularity_bytes);
-    *out_result = heap->source.ops->give_back(&heap->source, segment->address);
-    if (*out_result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, *out_result, "cuMemFree");
-    }
+    CUresult result = heap->source.ops->give_back(&heap->source, segment->address);
+    bool is_taken = flw_heap_refuse(heap, result, "cuMemFree") == FALLOW_OK;
     flw_lock_acquire(&heap->lock);
-    flw_heap_lower_reserved(heap, bytes);
-    atomic_fetch_add(&heap->count.trims, 1);
-    flw_heap_drop_segment(heap, segment);
+    if (is_taken) {
+        flw_heap_lower_reserved(heap, bytes);
+        atomic_fetch_add(&heap->count.trims, 1);
+        flw_page_map_drop_run(&heap->map, run);
+        flw_page_map_drop_run(&heap->map, segment->edge);
+        flw_heap_drop_segment(heap, segment);
+    } else {
+        flw_segment_link(heap, segment, run);
+        flw_run_put_back(heap, run);
+    }
     flw_lock_release(&heap->lock);
-    return bytes;
+    return is_taken ? bytes : 0;
 }
 
 /* (Each is looked at once until the looks begin anew.) */
 static uint64_t release_one_segment(struct flw_heap *heap)
 {
-    CUresult result;
     struct flw_segment *segment;
+    struct flw_span *run = NULL;
     flw_lock_acquire(&heap->lock);
-    while ((segment = heap->next_to_release) != NULL) {
+    while (run == NULL && (segment = heap->next_to_release) != NULL) {
         heap->next_to_release = segment->next;
-        struct flw_span *run = take_idle_segment(heap, segment);
-        if (run != NULL) {
-            forget_segment(heap, segment, run);
-            break;
-        }
+        run = take_idle_segment(heap, segment);
+    }
+    if (run != NULL) {
+        unlink_segment(heap, segment);
     }
     flw_lock_release(&heap->lock);
-    return segment == NULL ? 0 : give_segment_back(heap, segment, &result);
+    return run == NULL ? 0 : give_segment_back(heap, segment, run);
 }
 
-CUresult flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
+/* lock. The segment of a LIVE whole run, which is free memory from now on, set aside, and nobody's. */
+static struct flw_segment *withhold_whole(struct flw_heap *heap, struct flw_span *run)
 {
-    struct flw_driver_section section;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (!flw_heap_enter_driver(heap, &section)) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    flw_lock_acquire(&heap->lock);
     struct flw_segment *segment = heap->segments;
-    while (segment != NULL && segment->begin_unit != run->u.run.begin_unit) {
+    while (segment->begin_unit != run->u.run.begin_unit) {
         segment = segment->next;
     }
-    if (segment != NULL) {
-        heap->live_run_bytes -= flw_run_bytes(run);
-        flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
-        forget_segment(heap, segment, run);
+    heap->live_run_bytes -= flw_run_bytes(run);
+    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
+    run->u.run.state = FLW_RUN_BUSY;
+    run->u.run.owner = heap->withheld->index;
+    run->u.run.ticket = flw_domain_stamp(heap->withheld);
+    return segment;
+}
+
+bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
+{
+    struct flw_driver_section section;
+    bool is_inside = flw_heap_enter_driver(heap, &section);
+    flw_lock_acquire(&heap->lock);
+    struct flw_segment *segment = withhold_whole(heap, run);
+    if (is_inside) {
+        unlink_segment(heap, segment);
+    } else {
+        flw_run_put_back(heap, run);
     }
     flw_lock_release(&heap->lock);
-    if (segment != NULL) {
-        (void)give_segment_back(heap, segment, &result);
+    if (is_inside) {
+        (void)give_segment_back(heap, segment, run);
+        flw_heap_leave_driver(heap, &section);
     }
-    flw_heap_leave_driver(heap, &section);
-    return result;
+    return !flw_heap_is_lost(heap);
 }
 
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)

@@ -2,7 +2,9 @@
  *
  * Owns: the physical side of a sleep: every mapping goes, then every handle; runs, spans and pages
  * stay as they are, so that addresses do. Each step has its way back until the first handle is given
- * up. Does not: save contents, or know who is inside; the pool does (pool/sleep.c).
+ * up; where the driver refuses that, too, the heap is asleep and keeps what it has, contents too. Which
+ * handle is mapped is known of each. Does not: save contents, or know who is inside; the pool does
+ * (pool/sleep.c).
  *
  * The pages' handles are walked without the lock: whoever would change them is kept out meanwhile. A
  * handle's id is read by look-ups, so it changes under the lock.
@@ -50,119 +52,105 @@ struct stop {
     const char *call;
 };
 
+static const struct stop no_stop = {CUDA_SUCCESS, ""};
+
 static fallow_status status_of(struct flw_heap *heap, const struct stop *stop)
 {
-    flw_heap_note_error(heap, stop->result, stop->call);
-    return flw_heap_is_lost(heap)                     ? FALLOW_DEVICE_LOST
-           : stop->result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY
-                                                      : FALLOW_DRIVER;
-}
-
-/* The way back was refused: neither asleep nor awake. */
-static void lose(struct flw_heap *heap, CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, call);
-    }
+    fallow_status status = flw_heap_refuse(heap, stop->result, stop->call);
+    return stop->result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY : status;
 }
 
 /* ---- mappings */
 
-/* Map the handles before page `end`, in order, and make them accessible. *out_end: the page that was
- * reached, where it failed. */
-static struct stop map_until(struct flw_heap *heap, uint64_t end, uint64_t *out_end)
+/* Every private handle accessible, in stretches without a gap. */
+static struct stop open_all(struct flw_heap *heap)
 {
-    struct flw_source *source = &heap->source;
-    uint64_t page = 0, begin = 0, at = 0; /* a stretch without a gap: [begin, at) */
-    struct stop stop = {CUDA_SUCCESS, "cuMemMap"};
-    *out_end = 0;
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL && page <= end;) {
-        uint64_t address = address_of(heap, handle);
-        if (at != address) {
-            if (at > begin) {
-                stop.call = "cuMemSetAccess";
-                stop.result = source->ops->set_access(source, begin, at - begin);
+    uint64_t page = 0, begin = 0, end = 0;
+    CUresult result = CUDA_SUCCESS;
+    struct flw_handle *handle;
+    do {
+        handle = next_private(heap, &page);
+        uint64_t address = handle != NULL ? address_of(heap, handle) : 0;
+        if (handle == NULL || address != end) {
+            if (end > begin) {
+                result = heap->source.ops->set_access(&heap->source, begin, end - begin);
             }
-            begin = at = address;
+            begin = end = address;
         }
-        if (stop.result == CUDA_SUCCESS) {
-            stop.call = "cuMemMap";
-            stop.result = source->ops->map(source, address, flw_handle_bytes(handle), handle->id);
+        end += handle != NULL ? flw_handle_bytes(handle) : 0;
+    } while (handle != NULL && result == CUDA_SUCCESS);
+    return (struct stop){result, "cuMemSetAccess"};
+}
+
+/* Map what is not mapped, in order, and make all of it accessible. */
+static struct stop map_all(struct flw_heap *heap)
+{
+    uint64_t page = 0;
+    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+        if (!handle->is_mapped) {
+            CUresult result = heap->source.ops->map(&heap->source, address_of(heap, handle),
+                                                    flw_handle_bytes(handle), handle->id);
+            if (result != CUDA_SUCCESS) {
+                return (struct stop){result, "cuMemMap"};
+            }
+            handle->is_mapped = true;
         }
-        if (stop.result != CUDA_SUCCESS) {
-            return stop;
-        }
-        at += flw_handle_bytes(handle);
-        *out_end = page;
     }
-    if (at > begin) {
-        stop.call = "cuMemSetAccess";
-        stop.result = source->ops->set_access(source, begin, at - begin);
+    return open_all(heap);
+}
+
+/* `goes_on`: past what the driver refuses, which stays mapped. */
+static struct stop unmap_all(struct flw_heap *heap, bool goes_on)
+{
+    uint64_t page = 0;
+    struct stop stop = no_stop;
+    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+        if (!handle->is_mapped) {
+            continue;
+        }
+        CUresult result = heap->source.ops->unmap(&heap->source, address_of(heap, handle),
+                                                  flw_handle_bytes(handle));
+        handle->is_mapped = result != CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS) {
+            stop = (struct stop){result, "cuMemUnmap"};
+            (void)status_of(heap, &stop);
+            if (!goes_on) {
+                break;
+            }
+        }
     }
     return stop;
 }
 
-static struct stop unmap_until(struct flw_heap *heap, uint64_t end, uint64_t *out_end)
-{
-    struct flw_source *source = &heap->source;
-    uint64_t page = 0;
-    *out_end = 0;
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL && page <= end;) {
-        CUresult result =
-            source->ops->unmap(source, address_of(heap, handle), flw_handle_bytes(handle));
-        if (result != CUDA_SUCCESS) {
-            return (struct stop){result, "cuMemUnmap"};
-        }
-        *out_end = page;
-    }
-    return (struct stop){CUDA_SUCCESS, ""};
-}
-
-static void map_back(struct flw_heap *heap, uint64_t end)
-{
-    uint64_t reached;
-    struct stop stop = map_until(heap, end, &reached);
-    lose(heap, stop.result, stop.call);
-}
-
-static void unmap_back(struct flw_heap *heap, uint64_t end)
-{
-    uint64_t reached;
-    struct stop stop = unmap_until(heap, end, &reached);
-    lose(heap, stop.result, stop.call);
-}
-
 /* ---- handles */
 
-/* Give up the handles before page `end`. One that the driver keeps stays created, to be mapped again
- * by the next wake; but if it is the first, nothing has happened yet and the caller goes back. */
-static struct stop release_until(struct flw_heap *heap, uint64_t end, bool goes_back)
+/* Give up what is not mapped. One that the driver keeps stays created, to be mapped again by the next wake;
+ * but if it is the first, nothing has happened yet, and one who `goes_back` does so. */
+static struct stop release_all(struct flw_heap *heap, bool fresh_only, bool goes_back)
 {
-    struct stop stop = {CUDA_SUCCESS, "cuMemRelease"};
+    struct stop stop = no_stop;
     uint64_t page = 0, released = 0;
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL && page <= end;) {
-        if (handle->id == 0) {
+    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+        if (handle->id == 0 || handle->is_mapped || (fresh_only && !handle->is_fresh)) {
             continue;
         }
         CUresult result = heap->source.ops->release(&heap->source, handle->id);
         if (result == CUDA_SUCCESS) {
             set_id(heap, handle, 0);
+            handle->is_fresh = false;
             released += flw_handle_bytes(handle);
-        } else {
-            stop.result = result;
-            flw_heap_note_error(heap, result, "cuMemRelease");
-            if (goes_back && released == 0) {
-                return stop;
-            }
+            continue;
+        }
+        stop = (struct stop){result, "cuMemRelease"};
+        (void)status_of(heap, &stop);
+        if (goes_back && released == 0) {
+            return stop;
         }
     }
     flw_lock_acquire(&heap->lock);
     flw_heap_lower_reserved(heap, released);
     flw_lock_release(&heap->lock);
-    if (released > 0) {
-        stop.result = CUDA_SUCCESS;
-    }
-    return stop;
+    return no_stop;
 }
 
 /* They hold nothing: one that the driver keeps is idle as before. */
@@ -174,22 +162,23 @@ static void release_idle(struct flw_heap *heap)
     for (; handle != NULL; handle = next) {
         next = handle->next;
         CUresult result = heap->source.ops->release(&heap->source, handle->id);
-        if (result != CUDA_SUCCESS) {
-            flw_heap_note_error(heap, result, "cuMemRelease");
+        if (flw_heap_refuse(heap, result, "cuMemRelease") != FALLOW_OK) {
             continue;
         }
         flw_lock_acquire(&heap->lock);
         flw_handle_unlink_idle(heap, handle);
+        if (handle->is_exported) {
+            flw_heap_unmark_exported(heap, handle);
+        }
         flw_heap_lower_reserved(heap, flw_handle_bytes(handle));
         flw_heap_drop_handle(heap, handle);
         flw_lock_release(&heap->lock);
     }
 }
 
-static struct stop create_all(struct flw_heap *heap, uint64_t *out_end)
+static struct stop create_all(struct flw_heap *heap)
 {
     uint64_t page = 0, id;
-    *out_end = 0;
     for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
         if (handle->id == 0) {
             uint32_t types = handle->types;
@@ -200,10 +189,10 @@ static struct stop create_all(struct flw_heap *heap, uint64_t *out_end)
             }
             handle->types = types;
             set_id(heap, handle, id);
+            handle->is_fresh = true;
         }
-        *out_end = page;
     }
-    return (struct stop){CUDA_SUCCESS, ""};
+    return no_stop;
 }
 
 /* ---- the two ways */
@@ -214,24 +203,36 @@ static void set_asleep(struct flw_heap *heap, bool is_asleep)
     flw_lock_acquire(&heap->lock);
     for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
         handle->is_asleep = is_asleep;
-        handle->is_mapped = !is_asleep;
+        handle->is_fresh = false;
         bytes += is_asleep ? flw_handle_bytes(handle) : 0;
     }
     atomic_store(&heap->asleep_bytes, bytes);
     flw_lock_release(&heap->lock);
 }
 
+/* Awake as before; where the driver refuses that, too, asleep with all that was there. */
+static fallow_status go_back(struct flw_heap *heap)
+{
+    struct stop stop = map_all(heap);
+    if (status_of(heap, &stop) == FALLOW_OK) {
+        return FALLOW_DRIVER; /* no memory was asked for */
+    }
+    (void)unmap_all(heap, true);
+    set_asleep(heap, true);
+    return FALLOW_ASLEEP;
+}
+
 static fallow_status fall_asleep(struct flw_heap *heap)
 {
-    uint64_t reached;
-    struct stop stop = unmap_until(heap, heap->mapped_page_end, &reached);
+    if (!flw_heap_end_copies(heap)) {
+        return FALLOW_DRIVER;
+    }
+    struct stop stop = unmap_all(heap, false);
     if (stop.result == CUDA_SUCCESS) {
-        stop = release_until(heap, heap->mapped_page_end, true);
+        stop = release_all(heap, false, true);
     }
     if (stop.result != CUDA_SUCCESS) {
-        map_back(heap, reached);
-        (void)status_of(heap, &stop);
-        return FALLOW_DRIVER; /* no memory was asked for */
+        return go_back(heap);
     }
     release_idle(heap);
     set_asleep(heap, true);
@@ -242,11 +243,11 @@ static fallow_status fall_asleep(struct flw_heap *heap)
 fallow_status flw_heap_sleep(struct flw_heap *heap)
 {
     struct flw_driver_section section;
-    fallow_status status = FALLOW_DEVICE_LOST;
-    if (flw_heap_enter_driver(heap, &section)) {
-        status = fall_asleep(heap);
-        flw_heap_leave_driver(heap, &section);
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return flw_heap_not_entered(heap);
     }
+    fallow_status status = fall_asleep(heap);
+    flw_heap_leave_driver(heap, &section);
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
 }
 
@@ -260,36 +261,41 @@ static uint64_t missing_bytes(const struct flw_heap *heap)
     return bytes;
 }
 
+/* Asleep as before the wake, with what is mapped and cannot be unmapped. */
+static void sleep_on(struct flw_heap *heap)
+{
+    (void)unmap_all(heap, true);
+    (void)release_all(heap, true, false);
+}
+
 static fallow_status wake_up(struct flw_heap *heap)
 {
-    uint64_t created, mapped = 0, missing = missing_bytes(heap);
+    uint64_t missing = missing_bytes(heap);
     flw_lock_acquire(&heap->lock);
     flw_heap_raise_reserved(heap, missing);
     flw_lock_release(&heap->lock);
-    struct stop stop = create_all(heap, &created);
+    struct stop stop = create_all(heap);
     if (stop.result == CUDA_SUCCESS) {
-        stop = map_until(heap, heap->mapped_page_end, &mapped);
+        stop = map_all(heap);
     }
     flw_lock_acquire(&heap->lock);
     flw_heap_lower_reserved(heap, missing_bytes(heap)); /* what was not given after all */
     flw_heap_note_peak(heap);
     flw_lock_release(&heap->lock);
-    if (stop.result == CUDA_SUCCESS) {
-        return FALLOW_OK;
+    if (stop.result != CUDA_SUCCESS) {
+        sleep_on(heap);
     }
-    unmap_back(heap, mapped);
-    (void)release_until(heap, created, false);
     return status_of(heap, &stop);
 }
 
 fallow_status flw_heap_wake(struct flw_heap *heap)
 {
     struct flw_driver_section section;
-    fallow_status status = FALLOW_DEVICE_LOST;
-    if (flw_heap_enter_driver(heap, &section)) {
-        status = wake_up(heap);
-        flw_heap_leave_driver(heap, &section);
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return flw_heap_not_entered(heap);
     }
+    fallow_status status = wake_up(heap);
+    flw_heap_leave_driver(heap, &section);
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
 }
 
@@ -299,11 +305,28 @@ fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake)
     if (is_awake) {
         set_asleep(heap, false);
     } else if (flw_heap_enter_driver(heap, &section)) {
-        unmap_back(heap, heap->mapped_page_end);
-        (void)release_until(heap, heap->mapped_page_end, false);
+        if (flw_heap_end_copies(heap)) {
+            sleep_on(heap);
+        }
         flw_heap_leave_driver(heap, &section);
     }
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
+}
+
+/* ---- the pool's own copies */
+
+#define COPY_TRIES 3
+
+bool flw_heap_end_copies(struct flw_heap *heap)
+{
+    for (unsigned n = 0; atomic_load(&heap->has_open_copies) && n < COPY_TRIES; n++) {
+        flw_heap_count_call(heap);
+        CUresult result = heap->driver->cuStreamSynchronize(NULL);
+        if (flw_heap_refuse(heap, result, "cuStreamSynchronize") == FALLOW_OK) {
+            atomic_store(&heap->has_open_copies, false);
+        }
+    }
+    return !atomic_load(&heap->has_open_copies);
 }
 
 /* ---- all that is mapped */
@@ -315,7 +338,7 @@ CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function 
     uint64_t page = 0, end = 0; /* what was done lies before end */
     for (struct flw_handle *handle;
          result == CUDA_SUCCESS && (handle = next_handle(heap, &page)) != NULL;) {
-        if (!handle->is_asleep) {
+        if (handle->is_mapped) {
             result = set(heap, address_of(heap, handle), flw_handle_bytes(handle), context);
         }
         end = result == CUDA_SUCCESS ? page : end;
@@ -323,9 +346,8 @@ CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function 
     page = 0;
     for (struct flw_handle *handle; result != CUDA_SUCCESS && undo != NULL &&
                                     (handle = next_handle(heap, &page)) != NULL && page <= end;) {
-        if (!handle->is_asleep) {
-            lose(heap, undo(heap, address_of(heap, handle), flw_handle_bytes(handle), context),
-                 "cuMemSetAccess");
+        if (handle->is_mapped) {
+            (void)undo(heap, address_of(heap, handle), flw_handle_bytes(handle), context);
         }
     }
     return result;

@@ -204,13 +204,11 @@ static const char *check_handles(const struct flw_heap *heap)
     if (asleep != atomic_load(&heap->asleep_bytes)) {
         return "asleep_bytes is not the sum of the sleeping handles";
     }
-    if (exported != atomic_load(&heap->exported_bytes)) {
-        return "exported_bytes is not the sum of the exported handles";
-    }
     uint64_t idle = 0;
     const struct flw_handle *oldest = NULL;
     for (const struct flw_handle *handle = heap->idle_handles; handle; handle = handle->next) {
         idle += (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
+        exported += handle->is_exported ? (uint64_t)handle->unit_count << FLW_UNIT_LOG2 : 0;
         if (handle->prev != oldest) {
             return "the list of idle handles is broken";
         }
@@ -218,6 +216,9 @@ static const char *check_handles(const struct flw_heap *heap)
     }
     if (idle != heap->idle_bytes || oldest != heap->oldest_idle) {
         return "idle_bytes is not the sum of the idle handles, or the oldest is another";
+    }
+    if (exported != atomic_load(&heap->exported_bytes)) {
+        return "exported_bytes is not the sum of the exported handles";
     }
     return bytes + idle == atomic_load(&heap->reserved_bytes)
                ? NULL

@@ -151,14 +151,19 @@ static fallow_status publish(struct flw_hostpool *pool, struct flw_hoststream *s
         fence->next = NULL;
         *(stream->newest != NULL ? &stream->newest->next : &stream->oldest) = fence;
         stream->newest = fence;
+        stream->refuses_events = false;
         fences->event_count++;
         return FALLOW_OK;
     }
-    bool is_gone = flw_result_is_gone(result);
+    bool is_gone = flw_result_is_stale(result);
     if (flw_pin_is_lost(&pool->pin) || !(is_gone || stream->thread != 0)) {
+        bool is_captured = flw_result_is_capture_refusal(result);
         reopen(stream, uses);
         drop_fence(fences, fence);
-        return flw_pin_is_lost(&pool->pin) ? FALLOW_DEVICE_LOST : FALLOW_CAPTURING;
+        stream->refuses_events |= !is_captured;
+        return flw_pin_is_lost(&pool->pin) ? FALLOW_DEVICE_LOST
+               : is_captured               ? FALLOW_CAPTURING
+                                           : FALLOW_DRIVER;
     }
     struct flw_hostfence *holder = flw_meta_extend(&fences->meta, sizeof *holder, 16);
     if (holder == NULL) { /* then what is left of the meta is: an event less to reuse */
@@ -212,10 +217,10 @@ static fallow_status record(struct flw_hostpool *pool, struct flw_hoststream *st
     } else if (flw_pin_is_refusal(section.refusal)) {
         result = section.refusal; /* from a host function, say: the stream is still there */
     }
-    if (result != CUDA_SUCCESS && !flw_result_is_gone(result) && !flw_pin_is_refusal(result)) {
-        flw_pin_lose(&pool->pin, result, "cuEventRecord");
+    if (!flw_result_is_stale(result) && stream->context == pool->pin.context) {
+        flw_pin_heed(&pool->pin, result, "cuEventRecord");
     }
-    CUcontext heir = flw_result_is_gone(result) ? find_heir(pool, stream) : NULL;
+    CUcontext heir = flw_result_is_stale(result) ? find_heir(pool, stream) : NULL;
     flw_lock_acquire(&pool->lock);
     stream->heir = heir;
     fallow_status status = publish(pool, stream, fence, uses, result);
@@ -251,14 +256,15 @@ static bool query_oldest(struct flw_hostpool *pool, struct flw_hoststream *strea
         atomic_fetch_add(waits ? &fences->wait_count : &fences->query_count, 1);
         result = waits ? pool->pin.cu.cuEventSynchronize(fence->event)
                        : pool->pin.cu.cuEventQuery(fence->event);
-        has_ended = flw_result_is_gone(result) && fence->context != pool->pin.context;
-        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && !has_ended &&
-            !flw_pin_is_refusal(result)) {
+        bool is_over = flw_result_is_stale(result) || flw_result_is_gone(result);
+        has_ended = is_over && fence->context != pool->pin.context;
+        if (is_over && !has_ended) { /* of the pool's own context, with which alone its events go */
             flw_pin_lose(&pool->pin, result, waits ? "cuEventSynchronize" : "cuEventQuery");
         }
         flw_pin_leave(&pool->pin, &section);
     }
     flw_lock_acquire(&pool->lock);
+    stream->refuses_events |= flw_pin_is_refusal(result) && !flw_result_is_capture_refusal(result);
     if (has_ended) {
         fence->event = NULL;
         forget_events(fences, fence->context);
@@ -346,14 +352,31 @@ static void lose_again(struct flw_hostfences *fences, struct flw_hostfence *lost
     }
 }
 
-/* lock. What threads that have ended left open on streams of their own. */
+/* lock. No event tells of what they cover, as long as the driver does not. */
+static void lose_fences(struct flw_hostfences *fences, struct flw_hoststream *stream)
+{
+    while (stream->oldest != NULL) {
+        struct flw_hostfence *fence = stream->oldest;
+        stream->oldest = fence->next;
+        lose_uses(fences, fence, stream, fence->uses);
+    }
+    stream->newest = NULL;
+}
+
+/* lock. What threads that have ended left open on streams of their own, and what the driver refuses to tell
+ * about. */
 static void collect_orphans(struct flw_hostpool *pool)
 {
     struct flw_hostfences *fences = &pool->fences;
     for (struct flw_hoststream *stream = fences->streams; stream != NULL; stream = stream->next) {
+        bool is_refused = stream->refuses_events && !stream->is_busy;
+        if (is_refused) {
+            lose_fences(fences, stream);
+            stream->refuses_events = false;
+        }
         bool is_stuck = stream->open != NULL && !stream->is_busy &&
-                        ((stream->thread != 0 && stream->thread != flw_hoststream_thread()) ||
-                         !stream->is_known);
+                        (is_refused || !stream->is_known ||
+                         (stream->thread != 0 && stream->thread != flw_hoststream_thread()));
         struct flw_hostfence *holder =
             is_stuck ? flw_meta_extend(&fences->meta, sizeof *holder, 16) : NULL;
         if (holder != NULL) {
@@ -373,11 +396,15 @@ static CUresult sync_context(struct flw_hostpool *pool, CUcontext context)
     if (!flw_pin_enter(&pool->pin, &section, context)) {
         return flw_pin_is_refusal(section.refusal) ? section.refusal : CUDA_SUCCESS;
     }
+    bool is_own = context == pool->pin.context;
     flw_pin_count(&pool->pin);
     atomic_fetch_add(&pool->fences.wait_count, 1);
     CUresult result = pool->pin.cu.cuCtxSynchronize();
     flw_pin_leave(&pool->pin, &section);
-    return result;
+    if (is_own) {
+        flw_pin_heed(&pool->pin, result, "cuCtxSynchronize");
+    }
+    return !is_own && flw_result_is_gone(result) ? CUDA_SUCCESS : result;
 }
 
 /* Driver calls. Contexts of lost uses, one after the other. */
@@ -394,9 +421,6 @@ static void wait_for_lost(struct flw_hostpool *pool)
             result = sync_context(pool, lost->heir);
         }
         if (result != CUDA_SUCCESS) {
-            if (!flw_pin_is_refusal(result)) {
-                flw_pin_lose(&pool->pin, result, "cuCtxSynchronize");
-            }
             break;
         }
         struct flw_hostfence *done = lost;
@@ -498,6 +522,8 @@ const char *flw_fences_broken_invariant(struct flw_hostpool *pool)
     return known_count != pool->fences.stream_count ? "streams are miscounted" : NULL;
 }
 
+#define DESTROY_TRIES 3
+
 void flw_fences_give_back(struct flw_hostpool *pool)
 {
     struct flw_pin_section section;
@@ -510,10 +536,13 @@ void flw_fences_give_back(struct flw_hostpool *pool)
         }
     }
     for (struct flw_hostfence *fence = pool->fences.unused; fence != NULL; fence = fence->next) {
-        if (fence->event != NULL && flw_pin_enter(&pool->pin, &section, fence->context)) {
-            flw_pin_count(&pool->pin);
-            (void)pool->pin.cu.cuEventDestroy_v2(fence->event);
-            flw_pin_leave(&pool->pin, &section);
+        for (unsigned n = 0; fence->event != NULL && n < DESTROY_TRIES; n++) {
+            if (flw_pin_enter(&pool->pin, &section, fence->context)) {
+                flw_pin_count(&pool->pin);
+                CUresult result = pool->pin.cu.cuEventDestroy_v2(fence->event);
+                fence->event = flw_pin_is_refusal(result) ? fence->event : NULL;
+                flw_pin_leave(&pool->pin, &section);
+            }
         }
     }
 }

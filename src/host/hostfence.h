@@ -55,9 +55,12 @@ struct flw_hoststream {
     unsigned long long id;
     CUcontext heir; /* lost: where the handle is another stream's now; or NULL */
     bool has_id;
-    bool is_known;    /* the handle finds it: not retired, not lost */
-    bool is_lost;     /* went without notice */
-    bool is_busy;     /* a thread makes driver calls for it */
+    bool is_known; /* the handle finds it: not retired, not lost */
+    bool is_lost;  /* went without notice */
+    bool is_busy;  /* a thread makes driver calls for it */
+    bool
+        refuses_events; /* the driver refused to record one or to ask for one, and has not done it since:
+                            waiting for the context completes what is freed there */
     uintptr_t thread; /* CU_STREAM_PER_THREAD: whose; 0: any thread's */
     struct flw_hostuse *open;
     uint32_t open_count;

@@ -32,7 +32,8 @@ struct need {
     uint64_t most_bytes;  /* of a free run that is cut for it */
     enum flw_page_kind kind;
     bool is_small;
-    int refusal; /* CUresult of the last attempt to pin; 0 none */
+    int refusal;      /* CUresult of the last attempt to pin; 0 none */
+    const char *call; /* that answered so */
 };
 
 static struct need need_of(const struct flw_hostpool *pool, uint64_t bytes)
@@ -137,10 +138,13 @@ static bool grow(struct flw_hostpool *pool, struct need *need, bool is_to_limit)
     pool->reserved_bytes += bytes;
     pool->moving_count++;
     flw_lock_release(&pool->lock);
-    CUresult result = CUDA_ERROR_NOT_PERMITTED;
-    if (flw_pin_enter(&pool->pin, &section, NULL)) {
-        result = flw_pin_acquire(&pool->pin, chunk);
+    need->call = "cuCtxPushCurrent";
+    bool is_inside = flw_pin_enter(&pool->pin, &section, NULL);
+    CUresult result = section.refusal;
+    if (is_inside) {
+        result = flw_pin_acquire(&pool->pin, chunk, &need->call);
         flw_pin_leave(&pool->pin, &section);
+        flw_pin_heed(&pool->pin, result, need->call);
     }
     need->refusal = (int)result;
     flw_lock_acquire(&pool->lock);
@@ -175,10 +179,12 @@ fallow_status flw_hostpool_release_one(struct flw_hostpool *pool, uint64_t *out_
         return FALLOW_OK;
     }
     uint64_t bytes = flw_chunk_bytes(chunk);
-    CUresult result = CUDA_ERROR_NOT_PERMITTED;
-    if (flw_pin_enter(&pool->pin, &section, NULL)) {
+    bool is_inside = flw_pin_enter(&pool->pin, &section, NULL);
+    CUresult result = section.refusal;
+    if (is_inside) {
         result = flw_pin_give_back(&pool->pin, chunk);
         flw_pin_leave(&pool->pin, &section);
+        flw_pin_heed(&pool->pin, result, "cuMemFreeHost");
     }
     flw_lock_acquire(&pool->lock);
     pool->moving_count--;
@@ -289,6 +295,13 @@ static fallow_status refuse_need(struct flw_hostpool *pool, const struct need *n
     }
     bool is_driver =
         need->refusal != 0 && stats.reserved_bytes + need->chunk_bytes <= stats.limit_bytes;
+    if (is_driver && flw_answer_of(need->refusal) == FLW_ANSWER_REFUSED) {
+        return flw_hostpool_refuse(
+            pool, flw_answer_status(need->refusal),
+            "no pinned memory for %llu bytes: %s answered %s; what was lent is not touched by it, and the next request asks again",
+            (unsigned long long)need->bytes, need->call,
+            flw_pin_error_name(&pool->pin, need->refusal));
+    }
     return flw_hostpool_refuse(
         pool, FALLOW_OUT_OF_PINNED_MEMORY,
         "no pinned memory for %llu bytes: %llu lent, %llu wait for copies, %llu pinned of %llu; %s%s",

@@ -225,20 +225,41 @@ fallow_status fallow_host_create(fallow_pool *device_pool, const fallow_host_con
     return FALLOW_OK;
 }
 
+#define GIVE_TRIES 3
+
+/* Driver calls, in a section. A driver that refuses is asked again. */
+static void give_chunk_back(struct flw_hostpool *pool, const struct flw_chunk *chunk)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned n = 0; n < GIVE_TRIES && result != CUDA_SUCCESS; n++) {
+        result = flw_pin_give_back(&pool->pin, chunk);
+    }
+    if (result != CUDA_SUCCESS) {
+        flw_hostpool_log(pool, FALLOW_LOG_ERROR,
+                         "fallow_host_destroy: the driver kept %llu pinned bytes: %s",
+                         (unsigned long long)flw_chunk_bytes(chunk),
+                         flw_pin_error_name(&pool->pin, (int)result));
+    }
+}
+
 static void give_chunks_back(struct flw_hostpool *pool)
 {
     struct flw_pin_section section;
-    if (!flw_pin_enter(&pool->pin, &section, NULL)) {
-        return; /* the context is gone, and what it had pinned with it */
+    bool is_inside = false;
+    for (unsigned n = 0; n < GIVE_TRIES && !is_inside; n++) {
+        is_inside = flw_pin_enter(&pool->pin, &section, NULL);
     }
-    for (uint32_t i = 0; i < pool->pages.chunk_count && !flw_pin_is_lost(&pool->pin); i++) {
-        CUresult result = flw_pin_give_back(&pool->pin, pool->pages.chunks[i]);
-        if (result != CUDA_SUCCESS) {
+    if (!is_inside) { /* of a context that is gone, what it had pinned went with it */
+        if (!flw_pin_is_lost(&pool->pin) && pool->pages.chunk_count > 0) {
             flw_hostpool_log(pool, FALLOW_LOG_ERROR,
                              "fallow_host_destroy: the driver kept %llu pinned bytes: %s",
-                             (unsigned long long)flw_chunk_bytes(pool->pages.chunks[i]),
-                             flw_pin_error_name(&pool->pin, (int)result));
+                             (unsigned long long)pool->reserved_bytes,
+                             flw_pin_error_name(&pool->pin, (int)section.refusal));
         }
+        return;
+    }
+    for (uint32_t i = 0; i < pool->pages.chunk_count && !flw_pin_is_lost(&pool->pin); i++) {
+        give_chunk_back(pool, pool->pages.chunks[i]);
     }
     flw_pin_leave(&pool->pin, &section);
 }
@@ -249,7 +270,10 @@ void fallow_host_destroy(fallow_host *host)
     if (pool == NULL) {
         return; /* of two threads that destroy one pool one gets it */
     }
-    (void)flw_fences_wait(pool, UINT64_MAX, NULL, NULL);
+    fallow_status waited = FALLOW_TIMEOUT; /* a driver that refuses is asked again */
+    for (unsigned n = 0; n < GIVE_TRIES && waited == FALLOW_TIMEOUT; n++) {
+        waited = flw_fences_wait(pool, UINT64_MAX, NULL, NULL);
+    }
     if (pool->live_count > 0) {
         flw_hostpool_log(
             pool, FALLOW_LOG_WARNING,

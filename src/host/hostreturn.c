@@ -254,7 +254,7 @@ fallow_status fallow_host_stream_retire(fallow_host *host, fallow_stream stream)
     fallow_status status = flw_fences_retire(pool, stream);
     return status == FALLOW_OK || flw_pin_is_lost(&pool->pin)
                ? FALLOW_OK
-               : flw_hostpool_refuse(pool, status,
-                                     "fallow_host_stream_retire: %s; end the capture first",
-                                     fallow_status_message(status));
+               : flw_hostpool_refuse(pool, status, "fallow_host_stream_retire: %s; %s",
+                                     fallow_status_message(status),
+                                     status == FALLOW_BUSY ? "end the capture first" : "try again");
 }

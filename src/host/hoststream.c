@@ -105,8 +105,8 @@ fallow_status flw_fences_find(struct flw_hostpool *pool, CUstream handle,
         return FALLOW_DRIVER;
     }
     CUresult result = identify(pool, &told);
-    if (result != CUDA_SUCCESS && !flw_result_is_gone(result) && !flw_pin_is_refusal(result)) {
-        flw_pin_lose(&pool->pin, result, "cuStreamGetId");
+    if (!flw_result_is_stale(result)) {
+        flw_pin_heed(&pool->pin, result, "cuStreamGetId");
     }
     flw_pin_leave(&pool->pin, &section);
     if (result != CUDA_SUCCESS) {

@@ -142,9 +142,15 @@ fallow_status flw_pin_init(struct flw_pin *pin, fallow_pool *pool, const fallow_
                  "fallow_host_create: %s answered %s: the pool's context does not work any more",
                  atomic_load(&pin->lost_call), flw_pin_error_name(pin, pin->lost_error));
         status = FALLOW_DRIVER;
+    } else if (status == FALLOW_DRIVER) {
+        snprintf(message, FLW_DRIVER_MESSAGE_BYTES,
+                 "fallow_host_create: the driver does not make the pool's context current: %s",
+                 flw_pin_error_name(pin, (int)section.refusal));
     }
     return status;
 }
+
+#define LEAVE_TRIES 3 /* what the program made current must not stay covered */
 
 bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUcontext context)
 {
@@ -157,8 +163,8 @@ bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUconte
     flw_pin_count(pin);
     CUresult result = pin->cu.cuCtxPushCurrent_v2(is_own ? pin->context : context);
     if (result != CUDA_SUCCESS) {
-        if (is_own && !flw_pin_is_refusal(result)) {
-            flw_pin_lose(pin, result, "cuCtxPushCurrent");
+        if (is_own) {
+            flw_pin_heed(pin, result, "cuCtxPushCurrent");
         }
         section->refusal = result;
         return false;
@@ -168,8 +174,8 @@ bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUconte
     result = pin->cu.cuThreadExchangeStreamCaptureMode(&section->mode);
     if (result != CUDA_SUCCESS) {
         flw_pin_leave(pin, section);
-        if (!flw_pin_is_refusal(result)) {
-            flw_pin_lose(pin, result, "cuThreadExchangeStreamCaptureMode");
+        if (is_own) {
+            flw_pin_heed(pin, result, "cuThreadExchangeStreamCaptureMode");
         }
         section->refusal = result;
         return false;
@@ -180,21 +186,25 @@ bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUconte
 
 void flw_pin_leave(struct flw_pin *pin, struct flw_pin_section *section)
 {
-    CUresult result = CUDA_SUCCESS;
-    if (section->is_relaxed) {
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned n = 0; section->is_relaxed && result != CUDA_SUCCESS && n < LEAVE_TRIES; n++) {
         flw_pin_count(pin);
         result = pin->cu.cuThreadExchangeStreamCaptureMode(&section->mode);
     }
-    if (section->is_pushed) {
+    result = CUDA_ERROR_UNKNOWN;
+    for (unsigned n = 0; section->is_pushed && result != CUDA_SUCCESS && n < LEAVE_TRIES; n++) {
         CUcontext popped;
         flw_pin_count(pin);
-        CUresult pop = pin->cu.cuCtxPopCurrent_v2(&popped);
-        result = result == CUDA_SUCCESS ? pop : result;
-    }
-    if (result != CUDA_SUCCESS) {
-        flw_pin_lose(pin, result, "cuCtxPopCurrent");
+        result = pin->cu.cuCtxPopCurrent_v2(&popped);
     }
     *section = (struct flw_pin_section){0};
+}
+
+void flw_pin_heed(struct flw_pin *pin, CUresult result, const char *call)
+{
+    if (flw_result_is_gone(result)) {
+        flw_pin_lose(pin, result, call);
+    }
 }
 
 void flw_pin_lose(struct flw_pin *pin, CUresult error, const char *call)
@@ -251,9 +261,10 @@ static CUresult map_and_register(struct flw_pin *pin, struct flw_chunk *chunk, i
     return CUDA_SUCCESS;
 }
 
-CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk)
+CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk, const char **out_call)
 {
     int node = atomic_load(&pin->node);
+    *out_call = "cuMemHostRegister";
     if (node >= 0) {
         CUresult result = map_and_register(pin, chunk, node);
         bool is_refused = result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED;
@@ -262,6 +273,7 @@ CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk)
         }
         atomic_store(&pin->node, -1); /* from now on without asking */
     }
+    *out_call = "cuMemHostAlloc";
     return allocate(pin, chunk);
 }
 

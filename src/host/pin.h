@@ -43,14 +43,17 @@ struct flw_pin_section {
 fallow_status flw_pin_init(struct flw_pin *pin, fallow_pool *pool, const fallow_host_config *config,
                            char *message);
 
-/* Driver calls. False: the device is lost, or the context is (NULL: the pool's); leave undoes it. */
+/* Driver calls. False: the device is lost, the context is (NULL: the pool's), or the driver refuses now;
+ * section->refusal says which. leave undoes it. */
 bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUcontext context);
 void flw_pin_leave(struct flw_pin *pin, struct flw_pin_section *section);
 
-/* Driver calls, inside a section. Fills base, is_registered, is_bound of a chunk. */
-CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk);
+/* Driver calls, inside a section. Fills base, is_registered, is_bound of a chunk. *out_call: what answered. */
+CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk, const char **out_call);
 CUresult flw_pin_give_back(struct flw_pin *pin, const struct flw_chunk *chunk);
 
+/* An answer about the pool's own context (driver/answer.h): one that says so loses the device. */
+void flw_pin_heed(struct flw_pin *pin, CUresult result, const char *call);
 void flw_pin_lose(struct flw_pin *pin, CUresult error, const char *call);
 const char *flw_pin_error_name(const struct flw_pin *pin, int error);
 
@@ -66,11 +69,11 @@ static inline void flw_pin_count(struct flw_pin *pin)
     atomic_fetch_add_explicit(&pin->call_count, 1, memory_order_relaxed);
 }
 
-/* Not now: a capture, a host function, no room for an event. */
+/* Not now: beside a capture, in a host function, for want of memory, or whatever it is. */
 static inline bool flw_pin_is_refusal(CUresult result)
 {
-    return flw_result_is_capture_refusal(result) || result == CUDA_ERROR_NOT_PERMITTED ||
-           result == CUDA_ERROR_OUT_OF_MEMORY;
+    return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY &&
+           !flw_result_is_stale(result) && !flw_result_is_gone(result);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "driver/answer.h"
 #include "fallow/fallow.h"
 #include "memory/size_class.h"
 #include "memory/source.h"
@@ -40,21 +41,8 @@ static bool says_no(CUresult result)
 
 bool flw_source_is_refused(CUresult result)
 {
-    switch (result) {
-    case CUDA_SUCCESS:
-    case CUDA_ERROR_OUT_OF_MEMORY:
-    case CUDA_ERROR_NOT_INITIALIZED:
-    case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_INVALID_CONTEXT:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_LAUNCH_FAILED:
-        return false;
-    default:
-        return true;
-    }
+    enum flw_answer answer = flw_answer_of((int)result);
+    return answer != FLW_ANSWER_OK && answer != FLW_ANSWER_NO_MEMORY && answer != FLW_ANSWER_GONE;
 }
 
 static bool has_calls(const struct flw_driver *driver)

@@ -259,12 +259,15 @@ bool flw_plugin_synchronize(fallow_pool *handle)
 {
     struct flw_driver_section section;
     struct flw_pool *pool = flw_pool_of(handle);
-    if (pool == NULL || !flw_heap_enter_driver(&pool->heap, &section)) {
-        return true; /* nothing is given to a lost context */
+    if (pool == NULL) {
+        return true;
+    }
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return flw_heap_is_lost(&pool->heap); /* nothing is given to a lost context */
     }
     fallow_status status = flw_heap_sync_context(&pool->heap);
     flw_heap_leave_driver(&pool->heap, &section);
-    return status != FALLOW_CAPTURING;
+    return status == FALLOW_OK || status == FALLOW_DEVICE_LOST;
 }
 
 void flw_plugin_trim(int device)

@@ -34,21 +34,24 @@ static CUresult sync_users_abroad(struct flw_pool *pool, bool has_unfenced)
     flw_lock_release(&pool->uses_lock);
     for (struct flw_domain *domain;
          has_uses && result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
-        CUcontext previous;
         flw_lock_acquire(&heap->lock);
         bool is_wanted = is_abroad_first(heap, domain);
         CUcontext context = domain->context;
         flw_lock_release(&heap->lock);
-        if (is_wanted && pool->driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+        if (!is_wanted) {
+            continue;
+        }
+        result = pool->driver.cuCtxPushCurrent_v2(context);
+        if (result == CUDA_SUCCESS) {
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
             if (flw_ctxsync_begin(&pool->driver, context)) {
                 flw_heap_count_call(heap);
                 result = pool->driver.cuCtxSynchronize();
                 flw_ctxsync_end(&pool->driver, context);
             }
-            (void)pool->driver.cuCtxPopCurrent_v2(&previous);
-            result = flw_result_is_gone(result) ? CUDA_SUCCESS : result;
+            flw_heap_pop_context(heap);
         }
+        result = flw_result_is_gone(result) ? CUDA_SUCCESS : result;
     }
     return result;
 }
@@ -68,14 +71,8 @@ fallow_status flw_pool_await_device(struct flw_pool *pool)
         }
     }
     CUresult result = sync_users_abroad(pool, has_unfenced);
-    if (flw_result_is_capture_refusal(result)) {
-        return FALLOW_CAPTURING;
-    }
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, "cuCtxSynchronize");
-        return FALLOW_DEVICE_LOST;
-    }
-    return flw_heap_sync_context(heap);
+    fallow_status status = flw_heap_refuse(heap, result, "cuCtxSynchronize");
+    return status == FALLOW_OK ? flw_heap_sync_context(heap) : status;
 }
 
 /* calls. Beside a capture, which a synchronisation would kill: each stream that can be named. */
@@ -97,9 +94,22 @@ static void await_streams(struct flw_pool *pool)
     }
 }
 
-void flw_pool_await_last(struct flw_pool *pool)
+#define LAST_TRIES 3
+
+bool flw_pool_await_last(struct flw_pool *pool)
 {
-    if (flw_pool_await_device(pool) == FALLOW_CAPTURING) {
-        await_streams(pool);
+    struct flw_driver_section section;
+    fallow_status status = FALLOW_DRIVER;
+    for (unsigned n = 0; status == FALLOW_DRIVER && n < LAST_TRIES; n++) {
+        if (!flw_heap_enter_driver(&pool->heap, &section)) {
+            status = flw_heap_not_entered(&pool->heap);
+            continue;
+        }
+        status = flw_pool_await_device(pool);
+        if (status == FALLOW_CAPTURING) {
+            await_streams(pool);
+        }
+        flw_heap_leave_driver(&pool->heap, &section);
     }
+    return status == FALLOW_OK || status == FALLOW_CAPTURING;
 }

@@ -205,7 +205,9 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         }
         return adopt_run(climb, run);
     }
-    climb->status = status;
+    if (climb->status == FALLOW_OUT_OF_MEMORY || status != FALLOW_OUT_OF_MEMORY) {
+        climb->status = status;
+    }
     climb->is_headless = status == FALLOW_OUT_OF_HOST_MEMORY;
     return false;
 }

@@ -298,19 +298,24 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
-    fallow_status status = FALLOW_OK;
-    CUresult result = CUDA_SUCCESS;
+    const char *call = "cuStreamGetId";
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     unsigned long long id = 0;
     *out = (struct identity){.context = heap->context};
     if (!flw_heap_enter_driver(heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(heap);
     }
     if (pool->driver.cuStreamGetId != NULL) {
         flw_heap_count_call(heap);
         result = pool->driver.cuStreamGetId(stream, &id);
+        out->id = result == CUDA_SUCCESS ? id : 0;
+    }
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        result = CUDA_SUCCESS; /* then streams are known by their handles */
     }
     if (result == CUDA_SUCCESS && pool->driver.cuStreamGetCtx != NULL &&
         (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD) {
+        call = "cuStreamGetCtx";
         flw_heap_count_call(heap);
         result = pool->driver.cuStreamGetCtx(stream, &out->context);
     }
@@ -318,17 +323,8 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
         out->context_id = id_of_context(pool, out->context);
     }
     flw_heap_leave_driver(heap, &section);
-    out->id = result == CUDA_SUCCESS ? id : 0;
-    if (result == CUDA_ERROR_NOT_SUPPORTED) {
-        result = CUDA_SUCCESS;
-    }
-    if (flw_result_is_gone(result)) {
-        status = FALLOW_INVALID_STREAM;
-    } else if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, "cuStreamGetId");
-        status = FALLOW_DEVICE_LOST;
-    }
-    return status;
+    return flw_result_is_stale(result) ? FALLOW_INVALID_STREAM
+                                       : flw_heap_refuse(heap, result, call);
 }
 
 /* heap lock. A known stream under another of its names: NULL and 1 are one stream. */
@@ -359,6 +355,13 @@ static struct flw_domain *match(struct flw_heap *heap, fallow_stream stream,
     return status == FALLOW_OK && domain == NULL ? find_by_id(heap, identity->id) : domain;
 }
 
+/* Does the driver's refusal to tell leave the handle to be believed? */
+static bool is_believed(struct flw_pool *pool, fallow_status status)
+{
+    return (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) &&
+           !flw_pool_asks_identity(pool);
+}
+
 /* One look; OUT_OF_HOST_MEMORY: every place is taken, or none can be made. */
 static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream stream, bool may_make,
                                       fallow_status *status)
@@ -367,6 +370,13 @@ static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream strea
     struct identity identity;
     struct flw_domain *stale = NULL;
     *status = identify(pool, stream, &identity);
+    if (is_believed(pool, *status)) { /* a stream that is known is what it was */
+        flw_lock_acquire(&heap->lock);
+        struct flw_domain *known = flw_domain_find(heap, stream);
+        flw_lock_release(&heap->lock);
+        *status = known != NULL ? FALLOW_OK : *status;
+        return known;
+    }
     if (*status != FALLOW_OK && *status != FALLOW_INVALID_STREAM) {
         return NULL;
     }

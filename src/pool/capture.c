@@ -95,20 +95,16 @@ fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *
         return FALLOW_OK;
     }
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(&pool->heap);
     }
     flw_heap_count_call(&pool->heap);
     CUresult result = pool->driver.cuStreamIsCapturing(domain->stream, &capturing);
     flw_heap_leave_driver(&pool->heap, &section);
-    if (flw_result_is_gone(result)) {
+    if (flw_result_is_stale(result)) {
         return FALLOW_INVALID_STREAM;
     }
-    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
-        return FALLOW_CAPTURING; /* the legacy stream while a blocking stream is captured */
-    }
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(&pool->heap, result, "cuStreamIsCapturing");
-        return FALLOW_DEVICE_LOST;
+    if (result != CUDA_SUCCESS) { /* IMPLICIT: the legacy stream while a blocking one is captured */
+        return flw_heap_refuse(&pool->heap, result, "cuStreamIsCapturing");
     }
     return capturing == CU_STREAM_CAPTURE_STATUS_NONE ? FALLOW_OK : FALLOW_CAPTURING;
 }

@@ -478,6 +478,22 @@ static void report_leaks(struct flw_pool *pool)
     }
 }
 
+static bool enter_last(struct flw_pool *pool, struct flw_driver_section *section)
+{
+    bool is_inside = flw_heap_enter_driver(&pool->heap, section);
+    return is_inside || flw_heap_enter_driver(&pool->heap, section);
+}
+
+static void say_what_stays(struct flw_pool *pool, uint64_t bytes)
+{
+    const char *call = atomic_load(&pool->heap.last_call);
+    flw_pool_log(
+        pool, FALLOW_LOG_ERROR,
+        "%llu bytes stay with the driver until the process ends: %s answered %s",
+        (unsigned long long)bytes, call == NULL ? "a call" : call,
+        flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
+}
+
 void fallow_pool_destroy(fallow_pool *handle)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -495,17 +511,20 @@ void fallow_pool_destroy(fallow_pool *handle)
     flw_pool_table_await(handle);
     flw_pool_detach_caches(pool);
     flw_captures_forget(pool);
-    if (flw_heap_enter_driver(&pool->heap, &section)) {
-        flw_pool_await_last(pool);
-        flw_heap_leave_driver(&pool->heap, &section);
-    }
+    bool is_still = flw_pool_await_last(pool);
     leave_contexts(pool);
-    bool is_lost = !flw_heap_enter_driver(&pool->heap, &section);
+    bool is_lost = !is_still || !enter_last(pool, &section);
+    if (is_lost && !flw_heap_is_lost(&pool->heap)) {
+        say_what_stays(pool, atomic_load(&pool->heap.reserved_bytes));
+    }
     flw_debug_finish(pool, is_lost);
     flw_sleep_finish(pool, is_lost);
     flw_share_finish(pool, is_lost);
     if (!is_lost) {
-        flw_heap_give_back(&pool->heap);
+        uint64_t kept_bytes = flw_heap_give_back(&pool->heap);
+        if (kept_bytes > 0) {
+            say_what_stays(pool, kept_bytes);
+        }
         flw_heap_leave_driver(&pool->heap, &section);
         release_context(pool);
         flw_driver_close(&pool->driver);

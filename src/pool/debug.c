@@ -323,8 +323,9 @@ fallow_status flw_debug_create(struct flw_pool *pool)
     debug->quarantine_most_bytes = flw_min(256 * FLW_MIB, pool->heap.limit_bytes / 16);
     fallow_status status = FALLOW_OK;
     if ((checks & with_contents) != 0) {
-        status = FALLOW_DEVICE_LOST;
-        if (flw_heap_enter_driver(&pool->heap, &section)) {
+        bool is_inside = flw_heap_enter_driver(&pool->heap, &section);
+        status = flw_heap_not_entered(&pool->heap);
+        if (is_inside) {
             status = probe_contents(pool);
             if (status == FALLOW_OK) {
                 status = flw_debug_make_ring(pool, debug);

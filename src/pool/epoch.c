@@ -103,16 +103,23 @@ static bool poll(struct flw_heap *heap)
     return any;
 }
 
-/* Wait until the ticket is complete. Without a record of contexts all of them are synchronised. */
+/* Wait until the ticket is complete. Without a record of contexts, or where the driver refuses one, all of
+ * them are synchronised. */
 static bool wait_for(struct flw_heap *heap, uint64_t ticket)
 {
     struct flw_driver_section section;
     if (flw_captures_are_open() || !flw_heap_enter_driver(heap, &section)) {
         return false;
     }
-    fallow_status status = heap->context_order->ops->record != NULL
-                               ? flw_domain_wait(heap, heap->context_order, ticket, UINT64_MAX)
-                               : flw_epoch_sync(heap);
+    bool can_record = heap->context_order->ops->record != NULL;
+    fallow_status status =
+        can_record ? flw_domain_wait(heap, heap->context_order, ticket, UINT64_MAX) : FALLOW_DRIVER;
+    flw_lock_acquire(&heap->lock);
+    bool is_refused = !can_record || heap->context_order->refuses_fences;
+    flw_lock_release(&heap->lock);
+    if (status != FALLOW_OK && is_refused) {
+        status = flw_epoch_sync(heap);
+    }
     flw_heap_leave_driver(heap, &section);
     return status == FALLOW_OK;
 }
@@ -366,6 +373,7 @@ fallow_status flw_epoch_climb(struct flw_pool *pool, struct flw_need *need)
     if (climb.status == FALLOW_OUT_OF_MEMORY) {
         flw_oom_report_fill(pool, need);
     }
+    flw_climb_tell_refusal(&climb);
     flw_climb_note_last(pool, need, FLW_RUNG_FAIL);
     return climb.status;
 }

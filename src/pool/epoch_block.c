@@ -57,6 +57,12 @@ bool flw_epoch_export(struct flw_pool *pool, uint64_t base)
     if (span->kind != FLW_SPAN_RUN || word - (word & FLW_SLOT_STATE_MASK) != base) {
         return false;
     }
+    flw_lock_acquire(&pool->heap.lock);
+    bool can_withhold = flw_heap_withheld(&pool->heap) != NULL;
+    flw_lock_release(&pool->heap.lock);
+    if (!can_withhold) {
+        return false; /* host memory */
+    }
     return word == base + FLW_SLOT_LIVE_USED ||
            ((word == base + FLW_SLOT_LIVE || word == base + FLW_SLOT_LIVE_SPECIAL) &&
             __atomic_compare_exchange_n(&slot->word, &word, base + FLW_SLOT_LIVE_USED, false,
@@ -72,5 +78,5 @@ fallow_status flw_epoch_evict(struct flw_pool *pool, struct flw_tcache *cache,
     cache->run_out_bytes -= flw_run_bytes(span);
     flw_lock_release(&cache->lock);
     flw_pool_settle(pool, cache->hot.account);
-    return flw_heap_evict(&pool->heap, span) == CUDA_SUCCESS ? FALLOW_OK : FALLOW_DEVICE_LOST;
+    return flw_heap_evict(&pool->heap, span) ? FALLOW_OK : FALLOW_DEVICE_LOST;
 }

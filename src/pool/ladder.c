@@ -326,42 +326,56 @@ bool flw_climb_callback(struct flw_climb *climb)
     return rung_limit(climb);
 }
 
-/* heap lock. Is there memory that no fence can ever cover, since its stream was lost? Nothing less
- * is worth it: a capture that another thread has begun and not announced would not survive. */
+/* heap lock. Is there memory that no fence can cover, since its stream was lost, or since the driver
+ * refuses fences? Nothing less is worth it: a capture that another thread has begun and not announced would
+ * not survive. */
 static bool has_uncoverable(const struct flw_heap *heap, bool wants_place)
 {
     bool has_memory = flw_heap_has_lost_pending(heap);
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
-        has_memory |=
-            domain->ops != NULL && domain->is_lost && (wants_place || domain->unfenced_bytes > 0);
+        bool is_owed = domain->unfenced_bytes > 0;
+        has_memory |= domain->ops != NULL && domain->is_lost && (wants_place || is_owed);
+        has_memory |= domain->ops != NULL && domain->refuses_fences && !domain->is_foreign &&
+                      (domain->newest != NULL || is_owed);
     }
     return has_memory;
 }
 
-/* Driver calls. A synchronisation of the context would kill a capture that is not announced yet. */
-bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain)
+/* Driver calls. A synchronisation of the context would kill a capture that is not announced yet: a stream
+ * that the driver does not tell about may be in one. */
+static fallow_status ask_capture(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_heap *heap = &pool->heap;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!flw_domain_begin_naming(heap, domain, false)) {
-        return false;
+        return FALLOW_OK;
     }
     flw_heap_count_call(heap);
     CUresult result = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
     flw_domain_end_naming(heap, domain);
-    return result == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (result == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+        return FALLOW_CAPTURING;
+    }
+    return flw_result_is_stale(result) || flw_result_is_gone(result)
+               ? FALLOW_OK
+               : flw_heap_refuse(heap, result, "cuStreamIsCapturing");
 }
 
-bool flw_pool_is_any_capturing(struct flw_pool *pool)
+bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain)
+{
+    return ask_capture(pool, domain) == FALLOW_CAPTURING;
+}
+
+fallow_status flw_pool_ask_captures(struct flw_pool *pool)
 {
     uint32_t cursor = 0;
-    bool is_any = false;
+    fallow_status status = FALLOW_OK;
     for (struct flw_domain *domain;
-         !is_any && (domain = flw_domain_next(&pool->heap, &cursor)) != NULL;) {
-        is_any = flw_pool_is_capturing(pool, domain);
+         status == FALLOW_OK && (domain = flw_domain_next(&pool->heap, &cursor)) != NULL;) {
+        status = ask_capture(pool, domain);
     }
-    return is_any;
+    return status;
 }
 
 bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
@@ -375,8 +389,8 @@ bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place)
         !flw_heap_enter_driver(heap, &section)) {
         return false;
     }
-    fallow_status status =
-        flw_pool_is_any_capturing(pool) ? FALLOW_CAPTURING : flw_heap_sync_context(heap);
+    fallow_status status = flw_pool_ask_captures(pool);
+    status = status == FALLOW_OK ? flw_heap_sync_context(heap) : status;
     flw_heap_leave_driver(heap, &section);
     return status == FALLOW_OK;
 }
@@ -546,6 +560,7 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
     if (climb.status == FALLOW_OUT_OF_MEMORY) {
         flw_oom_report_fill(pool, need);
     }
+    flw_climb_tell_refusal(&climb);
     flw_climb_note_last(pool, need, FLW_RUNG_FAIL);
     return climb.status;
 }

@@ -251,7 +251,7 @@ static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
 {
     struct flw_driver_section section;
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(&pool->heap);
     }
     flw_heap_count_call(&pool->heap);
     CUresult result = pool->driver.cuMemsetD8Async((CUdeviceptr)(uintptr_t)ptr, 0, bytes, stream);
@@ -260,10 +260,7 @@ static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
         result = pool->driver.cuStreamSynchronize(stream);
     }
     flw_heap_leave_driver(&pool->heap, &section);
-    if (result != CUDA_SUCCESS) {
-        return flw_heap_refuse(&pool->heap, result, "cuMemsetD8Async");
-    }
-    return FALLOW_OK;
+    return flw_heap_refuse(&pool->heap, result, "cuMemsetD8Async");
 }
 
 /* A tag needs a note; a small block that carries one is returned the slow way. */

@@ -149,6 +149,20 @@ fallow_status flw_climb_refuse_host(const struct flw_climb *climb)
     return FALLOW_OUT_OF_HOST_MEMORY;
 }
 
+void flw_climb_tell_refusal(const struct flw_climb *climb)
+{
+    const struct flw_heap *heap = climb->heap;
+    const char *call = atomic_load(&heap->last_call);
+    if ((climb->status == FALLOW_DRIVER || climb->status == FALLOW_NOT_SUPPORTED) && call != NULL) {
+        flw_pool_log(
+            climb->pool, FALLOW_LOG_WARNING,
+            "no %llu bytes: %s answered %s; nothing is lost by it, and the next request "
+            "asks again",
+            (unsigned long long)climb->need->size_bytes, call,
+            flw_driver_error_name(&climb->pool->driver, (CUresult)atomic_load(&heap->last_error)));
+    }
+}
+
 fallow_status fallow_pool_get_oom_report(fallow_pool *handle, fallow_oom_report *out_report)
 {
     struct flw_pool *pool = flw_pool_of(handle);

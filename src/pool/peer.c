@@ -65,34 +65,39 @@ static uint32_t find(const struct flw_source *source, int device)
 struct change {
     int device;
     bool is_allowed;
+    bool *out_is_half; /* the driver refused the way back, too */
 };
-
-static CUresult set_one(struct flw_heap *heap, uint64_t address, uint64_t bytes, int device,
-                        bool is_allowed)
-{
-    return heap->source.ops->set_peer(&heap->source, address, bytes, device, is_allowed);
-}
 
 static CUresult apply(struct flw_heap *heap, uint64_t address, uint64_t bytes, const void *context)
 {
     const struct change *change = context;
-    return set_one(heap, address, bytes, change->device, change->is_allowed);
+    return heap->source.ops->set_peer(&heap->source, address, bytes, change->device,
+                                      change->is_allowed);
 }
 
+/* A refusal leaves this stretch as the change made it. */
 static CUresult undo(struct flw_heap *heap, uint64_t address, uint64_t bytes, const void *context)
 {
     const struct change *change = context;
-    return set_one(heap, address, bytes, change->device, !change->is_allowed);
+    CUresult result = heap->source.ops->set_peer(&heap->source, address, bytes, change->device,
+                                                 !change->is_allowed);
+    *change->out_is_half |= flw_heap_refuse(heap, result, "cuMemSetAccess") != FALLOW_OK;
+    return CUDA_SUCCESS; /* on to the next */
 }
 
 static void note(struct flw_source *source, const struct change *change)
 {
     uint32_t place = find(source, change->device);
-    if (change->is_allowed) {
+    if (change->is_allowed && place == 0) {
         source->access_devices[source->access_count++] = change->device;
-    } else {
+    } else if (!change->is_allowed && place != 0) {
         source->access_devices[place] = source->access_devices[--source->access_count];
     }
+}
+
+static uint64_t bit_of(int device)
+{
+    return 1ull << (unsigned)device % 64;
 }
 
 /* The gate is held: nothing is mapped or unmapped meanwhile. */
@@ -101,28 +106,29 @@ static fallow_status change_all(struct flw_pool *pool, const struct change *chan
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
     if (!flw_heap_enter_driver(heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(heap);
     }
     CUresult result = flw_heap_each_stretch(heap, apply, undo, change);
     if (result == CUDA_SUCCESS) {
         result = flw_share_each_import(pool, apply, undo, change);
         if (result != CUDA_SUCCESS) {
-            struct change back = {change->device, !change->is_allowed};
-            CUresult refused = flw_heap_each_stretch(heap, apply, NULL, &back);
-            if (refused != CUDA_SUCCESS) {
-                flw_heap_lose_device(heap, refused, "cuMemSetAccess");
-            }
+            (void)flw_heap_each_stretch(heap, undo, NULL, change);
         }
     }
     flw_heap_leave_driver(heap, &section);
     if (result == CUDA_SUCCESS) {
         note(&heap->source, change);
+        pool->unsure_peers &= ~bit_of(change->device);
         return FALLOW_OK;
     }
-    flw_heap_note_error(heap, result, "cuMemSetAccess");
-    flw_pool_log(pool, FALLOW_LOG_ERROR, "access of device %d cannot be changed: %s",
-                 change->device, flw_driver_error_name(&pool->driver, result));
-    return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;
+    pool->unsure_peers |= *change->out_is_half ? bit_of(change->device) : 0;
+    flw_pool_log(pool, FALLOW_LOG_ERROR, "access of device %d cannot be changed: %s%s",
+                 change->device, flw_driver_error_name(&pool->driver, result),
+                 *change->out_is_half ? "; part of the memory has changed, since the way back was "
+                                        "refused too: call again"
+                                      : "");
+    fallow_status status = flw_heap_refuse(heap, result, "cuMemSetAccess");
+    return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
 }
 
 /* The turn is this thread's. Nothing to do where it is so already. */
@@ -131,7 +137,8 @@ static fallow_status change_peer(struct flw_pool *pool, const struct change *cha
     struct flw_source *source = &pool->heap.source;
     fallow_status status = FALLOW_OK;
     flw_gate_hold(&pool->gate);
-    if ((find(source, change->device) != 0) != change->is_allowed) {
+    bool is_unsure = (pool->unsure_peers & bit_of(change->device)) != 0;
+    if ((find(source, change->device) != 0) != change->is_allowed || is_unsure) {
         bool has_room = !change->is_allowed || source->access_count < FLW_SOURCE_DEVICES;
         status = has_room ? change_all(pool, change) : FALLOW_INVALID_ARGUMENT;
     }
@@ -169,10 +176,12 @@ static fallow_status change(fallow_pool *handle, const struct change *change)
 
 fallow_status fallow_pool_allow_peer(fallow_pool *pool, int device)
 {
-    return change(pool, &(struct change){device, true});
+    bool is_half = false;
+    return change(pool, &(struct change){device, true, &is_half});
 }
 
 fallow_status fallow_pool_deny_peer(fallow_pool *pool, int device)
 {
-    return change(pool, &(struct change){device, false});
+    bool is_half = false;
+    return change(pool, &(struct change){device, false, &is_half});
 }

@@ -74,9 +74,13 @@ struct flw_pool {
 
     struct flw_gate gate;
     struct flw_sleeper sleeper;
-    struct flw_lock import_lock; /* FLW_RANK_META */
-    struct flw_import *imports;  /* what others have exported; import_lock */
-    uint64_t export_count;       /* begun; heap lock */
+    struct flw_lock import_lock;      /* FLW_RANK_META */
+    struct flw_import *imports;       /* what others have exported; import_lock */
+    struct flw_import *ended_imports; /* that the driver has refused to give up; import_lock */
+    uint64_t
+        unsure_peers; /* bit: a device of that number, modulo 64, has access to part of the memory,
+                              since the driver refused a change and the way back; the turn */
+    uint64_t export_count; /* begun; heap lock */
     _Atomic uint64_t imported_bytes;
     atomic_uint said_refusals; /* bit i: the log has had refusal i of the source */
 
@@ -206,9 +210,10 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
 /* Synchronise the context, if a lost stream has memory that no fence covers, or only its place,
  * where that is wanted, and nothing is being captured. True: it is complete now. Driver calls. */
 bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place);
-/* Is the stream being captured, if it can be named; is any that can be named? Driver calls. */
+/* Driver calls. Is the stream being captured, if it can be named? */
 bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain);
-bool flw_pool_is_any_capturing(struct flw_pool *pool);
+/* Driver calls. OK: none that can be named is being captured. CAPTURING; DRIVER: it does not tell. */
+fallow_status flw_pool_ask_captures(struct flw_pool *pool);
 
 /* ---- oom.c, stats.c */
 
@@ -306,8 +311,9 @@ fallow_status flw_struct_answer(void *theirs, const void *ours, size_t our_size)
 
 /* In a driver section: wait for all work that may use the pool's memory. */
 fallow_status flw_pool_await_device(struct flw_pool *pool);
-/* The same for a pool that ends, beside captures too. */
-void flw_pool_await_last(struct flw_pool *pool);
+/* calls. The same for a pool that ends, beside captures too; a driver that refuses is asked again. False:
+ * work may be under way, and nothing may be given back. */
+bool flw_pool_await_last(struct flw_pool *pool);
 
 /* Out of use without a driver call, a wait or a lock; it has left the table. */
 void flw_pool_orphan(struct flw_pool *pool);

@@ -5,7 +5,7 @@
  *
  * An exported handle serves the block that it was made for and no other: importers may hold it for as
  * long as they like, and nobody tells. When that block is freed and complete, its run comes to the
- * domain `heap.exported`, which lends nothing, and is unmapped; the driver keeps the memory for those
+ * domain `heap.withheld`, which lends nothing, and is unmapped; the driver keeps the memory for those
  * who still have it.
  */
 #include "pool/share.h"
@@ -19,6 +19,14 @@
 #include "pool/recording.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_share)
+
+struct flw_import {
+    struct flw_import *next;
+    uint64_t pointer;     /* what the caller holds */
+    uint64_t base, bytes; /* base 0: no addresses */
+    uint64_t handle;      /* 0: none */
+    bool is_mapped;
+};
 
 static bool is_one_type(uint32_t type)
 {
@@ -91,12 +99,9 @@ static fallow_status claim_handle(struct flw_pool *pool, const fallow_block *blo
 
 static fallow_status refuse_driver(struct flw_pool *pool, CUresult result, const char *call)
 {
-    flw_heap_note_error(&pool->heap, result, call);
     flw_pool_log(pool, FALLOW_LOG_ERROR, "%s answered %s", call,
                  flw_driver_error_name(&pool->driver, result));
-    return result == CUDA_ERROR_NOT_SUPPORTED   ? FALLOW_NOT_SUPPORTED
-           : result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY
-                                                : FALLOW_DRIVER;
+    return flw_heap_answer(&pool->heap, result, call);
 }
 
 static fallow_status export_handle(struct flw_pool *pool, uint64_t handle, fallow_share *share)
@@ -104,7 +109,7 @@ static fallow_status export_handle(struct flw_pool *pool, uint64_t handle, fallo
     struct flw_driver_section section;
     void *out = share->type == FALLOW_HANDLE_FD ? (void *)&share->descriptor : share->fabric;
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(&pool->heap);
     }
     flw_heap_count_call(&pool->heap);
     CUresult result =
@@ -181,6 +186,68 @@ fallow_status fallow_export(fallow_pool *handle, const void *ptr, uint32_t type,
     return status == FALLOW_OK ? flw_struct_answer(out_share, &share, sizeof share) : status;
 }
 
+/* ---- the end of an import */
+
+/* In a driver section. What is left of it, in the order in which it can go. False: the driver refuses. */
+static bool give_up(struct flw_pool *pool, struct flw_import *import)
+{
+    struct flw_source *source = &pool->heap.source;
+    const char *call = "cuMemUnmap";
+    CUresult result = CUDA_SUCCESS;
+    if (import->is_mapped) {
+        result = source->ops->unmap(source, import->base, import->bytes);
+        import->is_mapped = result != CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS && import->base != 0) {
+        call = "cuMemAddressFree";
+        result = source->ops->unreserve(source, import->base, import->bytes);
+        import->base = result == CUDA_SUCCESS ? 0 : import->base;
+    }
+    if (result == CUDA_SUCCESS && import->handle != 0) {
+        call = "cuMemRelease";
+        result = source->ops->release(source, import->handle);
+    }
+    return flw_heap_refuse(&pool->heap, result, call) == FALLOW_OK;
+}
+
+/* In a driver section: nothing uses it any more. What the driver refuses to give up is tried again later. */
+static void end_import(struct flw_pool *pool, struct flw_import *import)
+{
+    if (give_up(pool, import)) {
+        free(import);
+        return;
+    }
+    flw_lock_acquire(&pool->import_lock);
+    import->next = pool->ended_imports;
+    pool->ended_imports = import;
+    flw_lock_release(&pool->import_lock);
+}
+
+/* In a driver section. Those that the driver has refused to give up, each once. */
+static void end_again(struct flw_pool *pool)
+{
+    flw_lock_acquire(&pool->import_lock);
+    struct flw_import *import = pool->ended_imports;
+    pool->ended_imports = NULL;
+    flw_lock_release(&pool->import_lock);
+    for (struct flw_import *next; import != NULL; import = next) {
+        next = import->next;
+        end_import(pool, import);
+    }
+}
+
+static void collect_ended(struct flw_pool *pool)
+{
+    struct flw_driver_section section;
+    flw_lock_acquire(&pool->import_lock);
+    bool has_any = pool->ended_imports != NULL;
+    flw_lock_release(&pool->import_lock);
+    if (has_any && flw_heap_enter_driver(&pool->heap, &section)) {
+        end_again(pool);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+}
+
 bool flw_share_is_exported(struct flw_pool *pool, const struct flw_span *span)
 {
     struct flw_heap *heap = &pool->heap;
@@ -199,6 +266,7 @@ void flw_share_collect(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
+    collect_ended(pool);
     if (atomic_load(&heap->exported_bytes) == 0) {
         return;
     }
@@ -215,13 +283,6 @@ void flw_share_collect(struct flw_pool *pool)
 
 /* ---- import */
 
-struct flw_import {
-    struct flw_import *next;
-    uint64_t pointer; /* what the caller holds */
-    uint64_t base, bytes;
-    uint64_t handle;
-};
-
 static bool is_sound(const struct flw_pool *pool, const fallow_share *share)
 {
     uint64_t granularity = pool->heap.source.granularity_bytes;
@@ -232,15 +293,7 @@ static bool is_sound(const struct flw_pool *pool, const fallow_share *share)
            (share->type != FALLOW_HANDLE_FD || share->descriptor >= 0);
 }
 
-/* A way back that is refused loses the device. */
-static void undo(struct flw_pool *pool, CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(&pool->heap, result, call);
-    }
-}
-
-/* In a driver section. On failure nothing is left. */
+/* In a driver section. On failure what there is of it is to be ended. */
 static CUresult map_import(struct flw_pool *pool, const fallow_share *share,
                            struct flw_import *import, const char **call)
 {
@@ -260,41 +313,37 @@ static CUresult map_import(struct flw_pool *pool, const fallow_share *share,
     *call = "cuMemAddressReserve";
     result = source->ops->reserve(source, import->bytes, 0, &import->base);
     if (result != CUDA_SUCCESS) {
-        goto fail_reserve;
+        import->base = 0;
+        return result;
     }
     *call = "cuMemMap";
     result = source->ops->map(source, import->base, import->bytes, import->handle);
     if (result != CUDA_SUCCESS) {
-        goto fail_map;
+        return result;
     }
-    *call = "cuMemSetAccess";
-    result = source->ops->set_access(source, import->base, import->bytes);
-    if (result != CUDA_SUCCESS) {
-        goto fail_access;
-    }
+    import->is_mapped = true;
     import->pointer = import->base + share->offset_bytes;
-    return CUDA_SUCCESS;
-
-fail_access:
-    undo(pool, source->ops->unmap(source, import->base, import->bytes), "cuMemUnmap");
-fail_map:
-    undo(pool, source->ops->unreserve(source, import->base, import->bytes), "cuMemAddressFree");
-fail_reserve:
-    undo(pool, source->ops->release(source, import->handle), "cuMemRelease");
-    return result;
+    *call = "cuMemSetAccess";
+    return source->ops->set_access(source, import->base, import->bytes);
 }
 
+/* Takes the import, which the caller has where the answer is OK. */
 static fallow_status import_share(struct flw_pool *pool, const fallow_share *share,
                                   struct flw_import *import)
 {
     struct flw_driver_section section;
     const char *call = "";
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        free(import);
+        return flw_heap_not_entered(&pool->heap);
     }
     CUresult result = map_import(pool, share, import, &call);
+    fallow_status status = result == CUDA_SUCCESS ? FALLOW_OK : refuse_driver(pool, result, call);
+    if (status != FALLOW_OK) {
+        end_import(pool, import);
+    }
     flw_heap_leave_driver(&pool->heap, &section);
-    return result == CUDA_SUCCESS ? FALLOW_OK : refuse_driver(pool, result, call);
+    return status;
 }
 
 /* A change of peers is not to fall between a mapping and its place in the list. A sleeping pool imports
@@ -361,8 +410,6 @@ fallow_status fallow_import(fallow_pool *handle, const fallow_share *given, void
         *out_ptr = (void *)(uintptr_t)import->pointer;
         put_import(pool, import);
         atomic_fetch_add(&pool->imported_bytes, import->bytes);
-    } else {
-        free(import);
     }
     leave(pool, is_turn);
     flw_pool_note_loss(pool);
@@ -384,26 +431,6 @@ static struct flw_import *take_import(struct flw_pool *pool, uint64_t pointer)
     return import;
 }
 
-/* In a driver section: nothing uses it any more. */
-static void unmap_import(struct flw_pool *pool, const struct flw_import *import)
-{
-    struct flw_heap *heap = &pool->heap;
-    struct flw_source *source = &heap->source;
-    const char *call = "cuMemUnmap";
-    CUresult result = source->ops->unmap(source, import->base, import->bytes);
-    if (result == CUDA_SUCCESS) {
-        call = "cuMemAddressFree";
-        result = source->ops->unreserve(source, import->base, import->bytes);
-    }
-    if (result == CUDA_SUCCESS) {
-        call = "cuMemRelease";
-        result = source->ops->release(source, import->handle);
-    }
-    if (result != CUDA_SUCCESS) {
-        flw_heap_lose_device(heap, result, call);
-    }
-}
-
 fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -421,23 +448,23 @@ fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
         atomic_fetch_add(&pool->misuses, 1);
         return FALLOW_INVALID_POINTER;
     }
-    fallow_status status = FALLOW_DEVICE_LOST;
-    if (flw_heap_enter_driver(&pool->heap, &section)) {
-        status =
-            flw_pool_is_any_capturing(pool) ? FALLOW_CAPTURING : flw_heap_sync_context(&pool->heap);
-        if (status == FALLOW_OK) {
-            unmap_import(pool, import);
-        }
+    uint64_t bytes = import->bytes;
+    bool is_inside = flw_heap_enter_driver(&pool->heap, &section);
+    fallow_status status = flw_heap_not_entered(&pool->heap);
+    if (is_inside) {
+        status = flw_pool_ask_captures(pool);
+        status = status == FALLOW_OK ? flw_heap_sync_context(&pool->heap) : status;
+    }
+    if (status == FALLOW_OK) {
+        atomic_fetch_sub(&pool->imported_bytes, bytes);
+        end_import(pool, import);
+    } else { /* it is as it was; of a lost device, until the pool goes */
+        put_import(pool, import);
+    }
+    if (is_inside) {
         flw_heap_leave_driver(&pool->heap, &section);
     }
-    if (status == FALLOW_CAPTURING) {
-        put_import(pool, import);
-        leave(pool, is_turn);
-        return status;
-    }
     leave(pool, is_turn);
-    atomic_fetch_sub(&pool->imported_bytes, import->bytes);
-    free(import);
     flw_pool_note_loss(pool);
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
 }
@@ -453,22 +480,32 @@ CUresult flw_share_each_import(struct flw_pool *pool, flw_heap_stretch_function 
     }
     end = import;
     for (import = pool->imports; result != CUDA_SUCCESS && import != end; import = import->next) {
-        CUresult back = set_back(&pool->heap, import->base, import->bytes, context);
-        if (back != CUDA_SUCCESS) {
-            flw_heap_lose_device(&pool->heap, back, "cuMemSetAccess");
-        }
+        (void)set_back(&pool->heap, import->base, import->bytes, context);
     }
     return result;
 }
 
-void flw_share_finish(struct flw_pool *pool, bool is_lost)
+static void forget_all(struct flw_import *import)
 {
-    for (struct flw_import *import = pool->imports, *next; import != NULL; import = next) {
+    for (struct flw_import *next; import != NULL; import = next) {
         next = import->next;
-        if (!is_lost) {
-            unmap_import(pool, import);
-        }
         free(import);
     }
-    pool->imports = NULL;
+}
+
+#define LAST_TRIES 3
+
+void flw_share_finish(struct flw_pool *pool, bool is_lost)
+{
+    while (!is_lost && pool->imports != NULL) {
+        struct flw_import *import = pool->imports;
+        pool->imports = import->next;
+        end_import(pool, import);
+    }
+    for (unsigned n = 0; n < LAST_TRIES && !is_lost; n++) {
+        end_again(pool);
+    }
+    forget_all(pool->imports);
+    forget_all(pool->ended_imports);
+    pool->imports = pool->ended_imports = NULL;
 }

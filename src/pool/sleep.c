@@ -8,7 +8,8 @@
  *           device waited for · contents saved · memory given back · the gate refuses
  *   wake    memory got and mapped · contents put back · caches and gate opened · watchers
  *
- * A step that fails undoes those before it.
+ * A step that fails undoes those before it. Where the driver refuses that, too, the pool is asleep and has
+ * all of its memory still.
  */
 #include "pool/sleep.h"
 
@@ -48,7 +49,6 @@ static CUresult ask_context(struct flw_pool *pool)
 /* calls. The same of a stream; one that is gone has nothing under way that could be asked for. */
 static CUresult ask_stream(struct flw_pool *pool, CUstream stream, CUcontext context)
 {
-    CUcontext previous = NULL;
     bool is_foreign = context != pool->heap.context;
     CUresult result = CUDA_SUCCESS;
     if (is_foreign) {
@@ -59,11 +59,10 @@ static CUresult ask_stream(struct flw_pool *pool, CUstream stream, CUcontext con
         flw_heap_count_call(&pool->heap);
         result = pool->driver.cuStreamQuery(stream);
         if (is_foreign) {
-            flw_heap_count_call(&pool->heap);
-            (void)pool->driver.cuCtxPopCurrent_v2(&previous);
+            flw_heap_pop_context(&pool->heap);
         }
     }
-    return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
+    return flw_result_is_stale(result) ? CUDA_SUCCESS : result;
 }
 
 static CUresult ask_streams(struct flw_pool *pool, bool foreign_only)
@@ -112,9 +111,8 @@ static fallow_status refuse_running(struct flw_pool *pool)
     if (result == CUDA_SUCCESS) {
         return FALLOW_OK;
     }
-    return flw_result_is_capture_refusal(result) ? FALLOW_CAPTURING
-           : result == CUDA_ERROR_NOT_READY      ? FALLOW_BUSY
-                                            : flw_heap_refuse(&pool->heap, result, "cuEventQuery");
+    return result == CUDA_ERROR_NOT_READY ? FALLOW_BUSY
+                                          : flw_heap_refuse(&pool->heap, result, "cuEventQuery");
 }
 
 /* Everything that may touch the pool's memory is complete, and known to be. */
@@ -125,9 +123,9 @@ static fallow_status quiesce(struct flw_pool *pool, bool may_wait)
         return FALLOW_BUSY;
     }
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(&pool->heap);
     }
-    fallow_status status = flw_pool_is_any_capturing(pool) ? FALLOW_CAPTURING : FALLOW_OK;
+    fallow_status status = flw_pool_ask_captures(pool);
     if (status == FALLOW_OK && !may_wait) {
         status = refuse_running(pool);
     }
@@ -193,7 +191,8 @@ static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_reque
     if (status == FALLOW_OK) {
         status = flw_heap_sleep(&pool->heap);
     }
-    if (status != FALLOW_OK) {
+    bool is_asleep = status == FALLOW_OK || status == FALLOW_ASLEEP; /* the way back was refused */
+    if (!is_asleep) {
         flw_sleep_forget_saved(pool, flw_heap_is_lost(&pool->heap));
         free(kept);
         open_up(pool);
@@ -203,7 +202,15 @@ static fallow_status fall_asleep(struct flw_pool *pool, const fallow_sleep_reque
     /* An arena whose last lease may simply be repeated looks again. */
     atomic_fetch_add_explicit(&pool->heap.count.gone_streams, 1, memory_order_release);
     flw_gate_set(&pool->gate, FLW_GATE_ASLEEP);
-    return FALLOW_OK;
+    if (status == FALLOW_ASLEEP) {
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "asleep, and nothing given back: the driver refused to unmap the pool's memory "
+            "and to map it again (%s answered %s last); a wake tries again",
+            atomic_load(&pool->heap.last_call),
+            flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
+    }
+    return status;
 }
 
 fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request *given)
@@ -237,7 +244,7 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
     status = flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
              : flw_sleep_ask(&watch)       ? fall_asleep(pool, &request)
                                            : FALLOW_BUSY;
-    if (status != FALLOW_OK) {
+    if (status != FALLOW_OK && status != FALLOW_ASLEEP) {
         flw_sleep_tell_awake(&watch);
     }
     return end_turn(pool, status);

@@ -71,8 +71,11 @@ void flw_sleep_note_kept(struct flw_sleeper *sleeper, const fallow_sleep_request
  * was taken before a failure flw_sleep_forget_saved gives back. */
 fallow_status flw_sleep_save(struct flw_pool *pool, const fallow_sleep_request *request);
 fallow_status flw_sleep_restore(struct flw_pool *pool);
-/* Driver calls, but `is_lost`. Whatever of the copies there is. */
+/* Driver calls, but `is_lost`. Whatever of the copies there is; what may be written still, or the driver
+ * refuses to enter for, stays. */
 void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost);
+/* calls. What such a failure has left, in a pool that is awake. */
+void flw_sleep_collect(struct flw_pool *pool);
 /* Have blocks with the tag kept their contents in all sleeps after number `serial`? */
 bool flw_sleep_has_kept(struct flw_pool *pool, uint32_t tag, uint64_t serial);
 /* The pool ends; `is_lost`: no driver call. */

@@ -8,6 +8,7 @@
 #include "pool/blocks.h"
 
 #define CHUNK_BYTES (64 * FLW_MIB)
+#define FREE_TRIES  3
 
 /* ---- tags */
 
@@ -167,13 +168,15 @@ static bool is_to_copy(struct flw_heap *heap, const struct flw_saved_block *bloc
 }
 
 /* calls. All copies are given before the first is waited for; whatever fails, none is under way
- * afterwards. No capture is open, so the default stream takes them. */
+ * afterwards, unless the driver refuses to wait: then what they copy to and from stays. No capture is
+ * open, so the default stream takes them. */
 static fallow_status copy_all(struct flw_pool *pool, bool is_out)
 {
     const struct flw_sleeper *sleeper = &pool->sleeper;
     const struct flw_driver *driver = &pool->driver;
     const char *call = is_out ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync";
     CUresult result = CUDA_SUCCESS;
+    atomic_store(&pool->heap.has_open_copies, true);
     for (size_t i = 0; result == CUDA_SUCCESS && i < sleeper->saved_count; i++) {
         const struct flw_saved_block *block = &sleeper->saved[i];
         if (!is_to_copy(&pool->heap, block, is_out)) {
@@ -185,13 +188,11 @@ static fallow_status copy_all(struct flw_pool *pool, bool is_out)
                         : driver->cuMemcpyHtoDAsync_v2(block->address, block->copy,
                                                        block->size_bytes, NULL);
     }
-    flw_heap_count_call(&pool->heap);
-    CUresult done = driver->cuStreamSynchronize(NULL);
-    if (done != CUDA_SUCCESS) { /* some may be under way: nothing may be unmapped any more */
-        flw_heap_lose_device(&pool->heap, done, "cuStreamSynchronize");
-        return FALLOW_DEVICE_LOST;
+    bool is_over = flw_heap_end_copies(&pool->heap);
+    if (result != CUDA_SUCCESS) {
+        return flw_heap_refuse(&pool->heap, result, call);
     }
-    return result == CUDA_SUCCESS ? FALLOW_OK : flw_heap_refuse(&pool->heap, result, call);
+    return is_over ? FALLOW_OK : flw_heap_not_entered(&pool->heap);
 }
 
 static fallow_status copy_out(struct flw_pool *pool)
@@ -213,6 +214,10 @@ fallow_status flw_sleep_save(struct flw_pool *pool, const fallow_sleep_request *
 {
     struct flw_sleeper *sleeper = &pool->sleeper;
     struct flw_driver_section section;
+    flw_sleep_forget_saved(pool, false); /* what an earlier one could not */
+    if (sleeper->chunk_count > 0) {
+        return flw_heap_not_entered(&pool->heap);
+    }
     if (!find_blocks(pool, request)) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
@@ -224,7 +229,7 @@ fallow_status flw_sleep_save(struct flw_pool *pool, const fallow_sleep_request *
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(&pool->heap);
     }
     fallow_status status = copy_out(pool);
     flw_heap_leave_driver(&pool->heap, &section);
@@ -239,30 +244,50 @@ fallow_status flw_sleep_restore(struct flw_pool *pool)
         return FALLOW_OK;
     }
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return FALLOW_DEVICE_LOST;
+        return flw_heap_not_entered(&pool->heap);
     }
     fallow_status status = copy_all(pool, false);
     flw_heap_leave_driver(&pool->heap, &section);
-    return status;
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
 }
 
-void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost)
+/* calls. The driver is asked again for one that it refuses. */
+static void free_chunk(struct flw_pool *pool, void *chunk)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned n = 0; result != CUDA_SUCCESS && n < FREE_TRIES; n++) {
+        flw_heap_count_call(&pool->heap);
+        result = pool->driver.cuMemFreeHost(chunk);
+    }
+    if (flw_heap_refuse(&pool->heap, result, "cuMemFreeHost") != FALLOW_OK) {
+        flw_pool_log(pool, FALLOW_LOG_WARNING,
+                     "pinned memory of a sleep stays: cuMemFreeHost answered %s",
+                     flw_driver_error_name(&pool->driver, result));
+    }
+}
+
+/* calls. False: copies may be under way. */
+static bool free_chunks(struct flw_pool *pool)
 {
     struct flw_sleeper *sleeper = &pool->sleeper;
     struct flw_driver_section section;
-    if (sleeper->chunk_count > 0 && !is_lost && flw_heap_enter_driver(&pool->heap, &section)) {
-        for (size_t i = 0; i < sleeper->chunk_count; i++) {
-            flw_heap_count_call(&pool->heap);
-            CUresult result = pool->driver.cuMemFreeHost(sleeper->chunks[i]);
-            if (result != CUDA_SUCCESS) {
-                flw_heap_note_error(&pool->heap, result, "cuMemFreeHost");
-                flw_pool_log(pool, FALLOW_LOG_WARNING,
-                             "pinned memory of a sleep stays: cuMemFreeHost answered %s",
-                             flw_driver_error_name(&pool->driver, result));
-            }
-        }
-        flw_heap_leave_driver(&pool->heap, &section);
+    bool is_inside = false;
+    for (unsigned n = 0; !is_inside && n < FREE_TRIES; n++) {
+        is_inside = flw_heap_enter_driver(&pool->heap, &section);
     }
+    if (!is_inside) {
+        return false;
+    }
+    bool is_over = flw_heap_end_copies(&pool->heap);
+    while (is_over && sleeper->chunk_count > 0) {
+        free_chunk(pool, sleeper->chunks[--sleeper->chunk_count]);
+    }
+    flw_heap_leave_driver(&pool->heap, &section);
+    return is_over;
+}
+
+static void drop_saved(struct flw_sleeper *sleeper)
+{
     free(sleeper->chunks);
     free(sleeper->saved);
     sleeper->chunks = NULL;
@@ -271,9 +296,31 @@ void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost)
     atomic_store(&sleeper->saved_bytes, 0);
 }
 
+void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost)
+{
+    struct flw_sleeper *sleeper = &pool->sleeper;
+    bool is_free = is_lost || sleeper->chunk_count == 0 || free_chunks(pool);
+    if (is_free || flw_heap_is_lost(&pool->heap)) {
+        drop_saved(sleeper);
+    } /* else a poll, the next sleep or the pool's end tries again */
+}
+
+void flw_sleep_collect(struct flw_pool *pool)
+{
+    if (atomic_load(&pool->sleeper.saved_bytes) == 0 || flw_gate_is_asleep(&pool->gate) ||
+        !flw_gate_begin_turn(&pool->gate)) {
+        return;
+    }
+    if (!flw_gate_is_asleep(&pool->gate)) {
+        flw_sleep_forget_saved(pool, flw_heap_is_lost(&pool->heap));
+    }
+    flw_gate_end_turn(&pool->gate);
+}
+
 void flw_sleep_finish(struct flw_pool *pool, bool is_lost)
 {
     flw_sleep_forget_saved(pool, is_lost);
+    drop_saved(&pool->sleeper);
     free(pool->sleeper.kept);
     pool->sleeper.kept = NULL;
 }

@@ -167,6 +167,7 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
     }
     complete_what_is(pool);
     flw_share_collect(pool);
+    flw_sleep_collect(pool);
     if (flw_gate_enter(&pool->gate, false) == FALLOW_OK) {
         flw_pool_decay(pool, true);
         flw_gate_leave(&pool->gate);

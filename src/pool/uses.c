@@ -230,7 +230,7 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
  * waits for it, and goes. */
 static void await_own(struct flw_heap *heap, struct flw_pending *pending, struct flw_domain *domain)
 {
-    pending->domain = heap->exported->index;
+    pending->domain = heap->withheld->index;
     pending->own_ticket = 0;
     pending->needs_context_sync = domain->is_lost;
     pending->stamps[pending->stamp_count++] =
@@ -333,8 +333,8 @@ static void forget_stream(struct flw_heap *heap, struct flw_domain *domain, bool
 static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_driver_section section;
-    fallow_status status = FALLOW_OK;
     bool is_inside = flw_heap_enter_driver(heap, &section);
+    fallow_status status = is_inside ? FALLOW_OK : flw_heap_not_entered(heap);
     struct flw_backoff backoff = {0};
     for (bool is_open = true; is_open;) {
         if (is_inside && status == FALLOW_OK) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: planned failures: the n-th call of an entry point answers an error, once, for good, or it
- * and every later one (a profile's refusals).
+ * Owns: planned failures: the n-th call of an entry point answers an error, once, for good, or with every
+ * later one: until that is cleared, or always (a profile's refusals).
  * Does not: fail anything that was not planned.
  */
 #include "simcuda/world.h"
@@ -28,7 +28,7 @@ CUresult flw_fault_strike(struct flw_thread *thread, enum flw_entry entry)
                 context->sticky = fault->error;
             }
         }
-        if (fault->is_lasting) {
+        if (fault->is_lasting || fault->repeats) {
             fault->left = 1;
             i++;
         } else {
@@ -38,7 +38,7 @@ CUresult flw_fault_strike(struct flw_thread *thread, enum flw_entry entry)
     return strikes;
 }
 
-static int plan(const char *entry, uint64_t n, int error, bool is_sticky)
+static int plan(const char *entry, uint64_t n, int error, int sticky)
 {
     if (n == 0) {
         for (unsigned i = flw_world.fault_count; i-- > 0;) {
@@ -52,8 +52,11 @@ static int plan(const char *entry, uint64_t n, int error, bool is_sticky)
     if ((entry != NULL && index == FLW_ENTRY_COUNT) || flw_world.fault_count == FLW_FAULT_MAX) {
         return 0;
     }
-    flw_world.fault[flw_world.fault_count++] = (struct flw_fault){
-        .entry = index, .left = n, .error = (CUresult)error, .is_sticky = is_sticky};
+    flw_world.fault[flw_world.fault_count++] = (struct flw_fault){.entry = index,
+                                                                  .left = n,
+                                                                  .error = (CUresult)error,
+                                                                  .is_sticky = sticky == 1,
+                                                                  .repeats = sticky == 2};
     return 1;
 }
 
@@ -62,7 +65,7 @@ int flw_sim_fail(const char *entry, uint64_t n, int error, int sticky)
 {
     pthread_mutex_lock(&flw_world.lock);
     flw_world_make_ready();
-    int planned = plan(entry, n, error, sticky != 0);
+    int planned = plan(entry, n, error, sticky);
     pthread_mutex_unlock(&flw_world.lock);
     return planned;
 }

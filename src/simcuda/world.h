@@ -93,6 +93,7 @@ struct flw_fault {
     uint64_t left;  /* calls until it strikes */
     CUresult error;
     bool is_sticky;
+    bool repeats;    /* and every later call, until it is cleared: nothing is broken by it */
     bool is_lasting; /* a profile's: every later call too, and no control clears it */
 };
 

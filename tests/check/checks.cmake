@@ -3,6 +3,9 @@
 add_test(NAME check.cuda_abi COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda_abi.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER} "${FALLOW_CUDA_INCLUDE}" ${CMAKE_CURRENT_BINARY_DIR}/cuda_abi)
 set_tests_properties(check.cuda_abi PROPERTIES LABELS check TIMEOUT 240 SKIP_RETURN_CODE 77)
+add_test(NAME check.answers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/answers.sh ${PROJECT_SOURCE_DIR}
+  "${FALLOW_CUDA_INCLUDE}")
+set_tests_properties(check.answers PROPERTIES LABELS check SKIP_RETURN_CODE 77)
 add_test(NAME check.layers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_test.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/layers_tree)

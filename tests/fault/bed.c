@@ -7,8 +7,11 @@ static void arm(struct flw_bed *bed, const char *step)
 {
     bed->step = step;
     bed->fired_now = false;
-    if (!bed->has_fired && bed->fail_at != 0) {
-        bed->sim.fail(NULL, bed->fail_at - bed->call_count, bed->error, bed->sticky);
+    int kind = bed->lasts ? 2 : bed->sticky;
+    if (bed->lasts && bed->has_fired && !bed->has_recovered) {
+        bed->sim.fail(NULL, 1, bed->error, kind);
+    } else if (!bed->has_fired && bed->fail_at != 0) {
+        bed->sim.fail(NULL, bed->fail_at - bed->call_count, bed->error, kind);
     }
 }
 
@@ -31,24 +34,33 @@ static void complain(struct flw_bed *bed, const char *sentence, fallow_status st
     bed->broken++;
     fprintf(stderr, "fault.pool: %s, %s: driver call %llu answers %s%s: %s: %s (%s)\n",
             bed->put.ops->name, bed->scenario, (unsigned long long)bed->fail_at,
-            flw_driver_error_name(&bed->sim.cu, bed->error), bed->sticky ? " for good" : "",
+            flw_driver_error_name(&bed->sim.cu, bed->error),
+            bed->sticky  ? " for good"
+            : bed->lasts ? ", and every later one"
+                         : "",
             bed->step, sentence, fallow_status_name(status));
 }
 
-/* Before a failure everything succeeds; in the call that meets it a documented status; after it the
- * pool is lost or works. `may_lack`: the call may say that there is no room. */
+/* The pool that is only compared with knows one kind of failure. */
+static bool is_naive(const struct flw_bed *bed)
+{
+    return bed->put.ops->validate == NULL;
+}
+
+/* Before a failure everything succeeds; in a call that meets one a documented status; after it the pool
+ * works, unless the context is broken, by which alone it may be lost. `may_lack`: the call may say that
+ * there is no room. */
 static bool judge(struct flw_bed *bed, fallow_status status, bool may_lack)
 {
-    bool good = status == FALLOW_OK;
-    if (bed->fired_now) {
-        good = good || status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER ||
-               (bed->error == CUDA_ERROR_OUT_OF_MEMORY && status == FALLOW_OUT_OF_MEMORY);
-    } else if (bed->has_fired && bed->sticky) {
-        good = good || status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER;
-    } else if (bed->has_fired) {
-        good = good || (status == FALLOW_DEVICE_LOST && bed->error != CUDA_SUCCESS);
+    bool good = status == FALLOW_OK || (may_lack && status == FALLOW_OUT_OF_MEMORY);
+    bool is_refusal = status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED ||
+                      (bed->error == CUDA_ERROR_OUT_OF_MEMORY && status == FALLOW_OUT_OF_MEMORY);
+    if (bed->fired_now || (bed->has_fired && (bed->sticky || bed->lasts))) {
+        good = good || (is_refusal && !bed->has_recovered);
     }
-    good = good || (may_lack && status == FALLOW_OUT_OF_MEMORY);
+    if (bed->has_fired && (bed->sticky || is_naive(bed))) {
+        good = good || status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER;
+    }
     if (status == FALLOW_DEVICE_LOST && !bed->lost) {
         bed->lost = true;
         bed->lost_in = bed->step;
@@ -95,12 +107,55 @@ void flw_bed_create(struct flw_bed *bed)
     bed->put.pool = NULL;
 }
 
-static void use(struct flw_bed *bed, void *ptr, size_t size, unsigned stream)
+/* What lies at both ends of a block says whose it is. */
+#define MARK_BYTES 16
+
+static size_t mark_bytes(size_t size)
 {
-    flw_sim_range range = {(uint64_t)(uintptr_t)ptr, size, 1, 0};
-    int result = bed->sim.touch(bed->streams[stream], &range, 1);
+    return size < MARK_BYTES ? size : MARK_BYTES;
+}
+
+static void use(struct flw_bed *bed, unsigned index)
+{
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)bed->ptrs[index];
+    size_t size = bed->sizes[index], ends = mark_bytes(size);
+    CUstream stream = bed->streams[bed->homes[index]];
+    flw_sim_range range = {at, size, 1, 0};
+    CUresult result = (CUresult)bed->sim.touch(stream, &range, 1);
+    bed->marks[index] = 0;
+    if (bed->has_content && !bed->is_capturing && result == CUDA_SUCCESS) {
+        bed->last_mark = bed->last_mark == 255 ? 1 : bed->last_mark + 1;
+        bed->marks[index] = bed->last_mark;
+        result = bed->sim.cu.cuMemsetD8Async(at, bed->marks[index], ends, stream);
+        result =
+            result != CUDA_SUCCESS
+                ? result
+                : bed->sim.cu.cuMemsetD8Async(at + size - ends, bed->marks[index], ends, stream);
+    }
     if (result != CUDA_SUCCESS && flw_bed_device_works(bed)) {
         complain(bed, "the block cannot be used", FALLOW_DRIVER);
+    }
+}
+
+static void look_at(struct flw_bed *bed, unsigned index)
+{
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)bed->ptrs[index];
+    size_t size = bed->sizes[index], ends = mark_bytes(size);
+    unsigned char copy[2 * MARK_BYTES];
+    if (bed->marks[index] == 0 || !flw_bed_device_works(bed)) {
+        return;
+    }
+    if (bed->sim.cu.cuStreamSynchronize(bed->streams[bed->homes[index]]) != CUDA_SUCCESS ||
+        bed->sim.cu.cuMemcpyDtoH_v2(copy, at, ends) != CUDA_SUCCESS ||
+        bed->sim.cu.cuMemcpyDtoH_v2(copy + ends, at + size - ends, ends) != CUDA_SUCCESS) {
+        complain(bed, "the block cannot be read", FALLOW_DRIVER);
+        return;
+    }
+    for (size_t i = 0; i < 2 * ends; i++) {
+        if (copy[i] != bed->marks[index]) {
+            complain(bed, "a lent block has lost its contents", FALLOW_OK);
+            return;
+        }
     }
 }
 
@@ -121,9 +176,10 @@ void flw_bed_alloc_flags(struct flw_bed *bed, size_t size, unsigned stream, uint
     }
     disarm(bed, before);
     if (judge(bed, status, true)) {
-        use(bed, ptr, size, stream);
         bed->ptrs[bed->count] = ptr;
-        bed->homes[bed->count++] = stream;
+        bed->sizes[bed->count] = size;
+        bed->homes[bed->count] = stream;
+        use(bed, bed->count++);
     } else if (ptr != NULL) {
         complain(bed, "a pointer after a failure", status);
     }
@@ -140,6 +196,7 @@ void flw_bed_free(struct flw_bed *bed, unsigned index)
         return;
     }
     void *ptr = bed->ptrs[index];
+    look_at(bed, index);
     uint64_t before = calls_now(bed);
     arm(bed, "free");
     fallow_status status = bed->put.ops->free(bed->put.pool, ptr, bed->streams[bed->homes[index]]);
@@ -150,6 +207,8 @@ void flw_bed_free(struct flw_bed *bed, unsigned index)
     for (unsigned i = index + 1; i < bed->count; i++) {
         bed->ptrs[i - 1] = bed->ptrs[i];
         bed->homes[i - 1] = bed->homes[i];
+        bed->sizes[i - 1] = bed->sizes[i];
+        bed->marks[i - 1] = bed->marks[i];
     }
     bed->count--;
 }
@@ -277,9 +336,11 @@ void flw_bed_capture(struct flw_bed *bed, unsigned stream)
                     cu->cuStreamBeginCapture_v2(bed->streams[stream],
                                                 CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS;
     unsigned lent = bed->count;
+    bed->is_capturing = true;
     flw_bed_alloc(bed, 5000, stream);
     flw_bed_alloc(bed, 3 << 20, stream);
     flw_bed_free(bed, lent);
+    bed->is_capturing = false;
     if (captures && flw_bed_device_works(bed) &&
         cu->cuStreamEndCapture(bed->streams[stream], &graph) != CUDA_SUCCESS) {
         complain(bed, "the pool broke the capture", FALLOW_DRIVER);
@@ -327,12 +388,50 @@ static bool is_lost(struct flw_bed *bed)
     return status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER;
 }
 
+/* Without a wait: nothing goes on while the device is held. What the first records the second finds. */
+static void trim_all(struct flw_bed *bed)
+{
+    for (int i = 0; i < 2; i++) {
+        size_t released = 0;
+        bed->step = "trim_within";
+        fallow_status status = bed->put.ops->trim_within(bed->put.pool, 0, 0, &released);
+        if (status != FALLOW_OK) {
+            complain(bed, "a trim fails", status);
+        }
+        bed->sim.step(UINT64_MAX);
+    }
+}
+
+/* Once the driver serves again a pool does, whatever it was refused: a growth, all of it back. */
+static void check_service(struct flw_bed *bed)
+{
+    bed->has_recovered = true;
+    bed->sim.step(UINT64_MAX);
+    trim_all(bed);
+    flw_bed_alloc(bed, (size_t)20 << 20, 0);
+    if (bed->count == 0) {
+        complain(bed, "the driver serves again, and the pool does not", FALLOW_OUT_OF_MEMORY);
+    }
+    flw_bed_free_all(bed);
+    bed->sim.step(UINT64_MAX);
+    trim_all(bed);
+    fallow_stats stats;
+    bed->step = "get_stats after a trim";
+    fallow_status status = bed->put.ops->get_stats(bed->put.pool, &stats);
+    if (status != FALLOW_OK || stats.reserved_bytes != 0) {
+        complain(bed, "memory stays that nobody uses", status);
+    }
+}
+
 void flw_bed_destroy(struct flw_bed *bed)
 {
     if (bed->put.pool == NULL) {
         return;
     }
     flw_bed_free_all(bed);
+    if (!is_naive(bed) && bed->has_fired && !bed->sticky) {
+        check_service(bed);
+    }
     bed->step = "alloc";
     bool lost = is_lost(bed) || bed->lost;
     if (!lost) {
@@ -345,7 +444,8 @@ void flw_bed_destroy(struct flw_bed *bed)
     disarm(bed, before);
     bed->fired_in_destroy = bed->has_fired && !fired_before;
     flw_sim_ledger ledger = flw_sim_read_ledger(&bed->sim);
-    bool exempt = lost || bed->fired_in_destroy || !flw_bed_device_works(bed);
+    bool may_leave = is_naive(bed) || bed->lasts || bed->sticky;
+    bool exempt = lost || (bed->fired_in_destroy && may_leave) || !flw_bed_device_works(bed);
     if (!exempt &&
         (ledger.given_bytes != 0 || ledger.event_count != 0 || ledger.handle_count != 0 ||
          ledger.mapping_count != 0 || ledger.reserved_address_bytes != 0)) {

@@ -20,11 +20,15 @@ struct flw_bed {
     const char *scenario;
     const char *step; /* the call under way, for messages */
     CUresult error;   /* what the planned failure answers */
-    bool sticky;
+    bool sticky;      /* it breaks the context: the only one by which a device may be lost */
+    bool lasts;       /* every later call answers it too, until the scenario is over */
+    bool
+        has_content; /* blocks carry what shows that they are whole; the device finishes its work often */
     uint64_t fail_at;    /* this driver call of the pool fails; 0 none */
     uint64_t call_count; /* driver calls of the pool so far */
     bool has_fired;      /* the failure has happened, in an earlier call or in this one */
     bool fired_now;
+    bool has_recovered; /* the driver serves again */
     bool fired_in_destroy;
     bool lost;           /* a call answered DEVICE_LOST */
     const char *lost_in; /* that call */
@@ -32,7 +36,11 @@ struct flw_bed {
     CUstream streams[FLW_BED_STREAMS];
     void *ptrs[FLW_BED_BLOCKS];
     unsigned homes[FLW_BED_BLOCKS];
+    size_t sizes[FLW_BED_BLOCKS];
+    unsigned char marks[FLW_BED_BLOCKS];
     unsigned count;
+    unsigned char last_mark; /* 0 marks none: a block of a capture */
+    bool is_capturing;
 };
 
 /* True while the device still takes the test's own work. */

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.host: every driver call that a host pool makes fails once, at every position, with each of
- * three errors: no memory, an unexpected one, one that breaks the context. Each time every answer is
- * one that the header allows, no block is lent twice or too early, and nothing is left at the end.
+ * fault.host: every driver call that a host pool makes fails, at every position, once or with all that
+ * follow, with each of six answers by which a driver refuses; and once with one that breaks the context, by
+ * which alone the pool may be lost. Each time every answer is one that the header allows, no block is lent
+ * twice or too early, a pool serves again when the driver does, and nothing is left at the end.
  *
- *   test_host_faults [--error N --at N]
+ *   test_host_faults [--error N --at N] [--every N]
+ *
+ * --every N takes every N-th position only; FALLOW_TEST_ALL=1 takes them all.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,8 +27,9 @@ struct run {
     fallow_host *host;
     CUstream streams[2];
     CUresult error;
-    bool is_sticky, is_lost, has_fired;
-    uint64_t left; /* calls of the host pool until one fails; 0 none */
+    bool is_sticky, lasts, is_lost, has_fired;
+    bool has_recovered; /* the driver serves again */
+    uint64_t left;      /* calls of the host pool until one fails; 0 none */
     uint64_t call_count;
     unsigned broken;
     unsigned char *blocks[BLOCKS];
@@ -51,8 +55,11 @@ static uint64_t calls_of(struct run *run)
 static void arm(struct run *run, uint64_t *before)
 {
     *before = calls_of(run);
-    if (!run->has_fired && run->left > 0) {
-        run->sim.fail(NULL, run->left, (int)run->error, run->is_sticky);
+    int kind = run->lasts ? 2 : run->is_sticky;
+    if (run->lasts && run->has_fired && !run->has_recovered) {
+        run->sim.fail(NULL, 1, (int)run->error, kind);
+    } else if (!run->has_fired && run->left > 0) {
+        run->sim.fail(NULL, run->left, (int)run->error, kind);
     }
 }
 
@@ -77,7 +84,10 @@ static bool device_works(const struct run *run)
 static void judge(struct run *run, const char *what, fallow_status status, bool is_refusable)
 {
     run->is_lost |= status == FALLOW_DEVICE_LOST;
-    bool is_fine = status == FALLOW_OK || (run->has_fired && is_refusable);
+    bool is_fine = status == FALLOW_OK || (run->has_fired && is_refusable && !run->has_recovered);
+    if (status == FALLOW_DEVICE_LOST && !run->is_sticky) {
+        complain(run, "a device that is well was lost", status);
+    }
     if (!is_fine || (run->has_fired && status == FALLOW_INVALID_POINTER)) {
         complain(run, what, status);
     }
@@ -205,6 +215,25 @@ static void play(struct run *run)
     verb(run, "poll", poll_host); /* a free does not say that the device is lost */
 }
 
+/* Whatever it was refused, it lends again, and gives all of it back. */
+static void check_service(struct run *run)
+{
+    fallow_host_stats stats;
+    run->has_recovered = true;
+    verb(run, "poll after it", poll_host);
+    lend(run, 5, 9 * MIB);
+    if (run->blocks[5] == NULL) {
+        complain(run, "the driver serves again, and the pool does not", FALLOW_OK);
+    }
+    give_back(run, 5, 0);
+    verb(run, "trim after it", trim_all);
+    fallow_host_stats_init(&stats);
+    if (fallow_host_get_stats(run->host, &stats) != FALLOW_OK || stats.reserved_bytes != 0 ||
+        stats.pending_bytes != 0) {
+        complain(run, "memory stays that nobody uses", FALLOW_OK);
+    }
+}
+
 static void begin(struct run *run, CUresult error, bool is_sticky, uint64_t at)
 {
     flw_sim_config world = flw_sim_config_default(at);
@@ -224,21 +253,31 @@ static void begin(struct run *run, CUresult error, bool is_sticky, uint64_t at)
     }
 }
 
+struct kind {
+    CUresult error;
+    bool is_sticky;
+    bool lasts; /* and every later call of the pool's */
+};
+
 /* True if the failure was reached. */
-static bool one_run(struct run *run, CUresult error, bool is_sticky, uint64_t at,
+static bool one_run(struct run *run, const struct kind *kind, uint64_t at,
                     fallow_host_placement placement)
 {
     fallow_host_config config = {.struct_size = sizeof config,
                                  .limit_bytes = 32 * MIB,
-                                 .wait_ms = 10000,
+                                 .wait_ms = kind->lasts ? 1 : 10000,
                                  .placement = placement}; /* a node: number 0 */
     uint64_t before;
-    begin(run, error, is_sticky, at);
+    begin(run, kind->error, kind->is_sticky, at);
+    run->lasts = kind->lasts;
     arm(run, &before);
     fallow_status status = fallow_host_create(run->pool, &config, &run->host);
     disarm(run, before);
     if (status == FALLOW_OK) {
         play(run);
+        if (run->has_fired && !run->is_sticky) {
+            check_service(run);
+        }
     } else if (!run->has_fired || run->host != NULL) {
         complain(run, "create", status);
     }
@@ -247,7 +286,7 @@ static bool one_run(struct run *run, CUresult error, bool is_sticky, uint64_t at
     fallow_host_destroy(run->host);
     disarm(run, before);
     flw_sim_ledger ledger = flw_sim_read_ledger(&run->sim);
-    bool may_leave = run->is_lost || run->is_sticky || had_fired != run->has_fired;
+    bool may_leave = run->is_sticky || (run->lasts && had_fired != run->has_fired);
     if (!may_leave && (ledger.pinned_bytes != 0 || ledger.event_count != 0)) {
         fprintf(stderr, "%llu bytes and %llu events are left\n",
                 (unsigned long long)ledger.pinned_bytes, (unsigned long long)ledger.event_count);
@@ -276,12 +315,14 @@ static bool can_place(struct run *run, fallow_host_placement placement)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        CUresult error;
-        bool is_sticky;
-    } errors[] = {{CUDA_ERROR_OUT_OF_MEMORY, false},
-                  {CUDA_ERROR_UNKNOWN, false},
-                  {CUDA_ERROR_ILLEGAL_ADDRESS, true}};
+    static const struct kind errors[] = {
+        {CUDA_ERROR_OUT_OF_MEMORY, false, false},    {CUDA_ERROR_OUT_OF_MEMORY, false, true},
+        {CUDA_ERROR_NOT_PERMITTED, false, false},    {CUDA_ERROR_NOT_PERMITTED, false, true},
+        {CUDA_ERROR_NOT_SUPPORTED, false, false},    {CUDA_ERROR_NOT_SUPPORTED, false, true},
+        {CUDA_ERROR_INVALID_VALUE, false, false},    {CUDA_ERROR_INVALID_VALUE, false, true},
+        {CUDA_ERROR_OPERATING_SYSTEM, false, false}, {CUDA_ERROR_OPERATING_SYSTEM, false, true},
+        {CUDA_ERROR_UNKNOWN, false, false},          {CUDA_ERROR_UNKNOWN, false, true},
+        {CUDA_ERROR_ILLEGAL_ADDRESS, true, false}};
     static struct run run;
     unsigned broken = 0;
     uint64_t total = 0;
@@ -289,8 +330,10 @@ int main(int argc, char **argv)
         return 1;
     }
     bool is_one = argc == 5 && strcmp(argv[1], "--error") == 0 && strcmp(argv[3], "--at") == 0;
-    if (argc != 1 && !is_one) {
-        fprintf(stderr, "usage: test_host_faults [--error 0..5 --at N]\n");
+    bool is_sample = argc == 3 && strcmp(argv[1], "--every") == 0;
+    uint64_t step = is_sample && getenv("FALLOW_TEST_ALL") == NULL ? strtoull(argv[2], NULL, 0) : 1;
+    if ((argc != 1 && !is_one && !is_sample) || step == 0) {
+        fprintf(stderr, "usage: test_host_faults [--error 0..25 --at N] [--every N]\n");
         return 2;
     }
     unsigned count = sizeof errors / sizeof *errors;
@@ -299,11 +342,10 @@ int main(int argc, char **argv)
         if ((is_one && strtoul(argv[2], NULL, 0) != e) || !can_place(&run, placement)) {
             continue;
         }
-        uint64_t at = is_one ? strtoull(argv[4], NULL, 0) : 1, runs = 0;
+        uint64_t at = is_one ? strtoull(argv[4], NULL, 0) : 1 + e % step, runs = 0;
         bool was_reached = true;
-        for (; was_reached && at < MOST_CALLS; at++, runs++) {
-            was_reached =
-                one_run(&run, errors[e % count].error, errors[e % count].is_sticky, at, placement);
+        for (; was_reached && at < MOST_CALLS; at += step, runs++) {
+            was_reached = one_run(&run, &errors[e % count], at, placement);
             if (run.broken > 0) {
                 fprintf(stderr, "  repeat with --error %u --at %llu\n", e, (unsigned long long)at);
             }
@@ -312,7 +354,7 @@ int main(int argc, char **argv)
                 break;
             }
         }
-        if (!is_one && (runs < 100 || at >= MOST_CALLS)) {
+        if (!is_one && broken <= 20 && (runs < 100 / step || at >= MOST_CALLS)) {
             fprintf(stderr, "error %u: the failure was reached %llu times\n", e,
                     (unsigned long long)runs);
             return 1;

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a set of scenarios in which every driver call that the pool makes fails once, at every
- * position, with each of three errors: no memory, an unexpected one, one that breaks the context.
+ * Owns: a set of scenarios in which every driver call that the pool makes fails, at every position: once
+ * or from there on, with each of six answers by which a driver refuses; and once with one that breaks the
+ * context, by which alone the device may be lost.
  *
- *   test_pool_faults [--pool NAME] [--scenario NAME] [--at N]
+ *   test_pool_faults [--pool NAME] [--scenario NAME] [--at N] [--every N]
+ *
+ * --every N takes every N-th position only, beginning at another one for each answer. FALLOW_TEST_ALL=1
+ * takes them all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,14 +177,36 @@ static const struct scenario scenarios[] = {
     {"requests", play_requests, true, false, true},
 };
 
+enum length {
+    ONCE,
+    LASTING, /* and every later call */
+    STICKY   /* and every later call of the context, which is broken */
+};
+
 static const struct {
     CUresult error;
-    bool sticky;
+    enum length length;
+    bool has_content;
 } errors[] = {
-    {CUDA_ERROR_OUT_OF_MEMORY, false},
-    {CUDA_ERROR_UNKNOWN, false},
-    {CUDA_ERROR_ILLEGAL_ADDRESS, true},
+    {CUDA_ERROR_OUT_OF_MEMORY, ONCE, false},
+    {CUDA_ERROR_OUT_OF_MEMORY, LASTING, false},
+    {CUDA_ERROR_NOT_PERMITTED, ONCE, false},
+    {CUDA_ERROR_NOT_PERMITTED, LASTING, false},
+    {CUDA_ERROR_NOT_SUPPORTED, ONCE, false},
+    {CUDA_ERROR_NOT_SUPPORTED, LASTING, false},
+    {CUDA_ERROR_INVALID_VALUE, ONCE, false},
+    {CUDA_ERROR_INVALID_VALUE, LASTING, false},
+    {CUDA_ERROR_OPERATING_SYSTEM, ONCE, false},
+    {CUDA_ERROR_OPERATING_SYSTEM, LASTING, false},
+    {CUDA_ERROR_UNKNOWN, ONCE, false},
+    {CUDA_ERROR_UNKNOWN, LASTING, false},
+    {CUDA_ERROR_UNKNOWN, ONCE, true},
+    {CUDA_ERROR_UNKNOWN, LASTING, true},
+    {CUDA_ERROR_ILLEGAL_ADDRESS, STICKY, false},
 };
+#define ERRORS (sizeof errors / sizeof *errors)
+
+static const char *const lengths[] = {"once", "from there on", "for good"};
 
 struct failure {
     unsigned error;
@@ -198,9 +224,13 @@ static bool play(const struct flw_sim *sim, const struct flw_put_ops *ops,
     world.schedule = FLW_SIM_HELD;
     world.check = 1;
     world.without_vmm = failure.without_vmm;
+    world.backed = errors[failure.error].has_content;
+    world.mild = world.backed ? FLW_SIM_MILD_GARBAGE : 0;
     bed.scenario = scenario->name;
     bed.error = errors[failure.error].error;
-    bed.sticky = errors[failure.error].sticky;
+    bed.sticky = errors[failure.error].length == STICKY;
+    bed.lasts = errors[failure.error].length == LASTING;
+    bed.has_content = errors[failure.error].has_content;
     bed.fail_at = failure.at;
     flw_sim_begin(sim, &world);
     scenario->play(&bed);
@@ -219,7 +249,7 @@ static bool has_vmm(const struct flw_sim *sim)
 }
 
 static unsigned play_all(const struct flw_sim *sim, const struct flw_put_ops *ops,
-                         const struct scenario *scenario, uint64_t only_at)
+                         const struct scenario *scenario, uint64_t only_at, uint64_t step)
 {
     unsigned broken = 0;
     if (scenario->needs_vmm && !has_vmm(sim)) {
@@ -229,21 +259,23 @@ static unsigned play_all(const struct flw_sim *sim, const struct flw_put_ops *op
     }
     for (unsigned vmm = 0; vmm < (scenario->needs_vmm ? 1u : 2u); vmm++) {
         (void)play(sim, ops, scenario, (struct failure){.without_vmm = vmm == 1}, &broken);
-        for (unsigned e = 0; e < sizeof errors / sizeof *errors && broken < 20; e++) {
-            uint64_t n = only_at != 0 ? only_at : 1;
+        for (unsigned e = 0; e < ERRORS && broken < 20; e++) {
+            uint64_t first = only_at != 0 ? only_at : 1 + e % step, n = first, count = 0;
             while (n < MOST_CALLS &&
                    play(sim, ops, scenario, (struct failure){e, n, vmm == 1}, &broken) &&
                    only_at == 0 && broken < 20) {
-                n++;
+                n += step;
+                count++;
             }
             if (only_at == 0 && n < 5) {
                 fprintf(stderr, "fault.pool: %s made %llu driver calls only: nothing was tested\n",
                         scenario->name, (unsigned long long)n);
                 broken++;
             }
-            printf("%s, %s, %s, %s: %llu driver calls failed in turn\n", ops->name, scenario->name,
-                   vmm == 1 ? "without vmm" : "vmm",
-                   flw_driver_error_name(&sim->cu, errors[e].error), (unsigned long long)(n - 1));
+            printf("%s, %s, %s, %s %s%s: %llu driver calls failed in turn\n", ops->name,
+                   scenario->name, vmm == 1 ? "without vmm" : "vmm",
+                   flw_driver_error_name(&sim->cu, errors[e].error), lengths[errors[e].length],
+                   errors[e].has_content ? ", contents read" : "", (unsigned long long)count);
         }
     }
     return broken;
@@ -252,7 +284,7 @@ static unsigned play_all(const struct flw_sim *sim, const struct flw_put_ops *op
 int main(int count, char **words)
 {
     const char *pool = NULL, *name = NULL;
-    uint64_t at = 0;
+    uint64_t at = 0, step = 1;
     struct flw_sim sim;
     unsigned broken = 0;
     for (int i = 1; i + 1 < count; i += 2) {
@@ -262,8 +294,11 @@ int main(int count, char **words)
             name = words[i + 1];
         } else if (strcmp(words[i], "--at") == 0) {
             at = strtoull(words[i + 1], NULL, 0);
+        } else if (strcmp(words[i], "--every") == 0) {
+            step = strtoull(words[i + 1], NULL, 0);
         }
     }
+    step = step == 0 || getenv("FALLOW_TEST_ALL") != NULL ? 1 : step;
     if (!flw_sim_open(&sim)) {
         return 1;
     }
@@ -275,7 +310,7 @@ int main(int count, char **words)
                         (!scenario->needs_capture || ops->capture_begin != NULL);
             if (fits && (pool == NULL || strcmp(pool, ops->name) == 0) &&
                 (name == NULL || strcmp(name, scenario->name) == 0)) {
-                broken += play_all(&sim, ops, scenario, at);
+                broken += play_all(&sim, ops, scenario, at, step);
             }
         }
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: every driver call of a sleep and of a wake fails once, at every position, with each of three
- * errors; and again with the way back refused. After each the pool is awake with all contents, asleep
- * with what was saved, or lost by name: nothing between. The same of exports, imports and peers, after
- * which nothing may be left.
+ * Owns: every driver call of a sleep and of a wake fails, at every position, once or with all that follow,
+ * with each of six answers by which a driver refuses; once with the way back refused, too; once with an
+ * answer that breaks the context, by which alone the pool may be lost, and says so by name. Else it is awake
+ * with all contents, or asleep with what was saved, and with all of it where the driver took nothing back;
+ * nothing between. The same of exports, imports and peers, after which nothing may be left.
  *
  *   test_sleep_faults [--at N]
  */
@@ -25,11 +26,25 @@
 static const struct {
     CUresult error;
     bool sticky;
+    bool lasts;       /* and every later call of the pool's */
     const char *also; /* this entry fails too, from then on the first time */
 } errors[] = {
-    {CUDA_ERROR_OUT_OF_MEMORY, false, NULL},   {CUDA_ERROR_UNKNOWN, false, NULL},
-    {CUDA_ERROR_ILLEGAL_ADDRESS, true, NULL},  {CUDA_ERROR_UNKNOWN, false, "cuMemMap"},
-    {CUDA_ERROR_UNKNOWN, false, "cuMemUnmap"}, {CUDA_ERROR_UNKNOWN, false, "cuMemSetAccess"},
+    {CUDA_ERROR_OUT_OF_MEMORY, false, false, NULL},
+    {CUDA_ERROR_OUT_OF_MEMORY, false, true, NULL},
+    {CUDA_ERROR_NOT_PERMITTED, false, false, NULL},
+    {CUDA_ERROR_NOT_PERMITTED, false, true, NULL},
+    {CUDA_ERROR_NOT_SUPPORTED, false, false, NULL},
+    {CUDA_ERROR_NOT_SUPPORTED, false, true, NULL},
+    {CUDA_ERROR_INVALID_VALUE, false, false, NULL},
+    {CUDA_ERROR_INVALID_VALUE, false, true, NULL},
+    {CUDA_ERROR_OPERATING_SYSTEM, false, false, NULL},
+    {CUDA_ERROR_OPERATING_SYSTEM, false, true, NULL},
+    {CUDA_ERROR_UNKNOWN, false, false, NULL},
+    {CUDA_ERROR_UNKNOWN, false, true, NULL},
+    {CUDA_ERROR_ILLEGAL_ADDRESS, true, false, NULL},
+    {CUDA_ERROR_UNKNOWN, false, false, "cuMemMap"},
+    {CUDA_ERROR_UNKNOWN, false, false, "cuMemUnmap"},
+    {CUDA_ERROR_UNKNOWN, false, false, "cuMemSetAccess"},
 };
 #define ERRORS (sizeof errors / sizeof *errors)
 
@@ -50,6 +65,7 @@ struct bed {
     const char *step;
     unsigned broken;
     unsigned answers[3]; /* awake again, asleep, lost */
+    void *import;        /* that could not be ended */
 };
 
 static void complain(struct bed *bed, const char *sentence, fallow_status status)
@@ -58,7 +74,9 @@ static void complain(struct bed *bed, const char *sentence, fallow_status status
     fprintf(stderr, "fault.sleep: %s, driver call %llu answers %s%s%s: %s (%s)\n", bed->step,
             (unsigned long long)bed->fail_at,
             flw_driver_error_name(&bed->sim->cu, errors[bed->error].error),
-            errors[bed->error].also != NULL ? " and then fails " : "",
+            errors[bed->error].also != NULL ? " and then fails "
+            : errors[bed->error].lasts      ? ", and every later one"
+                                            : "",
             errors[bed->error].also != NULL ? errors[bed->error].also : "", sentence,
             fallow_status_name(status));
 }
@@ -89,6 +107,7 @@ static void begin(struct bed *bed)
     world.backed = 1;
     world.mild = FLW_SIM_MILD_GARBAGE; /* zeros show a loss as well, and cost nothing */
     bed->pool = NULL;
+    bed->import = NULL;
     bed->log[0] = '\0';
     flw_sim_begin(bed->sim, &world);
     must(bed->sim->cu.cuStreamCreate(&bed->stream, CU_STREAM_NON_BLOCKING));
@@ -145,7 +164,8 @@ static fallow_stats stats_of(struct bed *bed)
 
 static void arm(struct bed *bed)
 {
-    bed->sim->fail(NULL, bed->fail_at, errors[bed->error].error, errors[bed->error].sticky);
+    bed->sim->fail(NULL, bed->fail_at, errors[bed->error].error,
+                   errors[bed->error].lasts ? 2 : errors[bed->error].sticky);
 }
 
 /* True: the failure came about. */
@@ -158,10 +178,13 @@ static bool disarm(struct bed *bed, uint64_t before)
 /* Awake: everything is there, `all` or what was saved; it lends. */
 static void check_awake(struct bed *bed, bool all)
 {
-    fallow_stats stats = stats_of(bed);
-    flw_sim_ledger ledger = flw_sim_read_ledger(bed->sim);
     void *ptr = NULL;
     bed->answers[0]++;
+    if (fallow_pool_poll(bed->pool) != FALLOW_OK) { /* what could not be given back, if anything */
+        complain(bed, "a poll fails", FALLOW_DRIVER);
+    }
+    fallow_stats stats = stats_of(bed);
+    flw_sim_ledger ledger = flw_sim_read_ledger(bed->sim);
     if (stats.is_asleep || stats.reserved_bytes != ledger.given_bytes || stats.asleep_bytes != 0) {
         complain(bed, "awake, and the statistics say something else", FALLOW_OK);
     }
@@ -189,8 +212,9 @@ static void check_asleep(struct bed *bed)
     flw_sim_ledger ledger = flw_sim_read_ledger(bed->sim);
     void *ptr = NULL;
     bed->answers[1]++;
+    bool may_stay_mapped = errors[bed->error].lasts || errors[bed->error].also != NULL;
     if (!stats.is_asleep || stats.reserved_bytes != ledger.given_bytes ||
-        ledger.mapping_count != 0) {
+        (ledger.mapping_count != 0 && !may_stay_mapped)) {
         complain(bed, "asleep, and the statistics say something else", FALLOW_OK);
     }
     fallow_status status = fallow_pool_validate(bed->pool);
@@ -225,7 +249,10 @@ static void check_lost(struct bed *bed)
 static bool is_documented(const struct bed *bed, fallow_status status, bool of_wake)
 {
     bool is_oom = errors[bed->error].error == CUDA_ERROR_OUT_OF_MEMORY;
-    return status == FALLOW_OK || status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER ||
+    bool is_twice = errors[bed->error].lasts || errors[bed->error].also != NULL;
+    return status == FALLOW_OK || status == FALLOW_DRIVER ||
+           (status == FALLOW_DEVICE_LOST && errors[bed->error].sticky) ||
+           (status == FALLOW_ASLEEP && is_twice && !of_wake) ||
            (is_oom && status == (of_wake ? FALLOW_OUT_OF_MEMORY : FALLOW_OUT_OF_HOST_MEMORY));
 }
 
@@ -282,7 +309,16 @@ static bool sweep_sleep(struct bed *bed)
     }
     if (is_lost) {
         check_lost(bed);
-    } else if (status != FALLOW_OK && works) {
+    } else if (status == FALLOW_ASLEEP &&
+               works) { /* the way back was refused: nothing was given up */
+        check_asleep(bed);
+        bed->step = "wake after a sleep that kept all";
+        if ((status = fallow_pool_wake(bed->pool)) != FALLOW_OK) {
+            complain(bed, "the wake fails", status);
+        }
+        status = FALLOW_DRIVER;
+    }
+    if (!is_lost && status != FALLOW_OK && works) {
         check_awake(bed, true);
         bed->step = "sleep after a failure";
         if ((status = put_to_sleep(bed)) != FALLOW_OK) {
@@ -367,6 +403,7 @@ static fallow_status share(struct bed *bed)
     status = first_of(status, ended);
     ended = fallow_unimport(bed->pool, seen);
     status = first_of(status, ended);
+    bed->import = ended == FALLOW_OK ? NULL : seen;
     ended = fallow_free(bed->pool, ptr, bed->stream);
     if (ended != FALLOW_OK) {
         complain(bed, "a good free is refused", ended);
@@ -384,18 +421,30 @@ static bool sweep_share(struct bed *bed)
     bool is_oom = errors[bed->error].error == CUDA_ERROR_OUT_OF_MEMORY;
     bool works = !errors[bed->error].sticky || !has_fired;
     bool is_lost = status == FALLOW_DEVICE_LOST;
-    if (status != FALLOW_OK && status != FALLOW_DRIVER && !is_lost &&
-        !(is_oom && status == FALLOW_OUT_OF_MEMORY)) {
+    if (status != FALLOW_OK && status != FALLOW_DRIVER && status != FALLOW_NOT_SUPPORTED &&
+        !(is_lost && errors[bed->error].sticky) && !(is_oom && status == FALLOW_OUT_OF_MEMORY)) {
         complain(bed, "an answer that is not documented for it", status);
     }
     if (is_lost) {
         check_lost(bed);
     } else if (works) {
-        must(bed->sim->cu.cuCtxSynchronize());
-        bed->step = "poll";
-        if ((status = fallow_pool_poll(bed->pool)) != FALLOW_OK) {
-            complain(bed, "a poll fails afterwards", status);
+        bed->step = "the same again";
+        if (bed->import != NULL &&
+            (status = fallow_unimport(bed->pool, bed->import)) != FALLOW_OK) {
+            complain(bed, "an import cannot be ended", status);
         }
+        if ((status = fallow_pool_allow_peer(bed->pool, 1)) != FALLOW_OK ||
+            (status = fallow_pool_deny_peer(bed->pool, 1)) != FALLOW_OK) {
+            complain(bed, "peers cannot be changed afterwards", status);
+        }
+        for (int i = 0; i < 2; i++) { /* what could not be recorded, then what it covers */
+            bed->step = "poll";
+            if ((status = fallow_pool_poll(bed->pool)) != FALLOW_OK) {
+                complain(bed, "a poll fails afterwards", status);
+            }
+            must(bed->sim->cu.cuCtxSynchronize());
+        }
+        status = fallow_pool_poll(bed->pool);
         fallow_stats stats = stats_of(bed);
         if (stats.exported_bytes != 0 || stats.imported_bytes != 0) {
             complain(bed, "something stays exported or imported", FALLOW_OK);
@@ -422,7 +471,9 @@ static void sweep(struct bed *bed, const char *name, bool (*once)(struct bed *be
         printf("%s, %s%s%s: %llu driver calls failed in turn; then awake %u, asleep %u, lost %u "
                "times\n",
                name, flw_driver_error_name(&bed->sim->cu, errors[bed->error].error),
-               errors[bed->error].also != NULL ? " and " : "",
+               errors[bed->error].also != NULL ? " and "
+               : errors[bed->error].lasts      ? " from there on"
+                                               : "",
                errors[bed->error].also != NULL ? errors[bed->error].also : "",
                (unsigned long long)(bed->fail_at - 1), bed->answers[0], bed->answers[1],
                bed->answers[2]);

@@ -35,13 +35,15 @@ static void disarm(struct fault *fault, uint64_t before)
     fault->call_count += flw_sim_read_ledger(&fault->api.sim).call_count - before;
     fault->has_fired |= fault->position != 0 && fault->call_count >= fault->position;
     (void)(fault->api.sim.fail)(NULL, 0, 0, 0);
-    /* A call may succeed and lose the device on its way out. */
-    fault->is_lost |= fallow_pool_last_driver_error(fault->api.pool, NULL) != 0;
+    fault->is_lost |= fault->sticky && fault->has_fired;
 }
 
 static void expect_legal(struct fault *fault, fallow_status status)
 {
-    fault->is_lost |= status == FALLOW_DEVICE_LOST;
+    if (status == FALLOW_DEVICE_LOST && !fault->is_lost) {
+        fail_msg("call %llu answered %d, and a device that is well was lost",
+                 (unsigned long long)fault->position, fault->error);
+    }
     if (status != FALLOW_OK && !fault->is_lost && status != FALLOW_OUT_OF_MEMORY &&
         status != FALLOW_DRIVER && status != FALLOW_INVALID_STREAM && status != FALLOW_CAPTURING) {
         fail_msg("call %llu failed with %d: %s", (unsigned long long)fault->position, fault->error,
@@ -67,8 +69,7 @@ static fallow_lease *begin(struct fault *fault, const fallow_layout *layout, CUs
     assert_true((status == FALLOW_OK) == (lease != NULL));
     if (status != FALLOW_OK && works(fault)) { /* a refusal has broken nothing */
         status = fallow_lease_begin(fault->arena, layout, stream, &lease);
-        fault->is_lost |= status == FALLOW_DEVICE_LOST;
-        assert_true(status == FALLOW_OK || fault->is_lost);
+        assert_int_equal(status, FALLOW_OK);
     }
     return lease;
 }
