@@ -405,8 +405,8 @@ static struct flw_context *find_green(CUgreenCtx green)
     return context != NULL && context->main != NULL ? context : NULL;
 }
 
-CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, struct CUdevResource_st *resource,
-                                        CUdevResourceType type)
+FLW_SIM_NEWER(cuDeviceGetDevResource,
+              (CUdevice device, struct CUdevResource_st *resource, CUdevResourceType type))
 {
     struct flw_call call;
     CUresult result = flw_device_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
@@ -423,8 +423,8 @@ CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, struct CUdevResource_st
 }
 
 /* It stands for all of the device, whatever the resources are. */
-CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *descriptor,
-                                           struct CUdevResource_st *resources, unsigned count)
+FLW_SIM_NEWER(cuDevResourceGenerateDesc,
+              (CUdevResourceDesc * descriptor, struct CUdevResource_st *resources, unsigned count))
 {
     static unsigned char whole_device;
     if (descriptor == NULL || resources == NULL || count == 0) {
@@ -434,8 +434,8 @@ CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *descriptor,
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
-                                  unsigned flags)
+FLW_SIM_NEWER(cuGreenCtxCreate,
+              (CUgreenCtx * green, CUdevResourceDesc descriptor, CUdevice device, unsigned flags))
 {
     struct flw_call call;
     CUresult result = flw_device_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
@@ -452,7 +452,7 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descripto
     return flw_call_leave(result);
 }
 
-CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green)
+FLW_SIM_NEWER(cuGreenCtxDestroy, (CUgreenCtx green))
 {
     struct flw_call call;
     CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT);
@@ -468,7 +468,7 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green)
     return flw_call_leave(result);
 }
 
-CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+FLW_SIM_NEWER(cuCtxFromGreenCtx, (CUcontext * context, CUgreenCtx green))
 {
     struct flw_call call;
     CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_PLAIN);
@@ -483,8 +483,8 @@ CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
 }
 
 /* "the API ignores the context that is current to the calling thread" */
-CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned flags,
-                                        int priority)
+FLW_SIM_NEWER(cuGreenCtxStreamCreate,
+              (CUstream * stream, CUgreenCtx green, unsigned flags, int priority))
 {
     struct flw_call call;
     CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT);

@@ -286,7 +286,7 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
     return flw_call_leave(result);
 }
 
-CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
+FLW_SIM_NEWER(cuStreamGetGreenCtx, (CUstream handle, CUgreenCtx *green))
 {
     struct flw_call call;
     CUresult result =
@@ -301,7 +301,7 @@ CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
 }
 
 /* "the API returns the green context in pGreenCtx and the primary context of the associated device in pCtx" */
-CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green)
+FLW_SIM_NEWER(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreenCtx *green))
 {
     struct flw_call call;
     CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuStreamGetCtx, FLW_CALL_CONTEXT, handle);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "conformance.h"
+#include "simcuda/forms.h"
 
 /* A world that plays these; false, and a failure, when one is not known. */
 static bool play(struct bed *b, const char *names, const flw_sim_config *config)
@@ -261,8 +262,18 @@ static void a_vgpu_has_the_calls_and_refuses_them(struct bed *b)
 
 static void an_old_driver_lacks_what_came_later(struct bed *b)
 {
-    static const char *const later[] = {"cuCtxRecordEvent", "cuCtxWaitEvent", "cuCtxSynchronize_v2",
-                                        "cuCtxCreate_v4"};
+    static const struct {
+        const char *name;
+        int since;
+    } entries[] = {{"cuStreamGetId", 12000},
+                   {"cuCtxRecordEvent", 12050},
+                   {"cuCtxWaitEvent", 12050},
+                   {"cuCtxFromGreenCtx", 12040},
+                   {"cuStreamGetGreenCtx", 12040},
+#define X(symbol, since, before, parameters) {#symbol, since},
+                   FLW_OTHER_FORMS(X)
+#undef X
+    };
     flw_sim_config config = bed_world();
     CUmemAllocationProp properties = bed_properties(b, CU_MEM_HANDLE_TYPE_FABRIC);
     CUmemGenericAllocationHandle handle = 0;
@@ -274,10 +285,10 @@ static void an_old_driver_lacks_what_came_later(struct bed *b)
     }
     OK(b->cu->cuDriverGetVersion(&version));
     THAT(version == 12000);
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
-        bed_that(b, flw_driver_entry(b->cu, later[i]) == NULL, later[i], __LINE__);
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        bool is_there = flw_driver_entry(b->cu, entries[i].name) != NULL;
+        bed_that(b, is_there == (entries[i].since <= version), entries[i].name, __LINE__);
     }
-    THAT(flw_driver_entry(b->cu, "cuStreamGetId") != NULL); /* of 12.0 itself */
     IS(CUDA_ERROR_NOT_FOUND,
        b->cu->cuGetProcAddress_v2("cuCtxRecordEvent", &function, 12000, 0, &status));
     THAT(function == NULL && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
