@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: planned failures: the n-th call of an entry point answers an error, once, for good, or with every
- * later one: until that is cleared, or always (a profile's refusals).
+ * later one until that is cleared; a profile's, which nothing clears.
  * Does not: fail anything that was not planned.
  */
 #include "simcuda/world.h"
@@ -28,7 +28,7 @@ CUresult flw_fault_strike(struct flw_thread *thread, enum flw_entry entry)
                 context->sticky = fault->error;
             }
         }
-        if (fault->is_lasting || fault->repeats) {
+        if (fault->repeats) {
             fault->left = 1;
             i++;
         } else {

@@ -256,6 +256,7 @@ void flw_profile_begin(void)
         w->fault[w->fault_count++] = (struct flw_fault){.entry = refusal->entry,
                                                         .left = refusal->from,
                                                         .error = refusal->error,
+                                                        .repeats = true,
                                                         .is_lasting = true};
     }
 }

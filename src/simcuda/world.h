@@ -94,7 +94,7 @@ struct flw_fault {
     CUresult error;
     bool is_sticky;
     bool repeats;    /* and every later call, until it is cleared: nothing is broken by it */
-    bool is_lasting; /* a profile's: every later call too, and no control clears it */
+    bool is_lasting; /* a profile's: no control clears it */
 };
 
 /* A point in one stream's order: everything of `slot` up to `sequence`. */

@@ -233,7 +233,11 @@ static void the_nth_call_fails_and_only_that(struct bed *b)
     OK(b->cu->cuCtxSynchronize());
     IS(CUDA_ERROR_UNKNOWN, b->cu->cuMemFree_v2(address[0]));
     OK(b->cu->cuMemFree_v2(address[0]));
-    THAT(b->sim.fail("cuMemAlloc_v2", 1, CUDA_ERROR_OUT_OF_MEMORY, 0) != 0);
+    THAT(b->sim.fail("cuMemAlloc_v2", 2, CUDA_ERROR_NOT_PERMITTED, 2) != 0);
+    for (int i = 0; i < 3; i++) {
+        CUresult want = i == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;
+        IS(want, b->cu->cuMemAlloc_v2(&address[1], 4096));
+    }
     THAT(b->sim.fail(NULL, 0, 0, 0) != 0); /* all forgotten */
     OK(b->cu->cuMemAlloc_v2(&address[0], 4096));
 }
