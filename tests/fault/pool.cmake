@@ -13,7 +13,7 @@ if(TARGET fallow_shared)
 endif()
 if(TARGET fallow_shared)
   flw_add_under_profiles(fault.pool_fallow LABELS fault slow TIMEOUT 300
-    PROFILES ${FLW_PROFILES_WITH_VMM} ${FLW_PROFILES_WITHOUT}
+    PROFILES ${FLW_PROFILES_WITH_VMM} ${FLW_PROFILES_WITHOUT} refusing=NOT_SUPPORTED
     COMMAND test_pool_faults --pool fallow)
 endif()
 if(TARGET fallow_shared)

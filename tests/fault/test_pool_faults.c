@@ -238,14 +238,12 @@ static bool play(const struct flw_sim *sim, const struct flw_put_ops *ops,
     return bed.has_fired;
 }
 
-/* Under the profile that the simulated driver plays. */
+/* Does the driver that is played give addresses? What it says of itself is not enough. */
 static bool has_vmm(const struct flw_sim *sim)
 {
-    int has = 0;
+    CUdeviceptr address = 0;
     flw_sim_begin(sim, NULL);
-    return sim->cu.cuDeviceGetAttribute(
-               &has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0) == CUDA_SUCCESS &&
-           has != 0;
+    return sim->cu.cuMemAddressReserve(&address, 2 * MIB, 0, 0, 0) == CUDA_SUCCESS;
 }
 
 static unsigned play_all(const struct flw_sim *sim, const struct flw_put_ops *ops,

@@ -79,7 +79,7 @@ if(TARGET fallow_shared)
   math(EXPR ops "600000 / ${FLW_STRESS_DIVISOR}")
   set(command stress_pool --seed 4711 --ops ${ops} --threads 3 --limit 200000000 --validate 5000)
   flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
-    PROFILES ${FLW_PROFILES_WITHOUT} COMMAND ${command})
+    PROFILES ${FLW_PROFILES_WITHOUT} refusing=NOT_SUPPORTED COMMAND ${command})
   flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
     PROFILES ${FLW_PROFILES_WITH_VMM} COMMAND ${command} --sleep --share --foreign --oom)
   flw_add_under_profiles(stress.clock LABELS stress TIMEOUT 300 # where time passes

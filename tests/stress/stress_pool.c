@@ -7,7 +7,7 @@
  *               [--lag NS] [--economy 0|1] [--reuse 0|1|2] [--checks BITS] [--no-capture]
  *               [--no-retire] [--no-check] [--without-vmm] [--validate N] [--trace ADDRESS]
  *               [--record FILE] [--order 0|1] [--cache BYTES] [--decay MS] [--dies 0|1|2]
- *               [--faults N] [--sleep] [--share] [--fabric] [--foreign] [--helper] [--oom]
+ *               [--faults N] [--sleep] [--share] [--foreign] [--helper] [--oom]
  *               [--reset] [--rounds N] [--draw]
  *
  * See struct stress_settings. --draw: each round's seed chooses the settings; the line that it prints

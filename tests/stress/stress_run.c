@@ -211,8 +211,7 @@ static fallow_pool_config config_of(struct run *run)
     config.streams_may_die = settings->dies == 2;
     config.helper_thread = settings->helper;
     config.order = (fallow_order)settings->order;
-    config.handle_types = (settings->share ? FALLOW_HANDLE_FD : 0u) |
-                          (settings->fabric ? (unsigned)FALLOW_HANDLE_FABRIC : 0u);
+    config.handle_types = settings->share ? FALLOW_HANDLE_FD : 0u;
     config.peer_devices = peers;
     config.peer_device_count = settings->share && settings->seed % 2 == 0;
     config.on_oom = settings->oom ? free_for_room : NULL;

@@ -25,7 +25,6 @@ struct stress_settings {
     bool capture, retire, check, without_vmm;
     bool sleep;       /* the pool sleeps and wakes in the middle */
     bool share;       /* exports, imports by a second pool, peers that come and go */
-    bool fabric;      /* handles for fabric are asked for too */
     bool foreign;     /* work of other contexts, which end */
     bool helper, oom; /* the pool's own thread; a callback that frees where there is no room */
     bool reset;       /* at the end the primary context ends under the pool */

@@ -57,7 +57,6 @@ static void read_words(struct stress_settings *settings, int count, char **words
         {"--without-vmm", &settings->without_vmm, true},
         {"--sleep", &settings->sleep, true},
         {"--share", &settings->share, true},
-        {"--fabric", &settings->fabric, true},
         {"--foreign", &settings->foreign, true},
         {"--helper", &settings->helper, true},
         {"--oom", &settings->oom, true},
