@@ -53,7 +53,16 @@ foreach(load idle behind)
     FAIL_REGULAR_EXPRESSION "\"us_median\":0.00")
   list(APPEND tests gpu.vmm_life_${load}_has_times)
 endforeach()
+add_test(NAME gpu.vmm_unmap_waits COMMAND vmm_probe --device sim life)
+set_tests_properties(gpu.vmm_unmap_waits PROPERTIES ENVIRONMENT FALLOW_SIMCUDA=slow
+  PASS_REGULAR_EXPRESSION "\"call\":\"cuMemUnmap\",[^\n]*\"load\":\"behind\",[^\n]*\"waited\":true")
+list(APPEND tests gpu.vmm_unmap_waits)
 set_tests_properties(${tests} PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
+# A driver that refuses is asked all the same.
+flw_add_under_profiles(gpu.vmm LABELS gpu TIMEOUT 240 PROFILES ${FLW_PROFILES_WITH_VMM} ${FLW_PROFILES_REFUSING}
+    refusing:cuMemMap refusing:cuMemSetAccess refusing:cuMemAddressReserve
+  COMMAND sh -c "for question in reserve creates ipc life unmap access fill; do \
+'$<TARGET_FILE:vmm_probe>' --device sim $question || { echo \"$question ended with $?\"; exit 1; }; done")
 # Plain clients of the driver for clients.sh: one linked with it, one that finds it by itself. The former is
 # linked with the simulated one, which has the driver's name; which one it gets is decided when it starts.
 foreach(client plain plain_linked)

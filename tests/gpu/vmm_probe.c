@@ -125,27 +125,46 @@ void probe_say(struct probe *probe, const char *call, size_t bytes, CUresult res
 
 /* ---- mapped stretches ---- */
 
+/* A refusal is an answer, too: the row that names it; true where there was none. */
+static bool took(struct probe *probe, const char *call, size_t bytes, CUresult result)
+{
+    if (result != CUDA_SUCCESS) {
+        probe_say(probe, call, bytes, result, ",\"note\":\"not asked for want of it\"");
+    }
+    return result == CUDA_SUCCESS;
+}
+
+bool probe_reserve(struct probe *probe, CUdeviceptr *address, size_t bytes)
+{
+    return took(probe, "cuMemAddressReserve", bytes,
+                probe->bed.cu->cuMemAddressReserve(address, bytes, 0, 0, 0));
+}
+
 void probe_unmap(struct probe *probe, struct stretch *stretch, bool is_mapped)
 {
-    struct bed *bed = &probe->bed;
+    const struct flw_driver *cu = probe->bed.cu;
     size_t bytes = stretch->bytes * stretch->count;
-    for (unsigned i = 0; i < stretch->count; i++) {
-        if (is_mapped && stretch->handles[i] != 0) {
-            MUST(cuMemUnmap(stretch->address + i * stretch->bytes, stretch->bytes));
+    bool good = true;
+    for (unsigned i = 0; good && i < stretch->count; i++) {
+        if (is_mapped && i < stretch->mapped_count) {
+            good = took(probe, "cuMemUnmap", stretch->bytes,
+                        cu->cuMemUnmap(stretch->address + i * stretch->bytes, stretch->bytes));
         }
-        if (stretch->handles[i] != 0) {
-            MUST(cuMemRelease(stretch->handles[i]));
+        if (good && stretch->handles[i] != 0) {
+            good =
+                took(probe, "cuMemRelease", stretch->bytes, cu->cuMemRelease(stretch->handles[i]));
         }
     }
-    MUST(cuMemAddressFree(stretch->address, bytes));
+    if (good) {
+        took(probe, "cuMemAddressFree", bytes, cu->cuMemAddressFree(stretch->address, bytes));
+    }
     free(stretch->handles);
     free(stretch);
 }
 
 struct stretch *probe_map(struct probe *probe, size_t bytes, unsigned count, bool is_accessible)
 {
-    struct bed *bed = &probe->bed;
-    const struct flw_driver *cu = bed->cu;
+    const struct flw_driver *cu = probe->bed.cu;
     struct stretch *stretch = calloc(1, sizeof *stretch);
     CUmemGenericAllocationHandle *handles = calloc(count, sizeof *handles);
     if (stretch == NULL || handles == NULL) {
@@ -153,21 +172,26 @@ struct stretch *probe_map(struct probe *probe, size_t bytes, unsigned count, boo
         exit(1);
     }
     *stretch = (struct stretch){.bytes = bytes, .count = count, .handles = handles};
-    MUST(cuMemAddressReserve(&stretch->address, bytes * count, 0, 0, 0));
-    CUresult result = CUDA_SUCCESS;
-    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        result = cu->cuMemCreate(&handles[i], bytes, &probe->properties, 0);
-        if (result == CUDA_SUCCESS) {
-            MUST(cuMemMap(stretch->address + i * bytes, bytes, 0, handles[i], 0));
-        } else {
-            handles[i] = 0;
-        }
+    if (!probe_reserve(probe, &stretch->address, bytes * count)) {
+        free(handles);
+        free(stretch);
+        return NULL;
     }
-    if (result == CUDA_SUCCESS && is_accessible) {
-        MUST(cuMemSetAccess(stretch->address, bytes * count, &probe->access, 1));
+    bool good = true;
+    for (unsigned i = 0; good && i < count; i++) {
+        CUmemGenericAllocationHandle handle = 0;
+        good = took(probe, "cuMemCreate", bytes,
+                    cu->cuMemCreate(&handle, bytes, &probe->properties, 0));
+        handles[i] = good ? handle : 0;
+        good = good && took(probe, "cuMemMap", bytes,
+                            cu->cuMemMap(stretch->address + i * bytes, bytes, 0, handle, 0));
+        stretch->mapped_count += good;
     }
-    if (result != CUDA_SUCCESS) {
-        probe_say(probe, "cuMemCreate", bytes, result, ",\"note\":\"not asked for want of it\"");
+    if (good && is_accessible) {
+        good = took(probe, "cuMemSetAccess", bytes * count,
+                    cu->cuMemSetAccess(stretch->address, bytes * count, &probe->access, 1));
+    }
+    if (!good) {
         probe_unmap(probe, stretch, true);
         return NULL;
     }

@@ -47,12 +47,15 @@ void probe_say(struct probe *probe, const char *call, size_t bytes, CUresult res
 /* Nothing runs any more. */
 void probe_rest(struct probe *probe);
 
-/* A reservation with `count` handles of `bytes` mapped side by side, accessible; NULL: no room. What was made
- * is given back by the other. */
+/* False: refused, and said. */
+bool probe_reserve(struct probe *probe, CUdeviceptr *address, size_t bytes);
+
+/* A reservation with `count` handles of `bytes` mapped side by side, accessible; NULL: refused, and said. What was
+ * made is given back by the other; of what the driver does not take back that is said. */
 struct stretch {
     CUdeviceptr address;
     size_t bytes; /* of a handle */
-    unsigned count;
+    unsigned count, mapped_count;
     CUmemGenericAllocationHandle *handles;
 };
 struct stretch *probe_map(struct probe *probe, size_t bytes, unsigned count, bool is_accessible);

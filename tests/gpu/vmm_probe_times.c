@@ -42,7 +42,9 @@ void ask_life(struct probe *probe)
         for (int k = 0; k < 5; k++) {
             rows[k] = (struct row){.call = calls[k], .bytes = sizes[i], .count = 1};
         }
-        MUST(cuMemAddressReserve(&address, sizes[i], 0, 0, 0));
+        if (!probe_reserve(probe, &address, sizes[i])) {
+            return;
+        }
         int rounds = probe->is_behind ? BEHIND_ROUNDS : ROUNDS;
         while (rounds-- > 0 && live_once(probe, address, rows)) {
         }
@@ -50,7 +52,7 @@ void ask_life(struct probe *probe)
             probe_print(probe, &rows[k]);
         }
         probe_rest(probe);
-        MUST(cuMemAddressFree(address, sizes[i]));
+        (void)bed->cu->cuMemAddressFree(address, sizes[i]); /* refused where it is still mapped */
     }
 }
 
@@ -81,7 +83,7 @@ static void ask_many(struct probe *probe, const char *call, unsigned count, bool
             } else if (!is_access && !is_enough) {
                 TIMED(probe, &singly, cuMemUnmap(place, bytes));
             } else if (!is_access) {
-                MUST(cuMemUnmap(place, bytes));
+                (void)bed->cu->cuMemUnmap(place, bytes);
             }
         }
         probe_rest(probe);
@@ -127,11 +129,14 @@ void ask_fill(struct probe *probe)
     access = (struct row){.call = "cuMemSetAccess", .bytes = bytes * count, .count = count};
     unmap = (struct row){.call = "cuMemUnmap", .bytes = bytes * count, .count = count};
     release = (struct row){.call = "cuMemRelease", .bytes = bytes, .count = 1};
-    MUST(cuMemAddressReserve(&address, bytes * count, 0, 0, 0));
+    if (!probe_reserve(probe, &address, bytes * count)) {
+        free(handles);
+        return;
+    }
     while (made < count &&
            TIMED(probe, &create, cuMemCreate(&handles[made], bytes, &probe->properties, 0))) {
         if (!TIMED(probe, &map, cuMemMap(address + made * bytes, bytes, 0, handles[made], 0))) {
-            MUST(cuMemRelease(handles[made]));
+            (void)bed->cu->cuMemRelease(handles[made]);
             break;
         }
         made++;
@@ -153,6 +158,6 @@ void ask_fill(struct probe *probe)
     probe_print(probe, &access);
     probe_print(probe, &unmap);
     probe_print(probe, &release);
-    MUST(cuMemAddressFree(address, bytes * count));
+    (void)bed->cu->cuMemAddressFree(address, bytes * count);
     free(handles);
 }
