@@ -9,6 +9,7 @@
 #include "simcuda/check.h"
 #include "simcuda/forms.h"
 #include "simcuda/host.h"
+#include "simcuda/profile.h"
 #include "simcuda/storage.h"
 
 /* A slot may serve a new stream once all that it was given is complete and, with the checker, known

@@ -294,6 +294,23 @@ static void only_whole_mappings_are_unmapped(struct bed *b)
     end_unmapped(b, &u);
 }
 
+static void mappings_in_a_row_are_unmapped_at_once(struct bed *b)
+{
+    struct bed_mapping m;
+    if (!bed_map(b, &m, 4, 0)) {
+        return;
+    }
+    OK(b->cu->cuMemUnmap(m.address + m.grain_bytes, 2 * m.grain_bytes));
+    REFUSED(b->cu->cuMemUnmap(m.address, 4 * m.grain_bytes)); /* two of them are not mapped */
+    for (size_t i = 1; i < 3; i++) {
+        CUmemAccessDesc access = bed_access(b, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        CUdeviceptr at = m.address + i * m.grain_bytes;
+        OK(b->cu->cuMemMap(at, m.grain_bytes, 0, m.handle[i], 0));
+        OK(b->cu->cuMemSetAccess(at, m.grain_bytes, &access, 1));
+    }
+    bed_unmap(b, &m);
+}
+
 static void what_is_not_mapped_is_not_unmapped(struct bed *b)
 {
     size_t grain = bed_grain(b);
@@ -401,6 +418,8 @@ static const struct conformance_case cases[] = {
     HEADER(access_needs_a_device_that_exists,
            "Array of CUmemAccessDesc that describe how to change the"),
     HEADER(only_whole_mappings_are_unmapped, "cannot unmap a sub-range of an address range mapped"),
+    HEADER(mappings_in_a_row_are_unmapped_at_once,
+           "The range must be the entire contiguous address range that was mapped to"),
     HEADER(what_is_not_mapped_is_not_unmapped,
            "The range must be the entire contiguous address range that was mapped to"),
     HEADER(a_mapped_reservation_is_not_freed,
