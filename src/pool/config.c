@@ -559,9 +559,7 @@ void fallow_pool_abandon(fallow_pool *handle)
         flw_pool_table_free(handle);
         leave_contexts(pool);
         flw_captures_forget(pool);
-        if (pool->has_helper) {
-            (void)pthread_detach(pool->helper); /* it ends by itself, and nobody joins it */
-        }
+        flw_pool_leave_helper(pool);
         flw_pool_orphan(pool);
     }
 }

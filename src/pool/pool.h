@@ -114,7 +114,7 @@ struct flw_pool {
     struct fallow_recorder *_Atomic recorder; /* NULL: not recorded */
     struct flw_recorder *abandoned_recorder;  /* with the pool, NULL: none */
     pthread_t helper;
-    bool has_helper;
+    bool has_helper; /* somebody has to join it; helpers.mutex in trim.c */
     atomic_bool helper_stops;
     struct flw_pool *next_abandoned; /* chain of pools whose memory is kept on purpose */
 };
@@ -282,7 +282,9 @@ void flw_pool_decay(struct flw_pool *pool, bool may_release);
  * run. False: it cannot be started. */
 bool flw_pool_start_helper(struct flw_pool *pool);
 void flw_pool_stop_helper(struct flw_pool *pool); /* none: nothing */
-void flw_helpers_forget_all(void);                /* in the child of a fork */
+void flw_pool_leave_helper(
+    struct flw_pool *pool);        /* the same: it ends by itself, and nobody joins it */
+void flw_helpers_forget_all(void); /* in the child of a fork */
 
 /* ---- peer.c */
 

@@ -206,6 +206,16 @@ static void find_own(struct flw_pool *pool, void *context)
     *own += pool->has_helper && pthread_equal(pool->helper, pthread_self());
 }
 
+/* Its thread has ended. */
+static void join_ended(struct flw_pool *pool, void *context)
+{
+    (void)context;
+    if (pool->has_helper && !pthread_equal(pool->helper, pthread_self())) {
+        pool->has_helper = false;
+        (void)pthread_join(pool->helper, NULL);
+    }
+}
+
 /* Whoever calls exit() in a signal handler may hold what a helper waits for: not for ever. One that calls it
  * itself, from a callback, is not waited for. */
 static void end_helpers(void)
@@ -221,6 +231,9 @@ static void end_helpers(void)
     flw_pool_table_each(find_own, &own);
     while (helpers.running > own &&
            pthread_cond_timedwait(&helpers.ended, &helpers.mutex, &until) == 0) {
+    }
+    if (helpers.running <= own) {
+        flw_pool_table_each(join_ended, NULL);
     }
     pthread_mutex_unlock(&helpers.mutex);
 }
@@ -275,11 +288,28 @@ bool flw_pool_start_helper(struct flw_pool *pool)
     return has_helper;
 }
 
+/* True: the caller's to join. Else there is none, or the end of the process has seen it end. */
+static bool take_helper(struct flw_pool *pool)
+{
+    pthread_mutex_lock(&helpers.mutex);
+    bool has_helper = pool->has_helper;
+    pool->has_helper = false;
+    pthread_mutex_unlock(&helpers.mutex);
+    return has_helper;
+}
+
 void flw_pool_stop_helper(struct flw_pool *pool)
 {
-    if (pool->has_helper) {
-        atomic_store(&pool->helper_stops, true);
+    atomic_store(&pool->helper_stops, true);
+    if (take_helper(pool)) {
         (void)pthread_join(pool->helper, NULL);
+    }
+}
+
+void flw_pool_leave_helper(struct flw_pool *pool)
+{
+    if (take_helper(pool)) {
+        (void)pthread_detach(pool->helper);
     }
 }
 
