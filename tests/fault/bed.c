@@ -100,8 +100,9 @@ void flw_bed_create(struct flw_bed *bed)
     flw_sim_ledger ledger = flw_sim_read_ledger(&bed->sim);
     if (!bed->fired_now || bed->put.pool != NULL) {
         complain(bed, "create failed without a cause, or left a pool", status);
-    } else if (ledger.given_bytes != 0 || ledger.event_count != 0 || ledger.mapping_count != 0 ||
-               (ledger.reserved_address_bytes != 0 && !bed->sticky)) {
+    } else if (flw_bed_device_works(bed) && /* else what was made goes with the context */
+               (ledger.given_bytes != 0 || ledger.event_count != 0 || ledger.mapping_count != 0 ||
+                ledger.reserved_address_bytes != 0)) {
         complain(bed, "a failed create left something behind", status);
     }
     bed->put.pool = NULL;
