@@ -239,20 +239,44 @@ static void extend_ahead(const struct flw_heap *heap, const struct flw_grow_requ
     wanted = flw_min(wanted, room) >> FLW_UNIT_LOG2;
     wanted = flw_align_down(wanted, heap->page_units);
     if (heap->idle_bytes >= need_bytes || wanted <= need_units || place->right != NULL ||
-        request->is_single_handle || request->is_exact) {
+        request->is_single_handle || request->is_undivided || request->is_exact) {
         return;
     }
     place->map_end = flw_min(flw_run_end(place->hole), place->map_begin + wanted);
 }
 
+/* The smallest idle handle that holds so many units, and fits; its rest will be free memory. */
+static struct flw_handle *idle_for(const struct flw_heap *heap, uint64_t need_units,
+                                   uint64_t most_units, uint32_t kinds)
+{
+    struct flw_handle *best = NULL;
+    for (struct flw_handle *handle = heap->idle_handles; handle != NULL; handle = handle->next) {
+        if (handle->unit_count >= need_units && handle->unit_count <= most_units &&
+            (best == NULL || handle->unit_count < best->unit_count) &&
+            (handle->types & kinds) == kinds && !handle->is_exported) {
+            best = handle;
+        }
+    }
+    return best;
+}
+
 static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *request,
-                       const struct flw_placement *place, struct stock *stock)
+                       struct flw_placement *place, struct stock *stock)
 {
     uint64_t need_units = place->map_end - place->map_begin;
     uint64_t chunk = flw_max(heap->page_units, request->handle_bytes >> FLW_UNIT_LOG2);
     uint32_t types = request->handle_types | atomic_load(&heap->source.kinds);
     *stock = (struct stock){.end = &stock->handles};
-    if (request->is_single_handle) {
+    struct flw_handle *idle =
+        request->is_undivided
+            ? idle_for(heap, need_units, flw_run_end(place->hole) - place->map_begin, types)
+            : NULL;
+    if (idle != NULL) {
+        flw_handle_unlink_idle(heap, idle);
+        add_stock(stock, idle);
+        place->map_end = place->map_begin + idle->unit_count;
+        need_units = 0;
+    } else if (request->is_single_handle || request->is_undivided) {
         chunk = need_units;
     } else {
         take_idle(heap, stock, &need_units);

@@ -147,9 +147,11 @@ struct flw_heap {
                                         they have been waited for */
     uint64_t live_run_bytes; /* runs lent or cached, slabs included */
     uint64_t slab_bytes;     /* runs serving slabs */
-    bool streams_may_die;    /* a stored handle is never named to the driver */
-    bool absorbs_nobody;     /* one stream only: its runs join nobody's neighbours */
-    bool has_odd_segments;   /* one began at no multiple of a unit: all are longer now */
+    /* A run of so many or more is to lie in one handle; UINT32_MAX: none has to. It rises once, to that. */
+    _Atomic uint32_t undivided_units;
+    bool streams_may_die;  /* a stored handle is never named to the driver */
+    bool absorbs_nobody;   /* one stream only: its runs join nobody's neighbours */
+    bool has_odd_segments; /* one began at no multiple of a unit: all are longer now */
     /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
      * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
     struct flw_domain *context_order, *whole;
@@ -349,10 +351,17 @@ void flw_heap_move_slots(struct flw_heap *heap, struct flw_domain *from, struct 
 
 /* ---- runs (run.c); lock */
 
-/* A free mapped run of the domain or nobody, cut to unit_count, LIVE. NULL: none, or host memory.
- */
+/* A free mapped run of the domain or nobody, cut to unit_count, LIVE; from undivided_units on out of one
+ * handle. NULL: none, or host memory. */
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units);
+/* The same, over several handles too. */
+struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
+                                       uint32_t unit_count, uint32_t align_units);
+/* A free run of the index that holds so many units in one handle, a tight one; NULL: none found. */
+struct flw_span *flw_heap_find_undivided(const struct flw_heap *heap,
+                                         const struct flw_run_index *index, uint32_t unit_count,
+                                         uint32_t align_units);
 /* The same out of this free run, which is large enough. */
 struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
                                     uint32_t unit_count, uint32_t align_units);
@@ -424,6 +433,7 @@ struct flw_grow_request {
     uint64_t beyond_bytes; /* and so much more than is missing */
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle; /* a handle or segment of its own, all of it */
+    bool is_undivided;     /* out of one handle, idle or new, whose rest is free memory */
     bool is_whole;         /* context order: a whole run */
     bool is_exact;         /* no more than the need */
 };

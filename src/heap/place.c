@@ -49,7 +49,7 @@ static bool place_around(const struct flw_heap *heap, const struct flw_grow_requ
     struct flw_placement best = {0};
     uint64_t starts[3];
     uint32_t count = 0;
-    if (request->is_single_handle) {
+    if (request->is_single_handle || request->is_undivided) {
         left = right = NULL;
     }
     if (left != NULL) {

@@ -262,11 +262,9 @@ static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_spa
     return front;
 }
 
-static FLW_NOINLINE struct flw_span *cut_aligned(struct flw_heap *heap, struct flw_span *run,
-                                                 uint32_t unit_count, uint32_t align_units)
+static FLW_NOINLINE struct flw_span *cut_behind(struct flw_heap *heap, struct flw_span *run,
+                                                uint32_t skip, uint32_t unit_count)
 {
-    uint32_t skip =
-        FLW_MUTANT(ALIGNMENT_IGNORED) ? 0 : flw_run_align_gap(run, align_units, heap->base_unit);
     struct flw_span *rest = skip > 0 ? skip_units(heap, run, skip) : run;
     struct flw_span *cut = rest != NULL ? cut_run(heap, rest, unit_count) : NULL;
     if (cut == NULL && rest != NULL && rest != run) { /* host memory: one run again */
@@ -279,11 +277,17 @@ static FLW_NOINLINE struct flw_span *cut_aligned(struct flw_heap *heap, struct f
     return cut;
 }
 
-static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_span *run,
-                                             uint32_t unit_count, uint32_t align_units)
+static FLW_NOINLINE struct flw_span *cut_aligned(struct flw_heap *heap, struct flw_span *run,
+                                                 uint32_t unit_count, uint32_t align_units)
 {
-    run = FLW_UNLIKELY(align_units > 1) ? cut_aligned(heap, run, unit_count, align_units)
-                                        : cut_run(heap, run, unit_count);
+    uint32_t skip =
+        FLW_MUTANT(ALIGNMENT_IGNORED) ? 0 : flw_run_align_gap(run, align_units, heap->base_unit);
+    return cut_behind(heap, run, skip, unit_count);
+}
+
+/* A run that was cut is lent. */
+static FLW_INLINE struct flw_span *arm(struct flw_heap *heap, struct flw_span *run)
+{
     if (run == NULL) {
         return NULL;
     }
@@ -293,8 +297,88 @@ static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_s
     return run;
 }
 
+static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_span *run,
+                                             uint32_t unit_count, uint32_t align_units)
+{
+    return arm(heap, FLW_UNLIKELY(align_units > 1) ? cut_aligned(heap, run, unit_count, align_units)
+                                                   : cut_run(heap, run, unit_count));
+}
+
+/* ---- undivided runs: out of one handle */
+
+#define NOWHERE UINT32_MAX
+
+/* How far from the begin of a free run so many units lie in one handle. */
+static uint32_t undivided_gap(const struct flw_heap *heap, const struct flw_span *run,
+                              uint32_t unit_count, uint32_t align_units)
+{
+    uint64_t first = run->u.run.begin_unit, end = first + run->u.run.unit_count;
+    for (uint64_t at = first; at + unit_count <= end;) {
+        const struct flw_handle *handle = heap->page_handle[at / heap->page_units];
+        uint64_t handle_end = (uint64_t)handle->begin_unit + handle->unit_count;
+        uint64_t begin = flw_align_up(heap->base_unit + at, align_units) - heap->base_unit;
+        if (begin + unit_count <= flw_min(handle_end, end)) {
+            return (uint32_t)(begin - first);
+        }
+        at = handle_end;
+    }
+    return NOWHERE;
+}
+
+#define UNDIVIDED_SCAN 256
+
+struct flw_span *flw_heap_find_undivided(const struct flw_heap *heap,
+                                         const struct flw_run_index *index, uint32_t unit_count,
+                                         uint32_t align_units)
+{
+    struct flw_span *best = NULL;
+    uint32_t scanned = 0;
+    for (unsigned bin = flw_run_bin(unit_count);
+         bin < FLW_INDEX_BINS && best == NULL && scanned < UNDIVIDED_SCAN; bin++) {
+        for (struct flw_span *run = index->bins[bin]; run != NULL && scanned++ < UNDIVIDED_SCAN;
+             run = run->u.run.index_next) {
+            if ((best == NULL || run->u.run.unit_count < best->u.run.unit_count) &&
+                undivided_gap(heap, run, unit_count, align_units) != NOWHERE) {
+                best = run;
+            }
+        }
+    }
+    return best;
+}
+
+static FLW_NOINLINE struct flw_span *take_undivided(struct flw_heap *heap,
+                                                    struct flw_domain *domain, uint32_t unit_count,
+                                                    uint32_t align_units)
+{
+    struct flw_span *run = NULL, *other;
+    if (domain->ops->reuses_at_once) {
+        run = flw_heap_find_undivided(heap, &domain->runs, unit_count, align_units);
+    }
+    other =
+        flw_heap_find_undivided(heap, &heap->domains[FLW_NOBODY]->runs, unit_count, align_units);
+    if (run == NULL || (other != NULL && other->u.run.unit_count < run->u.run.unit_count)) {
+        run = other;
+    }
+    if (run == NULL) {
+        return NULL;
+    }
+    uint32_t gap = undivided_gap(heap, run, unit_count, align_units);
+    return arm(heap, cut_behind(heap, run, gap, unit_count));
+}
+
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units)
+{
+    if (FLW_UNLIKELY(unit_count >=
+                     atomic_load_explicit(&heap->undivided_units, memory_order_relaxed))) {
+        return take_undivided(heap, domain, unit_count, align_units);
+    }
+    struct flw_span *run = find_run(heap, domain, unit_count, align_units);
+    return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
+}
+
+struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
+                                       uint32_t unit_count, uint32_t align_units)
 {
     struct flw_span *run = find_run(heap, domain, unit_count, align_units);
     return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;

@@ -41,8 +41,14 @@ static bool says_no(CUresult result)
 
 bool flw_source_is_refused(CUresult result)
 {
-    enum flw_answer answer = flw_answer_of((int)result);
-    return answer != FLW_ANSWER_OK && answer != FLW_ANSWER_NO_MEMORY && answer != FLW_ANSWER_GONE;
+    switch (flw_answer_of(result)) {
+    case FLW_ANSWER_OK:
+    case FLW_ANSWER_NO_MEMORY:
+    case FLW_ANSWER_GONE:
+        return false;
+    default:
+        return true;
+    }
 }
 
 static bool has_calls(const struct flw_driver *driver)

@@ -175,6 +175,14 @@ static uint64_t settled_growth(const struct flw_climb *climb, uint64_t budget_by
     return climb->is_settled && budget_bytes <= loose && is_little ? twice : 0;
 }
 
+/* To lie in one handle, as large as it is? */
+static bool is_undivided(const struct flw_climb *climb)
+{
+    const struct flw_need *need = climb->need;
+    return need->class_index == FLW_CLASS_COUNT && !need->may_divide && !flw_need_is_single(need) &&
+           need->unit_count >= atomic_load(&climb->heap->undivided_units);
+}
+
 /* Without handles to move: those at hand, then new ones while reserved stays within budget. */
 bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
@@ -193,6 +201,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         .beyond_bytes = beyond_size(climb, budget_bytes),
         .handle_types = need->handle_types,
         .is_single_handle = flw_need_is_single(need),
+        .is_undivided = is_undivided(climb),
         .is_whole = climb->heap->whole != NULL && need->class_index == FLW_CLASS_COUNT};
     if (!may_grow(climb)) {
         return false;
@@ -311,13 +320,23 @@ static bool grow_or_move(struct flw_climb *climb)
     if (flw_climb_grow_within(climb, tight)) {
         return true;
     }
-    note_strain(climb);
+    if (!is_undivided(climb)) {
+        note_strain(climb);
+    }
     return move_within(climb, tight);
 }
 
 bool flw_rung_grow(struct flw_climb *climb)
 {
-    if (!grow_or_move(climb)) {
+    bool is_done = grow_or_move(climb);
+    if (!is_done && is_undivided(climb) && !climb->pool->insists_on_one_handle) {
+        /* Within the budget there is no room for one handle: large ones pin too much of what this
+         * program does. */
+        climb->need->may_divide = true;
+        atomic_store(&climb->heap->undivided_units, UINT32_MAX);
+        is_done = flw_climb_reclaim(climb) || grow_or_move(climb);
+    }
+    if (!is_done) {
         return false;
     }
     if (!climb->is_settled) {

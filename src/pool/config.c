@@ -228,6 +228,18 @@ static const struct flw_source_ops *source_of(const fallow_pool_config *config)
                                                          : NULL;
 }
 
+static void undivide(struct flw_pool *pool)
+{
+    uint64_t bytes = pool->config.one_handle_bytes;
+    pool->insists_on_one_handle = bytes != 0;
+    if (bytes == 0) {
+        bytes = pool->config.economy == FALLOW_BALANCED ? FALLOW_ONE_HANDLE_BYTES : UINT64_MAX;
+    }
+    uint64_t units =
+        flw_clamp(bytes >> FLW_UNIT_LOG2, (FLW_CLASS_MAX_BYTES >> FLW_UNIT_LOG2) + 1, UINT32_MAX);
+    atomic_store(&pool->heap.undivided_units, (uint32_t)units);
+}
+
 static fallow_status init_heap(struct flw_pool *pool)
 {
     CUcontext popped;
@@ -268,6 +280,9 @@ static fallow_status init_heap(struct flw_pool *pool)
         say_small_tables(pool);
     }
     pool->heap.streams_may_die = pool->config.streams_may_die != 0;
+    if (pool->heap.source.ops->remaps) {
+        undivide(pool);
+    }
     return FALLOW_OK;
 }
 

@@ -84,6 +84,7 @@ struct flw_pool {
     _Atomic uint64_t imported_bytes;
     atomic_uint said_refusals; /* bit i: the log has had refusal i of the source */
 
+    bool insists_on_one_handle;  /* for blocks from heap.undivided_units on */
     atomic_uint handle_halvings; /* new handles are so many times smaller (budget.c) */
     atomic_uint strain_level;    /* how often the tight budget does not serve (budget.c) */
     uint64_t strained_allocs;    /* the allocations that strain_level knows of; heap lock */
@@ -199,6 +200,7 @@ struct flw_need {
     uint32_t unit_count, align_units;
     uint64_t size_bytes; /* as asked, for the peak and the report */
     uint32_t flags, handle_types;
+    bool may_divide;   /* over several handles: there was no room for one */
     bool spares_waits; /* memory first: a looser fit rather than another wait between streams */
     uint32_t want;     /* slots */
     struct flw_slot **slots; /* out */

@@ -14,6 +14,9 @@ static struct flw_span *donor_run(const struct flw_heap *heap, const struct flw_
                                   const struct flw_need *need)
 {
     struct flw_span *best = NULL, *run = donor->runs.oldest;
+    if (!need->may_divide && need->unit_count >= atomic_load(&heap->undivided_units)) {
+        return flw_heap_find_undivided(heap, &donor->runs, need->unit_count, need->align_units);
+    }
     for (unsigned i = 0; need->spares_waits && run != NULL && i < OLDEST_SCAN;
          i++, run = run->u.run.age_next) {
         uint64_t gap = flw_run_align_gap(run, need->align_units, heap->base_unit);
@@ -72,7 +75,9 @@ static bool move_from(struct flw_heap *heap, struct flw_domain *donor, uint64_t 
     if (need->class_index < FLW_CLASS_COUNT) {
         return flw_climb_take_slots(heap, need);
     }
-    need->run = flw_heap_take_run(heap, taker, need->unit_count, need->align_units);
+    need->run = need->may_divide
+                    ? flw_heap_take_divided(heap, taker, need->unit_count, need->align_units)
+                    : flw_heap_take_run(heap, taker, need->unit_count, need->align_units);
     return need->run != NULL;
 }
 

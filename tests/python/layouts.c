@@ -41,6 +41,7 @@ static void print_pool(void)
     FIELD(fallow_pool_config, oom_context);
     FIELD(fallow_pool_config, page_source);
     FIELD(fallow_pool_config, reserved_1);
+    FIELD(fallow_pool_config, one_handle_bytes);
 }
 
 static void print_stats(void)

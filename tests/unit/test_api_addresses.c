@@ -175,12 +175,123 @@ static void a_handle_says_what_it_was_made_with(void **state)
     }
 }
 
+/* ---- one handle */
+
+static bool lies_in_one_handle(struct api *api, const void *ptr, size_t bytes)
+{
+    CUdeviceptr base = 0, at = (CUdeviceptr)(uintptr_t)ptr;
+    size_t range = 0;
+    assert_int_equal(api->sim.cu.cuMemGetAddressRange_v2(&base, &range, at), CUDA_SUCCESS);
+    return at >= base && at + bytes <= base + range;
+}
+
+static void begin_with(struct api *api, size_t one_handle_bytes, size_t limit_bytes)
+{
+    flw_sim_config world = flw_sim_config_default(3);
+    world.schedule = FLW_SIM_CLOCK; /* all work is complete at once */
+    api_begin(api, &world);
+    fallow_pool_config config = api_config(api);
+    config.one_handle_bytes = one_handle_bytes;
+    config.limit_bytes = limit_bytes;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
+#define BLOCKS 24
+
+/* Blocks of up to 400 MiB come and go; how many of those from `least` bytes on do not lie in one handle. */
+static unsigned churn(struct api *api, size_t least)
+{
+    void *ptrs[BLOCKS] = {0};
+    uint64_t seed = 99;
+    unsigned divided = 0;
+    for (unsigned n = 0; n < 600; n++) {
+        unsigned i = (unsigned)(flw_test_random(&seed) % BLOCKS);
+        size_t bytes =
+            ((size_t)1 << (16 + flw_test_random(&seed) % 13)) + flw_test_random(&seed) % MIB;
+        if (ptrs[i] != NULL) {
+            assert_int_equal(fallow_free(api->pool, ptrs[i], api->stream), FALLOW_OK);
+            ptrs[i] = NULL;
+        } else if (fallow_alloc(api->pool, bytes, api->stream, &ptrs[i]) == FALLOW_OK) {
+            divided += bytes >= least && !lies_in_one_handle(api, ptrs[i], bytes);
+        }
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        assert_int_equal(fallow_free(api->pool, ptrs[i], api->stream), FALLOW_OK);
+    }
+    assert_int_equal(fallow_pool_validate(api->pool), FALLOW_OK);
+    return divided;
+}
+
+static void what_is_insisted_on_lies_in_one_handle_always(void **state)
+{
+    (void)state;
+    struct api api;
+    static const size_t limits[] = {0, (size_t)1 << 30};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        begin_with(&api, 2 * MIB, limits[i]);
+        assert_int_equal(churn(&api, 2 * MIB), 0);
+        api_end(&api);
+        begin_with(&api, SIZE_MAX, limits[i]);
+        assert_true(churn(&api, 2 * MIB) > 0); /* else the test says nothing */
+        api_end(&api);
+    }
+}
+
+static void a_large_block_of_a_growing_pool_lies_in_one_handle(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptrs[8];
+    begin_with(&api, 0, 0);
+    for (size_t i = 0; i < 8; i++) {
+        void *small = api_alloc(&api, (i + 1) * 3 * MIB, api.stream);
+        size_t bytes = FALLOW_ONE_HANDLE_BYTES + i * 77 * MIB;
+        ptrs[i] = api_alloc(&api, bytes, api.stream);
+        assert_true(lies_in_one_handle(&api, ptrs[i], bytes));
+        assert_int_equal(fallow_free(api.pool, small, api.stream), FALLOW_OK);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        assert_int_equal(fallow_free(api.pool, ptrs[i], api.stream), FALLOW_OK);
+    }
+    api_end(&api);
+}
+
+/* By default a block in several handles is better than none: half of the limit idles in the middle of what
+ * is lent. */
+static void a_limit_divides_a_block_rather_than_refuse_it(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptrs[64];
+    for (unsigned insists = 0; insists < 2; insists++) {
+        begin_with(&api, insists == 1 ? FALLOW_ONE_HANDLE_BYTES : 0, 512 * MIB);
+        for (unsigned i = 0; i < 64; i++) {
+            ptrs[i] = api_alloc(&api, 8 * MIB, api.stream);
+        }
+        for (unsigned i = 8; i < 48; i++) {
+            assert_int_equal(fallow_free(api.pool, ptrs[i], api.stream), FALLOW_OK);
+        }
+        void *ptr =
+            api_alloc(&api, 256 * MIB, api.stream); /* handles go back for it, or are joined */
+        assert_true(insists == 0 || lies_in_one_handle(&api, ptr, 256 * MIB));
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        for (unsigned i = 0; i < 64; i++) {
+            assert_true((i >= 8 && i < 48) ||
+                        fallow_free(api.pool, ptrs[i], api.stream) == FALLOW_OK);
+        }
+        api_end(&api);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_libraries_ask_of_segments_is_answered_as_natively),
         cmocka_unit_test(what_libraries_ask_of_handles_is_answered),
         cmocka_unit_test(a_handle_says_what_it_was_made_with),
+        cmocka_unit_test(what_is_insisted_on_lies_in_one_handle_always),
+        cmocka_unit_test(a_large_block_of_a_growing_pool_lies_in_one_handle),
+        cmocka_unit_test(a_limit_divides_a_block_rather_than_refuse_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,11 +66,13 @@ static bool make_room(struct lender *lender, const struct flw_policy_setup *setu
 }
 
 enum {
-    SEGMENTS
+    SEGMENTS,
+    ONE_HANDLE
 };
 
 static const struct flw_policy_setting settings[] = {
     [SEGMENTS] = {.name = "segments", .kind = FLW_SETTING_FLAG}, /* page_source */
+    [ONE_HANDLE] = {.name = "one_handle", .kind = FLW_SETTING_BYTES},
 };
 
 static void *create_with(const struct flw_policy_setup *setup, fallow_economy economy,
@@ -93,6 +95,7 @@ static void *create_with(const struct flw_policy_setup *setup, fallow_economy ec
     if (flw_policy_value(setup->policy, SEGMENTS) != 0) {
         config.page_source = FALLOW_PAGES_SEGMENTS;
     }
+    config.one_handle_bytes = flw_policy_value(setup->policy, ONE_HANDLE);
     config.log = remember_line;
     config.log_context = lender;
     lender->device = setup->device;

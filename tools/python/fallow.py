@@ -93,6 +93,7 @@ class Config(ctypes.Structure):
         ("oom_context", ctypes.c_void_p),
         ("page_source", ctypes.c_int),
         ("reserved_1", ctypes.c_uint32),
+        ("one_handle_bytes", ctypes.c_size_t),
     ]
 
 
