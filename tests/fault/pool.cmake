@@ -16,6 +16,13 @@ if(TARGET fallow_shared)
     PROFILES ${FLW_PROFILES_WITH_VMM} ${FLW_PROFILES_WITHOUT} refusing=NOT_SUPPORTED
     COMMAND test_pool_faults --pool fallow)
 endif()
+if(TARGET fallow_shared) # whatever the driver refuses, from whichever call on
+  add_executable(test_refusals test_refusals.c)
+  flw_target(test_refusals)
+  target_link_libraries(test_refusals PRIVATE flw_test_pool)
+  add_test(NAME fault.refusals COMMAND test_refusals)
+  set_tests_properties(fault.refusals PROPERTIES LABELS "fault;slow" TIMEOUT 300)
+endif()
 if(TARGET fallow_shared)
   add_executable(test_sleep_faults test_sleep_faults.c)
   flw_target(test_sleep_faults)
@@ -23,5 +30,5 @@ if(TARGET fallow_shared)
   add_test(NAME fault.sleep COMMAND test_sleep_faults)
   set_tests_properties(fault.sleep PROPERTIES LABELS "fault;slow" TIMEOUT 300 SKIP_RETURN_CODE 77)
   flw_add_under_profiles(fault.sleep LABELS fault slow TIMEOUT 300
-    PROFILES ${FLW_PROFILES_WITH_VMM} COMMAND test_sleep_faults)
+    PROFILES no-fabric,slow old COMMAND test_sleep_faults) # the others change nothing that it uses
 endif()

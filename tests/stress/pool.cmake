@@ -82,6 +82,11 @@ if(TARGET fallow_shared)
     PROFILES ${FLW_PROFILES_WITHOUT} refusing=NOT_SUPPORTED COMMAND ${command})
   flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
     PROFILES ${FLW_PROFILES_WITH_VMM} COMMAND ${command} --sleep --share --foreign --oom)
+  # Refused in mid-run, each request asks the driver again: fewer of them.
+  math(EXPR ops "60000 / ${FLW_STRESS_DIVISOR}")
+  flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
+    PROFILES refusing:cuMemCreate@40=NOT_PERMITTED refusing:cuMemMap@60=UNKNOWN refusing:cuMemSetAccess@20
+    COMMAND stress_pool --seed 4711 --ops ${ops} --threads 3 --limit 200000000 --validate 500)
   flw_add_under_profiles(stress.clock LABELS stress TIMEOUT 300 # where time passes
     PROFILES slow COMMAND ${command} --schedule clock --lag 200000)
   if(TARGET fallow) # the recording of a run with captures, retired streams and failures is whole

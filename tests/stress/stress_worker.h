@@ -43,6 +43,7 @@ struct run {
     char loss[200];                     /* how the device was lost; "": it was not */
     atomic_bool failed, lost, is_reset; /* is_reset: the primary context has ended */
     atomic_uint planned_faults, refusals_by_driver;
+    bool is_refused; /* the world's driver refuses calls for good (its profile) */
     atomic_uint sleeps, peers, exports, foreign_uses, oom_calls;
 };
 

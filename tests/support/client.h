@@ -55,6 +55,8 @@ struct flw_client {
     bool is_cut_off;        /* the context ends, or has: its own calls may be refused */
     bool has_faults;      /* driver calls are refused at random: its own are made again, the pool's
                                  answers may say so */
+    bool is_refused;      /* the driver refuses calls of the pool from some on: its answers may say
+                               so, but never that the device is lost */
     bool announces_first; /* its captures: a synchronisation that another thread's call takes ends
                                one that the pool was not told of */
     bool orders_by_context; /* a free comes after what the context was given, on any stream */
@@ -73,7 +75,9 @@ static inline bool flw_client_chance(struct flw_client *client, unsigned percent
 /* An answer that a pool may give because a driver call of its own was refused. */
 static inline bool flw_client_forgives(const struct flw_client *client, fallow_status status)
 {
-    return client->has_faults && (status == FALLOW_DRIVER || status == FALLOW_DEVICE_LOST);
+    bool is_refusal = status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED;
+    return (client->has_faults && (status == FALLOW_DRIVER || status == FALLOW_DEVICE_LOST)) ||
+           (client->is_refused && is_refusal);
 }
 
 /* The primary context of device 0 is current in the calling thread. Aborts on a driver error: the

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fault.refusals: a driver refuses one of its calls, from the n-th on and for good, with each of six answers
+ * that say nothing of the device: every call that makes or unmakes memory in turn, for every n. The pool
+ * makes do without it or says so; what it lent keeps its contents, what it holds is lent again, a device
+ * that is well is never called lost, and nothing is left at the end but what could not be given back.
+ *
+ *   test_refusals [--call NAME] [--at N]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fallow/fallow.h"
+#include "support/sim.h"
+
+#define MIB         ((size_t)1 << 20)
+#define BLOCKS      8
+#define MOST_BROKEN 20
+#define MOST_CALLS  400
+
+static const char *const answers[] = {"NOT_PERMITTED",    "NOT_SUPPORTED", "INVALID_VALUE",
+                                      "OPERATING_SYSTEM", "UNKNOWN",       "OUT_OF_MEMORY"};
+
+static const struct {
+    const char *name;
+    bool takes_back; /* refused, the driver keeps what it was to be given back */
+    fallow_page_source source;
+} calls[] = {{"cuMemAddressReserve", false, FALLOW_PAGES_AUTOMATIC},
+             {"cuMemCreate", false, FALLOW_PAGES_AUTOMATIC},
+             {"cuMemMap", false, FALLOW_PAGES_AUTOMATIC},
+             {"cuMemSetAccess", false, FALLOW_PAGES_AUTOMATIC},
+             {"cuMemUnmap", true, FALLOW_PAGES_AUTOMATIC},
+             {"cuMemRelease", true, FALLOW_PAGES_AUTOMATIC},
+             {"cuMemAddressFree", true, FALLOW_PAGES_AUTOMATIC},
+             {"cuMemAlloc_v2", false, FALLOW_PAGES_SEGMENTS},
+             {"cuMemFree_v2", true, FALLOW_PAGES_SEGMENTS}};
+#define CALLS (sizeof calls / sizeof *calls)
+
+struct run {
+    struct flw_sim sim;
+    const char *profile;
+    fallow_pool *pool;
+    CUstream streams[2];
+    unsigned char *blocks[BLOCKS];
+    size_t bytes[BLOCKS];
+    unsigned broken;
+};
+
+static void complain(struct run *run, const char *what, fallow_status status)
+{
+    fprintf(stderr, "%s: %s (%s)\n", run->profile, what, fallow_status_name(status));
+    run->broken++;
+}
+
+static bool was_struck(const struct run *run, const char *call, uint64_t from)
+{
+    return run->sim.call_count(call) >= from;
+}
+
+/* Refused: a status that says so, and never that the device is lost. */
+static void judge(struct run *run, const char *what, fallow_status status)
+{
+    if (status != FALLOW_OK && status != FALLOW_DRIVER && status != FALLOW_NOT_SUPPORTED &&
+        status != FALLOW_OUT_OF_MEMORY) {
+        complain(run, what, status);
+    }
+}
+
+static void lend(struct run *run, unsigned i, size_t bytes)
+{
+    void *block = NULL;
+    fallow_status status = fallow_alloc(run->pool, bytes, run->streams[i % 2], &block);
+    judge(run, "alloc", status);
+    if ((status == FALLOW_OK) != (block != NULL)) {
+        complain(run, "alloc and its pointer do not agree", status);
+    }
+    run->blocks[i] = block;
+    run->bytes[i] = bytes;
+    if (block != NULL && run->sim.cu.cuMemsetD8_v2((CUdeviceptr)(uintptr_t)block,
+                                                   (unsigned char)(i + 1), bytes) != CUDA_SUCCESS) {
+        complain(run, "a lent block cannot be written", FALLOW_OK);
+    }
+}
+
+static void give_back(struct run *run, unsigned i)
+{
+    static unsigned char copy[12 * MIB];
+    unsigned char *block = run->blocks[i];
+    if (block == NULL) {
+        return;
+    }
+    run->blocks[i] = NULL;
+    if (run->sim.cu.cuMemcpyDtoH_v2(copy, (CUdeviceptr)(uintptr_t)block, run->bytes[i]) !=
+            CUDA_SUCCESS ||
+        copy[0] != i + 1 || memcmp(copy, copy + 1, run->bytes[i] - 1) != 0) {
+        complain(run, "a lent block lost its contents", FALLOW_OK);
+    }
+    fallow_status status = fallow_free(run->pool, block, run->streams[i % 2]);
+    if (status != FALLOW_OK) {
+        complain(run, "a good free failed", status);
+    }
+}
+
+/* What was just given back is lent again, whatever the driver refuses. */
+static void lend_again(struct run *run, unsigned i)
+{
+    bool is_held = run->blocks[i] != NULL;
+    give_back(run, i);
+    lend(run, i, run->bytes[i]);
+    if (is_held && run->blocks[i] == NULL) {
+        complain(run, "a block that lay idle was not lent again", FALLOW_OK);
+    }
+}
+
+static void live(struct run *run)
+{
+    lend(run, 0, 4096);
+    lend(run, 1, 2 * MIB);
+    lend(run, 2, 8 * MIB);
+    lend_again(run, 2);
+    lend(run, 3, 5 * MIB);
+    lend(run, 4, 700);
+    give_back(run, 2);
+    judge(run, "trim", fallow_pool_trim(run->pool, 0));
+    lend(run, 5, 9 * MIB); /* more than what is left idle */
+    lend(run, 6, 3 * MIB);
+    give_back(run, 5);
+    lend(run, 7, 12 * MIB);
+    lend_again(run, 0);
+    lend_again(run, 1);
+    lend_again(run, 3);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        give_back(run, i);
+    }
+    judge(run, "the last trim", fallow_pool_trim(run->pool, 0));
+    fallow_status status = fallow_pool_validate(run->pool);
+    if (status != FALLOW_OK) {
+        complain(run, "an invariant is broken", status);
+    }
+}
+
+static void log_line(void *context, fallow_log_level level, const char *message)
+{
+    struct run *run = context;
+    if (level == FALLOW_LOG_ERROR && strstr(message, "lost") != NULL) {
+        complain(run, message, FALLOW_OK);
+    }
+}
+
+static void expect_nothing_left(struct run *run)
+{
+    flw_sim_ledger ledger = flw_sim_read_ledger(&run->sim);
+    if (ledger.given_bytes != 0 || ledger.handle_count != 0 || ledger.mapping_count != 0 ||
+        ledger.reserved_address_bytes != 0) {
+        fprintf(stderr, "left: %llu bytes, %llu handles, %llu mappings, %llu addresses\n",
+                (unsigned long long)ledger.given_bytes, (unsigned long long)ledger.handle_count,
+                (unsigned long long)ledger.mapping_count,
+                (unsigned long long)ledger.reserved_address_bytes);
+        complain(run, "destroy left something behind", FALLOW_OK);
+    }
+}
+
+/* One world. True: the refusal came about. */
+static bool play(struct run *run, size_t call, uint64_t from, bool has_no_room)
+{
+    flw_sim_config world = flw_sim_config_default(from);
+    fallow_pool_config config;
+    world.device_bytes = 64 * MIB;
+    world.backed = 1;
+    world.check = 1;
+    world.mild = FLW_SIM_MILD_GARBAGE;
+    flw_sim_begin(&run->sim, &world);
+    for (unsigned i = 0; i < 2; i++) {
+        if (run->sim.cu.cuStreamCreate(&run->streams[i], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+            abort();
+        }
+    }
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    config.log = log_line;
+    config.log_context = run;
+    config.page_source = calls[call].source;
+    run->pool = NULL;
+    fallow_status status = fallow_pool_create(&config, &run->pool);
+    judge(run, "create", status);
+    if (status == FALLOW_OK) {
+        live(run);
+        fallow_pool_destroy(run->pool);
+    } else if (strcmp(calls[call].name, "cuMemAlloc_v2") != 0 && !has_no_room) {
+        complain(run, "there is another source of memory, and no pool", status);
+    }
+    bool is_struck = was_struck(run, calls[call].name, from);
+    if (!(is_struck && calls[call].takes_back)) {
+        expect_nothing_left(run);
+    }
+    if (flw_sim_print_violations(&run->sim) != 0) {
+        complain(run, "a rule of the device is broken", FALLOW_OK);
+    }
+    return is_struck;
+}
+
+static void play_all(struct run *run, size_t call, const char *answer, uint64_t only_at)
+{
+    uint64_t n = only_at != 0 ? only_at : 1;
+    char profile[128];
+    bool is_struck = true;
+    run->profile = profile;
+    while (is_struck && run->broken < MOST_BROKEN) {
+        snprintf(profile, sizeof profile, "refusing:%s@%llu=%s", calls[call].name,
+                 (unsigned long long)n, answer);
+        if (run->sim.play(profile, NULL, 0) == 0 || n > MOST_CALLS) {
+            complain(run, "no such profile, or no end of calls", FALLOW_OK);
+        }
+        bool has_no_room = strcmp(answer, "OUT_OF_MEMORY") == 0; /* and no other source has any */
+        is_struck = play(run, call, n, has_no_room) && only_at == 0;
+        n += is_struck;
+    }
+    if (n == 1 && only_at == 0) {
+        complain(run, "it was never called: nothing was tested", FALLOW_OK);
+    }
+    printf("%s, %s: refused from each of %llu calls on\n", calls[call].name, answer,
+           (unsigned long long)(n - 1));
+}
+
+int main(int count, char **words)
+{
+    static struct run run;
+    const char *only = NULL;
+    uint64_t at = 0;
+    for (int i = 1; i + 1 < count; i += 2) {
+        only = strcmp(words[i], "--call") == 0 ? words[i + 1] : only;
+        at = strcmp(words[i], "--at") == 0 ? strtoull(words[i + 1], NULL, 0) : at;
+    }
+    if (!flw_sim_open(&run.sim)) {
+        return 1;
+    }
+    for (size_t call = 0; call < CALLS; call++) {
+        for (size_t a = 0; a < sizeof answers / sizeof *answers && run.broken < MOST_BROKEN; a++) {
+            if (only == NULL || strcmp(only, calls[call].name) == 0) {
+                play_all(&run, call, answers[a], at);
+            }
+        }
+    }
+    flw_sim_close(&run.sim);
+    return run.broken != 0;
+}
