@@ -84,9 +84,10 @@ out=${out:-$root/build/first}
 mkdir -p "$out" && out=$(cd "$out" && pwd) || refuse "cannot write in --out '$out'"
 results=$out/results.jsonl log=$out/log.txt
 [ ! -e "$results" ] || refuse "$results is there already: name another folder with --out"
-: >"$results" && : >"$log" || refuse "cannot write in $out"
 work=$(mktemp -d) || refuse "no folder for what the steps write: look at TMPDIR"
 trap 'rm -rf "$work"' EXIT
+mkfifo "$work/answers" && exec {answers}<>"$work/answers" || refuse "cannot make a pipe in $work"
+: >"$results" && : >"$log" || refuse "cannot write in $out"
 ulimit -c 0
 
 simulated=false
@@ -172,16 +173,22 @@ now_us() {
     us=${time/./}
 }
 # run LIMIT COMMAND...: $status is its exit status, or stuck; $us how long it took
+number=0
 run() {
-    local limit=$1 begun answers
+    local limit=$1 begun of
     shift
+    number=$((number + 1))
     now_us
     begun=$us
     # The shell between answers when the command ends; if nothing ends it, we go on without an answer.
-    exec {answers}< <(cd "$work" && exec 2>/dev/null && timeout -k 5 "$limit" "$@" >"$work/out" 2>"$work/err" </dev/null; echo $?)
+    (
+        exec 2>/dev/null
+        cd "$work" && timeout -k 5 "$limit" "$@" >"$work/out" 2>"$work/err" </dev/null {answers}>&-
+        echo "$number $?" >&"$answers"
+    ) &
     status=stuck
-    IFS= read -r -t $((limit + 15)) -u "$answers" status || status=stuck
-    exec {answers}<&-
+    while IFS=' ' read -r -t $((limit + 15)) -u "$answers" of status && [ "$of" != $number ]; do status=stuck; done
+    status=${status:-stuck}
     now_us
     us=$((us - begun))
 }

@@ -5,6 +5,7 @@ if(TARGET fallow_shared)
   flw_target(gpu_stress)
   target_link_libraries(gpu_stress PRIVATE test_support fallow_shared Threads::Threads)
   foreach(form "streams --seed 1" "capture --seed 2 --capture" "sleep --seed 3 --sleep" "share --seed 4 --share"
+      "segments --seed 7 --threads 3 --capture --segments"
       "threads --seed 5 --threads 3 --capture --sleep --share")
     separate_arguments(form)
     list(POP_FRONT form name)
@@ -94,6 +95,12 @@ case $code in 0 | 77) ;; *) exit 1 ;; esac; done")
   add_test(NAME gpu.record_traces_usage COMMAND sh -c
     "${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/record_traces.py --only none 2>&1 | grep -q 'there are train'")
   set_tests_properties(gpu.record_traces_usage PROPERTIES LABELS gpu TIMEOUT 240)
+  # Skipped where there is no torch; on a CPU it shows that the program works.
+  foreach(kind serve train)
+    add_test(NAME gpu.transformer_${kind} COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/transformer.py ${kind}
+      --device cpu --steps 3 --warm 1 --hidden 64 --heads 4 --layers 2 --batch 4 --length 128)
+    set_tests_properties(gpu.transformer_${kind} PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
+  endforeach()
   if(TARGET fallow AND TARGET fallow-kernels)
     # Every module has a PyTorch sequence, or a reason for having none; where torch is, each runs once.
     add_test(NAME gpu.kernels_torch COMMAND sh -c "'$<TARGET_FILE:fallow>' bench kernels --json >kernel_cases.json && \

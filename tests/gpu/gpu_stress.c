@@ -6,9 +6,10 @@
  * framework.
  *
  *   gpu_stress [--device N|sim] [--seed N] [--ops N] [--threads N] [--capture] [--sleep] [--share]
+ *              [--segments]
  *
  * Each of --threads has --ops operations, among them renewed streams and trims. --capture, --sleep and
- * --share add rounds of these every thousand or so.
+ * --share add rounds of these every thousand or so. --segments: over cuMemAlloc in place of handles.
  *
  * Prints one JSON object. Exit: 0 no foreign value and every round asked for took place, 1 not so, 2
  * bad usage, 77 no such device. Does not: measure time.
@@ -65,6 +66,7 @@ bool open_world(struct world *world)
     }
     config.handle_types = world->shares ? FALLOW_HANDLE_FD : 0;
     config.limit_bytes = 1500u << 20;
+    config.page_source = world->uses_segments ? FALLOW_PAGES_SEGMENTS : FALLOW_PAGES_AUTOMATIC;
     must_status(run, fallow_pool_create(&config, &world->pool), "fallow_pool_create");
     return true;
 }
@@ -165,18 +167,21 @@ static bool report(struct world *world)
     }
     fallow_stats_init(&stats);
     must_status(run, fallow_pool_get_stats(world->pool, &stats), "fallow_pool_get_stats");
-    printf("{\"simulated\":%s,\"seed\":%llu,\"threads\":%u,\"operations\":%llu,\"captures\":%u,"
-           "\"sleeps\":%u,\"shares\":%u,\"shares_not_supported\":%u,\"allocations\":%llu,"
-           "\"foreign_values\":%llu,\"refusals\":%llu,\"steals\":%llu,\"remaps\":%llu,"
-           "\"peak_reserved_bytes\":%llu,\"peak_requested_bytes\":%llu}\n",
-           world->is_sim ? "true" : "false", (unsigned long long)world->seed, world->thread_count,
-           (unsigned long long)run->done, captures, sleeps, shares, unshared,
-           (unsigned long long)run->allocs, (unsigned long long)run->mismatches,
-           (unsigned long long)run->refusals, (unsigned long long)stats.steal_count,
-           (unsigned long long)stats.remap_count, (unsigned long long)stats.peak_reserved_bytes,
-           (unsigned long long)stats.peak_requested_bytes);
+    printf(
+        "{\"simulated\":%s,\"seed\":%llu,\"threads\":%u,\"operations\":%llu,\"segments\":%s,\"captures\":%u,"
+        "\"sleeps\":%u,\"shares\":%u,\"shares_not_supported\":%u,\"allocations\":%llu,"
+        "\"foreign_values\":%llu,\"refusals\":%llu,\"steals\":%llu,\"remaps\":%llu,"
+        "\"peak_reserved_bytes\":%llu,\"peak_requested_bytes\":%llu}\n",
+        world->is_sim ? "true" : "false", (unsigned long long)world->seed, world->thread_count,
+        (unsigned long long)run->done,
+        stats.page_source == FALLOW_PAGES_SEGMENTS ? "true" : "false", captures, sleeps, shares,
+        unshared, (unsigned long long)run->allocs, (unsigned long long)run->mismatches,
+        (unsigned long long)run->refusals, (unsigned long long)stats.steal_count,
+        (unsigned long long)stats.remap_count, (unsigned long long)stats.peak_reserved_bytes,
+        (unsigned long long)stats.peak_requested_bytes);
     bool has_all = (!world->captures || captures > 0) && (!world->sleeps || sleeps > 0) &&
-                   (!world->shares || shares + unshared > 0);
+                   (!world->shares || shares + unshared > 0) &&
+                   (!world->uses_segments || stats.page_source == FALLOW_PAGES_SEGMENTS);
     return run->mismatches == 0 && stats.live_count == 0 && has_all;
 }
 
@@ -190,6 +195,8 @@ static bool parse(struct world *world, int count, char **words, char ***import)
             world->sleeps = true;
         } else if (strcmp(words[i], "--share") == 0) {
             world->shares = true;
+        } else if (strcmp(words[i], "--segments") == 0) {
+            world->uses_segments = true;
         } else if (has_value && strcmp(words[i], "--device") == 0) {
             world->device = words[++i];
         } else if (has_value && strcmp(words[i], "--seed") == 0) {

@@ -35,7 +35,7 @@ struct world {
     bool is_sim;
     const char *device, *program; /* program: argv[0], to run an importing process */
     uint64_t seed, ops;           /* ops: of each thread */
-    bool captures, sleeps, shares;
+    bool captures, sleeps, shares, uses_segments;
     unsigned thread_count;
     struct run *runs;
     pthread_rwlock_t

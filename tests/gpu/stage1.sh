@@ -30,6 +30,7 @@ ops=20000
 [ "$simulated" = false ] || ops=3000
 step stress.streams 60 gpu_stress --device "$device" --ops $ops --seed 1
 step stress.captures 60 gpu_stress --device "$device" --ops $ops --seed 2 --capture
+step stress.segments 60 gpu_stress --device "$device" --ops $ops --seed 7 --threads 4 --capture --segments
 step stress.sleep 60 gpu_stress --device "$device" --ops $ops --seed 3 --sleep
 step stress.share 60 gpu_stress --device "$device" --ops $ops --seed 4 --share
 step stress.threads 60 gpu_stress --device "$device" --ops $ops --seed 5 --threads 4

@@ -4,6 +4,7 @@
 # Stage 4: a small transformer's serving and training steps, end to end, under PyTorch's allocators and Fallow's
 # two ways in; then recordings of real programs.
 
+export CUBLAS_WORKSPACE_CONFIG=:4096:8 # reproducible sums
 export FALLOW_LIBRARY=$bundle/lib/libfallow.so PYTHONPATH=$root/tools/python${PYTHONPATH:+:$PYTHONPATH}
 if [ "$simulated" = true ]; then
     missing transformer "needs a GPU"

@@ -49,6 +49,12 @@ def make_layers(torch, options):
     return torch.nn.ModuleList([Layer() for _ in range(options.layers)]).to(options.device, dtype)
 
 
+def made_up(torch, options, like, *rows):
+    """Inputs: the same in every run."""
+    count = torch.arange(math.prod(rows) * options.hidden, device=like.device, dtype=torch.float32)
+    return count.sin().view(*rows, options.hidden).to(like.dtype)
+
+
 def heads_first(options, x):
     """[rows, hidden] or [batch, rows, hidden] with the heads before the rows"""
     return x.unflatten(-1, (options.heads, options.hidden // options.heads)).transpose(-3, -2)
@@ -121,9 +127,7 @@ class Serving:
         while len(self.batch) < options.batch and (len(self.batch) < options.batch // 2 or self.draw.random() < 0.5):
             self.batch.append(Request(torch, options, self.draw, self.like))
         x = [
-            self.like.new_full((request.prompt, options.hidden), 0.01 * (request.prompt % 7 + 1)).cumsum(0).sin()
-            if request.last is None
-            else request.last
+            made_up(self.torch, options, self.like, request.prompt) if request.last is None else request.last
             for request in self.batch
         ]
         with torch.no_grad():
@@ -158,8 +162,7 @@ class Training:
         torch, options = self.torch, self.options
         rows = 16 * self.draw.randint(options.length // 64, options.length // 16)
         like = next(self.layers.parameters())
-        x = torch.arange(options.batch * rows * options.hidden, device=like.device, dtype=torch.float32).sin()
-        x = x.view(options.batch, rows, options.hidden).to(like.dtype)
+        x = made_up(torch, options, like, options.batch, rows)
         for number, layer in enumerate(self.layers):
             x = self.checkpoint(layer, x, self.attend, use_reentrant=False) if number % 2 else layer(x, self.attend)
         loss = (x.float() - 1).square().mean()
@@ -245,6 +248,9 @@ def main():
 
         fallow.enable_torch()
     torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)  # results are compared between allocators
+    if hasattr(torch.utils, "deterministic"):
+        torch.utils.deterministic.fill_uninitialized_memory = False  # that would be timed
     program = {"serve": Serving, "train": Training}[options.kind](torch, options)
     report(torch, program, options, measure(torch, program, options))
     return 0
