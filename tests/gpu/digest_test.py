@@ -239,7 +239,8 @@ class Digest(unittest.TestCase):
         transformer = {"digest": "a", "ms_median": 1.5, "ms_99": 2.5, "tokens_per_second": 4000, "used_bytes": 1 << 30}
         steps = self.measured() + [
             step("bench.pair", output=json.dumps(bench)), step("bench.kernels", output=json.dumps(kernels)),
-            step("kernels.torch", output="module case us torch us factor\npermute bf16 12.50 99.00 7.9\n"),
+            step("kernels.torch", output="module case us\n" + json.dumps({"torch": "2.11", "cases": [
+                {"module": "permute", "case": "bf16", "us": 12.5, "torch_us": 99.0}, {"module": "poison", "case": "1 GiB"}]})),
             step("replay.serve", output="a line before\n" + json.dumps(serving)), step("broken", "died", why="signal 6"),
             step("transformer.serve.native.1", output=json.dumps(transformer)),
             step("transformer.serve.plugin.1", output=json.dumps(dict(transformer, digest="b")))]
