@@ -120,7 +120,7 @@ endif()
 # A stage whose steps crash, hang and print half a line, run from this build.
 add_test(NAME gpu.first_rehearsal COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/first_test.sh
   ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR}/first_rehearsal)
-set_tests_properties(gpu.first_rehearsal PROPERTIES LABELS gpu TIMEOUT 240 SKIP_RETURN_CODE 77)
+set_tests_properties(gpu.first_rehearsal PROPERTIES LABELS "gpu;slow" TIMEOUT 240 SKIP_RETURN_CODE 77)
 if(Python3_FOUND)
   add_test(NAME gpu.digest COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/digest_test.py
     --conformance $<TARGET_FILE:driver_conformance> --probe $<TARGET_FILE:vmm_probe> --compiler ${CMAKE_C_COMPILER})
