@@ -173,9 +173,6 @@ typedef void (*fallow_log_function)(void *context, fallow_log_level level, const
  *  allocate (such an allocation skips the callbacks). Returns nonzero if it freed something. */
 typedef int (*fallow_oom_function)(void *context, size_t size_bytes, fallow_stream stream);
 
-/** See one_handle_bytes. */
-#define FALLOW_ONE_HANDLE_BYTES ((size_t)128 << 20)
-
 /** Settings of a pool. Zero is the default for every field but struct_size. */
 typedef struct fallow_pool_config {
     size_t struct_size;     /**< set by fallow_pool_config_init */
@@ -223,11 +220,9 @@ typedef struct fallow_pool_config {
     fallow_page_source page_source; /**< what memory is made of */
     uint32_t reserved_1;            /**< 0 */
     size_t
-        one_handle_bytes; /**< from so many bytes on a block lies in one handle, for whatever it is
-                                  asked: cuMemGetAddressRange and exports see all of it; the pool may
-                                  hold more. SIZE_MAX: none has to. 0: memory first none; balanced a
-                                  block of FALLOW_ONE_HANDLE_BYTES or more that raises the peak, until
-                                  one finds no room in what the economy wants to hold */
+        one_handle_bytes; /**< from so many bytes on (2 MiB at least is sensible) a block lies in one
+                                  handle, so that cuMemGetAddressRange and exports see all of it. Large
+                                  handles pin what they do not use: the pool holds more. 0: none has to */
 } fallow_pool_config;
 
 /** Fill with defaults, recording the caller's size of the struct. A larger struct_size than this

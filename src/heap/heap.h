@@ -147,8 +147,8 @@ struct flw_heap {
                                         they have been waited for */
     uint64_t live_run_bytes; /* runs lent or cached, slabs included */
     uint64_t slab_bytes;     /* runs serving slabs */
-    /* A run of so many or more is to lie in one handle; UINT32_MAX: none has to. It rises once, to that. */
-    _Atomic uint32_t undivided_units;
+    /* A run of so many or more lies in one handle; UINT32_MAX: none has to. Set before the first. */
+    uint32_t undivided_units;
     bool streams_may_die;  /* a stored handle is never named to the driver */
     bool absorbs_nobody;   /* one stream only: its runs join nobody's neighbours */
     bool has_odd_segments; /* one began at no multiple of a unit: all are longer now */
@@ -355,9 +355,6 @@ void flw_heap_move_slots(struct flw_heap *heap, struct flw_domain *from, struct 
  * handle. NULL: none, or host memory. */
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units);
-/* The same, over several handles too. */
-struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
-                                       uint32_t unit_count, uint32_t align_units);
 /* A free run of the index that holds so many units in one handle, a tight one; NULL: none found. */
 struct flw_span *flw_heap_find_undivided(const struct flw_heap *heap,
                                          const struct flw_run_index *index, uint32_t unit_count,

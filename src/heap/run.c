@@ -369,17 +369,9 @@ static FLW_NOINLINE struct flw_span *take_undivided(struct flw_heap *heap,
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units)
 {
-    if (FLW_UNLIKELY(unit_count >=
-                     atomic_load_explicit(&heap->undivided_units, memory_order_relaxed))) {
+    if (FLW_UNLIKELY(unit_count >= heap->undivided_units)) {
         return take_undivided(heap, domain, unit_count, align_units);
     }
-    struct flw_span *run = find_run(heap, domain, unit_count, align_units);
-    return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
-}
-
-struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
-                                       uint32_t unit_count, uint32_t align_units)
-{
     struct flw_span *run = find_run(heap, domain, unit_count, align_units);
     return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
 }

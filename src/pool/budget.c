@@ -179,8 +179,8 @@ static uint64_t settled_growth(const struct flw_climb *climb, uint64_t budget_by
 static bool is_undivided(const struct flw_climb *climb)
 {
     const struct flw_need *need = climb->need;
-    return need->class_index == FLW_CLASS_COUNT && !need->may_divide && !flw_need_is_single(need) &&
-           need->unit_count >= atomic_load(&climb->heap->undivided_units);
+    return need->class_index == FLW_CLASS_COUNT && !flw_need_is_single(need) &&
+           need->unit_count >= climb->heap->undivided_units;
 }
 
 /* Without handles to move: those at hand, then new ones while reserved stays within budget. */
@@ -208,6 +208,9 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     }
     fallow_status status = flw_heap_grow(climb->heap, &request, &run);
     flw_pool_say_refusals(climb->pool);
+    if (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) {
+        flw_pool_say_insisted(climb->pool);
+    }
     if (status == FALLOW_OK) {
         if (climb->is_settled) {
             atomic_store(&climb->pool->settled_grows, atomic_load(&climb->heap->count.grows));
@@ -320,23 +323,13 @@ static bool grow_or_move(struct flw_climb *climb)
     if (flw_climb_grow_within(climb, tight)) {
         return true;
     }
-    if (!is_undivided(climb)) {
-        note_strain(climb);
-    }
+    note_strain(climb);
     return move_within(climb, tight);
 }
 
 bool flw_rung_grow(struct flw_climb *climb)
 {
-    bool is_done = grow_or_move(climb);
-    if (!is_done && is_undivided(climb) && !climb->pool->insists_on_one_handle) {
-        /* Within the budget there is no room for one handle: large ones pin too much of what this
-         * program does. */
-        climb->need->may_divide = true;
-        atomic_store(&climb->heap->undivided_units, UINT32_MAX);
-        is_done = flw_climb_reclaim(climb) || grow_or_move(climb);
-    }
-    if (!is_done) {
+    if (!grow_or_move(climb)) {
         return false;
     }
     if (!climb->is_settled) {

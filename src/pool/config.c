@@ -228,16 +228,11 @@ static const struct flw_source_ops *source_of(const fallow_pool_config *config)
                                                          : NULL;
 }
 
-static void undivide(struct flw_pool *pool)
+static uint32_t undivided_units(const fallow_pool_config *config)
 {
-    uint64_t bytes = pool->config.one_handle_bytes;
-    pool->insists_on_one_handle = bytes != 0;
-    if (bytes == 0) {
-        bytes = pool->config.economy == FALLOW_BALANCED ? FALLOW_ONE_HANDLE_BYTES : UINT64_MAX;
-    }
-    uint64_t units =
-        flw_clamp(bytes >> FLW_UNIT_LOG2, (FLW_CLASS_MAX_BYTES >> FLW_UNIT_LOG2) + 1, UINT32_MAX);
-    atomic_store(&pool->heap.undivided_units, (uint32_t)units);
+    uint64_t bytes = config->one_handle_bytes == 0 ? UINT64_MAX : config->one_handle_bytes;
+    return (uint32_t)flw_clamp(bytes >> FLW_UNIT_LOG2, (FLW_CLASS_MAX_BYTES >> FLW_UNIT_LOG2) + 1,
+                               UINT32_MAX);
 }
 
 static fallow_status init_heap(struct flw_pool *pool)
@@ -281,7 +276,7 @@ static fallow_status init_heap(struct flw_pool *pool)
     }
     pool->heap.streams_may_die = pool->config.streams_may_die != 0;
     if (pool->heap.source.ops->remaps) {
-        undivide(pool);
+        pool->heap.undivided_units = undivided_units(&pool->config);
     }
     return FALLOW_OK;
 }

@@ -55,10 +55,9 @@ bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
         is_taken = flw_climb_take_slots(heap, need);
     } else {
         need->run =
-            heap->whole != NULL ? flw_heap_take_whole(heap, need->unit_count,
-                                                      flw_whole_most_units(need->unit_count))
-            : need->may_divide
-                ? flw_heap_take_divided(heap, need->domain, need->unit_count, need->align_units)
+            heap->whole != NULL
+                ? flw_heap_take_whole(heap, need->unit_count,
+                                      flw_whole_most_units(need->unit_count))
                 : flw_heap_take_run(heap, need->domain, need->unit_count, need->align_units);
         is_taken = need->run != NULL;
     }
@@ -446,9 +445,6 @@ static void plan(struct flw_climb *climb)
     uint64_t requested = live > 0 ? (uint64_t)live : 0;
     uint64_t peak = (uint64_t)atomic_load(&climb->pool->peak_requested_bytes);
     climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
-    /* What comes and goes below the peak would pin more than it gives. */
-    need->may_divide =
-        !climb->pool->insists_on_one_handle && requested + need->size_bytes <= peak;
     climb->held_bytes = atomic_load(&climb->heap->reserved_bytes);
     uint32_t unit_count = need->unit_count;
     if (need->class_index < FLW_CLASS_COUNT) {

@@ -82,9 +82,9 @@ struct flw_pool {
                               since the driver refused a change and the way back; the turn */
     uint64_t export_count; /* begun; heap lock */
     _Atomic uint64_t imported_bytes;
-    atomic_uint said_refusals; /* bit i: the log has had refusal i of the source */
+    atomic_uint said_refusals; /* bit i: the log has had refusal i of the source, or (one more) that
+                                  what was insisted on was refused */
 
-    bool insists_on_one_handle;  /* for blocks from heap.undivided_units on */
     atomic_uint handle_halvings; /* new handles are so many times smaller (budget.c) */
     atomic_uint strain_level;    /* how often the tight budget does not serve (budget.c) */
     uint64_t strained_allocs;    /* the allocations that strain_level knows of; heap lock */
@@ -200,7 +200,6 @@ struct flw_need {
     uint32_t unit_count, align_units;
     uint64_t size_bytes; /* as asked, for the peak and the report */
     uint32_t flags, handle_types;
-    bool may_divide;   /* over several handles: there was no room for one */
     bool spares_waits; /* memory first: a looser fit rather than another wait between streams */
     uint32_t want;     /* slots */
     struct flw_slot **slots; /* out */
@@ -221,6 +220,8 @@ fallow_status flw_pool_ask_captures(struct flw_pool *pool);
 
 /* What the driver has refused and nobody insisted on: a line each, once. Cheap where nothing is new. */
 void flw_pool_say_refusals(struct flw_pool *pool);
+/* A growth was refused: if it asked for kinds of handles that were insisted on, a line, once. */
+void flw_pool_say_insisted(struct flw_pool *pool);
 /* Create was answered NOT_SUPPORTED: what was insisted on, and what to do. */
 void flw_pool_say_unsupported(const struct flw_pool *pool);
 

@@ -5,6 +5,7 @@
  */
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/sized.h"
 #include "pool/pool.h"
@@ -147,6 +148,22 @@ void flw_pool_say_refusals(struct flw_pool *pool)
                          refusals[kind].consequence);
         }
     }
+}
+
+#define SAID_INSISTED (1u << FLW_REFUSED_COUNT)
+
+void flw_pool_say_insisted(struct flw_pool *pool)
+{
+    const char *call = atomic_load(&pool->heap.last_call);
+    if (pool->config.handle_types == 0 || call == NULL || strcmp(call, "cuMemCreate") != 0 ||
+        (atomic_fetch_or(&pool->said_refusals, SAID_INSISTED) & SAID_INSISTED) != 0) {
+        return;
+    }
+    flw_pool_log(
+        pool, FALLOW_LOG_ERROR,
+        "%s answered %s for a handle of the kinds that handle_types names: other kinds may "
+        "be had, leave it out",
+        call, flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
 }
 
 void flw_pool_say_unsupported(const struct flw_pool *pool)

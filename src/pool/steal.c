@@ -14,7 +14,7 @@ static struct flw_span *donor_run(const struct flw_heap *heap, const struct flw_
                                   const struct flw_need *need)
 {
     struct flw_span *best = NULL, *run = donor->runs.oldest;
-    if (!need->may_divide && need->unit_count >= atomic_load(&heap->undivided_units)) {
+    if (need->unit_count >= heap->undivided_units) {
         return flw_heap_find_undivided(heap, &donor->runs, need->unit_count, need->align_units);
     }
     for (unsigned i = 0; need->spares_waits && run != NULL && i < OLDEST_SCAN;
@@ -75,9 +75,7 @@ static bool move_from(struct flw_heap *heap, struct flw_domain *donor, uint64_t 
     if (need->class_index < FLW_CLASS_COUNT) {
         return flw_climb_take_slots(heap, need);
     }
-    need->run = need->may_divide
-                    ? flw_heap_take_divided(heap, taker, need->unit_count, need->align_units)
-                    : flw_heap_take_run(heap, taker, need->unit_count, need->align_units);
+    need->run = flw_heap_take_run(heap, taker, need->unit_count, need->align_units);
     return need->run != NULL;
 }
 

@@ -222,7 +222,7 @@ static unsigned churn(struct api *api, size_t least)
     return divided;
 }
 
-static void what_is_insisted_on_lies_in_one_handle_always(void **state)
+static void from_one_handle_bytes_on_a_block_lies_in_one_handle(void **state)
 {
     (void)state;
     struct api api;
@@ -231,54 +231,8 @@ static void what_is_insisted_on_lies_in_one_handle_always(void **state)
         begin_with(&api, 2 * MIB, limits[i]);
         assert_int_equal(churn(&api, 2 * MIB), 0);
         api_end(&api);
-        begin_with(&api, SIZE_MAX, limits[i]);
+        begin_with(&api, 0, limits[i]);
         assert_true(churn(&api, 2 * MIB) > 0); /* else the test says nothing */
-        api_end(&api);
-    }
-}
-
-static void a_large_block_of_a_growing_pool_lies_in_one_handle(void **state)
-{
-    (void)state;
-    struct api api;
-    void *ptrs[8];
-    begin_with(&api, 0, 0);
-    for (size_t i = 0; i < 8; i++) {
-        void *small = api_alloc(&api, (i + 1) * 3 * MIB, api.stream);
-        size_t bytes = FALLOW_ONE_HANDLE_BYTES + i * 77 * MIB;
-        ptrs[i] = api_alloc(&api, bytes, api.stream);
-        assert_true(lies_in_one_handle(&api, ptrs[i], bytes));
-        assert_int_equal(fallow_free(api.pool, small, api.stream), FALLOW_OK);
-    }
-    for (size_t i = 0; i < 8; i++) {
-        assert_int_equal(fallow_free(api.pool, ptrs[i], api.stream), FALLOW_OK);
-    }
-    api_end(&api);
-}
-
-/* By default a block in several handles is better than none: half of the limit idles in the middle of what
- * is lent. */
-static void a_limit_divides_a_block_rather_than_refuse_it(void **state)
-{
-    (void)state;
-    struct api api;
-    void *ptrs[64];
-    for (unsigned insists = 0; insists < 2; insists++) {
-        begin_with(&api, insists == 1 ? FALLOW_ONE_HANDLE_BYTES : 0, 512 * MIB);
-        for (unsigned i = 0; i < 64; i++) {
-            ptrs[i] = api_alloc(&api, 8 * MIB, api.stream);
-        }
-        for (unsigned i = 8; i < 48; i++) {
-            assert_int_equal(fallow_free(api.pool, ptrs[i], api.stream), FALLOW_OK);
-        }
-        void *ptr =
-            api_alloc(&api, 256 * MIB, api.stream); /* handles go back for it, or are joined */
-        assert_true(insists == 0 || lies_in_one_handle(&api, ptr, 256 * MIB));
-        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
-        for (unsigned i = 0; i < 64; i++) {
-            assert_true((i >= 8 && i < 48) ||
-                        fallow_free(api.pool, ptrs[i], api.stream) == FALLOW_OK);
-        }
         api_end(&api);
     }
 }
@@ -289,9 +243,7 @@ int main(void)
         cmocka_unit_test(what_libraries_ask_of_segments_is_answered_as_natively),
         cmocka_unit_test(what_libraries_ask_of_handles_is_answered),
         cmocka_unit_test(a_handle_says_what_it_was_made_with),
-        cmocka_unit_test(what_is_insisted_on_lies_in_one_handle_always),
-        cmocka_unit_test(a_large_block_of_a_growing_pool_lies_in_one_handle),
-        cmocka_unit_test(a_limit_divides_a_block_rather_than_refuse_it),
+        cmocka_unit_test(from_one_handle_bytes_on_a_block_lies_in_one_handle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -396,14 +396,37 @@ static void a_refusal_of_everything_is_not_blamed_on_a_kind(void **state)
     fallow_pool_config config = config_with(&lines);
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
     void *ptr = NULL;
-    refuse(&api, "cuMemCreate", 6, CUDA_ERROR_NOT_PERMITTED);
+    refuse(&api, "cuMemCreate", 60, CUDA_ERROR_NOT_PERMITTED);
     assert_int_not_equal(fallow_alloc(api.pool, 30 * MIB, api.stream, &ptr), FALLOW_OK);
     refuse_nothing(&api);
     assert_int_equal(api_stats(&api).handle_types, BOTH);
     assert_int_equal(api_stats(&api).allows_rdma, 1);
-    fallow_pool_destroy(api.pool); /* (what a refusal leaves of a pool is another test's) */
-    api.pool = NULL;
-    flw_sim_close(&api.sim);
+    use_pool(&api);
+    api_end(&api);
+}
+
+static void a_growth_does_not_do_without_what_was_named(void **state)
+{
+    (void)state;
+    struct api api;
+    struct lines lines;
+    begin_plain(&api);
+    fallow_pool_config config = config_with(&lines);
+    config.handle_types = FALLOW_HANDLE_FABRIC;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *ptr = NULL;
+    refuse(&api, "cuMemCreate", 60, CUDA_ERROR_NOT_PERMITTED);
+    assert_int_equal(fallow_alloc(api.pool, 30 * MIB, api.stream, &ptr), FALLOW_DRIVER);
+    refuse_nothing(&api);
+    assert_null(ptr);
+    assert_int_equal(api_stats(&api).handle_types, FALLOW_HANDLE_FABRIC);
+    if (lines.count != 2) { /* this one, and that of the request */
+        fail_msg("%s", lines.text);
+    }
+    assert_non_null(strstr(lines.text, "handle_types"));
+    assert_non_null(strstr(lines.text, "cuMemCreate answered CUDA_ERROR_NOT_PERMITTED"));
+    use_pool(&api);
+    api_end(&api);
 }
 
 static void a_wake_does_without_too(void **state)
@@ -479,6 +502,7 @@ int main(void)
         cmocka_unit_test(settings_that_exclude_each_other_are_named),
         cmocka_unit_test(a_kind_that_is_refused_later_is_done_without_from_then_on),
         cmocka_unit_test(a_refusal_of_everything_is_not_blamed_on_a_kind),
+        cmocka_unit_test(a_growth_does_not_do_without_what_was_named),
         cmocka_unit_test(a_wake_does_without_too),
         cmocka_unit_test(the_probe_ends_no_capture),
     };
