@@ -174,6 +174,30 @@ static void the_simulated_drivers_profile_is_named(void **state)
     }
 }
 
+static void what_a_pool_is_refused_is_a_finding(void **state)
+{
+    (void)state;
+    flw_sim_config config = {.struct_size = sizeof config, .schedule = FLW_SIM_CLOCK};
+    struct flw_doctor_patient patient = admit(&config);
+    flw_sim_fail_function make_fail = NULL;
+    void *address = control(&patient.driver, "flw_sim_fail");
+    memcpy(&make_fail, &address, sizeof make_fail);
+    assert_true(flw_doctor_see_driver(&sheet, &patient));
+    for (uint64_t n = 1; n <= 2; n++) { /* a fabric without its channel */
+        assert_int_not_equal(make_fail("cuMemCreate", n, CUDA_ERROR_NOT_PERMITTED, 0), 0);
+    }
+    assert_true(flw_doctor_see_pool(&sheet, &patient));
+    (void)make_fail(NULL, 0, 0, 0);
+    const struct flw_doctor_entry *kinds = find("pool", "handle_kinds");
+    const struct flw_doctor_entry *line = find("pool", "log_1");
+    if (find("pool", "page_source") != NULL) { /* else this build has no library */
+        assert_true(kinds != NULL && line != NULL);
+        assert_string_equal(kinds->text, "descriptors; registration by network adapters");
+        assert_non_null(strstr(line->text, "no fabric handles: cuMemCreate answered"));
+    }
+    dismiss(&patient);
+}
+
 static void a_device_that_is_not_there_is_named(void **state)
 {
     (void)state;
@@ -345,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_whole_device_gets_every_finding_and_no_advice),
         cmocka_unit_test(a_device_without_virtual_memory_is_told_of_slabs),
         cmocka_unit_test(the_simulated_drivers_profile_is_named),
+        cmocka_unit_test(what_a_pool_is_refused_is_a_finding),
         cmocka_unit_test(a_device_that_is_not_there_is_named),
         cmocka_unit_test(every_failing_call_becomes_a_line_and_leaves_nothing),
         cmocka_unit_test(a_sheet_that_overflows_says_so),
