@@ -226,6 +226,32 @@ static void keep_mapped(struct flw_heap *heap, struct stock *stock, struct flw_s
     }
 }
 
+void flw_heap_adopt_left(struct flw_heap *heap)
+{
+    struct flw_source *source = &heap->source;
+    uint64_t bytes = source->granularity_bytes;
+    struct flw_handle *handle =
+        source->left_handle != 0 && bytes <= heap->limit_bytes ? flw_heap_new_handle(heap) : NULL;
+    if (handle == NULL) {
+        return;
+    }
+    *handle = (struct flw_handle){.id = source->left_handle,
+                                  .unit_count = (uint32_t)(bytes >> FLW_UNIT_LOG2),
+                                  .types = atomic_load(&source->kinds),
+                                  .is_mapped = source->is_left_mapped};
+    flw_heap_raise_reserved(heap, bytes);
+    flw_heap_note_peak(heap);
+    atomic_store(&heap->has_open_copies, source->is_left_busy);
+    if (handle->is_mapped) {
+        struct stock stock = {.handles = handle};
+        struct flw_span *hole = heap->edge->u.run.right;
+        flw_run_set_busy(heap, hole);
+        keep_mapped(heap, &stock, hole);
+    } else {
+        flw_handle_link_idle(heap, handle);
+    }
+}
+
 /* How far to map beyond the need, within hole and budget. */
 static void extend_ahead(const struct flw_heap *heap, const struct flw_grow_request *request,
                          struct flw_placement *place)

@@ -165,15 +165,19 @@ static CUresult reserve_range(struct flw_heap *heap, uint64_t device_bytes)
 
 #define GIVE_ROUNDS 3
 
-/* A driver that refuses is asked again. In the end addresses alone stay set aside. */
+/* A driver that refuses is asked again, and once more at the pool's end, which may have another source. */
 static CUresult unreserve_range(struct flw_heap *heap)
 {
+    const struct flw_source_ops *ops = heap->source.ops;
+    ops = ops != NULL && ops->remaps ? ops : &flw_source_vmm;
     CUresult result = heap->reservation_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     for (unsigned n = 0; result != CUDA_SUCCESS && n < GIVE_ROUNDS; n++) {
-        result =
-            heap->source.ops->unreserve(&heap->source, heap->reservation, heap->reservation_bytes);
+        result = ops->unreserve(&heap->source, heap->reservation, heap->reservation_bytes);
     }
-    heap->reservation = heap->reservation_bytes = heap->range_bytes = heap->map.base = 0;
+    if (result == CUDA_SUCCESS) {
+        heap->reservation = heap->reservation_bytes = 0;
+    }
+    heap->range_bytes = heap->map.base = 0;
     return result;
 }
 
@@ -371,6 +375,9 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
         goto fail;
     }
     nobody->completed = UINT64_MAX; /* what is nobody's is complete */
+    flw_lock_acquire(&heap->lock);
+    flw_heap_adopt_left(heap);
+    flw_lock_release(&heap->lock);
     return FALLOW_OK;
 fail:
     flw_heap_finish(heap, false);
@@ -466,6 +473,7 @@ static struct leftover give_round(struct flw_heap *heap)
 uint64_t flw_heap_give_back(struct flw_heap *heap)
 {
     struct leftover left = {.count = 1};
+    (void)flw_heap_end_copies(heap);
     for (unsigned n = 0; n < GIVE_ROUNDS && left.count > 0 && !flw_heap_is_lost(heap); n++) {
         left = give_round(heap);
     }

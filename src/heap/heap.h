@@ -434,6 +434,9 @@ struct flw_grow_request {
     bool is_whole;         /* context order: a whole run */
     bool is_exact;         /* no more than the need */
 };
+/* lock; nobody else has the heap yet. What the probe could not take back is the heap's: to be unmapped, lent
+ * or given back when the driver lets it. */
+void flw_heap_adopt_left(struct flw_heap *heap);
 /* Make a mapped run: address space with the fewest missing pages, idle handles, new handles. Where the
  * driver has no memory for more than the need, it is asked for that alone.
  * OUT_OF_MEMORY: budget, limit or the driver; DRIVER, NOT_SUPPORTED: the driver refused. Nothing

@@ -321,8 +321,12 @@ bool flw_heap_end_copies(struct flw_heap *heap)
 {
     for (unsigned n = 0; atomic_load(&heap->has_open_copies) && n < COPY_TRIES; n++) {
         flw_heap_count_call(heap);
-        CUresult result = heap->driver->cuStreamSynchronize(NULL);
-        if (flw_heap_refuse(heap, result, "cuStreamSynchronize") == FALLOW_OK) {
+        bool is_probe = heap->source.is_left_busy; /* whose stream has gone */
+        CUresult result =
+            is_probe ? heap->driver->cuCtxSynchronize() : heap->driver->cuStreamSynchronize(NULL);
+        if (flw_heap_refuse(heap, result, is_probe ? "cuCtxSynchronize" : "cuStreamSynchronize") ==
+            FALLOW_OK) {
+            heap->source.is_left_busy = false;
             atomic_store(&heap->has_open_copies, false);
         }
     }

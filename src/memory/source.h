@@ -73,6 +73,9 @@ struct flw_source {
     _Atomic uint32_t kinds;
     uint32_t asked_kinds, named_kinds;
     struct flw_refusal refusals[FLW_REFUSED_COUNT];
+    /* A grain of the probe that the driver would not take back, 0: none; mapped at the probe's address? */
+    uint64_t left_handle;
+    bool is_left_mapped, is_left_busy; /* busy: a copy may be on its way to it */
     _Atomic uint64_t *call_count;
 };
 

@@ -300,7 +300,8 @@ const struct flw_source_ops flw_source_vmm = {
 struct trial {
     CUresult answer;
     const char *call;
-    bool is_stuck; /* something of it could not be taken back: no other trial is worth it */
+    bool
+        is_stuck; /* it cannot be taken back now (a copy may be on its way): no other trial follows */
 };
 
 static void write_and_read(struct flw_source *source, CUstream stream, uint64_t address,
@@ -320,29 +321,27 @@ static void write_and_read(struct flw_source *source, CUstream stream, uint64_t 
     trial->answer = driver->cuMemcpyDtoHAsync_v2(&read, at, sizeof read, stream);
     if (trial->answer != CUDA_SUCCESS) { /* then nothing has waited for the first copy */
         count_call(source);
-        trial->is_stuck = flw_source_is_refused(driver->cuStreamSynchronize(stream));
+        CUresult result = driver->cuStreamSynchronize(stream);
+        trial->is_stuck = result != CUDA_SUCCESS && flw_answer_of(result) != FLW_ANSWER_GONE;
     } else if (read != written && read != unread) { /* (unread: a device of addresses only) */
         trial->call = "the copy back of what was written";
         trial->answer = CUDA_ERROR_UNKNOWN;
     }
 }
 
-/* A way back that is refused once is tried once more. */
+/* A way back that is refused once is tried once more. What is left then is the pool's. */
 static void take_back(struct flw_source *source, struct trial *trial, uint64_t address,
                       uint64_t handle, bool is_mapped)
 {
     uint64_t bytes = source->granularity_bytes;
-    if (is_mapped && vmm_unmap(source, address, bytes) != CUDA_SUCCESS) {
-        CUresult again = vmm_unmap(source, address, bytes);
-        if (again != CUDA_SUCCESS) {
-            *trial = (struct trial){again, "cuMemUnmap", true};
-        }
-    }
-    if (vmm_release(source, handle) != CUDA_SUCCESS) {
-        CUresult again = vmm_release(source, handle);
-        if (again != CUDA_SUCCESS) {
-            *trial = (struct trial){again, "cuMemRelease", true};
-        }
+    source->is_left_busy = trial->is_stuck;
+    source->is_left_mapped =
+        is_mapped && (trial->is_stuck || (vmm_unmap(source, address, bytes) != CUDA_SUCCESS &&
+                                          vmm_unmap(source, address, bytes) != CUDA_SUCCESS));
+    if (source->is_left_mapped || (vmm_release(source, handle) != CUDA_SUCCESS &&
+                                   vmm_release(source, handle) != CUDA_SUCCESS)) {
+        trial->is_stuck = true;
+        source->left_handle = handle;
     }
 }
 
@@ -366,9 +365,6 @@ static struct trial try_grain(struct flw_source *source, CUstream stream, uint64
     if (trial.answer == CUDA_SUCCESS && stream != NULL) {
         write_and_read(source, stream, address, &trial);
     }
-    if (trial.is_stuck) { /* a copy may be on its way into it */
-        return trial;
-    }
     take_back(source, &trial, address, handle, is_mapped);
     return trial;
 }
@@ -383,8 +379,8 @@ CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool 
         stream = NULL; /* then it is not written */
     }
     struct trial trial = try_grain(source, stream, address, kinds);
-    while (flw_source_is_refused(trial.answer)) {
-        uint32_t lesser = trial.is_stuck ? NO_KINDS_LEFT : lesser_kinds(source, kinds);
+    while (flw_source_is_refused(trial.answer) && !trial.is_stuck) {
+        uint32_t lesser = lesser_kinds(source, kinds);
         blame(source, lesser == NO_KINDS_LEFT ? 0 : kinds, trial.answer, trial.call);
         if (lesser == NO_KINDS_LEFT) {
             break;
@@ -395,7 +391,9 @@ CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool 
                     ? try_grain(source, stream, address, kinds)
                     : (struct trial){granularity, "cuMemGetAllocationGranularity", false};
     }
-    *out_can = trial.answer == CUDA_SUCCESS || trial.answer == CUDA_ERROR_OUT_OF_MEMORY;
+    /* A driver that takes nothing back for now is believed, as is one without memory. */
+    bool is_gone = flw_answer_of(trial.answer) == FLW_ANSWER_GONE;
+    *out_can = !is_gone && (trial.is_stuck || !flw_source_is_refused(trial.answer));
     if (*out_can) {
         settle(source, kinds);
     }
@@ -403,5 +401,5 @@ CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool 
         count_call(source);
         (void)driver->cuStreamDestroy_v2(stream);
     }
-    return *out_can || flw_source_is_refused(trial.answer) ? CUDA_SUCCESS : trial.answer;
+    return is_gone ? trial.answer : CUDA_SUCCESS;
 }

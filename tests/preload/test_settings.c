@@ -37,8 +37,9 @@ static void nothing_means_the_cache(void **state)
 static void every_key_is_read(void **state)
 {
     (void)state;
-    assert_true(parse("mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
-                      "large:65536,ipc:1,top:1,trial:libx.so+0x12,say:1,only:train.py"));
+    assert_true(parse(
+        "mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
+        "large:65536,page_source:segments,ipc:1,top:1,trial:libx.so+0x12,say:1,only:train.py"));
     assert_int_equal(settings.mode, FLW_MODE_STRICT);
     assert_string_equal(settings.trace_file, "/tmp/a b.ftrace");
     assert_string_equal(settings.stats_file, "-");
@@ -88,14 +89,23 @@ static void wrong_text_switches_off_and_says_why(void **state)
     static const struct {
         const char *text, *expected;
     } wrong[] = {
-        {"colour:blue", "no key 'colour'"}, {"mode", "'mode:'"},
-        {"mode:", "give off, trace"},       {"MODE:off", "no key 'MODE'"},
-        {"poison:256", "give a byte"},      {"poison:-1", "give a byte"},
-        {"poison:", "give a byte"},         {"limit:", "give bytes"},
-        {"limit:8X", "give bytes"},         {"limit:8GB", "give bytes"},
-        {"limit:-8", "give bytes"},         {"limit:99999999999999999999", "give bytes"},
-        {"limit:99999999T", "give bytes"},  {"top:yes", "give 0 or 1"},
-        {"trace:", "give a name"},          {"say:1,bad:1,mode:cache", "no key 'bad'"},
+        {"colour:blue", "no key 'colour'"},
+        {"mode", "'mode:'"},
+        {"mode:", "give off, trace"},
+        {"MODE:off", "no key 'MODE'"},
+        {"poison:256", "give a byte"},
+        {"poison:-1", "give a byte"},
+        {"page_source:handles", "give automatic or segments"},
+        {"poison:", "give a byte"},
+        {"limit:", "give bytes"},
+        {"limit:8X", "give bytes"},
+        {"limit:8GB", "give bytes"},
+        {"limit:-8", "give bytes"},
+        {"limit:99999999999999999999", "give bytes"},
+        {"limit:99999999T", "give bytes"},
+        {"top:yes", "give 0 or 1"},
+        {"trace:", "give a name"},
+        {"say:1,bad:1,mode:cache", "no key 'bad'"},
     };
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         if (parse(wrong[i].text) || strstr(message, wrong[i].expected) == NULL ||
