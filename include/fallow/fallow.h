@@ -286,7 +286,9 @@ FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
  * Ownership   the caller owns *out_ptr until fallow_free.
  * Errors      OUT_OF_MEMORY after the whole ladder (fallow_pool_get_oom_report explains),
  *             INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING (captured and not announced),
- *             ASLEEP (sleep.h), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, DRIVER,
+ *             ASLEEP (sleep.h), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, DRIVER and NOT_SUPPORTED: the
+ *             driver refused a call, which fallow_pool_last_driver_error and a line in the log name;
+ *             nothing is lost by it, and the next request asks again.
  *             OUT_OF_HOST_MEMORY: the host refuses more for the pool's tables (ulimit -d, -v, a
  *             container's limit), or they are used up (fallow_pool_create); said at once, without
  *             growth, callback or wait, since device memory is not what is missing. The log gets a
@@ -354,6 +356,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, 
  *             block then belongs to `stream`, not to the one it was lent on.
  * Errors      INVALID_POINTER for an interior, foreign or already freed pointer, also when two
  *             threads free one pointer at the same moment (one wins): state unchanged. NULL is OK.
+ *             DRIVER: it does not tell what a stream is that the pool has not seen; state unchanged.
  *             DEVICE_LOST never: after a loss frees succeed and do nothing.
  * Cost        hit: one uncontended compare-and-swap on the block's own word, no driver call. Miss:
  *             returns a batch; with several active streams at most one event per 16 MiB freed.
@@ -373,7 +376,7 @@ FALLOW_API fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t 
  * device. Announce before the free. NULL for the block is OK.
  *
  * Errors      INVALID_POINTER (no lent block of this pool), INVALID_STREAM, OUT_OF_HOST_MEMORY,
- *             INVALID_POOL, DEVICE_LOST.
+ *             INVALID_POOL, DRIVER, DEVICE_LOST.
  * Cost        a lock; the event is recorded in a later slow path, at the latest when 16 MiB or 256
  *             blocks wait.
  */

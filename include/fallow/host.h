@@ -112,8 +112,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_alloc(fallow_host *host, s
  * Contract    every use was given to the device before this call and is ordered before the present
  *             end of `stream`, or was announced. NULL, 1 and 2 are the default streams of the pool's
  *             context.
- * Errors      INVALID_POINTER for an interior, foreign or already freed pointer, INVALID_STREAM;
- *             nothing was changed. NULL is OK. DEVICE_LOST never: after a loss frees do nothing.
+ * Errors      INVALID_POINTER for an interior, foreign or already freed pointer, INVALID_STREAM,
+ *             DRIVER (it does not tell what stream that is; try again); nothing was changed. NULL is OK. DEVICE_LOST never: after a loss frees do nothing.
  * Cost        one lock; an event for 32 blocks or 1 MiB, at the latest when
  *             memory is wanted. On CU_STREAM_PER_THREAD an event each: no other thread can record it.
  * Capture     on a captured stream the block is held until the capture has ended.

@@ -75,7 +75,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_import(fallow_pool *pool,
                                                         const fallow_share *share, void **out_ptr);
 
 /** Give up what fallow_import lent. Waits for all work of the pool's context; work of peers must be
- *  complete. Errors: INVALID_POINTER, CAPTURING (the wait would break a capture; nothing changed),
+ *  complete. What the driver refuses to unmap then is tried again by a poll. Errors: INVALID_POINTER,
+ *  CAPTURING (the wait would break a capture), DRIVER (it refuses to wait); nothing changed then.
  *  DEVICE_LOST (the device was lost in this call; of one that was lost before, OK, and nothing is done,
  *  as a free does). NULL is OK. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_unimport(fallow_pool *pool, void *ptr);
@@ -88,7 +89,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_unimport(fallow_pool *pool, voi
  * Errors      NOT_FOUND (no such device), INVALID_ARGUMENT (the pool's own; one more than 16),
  *             NOT_SUPPORTED (it cannot reach the pool's device, or no virtual memory management: what
  *             cuMemAlloc gave is reached by cuCtxEnablePeerAccess), BUSY (called from a callback of a
- *             sleep, or beside one), DRIVER, DEVICE_LOST. All of it changes or nothing.
+ *             sleep, or beside one), DRIVER, DEVICE_LOST. All of it changes or nothing; where the
+ *             driver refuses the way back too, the log says so: call again.
  * Cost        a driver call for each stretch of mapped memory. Waits for allocations under way;
  *             those that need the driver wait meanwhile. Not from on_oom.
  */

@@ -54,8 +54,8 @@ static inline void fallow_sleep_request_init(fallow_sleep_request *request)
  * Give the physical memory back, keep the addresses.
  *
  * All or nothing: where anything is refused or fails, the pool is awake as before, contents intact;
- * where the driver refuses the way back too, or to enter or synchronise the context, the device is
- * lost and the log says which call did it.
+ * where the driver refuses the way back too, the pool is asleep and has given nothing back: all
+ * contents are there after a wake, and the log says which call did it.
  * A handle that the driver does not take back, after it has taken others, stays with the sleeping
  * pool and is used again by the wake.
  *
@@ -70,7 +70,8 @@ static inline void fallow_sleep_request_init(fallow_sleep_request *request)
  *             peers and importers is theirs to complete.
  * Errors      BUSY (work, an allocation, another sleep or wake is under way; a capture is open; a
  *             watcher refused), CAPTURING (a capture that was not announced, or to another pool:
- *             with streams_may_die it may be ended by that), ASLEEP (it is asleep),
+ *             with streams_may_die it may be ended by that), ASLEEP (it was asleep; or it is now, with
+ *             all of its memory, see above),
  *             NOT_SUPPORTED (no virtual memory management; a pool with debug checks),
  *             INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (no room to save), DRIVER, DEVICE_LOST.
  * Threads     calls that need physical memory wait for the outcome, NO_WAIT requests answer
@@ -86,7 +87,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_sleep(fallow_pool *pool,
  * Contents    saved blocks have theirs, all else is undefined.
  * Errors      OUT_OF_MEMORY (the report's size_bytes is what is missing; idle memory of other pools of
  *             the process has been asked for), DRIVER: still asleep, nothing of it lost, try again.
- *             BUSY (another thread is at it, at an import or at peers), DEVICE_LOST (the way back was refused too).
+ *             BUSY (another thread is at it, at an import or at peers), DEVICE_LOST.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_wake(fallow_pool *pool);
 

@@ -156,7 +156,7 @@ void flw_climb_tell_refusal(const struct flw_climb *climb)
     if ((climb->status == FALLOW_DRIVER || climb->status == FALLOW_NOT_SUPPORTED) && call != NULL) {
         flw_pool_log(
             climb->pool, FALLOW_LOG_WARNING,
-            "no %llu bytes: %s answered %s; nothing is lost by it, and the next request "
+            "no %llu bytes: %s answered %s; the pool is as it was, and the next request "
             "asks again",
             (unsigned long long)climb->need->size_bytes, call,
             flw_driver_error_name(&climb->pool->driver, (CUresult)atomic_load(&heap->last_error)));
