@@ -28,7 +28,8 @@ struct flw_bed {
     uint64_t call_count; /* driver calls of the pool so far */
     bool has_fired;      /* the failure has happened, in an earlier call or in this one */
     bool fired_now;
-    bool has_recovered; /* the driver serves again */
+    bool has_recovered;     /* the driver serves again */
+    bool was_tried_in_vain; /* create tried handles, and the driver kept the trial's */
     bool fired_in_destroy;
     bool lost;           /* a call answered DEVICE_LOST */
     const char *lost_in; /* that call */
