@@ -16,8 +16,8 @@ static const char *const cheap[] = {"cuMemCreate",
                                     "cuMemHostAlloc",
                                     "cuMemExportToShareableHandle",
                                     "cuMemImportFromShareableHandle"};
-/* Answered anything, which may cost it the device, and so ends the run. Not cuMemFreeHost: what it
- * refuses stays, which the log says. */
+/* Answered anything by which a driver refuses, which costs the call. Not cuMemFreeHost: what it refuses
+ * stays, which the log says. */
 static const char *const dear[] = {
     "cuMemCreate",       "cuMemUnmap",      "cuMemRelease",
     "cuMemFree_v2",      "cuEventRecord",   "cuEventQuery",
@@ -27,11 +27,14 @@ static const char *const dear[] = {
 void stress_plan_fault(struct worker *worker)
 {
     struct flw_client *client = &worker->client;
-    bool is_dear = flw_client_below(client, 40) == 0;
+    static const CUresult answers[] = {CUDA_ERROR_OUT_OF_MEMORY,    CUDA_ERROR_NOT_PERMITTED,
+                                       CUDA_ERROR_NOT_SUPPORTED,    CUDA_ERROR_INVALID_VALUE,
+                                       CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN};
+    bool is_dear = flw_client_below(client, 4) == 0;
     const char *entry = is_dear ? dear[flw_client_below(client, sizeof dear / sizeof *dear)]
                                 : cheap[flw_client_below(client, sizeof cheap / sizeof *cheap)];
-    bool is_unknown = is_dear && flw_client_chance(client, 50);
-    CUresult error = is_unknown ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult error = is_dear ? answers[flw_client_below(client, sizeof answers / sizeof *answers)]
+                             : CUDA_ERROR_OUT_OF_MEMORY;
     if (worker->run->sim.fail(entry, 1 + flw_client_below(client, 4), (int)error, 0) != 0) {
         atomic_fetch_add(&worker->run->planned_faults, 1);
     }

@@ -42,14 +42,13 @@ bool stress_allows(struct worker *worker, fallow_status status)
     case FALLOW_ASLEEP:
         return worker->client.is_quiet && run->settings.sleep;
     case FALLOW_DRIVER:
+    case FALLOW_NOT_SUPPORTED:
         atomic_fetch_add(&run->refusals_by_driver, 1);
         return run->settings.faults != 0 || run->is_refused || atomic_load(&run->is_reset);
-    case FALLOW_NOT_SUPPORTED:
-        return run->is_refused;
     case FALLOW_DEVICE_LOST:
         atomic_store(&run->lost, true);
-        return run->settings.faults != 0 || atomic_load(&run->is_reset);
-    case FALLOW_OUT_OF_HOST_MEMORY: /* no room to save, no event */
+        return atomic_load(&run->is_reset); /* no refusal loses it */
+    case FALLOW_OUT_OF_HOST_MEMORY:         /* no room to save, no event */
         return run->settings.faults != 0;
     case FALLOW_INVALID_STREAM:
         return atomic_load(&run->is_reset);
