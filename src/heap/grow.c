@@ -133,14 +133,19 @@ static CUresult create_stock(struct flw_source *source, const struct stock *stoc
 /* Driver calls. Those that the driver refuses to unmap stay mapped. */
 static void unmap_stock(struct flw_heap *heap, const struct stock *stock, uint64_t address)
 {
-    for (struct flw_handle *handle = stock->handles; handle != NULL; handle = handle->next) {
-        if (handle->is_mapped) {
-            CUresult result =
-                heap->source.ops->unmap(&heap->source, address, flw_handle_bytes(handle));
-            handle->is_mapped = result != CUDA_SUCCESS;
-            (void)flw_heap_refuse(heap, result, "cuMemUnmap");
+    for (struct flw_handle *handle = stock->handles; handle != NULL && handle->is_mapped;) {
+        struct flw_handle *first = handle;
+        struct flw_row row = {.count = 0};
+        for (; handle != NULL && handle->is_mapped && flw_row_takes(&row, address);
+             handle = handle->next) {
+            flw_row_add(&row, address, flw_handle_bytes(handle));
+            address = row.end;
         }
-        address += flw_handle_bytes(handle);
+        CUresult result = flw_heap_unmap_row(heap, &row, true);
+        (void)flw_heap_refuse(heap, result, "cuMemUnmap");
+        for (uint32_t i = 0; i < row.count; i++, first = first->next) {
+            first->is_mapped = !row.is_unmapped[i];
+        }
     }
 }
 

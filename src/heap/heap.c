@@ -428,11 +428,6 @@ static void destroy_events(struct flw_heap *heap, struct leftover *left)
 static void give_handle(struct flw_heap *heap, struct flw_handle *handle, struct leftover *left)
 {
     uint64_t bytes = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
-    uint64_t address = heap->map.base + ((uint64_t)handle->begin_unit << FLW_UNIT_LOG2);
-    if (handle->is_mapped) {
-        CUresult result = heap->source.ops->unmap(&heap->source, address, bytes);
-        handle->is_mapped = !note_given(heap, left, result, "cuMemUnmap", 0);
-    }
     if (handle->id != 0) {
         CUresult result = heap->source.ops->release(&heap->source, handle->id);
         if (note_given(heap, left, result, "cuMemRelease", bytes)) {
@@ -444,6 +439,7 @@ static void give_handle(struct flw_heap *heap, struct flw_handle *handle, struct
 static struct leftover give_round(struct flw_heap *heap)
 {
     struct leftover left = {0};
+    (void)note_given(heap, &left, flw_heap_unmap_all(heap, true, true), "cuMemUnmap", 0);
     for (uint64_t page = 0; heap->page_handle != NULL && page < heap->mapped_page_end;) {
         struct flw_handle *handle = heap->page_handle[page];
         if (handle != NULL) {

@@ -472,6 +472,9 @@ void flw_heap_release_exported(struct flw_heap *heap);
 /* Unmap and give back everything but what was exported; the addresses stay set aside. DRIVER: as
  * before, contents too. ASLEEP: nor was that to be had; asleep with all of its memory, contents too. */
 fallow_status flw_heap_sleep(struct flw_heap *heap);
+/* In a driver section. Unmap all handles, those that were exported or not; addresses and handles stay. What
+ * is refused stays mapped and ends it, or (`goes_on`) does not. The last refusal. */
+CUresult flw_heap_unmap_all(struct flw_heap *heap, bool with_exported, bool goes_on);
 /* Create and map it all again. OUT_OF_MEMORY, DRIVER: asleep as before. OK: flw_heap_end_wake is to
  * follow. */
 fallow_status flw_heap_wake(struct flw_heap *heap);

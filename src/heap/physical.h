@@ -69,6 +69,31 @@ void flw_heap_note_peak(struct flw_heap *heap);
 /* Among the others; in context order its units lead to the run, which is all of it. */
 void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run);
 
+/* ---- mappings side by side (shrink.c) */
+
+#define FLW_ROW_MOST 256
+
+struct flw_row {
+    uint64_t address, end;
+    uint64_t bytes[FLW_ROW_MOST]; /* of each mapping */
+    bool is_unmapped[FLW_ROW_MOST];
+    uint32_t count;
+};
+
+static inline bool flw_row_takes(const struct flw_row *row, uint64_t address)
+{
+    return row->count == 0 || (row->count < FLW_ROW_MOST && row->end == address);
+}
+static inline void flw_row_add(struct flw_row *row, uint64_t address, uint64_t bytes)
+{
+    row->address = row->count == 0 ? address : row->address;
+    row->bytes[row->count++] = bytes;
+    row->end = address + bytes;
+}
+/* In a driver section, no lock. By one call where the driver takes that; is_unmapped says what is. Where a
+ * mapping is refused those behind it are left, or asked for all the same (`goes_on`). The last refusal. */
+CUresult flw_heap_unmap_row(struct flw_heap *heap, struct flw_row *row, bool goes_on);
+
 /* ---- idle memory (shrink.c) */
 
 /* After a sleep: idle stretches that nothing is mapped behind become address space only. */

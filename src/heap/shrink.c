@@ -3,6 +3,8 @@
  * Owns: taking physical memory out again: unmapping what lies idle, giving handles and segments back
  * to the driver. As in grow.c, the driver is called without the lock.
  */
+#include <string.h>
+
 #include "base/mutant.h"
 #include "heap/epoch.h"
 #include "heap/physical.h"
@@ -208,26 +210,84 @@ static uint64_t release_handle(struct flw_heap *heap, struct flw_handle *handle)
     return bytes;
 }
 
-static bool unmap_run(struct flw_heap *heap, const struct flw_span *run)
+/* ---- unmapping */
+
+CUresult flw_heap_unmap_row(struct flw_heap *heap, struct flw_row *row, bool goes_on)
 {
-    CUresult result =
-        heap->source.ops->unmap(&heap->source, flw_run_address(heap, run), flw_run_bytes(run));
-    return flw_heap_refuse(heap, result, "cuMemUnmap") == FALLOW_OK;
+    CUresult last = CUDA_SUCCESS;
+    uint64_t address = row->address;
+    memset(row->is_unmapped, 0, sizeof row->is_unmapped);
+    for (uint32_t at = 0, done; at < row->count;) {
+        CUresult result =
+            flw_source_unmap_all(&heap->source, address, row->bytes + at, row->count - at, &done);
+        last = result != CUDA_SUCCESS ? result : last;
+        for (uint32_t i = 0; i < done; i++) {
+            row->is_unmapped[at] = true;
+            address += row->bytes[at++];
+        }
+        if (result != CUDA_SUCCESS) {
+            if (!goes_on || !flw_source_is_refused(result)) {
+                break;
+            }
+            address += row->bytes[at++]; /* the one that was refused */
+        }
+    }
+    return last;
+}
+
+/* The cuts' places in `runs`, by address: they are made by age, which is the order of all else. */
+static void sort_cuts(const struct cuts *cuts, uint32_t order[UNMAP_BATCH])
+{
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        uint32_t at = i;
+        while (at > 0 && flw_run_begin(cuts->runs[order[at - 1]]) > flw_run_begin(cuts->runs[i])) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+}
+
+/* In a driver section. is_unmapped[i]: of cut i. */
+static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
+                       bool is_unmapped[UNMAP_BATCH])
+{
+    uint32_t order[UNMAP_BATCH];
+    sort_cuts(cuts, order);
+    for (uint32_t i = 0; i < cuts->count;) {
+        struct flw_row row;
+        uint32_t begin = i;
+        row.count = 0;
+        for (; i < cuts->count; i++) {
+            const struct flw_span *run = cuts->runs[order[i]];
+            if (!flw_row_takes(&row, flw_run_address(heap, run))) {
+                break;
+            }
+            flw_row_add(&row, flw_run_address(heap, run), flw_run_bytes(run));
+        }
+        CUresult result = flw_heap_unmap_row(heap, &row, true);
+        (void)flw_heap_refuse(heap, result, "cuMemUnmap");
+        for (uint32_t n = 0; n < row.count; n++) {
+            is_unmapped[order[begin + n]] = row.is_unmapped[n];
+        }
+    }
 }
 
 /* In a driver section. What was exported goes back to the driver, all else is idle then; what the driver
  * refuses to unmap is as free as before. */
 static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
 {
+    bool is_unmapped[UNMAP_BATCH] = {false};
     uint64_t done_bytes = 0;
-    bool may_unmap = flw_heap_end_copies(heap);
+    if (flw_heap_end_copies(heap)) {
+        unmap_rows(heap, cuts, is_unmapped);
+    }
     for (uint32_t i = 0; i < cuts->count; i++) {
         struct flw_span *run = cuts->runs[i];
         struct flw_handle *exported = NULL;
-        bool is_unmapped = may_unmap && unmap_run(heap, run);
-        cuts->is_refused |= !is_unmapped;
+        cuts->is_refused |= !is_unmapped[i];
         flw_lock_acquire(&heap->lock);
-        if (is_unmapped) {
+        if (is_unmapped[i]) {
             struct flw_handle *handle = detach_handle(heap, run);
             handle->is_mapped = false;
             exported = handle->is_exported ? handle : NULL;

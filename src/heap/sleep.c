@@ -99,26 +99,46 @@ static struct stop map_all(struct flw_heap *heap)
     return open_all(heap);
 }
 
+/* The next mapped one, with what is exported or without. */
+static struct flw_handle *next_mapped(const struct flw_heap *heap, bool with_exported,
+                                      uint64_t *page)
+{
+    struct flw_handle *handle;
+    do {
+        handle = with_exported ? next_handle(heap, page) : next_private(heap, page);
+    } while (handle != NULL && !handle->is_mapped);
+    return handle;
+}
+
+CUresult flw_heap_unmap_all(struct flw_heap *heap, bool with_exported, bool goes_on)
+{
+    struct flw_handle *handles[FLW_ROW_MOST], *handle;
+    struct flw_row row = {.count = 0};
+    CUresult last = CUDA_SUCCESS;
+    uint64_t page = 0;
+    do {
+        handle = next_mapped(heap, with_exported, &page);
+        if (handle == NULL || !flw_row_takes(&row, address_of(heap, handle))) {
+            CUresult result = flw_heap_unmap_row(heap, &row, goes_on);
+            for (uint32_t i = 0; i < row.count; i++) {
+                handles[i]->is_mapped = !row.is_unmapped[i];
+            }
+            last = result != CUDA_SUCCESS ? result : last;
+            row.count = 0;
+        }
+        if (handle != NULL) {
+            handles[row.count] = handle;
+            flw_row_add(&row, address_of(heap, handle), flw_handle_bytes(handle));
+        }
+    } while (handle != NULL && (last == CUDA_SUCCESS || goes_on));
+    return last;
+}
+
 /* `goes_on`: past what the driver refuses, which stays mapped. */
 static struct stop unmap_all(struct flw_heap *heap, bool goes_on)
 {
-    uint64_t page = 0;
-    struct stop stop = no_stop;
-    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
-        if (!handle->is_mapped) {
-            continue;
-        }
-        CUresult result = heap->source.ops->unmap(&heap->source, address_of(heap, handle),
-                                                  flw_handle_bytes(handle));
-        handle->is_mapped = result != CUDA_SUCCESS;
-        if (result != CUDA_SUCCESS) {
-            stop = (struct stop){result, "cuMemUnmap"};
-            (void)status_of(heap, &stop);
-            if (!goes_on) {
-                break;
-            }
-        }
-    }
+    struct stop stop = {flw_heap_unmap_all(heap, false, goes_on), "cuMemUnmap"};
+    (void)status_of(heap, &stop);
     return stop;
 }
 

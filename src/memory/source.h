@@ -77,10 +77,17 @@ struct flw_source {
     uint64_t left_handle;
     bool is_left_mapped, is_left_busy; /* busy: a copy may be on its way to it */
     _Atomic uint64_t *call_count;
+    _Atomic bool unmaps_singly; /* the driver was seen to refuse several mappings at once */
 };
 
 extern const struct flw_source_ops flw_source_vmm;  /* cuMemCreate and friends */
 extern const struct flw_source_ops flw_source_slab; /* cuMemAlloc */
+
+/* Unmap `count` whole mappings that lie side by side from `address` on, in one call, or where the driver does
+ * not take that, one after another. *out_done: how many, from the first. Not CUDA_SUCCESS: the driver refused
+ * the next one, and was not asked for those behind it. */
+CUresult flw_source_unmap_all(struct flw_source *source, uint64_t address, const uint64_t bytes[],
+                              uint32_t count, uint32_t *out_done);
 
 /* Fill asked_kinds, kinds and granularity_bytes by what the device says of itself; *out_can: it can
  * remap. An answer that says neither yes nor no (a broken context, say) is returned. */

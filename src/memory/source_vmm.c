@@ -254,6 +254,37 @@ static CUresult vmm_unmap(struct flw_source *source, uint64_t address, uint64_t 
     return source->driver->cuMemUnmap(address, bytes);
 }
 
+/* "The range must be the entire contiguous address range that was mapped to" (cuMemUnmap): NVIDIA's sample
+ * vectorAddMMAP takes that to hold for several mappings in a row. The first one that is unmapped by itself
+ * after a refusal shows that it was refused for being several. */
+CUresult flw_source_unmap_all(struct flw_source *source, uint64_t address, const uint64_t bytes[],
+                              uint32_t count, uint32_t *out_done)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t whole = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        whole += bytes[i];
+    }
+    *out_done = 0;
+    if (count > 1 && !atomic_load(&source->unmaps_singly)) {
+        result = source->ops->unmap(source, address, whole);
+        if (!flw_source_is_refused(result)) {
+            *out_done = result == CUDA_SUCCESS ? count : 0;
+            return result;
+        }
+        result = CUDA_SUCCESS;
+    }
+    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        result = source->ops->unmap(source, address, bytes[i]);
+        address += bytes[i];
+        *out_done += result == CUDA_SUCCESS;
+    }
+    if (count > 1 && *out_done > 0) {
+        atomic_store(&source->unmaps_singly, true);
+    }
+    return result;
+}
+
 static CUresult vmm_set_access(struct flw_source *source, uint64_t address, uint64_t bytes)
 {
     CUmemAccessDesc access[FLW_SOURCE_DEVICES];

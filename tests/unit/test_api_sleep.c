@@ -62,6 +62,40 @@ static void asleep_nothing_is_held_and_awake_everything_is_where_it_was(void **s
     api_end(&api);
 }
 
+/* Handles side by side are unmapped by one call: a row is one, of a trim a batch of 64 at most. */
+static void a_sleep_and_a_trim_unmap_by_rows(void **state)
+{
+    (void)state;
+    struct api api;
+    void *blocks[64];
+    api_begin_with_pool(&api);
+    for (size_t i = 0; i < 64; i++) {
+        blocks[i] = api_alloc(&api, 8 * MIB, api.stream);
+    }
+    uint64_t mappings = flw_sim_read_ledger(&api.sim).mapping_count;
+    uint64_t before = api.sim.call_count("cuMemUnmap");
+    assert_true(mappings >= 16);
+    assert_int_equal(sleep_idle(&api, NULL), FALLOW_OK);
+    uint64_t of_sleep = api.sim.call_count("cuMemUnmap") - before;
+    assert_int_equal(flw_sim_read_ledger(&api.sim).mapping_count, 0);
+    assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
+    for (size_t i = 0; i < 64; i++) {
+        assert_int_equal(fallow_free(api.pool, blocks[i], api.stream), FALLOW_OK);
+    }
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK); /* fences what was freed */
+    before = api.sim.call_count("cuMemUnmap");
+    api.sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    uint64_t of_trim = api.sim.call_count("cuMemUnmap") - before;
+    assert_int_equal(flw_sim_read_ledger(&api.sim).mapping_count, 0);
+    print_message("%llu mappings: %llu calls of cuMemUnmap for a sleep, %llu for a trim\n",
+                  (unsigned long long)mappings, (unsigned long long)of_sleep,
+                  (unsigned long long)of_trim);
+    assert_int_equal(of_sleep, 1);
+    assert_true(of_trim <= mappings / 64 + 2);
+    api_end(&api);
+}
+
 static void a_hit_is_a_hit_again_after_the_wake(void **state)
 {
     (void)state;
@@ -342,6 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(asleep_nothing_is_held_and_awake_everything_is_where_it_was),
+        cmocka_unit_test(a_sleep_and_a_trim_unmap_by_rows),
         cmocka_unit_test(a_hit_is_a_hit_again_after_the_wake),
         cmocka_unit_test(blocks_may_be_freed_asleep),
         cmocka_unit_test(contents_are_saved_by_tag),

@@ -77,6 +77,69 @@ static void the_remapping_source_counts_its_calls_and_undoes_them(void **state)
     assert_true(ledger.call_count - before == 8); /* and the memset */
 }
 
+enum {
+    ROW = 8
+};
+
+/* A reservation with ROW handles of one grain in it. */
+static uint64_t map_row(struct flw_source *source, uint64_t handles[ROW])
+{
+    uint64_t base = 0, bytes = source->granularity_bytes;
+    uint32_t kinds = 0;
+    assert_int_equal(source->ops->reserve(source, ROW * bytes, 0, &base), CUDA_SUCCESS);
+    for (unsigned i = 0; i < ROW; i++) {
+        assert_int_equal(source->ops->create(source, bytes, &kinds, &handles[i]), CUDA_SUCCESS);
+        assert_int_equal(source->ops->map(source, base + i * bytes, bytes, handles[i]),
+                         CUDA_SUCCESS);
+    }
+    return base;
+}
+
+/* One call for a row; one each where that is refused, and from then on; none behind one that is refused. */
+static void a_row_of_mappings_is_unmapped_by_one_call(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned failing[2]; /* calls of cuMemUnmap, from 1; 0: none */
+        CUresult answer;
+        uint32_t done;
+        uint64_t calls;
+    } rounds[] = {{{0, 0}, CUDA_SUCCESS, ROW, 1},
+                  {{1, 2}, CUDA_ERROR_UNKNOWN, 0, 2},
+                  {{0, 0}, CUDA_SUCCESS, ROW, 1},
+                  {{1, 4}, CUDA_ERROR_UNKNOWN, 2, 4},
+                  {{0, 0}, CUDA_SUCCESS, ROW, ROW}};
+    _Atomic uint64_t calls = 0;
+    struct flw_source source = {
+        .ops = &flw_source_vmm, .driver = &sim.cu, .access_count = 1, .call_count = &calls};
+    begin_world(false);
+    bool can = false;
+    assert_int_equal(flw_source_vmm_ask(&source, &can), CUDA_SUCCESS);
+    for (unsigned i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        uint64_t handles[ROW], bytes[ROW];
+        uint64_t base = map_row(&source, handles), grain = source.granularity_bytes;
+        for (unsigned k = 0; k < ROW; k++) {
+            bytes[k] = grain;
+        }
+        for (unsigned k = 0; k < 2 && rounds[i].failing[k] != 0; k++) {
+            (void)(sim.fail)("cuMemUnmap", rounds[i].failing[k], CUDA_ERROR_UNKNOWN, 0);
+        }
+        uint64_t before = sim.call_count("cuMemUnmap");
+        uint32_t done = ROW + 1;
+        assert_int_equal(flw_source_unmap_all(&source, base, bytes, ROW, &done), rounds[i].answer);
+        assert_int_equal(done, rounds[i].done);
+        assert_true(sim.call_count("cuMemUnmap") - before == rounds[i].calls);
+        assert_true(flw_sim_read_ledger(&sim).mapping_count == ROW - done);
+        for (unsigned k = done; k < ROW; k++) {
+            assert_int_equal(source.ops->unmap(&source, base + k * grain, grain), CUDA_SUCCESS);
+        }
+        for (unsigned k = 0; k < ROW; k++) {
+            assert_int_equal(source.ops->release(&source, handles[k]), CUDA_SUCCESS);
+        }
+        assert_int_equal(source.ops->unreserve(&source, base, ROW * grain), CUDA_SUCCESS);
+    }
+}
+
 static void a_segment_is_one_allocation(void **state)
 {
     (void)state;
@@ -274,6 +337,7 @@ int main(void)
         cmocka_unit_test(a_device_that_can_remap_is_recognised_and_one_that_cannot_is_not),
         cmocka_unit_test(a_broken_answer_is_not_taken_for_a_device_that_cannot_remap),
         cmocka_unit_test(the_remapping_source_counts_its_calls_and_undoes_them),
+        cmocka_unit_test(a_row_of_mappings_is_unmapped_by_one_call),
         cmocka_unit_test(a_segment_is_one_allocation),
         cmocka_unit_test(a_pool_without_vmm_lends_returns_trims_and_keeps_nothing),
         cmocka_unit_test(the_limit_holds_without_vmm_too),
