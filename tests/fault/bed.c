@@ -103,7 +103,8 @@ void flw_bed_create(struct flw_bed *bed)
         complain(bed, "create failed without a cause, or left a pool", status);
     } else if (!bed->was_tried_in_vain &&
                (ledger.given_bytes != 0 || ledger.event_count != 0 || ledger.mapping_count != 0 ||
-                ledger.reserved_address_bytes != 0)) {
+                (ledger.reserved_address_bytes != 0 &&
+                 !bed->lasts))) { /* (addresses, refused, stay) */
         complain(bed, "a failed create left something behind", status);
     }
     bed->put.pool = NULL;
