@@ -266,7 +266,9 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_create(const fallow_pool_config *config,
                                                              fallow_pool **out_pool);
 
-/** Wait for every fence, report live blocks to the log, give everything back. NULL is allowed, a
+/** Wait for every fence, report live blocks to the log, give everything back. Captures of others go on: the
+ *  context is synchronised only where blocks are lent or imported still, or a stream was destroyed without
+ *  fallow_stream_retire, or is another thread's own; and not while a capture is known of. NULL is allowed, a
  *  destroyed handle too. No other thread may be inside a call on this pool. */
 FALLOW_API void fallow_pool_destroy(fallow_pool *pool);
 

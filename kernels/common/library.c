@@ -16,6 +16,7 @@
 #include "common/image.h"
 #include "common/twin.h"
 #include "driver/answer.h"
+#include "driver/section.h"
 #include "fallow/extend.h"
 #include "fallow/simcuda.h"
 
@@ -27,16 +28,12 @@ typedef int (*launch_function)(void *function, unsigned grid_x, unsigned grid_y,
                                unsigned block_x, unsigned block_y, unsigned block_z,
                                unsigned shared_bytes, fallow_stream stream, void **parameters,
                                void **extra);
-typedef int (*push_function)(void *context);
-typedef int (*pop_function)(void **context);
 typedef int (*error_name_function)(int error, const char **name);
 typedef int (*is_capturing_function)(fallow_stream stream, int *status);
-typedef int (*exchange_mode_function)(int *mode);
 
 enum {
     DRIVER_NO_BINARY_FOR_GPU = 209,
     DRIVER_STREAM_CAPTURE_IMPLICIT = 906,
-    DRIVER_CAPTURE_MODE_RELAXED = 2,
     DRIVER_IS_NOT_CAPTURING = 0,
     LONGEST_MESSAGE = 256,
     DRIVER_TRIES = 3
@@ -44,16 +41,14 @@ enum {
 
 struct fallow_kernels {
     void *context;
+    struct flw_driver driver; /* what sections call of it, and nothing else */
     bool is_simulated;
     load_function load;
     unload_function unload;
     find_function find;
     launch_function launch;
-    push_function push;
-    pop_function pop;
     error_name_function error_name;
     is_capturing_function is_capturing;
-    exchange_mode_function exchange_mode;
     pthread_mutex_t
         loading; /* who loads; held over driver calls, and message's lock is taken under it */
     void *modules[FLW_KERNEL_COUNT];           /* loading */
@@ -151,30 +146,22 @@ static void find_entry(fallow_pool *pool, const char *name, void *out_function)
     memcpy(out_function, &entry, sizeof entry);
 }
 
-/* What the program made current must not stay covered: a driver that refuses is asked again. */
-static void pop_context(fallow_kernels *kernels)
-{
-    void *popped = NULL;
-    int error = -1;
-    for (int n = 0; n < DRIVER_TRIES && error != 0; n++) {
-        error = kernels->pop(&popped);
-    }
-}
-
 static bool find_entries(fallow_kernels *kernels, fallow_pool *pool)
 {
+    struct flw_driver *driver = &kernels->driver; /* a pool's driver has these */
     find_entry(pool, "cuModuleLoadData", &kernels->load);
     find_entry(pool, "cuModuleUnload", &kernels->unload);
     find_entry(pool, "cuModuleGetFunction", &kernels->find);
     find_entry(pool, "cuLaunchKernel", &kernels->launch);
-    find_entry(pool, "cuCtxPushCurrent_v2", &kernels->push);
-    find_entry(pool, "cuCtxPopCurrent_v2", &kernels->pop);
+    find_entry(pool, "cuCtxGetCurrent", &driver->cuCtxGetCurrent);
+    find_entry(pool, "cuCtxPushCurrent_v2", &driver->cuCtxPushCurrent_v2);
+    find_entry(pool, "cuCtxPopCurrent_v2", &driver->cuCtxPopCurrent_v2);
     find_entry(pool, "cuGetErrorName", &kernels->error_name);
     find_entry(pool, "cuStreamIsCapturing", &kernels->is_capturing);
-    find_entry(pool, "cuThreadExchangeStreamCaptureMode", &kernels->exchange_mode);
+    find_entry(pool, "cuThreadExchangeStreamCaptureMode",
+               &driver->cuThreadExchangeStreamCaptureMode);
     return kernels->load != NULL && kernels->unload != NULL && kernels->find != NULL &&
-           kernels->launch != NULL && kernels->push != NULL && kernels->pop != NULL &&
-           kernels->is_capturing != NULL && kernels->exchange_mode != NULL;
+           kernels->launch != NULL && kernels->is_capturing != NULL;
 }
 
 /* True if the pool's driver is the simulated one: it knows the twins from now on. */
@@ -194,32 +181,15 @@ static bool register_twins(fallow_pool *pool)
     return true;
 }
 
-/* ---- loading: in the pool's context, and in relaxed capture mode, so that it neither fails under nor ends
- * a capture of another stream */
+/* ---- loading: in a driver section, so that it neither fails under nor ends a capture of another stream */
 
-static int enter_relaxed(fallow_kernels *kernels, int *mode)
+static int enter(fallow_kernels *kernels, struct flw_driver_section *section,
+                 enum flw_section_parts parts)
 {
-    int error = kernels->push(kernels->context);
-    if (error == 0) {
-        *mode = DRIVER_CAPTURE_MODE_RELAXED;
-        error = kernels->exchange_mode(mode);
-        if (error != 0) {
-            pop_context(kernels);
-        }
-    }
-    return error;
+    return (int)flw_section_open(section, &kernels->driver, kernels->context, parts, NULL);
 }
 
-static void leave_relaxed(fallow_kernels *kernels, int *mode)
-{
-    int error = -1;
-    for (int n = 0; n < DRIVER_TRIES && error != 0; n++) {
-        error = kernels->exchange_mode(mode);
-    }
-    pop_context(kernels);
-}
-
-/* loading, relaxed. The function is asked for at once: a driver that loads lazily loads it then, not in the
+/* loading, in a section. The function is asked for at once: a driver that loads lazily loads it then, not in the
  * launch. */
 static fallow_status load_kernel(fallow_kernels *kernels, int index)
 {
@@ -246,10 +216,10 @@ static fallow_status load_kernel(fallow_kernels *kernels, int index)
 /* Those that are wanted; the ones before a refusal stay loaded. */
 static fallow_status load_kernels(fallow_kernels *kernels, const bool wanted[FLW_KERNEL_COUNT])
 {
-    int mode;
+    struct flw_driver_section section;
     fallow_status status = FALLOW_OK;
     pthread_mutex_lock(&kernels->loading);
-    int error = enter_relaxed(kernels, &mode);
+    int error = enter(kernels, &section, FLW_SECTION_BOTH);
     if (error != 0) {
         status = refuse_driver(kernels, "making current", "the pool's context", error);
     }
@@ -257,7 +227,7 @@ static fallow_status load_kernels(fallow_kernels *kernels, const bool wanted[FLW
         status = wanted[i] ? load_kernel(kernels, i) : FALLOW_OK;
     }
     if (error == 0) {
-        leave_relaxed(kernels, &mode);
+        (void)flw_section_close(&section);
     }
     pthread_mutex_unlock(&kernels->loading);
     return status;
@@ -314,11 +284,12 @@ fallow_status fallow_kernels_load(fallow_kernels *kernels, const char *const *na
  * capture. So the caller is asked to load it before. */
 static fallow_status refuse_capture(fallow_kernels *kernels, const char *name, fallow_stream stream)
 {
+    struct flw_driver_section section;
     int capture = DRIVER_IS_NOT_CAPTURING;
-    int error = kernels->push(kernels->context);
+    int error = enter(kernels, &section, FLW_SECTION_CONTEXT);
     if (error == 0) {
         error = kernels->is_capturing(stream, &capture);
-        pop_context(kernels);
+        (void)flw_section_close(&section);
     }
     if (error != 0 && error != DRIVER_STREAM_CAPTURE_IMPLICIT) {
         return refuse_driver(kernels, "launch", name, error);
@@ -406,16 +377,17 @@ fallow_status fallow_kernels_create(fallow_pool *pool, fallow_kernels **out_kern
 
 void fallow_kernels_destroy(fallow_kernels *kernels)
 {
-    int mode, error = -1;
+    struct flw_driver_section section;
+    int error = -1;
     if (kernels == NULL) {
         return;
     }
     for (int n = 0; n < DRIVER_TRIES && error != 0; n++) {
-        error = enter_relaxed(kernels, &mode);
+        error = enter(kernels, &section, FLW_SECTION_BOTH);
     }
     if (error == 0) {
         unload_kernels(kernels);
-        leave_relaxed(kernels, &mode);
+        (void)flw_section_close(&section);
     }
     pthread_mutex_destroy(&kernels->loading);
     pthread_mutex_destroy(&kernels->lock);
@@ -425,6 +397,7 @@ void fallow_kernels_destroy(fallow_kernels *kernels)
 fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel,
                                  struct flw_grid grid, const void *args, fallow_stream stream)
 {
+    struct flw_driver_section section;
     void *function = NULL;
     unsigned char copy[1024];
     void *parameters[] = {copy};
@@ -448,12 +421,12 @@ fallow_status flw_kernels_launch(fallow_kernels *kernels, enum flw_kernel kernel
         return status;
     }
     memcpy(copy, args, kernel_table[kernel].args_bytes);
-    int error = kernels->push(kernels->context);
+    int error = enter(kernels, &section, FLW_SECTION_CONTEXT); /* a launch may be captured */
     if (error == 0) {
         error = kernels->launch(function, (unsigned)grid.blocks_x,
                                 grid.blocks_y == 0 ? 1 : (unsigned)grid.blocks_y, 1, grid.threads,
                                 1, 1, grid.shared_bytes, stream, parameters, NULL);
-        pop_context(kernels);
+        (void)flw_section_close(&section);
     }
     if (error != 0) {
         return refuse_driver(kernels, "launch", kernel_table[kernel].name, error);

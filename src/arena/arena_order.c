@@ -189,7 +189,7 @@ bool flw_arena_await(fallow_arena *arena, const struct flw_arena_mark *mark)
     for (unsigned n = 0; !is_over && n < AWAIT_TRIES; n++) {
         if (flw_heap_enter_driver(heap, &section)) {
             is_over = flw_domain_wait(heap, mark->domain, ticket, UINT64_MAX) == FALLOW_OK ||
-                      flw_heap_sync_context(heap) != FALLOW_DRIVER;
+                      flw_pool_await_all(arena->pool) != FALLOW_DRIVER;
             flw_heap_leave_driver(heap, &section);
         }
         is_over = is_over || flw_heap_is_lost(heap);

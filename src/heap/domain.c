@@ -6,6 +6,7 @@
  */
 #include "base/mutant.h"
 #include "heap/ctxsync.h"
+#include "heap/epoch.h"
 #include "heap/heap.h"
 #include "heap/run_index_inl.h"
 #include "heap/thread.h"
@@ -235,7 +236,8 @@ static CUresult sync_present(struct flw_heap *heap)
 /* Driver calls. A context that is gone has nothing left to wait for. */
 static CUresult sync_other(struct flw_heap *heap, CUcontext context)
 {
-    CUresult result = heap->driver->cuCtxPushCurrent_v2(context);
+    struct flw_driver_section section;
+    CUresult result = flw_heap_enter_context(heap, &section, context);
     if (result != CUDA_SUCCESS) {
         return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
     }
@@ -244,7 +246,7 @@ static CUresult sync_other(struct flw_heap *heap, CUcontext context)
         result = sync_present(heap);
         flw_ctxsync_end(heap->driver, context);
     }
-    flw_heap_pop_context(heap);
+    flw_heap_leave_driver(heap, &section);
     return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
 }
 
@@ -312,7 +314,7 @@ static fallow_status sync_all(struct flw_heap *heap)
 
 fallow_status flw_heap_sync_context(struct flw_heap *heap)
 {
-    if (!flw_ctxsync_begin(heap->driver, heap->context)) {
+    if (flw_captures_are_open() || !flw_ctxsync_begin(heap->driver, heap->context)) {
         return FALLOW_CAPTURING;
     }
     fallow_status status = sync_all(heap);

@@ -183,11 +183,11 @@ static CUresult record_other(struct flw_heap *heap, struct flw_fence *fence, CUc
     if (other == NULL) {
         return CUDA_ERROR_NOT_READY;
     }
-    flw_heap_count_call(heap);
-    CUresult result = heap->driver->cuCtxPushCurrent_v2(context);
+    struct flw_driver_section section;
+    CUresult result = flw_heap_enter_context(heap, &section, context);
     if (result == CUDA_SUCCESS) {
         result = record_one(heap, other);
-        flw_heap_pop_context(heap);
+        flw_heap_leave_driver(heap, &section);
     }
     flw_lock_acquire(&heap->lock);
     if (result == CUDA_SUCCESS) {
@@ -270,13 +270,13 @@ void flw_epoch_end_sync(struct flw_heap *heap, uint64_t ticket)
 /* Driver calls. */
 static CUresult sync_one(struct flw_heap *heap, CUcontext context)
 {
-    flw_heap_count_call(heap);
-    CUresult result = heap->driver->cuCtxPushCurrent_v2(context);
+    struct flw_driver_section section;
+    CUresult result = flw_heap_enter_context(heap, &section, context);
     if (result == CUDA_SUCCESS) {
         flw_heap_count_call(heap);
         atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
         result = heap->driver->cuCtxSynchronize();
-        flw_heap_pop_context(heap);
+        flw_heap_leave_driver(heap, &section);
     }
     return result;
 }

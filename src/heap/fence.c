@@ -84,17 +84,22 @@ static CUresult check_capture(struct flw_heap *heap, const struct flw_domain *do
                : asked;
 }
 
-/* The event exists and covers everything the domain was given. Asked again after the record: a
- * capture that another thread began in between took the event into its graph, where a stream that
- * waits for it would follow. Driver calls. */
-static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *domain,
+/* A record on the legacy stream would end the captures of streams that wait for it. */
+static bool is_legacy(const struct flw_domain *domain)
+{
+    return domain->ops == &flw_order_stream &&
+           (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_LEGACY;
+}
+
+/* The event covers everything the domain was given. Asked for a capture once: of the legacy
+ * stream before the record, which is never captured itself; of another after it, since a record does
+ * nothing to a capture, but takes the event into it, where a stream that waits for it would follow.
+ * Driver calls, in a section. */
+static CUresult record_event(struct flw_heap *heap, const struct flw_domain *domain,
                              struct flw_fence *fence)
 {
-    if (domain == heap->context_order) {
-        return flw_epoch_record(heap, fence);
-    }
     CUresult result = flw_fence_make_event(heap, fence);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && is_legacy(domain)) {
         result = check_capture(heap, domain);
     }
     if (result == CUDA_SUCCESS && !FLW_MUTANT(FENCE_NOT_RECORDED)) {
@@ -102,7 +107,33 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
     }
     if (result == CUDA_SUCCESS) {
         atomic_fetch_add_explicit(&heap->count.events, 1, memory_order_relaxed);
-        result = check_capture(heap, domain);
+        result = is_legacy(domain) ? result : check_capture(heap, domain);
+    }
+    return result;
+}
+
+/* Neither a record nor the question is unsafe beside a capture, and both go by the stream's own context,
+ * whichever is current, unless the stream is a default one. To make an event takes a whole section. A driver
+ * that wants a context to be current all the same says so, and gets it. Driver calls. */
+static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *domain,
+                             struct flw_fence *fence)
+{
+    if (domain == heap->context_order) {
+        return flw_epoch_record(heap, fence);
+    }
+    struct flw_driver_section section;
+    bool is_default = (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+    unsigned parts = fence->event == NULL ? FLW_SECTION_BOTH : is_default ? FLW_SECTION_CONTEXT : 0;
+    CUcontext context = domain->is_foreign ? domain->context : heap->context;
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    for (bool is_over = false; !is_over; parts |= FLW_SECTION_CONTEXT) {
+        is_over = (parts & FLW_SECTION_CONTEXT) != 0;
+        result = flw_heap_enter_parts(heap, &section, context, parts);
+        if (result == CUDA_SUCCESS) {
+            result = record_event(heap, domain, fence);
+            flw_heap_leave_driver(heap, &section);
+        }
+        is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
     }
     return result;
 }
@@ -112,8 +143,9 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
 static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *domain,
                                struct flw_fence *fence)
 {
+    struct flw_driver_section section;
     bool is_kept = fence->event != NULL;
-    CUresult result = heap->driver->cuCtxPushCurrent_v2(domain->context);
+    CUresult result = flw_heap_enter_context(heap, &section, domain->context);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -122,7 +154,7 @@ static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *d
         fence->event = NULL;
         result = record_fence(heap, domain, fence);
     }
-    flw_heap_pop_context(heap);
+    flw_heap_leave_driver(heap, &section);
     return result;
 }
 
@@ -294,6 +326,22 @@ static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
     }
 }
 
+/* Driver calls, in a section of at least the mode: an event is of its own context, whichever is current. A
+ * driver that wants one to be current all the same says so, and gets it. */
+static CUresult query_event(struct flw_heap *heap, CUevent event)
+{
+    struct flw_driver_section section;
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuEventQuery(event);
+    if (result == CUDA_ERROR_INVALID_CONTEXT &&
+        flw_heap_enter_context(heap, &section, heap->context) == CUDA_SUCCESS) {
+        flw_heap_count_call(heap);
+        result = heap->driver->cuEventQuery(event);
+        flw_heap_leave_driver(heap, &section);
+    }
+    return result;
+}
+
 /* Query one fence. True: complete. */
 static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
 {
@@ -302,10 +350,9 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     CUevent event = fence->event;
     fence->use_count++;
     flw_lock_release(&heap->lock);
-    flw_heap_count_call(heap);
     atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
     bool has_ended;
-    CUresult result = heed_end(heap, fence, heap->driver->cuEventQuery(event), &has_ended);
+    CUresult result = heed_end(heap, fence, query_event(heap, event), &has_ended);
     if (result == CUDA_SUCCESS) {
         result = ask_others(heap, fence, false);
     }

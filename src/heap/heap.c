@@ -38,55 +38,55 @@ DEFINE_OBJECT(segment, unused_segments)
 
 /* ---- driver calls */
 
-#define LEAVE_TRIES 3
-
-void flw_heap_pop_context(struct flw_heap *heap)
+CUresult flw_heap_enter_parts(struct flw_heap *heap, struct flw_driver_section *section,
+                              CUcontext context, unsigned parts)
 {
-    CUcontext popped;
-    CUresult result = CUDA_ERROR_UNKNOWN;
-    for (unsigned n = 0; result != CUDA_SUCCESS && n < LEAVE_TRIES; n++) {
-        flw_heap_count_call(heap);
-        result = heap->driver->cuCtxPopCurrent_v2(&popped);
-        (void)flw_heap_refuse(heap, result, "cuCtxPopCurrent");
+    FLW_ASSERT(flw_lock_none_held());
+    return flw_section_open(section, heap->driver, context, (enum flw_section_parts)parts,
+                            &heap->count.driver_calls);
+}
+
+CUresult flw_heap_enter_context(struct flw_heap *heap, struct flw_driver_section *section,
+                                CUcontext context)
+{
+    return flw_heap_enter_parts(heap, section, context, FLW_SECTION_BOTH);
+}
+
+static bool enter_own(struct flw_heap *heap, struct flw_driver_section *section, unsigned parts)
+{
+    if (flw_heap_is_lost(heap)) {
+        return false;
     }
+    CUresult result = flw_heap_enter_parts(heap, section, heap->context, parts);
+    if (result != CUDA_SUCCESS) {
+        (void)flw_heap_refuse(heap, result, section->refused);
+    }
+    return result == CUDA_SUCCESS;
 }
 
 bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *section)
 {
-    *section = (struct flw_driver_section){.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
-    if (flw_heap_is_lost(heap)) {
-        return false;
-    }
-    flw_heap_count_call(heap);
-    CUresult result = heap->driver->cuCtxPushCurrent_v2(heap->context);
-    if (result != CUDA_SUCCESS) {
-        (void)flw_heap_refuse(heap, result, "cuCtxPushCurrent");
-        return false;
-    }
-    section->is_pushed = true;
-    flw_heap_count_call(heap);
-    result = heap->driver->cuThreadExchangeStreamCaptureMode(&section->mode);
-    if (result != CUDA_SUCCESS) {
-        flw_heap_leave_driver(heap, section);
-        (void)flw_heap_refuse(heap, result, "cuThreadExchangeStreamCaptureMode");
-        return false;
-    }
-    section->is_relaxed = true;
-    return true;
+    return enter_own(heap, section, FLW_SECTION_BOTH);
+}
+
+bool flw_heap_enter_mode(struct flw_heap *heap, struct flw_driver_section *section)
+{
+    return enter_own(heap, section, FLW_SECTION_MODE);
+}
+
+void flw_heap_hold_driver(struct flw_heap *heap, struct flw_driver_section *section)
+{
+    flw_section_hold(section, heap->driver, heap->context, &heap->count.driver_calls);
 }
 
 void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *section)
 {
-    CUresult result = CUDA_ERROR_UNKNOWN;
-    for (unsigned n = 0; section->is_relaxed && result != CUDA_SUCCESS && n < LEAVE_TRIES; n++) {
-        flw_heap_count_call(heap);
-        result = heap->driver->cuThreadExchangeStreamCaptureMode(&section->mode);
-        (void)flw_heap_refuse(heap, result, "cuThreadExchangeStreamCaptureMode");
+    FLW_ASSERT(flw_lock_none_held());
+    bool is_own = section->context == heap->context;
+    CUresult result = flw_section_close(section);
+    if (result != CUDA_SUCCESS && is_own) {
+        (void)flw_heap_refuse(heap, result, section->refused);
     }
-    if (section->is_pushed) {
-        flw_heap_pop_context(heap);
-    }
-    *section = (struct flw_driver_section){0};
 }
 
 fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult result, const char *call)

@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "driver/answer.h"
+#include "driver/section.h"
 #include "heap/lender.h"
 #include "heap/order.h"
 #include "memory/page_map.h"
@@ -491,19 +492,23 @@ CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function 
 
 /* ---- driver calls */
 
-/* A context that was pushed for a few calls goes again; a driver that refuses is asked again, since what
- * the program made current must not stay covered. */
-void flw_heap_pop_context(struct flw_heap *heap);
-
-struct flw_driver_section {
-    bool is_pushed, is_relaxed;
-    CUstreamCaptureMode mode;
-};
-/* Make the pool's context current and this thread's capture mode relaxed, so that what follows
- * neither fails under nor kills somebody's capture. False: the device is lost, or the driver refuses now;
- * flw_heap_not_entered says which. */
+/* Make the pool's context current and this thread's capture mode relaxed (driver/section.h), so that what
+ * follows neither fails under nor kills somebody's capture. False: the device is lost, or the driver refuses
+ * now; flw_heap_not_entered says which. */
 bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *section);
 void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *section);
+/* Around a call that may enter more than once: the first pays for all. No driver call by itself, and
+ * for a lost device none at all; ended by flw_heap_leave_driver. */
+void flw_heap_hold_driver(struct flw_heap *heap, struct flw_driver_section *section);
+/* Driver calls. The same for calls that need less; none: no driver call. Left by flw_heap_leave_driver. */
+CUresult flw_heap_enter_parts(struct flw_heap *heap, struct flw_driver_section *section,
+                              CUcontext context, unsigned parts);
+/* Driver calls. For a look at fences: the mode, no context. False: the device is lost. */
+bool flw_heap_enter_mode(struct flw_heap *heap, struct flw_driver_section *section);
+/* Driver calls. The same of any context, left by flw_heap_leave_driver too. What another one refuses loses
+ * nothing. */
+CUresult flw_heap_enter_context(struct flw_heap *heap, struct flw_driver_section *section,
+                                CUcontext context);
 
 /* Count a driver call about to be made. */
 static inline void flw_heap_count_call(struct flw_heap *heap)

@@ -94,8 +94,8 @@ static CUresult ask_capture(struct flw_hostpool *pool, CUstream handle)
                : result;
 }
 
-/* Driver calls, in a section of the stream's context. Asked before and after the record: a capture
- * that began in between took the event into its graph. */
+/* Driver calls, in a section of the stream's context. Asked once for a capture: of the legacy stream before
+ * the record, which would end those of other streams; of another after it, where it took the event. */
 static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststream *stream,
                              struct flw_hostfence *fence)
 {
@@ -109,7 +109,8 @@ static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststr
             result = CUDA_ERROR_INVALID_HANDLE; /* another stream has its handle now */
         }
     }
-    if (result == CUDA_SUCCESS) {
+    bool is_legacy = (uintptr_t)stream->handle <= (uintptr_t)CU_STREAM_LEGACY;
+    if (result == CUDA_SUCCESS && is_legacy) {
         result = ask_capture(pool, stream->handle);
     }
     if (result == CUDA_SUCCESS && fence->event == NULL) {
@@ -121,7 +122,7 @@ static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststr
         flw_pin_count(&pool->pin);
         result = cu->cuEventRecord(fence->event, stream->handle);
     }
-    return result == CUDA_SUCCESS ? ask_capture(pool, stream->handle) : result;
+    return result == CUDA_SUCCESS && !is_legacy ? ask_capture(pool, stream->handle) : result;
 }
 
 /* Driver calls. The context of the stream that has the handle of one that is gone, where that is another
@@ -326,11 +327,14 @@ static struct flw_hoststream *next_stream(struct flw_hostpool *pool, struct flw_
 
 static bool poll_all(struct flw_hostpool *pool, bool waits)
 {
+    struct flw_pin_section section;
     bool any = false;
+    flw_pin_hold(&pool->pin, &section);
     for (struct flw_hoststream *stream = NULL; (stream = next_stream(pool, stream)) != NULL;) {
         (void)flw_fences_record(pool, stream);
         any |= take_back(pool, stream, waits);
     }
+    flw_pin_leave(&pool->pin, &section);
     return any;
 }
 

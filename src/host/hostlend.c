@@ -262,13 +262,16 @@ static void *climb(struct flw_hostpool *pool, struct need *need, fallow_status *
 {
     static bool (*const rungs[])(struct flw_hostpool *, struct need *) = {
         poll_fences, flush_smalls, grow_in_budget, make_room, grow_in_budget, grow_to_limit};
+    struct flw_pin_section section;
     void *base = take(pool, need, status);
+    flw_pin_hold(&pool->pin, &section);
     for (size_t i = 0; base == NULL && *status == FALLOW_OK && i < sizeof rungs / sizeof *rungs;
          i++) {
         if (rungs[i](pool, need)) {
             base = take(pool, need, status);
         }
     }
+    flw_pin_leave(&pool->pin, &section);
     struct need any = *need;
     any.most_bytes = UINT64_MAX;
     for (unsigned kind = 0;
@@ -391,18 +394,21 @@ fallow_status fallow_host_poll(fallow_host *host)
 /* Driver calls. Idle chunks go until so much is left. */
 static fallow_status shrink(struct flw_hostpool *pool, uint64_t keep_bytes, size_t *out_released)
 {
+    struct flw_pin_section section;
+    fallow_status status = FALLOW_OK;
     flw_smalls_flush(&pool->smalls);
-    for (;;) {
+    flw_pin_hold(&pool->pin, &section);
+    for (bool is_done = false; !is_done;) {
         uint64_t bytes = 0;
         flw_lock_acquire(&pool->lock);
-        bool is_done = pool->reserved_bytes <= keep_bytes;
+        is_done = pool->reserved_bytes <= keep_bytes;
         flw_lock_release(&pool->lock);
-        fallow_status status = is_done ? FALLOW_OK : flw_hostpool_release_one(pool, &bytes);
+        status = is_done ? FALLOW_OK : flw_hostpool_release_one(pool, &bytes);
         *out_released += bytes;
-        if (is_done || status != FALLOW_OK || bytes == 0) {
-            return status;
-        }
+        is_done = is_done || status != FALLOW_OK || bytes == 0;
     }
+    flw_pin_leave(&pool->pin, &section);
+    return status;
 }
 
 fallow_status fallow_host_trim(fallow_host *host, size_t keep_bytes, uint64_t deadline_ns,

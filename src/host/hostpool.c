@@ -87,7 +87,9 @@ void flw_hostpool_log(struct flw_hostpool *pool, fallow_log_level level, const c
         va_start(arguments, format);
         vsnprintf(line, sizeof line, format, arguments);
         va_end(arguments);
+        struct flw_driver_section *paused = flw_section_pause();
         pool->config.log(pool->config.log_context, level, line);
+        flw_section_resume(paused);
     }
 }
 
@@ -267,9 +269,11 @@ static void give_chunks_back(struct flw_hostpool *pool)
 void fallow_host_destroy(fallow_host *host)
 {
     struct flw_hostpool *pool = flw_handles_drop(&table, host);
+    struct flw_pin_section section;
     if (pool == NULL) {
         return; /* of two threads that destroy one pool one gets it */
     }
+    flw_pin_hold(&pool->pin, &section);
     fallow_status waited = FALLOW_TIMEOUT; /* a driver that refuses is asked again */
     for (unsigned n = 0; n < GIVE_TRIES && waited == FALLOW_TIMEOUT; n++) {
         waited = flw_fences_wait(pool, UINT64_MAX, NULL, NULL);
@@ -282,6 +286,7 @@ void fallow_host_destroy(fallow_host *host)
     }
     flw_fences_give_back(pool);
     give_chunks_back(pool);
+    flw_pin_leave(&pool->pin, &section);
     finish(pool);
     flw_handles_free(&table, host);
 }

@@ -152,8 +152,11 @@ static fallow_status take_back(struct flw_hostpool *pool, void *ptr, fallow_stre
     bool is_due = flw_fences_is_due(stream);
     flw_lock_release(&pool->lock);
     if (is_due) {
+        struct flw_pin_section section;
+        flw_pin_hold(&pool->pin, &section);
         (void)flw_fences_record(pool, stream);
         (void)flw_fences_poll(pool, stream);
+        flw_pin_leave(&pool->pin, &section);
     }
     return FALLOW_OK;
 }

@@ -154,50 +154,33 @@ fallow_status flw_pin_init(struct flw_pin *pin, fallow_pool *pool, const fallow_
 
 bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUcontext context)
 {
-    *section = (struct flw_pin_section){.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    FLW_ASSERT(flw_lock_none_held());
     if (flw_pin_is_lost(pin)) {
         section->refusal = (CUresult)atomic_load(&pin->lost_error);
         return false;
     }
     bool is_own = context == NULL || context == pin->context;
-    flw_pin_count(pin);
-    CUresult result = pin->cu.cuCtxPushCurrent_v2(is_own ? pin->context : context);
-    if (result != CUDA_SUCCESS) {
-        if (is_own) {
-            flw_pin_heed(pin, result, "cuCtxPushCurrent");
-        }
-        section->refusal = result;
-        return false;
+    section->refusal = flw_section_open(&section->frame, &pin->cu, is_own ? pin->context : context,
+                                        FLW_SECTION_BOTH, &pin->call_count);
+    if (section->refusal != CUDA_SUCCESS && is_own) {
+        flw_pin_heed(pin, section->refusal, section->frame.refused);
     }
-    section->is_pushed = true;
-    flw_pin_count(pin);
-    result = pin->cu.cuThreadExchangeStreamCaptureMode(&section->mode);
-    if (result != CUDA_SUCCESS) {
-        flw_pin_leave(pin, section);
-        if (is_own) {
-            flw_pin_heed(pin, result, "cuThreadExchangeStreamCaptureMode");
-        }
-        section->refusal = result;
-        return false;
-    }
-    section->is_relaxed = true;
-    return true;
+    return section->refusal == CUDA_SUCCESS;
+}
+
+void flw_pin_hold(struct flw_pin *pin, struct flw_pin_section *section)
+{
+    section->refusal = CUDA_SUCCESS;
+    flw_section_hold(&section->frame, &pin->cu, pin->context, &pin->call_count);
 }
 
 void flw_pin_leave(struct flw_pin *pin, struct flw_pin_section *section)
 {
-    CUresult result = CUDA_ERROR_UNKNOWN;
-    for (unsigned n = 0; section->is_relaxed && result != CUDA_SUCCESS && n < LEAVE_TRIES; n++) {
-        flw_pin_count(pin);
-        result = pin->cu.cuThreadExchangeStreamCaptureMode(&section->mode);
+    FLW_ASSERT(flw_lock_none_held());
+    CUresult result = flw_section_close(&section->frame);
+    if (result != CUDA_SUCCESS) {
+        flw_pin_heed(pin, result, section->frame.refused);
     }
-    result = CUDA_ERROR_UNKNOWN;
-    for (unsigned n = 0; section->is_pushed && result != CUDA_SUCCESS && n < LEAVE_TRIES; n++) {
-        CUcontext popped;
-        flw_pin_count(pin);
-        result = pin->cu.cuCtxPopCurrent_v2(&popped);
-    }
-    *section = (struct flw_pin_section){0};
 }
 
 void flw_pin_heed(struct flw_pin *pin, CUresult result, const char *call)

@@ -17,7 +17,7 @@
 
 #include "base/lock.h"
 #include "driver/answer.h"
-#include "driver/driver.h"
+#include "driver/section.h"
 #include "host/pages.h"
 
 #include "fallow/host.h"
@@ -34,9 +34,8 @@ struct flw_pin {
 
 /* A stretch of driver calls: a context current, captures undisturbed. */
 struct flw_pin_section {
-    CUstreamCaptureMode mode;
+    struct flw_driver_section frame;
     CUresult refusal; /* why it was not entered */
-    bool is_pushed, is_relaxed;
 };
 
 /* Driver calls. What went wrong is in message, FLW_DRIVER_MESSAGE_BYTES. */
@@ -47,6 +46,8 @@ fallow_status flw_pin_init(struct flw_pin *pin, fallow_pool *pool, const fallow_
  * section->refusal says which. leave undoes it. */
 bool flw_pin_enter(struct flw_pin *pin, struct flw_pin_section *section, CUcontext context);
 void flw_pin_leave(struct flw_pin *pin, struct flw_pin_section *section);
+/* Around a call that may enter more than once: the first pays for all. No driver call by itself. */
+void flw_pin_hold(struct flw_pin *pin, struct flw_pin_section *section);
 
 /* Driver calls, inside a section. Fills base, is_registered, is_bound of a chunk. *out_call: what answered. */
 CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk, const char **out_call);

@@ -265,7 +265,9 @@ bool flw_plugin_synchronize(fallow_pool *handle)
     if (!flw_heap_enter_driver(&pool->heap, &section)) {
         return flw_heap_is_lost(&pool->heap); /* nothing is given to a lost context */
     }
-    fallow_status status = flw_heap_sync_context(&pool->heap);
+    /* Graphs are launched on streams that the pool may never have seen. */
+    fallow_status status = flw_pool_ask_captures(pool);
+    status = status == FALLOW_OK ? flw_heap_sync_context(&pool->heap) : status;
     flw_heap_leave_driver(&pool->heap, &section);
     return status == FALLOW_OK || status == FALLOW_DEVICE_LOST;
 }

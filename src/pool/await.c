@@ -34,6 +34,7 @@ static CUresult sync_users_abroad(struct flw_pool *pool, bool has_unfenced)
     flw_lock_release(&pool->uses_lock);
     for (struct flw_domain *domain;
          has_uses && result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
+        struct flw_driver_section section;
         flw_lock_acquire(&heap->lock);
         bool is_wanted = is_abroad_first(heap, domain);
         CUcontext context = domain->context;
@@ -41,7 +42,7 @@ static CUresult sync_users_abroad(struct flw_pool *pool, bool has_unfenced)
         if (!is_wanted) {
             continue;
         }
-        result = pool->driver.cuCtxPushCurrent_v2(context);
+        result = flw_heap_enter_context(heap, &section, context);
         if (result == CUDA_SUCCESS) {
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
             if (flw_ctxsync_begin(&pool->driver, context)) {
@@ -49,7 +50,7 @@ static CUresult sync_users_abroad(struct flw_pool *pool, bool has_unfenced)
                 result = pool->driver.cuCtxSynchronize();
                 flw_ctxsync_end(&pool->driver, context);
             }
-            flw_heap_pop_context(heap);
+            flw_heap_leave_driver(heap, &section);
         }
         result = flw_result_is_gone(result) ? CUDA_SUCCESS : result;
     }
@@ -75,26 +76,77 @@ fallow_status flw_pool_await_device(struct flw_pool *pool)
     return status == FALLOW_OK ? flw_heap_sync_context(heap) : status;
 }
 
-/* calls. Beside a capture, which a synchronisation would kill: each stream that can be named. */
-static void await_streams(struct flw_pool *pool)
+/* calls. Every stream that can be named, by a fence of its own, which nothing that is being captured is
+ * touched by. False: one is lost, captured, or another thread's own. */
+static bool await_streams(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
     uint32_t cursor = 0;
+    bool is_all = true;
     for (struct flw_domain *domain; (domain = flw_domain_next(heap, &cursor)) != NULL;) {
         flw_lock_acquire(&heap->lock);
-        bool is_awaited = domain->ops == &flw_order_stream && !domain->is_lost;
-        if (is_awaited) {
+        bool is_stream = domain->ops == &flw_order_stream, is_lost = domain->is_lost;
+        if (is_stream && !is_lost && !heap->streams_may_die) {
             flw_domain_want_fence(domain, 1);
         }
-        uint64_t ticket = flw_domain_stamp(domain);
+        uint64_t ticket = flw_domain_stamp(domain) -
+                          (heap->streams_may_die && is_stream && domain->unfenced_bytes == 0);
         flw_lock_release(&heap->lock);
-        if (is_awaited) {
-            (void)flw_domain_wait(heap, domain, ticket, UINT64_MAX);
-        }
+        is_all &= !is_stream ||
+                  (!is_lost && flw_domain_wait(heap, domain, ticket, UINT64_MAX) == FALLOW_OK);
     }
+    return is_all;
 }
 
 #define LAST_TRIES 3
+
+/* calls. Every stream that waits for the legacy one, known or not. False: one is being captured. */
+static bool await_blocking(struct flw_pool *pool)
+{
+    if (flw_pool_is_blocking_capturing(pool)) {
+        return false;
+    }
+    flw_heap_count_call(&pool->heap);
+    return pool->driver.cuStreamSynchronize(CU_STREAM_LEGACY) == CUDA_SUCCESS;
+}
+
+/* calls. The driver waits for the device before it takes such memory back, captures or not: it "may perform
+ * implicit synchronization", and none is known that does not. No promise, so for what none was given: work
+ * that the pool was never told of, and what a capture keeps from being waited for. */
+static bool await_by_free(struct flw_pool *pool)
+{
+    CUdeviceptr memory = 0;
+    flw_heap_count_call(&pool->heap);
+    if (pool->driver.cuMemAlloc_v2(&memory, 1) != CUDA_SUCCESS) {
+        return false;
+    }
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned n = 0; result != CUDA_SUCCESS && n < LAST_TRIES; n++) {
+        flw_heap_count_call(&pool->heap);
+        result = pool->driver.cuMemFree_v2(memory);
+    }
+    return result == CUDA_SUCCESS;
+}
+
+/* Is nobody to use the pool's memory any more but work that it was told of? What is lent, or imported, may be
+ * used on any stream. */
+static bool is_all_told(struct flw_pool *pool)
+{
+    struct flw_pool_totals totals;
+    return flw_pool_live(pool, &totals) == 0 && pool->imports == NULL;
+}
+
+fallow_status flw_pool_await_all(struct flw_pool *pool)
+{
+    bool is_done = !flw_pool_has_epochs(pool) && await_streams(pool) && await_blocking(pool);
+    is_done &= is_all_told(pool);
+    is_done &= await_by_free(pool);
+    if (is_done || flw_heap_is_lost(&pool->heap)) {
+        return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
+    }
+    fallow_status status = flw_pool_ask_captures(pool);
+    return status != FALLOW_OK ? status : flw_pool_await_device(pool);
+}
 
 bool flw_pool_await_last(struct flw_pool *pool)
 {
@@ -105,10 +157,7 @@ bool flw_pool_await_last(struct flw_pool *pool)
             status = flw_heap_not_entered(&pool->heap);
             continue;
         }
-        status = flw_pool_await_device(pool);
-        if (status == FALLOW_CAPTURING) {
-            await_streams(pool);
-        }
+        status = flw_pool_await_all(pool);
         flw_heap_leave_driver(&pool->heap, &section);
     }
     return status == FALLOW_OK || status == FALLOW_CAPTURING;

@@ -270,10 +270,8 @@ bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
  * known complete by the next one. */
 static void fence_own(struct flw_climb *climb)
 {
-    struct flw_driver_section section;
-    if (climb->need->domain->ops->record != NULL && flw_heap_enter_driver(climb->heap, &section)) {
+    if (climb->need->domain->ops->record != NULL && !flw_heap_is_lost(climb->heap)) {
         (void)flw_domain_fence_own(climb->heap, climb->need->domain);
-        flw_heap_leave_driver(climb->heap, &section);
     }
 }
 

@@ -87,19 +87,40 @@ struct flw_domain *flw_capture_enter(struct flw_pool *pool, const struct flw_dom
     return domain;
 }
 
-fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain)
+/* Driver calls. The stream's own context counts, whichever is current, but for a default stream; see
+ * record_fence in heap/fence.c. */
+static CUresult ask_capture(struct flw_pool *pool, CUstream stream,
+                            CUstreamCaptureStatus *capturing)
 {
     struct flw_driver_section section;
+    bool is_default = (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+    unsigned parts = is_default ? FLW_SECTION_CONTEXT : 0;
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    for (bool is_over = false; !is_over; parts |= FLW_SECTION_CONTEXT) {
+        is_over = (parts & FLW_SECTION_CONTEXT) != 0;
+        result = flw_heap_enter_parts(&pool->heap, &section, pool->heap.context, parts);
+        if (result == CUDA_SUCCESS) {
+            flw_heap_count_call(&pool->heap);
+            result = pool->driver.cuStreamIsCapturing(stream, capturing);
+            flw_heap_leave_driver(&pool->heap, &section);
+        } else {
+            flw_heap_lose_device(&pool->heap, result, section.refused);
+        }
+        is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
+    }
+    return result;
+}
+
+fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain)
+{
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     if (domain->ops != &flw_order_stream) {
         return FALLOW_OK;
     }
-    if (!flw_heap_enter_driver(&pool->heap, &section)) {
-        return flw_heap_not_entered(&pool->heap);
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
     }
-    flw_heap_count_call(&pool->heap);
-    CUresult result = pool->driver.cuStreamIsCapturing(domain->stream, &capturing);
-    flw_heap_leave_driver(&pool->heap, &section);
+    CUresult result = ask_capture(pool, domain->stream, &capturing);
     if (flw_result_is_stale(result)) {
         return FALLOW_INVALID_STREAM;
     }

@@ -56,7 +56,9 @@ void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const cha
         va_start(arguments, format);
         vsnprintf(line, sizeof line, format, arguments);
         va_end(arguments);
+        struct flw_driver_section *paused = flw_section_pause();
         pool->config.log(pool->config.log_context, level, line);
+        flw_section_resume(paused);
     }
 }
 
@@ -237,7 +239,6 @@ static uint32_t undivided_units(const fallow_pool_config *config)
 
 static fallow_status init_heap(struct flw_pool *pool)
 {
-    CUcontext popped;
     bool is_context = pool->config.order == FALLOW_ORDER_CONTEXT;
     uint64_t device_bytes = pool->device_bytes;
     uint64_t limit = pool->config.limit_bytes == 0 ? device_bytes : pool->config.limit_bytes;
@@ -253,14 +254,7 @@ static fallow_status init_heap(struct flw_pool *pool)
                                      .is_context_order = is_context,
                                      .keeps_owners =
                                          pool->config.reuse_policy == FALLOW_REUSE_SAME_STREAM};
-    CUresult result = pool->driver.cuCtxPushCurrent_v2(pool->config.context);
-    if (result != CUDA_SUCCESS) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR, "the context cannot be made current: %s",
-                     flw_driver_error_name(&pool->driver, result));
-        return FALLOW_DRIVER;
-    }
     fallow_status status = flw_heap_init(&pool->heap, &config);
-    (void)pool->driver.cuCtxPopCurrent_v2(&popped);
     if (status != FALLOW_OK) {
         say_why_no_heap(pool, status);
         return status;
@@ -281,20 +275,18 @@ static fallow_status init_heap(struct flw_pool *pool)
     return FALLOW_OK;
 }
 
-/* Driver calls. Without identities a new stream under an old handle cannot be told from the old. */
+/* In a driver section. Without identities a new stream under an old handle cannot be told from the old. */
 static fallow_status check_identities(struct flw_pool *pool)
 {
-    struct flw_driver_section section;
     unsigned long long id = 0;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (!flw_pool_asks_identity(pool) || !flw_heap_enter_driver(&pool->heap, &section)) {
+    if (!flw_pool_asks_identity(pool)) {
         return FALLOW_OK;
     }
     if (pool->driver.cuStreamGetId != NULL) {
         flw_heap_count_call(&pool->heap);
         result = pool->driver.cuStreamGetId(NULL, &id);
     }
-    flw_heap_leave_driver(&pool->heap, &section);
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
         flw_pool_log(
             pool, FALLOW_LOG_ERROR,
@@ -414,6 +406,72 @@ static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place
     return handle;
 }
 
+/* In a driver section. On failure nothing of it is left. */
+static fallow_status make_pool(struct flw_pool *pool, const struct flw_pool_place *place,
+                               fallow_pool **out_pool)
+{
+    fallow_status status = init_heap(pool);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    status = check_identities(pool);
+    if (status == FALLOW_OK) {
+        status = flw_debug_create(pool);
+    }
+    if (status == FALLOW_OK) {
+        *out_pool = open_pool(pool, place);
+        status = *out_pool != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    if (status != FALLOW_OK) {
+        flw_debug_finish(pool, false);
+        flw_heap_finish(&pool->heap, false);
+        flw_meta_release(&pool->note_meta);
+    }
+    return status;
+}
+
+static fallow_status refuse_section(const struct flw_pool *pool, CUresult result,
+                                    const struct flw_driver_section *section)
+{
+    flw_pool_log(pool, FALLOW_LOG_ERROR, "the context cannot be made current: %s answered %s",
+                 section->refused, flw_driver_error_name(&pool->driver, result));
+    return FALLOW_DRIVER;
+}
+
+static fallow_status make_in_context(struct flw_pool *pool, const struct flw_pool_place *place,
+                                     fallow_pool **out_pool)
+{
+    struct flw_driver_section section;
+    CUresult result =
+        flw_section_open(&section, &pool->driver, pool->config.context, FLW_SECTION_BOTH, NULL);
+    if (result != CUDA_SUCCESS) {
+        return refuse_section(pool, result, &section);
+    }
+    fallow_status status = make_pool(pool, place, out_pool);
+    (void)flw_section_close(&section);
+    return status;
+}
+
+/* What makes a context, or ends one, must not end another thread's capture either. */
+static fallow_status make_on_device(struct flw_pool *pool, const struct flw_pool_place *place,
+                                    fallow_pool **out_pool)
+{
+    struct flw_driver_section section;
+    CUresult result = flw_section_open(&section, &pool->driver, NULL, FLW_SECTION_MODE, NULL);
+    if (result != CUDA_SUCCESS) {
+        return refuse_section(pool, result, &section);
+    }
+    fallow_status status = find_device(pool);
+    if (status == FALLOW_OK) {
+        status = make_in_context(pool, place, out_pool);
+        if (status != FALLOW_OK) {
+            release_context(pool);
+        }
+    }
+    (void)flw_section_close(&section);
+    return status;
+}
+
 fallow_status flw_pool_create(const fallow_pool_config *given, const struct flw_pool_place *place,
                               fallow_pool **out_pool)
 {
@@ -441,34 +499,10 @@ fallow_status flw_pool_create(const fallow_pool_config *given, const struct flw_
     if (status != FALLOW_OK) {
         goto fail_pool;
     }
-    status = find_device(pool);
-    if (status != FALLOW_OK) {
-        goto fail_driver;
-    }
-    status = init_heap(pool);
-    if (status != FALLOW_OK) {
-        goto fail_context;
-    }
-    status = check_identities(pool);
-    if (status != FALLOW_OK) {
-        goto fail_heap;
-    }
-    status = flw_debug_create(pool);
-    if (status != FALLOW_OK) {
-        goto fail_heap;
-    }
-    *out_pool = open_pool(pool, place);
-    if (*out_pool != NULL) {
+    status = make_on_device(pool, place, out_pool);
+    if (status == FALLOW_OK) {
         return FALLOW_OK;
     }
-    status = FALLOW_OUT_OF_HOST_MEMORY;
-fail_heap:
-    flw_debug_finish(pool, false);
-    flw_heap_finish(&pool->heap, false);
-    flw_meta_release(&pool->note_meta);
-fail_context:
-    release_context(pool);
-fail_driver:
     flw_driver_close(&pool->driver);
 fail_pool:
     free(pool);
@@ -507,7 +541,6 @@ static void say_what_stays(struct flw_pool *pool, uint64_t bytes)
 void fallow_pool_destroy(fallow_pool *handle)
 {
     struct flw_pool *pool = flw_pool_of(handle);
-    struct flw_driver_section section;
     if (pool == NULL) {
         return;
     }
@@ -521,6 +554,10 @@ void fallow_pool_destroy(fallow_pool *handle)
     flw_pool_table_await(handle);
     flw_pool_detach_caches(pool);
     flw_captures_forget(pool);
+    struct flw_driver_section around, section;
+    bool is_around = /* the context may end here, which is nothing for a capture */
+        !flw_heap_is_lost(&pool->heap) &&
+        flw_section_open(&around, &pool->driver, NULL, FLW_SECTION_MODE, NULL) == CUDA_SUCCESS;
     bool is_still = flw_pool_await_last(pool);
     leave_contexts(pool);
     bool is_lost = !is_still || !enter_last(pool, &section);
@@ -537,6 +574,11 @@ void fallow_pool_destroy(fallow_pool *handle)
         }
         flw_heap_leave_driver(&pool->heap, &section);
         release_context(pool);
+    }
+    if (is_around) {
+        (void)flw_section_close(&around);
+    }
+    if (!is_lost) {
         flw_driver_close(&pool->driver);
     }
     flw_heap_finish(&pool->heap, true);

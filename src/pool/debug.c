@@ -110,18 +110,22 @@ fallow_status flw_debug_alloc(struct flw_pool *pool, const fallow_request *reque
     }
     const struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
     CUresult result = CUDA_ERROR_UNKNOWN;
+    status = FALLOW_DRIVER;
     if (cache != NULL && flw_heap_enter_driver(&pool->heap, &section)) {
         guard->domain = cache->domain->index;
         guard->stream_id = cache->domain->id;
         guard->is_captured = flw_capture_is_on(cache->domain);
         guard->is_filled = !guard->is_captured && debug->ring != NULL;
         result = fill_new(pool, guard, request->flags, stream);
+        if (result != CUDA_SUCCESS) {
+            status = flw_heap_refuse(&pool->heap, result, "cuMemsetD8Async");
+        }
         flw_heap_leave_driver(&pool->heap, &section);
     }
     if (result != CUDA_SUCCESS) {
         (void)flw_pool_free_plain(pool, (void *)(uintptr_t)guard->raw, stream);
         flw_guard_drop(debug, guard);
-        return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;
+        return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
     }
     flw_lock_acquire(&debug->lock);
     debug->count.left_out += guard->is_captured && debug->ring != NULL;
@@ -271,6 +275,32 @@ static fallow_status probe_failed(struct flw_pool *pool, const char *call, CUres
     return FALLOW_DRIVER;
 }
 
+/* Written and read back on a stream of its own: while a stream that waits for the legacy one is being
+ * captured, that one takes no work. The call that failed is *call. */
+static CUresult write_and_read(struct flw_pool *pool, CUdeviceptr probe, unsigned char *back,
+                               size_t bytes, const char **call)
+{
+    const struct flw_driver *driver = &pool->driver;
+    CUstream stream = NULL;
+    *call = "cuStreamCreate";
+    CUresult result = driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    *call = "cuMemsetD8Async";
+    result = driver->cuMemsetD8Async(probe, FLW_ZONE_BYTE, bytes, stream);
+    if (result == CUDA_SUCCESS) {
+        *call = "cuMemcpyDtoHAsync";
+        result = driver->cuMemcpyDtoHAsync_v2(back, probe, bytes, stream);
+    }
+    if (result == CUDA_SUCCESS) {
+        *call = "cuStreamSynchronize";
+        result = driver->cuStreamSynchronize(stream);
+    }
+    (void)driver->cuStreamDestroy_v2(stream);
+    return result;
+}
+
 /* Does memory keep what is written? The simulated device's may be addresses only: NOT_SUPPORTED. */
 static fallow_status probe_contents(struct flw_pool *pool)
 {
@@ -282,12 +312,7 @@ static fallow_status probe_contents(struct flw_pool *pool)
     if (result != CUDA_SUCCESS) {
         return probe_failed(pool, call, result);
     }
-    call = "cuMemsetD8";
-    result = driver->cuMemsetD8_v2(probe, FLW_ZONE_BYTE, sizeof back);
-    if (result == CUDA_SUCCESS) {
-        call = "cuMemcpyDtoH";
-        result = driver->cuMemcpyDtoH_v2(back, probe, sizeof back);
-    }
+    result = write_and_read(pool, probe, back, sizeof back, &call);
     (void)driver->cuMemFree_v2(probe);
     if (result != CUDA_SUCCESS) {
         return probe_failed(pool, call, result);

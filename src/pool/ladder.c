@@ -7,6 +7,7 @@
  */
 #include "pool/ladder.h"
 
+#include "heap/epoch.h"
 #include "heap/tables.h"
 
 /* ---- taking what is there */
@@ -82,7 +83,7 @@ static bool rung_complete(struct flw_climb *climb)
 {
     struct flw_driver_section section;
     struct flw_heap *heap = climb->heap;
-    if (!has_fences(heap) || !flw_heap_enter_driver(heap, &section)) {
+    if (!has_fences(heap) || !flw_heap_enter_mode(heap, &section)) {
         return false;
     }
     flw_uses_fence(climb->pool);
@@ -308,8 +309,10 @@ bool flw_climb_callback(struct flw_climb *climb)
     bool any = false;
     if (pool->config.on_oom != NULL && !atomic_flag_test_and_set(&pool->in_callback)) {
         flw_gate_leave(&pool->gate); /* nobody waits for a callback, which may wait for a turn */
+        struct flw_driver_section *paused = flw_section_pause();
         any = pool->config.on_oom(pool->config.oom_context, climb->need->size_bytes,
                                   (fallow_stream)climb->need->domain->stream) != 0;
+        flw_section_resume(paused);
         atomic_flag_clear(&pool->in_callback);
         climb->gate_status = flw_gate_enter_again(&pool->gate);
         if (climb->gate_status != FALLOW_OK) {
@@ -367,10 +370,19 @@ bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain)
     return ask_capture(pool, domain) == FALLOW_CAPTURING;
 }
 
+bool flw_pool_is_blocking_capturing(struct flw_pool *pool)
+{
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    flw_heap_count_call(&pool->heap);
+    return pool->driver.cuStreamIsCapturing(CU_STREAM_LEGACY, &capturing) ==
+           CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 fallow_status flw_pool_ask_captures(struct flw_pool *pool)
 {
     uint32_t cursor = 0;
-    fallow_status status = FALLOW_OK;
+    bool is_known = flw_captures_are_open() || flw_pool_is_blocking_capturing(pool);
+    fallow_status status = is_known ? FALLOW_CAPTURING : FALLOW_OK;
     for (struct flw_domain *domain;
          status == FALLOW_OK && (domain = flw_domain_next(&pool->heap, &cursor)) != NULL;) {
         status = ask_capture(pool, domain);

@@ -327,8 +327,11 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
         return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
     }
     bool is_inside = status == FALLOW_OK;
+    struct flw_driver_section section;
+    flw_heap_hold_driver(&pool->heap, &section); /* for the whole of a climb */
     status = pool->debug != NULL ? flw_debug_alloc(pool, request, stream, out_ptr)
                                  : flw_pool_alloc_plain(pool, request, stream, out_ptr);
+    flw_heap_leave_driver(&pool->heap, &section);
     if (FLW_LIKELY(is_inside)) {
         flw_gate_leave(&pool->gate);
     }

@@ -215,6 +215,8 @@ bool flw_pool_sync_uncoverable(struct flw_pool *pool, bool wants_place);
 bool flw_pool_is_capturing(struct flw_pool *pool, struct flw_domain *domain);
 /* Driver calls. OK: none that can be named is being captured. CAPTURING; DRIVER: it does not tell. */
 fallow_status flw_pool_ask_captures(struct flw_pool *pool);
+/* Is a stream that waits for the legacy one, which knows of those that the pool has never seen? */
+bool flw_pool_is_blocking_capturing(struct flw_pool *pool);
 
 /* ---- oom.c, stats.c */
 
@@ -316,8 +318,11 @@ fallow_status flw_struct_answer(void *theirs, const void *ours, size_t our_size)
 
 /* In a driver section: wait for all work that may use the pool's memory. */
 fallow_status flw_pool_await_device(struct flw_pool *pool);
-/* calls. The same for a pool that ends, beside captures too; a driver that refuses is asked again. False:
- * work may be under way, and nothing may be given back. */
+/* The same beside captures too: each known stream by itself; the context only for a stream that cannot be
+ * recorded on, and where blocks are lent still. CAPTURING: something was not waited for. */
+fallow_status flw_pool_await_all(struct flw_pool *pool);
+/* calls. The same for a pool that ends; a driver that refuses is asked again. False: work may be under way,
+ * and nothing may be given back. */
 bool flw_pool_await_last(struct flw_pool *pool);
 
 /* Out of use without a driver call, a wait or a lock; it has left the table. */

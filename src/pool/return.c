@@ -137,11 +137,10 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
 {
     struct flw_driver_section section;
     if (flw_pool_is_stream_fence_due(pool, domain) && !flw_capture_is_on(domain) &&
-        flw_heap_enter_driver(&pool->heap, &section)) {
+        !flw_heap_is_lost(&pool->heap)) {
         (void)flw_domain_fence_own(&pool->heap, domain);
-        flw_heap_leave_driver(&pool->heap, &section);
     }
-    if (flw_pool_is_use_fence_due(pool) && flw_heap_enter_driver(&pool->heap, &section)) {
+    if (flw_pool_is_use_fence_due(pool) && flw_heap_enter_mode(&pool->heap, &section)) {
         flw_uses_fence(pool);
         (void)flw_heap_poll(&pool->heap);
         flw_heap_leave_driver(&pool->heap, &section);
@@ -173,8 +172,7 @@ bool flw_pool_earns_fence(const struct flw_pool *pool, struct flw_tcache *cache)
 
 static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
 {
-    struct flw_driver_section section;
-    if (flw_capture_is_on(cache->domain) || !flw_heap_enter_driver(&pool->heap, &section)) {
+    if (flw_capture_is_on(cache->domain) || flw_heap_is_lost(&pool->heap)) {
         return;
     }
     cache->fence_credits--;
@@ -182,7 +180,6 @@ static void fence_after_growth(struct flw_pool *pool, struct flw_tcache *cache)
     cache->domain->unfenced_bytes++; /* cached runs carry the present ticket too */
     flw_lock_release(&pool->heap.lock);
     (void)flw_domain_fence_own(&pool->heap, cache->domain);
-    flw_heap_leave_driver(&pool->heap, &section);
 }
 
 void flw_pool_keep_up(struct flw_pool *pool, struct flw_tcache *cache, bool earns_fence)
@@ -256,9 +253,13 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
 
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream)
 {
+    struct flw_driver_section section;
     stream = flw_pool_has_epochs(pool) ? NULL : stream;
-    return pool->debug != NULL ? flw_debug_free(pool, ptr, stream)
-                               : flw_pool_free_plain(pool, ptr, stream);
+    flw_heap_hold_driver(&pool->heap, &section);
+    fallow_status status = pool->debug != NULL ? flw_debug_free(pool, ptr, stream)
+                                               : flw_pool_free_plain(pool, ptr, stream);
+    flw_heap_leave_driver(&pool->heap, &section);
+    return status;
 }
 
 fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream)

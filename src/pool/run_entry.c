@@ -140,8 +140,11 @@ static FLW_NOINLINE fallow_status keep_up(struct flw_tcache *cache, bool earns_f
     int saved = errno;
     struct flw_pool *pool = cache->pool;
     if (pool != NULL) {
+        struct flw_driver_section section;
         flw_pool_settle(pool, cache->hot.account);
+        flw_heap_hold_driver(&pool->heap, &section);
         flw_pool_keep_up(pool, cache, earns_fence);
+        flw_heap_leave_driver(&pool->heap, &section);
     }
     errno = saved;
     return FALLOW_OK;

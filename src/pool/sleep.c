@@ -49,18 +49,12 @@ static CUresult ask_context(struct flw_pool *pool)
 /* calls. The same of a stream; one that is gone has nothing under way that could be asked for. */
 static CUresult ask_stream(struct flw_pool *pool, CUstream stream, CUcontext context)
 {
-    bool is_foreign = context != pool->heap.context;
-    CUresult result = CUDA_SUCCESS;
-    if (is_foreign) {
-        flw_heap_count_call(&pool->heap);
-        result = pool->driver.cuCtxPushCurrent_v2(context);
-    }
+    struct flw_driver_section section;
+    CUresult result = flw_heap_enter_context(&pool->heap, &section, context);
     if (result == CUDA_SUCCESS) {
         flw_heap_count_call(&pool->heap);
         result = pool->driver.cuStreamQuery(stream);
-        if (is_foreign) {
-            flw_heap_pop_context(&pool->heap);
-        }
+        flw_heap_leave_driver(&pool->heap, &section);
     }
     return flw_result_is_stale(result) ? CUDA_SUCCESS : result;
 }

@@ -66,6 +66,8 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
     uint64_t now = flw_clock_fine_ns(), released = 0;
     uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
     bool has_timed_out = false;
+    struct flw_driver_section section;
+    flw_heap_hold_driver(&pool->heap, &section);
     if (pool->debug != NULL) {
         (void)flw_debug_release(pool, NULL, true);
     }
@@ -82,6 +84,7 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
         complete_what_is(pool);
         released += flw_heap_release_idle(&pool->heap, keep_bytes);
     }
+    flw_heap_leave_driver(&pool->heap, &section);
     flw_gate_leave(&pool->gate);
     flw_pool_note_loss(pool);
     flw_recording_note_trim(pool);
@@ -162,6 +165,8 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
     if (flw_heap_is_lost(&pool->heap)) {
         return FALLOW_DEVICE_LOST;
     }
+    struct flw_driver_section section;
+    flw_heap_hold_driver(&pool->heap, &section);
     if (pool->debug != NULL) {
         flw_debug_poll(pool);
     }
@@ -172,6 +177,7 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
         flw_pool_decay(pool, true);
         flw_gate_leave(&pool->gate);
     }
+    flw_heap_leave_driver(&pool->heap, &section);
     flw_pool_note_loss(pool);
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
 }

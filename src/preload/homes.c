@@ -283,14 +283,14 @@ static bool is_green_current(void)
 static struct flw_home *add_home(CUcontext context, unsigned long long id)
 {
     CUdevice device = 0;
-    CUcontext popped;
+    struct flw_driver_section section;
     const struct flw_driver *driver = &flw_real.driver;
-    if (driver->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
+    if (flw_section_open(&section, driver, context, FLW_SECTION_CONTEXT, NULL) != CUDA_SUCCESS) {
         return NULL;
     }
     CUresult result = driver->cuCtxGetDevice(&device);
     bool is_green = result == CUDA_SUCCESS && is_green_current();
-    (void)driver->cuCtxPopCurrent_v2(&popped);
+    (void)flw_section_close(&section);
     if (result != CUDA_SUCCESS) {
         return NULL;
     }

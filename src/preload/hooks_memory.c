@@ -100,12 +100,12 @@ static CUresult synchronize(struct flw_home *home)
 {
     const struct flw_driver *driver = &flw_real.driver;
     struct flw_pool *pool = atomic_load(&home->pool);
-    CUcontext popped;
+    struct flw_driver_section section;
     uint64_t ticket = flw_epoch_expect_sync(pool);
-    CUresult result = driver->cuCtxPushCurrent_v2(home->context);
+    CUresult result = flw_section_open(&section, driver, home->context, FLW_SECTION_CONTEXT, NULL);
     if (result == CUDA_SUCCESS) {
         result = flw_life_heed(driver->cuCtxSynchronize());
-        (void)driver->cuCtxPopCurrent_v2(&popped);
+        (void)flw_section_close(&section);
     }
     flw_epoch_end_sync(&pool->heap, result == CUDA_SUCCESS ? ticket : 0);
     return result;

@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 
+#include "driver/section.h"
 #include "preload/real.h"
 
 static _Atomic uint64_t filled_count, filled_bytes, missed_count;
@@ -17,9 +18,10 @@ void flw_poison_fill(CUdeviceptr pointer, size_t bytes)
 {
     const struct flw_driver *driver = &flw_real.driver;
     unsigned char byte = (unsigned char)flw_settings.poison;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    struct flw_driver_section section;
     CUstream stream = NULL;
-    bool is_relaxed = driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    bool is_relaxed =
+        flw_section_open(&section, driver, NULL, FLW_SECTION_MODE, NULL) == CUDA_SUCCESS;
     bool is_filled = driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
     if (is_filled) {
         is_filled = driver->cuMemsetD8Async(pointer, byte, bytes, stream) == CUDA_SUCCESS &&
@@ -27,7 +29,7 @@ void flw_poison_fill(CUdeviceptr pointer, size_t bytes)
         (void)driver->cuStreamDestroy_v2(stream);
     }
     if (is_relaxed) {
-        (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
+        (void)flw_section_close(&section);
     }
     count(is_filled, bytes);
 }

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "common/twin.h"
+#include "support/beside.h"
 #include "support/sim.h"
 
 #define BUFFERS 4096
@@ -33,6 +34,7 @@ struct flw_bed {
     struct flw_bed_graph graphs[GRAPHS];
     unsigned graph_count;
     uint64_t violations_seen;
+    struct flw_beside beside; /* simulated only: the whole of a test runs beside a capture */
     char error[256];
 };
 
@@ -50,7 +52,20 @@ static void must(const struct flw_bed *bed, CUresult result, const char *call)
         exit(1);
     }
 }
-#define MUST(bed, call) must(bed, (bed)->sim.cu.call, #call)
+/* The bed's own calls are to disturb no capture; those of what is under test see to that themselves. */
+static CUstreamCaptureMode exchange_mode(const struct flw_bed *bed, CUstreamCaptureMode mode)
+{
+    if (bed->is_simulated) {
+        must(bed, bed->sim.cu.cuThreadExchangeStreamCaptureMode(&mode), "capture mode");
+    }
+    return mode;
+}
+#define MUST(bed, call)                                                                 \
+    do {                                                                                \
+        CUstreamCaptureMode mode_ = exchange_mode(bed, CU_STREAM_CAPTURE_MODE_RELAXED); \
+        must(bed, (bed)->sim.cu.call, #call);                                           \
+        (void)exchange_mode(bed, mode_);                                                \
+    } while (0)
 
 void flw_bed_fail(struct flw_bed *bed, const char *file, int line, const char *format, ...)
 {
@@ -465,7 +480,11 @@ static void begin_test(struct flw_bed *bed)
         config.backed = 1;
         config.check = 1;
         config.device_bytes = (uint64_t)8 << 30;
+        config.device_count = 2;
         bed->context = flw_sim_begin(&bed->sim, &config);
+        static const enum flw_beside_place places[] = {FLW_BESIDE_STREAM, FLW_BESIDE_BLOCKING,
+                                                       FLW_BESIDE_CONTEXT, FLW_BESIDE_DEVICE};
+        flw_beside_begin(&bed->beside, &bed->sim, places[flw_bed_random_below(bed, 4)], NULL);
     } else {
         MUST(bed, cuDevicePrimaryCtxRetain(&bed->context, bed->device));
         MUST(bed, cuCtxSetCurrent(bed->context));
@@ -499,7 +518,10 @@ static void end_test(struct flw_bed *bed)
     FLW_EXPECT(bed, fallow_stream_retire(bed->pool, bed->stream) == FALLOW_OK, "no retire");
     fallow_pool_destroy(bed->pool);
     MUST(bed, cuStreamDestroy_v2(bed->stream));
-    if (!bed->is_simulated) {
+    if (bed->is_simulated) {
+        FLW_EXPECT(bed, flw_beside_end(&bed->beside), "a capture on %s was ended",
+                   flw_beside_name(bed->beside.place));
+    } else {
         MUST(bed, cuDevicePrimaryCtxRelease_v2(bed->device));
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a bed for kernel modules: a pool, loaded kernels and a stream on the simulated device (memory with
- * contents, every access checked) or on a GPU; named buffers; the proof that dirty memory does not
- * show.
+ * contents, every access checked, another thread's GLOBAL capture under way, which has to survive) or on
+ * a GPU; named buffers; the proof that dirty memory does not show.
  * Does not: know a module; need a test framework, so that it runs where there is a GPU and no cmocka.
  *
  * A test program is a list of named functions given to flw_bed_main; `--device sim` (the default) or

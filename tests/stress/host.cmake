@@ -13,4 +13,4 @@ get_target_property(files flw_host SOURCES)
 get_target_property(folder flw_host SOURCE_DIR)
 list(TRANSFORM files PREPEND ${folder}/)
 flw_add_test(stress host_planted SOURCES test_host.c host_run.c ${files}
-  LIBRARIES test_support flw_base fallow_shared flw_jemalloc DEFINITIONS FLW_HOST_PLANTS=1 PLAIN)
+  LIBRARIES test_support flw_section flw_base fallow_shared flw_jemalloc DEFINITIONS FLW_HOST_PLANTS=1 PLAIN)

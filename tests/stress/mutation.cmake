@@ -5,7 +5,7 @@ if(NOT TARGET flw_test_pool OR NOT TARGET flw_pool OR FALLOW_SANITIZE)
   return() # under a sanitizer a caught fault would say nothing about the checker
 endif()
 set(sources)
-foreach(layer base driver memory heap record pool arena)
+foreach(layer base driver section memory heap record pool arena)
   get_target_property(files flw_${layer} SOURCES)
   get_target_property(folder flw_${layer} SOURCE_DIR)
   foreach(file ${files})

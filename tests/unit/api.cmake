@@ -4,6 +4,14 @@ foreach(module api api_addresses api_capture api_debug api_driver api_edges api_
   api_settings api_share api_sleep api_sleep_others api_source api_steps api_uses api_waits)
   flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
 endforeach()
+foreach(module beside_arena beside_plugin beside_pool)
+  flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
+endforeach()
+if(TARGET fallow_shared AND TARGET test_unit_beside_pool AND NOT FALLOW_SANITIZE) # whose runtime is not ours
+  add_test(NAME unit.beside_all COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/beside.sh $<TARGET_FILE:fallow_shared>
+    $<TARGET_FILE:test_unit_beside_arena> $<TARGET_FILE:test_unit_beside_plugin> $<TARGET_FILE:test_unit_beside_pool>)
+  set_tests_properties(unit.beside_all PROPERTIES LABELS unit SKIP_RETURN_CODE 77)
+endif()
 foreach(module arena_capture arena_checks arena_dlpack arena_lease arena_persist arena_streams)
   flw_add_test(unit ${module} SOURCES test_${module}.c LIBRARIES fallow_shared test_support)
 endforeach()

@@ -146,6 +146,22 @@ static CUresult make_order_events(struct flw_device *device)
     return result;
 }
 
+static uint64_t count_frame_calls(const struct flw_device *device)
+{
+    static const char *const calls[] = {"cuCtxPushCurrent_v2",
+                                        "cuCtxPopCurrent_v2",
+                                        "cuCtxGetCurrent",
+                                        "cuCtxSetCurrent",
+                                        "cuThreadExchangeStreamCaptureMode",
+                                        "cuStreamIsCapturing",
+                                        "cuStreamGetCaptureInfo_v2"};
+    uint64_t count = 0;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        count += device->call_count(calls[i]);
+    }
+    return count;
+}
+
 static void remember_start(struct flw_device *device)
 {
     struct flw_sim_ledger ledger = {.struct_size = sizeof ledger};
@@ -159,6 +175,7 @@ static void remember_start(struct flw_device *device)
     device->first_total_given_bytes = ledger.total_given_bytes;
     device->first_wait_units = ledger.stream_wait_ns;
     device->first_record_count = device->call_count("cuEventRecord");
+    device->first_frame_count = count_frame_calls(device);
 }
 
 static CUresult make_streams(struct flw_device *device, size_t count)
@@ -305,6 +322,7 @@ void flw_device_get_account(const struct flw_device *device, struct flw_device_a
         .returned_bytes = ledger.total_given_bytes - device->first_total_given_bytes -
                           (ledger.given_bytes - device->first_given_bytes),
         .driver_call_count = ledger.call_count - device->first_call_count - 2 * order_count,
+        .frame_call_count = count_frame_calls(device) - device->first_frame_count,
         .modelled_ns = ledger.modelled_host_ns - device->first_modelled_ns -
                        order_count * device->order_call_ns,
         .event_count =

@@ -45,7 +45,7 @@ struct flw_device {
     uint64_t first_modelled_ns;
     uint64_t first_given_bytes, first_total_given_bytes;
     uint64_t first_wait_units;
-    uint64_t first_record_count;
+    uint64_t first_record_count, first_frame_count;
     uint64_t device_bytes;
     char name[96];
     flw_sim_reset_function reset;
@@ -63,6 +63,9 @@ struct flw_device_account {
     uint64_t reserved_bytes;
     uint64_t given_bytes, returned_bytes; /* in all */
     uint64_t driver_call_count;
+    uint64_t
+        frame_call_count; /* of these, what only frames others: contexts, capture modes, questions
+                                  for captures */
     uint64_t modelled_ns;
     uint64_t event_count;
     uint64_t stream_wait_units;

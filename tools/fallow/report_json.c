@@ -101,6 +101,7 @@ static void print_policy(const struct flw_report *report, const struct flw_run_r
     flw_member_count(out, "peak_reserved_bytes", result->statistics.peak_reserved_bytes);
     flw_member_count(out, "failures", result->failure_count);
     flw_member_count(out, "driver_calls", result->statistics.driver_call_count);
+    flw_member_count(out, "frame_calls", result->frame_call_count);
     flw_member_count(out, "grow_operations", result->statistics.grow_count);
     flw_member_real(out, "modelled_driver_seconds", result->modelled_ns != FLW_NOT_APPLICABLE,
                     (double)result->modelled_ns * 1e-9);

@@ -214,6 +214,7 @@ static void clear_statistics(struct flw_policy_statistics *statistics)
 static void forget_ledger(struct flw_run_result *result)
 {
     result->modelled_ns = FLW_NOT_APPLICABLE;
+    result->frame_call_count = FLW_NOT_APPLICABLE;
     result->stream_wait_units = FLW_NOT_APPLICABLE;
     result->given_bytes = FLW_NOT_APPLICABLE;
     result->returned_bytes = FLW_NOT_APPLICABLE;
@@ -236,6 +237,7 @@ static void take_account(const struct flw_run *run, struct flw_run_result *resul
     result->given_bytes = account.given_bytes;
     result->returned_bytes = account.returned_bytes;
     result->modelled_ns = account.modelled_ns;
+    result->frame_call_count = account.frame_call_count;
     result->stream_wait_units = account.stream_wait_units;
 }
 
