@@ -142,9 +142,9 @@ typedef void (*flw_sim_reset_function)(const flw_sim_config *config); /* flw_sim
  * far; NULL or "": none. The list has commas between its names; what a name stands for is in
  * src/simcuda/README.md.
  *
- *   refusing[:CALL[@N][=ERROR]]  CALL answers ERROR (NOT_PERMITTED) from its N-th call (1) of a world on;
+ *   refusing[:CALL[\@N][=ERROR]]  CALL answers ERROR (NOT_PERMITTED) from its N-th call (1) of a world on;
  *                                without CALL the calls that reserve, create, map and give access do
- *   no-fabric[@N]                handles for fabric are not permitted, from the N-th on
+ *   no-fabric[\@N]                handles for fabric are not permitted, from the N-th on
  *   vgpu                         neither virtual memory management nor managed memory, IPC, RDMA
  *   old                          12.0: later entry points, attributes and handles are not there
  *   slow                         creating and unmapping take 3 ms of the virtual clock and of

@@ -178,6 +178,7 @@ status=0
 (run_tests -L "$kinds" -E "^($except)\$") | tee "$build/test.log"
 [ "${PIPESTATUS[0]}" = 0 ] || status=1
 (test_large_pages) || status=1
+FALLOW_AARCH64_ROOT=$build/root tests/check/asym_arm.sh . || status=1
 say "the order of memory is not shown here, the emulator's is x86's: check.asym_model models ARMv8's"
 say "built in $((built - began)) s, tested in $((SECONDS - built)) s: $(summary "$build/test.log")"
 exit $status

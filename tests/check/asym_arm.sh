@@ -7,14 +7,19 @@
 set -u
 source=${1:?usage: asym_arm.sh SOURCE_TREE}
 compiler=${FALLOW_AARCH64_CC:-aarch64-linux-gnu-gcc}
+root=${FALLOW_AARCH64_ROOT:+--sysroot=$FALLOW_AARCH64_ROOT}
 if ! command -v "$compiler" >/dev/null; then
     echo "check.asym_arm: skipped, no '$compiler' (install gcc-aarch64-linux-gnu, or set FALLOW_AARCH64_CC)"
+    exit 77
+fi
+if ! echo '#include <errno.h>' | "$compiler" ${root:+"$root"} -E - >/dev/null 2>&1; then
+    echo "check.asym_arm: skipped, '$compiler' has no C library (install libc6-dev-arm64-cross, or set FALLOW_AARCH64_ROOT)"
     exit 77
 fi
 failures=0
 for options in -O2 '-O2 -march=armv8.3-a+rcpc' -O3; do
     # shellcheck disable=SC2086 # several options
-    if ! code=$("$compiler" -std=c11 $options -fPIC -D_GNU_SOURCE -DNDEBUG -DFLW_CHECK_LEVEL=0 \
+    if ! code=$("$compiler" ${root:+"$root"} -std=c11 $options -fPIC -D_GNU_SOURCE -DNDEBUG -DFLW_CHECK_LEVEL=0 \
         -fno-strict-aliasing -fno-semantic-interposition -I"$source/include" -I"$source/src" \
         -S -o - "$source/src/pool/entry.c"); then
         echo "FAILED: '$compiler $options' does not compile src/pool/entry.c" >&2
