@@ -103,8 +103,6 @@ static CUresult ask_capture(struct flw_pool *pool, CUstream stream,
             flw_heap_count_call(&pool->heap);
             result = pool->driver.cuStreamIsCapturing(stream, capturing);
             flw_heap_leave_driver(&pool->heap, &section);
-        } else {
-            flw_heap_lose_device(&pool->heap, result, section.refused);
         }
         is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
     }
