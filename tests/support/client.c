@@ -224,7 +224,7 @@ fallow_status flw_client_free(struct flw_client *client, size_t index, uint32_t 
     if (status != FALLOW_OK) {
         return flw_overlap_claim(client->overlap, (uint64_t)(uintptr_t)gone.ptr, gone.claimed_bytes)
                    ? status
-                   : FALLOW_DRIVER;
+                   : FALLOW_INVALID_POINTER; /* its address is another's: no free may answer so */
     }
     flw_client_drop(client, index, &gone);
     return FALLOW_OK;
