@@ -24,6 +24,7 @@ left_out='unit.api_host_limits      the emulator sets no limit of memory for its
 unit.arena_faults         thousands of worlds, each with a pool
 property.trace_figures    a shell starts the command; the traces take minutes
 property.gen_figures      a shell starts the command; the traces take minutes
+property.frame_calls      a shell starts the command
 stress.recorded           a shell starts the programs
 stress.mutation           a check of the tests, which starts hundreds of programs
 preload.audit_command     the command starts a program with LD_PRELOAD, itself

@@ -18,11 +18,15 @@ struct lines {
     unsigned count;
 };
 
+/* Where the machine limits addresses, create says so, which is about the host and not asked here. */
 static void keep(void *context, fallow_log_level level, const char *message)
 {
     struct lines *lines = context;
     size_t used = strlen(lines->text);
     (void)level;
+    if (strstr(message, "the address space is limited") == message) {
+        return;
+    }
     snprintf(lines->text + used, sizeof lines->text - used, "%s\n", message);
     lines->count++;
 }
