@@ -331,8 +331,8 @@ int main(int argc, char **argv)
     }
     bool is_one = argc == 5 && strcmp(argv[1], "--error") == 0 && strcmp(argv[3], "--at") == 0;
     bool is_sample = argc == 3 && strcmp(argv[1], "--every") == 0;
-    uint64_t step = is_sample && getenv("FALLOW_TEST_ALL") == NULL ? strtoull(argv[2], NULL, 0) : 1;
-    if ((argc != 1 && !is_one && !is_sample) || step == 0) {
+    uint64_t step = flw_sim_step_of_sample(is_sample ? strtoull(argv[2], NULL, 0) : 1);
+    if (argc != 1 && !is_one && !is_sample) {
         fprintf(stderr, "usage: test_host_faults [--error 0..25 --at N] [--every N]\n");
         return 2;
     }

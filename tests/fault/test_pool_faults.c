@@ -296,7 +296,7 @@ int main(int count, char **words)
             step = strtoull(words[i + 1], NULL, 0);
         }
     }
-    step = step == 0 || getenv("FALLOW_TEST_ALL") != NULL ? 1 : step;
+    step = flw_sim_step_of_sample(step);
     if (!flw_sim_open(&sim)) {
         return 1;
     }

@@ -5,7 +5,10 @@
  * makes do without it or says so; what it lent keeps its contents, what it holds is lent again, a device
  * that is well is never called lost, and nothing is left at the end but what could not be given back.
  *
- *   test_refusals [--call NAME] [--at N]
+ *   test_refusals [--call NAME] [--at N] [--every N]
+ *
+ * --every N takes every N-th position only, beginning at another one for each answer. FALLOW_TEST_ALL=1
+ * takes them all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,9 +203,10 @@ static bool play(struct run *run, size_t call, uint64_t from, bool has_no_room)
     return is_struck;
 }
 
-static void play_all(struct run *run, size_t call, const char *answer, uint64_t only_at)
+static void play_all(struct run *run, size_t call, size_t a, uint64_t only_at, uint64_t step)
 {
-    uint64_t n = only_at != 0 ? only_at : 1;
+    uint64_t n = only_at != 0 ? only_at : 1, count = 0;
+    const char *answer = answers[a];
     char profile[128];
     bool is_struck = true;
     run->profile = profile;
@@ -213,32 +217,38 @@ static void play_all(struct run *run, size_t call, const char *answer, uint64_t 
             complain(run, "no such profile, or no end of calls", FALLOW_OK);
         }
         bool has_no_room = strcmp(answer, "OUT_OF_MEMORY") == 0; /* and no other source has any */
-        is_struck = play(run, call, n, has_no_room) && only_at == 0;
-        n += is_struck;
+        is_struck = play(run, call, n, has_no_room);
+        count += is_struck;
+        n += n == 1 ? 1 + a % step : step; /* the first call is taken with each answer */
+        if (only_at != 0) {
+            break;
+        }
     }
-    if (n == 1 && only_at == 0) {
-        complain(run, "it was never called: nothing was tested", FALLOW_OK);
+    if (count == 0) {
+        complain(run, "it was never called so often: nothing was tested", FALLOW_OK);
     }
     printf("%s, %s: refused from each of %llu calls on\n", calls[call].name, answer,
-           (unsigned long long)(n - 1));
+           (unsigned long long)count);
 }
 
 int main(int count, char **words)
 {
     static struct run run;
     const char *only = NULL;
-    uint64_t at = 0;
+    uint64_t at = 0, step = 1;
     for (int i = 1; i + 1 < count; i += 2) {
         only = strcmp(words[i], "--call") == 0 ? words[i + 1] : only;
         at = strcmp(words[i], "--at") == 0 ? strtoull(words[i + 1], NULL, 0) : at;
+        step = strcmp(words[i], "--every") == 0 ? strtoull(words[i + 1], NULL, 0) : step;
     }
+    step = flw_sim_step_of_sample(step);
     if (!flw_sim_open(&run.sim)) {
         return 1;
     }
     for (size_t call = 0; call < CALLS; call++) {
         for (size_t a = 0; a < sizeof answers / sizeof *answers && run.broken < MOST_BROKEN; a++) {
             if (only == NULL || strcmp(only, calls[call].name) == 0) {
-                play_all(&run, call, answers[a], at);
+                play_all(&run, call, a, at, step);
             }
         }
     }

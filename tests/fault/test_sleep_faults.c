@@ -492,7 +492,7 @@ int main(int count, char **words)
     uint64_t only = count == 3 && strcmp(words[1], "--at") == 0 ? strtoull(words[2], NULL, 0) : 0;
     uint64_t step =
         count == 3 && strcmp(words[1], "--every") == 0 ? strtoull(words[2], NULL, 0) : 1;
-    step = step == 0 || getenv("FALLOW_TEST_ALL") != NULL ? 1 : step;
+    step = flw_sim_step_of_sample(step);
     if (!flw_sim_open(&sim)) {
         return 1;
     }

@@ -54,6 +54,10 @@ flw_sim_config flw_sim_config_default(uint64_t seed);
  * driver error: the bed of a test must work. NULL: defaults. */
 CUcontext flw_sim_begin(const struct flw_sim *sim, const flw_sim_config *config);
 
+/* A test that fails every driver call in turn takes every so many positions: what its command line says, and
+ * every one where FALLOW_TEST_ALL is set or the answer would be none. */
+uint64_t flw_sim_step_of_sample(uint64_t every);
+
 /* Device 0's ledger. */
 flw_sim_ledger flw_sim_read_ledger(const struct flw_sim *sim);
 
