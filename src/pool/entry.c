@@ -1,112 +1,112 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: lend and return. The hit of each is the first screen of its function; everything else is a
+ * Owns: allocate and free. The hit of each is the first screen of its function; everything else is a
  * tail call, so that a hit needs no stack frame. Budget, callee only, checks and statistics on:
  * alloc 34, free 37, of 512 KiB and more 41 instructions (tools/measure shows them).
  */
 #include <errno.h>
 #include <string.h>
 
-#include "pool/epoch_entry.h"
-#include "pool/recording.h"
+#include "pool/hit_context.h"
 
 static FLW_NOINLINE fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes,
                                                fallow_stream stream, void **out_ptr);
 static FLW_NOINLINE fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream stream);
+static FLW_NOINLINE fallow_status free_sized_missed(fallow_pool *handle, void *ptr,
+                                                    size_t size_bytes, fallow_stream stream);
 
-static inline uint64_t step_of(size_t size_bytes)
+/* The current cache serves this pool and stream, and is of this kind. */
+static FLW_INLINE bool serves(const struct flw_tcache_hot *hot, const void *pool,
+                              fallow_stream stream, enum flw_hit_kind kind)
 {
-    return ((uint64_t)size_bytes - 1) >> FLW_BIN_TABLE_LOG2;
+    if (kind == FLW_HIT_RECORDED) {
+        return flw_recording_has_key(hot) &&
+               ((const struct flw_tcache *)(const void *)hot)->handle == pool &&
+               hot->stream == stream;
+    }
+    return FLW_LIKELY(flw_asym_key_is(&hot->key, pool)) && FLW_LIKELY(hot->stream == stream);
+}
+
+static FLW_INLINE fallow_status allocate(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
+                                         void **out_ptr, enum flw_hit_kind kind)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    flw_asym_enter(&hot->asym);
+    uint64_t step = flw_hit_step(size_bytes);
+    if (FLW_LIKELY(serves(hot, pool, stream, kind))) {
+        struct flw_slot *slot;
+        if (FLW_UNLIKELY(step >= FLW_BIN_TABLE_COUNT)) {
+            return kind == FLW_HIT_RECORDED
+                       ? flw_entry_alloc_run_recorded(pool, size_bytes, stream, out_ptr, hot)
+                       : flw_entry_alloc_run(pool, size_bytes, stream, out_ptr, hot);
+        }
+        if (FLW_LIKELY(out_ptr != NULL) && FLW_LIKELY(flw_hit_pop(hot, step, &slot))) {
+            flw_hit_give(hot, slot, size_bytes, out_ptr, kind, false);
+            flw_asym_leave(&hot->asym);
+            return FALLOW_OK;
+        }
+    }
+    flw_asym_leave(&hot->asym);
+    return kind == FLW_HIT_RECORDED ? flw_entry_alloc(pool, size_bytes, 0, stream, out_ptr)
+                                    : alloc_missed(pool, size_bytes, stream, out_ptr);
+}
+
+/* With is_sized what was asked, exactly; another size of its class is for the miss to accept. */
+static FLW_INLINE fallow_status release(fallow_pool *pool, void *ptr, size_t size_bytes,
+                                        bool is_sized, fallow_stream stream, enum flw_hit_kind kind)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    flw_asym_enter(&hot->asym);
+    if (FLW_LIKELY(serves(hot, pool, stream, kind))) {
+        struct flw_span *span;
+        struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
+        if (FLW_LIKELY(!is_sized || flw_loan_bytes(FLW_LOAD(slot->loan)) == size_bytes ||
+                       FLW_MUTANT(SIZE_NOT_VERIFIED)) &&
+            FLW_LIKELY(flw_hit_push(hot, span, slot, ptr, kind))) {
+            flw_asym_leave(&hot->asym);
+            return FALLOW_OK;
+        }
+        if (!is_sized) {
+            stream = hot->stream; /* the same: so that a hit keeps no register for it */
+            if (flw_hit_is_run(span)) {
+                return kind == FLW_HIT_RECORDED
+                           ? flw_entry_free_run_recorded(pool, ptr, stream, hot, span, slot)
+                           : flw_entry_free_run(pool, ptr, stream, hot, span, slot);
+            }
+        }
+    }
+    flw_asym_leave(&hot->asym);
+    return is_sized                   ? free_sized_missed(pool, ptr, size_bytes, stream)
+           : kind == FLW_HIT_RECORDED ? flw_entry_free(pool, ptr, stream)
+                                      : free_missed(pool, ptr, stream);
 }
 
 fallow_status fallow_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
                            void **out_ptr)
 {
-    struct flw_tcache_hot *hot = flw_tls_cache;
-    flw_asym_enter(&hot->asym);
-    uint64_t step = step_of(size_bytes);
-    if (FLW_LIKELY(flw_asym_key_is(&hot->key, pool) && hot->stream == stream)) {
-        if (FLW_UNLIKELY(step >= FLW_BIN_TABLE_COUNT)) {
-            return flw_entry_alloc_run(pool, size_bytes, stream, out_ptr, hot);
-        }
-        if (FLW_LIKELY(flw_bin_lend(hot, step, size_bytes, out_ptr))) {
-            flw_asym_leave(&hot->asym);
-            return FALLOW_OK;
-        }
-    }
-    flw_asym_leave(&hot->asym);
-    return alloc_missed(pool, size_bytes, stream, out_ptr);
-}
-
-/* Where the hit missed the pointer may be no block's, and the span somebody's new one. */
-static inline bool is_run(const struct flw_span *span)
-{
-    return FLW_LOAD(span->kind) == FLW_SPAN_RUN;
-}
-
-static inline bool free_hit(struct flw_tcache_hot *hot, struct flw_span *span,
-                            struct flw_slot *slot, void *ptr)
-{
-    uint32_t bin_offset = __atomic_load_n(&span->bin, __ATOMIC_RELAXED);
-    struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + bin_offset);
-    uint64_t address = (uint64_t)(uintptr_t)ptr, count = bin->count;
-    if (FLW_UNLIKELY(count >= bin->capacity) || FLW_UNLIKELY(!flw_slot_is_live(slot, address))) {
-        return false;
-    }
-    if (FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address)) &&
-        !FLW_MUTANT(INTERIOR_FREE_ACCEPTED)) {
-        if (!FLW_MUTANT(DOUBLE_FREE_ACCEPTED)) {
-            return false;
-        }
-    }
-    flw_note_returned(hot->account, flw_loan_bytes(slot->loan)); /* nobody else's by now */
-    bin->slots[count] = slot;
-    bin->count = count + 1;
-    return true;
+    return allocate(pool, size_bytes, stream, out_ptr, FLW_HIT_PLAIN);
 }
 
 fallow_status fallow_free(fallow_pool *pool, void *ptr, fallow_stream stream)
 {
-    struct flw_tcache_hot *hot = flw_tls_cache;
-    flw_asym_enter(&hot->asym);
-    if (FLW_LIKELY(flw_asym_key_is(&hot->key, pool) && hot->stream == stream)) {
-        struct flw_span *span;
-        struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
-        if (FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
-            flw_asym_leave(&hot->asym);
-            return FALLOW_OK;
-        }
-        stream = hot->stream; /* the same: so that a hit keeps no register for it */
-        if (is_run(span)) {
-            return flw_entry_free_run(pool, ptr, stream, hot, span, slot);
-        }
-    }
-    flw_asym_leave(&hot->asym);
-    return free_missed(pool, ptr, stream);
+    return release(pool, ptr, 0, false, stream, FLW_HIT_PLAIN);
 }
-
-static FLW_NOINLINE fallow_status free_sized_missed(fallow_pool *handle, void *ptr,
-                                                    size_t size_bytes, fallow_stream stream);
 
 fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t size_bytes,
                                 fallow_stream stream)
 {
-    struct flw_tcache_hot *hot = flw_tls_cache;
-    flw_asym_enter(&hot->asym);
-    if (FLW_LIKELY(flw_asym_key_is(&hot->key, pool) && hot->stream == stream)) {
-        struct flw_span *span;
-        struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
-        /* What was asked, exactly; another size of its class is for the miss to accept. */
-        if (FLW_LIKELY(flw_loan_bytes(FLW_LOAD(slot->loan)) == size_bytes ||
-                       FLW_MUTANT(SIZE_NOT_VERIFIED)) &&
-            FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
-            flw_asym_leave(&hot->asym);
-            return FALLOW_OK;
-        }
-        stream = hot->stream;
-    }
-    flw_asym_leave(&hot->asym);
-    return free_sized_missed(pool, ptr, size_bytes, stream);
+    return release(pool, ptr, size_bytes, true, stream, FLW_HIT_PLAIN);
+}
+
+static FLW_NOINLINE fallow_status alloc_recorded(fallow_pool *pool, size_t size_bytes,
+                                                 fallow_stream stream, void **out_ptr)
+{
+    return allocate(pool, size_bytes, stream, out_ptr, FLW_HIT_RECORDED);
+}
+
+static FLW_NOINLINE fallow_status free_recorded(fallow_pool *pool, void *ptr, fallow_stream stream)
+{
+    return release(pool, ptr, 0, false, stream, FLW_HIT_RECORDED);
 }
 
 static FLW_NOINLINE fallow_status alloc_elsewhere(fallow_pool *pool, size_t size_bytes,
@@ -141,7 +141,7 @@ fallow_status flw_entry_alloc(fallow_pool *handle, size_t size_bytes, size_t ali
     }
     *out_ptr = NULL;
     if (pool != NULL && flw_pool_has_epochs(pool) && align_bytes <= FLW_EPOCH_LEAST_BYTES &&
-        flw_epoch_lend_of(pool, size_bytes, out_ptr)) {
+        flw_context_alloc_of(pool, size_bytes, out_ptr)) {
         status = FALLOW_OK;
     } else if (pool != NULL) {
         fallow_request request = {
@@ -181,62 +181,10 @@ static fallow_status free_missed(fallow_pool *pool, void *ptr, fallow_stream str
                                  : free_elsewhere(pool, ptr, stream);
 }
 
-/* ---- the same hits, recorded */
-
-/* The current cache serves this pool and stream, and is recorded. */
-static inline bool is_recorded(const struct flw_tcache_hot *hot, const void *pool,
-                               fallow_stream stream)
-{
-    return flw_recording_has_key(hot) &&
-           ((const struct flw_tcache *)(const void *)hot)->handle == pool && hot->stream == stream;
-}
-
-static FLW_NOINLINE fallow_status alloc_recorded(fallow_pool *pool, size_t size_bytes,
-                                                 fallow_stream stream, void **out_ptr)
-{
-    struct flw_tcache_hot *hot = flw_tls_cache;
-    uint64_t step = step_of(size_bytes);
-    flw_asym_enter(&hot->asym);
-    if (FLW_LIKELY(is_recorded(hot, pool, stream))) {
-        if (FLW_UNLIKELY(step >= FLW_BIN_TABLE_COUNT)) {
-            return flw_entry_alloc_run_recorded(pool, size_bytes, stream, out_ptr, hot);
-        }
-        if (FLW_LIKELY(flw_bin_lend(hot, step, size_bytes, out_ptr))) {
-            flw_recording_hit(hot, FLW_TRACE_ALLOC, (uint64_t)(uintptr_t)*out_ptr, size_bytes,
-                              false);
-            flw_asym_leave(&hot->asym);
-            return FALLOW_OK;
-        }
-    }
-    flw_asym_leave(&hot->asym);
-    return flw_entry_alloc(pool, size_bytes, 0, stream, out_ptr);
-}
-
-static FLW_NOINLINE fallow_status free_recorded(fallow_pool *pool, void *ptr, fallow_stream stream)
-{
-    struct flw_tcache_hot *hot = flw_tls_cache;
-    flw_asym_enter(&hot->asym);
-    if (FLW_LIKELY(is_recorded(hot, pool, stream))) {
-        struct flw_span *span;
-        struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
-        if (FLW_LIKELY(free_hit(hot, span, slot, ptr))) {
-            flw_recording_hit(hot, FLW_TRACE_FREE, (uint64_t)(uintptr_t)ptr,
-                              flw_loan_bytes(slot->loan), true);
-            flw_asym_leave(&hot->asym);
-            return FALLOW_OK;
-        }
-        if (is_run(span)) {
-            return flw_entry_free_run_recorded(pool, ptr, stream, hot, span, slot);
-        }
-    }
-    flw_asym_leave(&hot->asym);
-    return flw_entry_free(pool, ptr, stream);
-}
-
 /* A guess, from outside: somebody may be emptying the cache. */
 static inline bool may_hit(const struct flw_tcache_hot *hot, size_t size_bytes)
 {
-    uint64_t step = step_of(size_bytes);
+    uint64_t step = flw_hit_step(size_bytes);
     if (step >= FLW_BIN_TABLE_COUNT) {
         return true;
     }
@@ -250,7 +198,7 @@ static fallow_status alloc_elsewhere(fallow_pool *pool, size_t size_bytes, fallo
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     if (!flw_asym_key_is(&hot->key, pool) || hot->stream != stream) {
-        if (is_recorded(hot, pool, stream)) {
+        if (serves(hot, pool, stream, FLW_HIT_RECORDED)) {
             return alloc_recorded(pool, size_bytes, stream, out_ptr);
         }
         hot = switch_cache(pool, stream);
@@ -266,7 +214,7 @@ fallow_status flw_entry_free(fallow_pool *handle, void *ptr, fallow_stream strea
     int saved = errno;
     struct flw_pool *pool = flw_pool_of(handle);
     fallow_status status = pool == NULL ? FALLOW_INVALID_POOL
-                           : flw_pool_has_epochs(pool) && flw_epoch_give_back_to(pool, ptr)
+                           : flw_pool_has_epochs(pool) && flw_context_free_to(pool, ptr)
                                ? FALLOW_OK
                                : flw_pool_free(pool, ptr, stream);
     errno = saved;
@@ -277,29 +225,15 @@ static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_strea
 {
     struct flw_tcache_hot *hot = flw_tls_cache;
     if (!flw_asym_key_is(&hot->key, handle) || hot->stream != stream) {
-        if (is_recorded(hot, handle, stream)) {
+        if (serves(hot, handle, stream, FLW_HIT_RECORDED)) {
             return free_recorded(handle, ptr, stream);
         }
         hot = switch_cache(handle, stream);
-        if (hot != NULL && is_recorded(hot, handle, stream)) {
+        if (hot != NULL && serves(hot, handle, stream, FLW_HIT_RECORDED)) {
             return free_recorded(handle, ptr, stream);
         }
         if (hot != NULL) {
-            struct flw_span *span;
-            struct flw_slot *slot;
-            bool is_done = false;
-            flw_asym_enter(&hot->asym);
-            if (flw_asym_key_is(&hot->key, handle)) {
-                slot = flw_slot_of(hot, ptr, &span);
-                if (is_run(span)) {
-                    return flw_entry_free_run(handle, ptr, stream, hot, span, slot);
-                }
-                is_done = free_hit(hot, span, slot, ptr);
-            }
-            flw_asym_leave(&hot->asym);
-            if (is_done) {
-                return FALLOW_OK;
-            }
+            return fallow_free(handle, ptr, stream);
         }
     }
     return flw_entry_free(handle, ptr, stream);

@@ -299,7 +299,7 @@ fallow_status flw_pool_check_peer(struct flw_pool *pool, int peer);
 /* ---- config.c */
 
 /* fallow_pool_create on a driver that is open already, whose table stays the caller's, and under a name:
- * context_id, not 0, is what flw_epoch_lend compares with. */
+ * context_id, not 0, is what flw_context_alloc compares with. */
 struct flw_pool_place {
     const struct flw_driver *driver;
     uint64_t context_id;

@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 
-#include "pool/epoch_entry.h"
+#include "pool/hit_context.h"
 
 #define FLW_HOMES_MAX 256
 
@@ -45,7 +45,7 @@ bool flw_homes_serve(void);
 /* Does the driver answer cuCtxGetId? Until it was asked: yes. */
 extern _Atomic bool flw_homes_have_ids;
 
-/* The name of the calling thread's context, for flw_epoch_lend; 0: it has none. */
+/* The name of the calling thread's context, for flw_context_alloc; 0: it has none. */
 static inline unsigned long long flw_home_id(CUresult (*get_id)(CUcontext, unsigned long long *))
 {
     unsigned long long id = 0;

@@ -51,7 +51,7 @@ static FLW_NOINLINE CUresult alloc_missed(CUdeviceptr *pointer, size_t bytes)
     bool is_done = false;
     void *block;
     if (pointer != NULL && atomic_load_explicit(&flw_homes_hit, memory_order_acquire) &&
-        flw_epoch_lend_recorded(flw_home_id(flw_real.driver.cuCtxGetId), bytes, &block)) {
+        flw_context_alloc_recorded(flw_home_id(flw_real.driver.cuCtxGetId), bytes, &block)) {
         *pointer = (CUdeviceptr)(uintptr_t)block;
         return CUDA_SUCCESS;
     }
@@ -85,7 +85,7 @@ CUresult flw_hook_cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     if (FLW_LIKELY(atomic_load_explicit(&flw_homes_hit, memory_order_acquire)) &&
         FLW_LIKELY(pointer != NULL)) {
         unsigned long long id = flw_home_id(flw_real.driver.cuCtxGetId);
-        if (FLW_LIKELY(flw_epoch_lend(id, bytes, &block))) {
+        if (FLW_LIKELY(flw_context_alloc(id, bytes, &block, FLW_HIT_PLAIN))) {
             *pointer = (CUdeviceptr)(uintptr_t)block;
             return CUDA_SUCCESS;
         }
@@ -140,7 +140,7 @@ static CUresult take_back(struct flw_home *home, CUdeviceptr pointer, bool waits
 static FLW_NOINLINE CUresult free_missed(CUdeviceptr pointer)
 {
     if (atomic_load_explicit(&flw_homes_hit, memory_order_acquire) &&
-        flw_epoch_give_back_recorded(block_of(pointer))) {
+        flw_context_free_recorded(block_of(pointer))) {
         return CUDA_SUCCESS;
     }
     struct flw_home *home = pointer != 0 && flw_homes_serve() ? flw_home_enter_of(pointer) : NULL;
@@ -168,7 +168,7 @@ static FLW_NOINLINE CUresult free_missed(CUdeviceptr pointer)
 CUresult flw_hook_cuMemFree_v2(CUdeviceptr pointer)
 {
     if (FLW_LIKELY(atomic_load_explicit(&flw_homes_hit, memory_order_acquire)) &&
-        FLW_LIKELY(flw_epoch_give_back(block_of(pointer)))) {
+        FLW_LIKELY(flw_context_free(block_of(pointer), FLW_HIT_PLAIN))) {
         return CUDA_SUCCESS;
     }
     flw_audit_forget(pointer);

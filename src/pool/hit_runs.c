@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: lend and return of runs, what is larger than any class: the hit in the run cache and, where
+ * Owns: allocate and free of runs, what is larger than any class: the hit in the run cache and, where
  * that has none or no room, the straight way to the stream's own free runs under the heap lock.
  * Does not: climb the ladder, or serve anything but a plain call on an open cache.
  *
@@ -9,8 +9,7 @@
  */
 #include <errno.h>
 
-#include "pool/entry_inl.h"
-#include "pool/recording.h"
+#include "pool/hit.h"
 
 /* An account may be this far from its last settlement before a call that takes a lock anyway
  * settles it. (A request that raises the pool's peak settles at once.) */
@@ -28,24 +27,9 @@ static inline bool raises_peak(const struct flw_pool *pool, const struct flw_acc
            atomic_load_explicit(&pool->peak_requested_bytes, memory_order_relaxed);
 }
 
-static inline void lend(struct flw_tcache *cache, struct flw_span *run, uint64_t size_bytes,
-                        void **out_ptr)
-{
-    struct flw_slot *slot = (struct flw_slot *)(void *)(cache->hot.slots + run->slots);
-    uint64_t address = slot->word;
-    cache->run_pops++;
-    FLW_STORE(slot->loan, cache->hot.lender + size_bytes);
-    flw_slot_set_word(slot, address + FLW_SLOT_LIVE); /* after the loan, for who looks on */
-    flw_note_lent(cache->hot.account, size_bytes);
-    *out_ptr = (void *)(uintptr_t)address;
-}
-
-/* What is recorded and what is not are two functions of one body each, so that the usual one does not
- * ask: `records` is a constant. */
-
 /* The cache has none of this size. */
 static FLW_INLINE fallow_status take_and(size_t size_bytes, void **out_ptr,
-                                         struct flw_tcache *cache, bool records)
+                                         struct flw_tcache *cache, enum flw_hit_kind kind)
 {
     struct flw_pool *pool = cache->pool;
     struct flw_heap *heap = &pool->heap;
@@ -66,11 +50,9 @@ static FLW_INLINE fallow_status take_and(size_t size_bytes, void **out_ptr,
     }
     cache->misses++;
     cache->run_out_bytes += flw_run_bytes(run);
-    lend(cache, run, size_bytes, out_ptr);
-    if (records) {
-        flw_recording_hit(&cache->hot, FLW_TRACE_ALLOC, (uint64_t)(uintptr_t)*out_ptr, size_bytes,
-                          true);
-    }
+    cache->run_pops++;
+    flw_hit_give(&cache->hot, (struct flw_slot *)(void *)(cache->hot.slots + run->slots),
+                 size_bytes, out_ptr, kind, true);
     struct flw_account *account = cache->hot.account;
     flw_asym_leave(&cache->hot.asym);
     atomic_fetch_add_explicit(&pool->rung_count[FLW_RUNG_OWN], 1, memory_order_relaxed);
@@ -86,7 +68,7 @@ static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, f
 {
     (void)handle;
     (void)stream;
-    return take_and(size_bytes, out_ptr, cache, false);
+    return take_and(size_bytes, out_ptr, cache, FLW_HIT_PLAIN);
 }
 
 static FLW_NOINLINE fallow_status take_recorded(fallow_pool *handle, size_t size_bytes,
@@ -95,28 +77,25 @@ static FLW_NOINLINE fallow_status take_recorded(fallow_pool *handle, size_t size
 {
     (void)handle;
     (void)stream;
-    return take_and(size_bytes, out_ptr, cache, true);
+    return take_and(size_bytes, out_ptr, cache, FLW_HIT_RECORDED);
 }
 
 static FLW_INLINE fallow_status alloc_run(fallow_pool *handle, size_t size_bytes,
                                           fallow_stream stream, void **out_ptr,
-                                          struct flw_tcache_hot *hot, bool records)
+                                          struct flw_tcache_hot *hot, enum flw_hit_kind kind)
 {
     struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
     if (FLW_UNLIKELY(size_bytes - 1 >= FLW_REQUEST_MAX || out_ptr == NULL)) {
         flw_asym_leave(&hot->asym);
         return flw_entry_alloc(handle, size_bytes, 0, stream, out_ptr);
     }
-    struct flw_span *run =
-        flw_tcache_pop_run(cache, (uint32_t)((size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2));
-    if (FLW_UNLIKELY(run == NULL)) {
-        return records ? take_recorded(handle, size_bytes, stream, out_ptr, cache)
-                       : take(handle, size_bytes, stream, out_ptr, cache);
+    struct flw_slot *slot;
+    uint64_t unit_count = (size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2;
+    if (FLW_UNLIKELY(!flw_hit_pop_run(cache, unit_count, &slot))) {
+        return kind == FLW_HIT_RECORDED ? take_recorded(handle, size_bytes, stream, out_ptr, cache)
+                                        : take(handle, size_bytes, stream, out_ptr, cache);
     }
-    lend(cache, run, size_bytes, out_ptr);
-    if (records) {
-        flw_recording_hit(hot, FLW_TRACE_ALLOC, (uint64_t)(uintptr_t)*out_ptr, size_bytes, false);
-    }
+    flw_hit_give(hot, slot, size_bytes, out_ptr, kind, false);
     flw_asym_leave(&hot->asym);
     return FALLOW_OK;
 }
@@ -124,14 +103,14 @@ static FLW_INLINE fallow_status alloc_run(fallow_pool *handle, size_t size_bytes
 fallow_status flw_entry_alloc_run(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
                                   void **out_ptr, struct flw_tcache_hot *hot)
 {
-    return alloc_run(handle, size_bytes, stream, out_ptr, hot, false);
+    return alloc_run(handle, size_bytes, stream, out_ptr, hot, FLW_HIT_PLAIN);
 }
 
 fallow_status flw_entry_alloc_run_recorded(fallow_pool *handle, size_t size_bytes,
                                            fallow_stream stream, void **out_ptr,
                                            struct flw_tcache_hot *hot)
 {
-    return alloc_run(handle, size_bytes, stream, out_ptr, hot, true);
+    return alloc_run(handle, size_bytes, stream, out_ptr, hot, FLW_HIT_RECORDED);
 }
 
 /* Not inside. */
@@ -186,24 +165,15 @@ static FLW_NOINLINE fallow_status put(struct flw_tcache *cache, struct flw_span 
 
 static FLW_INLINE fallow_status free_run(fallow_pool *handle, void *ptr, fallow_stream stream,
                                          struct flw_tcache_hot *hot, struct flw_span *run,
-                                         struct flw_slot *slot, bool records)
+                                         struct flw_slot *slot, enum flw_hit_kind kind)
 {
     struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
-    uint64_t address = (uint64_t)(uintptr_t)ptr;
-    if (FLW_UNLIKELY(FLW_LOAD(slot->word) != address + FLW_SLOT_LIVE)) {
+    if (FLW_UNLIKELY(!flw_hit_take_back(hot, slot, ptr, kind))) {
         flw_asym_leave(&hot->asym);
         return flw_entry_free(handle, ptr, stream);
     }
-    if (FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address))) {
-        flw_asym_leave(&hot->asym);
-        return flw_entry_free(handle, ptr, stream); /* another thread won */
-    }
-    if (records) { /* before anybody else can have it */
-        flw_recording_hit(hot, FLW_TRACE_FREE, address, flw_loan_bytes(slot->loan), true);
-    }
     cache->run_pushes++;
     cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
-    flw_note_returned(hot->account, flw_loan_bytes(slot->loan));
     if (FLW_UNLIKELY(!flw_tcache_push_run(cache, run))) {
         return put(cache, run);
     }
@@ -218,12 +188,12 @@ fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream s
                                  struct flw_tcache_hot *hot, struct flw_span *run,
                                  struct flw_slot *slot)
 {
-    return free_run(handle, ptr, stream, hot, run, slot, false);
+    return free_run(handle, ptr, stream, hot, run, slot, FLW_HIT_PLAIN);
 }
 
 fallow_status flw_entry_free_run_recorded(fallow_pool *handle, void *ptr, fallow_stream stream,
                                           struct flw_tcache_hot *hot, struct flw_span *run,
                                           struct flw_slot *slot)
 {
-    return free_run(handle, ptr, stream, hot, run, slot, true);
+    return free_run(handle, ptr, stream, hot, run, slot, FLW_HIT_RECORDED);
 }
