@@ -5,9 +5,9 @@ flw_target(fallow_null)
 set_target_properties(fallow_null PROPERTIES OUTPUT_NAME fallow-null)
 add_library(flw_bench STATIC
   bench.c bench_bed.c bench_deferred.c bench_handoff.c bench_lease.c bench_loops.c bench_pinned.c
-  bench_policy.c bench_shapes.c bench_steps.c bench_threads.c)
+  bench_policy.c bench_report.c bench_shapes.c bench_steps.c bench_threads.c)
 flw_target(flw_bench)
-target_include_directories(flw_bench INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
+target_include_directories(flw_bench PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(flw_bench PUBLIC
   flw_doctor flw_naive flw_driver flw_base fallow_null Threads::Threads ${CMAKE_DL_LIBS} m)
 if(TARGET fallow_shared)

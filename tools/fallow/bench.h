@@ -19,11 +19,13 @@
 
 #include "fallow/fallow.h"
 
+#include "common/machine.h"
+#include "common/median.h"
+
 struct flw_driver;
 
 #define FLW_BENCH_MESSAGE_BYTES 320
 #define FLW_BENCH_BATCHES       5
-#define FLW_BENCH_LINE_BYTES    128 /* two lines: the adjacent one is prefetched */
 
 enum flw_bench_sizes {
     FLW_BENCH_SIZE_ONE,   /* size_bytes */
@@ -174,24 +176,6 @@ void flw_bench_report_add(struct flw_bench_report *report, const char *key, doub
 void flw_bench_report_print(const struct flw_bench_report *report,
                             const struct flw_bench_options *options,
                             const struct flw_bench_bed *bed);
-
-/* Middle of `count` values; sorts them. */
-double flw_bench_median(double *values, size_t count);
-
-/* ---- host ---- */
-
-void flw_bench_host_cpu_name(char *name, size_t bytes);
-const char *flw_bench_host_compiler(void);
-size_t flw_bench_host_cpu_count(void);
-/* Bind the calling thread to the n-th CPU it may use, counting round; false if refused. */
-bool flw_bench_host_pin(size_t n);
-/* How often the calling thread lost its processor to another. */
-uint64_t flw_bench_host_switches(void);
-/* A cheap counter of time, and how many nanoseconds a tick of it lasts. */
-uint64_t flw_bench_host_ticks(void);
-double flw_bench_host_ns_per_tick(void);
-/* Zero-filled memory on lines of its own; NULL when refused. Free with free(). */
-void *flw_bench_host_lines(size_t count, size_t bytes);
 
 /* ---- loops ---- */
 

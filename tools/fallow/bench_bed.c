@@ -77,7 +77,7 @@ static bool open_device(struct flw_bench_bed *bed, const struct flw_bench_option
 
 static bool make_streams(struct flw_bench_bed *bed, size_t count, char *message)
 {
-    bed->streams = flw_bench_host_lines(count, sizeof *bed->streams);
+    bed->streams = flw_machine_lines(count, sizeof *bed->streams);
     if (bed->streams == NULL) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
         return false;

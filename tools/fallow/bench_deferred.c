@@ -87,7 +87,7 @@ bool flw_bench_deferred(const struct flw_bench_options *options, struct flw_benc
                                   .size_bytes = options->size_bytes};
     fallow_stream held = bed->streams[1];
     atomic_bool is_open = false;
-    loop.slots = flw_bench_host_lines(options->live_count + 1, sizeof *loop.slots);
+    loop.slots = flw_machine_lines(options->live_count + 1, sizeof *loop.slots);
     if (loop.slots == NULL) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
         return false;

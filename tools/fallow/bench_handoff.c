@@ -40,9 +40,9 @@ struct queue {
     uint64_t mask;
     uint64_t stretch; /* blocks that change hands at once */
     bool is_lockstep;
-    sem_t filled, emptied;                                    /* lockstep: whose turn it is */
-    _Alignas(FLW_BENCH_LINE_BYTES) atomic_uint_fast64_t tail; /* written by the producer */
-    _Alignas(FLW_BENCH_LINE_BYTES) atomic_uint_fast64_t head; /* written by the consumer */
+    sem_t filled, emptied;                                      /* lockstep: whose turn it is */
+    _Alignas(FLW_MACHINE_LINE_BYTES) atomic_uint_fast64_t tail; /* written by the producer */
+    _Alignas(FLW_MACHINE_LINE_BYTES) atomic_uint_fast64_t head; /* written by the consumer */
 };
 
 /* What the two threads do next: `count` blocks through the queue. */
@@ -61,7 +61,7 @@ struct handoff {
     struct lap lap; /* written before `start` is posted */
     struct flw_bench_report *report;
     uint64_t alloc_failures;
-    _Alignas(FLW_BENCH_LINE_BYTES) uint64_t free_failures;
+    _Alignas(FLW_MACHINE_LINE_BYTES) uint64_t free_failures;
     uint64_t consumer_switches; /* of its last lap; published with the last block's head */
 };
 
@@ -112,7 +112,7 @@ static void run_consumer(struct handoff *handoff)
     struct queue *queue = &handoff->queue;
     const struct lap lap = handoff->lap;
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed), failures = 0;
-    uint64_t switches = flw_bench_host_switches();
+    uint64_t switches = flw_machine_switches();
     for (uint64_t left = lap.count; left > 0;) {
         uint64_t count = next_stretch(queue, left);
         await_blocks(queue, head, count);
@@ -123,7 +123,7 @@ static void run_consumer(struct handoff *handoff)
         head += count;
         left -= count;
         if (left == 0) {
-            handoff->consumer_switches = flw_bench_host_switches() - switches;
+            handoff->consumer_switches = flw_machine_switches() - switches;
         }
         atomic_store_explicit(&queue->head, head, memory_order_release);
         if (queue->is_lockstep) {
@@ -160,7 +160,7 @@ static void run_producer(struct handoff *handoff)
 static void *consume(void *argument)
 {
     struct handoff *handoff = argument;
-    flw_bench_host_pin(1);
+    flw_machine_pin(1);
     for (;;) {
         await(&handoff->start);
         if (handoff->lap.count == 0) {
@@ -190,9 +190,9 @@ static void series_add(struct series *series, double ns, bool is_quiet)
 static double series_typical(struct series *series)
 {
     if (series->quiet_count >= QUIET_LEAST) {
-        return flw_bench_median(series->ns, series->quiet_count);
+        return flw_median(series->ns, series->quiet_count);
     }
-    (void)flw_bench_median(series->ns, series->count);
+    (void)flw_median(series->ns, series->count);
     return series->count == 0 ? 0 : series->ns[series->count / 10];
 }
 
@@ -202,11 +202,11 @@ static void time_lap(struct handoff *handoff, const struct lap *lap, struct seri
     struct queue *queue = &handoff->queue;
     handoff->lap = *lap;
     sem_post(&handoff->start);
-    uint64_t switches = flw_bench_host_switches(), begin = flw_clock_fine_ns();
+    uint64_t switches = flw_machine_switches(), begin = flw_clock_fine_ns();
     run_producer(handoff);
     await_room(queue, atomic_load_explicit(&queue->tail, memory_order_relaxed), 0);
     uint64_t end = flw_clock_fine_ns();
-    bool is_quiet = flw_bench_host_switches() == switches && handoff->consumer_switches == 0;
+    bool is_quiet = flw_machine_switches() == switches && handoff->consumer_switches == 0;
     if (queue->is_lockstep) {
         sem_post(&queue->emptied); /* the next lap's first turn */
     }
@@ -218,7 +218,7 @@ static void time_pairs(struct handoff *handoff, const struct lap *lap, struct se
 {
     const struct flw_bench_steps *steps = handoff->loop.steps;
     fallow_stream stream = handoff->loop.stream;
-    uint64_t switches = flw_bench_host_switches();
+    uint64_t switches = flw_machine_switches();
     uint64_t failures = 0, begin = flw_clock_fine_ns();
     for (uint64_t i = 0; i < lap->count; i++) {
         void *ptr = NULL;
@@ -229,7 +229,7 @@ static void time_pairs(struct handoff *handoff, const struct lap *lap, struct se
     uint64_t end = flw_clock_fine_ns();
     handoff->alloc_failures += failures;
     series_add(series, (double)(end - begin) / (double)lap->count,
-               flw_bench_host_switches() == switches);
+               flw_machine_switches() == switches);
 }
 
 struct times {
@@ -242,7 +242,7 @@ static void add_times(struct flw_bench_report *report, struct times *times)
     double handoff = series_typical(&times->handoff), queue = series_typical(&times->queue);
     double pair = series_typical(&times->pair), loop = series_typical(&times->loop);
     flw_bench_report_add(report, "ns_per_op", handoff);
-    flw_bench_report_add(report, "median_ns_per_op", flw_bench_median(times->handoff.ns, count));
+    flw_bench_report_add(report, "median_ns_per_op", flw_median(times->handoff.ns, count));
     flw_bench_report_add(report, "queue_ns_per_op", queue);
     flw_bench_report_add(report, "same_thread_ns_per_op", pair);
     flw_bench_report_add(report, "same_thread_loop_ns", loop);
@@ -281,7 +281,7 @@ static void measure(struct handoff *handoff)
 static void *produce(void *argument)
 {
     struct handoff *handoff = argument;
-    flw_bench_host_pin(0);
+    flw_machine_pin(0);
     measure(handoff);
     handoff->lap.count = 0;
     sem_post(&handoff->start);
@@ -340,7 +340,7 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
                        struct flw_bench_report *report, char *message)
 {
     struct flw_bench_steps steps = {0};
-    struct handoff *handoff = flw_bench_host_lines(1, sizeof *handoff);
+    struct handoff *handoff = flw_machine_lines(1, sizeof *handoff);
     bool is_done = false;
     uint64_t places = 1;
     while (places < options->live_count) {
@@ -357,7 +357,7 @@ bool flw_bench_handoff(const struct flw_bench_options *options, struct flw_bench
     handoff->free_stream = bed->streams[options->stream_count > 1 ? 1 : 0];
     sem_init(&handoff->start, 0, 0);
     init_queue(&handoff->queue, options, places);
-    handoff->queue.slots = flw_bench_host_lines(places, sizeof(void *));
+    handoff->queue.slots = flw_machine_lines(places, sizeof(void *));
     if (handoff->queue.slots == NULL || !flw_bench_steps_init(&steps, options, 1, options->seed)) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
         goto done;

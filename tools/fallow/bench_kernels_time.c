@@ -101,7 +101,7 @@ static bool replay(struct flw_kernel_call *call, CUgraphExec graph, unsigned cou
         }
         times[i % REPLAYS] = (double)milliseconds * 1e3 / count; /* the warm ones are replaced */
     }
-    *out_us = is_simulated ? 0 : flw_bench_median(times, REPLAYS);
+    *out_us = is_simulated ? 0 : flw_median(times, REPLAYS);
     is_done = true;
 out:
     if (begin != NULL) {

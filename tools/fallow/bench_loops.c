@@ -144,7 +144,7 @@ double flw_bench_time(const struct flw_bench_loop *loop, flw_bench_run run, uint
         report->failure_count += run(loop, range);
         ns[batches++] = (double)(flw_clock_fine_ns() - begin) / (double)(range.end - range.begin);
     }
-    double median = flw_bench_median(ns, batches); /* sorts */
+    double median = flw_median(ns, batches); /* sorts */
     flw_bench_report_add(report, keys.median, median);
     flw_bench_report_add(report, keys.min, batches == 0 ? 0 : ns[0]);
     return median;

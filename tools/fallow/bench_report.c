@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "trace/jsontext.h"
 
@@ -14,21 +13,6 @@ void flw_bench_report_add(struct flw_bench_report *report, const char *key, doub
     } else {
         report->failure_count++; /* a lost figure is a failure, never silence */
     }
-}
-
-static int compare_doubles(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-double flw_bench_median(double *values, size_t count)
-{
-    if (count == 0) {
-        return 0;
-    }
-    qsort(values, count, sizeof *values, compare_doubles);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
 static void print_json_text(const char *key, const char *text)
@@ -49,8 +33,8 @@ static void print_json(const struct flw_bench_report *report,
     print_json_text("device", bed->device_name);
     printf(",\"simulated\":%s,", bed->is_sim ? "true" : "false");
     print_json_text("host_cpu", cpu);
-    printf(",\"host_cpus\":%zu,", flw_bench_host_cpu_count());
-    print_json_text("compiler", flw_bench_host_compiler());
+    printf(",\"host_cpus\":%zu,", flw_machine_cpu_count());
+    print_json_text("compiler", flw_machine_compiler());
     putchar(',');
     print_json_text("size", options->size_name);
     printf(",\"count\":%llu,\"warm\":%llu,\"live\":%llu,\"streams\":%zu,\"threads\":%zu,"
@@ -76,15 +60,15 @@ void flw_bench_report_print(const struct flw_bench_report *report,
                             const struct flw_bench_bed *bed)
 {
     char cpu[128];
-    flw_bench_host_cpu_name(cpu, sizeof cpu);
+    flw_machine_cpu_name(cpu, sizeof cpu);
     if (options->is_json) {
         print_json(report, options, bed, cpu);
         return;
     }
     printf("bench %s, policy %s, size %s, count %llu\n", options->shape, options->policy->name,
            options->size_name, (unsigned long long)options->count);
-    printf("on %s; host: %s, %zu CPUs, %s\n", bed->device_name, cpu, flw_bench_host_cpu_count(),
-           flw_bench_host_compiler());
+    printf("on %s; host: %s, %zu CPUs, %s\n", bed->device_name, cpu, flw_machine_cpu_count(),
+           flw_machine_compiler());
     for (size_t i = 0; i < report->value_count; i++) {
         const struct flw_bench_value *value = &report->values[i];
         if (!isfinite(value->value)) {

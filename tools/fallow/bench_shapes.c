@@ -53,7 +53,7 @@ static double clock_ns(bool is_ordered)
         (void)last;
         ns[i] = (double)(flw_clock_fine_ns() - begin) / READS;
     }
-    return flw_bench_median(ns, LOOPS);
+    return flw_median(ns, LOOPS);
 }
 
 bool flw_bench_pair(const struct flw_bench_options *options, struct flw_bench_bed *bed,
@@ -96,8 +96,8 @@ static uint64_t empty_sample_ticks(void)
 {
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < 1000; i++) {
-        uint64_t begin = flw_bench_host_ticks();
-        uint64_t passed = flw_bench_host_ticks() - begin;
+        uint64_t begin = flw_machine_ticks();
+        uint64_t passed = flw_machine_ticks() - begin;
         least = passed < least ? passed : least;
     }
     return least;
@@ -115,9 +115,9 @@ static uint64_t sample_replacements(const struct flw_bench_loop *loop, uint64_t 
             failures += flw_bench_run_replace(loop, one);
             continue;
         }
-        uint64_t begin = flw_bench_host_ticks();
+        uint64_t begin = flw_machine_ticks();
         failures += flw_bench_run_replace(loop, one);
-        uint64_t passed = flw_bench_host_ticks() - begin;
+        uint64_t passed = flw_machine_ticks() - begin;
         passed = passed < overhead ? 0 : passed - overhead;
         samples[taken++] = passed > UINT32_MAX ? UINT32_MAX : (uint32_t)passed;
     }
@@ -137,7 +137,7 @@ static bool add_percentiles(const struct flw_bench_loop *loop, uint64_t count,
         return refuse_memory(message);
     }
     uint64_t taken = 0;
-    double ns_per_tick = flw_bench_host_ns_per_tick(), p50 = 0;
+    double ns_per_tick = flw_machine_ns_per_tick(), p50 = 0;
     report->failure_count += sample_replacements(loop, count, samples, &taken);
     qsort(samples, taken, sizeof *samples, compare_ticks);
     for (size_t i = 0; i < sizeof rows / sizeof *rows && taken != 0; i++) {
@@ -176,7 +176,7 @@ static bool run_replacing(const struct flw_bench_options *options, struct flw_be
     struct flw_bench_loop loop = make_loop(options, bed);
     bool is_done = false;
     loop.steps = &steps;
-    loop.slots = flw_bench_host_lines(options->live_count + 1, sizeof *loop.slots);
+    loop.slots = flw_machine_lines(options->live_count + 1, sizeof *loop.slots);
     if (loop.slots == NULL ||
         !flw_bench_steps_init(&steps, options, options->live_count, options->seed + 1)) {
         refuse_memory(message);
@@ -239,7 +239,7 @@ bool flw_bench_holes(const struct flw_bench_options *options, struct flw_bench_b
     bool is_one = options->sizes == FLW_BENCH_SIZE_ONE;
     size_t hole_bytes = is_one ? options->size_bytes : 32768;
     size_t larger_bytes = is_one ? 2 * options->size_bytes : 131072;
-    loop.slots = flw_bench_host_lines(2 * options->live_count + 1, sizeof *loop.slots);
+    loop.slots = flw_machine_lines(2 * options->live_count + 1, sizeof *loop.slots);
     if (loop.slots == NULL) {
         return refuse_memory(message);
     }

@@ -60,7 +60,7 @@ bool flw_bench_steps_init(struct flw_bench_steps *steps, const struct flw_bench_
         count *= 2;
     }
     steps->mask = count - 1;
-    steps->steps = flw_bench_host_lines(count, sizeof *steps->steps);
+    steps->steps = flw_machine_lines(count, sizeof *steps->steps);
     if (steps->steps == NULL) {
         return false;
     }

@@ -20,7 +20,7 @@
 #define ROUNDS 7
 
 struct worker {
-    _Alignas(FLW_BENCH_LINE_BYTES) struct flw_bench_loop loop;
+    _Alignas(FLW_MACHINE_LINE_BYTES) struct flw_bench_loop loop;
     struct flw_bench_steps steps;
     struct crew *crew;
     size_t index;
@@ -42,7 +42,7 @@ struct crew {
     size_t active; /* workers below this index run */
     uint64_t count;
     bool is_over;
-    _Alignas(FLW_BENCH_LINE_BYTES) atomic_size_t ready_count; /* the active ones start together */
+    _Alignas(FLW_MACHINE_LINE_BYTES) atomic_size_t ready_count; /* the active ones start together */
 };
 
 static void start_together(struct crew *crew)
@@ -78,7 +78,7 @@ static void *work(void *argument)
     struct worker *worker = argument;
     struct crew *crew = worker->crew;
     uint64_t job = 0;
-    flw_bench_host_pin(worker->index);
+    flw_machine_pin(worker->index);
     for (;;) {
         job = await_job(crew, job);
         if (crew->is_over) {
@@ -143,11 +143,11 @@ static void measure(struct crew *crew, struct worker *workers,
         null_scaling[round] = null_many / null_one;
         relative[round] = scaling[round] / null_scaling[round];
     }
-    flw_bench_report_add(report, "one_thread_ns_per_op", flw_bench_median(one_ns, ROUNDS));
-    flw_bench_report_add(report, "ns_per_op", flw_bench_median(many_ns, ROUNDS));
-    flw_bench_report_add(report, "scaling", flw_bench_median(scaling, ROUNDS));
-    flw_bench_report_add(report, "null_scaling", flw_bench_median(null_scaling, ROUNDS));
-    flw_bench_report_add(report, "relative_scaling", flw_bench_median(relative, ROUNDS));
+    flw_bench_report_add(report, "one_thread_ns_per_op", flw_median(one_ns, ROUNDS));
+    flw_bench_report_add(report, "ns_per_op", flw_median(many_ns, ROUNDS));
+    flw_bench_report_add(report, "scaling", flw_median(scaling, ROUNDS));
+    flw_bench_report_add(report, "null_scaling", flw_median(null_scaling, ROUNDS));
+    flw_bench_report_add(report, "relative_scaling", flw_median(relative, ROUNDS));
     flw_bench_report_add(report, "relative_scaling_min", relative[0]); /* sorted */
     flw_bench_report_add(report, "rounds", ROUNDS);
 }
@@ -160,7 +160,7 @@ static bool equip(struct worker *worker, const struct flw_bench_options *options
                                            .stream = bed->streams[worker->index],
                                            .steps = &worker->steps,
                                            .size_bytes = options->size_bytes};
-    worker->loop.slots = flw_bench_host_lines(options->live_count + 1, sizeof(void *));
+    worker->loop.slots = flw_machine_lines(options->live_count + 1, sizeof(void *));
     if (worker->loop.slots == NULL) {
         return false;
     }
@@ -213,7 +213,7 @@ bool flw_bench_threads(const struct flw_bench_options *options, struct flw_bench
                         .policy = options->policy,
                         .pool = bed->pool,
                         .count = options->count / ROUNDS / options->thread_count + 1};
-    struct worker *workers = flw_bench_host_lines(options->thread_count, sizeof *workers);
+    struct worker *workers = flw_machine_lines(options->thread_count, sizeof *workers);
     if (workers == NULL) {
         snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the host is out of memory");
         return false;

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-#include "bench.h"
+#include "common/median.h"
 
 #include "fallow/simcuda.h"
 
@@ -69,7 +69,7 @@ static uint64_t write_series(struct flw_doctor_sheet *sheet,
     if (series->count == 0) {
         return 0;
     }
-    uint64_t median = (uint64_t)flw_bench_median(series->ns, series->count);
+    uint64_t median = (uint64_t)flw_median(series->ns, series->count);
     flw_doctor_number(sheet, series->name, FLW_DOCTOR_NS, median);
     return median;
 }

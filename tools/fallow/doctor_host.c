@@ -4,7 +4,7 @@
  */
 #include "doctor.h"
 
-#include "bench.h"
+#include "common/machine.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -85,9 +85,9 @@ void flw_doctor_see_host(struct flw_doctor_sheet *sheet)
     char cpu[128];
     struct utsname name;
     flw_doctor_begin(sheet, "host");
-    flw_bench_host_cpu_name(cpu, sizeof cpu);
+    flw_machine_cpu_name(cpu, sizeof cpu);
     flw_doctor_text(sheet, "cpu", "%s", cpu);
-    flw_doctor_number(sheet, "cpus", FLW_DOCTOR_COUNT, flw_bench_host_cpu_count());
+    flw_doctor_number(sheet, "cpus", FLW_DOCTOR_COUNT, flw_machine_cpu_count());
     if (uname(&name) == 0) {
         flw_doctor_text(sheet, "system", "%s %s", name.sysname, name.release);
     }

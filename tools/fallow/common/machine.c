@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench.h"
+#include "common/machine.h"
 
 #include "base/clock.h"
 
@@ -13,7 +13,7 @@
 #include <x86intrin.h>
 #endif
 
-void flw_bench_host_cpu_name(char *name, size_t bytes)
+void flw_machine_cpu_name(char *name, size_t bytes)
 {
     char line[256];
     snprintf(name, bytes, "unknown");
@@ -31,7 +31,7 @@ void flw_bench_host_cpu_name(char *name, size_t bytes)
     }
 }
 
-const char *flw_bench_host_compiler(void)
+const char *flw_machine_compiler(void)
 {
 #if defined(__clang__)
     return "clang " __clang_version__;
@@ -40,13 +40,13 @@ const char *flw_bench_host_compiler(void)
 #endif
 }
 
-size_t flw_bench_host_cpu_count(void)
+size_t flw_machine_cpu_count(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : 1;
 }
 
-bool flw_bench_host_pin(size_t n)
+bool flw_machine_pin(size_t n)
 {
     /* The process's own set, not the thread's: a pinned thread may be pinned anew. */
     cpu_set_t set, one;
@@ -64,13 +64,13 @@ bool flw_bench_host_pin(size_t n)
     return false;
 }
 
-uint64_t flw_bench_host_switches(void)
+uint64_t flw_machine_switches(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
-uint64_t flw_bench_host_ticks(void)
+uint64_t flw_machine_ticks(void)
 {
 #if defined(__x86_64__)
     unsigned ignored;
@@ -84,25 +84,25 @@ uint64_t flw_bench_host_ticks(void)
 #endif
 }
 
-double flw_bench_host_ns_per_tick(void)
+double flw_machine_ns_per_tick(void)
 {
-    uint64_t ns = flw_clock_fine_ns(), ticks = flw_bench_host_ticks(), now;
+    uint64_t ns = flw_clock_fine_ns(), ticks = flw_machine_ticks(), now;
     do {
         now = flw_clock_fine_ns();
     } while (now - ns < 20000000); /* 20 ms: 0.1 % for a clock read of 20 us, far above any */
-    uint64_t passed = flw_bench_host_ticks() - ticks;
+    uint64_t passed = flw_machine_ticks() - ticks;
     return passed == 0 ? 1.0 : (double)(now - ns) / (double)passed;
 }
 
-void *flw_bench_host_lines(size_t count, size_t bytes)
+void *flw_machine_lines(size_t count, size_t bytes)
 {
     size_t total;
     if (__builtin_mul_overflow(count, bytes, &total) ||
-        __builtin_add_overflow(total, (size_t)2 * FLW_BENCH_LINE_BYTES, &total)) {
+        __builtin_add_overflow(total, (size_t)2 * FLW_MACHINE_LINE_BYTES, &total)) {
         return NULL;
     }
-    total -= total % FLW_BENCH_LINE_BYTES;
-    void *memory = aligned_alloc(FLW_BENCH_LINE_BYTES, total);
+    total -= total % FLW_MACHINE_LINE_BYTES;
+    void *memory = aligned_alloc(FLW_MACHINE_LINE_BYTES, total);
     if (memory != NULL) {
         memset(memory, 0, total);
     }
