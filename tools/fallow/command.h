@@ -6,6 +6,7 @@
 #define FLW_TOOL_COMMAND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum flw_exit {
@@ -28,6 +29,9 @@ int flw_command_record(int argc, char **argv);
 int flw_command_audit(int argc, char **argv);
 int flw_command_top(int argc, char **argv);
 int flw_command_help(int argc, char **argv);
+
+/* The verbs of `fallow trace`; NULL behind the last. */
+const char *flw_verb_name(size_t index);
 
 /* "fallow: " and one line to standard error. */
 void flw_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -7,8 +7,6 @@
 
 #include "base/bits.h"
 
-#include "policy.h"
-
 struct flw_unit flw_unit_choose(uint64_t peak_bytes)
 {
     struct flw_unit mib = {"MiB", FLW_MIB};

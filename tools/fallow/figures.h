@@ -9,6 +9,9 @@
 
 #define FLW_FIGURE_BYTES 32 /* room for any figure */
 
+/* A number that does not apply, to a policy for example: null in JSON, "-" in a table. */
+#define FLW_NOT_APPLICABLE UINT64_MAX
+
 struct flw_unit {
     const char *name;
     uint64_t bytes;

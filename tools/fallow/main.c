@@ -12,7 +12,6 @@
 #include "fallow/fallow.h"
 #include "trace/gen.h"
 
-#include "cmd_trace/trace_verbs.h"
 #include "command.h"
 #include "subcommand.h"
 #include "tool_host.h"

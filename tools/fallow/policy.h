@@ -15,6 +15,7 @@
 
 #include "fallow/fallow.h"
 
+#include "figures.h"
 #include "program.h"
 
 struct flw_device;
@@ -23,9 +24,6 @@ struct flw_trace;
 #define FLW_POLICY_MESSAGE_BYTES 256
 #define FLW_POLICY_NAME_BYTES    192 /* settings included */
 #define FLW_POLICY_SETTINGS      4   /* most that a policy has */
-
-/* A number that does not apply to a policy: null in JSON, "-" in the table. */
-#define FLW_NOT_APPLICABLE UINT64_MAX
 
 /* What a setting's value may be. */
 enum flw_setting_kind {

@@ -29,9 +29,6 @@ bool flw_verb_read(const struct flw_verb_options *options, const char *path,
 /* `fallow trace info FILE`. An enum flw_exit. */
 int flw_verb_info(const struct flw_verb_options *options);
 
-/* The verbs' names; NULL behind the last. */
-const char *flw_verb_name(size_t index);
-
 /* The bytes of a file; 0 where it is no regular one. */
 unsigned long long flw_verb_file_bytes(const char *path);
 
