@@ -16,10 +16,10 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
+#include "common/program.h"
+#include "common/replay_device.h"
 #include "policy.h"
-#include "program.h"
 #include "pytorch_model.h"
-#include "replay_device.h"
 
 #include "support/fake_device.h"
 

@@ -5,7 +5,7 @@
  */
 #include "support/test.h"
 
-#include "command.h"
+#include "common/command.h"
 #include "doctor.h"
 
 #include "fallow/simcuda.h"

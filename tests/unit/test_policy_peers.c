@@ -9,9 +9,9 @@
 
 #include "base/bits.h"
 
+#include "common/program.h"
+#include "common/replay_device.h"
 #include "policy.h"
-#include "program.h"
-#include "replay_device.h"
 
 #define BLOCK_COUNT  64
 #define STREAM_COUNT 2

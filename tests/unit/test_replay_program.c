@@ -7,7 +7,7 @@
 
 #include "trace/trace.h"
 
-#include "program.h"
+#include "common/program.h"
 
 static const char text[] = "#fallow-trace 1\n"
                            "device 0\n"

@@ -13,7 +13,7 @@
 #include "report/sheet.h"
 #include "trace/trace.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 /* --- a sheet by hand -----------------------------------------------------------------------------
  */

@@ -5,7 +5,7 @@
 #include "bench.h"
 
 #include "bench_kernels.h"
-#include "options.h"
+#include "common/options.h"
 
 #include <errno.h>
 #include <getopt.h>

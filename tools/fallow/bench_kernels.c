@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "options.h"
+#include "common/options.h"
 #include "trace/jsontext.h"
 
 static const char help[] =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "deferrals.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 /* A freed block. */
 struct flw_deferred {

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "program.h"
-#include "replay_device.h"
+#include "common/program.h"
+#include "common/replay_device.h"
 
 struct flw_deferral_queue;
 struct flw_deferred;

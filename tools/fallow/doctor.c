@@ -4,9 +4,9 @@
  */
 #include "doctor.h"
 
-#include "command.h"
+#include "common/command.h"
+#include "common/options.h"
 #include "fallow/fallow.h"
-#include "options.h"
 
 #include <getopt.h>
 #include <stdio.h>

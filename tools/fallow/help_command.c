@@ -11,10 +11,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "command.h"
-#include "draft.h"
+#include "common/command.h"
+#include "common/draft.h"
+#include "common/subcommand.h"
 #include "manual.h"
-#include "subcommand.h"
 
 static const char help[] =
     "usage: fallow help [SUBCOMMAND [WORD]]\n"

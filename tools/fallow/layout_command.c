@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "command.h"
+#include "common/command.h"
+#include "common/options.h"
 #include "fallow/layouts.h"
-#include "options.h"
 
 #define PICTURE_ROWS    16
 #define PICTURE_COLUMNS 64

@@ -12,9 +12,9 @@
 #include "fallow/fallow.h"
 #include "trace/gen.h"
 
-#include "command.h"
-#include "subcommand.h"
-#include "tool_host.h"
+#include "common/command.h"
+#include "common/subcommand.h"
+#include "common/tool_host.h"
 
 static const char *report_word(size_t index)
 {

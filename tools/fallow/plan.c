@@ -7,8 +7,8 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#include "command.h"
-#include "replay_device.h"
+#include "common/command.h"
+#include "common/replay_device.h"
 
 #define DEFAULT_LAG_NS 5000000ull
 #define DEFAULT_DEVICE (80 * FLW_GIB)

@@ -15,8 +15,8 @@
 
 #include "fallow/fallow.h"
 
-#include "figures.h"
-#include "program.h"
+#include "common/figures.h"
+#include "common/program.h"
 
 struct flw_device;
 struct flw_trace;

@@ -12,8 +12,8 @@
 
 #include <stdio.h>
 
-#include "replay_device.h"
-#include "tool_host.h"
+#include "common/replay_device.h"
+#include "common/tool_host.h"
 #include "uses.h"
 
 struct async {

@@ -22,10 +22,10 @@
 
 #include "base/bits.h"
 
+#include "common/replay_device.h"
+#include "common/tool_host.h"
 #include "deferrals.h"
-#include "replay_device.h"
 #include "segheap.h"
-#include "tool_host.h"
 #include "uses.h"
 
 #define ROUND_BYTES        256ull

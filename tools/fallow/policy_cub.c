@@ -17,8 +17,8 @@
 
 #include "base/bits.h"
 
-#include "replay_device.h"
-#include "tool_host.h"
+#include "common/replay_device.h"
+#include "common/tool_host.h"
 #include "uses.h"
 
 #define NO_BIN UINT32_MAX

@@ -7,8 +7,8 @@
 
 #include "base/bits.h"
 
-#include "replay_device.h"
-#include "tool_host.h"
+#include "common/replay_device.h"
+#include "common/tool_host.h"
 
 struct plain {
     const struct flw_device *device;

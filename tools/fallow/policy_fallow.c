@@ -11,8 +11,8 @@
 #include "fallow/fallow.h"
 #include "trace/trace.h"
 
-#include "replay_device.h"
-#include "tool_host.h"
+#include "common/replay_device.h"
+#include "common/tool_host.h"
 
 struct lane {
     fallow_capture *capture; /* NULL: not begun, or released */

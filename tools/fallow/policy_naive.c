@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 
+#include "common/replay_device.h"
+#include "common/tool_host.h"
 #include "naive_pool.h"
-#include "replay_device.h"
-#include "tool_host.h"
 
 struct afternoon {
     struct flw_naive *pool;

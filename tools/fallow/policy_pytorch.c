@@ -19,12 +19,12 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
+#include "common/replay_device.h"
+#include "common/tool_host.h"
 #include "deferrals.h"
 #include "pytorch_model.h"
 #include "pytorch_ranges.h"
 #include "pytorch_record.h"
-#include "replay_device.h"
-#include "tool_host.h"
 #include "uses.h"
 
 /* Sorts after every real address and equals none. */

@@ -8,7 +8,7 @@
 
 #include "base/bits.h"
 
-#include "command.h"
+#include "common/command.h"
 #include "policy.h"
 
 #define VALUE_BYTES 32

@@ -3,8 +3,8 @@
 
 #include "base/bits.h"
 
+#include "common/tool_host.h"
 #include "pytorch_expand.h"
-#include "tool_host.h"
 
 #define ROUND_BYTES         512ull
 #define SMALL_LIMIT_BYTES   (1 * FLW_MIB) /* requests up to here come from the small pool */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pytorch_ranges.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 struct flw_pytorch_region {
     struct flw_pytorch_region *next;

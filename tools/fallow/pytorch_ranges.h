@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/replay_device.h"
 #include "pytorch_model.h"
-#include "replay_device.h"
 
 struct flw_pytorch_region;
 

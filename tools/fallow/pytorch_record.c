@@ -3,7 +3,7 @@
 
 #include "trace/trace.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 static bool read_frees(struct flw_pytorch_record *record, const struct flw_trace *trace)
 {

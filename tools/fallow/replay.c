@@ -11,15 +11,15 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#include "command.h"
-#include "draft.h"
+#include "common/command.h"
+#include "common/draft.h"
+#include "common/program.h"
+#include "common/replay_device.h"
+#include "common/tool_host.h"
 #include "plan.h"
 #include "policy.h"
-#include "program.h"
-#include "replay_device.h"
 #include "report.h"
 #include "run.h"
-#include "tool_host.h"
 
 struct options {
     const char *trace_path;

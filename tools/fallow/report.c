@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#include "figures.h"
+#include "common/figures.h"
 #include "plan.h"
 
 #define CELL_BYTES 96

@@ -5,7 +5,7 @@
 
 #include "trace/trace.h"
 
-#include "jsonmember.h"
+#include "common/jsonmember.h"
 
 static void print_bool(FILE *out, const char *key, bool applies, bool value)
 {

@@ -10,8 +10,8 @@
 #include "base/compare.h"
 #include "trace/trace.h"
 
-#include "ticks.h"
-#include "tool_host.h"
+#include "common/ticks.h"
+#include "common/tool_host.h"
 
 /* ---- the loop ---- */
 

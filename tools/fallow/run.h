@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/program.h"
+#include "common/replay_device.h"
 #include "policy.h"
-#include "program.h"
-#include "replay_device.h"
 
 #define FLW_RUN_MESSAGE_BYTES   512
 #define FLW_RUN_VIOLATION_BYTES 512

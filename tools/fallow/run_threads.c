@@ -18,7 +18,7 @@
 
 #include "base/bits.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 #define WINDOW       4096
 #define LOOK_EVERY   64 /* ops between two looks at the others' positions */

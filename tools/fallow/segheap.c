@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 #define CHUNK_COUNT 512
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "uses.h"
 
-#include "replay_device.h"
+#include "common/replay_device.h"
 
 static bool wait_for(const struct flw_device *device, CUevent event, uint16_t before,
                      uint16_t after)

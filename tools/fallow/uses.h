@@ -13,8 +13,8 @@
 
 #include "driver/driver.h"
 
-#include "program.h"
-#include "tool_host.h"
+#include "common/program.h"
+#include "common/tool_host.h"
 
 struct flw_device;
 

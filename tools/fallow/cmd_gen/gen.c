@@ -9,7 +9,7 @@
 
 #include "trace/gen.h"
 
-#include "command.h"
+#include "common/command.h"
 
 struct request {
     const struct flw_gen_kind *kind;

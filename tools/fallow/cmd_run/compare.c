@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "command.h"
+#include "common/command.h"
 
 #define SHOWN_BYTES 60 /* of a line that differs */
 

@@ -5,7 +5,7 @@
 #ifndef FLW_TOOL_COMPARE_H
 #define FLW_TOOL_COMPARE_H
 
-#include "launch.h"
+#include "common/launch.h"
 
 /* Each run gets no input; what it says to standard output is kept and compared, with how it ended.
  * Standard error is left alone. FLW_EXIT_OK: no difference; FLW_EXIT_FAILED: there is one, or it

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "command.h"
+#include "common/command.h"
+#include "common/options.h"
 #include "compare.h"
-#include "options.h"
 
 static const char run_help[] =
     "usage: fallow run [OPTIONS] -- COMMAND [ARGUMENTS]\n"

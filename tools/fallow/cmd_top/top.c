@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "command.h"
-#include "options.h"
+#include "common/command.h"
+#include "common/options.h"
 
 static const char help[] =
     "usage: fallow top [PID] [--once] [--json | --prometheus] [--interval S] [--directory DIR]\n"

@@ -4,7 +4,7 @@
  */
 #include <inttypes.h>
 
-#include "jsonmember.h"
+#include "common/jsonmember.h"
 #include "top.h"
 #include "trace/jsontext.h"
 

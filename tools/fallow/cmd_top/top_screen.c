@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "command.h"
+#include "common/command.h"
 #include "top.h"
 
 #define FRAME_BYTES  (FLW_TOP_LINES * (FLW_TOP_LINE_BYTES + 32) + 256)

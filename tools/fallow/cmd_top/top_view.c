@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "figures.h"
+#include "common/figures.h"
 #include "top.h"
 
 #define TEXT_BYTES  32

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "command.h"
+#include "common/command.h"
 #include "trace_facts.h"
 #include "trace_verbs.h"
 

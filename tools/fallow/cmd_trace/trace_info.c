@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "command.h"
+#include "common/command.h"
 #include "trace_facts.h"
 #include "trace_verbs.h"
 

@@ -6,9 +6,9 @@
 
 #include "trace/trace.h"
 
-#include "figures.h"
+#include "common/figures.h"
+#include "common/tool_host.h"
 #include "report/print.h"
-#include "tool_host.h"
 
 _Static_assert(FLW_TRACE_MESSAGE_BYTES <= FLW_BASELINE_MESSAGE_BYTES, "the input's message fits");
 

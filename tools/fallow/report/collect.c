@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "trace/trace.h"
 
+#include "common/tool_host.h"
 #include "report/verdict.h"
-#include "tool_host.h"
 
 #define PROGRESS_OPS 16384 /* between two calls of on_progress */
 #define DENSE_OPS    1000000

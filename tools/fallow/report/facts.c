@@ -12,7 +12,7 @@
 #include "report/packing.h"
 #include "trace/trace.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 /* --- columns -------------------------------------------------------------------------------------
  */

@@ -10,7 +10,7 @@
 #include "report/heapview.h"
 #include "trace/trace.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 #define OTHER (FLW_SHEET_CATEGORIES - 1) /* the place of the rest */
 

@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 size_t flw_sheet_size_bin(uint64_t bytes)
 {

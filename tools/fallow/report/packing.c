@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 /* Looks at placed blocks, of both orders together: the same answer on every machine. */
 #define MOST_STEPS (UINT64_C(1) << 28)

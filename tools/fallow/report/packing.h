@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "program.h"
+#include "common/program.h"
 
 /* First fit at fixed addresses, twice: by falling size, and by falling size times life; the better
  * of the two. `end_ops`: by block, where its life ends. UINT64_MAX: the program is too large to be

@@ -9,7 +9,7 @@
 #include "report/picture.h"
 #include "trace/trace.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 static struct flw_svg_axis op_axis(const struct flw_sheet *sheet)
 {

@@ -5,7 +5,7 @@
 
 #include "trace/trace.h"
 
-#include "jsonmember.h"
+#include "common/jsonmember.h"
 #include "report/verdict.h"
 
 /* --- one policy ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#include "figures.h"
+#include "common/figures.h"
 #include "report/verdict.h"
 
 #define WIDTH      80

@@ -6,7 +6,7 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 /* --- making room ---------------------------------------------------------------------------------
  */

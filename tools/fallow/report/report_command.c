@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "command.h"
+#include "common/command.h"
 #include "report/baseline.h"
 #include "report/report_work.h"
 

@@ -10,9 +10,9 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#include "command.h"
-#include "draft.h"
-#include "figures.h"
+#include "common/command.h"
+#include "common/draft.h"
+#include "common/figures.h"
 #include "report/baseline.h"
 #include "report/page.h"
 #include "report/print.h"

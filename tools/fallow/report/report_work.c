@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "trace/trace.h"
 
-#include "command.h"
-#include "tool_host.h"
+#include "common/command.h"
+#include "common/tool_host.h"
 
 #define PROGRESS_AFTER_NS 1000000000ull
 #define PROGRESS_EVERY_NS 200000000ull

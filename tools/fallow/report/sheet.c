@@ -4,7 +4,7 @@
 #include "base/bits.h"
 #include "trace/trace.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 /* --- giving back ---------------------------------------------------------------------------------
  */

@@ -6,7 +6,7 @@
 
 #include "trace/trace.h"
 
-#include "figures.h"
+#include "common/figures.h"
 
 static const struct flw_sheet_policy *find(const struct flw_sheet *sheet, const char *name)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "draft.h"
+#include "common/draft.h"
 
 #include <stdlib.h>
 
-#include "command.h"
-#include "textfile.h"
+#include "common/command.h"
+#include "common/textfile.h"
 
 bool flw_draft_begin(struct flw_draft *draft, const char *prefix)
 {

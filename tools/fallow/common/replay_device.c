@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "replay_device.h"
+#include "common/replay_device.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/bits.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 #define SIM_STEP_BYTES 512ull        /* what the simulated device rounds to, below 1 MiB ... */
 #define SIM_PAGE_BYTES (2 * FLW_MIB) /* ... and from there on */

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lanes.h"
+#include "common/lanes.h"
 
 struct flw_trace;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Owns: the child of flw_launch. A parent only waits and passes signals on; the child is this program
  * until it becomes the command, so its environment is changed there.
  */
-#include "launch.h"
+#include "common/launch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "command.h"
+#include "common/command.h"
 
 #define LIBRARY           "libfallow-preload.so"
 #define ENVIRONMENT_BYTES (32 * 1024)

@@ -3,8 +3,8 @@
  * Owns: why the hooks were never reached, from the page and a look at the command's file.
  */
 
-#include "command.h"
-#include "program_file.h"
+#include "common/command.h"
+#include "common/program_file.h"
 
 static bool has_flag(const struct flw_runpage_place *place, enum flw_runpage_flag flag)
 {

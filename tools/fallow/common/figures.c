@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "figures.h"
+#include "common/figures.h"
 
 #include <inttypes.h>
 #include <stdio.h>

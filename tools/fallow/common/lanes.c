@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lanes.h"
+#include "common/lanes.h"
 
 #include <string.h>
 
 #include "trace/trace.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 static bool has_private_pools(const struct flw_trace *trace)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "program.h"
+#include "common/program.h"
 
-#include "tool_host.h"
+#include "common/tool_host.h"
 
 #include "trace/trace.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "textfile.h"
+#include "common/textfile.h"
 
 #include <errno.h>
 #include <fcntl.h>

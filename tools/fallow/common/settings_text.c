@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "command.h"
-#include "launch.h"
+#include "common/command.h"
+#include "common/launch.h"
 
 bool flw_settings_inherit(struct flw_settings_text *settings)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "program_file.h"
+#include "common/program_file.h"
 
 #include <elf.h>
 #include <stdio.h>

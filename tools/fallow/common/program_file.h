@@ -5,7 +5,7 @@
 #ifndef FLW_TOOL_PROGRAM_FILE_H
 #define FLW_TOOL_PROGRAM_FILE_H
 
-#include "launch.h"
+#include "common/launch.h"
 
 enum flw_program_kind {
     FLW_PROGRAM_DYNAMIC, /* nothing speaks against it */
