@@ -18,8 +18,8 @@
 
 #include "common/program.h"
 #include "common/replay_device.h"
-#include "policy.h"
-#include "pytorch_model.h"
+#include "policies/policy.h"
+#include "policies/pytorch_model.h"
 
 #include "support/fake_device.h"
 

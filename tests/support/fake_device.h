@@ -8,7 +8,7 @@
 
 #include "base/bits.h"
 
-#include "pytorch_model.h"
+#include "policies/pytorch_model.h"
 
 #define FAKE_BASE (1ull << 40)
 

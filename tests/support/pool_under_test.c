@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "naive_pool.h"
+#include "policies/naive_pool.h"
 
 static fallow_status naive_create(const struct flw_driver *driver, const fallow_pool_config *config,
                                   void **out_pool)

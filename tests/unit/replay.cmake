@@ -10,11 +10,11 @@ set(tool ${PROJECT_SOURCE_DIR}/tools/fallow)
 flw_add_test(unit replay_program INCLUDES ${tool} LIBRARIES flw_trace
   SOURCES test_replay_program.c ${tool}/common/lanes.c ${tool}/common/program.c ${tool}/common/tool_host.c)
 flw_add_test(unit policy_setting INCLUDES ${tool} LIBRARIES flw_base
-  SOURCES test_policy_setting.c ${tool}/policy_setting.c ${tool}/common/command.c)
+  SOURCES test_policy_setting.c ${tool}/policies/setting.c ${tool}/common/command.c)
 flw_add_test(unit pytorch_model INCLUDES ${tool} LIBRARIES flw_base
-  SOURCES test_pytorch_model.c ${tool}/pytorch_expand.c ${tool}/pytorch_model.c ${tool}/segheap.c
-    ${tool}/common/tool_host.c)
+  SOURCES test_pytorch_model.c ${tool}/common/tool_host.c ${tool}/policies/pytorch_expand.c
+    ${tool}/policies/pytorch_model.c ${tool}/policies/segheap.c)
 flw_add_test(unit policy_peers INCLUDES ${tool} LIBRARIES flw_driver flw_base
-  SOURCES test_policy_peers.c ${tool}/common/command.c ${tool}/deferrals.c ${tool}/policy_bfc.c
-    ${tool}/policy_cub.c ${tool}/policy_setting.c ${tool}/segheap.c ${tool}/common/tool_host.c
-    ${tool}/common/replay_device.c ${tool}/uses.c)
+  SOURCES test_policy_peers.c ${tool}/common/command.c ${tool}/common/replay_device.c ${tool}/common/tool_host.c
+    ${tool}/policies/bfc.c ${tool}/policies/cub.c ${tool}/policies/deferrals.c ${tool}/policies/segheap.c
+    ${tool}/policies/setting.c ${tool}/policies/uses.c)

@@ -11,7 +11,7 @@
 
 #include "common/program.h"
 #include "common/replay_device.h"
-#include "policy.h"
+#include "policies/policy.h"
 
 #define BLOCK_COUNT  64
 #define STREAM_COUNT 2

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "policy.h"
+#include "policies/policy.h"
 
 enum {
     WIDTH,

@@ -10,7 +10,7 @@
 
 #include "bench_null.h"
 #include "fallow/trace.h"
-#include "naive_pool.h"
+#include "policies/naive_pool.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -16,10 +16,10 @@
 #include "common/program.h"
 #include "common/replay_device.h"
 #include "common/tool_host.h"
-#include "plan.h"
-#include "policy.h"
+#include "policies/plan.h"
+#include "policies/policy.h"
+#include "policies/run.h"
 #include "report.h"
-#include "run.h"
 
 struct options {
     const char *trace_path;

@@ -8,7 +8,7 @@
 #include "trace/trace.h"
 
 #include "common/figures.h"
-#include "plan.h"
+#include "policies/plan.h"
 
 #define CELL_BYTES 96
 

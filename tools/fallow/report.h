@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "run.h"
+#include "policies/run.h"
 
 struct flw_report {
     const struct flw_trace *trace;

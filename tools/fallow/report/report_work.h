@@ -6,7 +6,7 @@
 #ifndef FLW_TOOL_REPORT_WORK_H
 #define FLW_TOOL_REPORT_WORK_H
 
-#include "plan.h"
+#include "policies/plan.h"
 #include "report/sheet.h"
 
 struct flw_report_options {

@@ -29,8 +29,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "plan.h"
-#include "run.h"
+#include "policies/plan.h"
+#include "policies/run.h"
 
 #define FLW_SHEET_COLUMNS      2000
 #define FLW_SHEET_HOLE_COLUMNS 256

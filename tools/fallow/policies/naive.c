@@ -3,13 +3,13 @@
  * Owns: the policy `naive`: the pool that a careful person writes in an afternoon, one lock and an
  * event on every free. What the library has to beat.
  */
-#include "policy.h"
+#include "policies/policy.h"
 
 #include <stdio.h>
 
 #include "common/replay_device.h"
 #include "common/tool_host.h"
-#include "naive_pool.h"
+#include "policies/naive_pool.h"
 
 struct afternoon {
     struct flw_naive *pool;

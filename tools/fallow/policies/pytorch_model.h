@@ -30,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "segheap.h"
+#include "policies/segheap.h"
 
 struct flw_pytorch_settings {
     uint64_t max_split_bytes;    /* UINT64_MAX: blocks of any size are split */

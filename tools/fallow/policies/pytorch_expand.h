@@ -7,7 +7,7 @@
 #ifndef FLW_TOOL_PYTORCH_EXPAND_H
 #define FLW_TOOL_PYTORCH_EXPAND_H
 
-#include "pytorch_model.h"
+#include "policies/pytorch_model.h"
 
 struct flw_pytorch_expand {
     struct flw_segheap *heap;

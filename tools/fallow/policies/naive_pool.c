@@ -7,7 +7,7 @@
  * on stream S passes over the marks of S itself and the complete ones; for every other it makes S
  * wait. So memory is never handed over before its last use, whatever the device's order.
  */
-#include "naive_pool.h"
+#include "policies/naive_pool.h"
 
 #include <pthread.h>
 #include <stdbool.h>

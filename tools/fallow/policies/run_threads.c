@@ -9,7 +9,7 @@
  * Synchronization: block_states: release by the thread that lent, acquire by users and freers;
  * use_counts: release increments, acquire by the freer; positions: relaxed, a hint with a bound.
  */
-#include "run.h"
+#include "policies/run.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "deferrals.h"
+#include "policies/deferrals.h"
 
 #include "common/tool_host.h"
 

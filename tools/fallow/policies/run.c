@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run.h"
+#include "policies/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pytorch_expand.h"
+#include "policies/pytorch_expand.h"
 
 #include "base/bits.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy.h"
+#include "policies/policy.h"
 
 #include <stdio.h>
 #include <string.h>

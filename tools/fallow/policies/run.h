@@ -12,7 +12,7 @@
 
 #include "common/program.h"
 #include "common/replay_device.h"
-#include "policy.h"
+#include "policies/policy.h"
 
 #define FLW_RUN_MESSAGE_BYTES   512
 #define FLW_RUN_VIOLATION_BYTES 512

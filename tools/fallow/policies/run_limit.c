@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run.h"
+#include "policies/run.h"
 
 #include "base/bits.h"
 

@@ -3,7 +3,7 @@
  * Owns: two policies that run nothing: `recorded`, what the trace says that its own allocator held,
  * and `bound`, the most bytes that were ever live, below which no policy can go.
  */
-#include "policy.h"
+#include "policies/policy.h"
 
 #include "trace/trace.h"
 

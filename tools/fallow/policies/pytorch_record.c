@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pytorch_record.h"
+#include "policies/pytorch_record.h"
 
 #include "trace/trace.h"
 

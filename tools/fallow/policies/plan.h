@@ -6,8 +6,8 @@
 #ifndef FLW_TOOL_PLAN_H
 #define FLW_TOOL_PLAN_H
 
-#include "policy.h"
-#include "run.h"
+#include "policies/policy.h"
+#include "policies/run.h"
 
 #define FLW_PLAN_POLICIES   32
 #define FLW_PLAN_LAG_EVENTS 2000 /* where the trace has no times, or events were asked for */

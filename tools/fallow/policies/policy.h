@@ -3,8 +3,8 @@
  * Owns: what a policy is to a replay: an allocator behind seven calls, with settings of its own.
  * Each policy is one small file. Does not: run anything.
  *
- * To add one: write policy_<name>.c, declare it below, list it in policy.c. Its settings are a table
- * of names and kinds; policy_setting.c reads them.
+ * To add one: write <name>.c, declare it below, list it in policy.c. Its settings are a table
+ * of names and kinds; setting.c reads them.
  */
 #ifndef FLW_TOOL_POLICY_H
 #define FLW_TOOL_POLICY_H
@@ -133,7 +133,7 @@ const struct flw_policy *flw_policy_find(const char *name, size_t length);
 bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice *out,
                        char *message);
 
-/* --- policy_setting.c --- */
+/* --- setting.c --- */
 
 /* How many characters the first policy of a comma-separated list takes, its settings included. */
 size_t flw_policy_length(const char *list);

@@ -9,7 +9,7 @@
 #include "base/bits.h"
 
 #include "common/command.h"
-#include "policy.h"
+#include "policies/policy.h"
 
 #define VALUE_BYTES 32
 

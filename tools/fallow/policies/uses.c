@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "uses.h"
+#include "policies/uses.h"
 
 #include "common/replay_device.h"
 

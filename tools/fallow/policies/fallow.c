@@ -3,7 +3,7 @@
  * Owns: the policies `fallow` and `fallow-memory-first`: the library as a user links it, with its
  * two settings of economy. Only the public header is used.
  */
-#include "policy.h"
+#include "policies/policy.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pytorch_ranges.h"
+#include "policies/pytorch_ranges.h"
 
 #include "common/tool_host.h"
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "common/replay_device.h"
-#include "pytorch_model.h"
+#include "policies/pytorch_model.h"
 
 struct flw_pytorch_region;
 

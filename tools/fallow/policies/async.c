@@ -8,13 +8,13 @@
  *   sync_every=N             the host waits for the stream of every N-th request; 0: only where the
  *                            trace says that it did. Recordings of PyTorch do not say.
  */
-#include "policy.h"
+#include "policies/policy.h"
 
 #include <stdio.h>
 
 #include "common/replay_device.h"
 #include "common/tool_host.h"
-#include "uses.h"
+#include "policies/uses.h"
 
 struct async {
     const struct flw_device *device;

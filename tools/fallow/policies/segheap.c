@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "segheap.h"
+#include "policies/segheap.h"
 
 #include <string.h>
 

@@ -16,7 +16,7 @@
  * Does not model: the default without allow_growth, which takes the whole device first; the wait of
  * up to ten seconds for other threads; chunks with a time of their own.
  */
-#include "policy.h"
+#include "policies/policy.h"
 
 #include <stdio.h>
 
@@ -24,9 +24,9 @@
 
 #include "common/replay_device.h"
 #include "common/tool_host.h"
-#include "deferrals.h"
-#include "segheap.h"
-#include "uses.h"
+#include "policies/deferrals.h"
+#include "policies/segheap.h"
+#include "policies/uses.h"
 
 #define ROUND_BYTES        256ull
 #define FIRST_REGION_BYTES (2 * FLW_MIB)

@@ -11,7 +11,7 @@
  * The free knows one stream, so the program makes that stream wait for the others that used the
  * block first. Does not model: several devices, its lock, or its debug output.
  */
-#include "policy.h"
+#include "policies/policy.h"
 
 #include <stdio.h>
 
@@ -19,7 +19,7 @@
 
 #include "common/replay_device.h"
 #include "common/tool_host.h"
-#include "uses.h"
+#include "policies/uses.h"
 
 #define NO_BIN UINT32_MAX
 

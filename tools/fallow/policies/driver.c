@@ -3,7 +3,7 @@
  * Owns: the policy `driver`: every request is a cuMemAlloc, every free a cuMemFree, which waits for
  * the device. What a program without any caching allocator pays.
  */
-#include "policy.h"
+#include "policies/policy.h"
 
 #include "base/bits.h"
 

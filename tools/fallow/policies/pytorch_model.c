@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pytorch_model.h"
+#include "policies/pytorch_model.h"
 
 #include "base/bits.h"
 
 #include "common/tool_host.h"
-#include "pytorch_expand.h"
+#include "policies/pytorch_expand.h"
 
 #define ROUND_BYTES         512ull
 #define SMALL_LIMIT_BYTES   (1 * FLW_MIB) /* requests up to here come from the small pool */

@@ -12,7 +12,7 @@
  * then be compared with the recorded one. With other settings than the standard ones it starts from
  * an empty heap and compares nothing.
  */
-#include "policy.h"
+#include "policies/policy.h"
 
 #include <stdio.h>
 
@@ -21,11 +21,11 @@
 
 #include "common/replay_device.h"
 #include "common/tool_host.h"
-#include "deferrals.h"
-#include "pytorch_model.h"
-#include "pytorch_ranges.h"
-#include "pytorch_record.h"
-#include "uses.h"
+#include "policies/deferrals.h"
+#include "policies/pytorch_model.h"
+#include "policies/pytorch_ranges.h"
+#include "policies/pytorch_record.h"
+#include "policies/uses.h"
 
 /* Sorts after every real address and equals none. */
 #define UNRECORDED (1ull << 63)
