@@ -4,7 +4,7 @@
  */
 #include "support/test.h"
 
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <stdbool.h>
 #include <string.h>

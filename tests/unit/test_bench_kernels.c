@@ -5,7 +5,7 @@
  */
 #include "test_command.h"
 
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 
 #include "common/kernel_list.h"
 
@@ -48,7 +48,7 @@ static void every_kernel_has_a_case(void **state)
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (find_case(names[i], NULL) == NULL) {
-            fail_msg("%s: no case in tools/fallow/bench_kernels_*.c", names[i]);
+            fail_msg("%s: no case in tools/fallow/bench/kernels_*.c", names[i]);
         }
     }
 }

@@ -3,7 +3,7 @@
  * Owns: the shape `lease`: an arena's lease of twelve regions, one of them persistent, begun and ended
  * on one stream, as a step does.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <stdio.h>
 

@@ -2,9 +2,9 @@
  *
  * Owns: the command line of `fallow bench`.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 #include "common/options.h"
 
 #include <errno.h>

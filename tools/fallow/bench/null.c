@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench_null.h"
+#include "bench/null.h"
 
 fallow_status fallow_null_alloc(fallow_pool *pool, size_t size_bytes, fallow_stream stream,
                                 void **out_ptr)

@@ -6,9 +6,9 @@
  * `loop` answers from inside the program: the loop, the indirect calls, nothing else.
  * `null` goes on to libfallow-null.so: what reaching a shared library twice costs on top.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
-#include "bench_null.h"
+#include "bench/null.h"
 #include "fallow/trace.h"
 #include "policies/naive_pool.h"
 

@@ -2,7 +2,7 @@
  *
  * Owns: the cases of the modules of attention.
  */
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 
 #include "fallow/attention.h"
 

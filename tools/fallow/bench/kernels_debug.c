@@ -2,7 +2,7 @@
  *
  * Owns: the cases of the modules that fill memory with poison and look for it.
  */
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 
 #include "fallow/debug_kernels.h"
 

@@ -3,7 +3,7 @@
  * Owns: the shapes `pinned` and `staged`: a pinned block of libfallow-host lent and given back, as idle
  * or in the order of a stream, where one event covers several and every event is asked for.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <stdio.h>
 

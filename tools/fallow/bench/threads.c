@@ -7,7 +7,7 @@
  * The workers live as long as the bench: a new thread a round would measure the hand-over of dead
  * threads' caches.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include "base/clock.h"
 

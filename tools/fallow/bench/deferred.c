@@ -6,7 +6,7 @@
  * do, and every poll collects them. At the end the held stream is let go and one poll collects the
  * rest, which is timed by itself.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include "base/clock.h"
 #include "driver/driver.h"

@@ -2,7 +2,7 @@
  *
  * Owns: the cases of the modules that make tables of pages and lists of token slots.
  */
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 
 #include "fallow/attention.h"
 

@@ -3,7 +3,7 @@
  * Owns: the loops that are timed. They are small, the same for every policy, and call through the
  * policy's table; the sums of statuses are what keeps them honest.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include "base/clock.h"
 

@@ -2,13 +2,13 @@
  *
  * Owns: `fallow bench kernels`: its command line, the run over all cases, what is printed.
  */
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench/bench.h"
 #include "common/options.h"
 #include "trace/jsontext.h"
 

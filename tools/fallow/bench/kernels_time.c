@@ -3,9 +3,9 @@
  * Owns: how long a launch takes on a GPU: many of them captured in one graph, events around its replay,
  * the median of several; and a copy of as many bytes in the same way.
  */
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <string.h>
 

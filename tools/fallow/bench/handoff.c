@@ -12,7 +12,7 @@
  * loop that waits, so under callgrind the instructions of one block repeat: those with `loop`
  * subtracted are what both halves of it cost.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include "base/clock.h"
 

@@ -4,7 +4,7 @@
  *
  * The operations before the clock are the same whatever `--count` says.
  */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <math.h>
 #include <stdio.h>

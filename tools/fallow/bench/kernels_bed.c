@@ -2,7 +2,7 @@
  *
  * Owns: the device that `fallow bench kernels` runs on, and a call's memory on it.
  */
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Owns: the cases of the modules of multi-head latent attention.
  */
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 
 #include "fallow/mla.h"
 

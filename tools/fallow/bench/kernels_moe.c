@@ -2,7 +2,7 @@
  *
  * Owns: the cases of the modules of mixtures of experts, at the sizes of one layer of known models.
  */
-#include "bench_kernels.h"
+#include "bench/kernels.h"
 
 #include "fallow/moe.h"
 
