@@ -6,7 +6,7 @@
 #include "support/test.h"
 
 #include "common/command.h"
-#include "doctor.h"
+#include "doctor/doctor.h"
 
 #include "fallow/simcuda.h"
 

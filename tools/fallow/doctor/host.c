@@ -2,7 +2,7 @@
  *
  * Owns: what the host allows: membarrier(2), address space, overcommit.
  */
-#include "doctor.h"
+#include "doctor/doctor.h"
 
 #include "common/machine.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "doctor.h"
+#include "doctor/doctor.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * device the time of this program's call says nothing, so the modelled time is taken from its
  * ledger.
  */
-#include "doctor.h"
+#include "doctor/doctor.h"
 
 #include "base/clock.h"
 

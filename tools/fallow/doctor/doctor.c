@@ -2,7 +2,7 @@
  *
  * Owns: the command line of `fallow doctor`, and the order in which it looks.
  */
-#include "doctor.h"
+#include "doctor/doctor.h"
 
 #include "common/command.h"
 #include "common/options.h"

@@ -2,7 +2,7 @@
  *
  * Owns: what the driver and its devices say of themselves.
  */
-#include "doctor.h"
+#include "doctor/doctor.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
