@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "findings.h"
-#include "symbols.h"
+#include "audit/findings.h"
+#include "audit/symbols.h"
 
 static struct flw_findings findings;
 static struct flw_auditpage *page;

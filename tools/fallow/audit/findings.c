@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "findings.h"
+#include "audit/findings.h"
 
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbols.h"
+#include "audit/symbols.h"
 
 static bool make_room(void **array, size_t *room, size_t count, size_t item_bytes)
 {

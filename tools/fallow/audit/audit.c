@@ -12,11 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "audit/findings.h"
 #include "common/command.h"
 #include "common/draft.h"
 #include "common/launch.h"
 #include "common/options.h"
-#include "findings.h"
 
 #define PAGE_NAME         "page"
 #define BANDWIDTH_DEFAULT "3000"

@@ -3,7 +3,7 @@
  * Owns: the words of an audit's report. It names candidates, and what the audit could not see; it
  * never says that a fill can go.
  */
-#include "findings.h"
+#include "audit/findings.h"
 
 #include <inttypes.h>
 #include <string.h>
