@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "manual.h"
+#include "help/manual.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 #include "common/command.h"
 #include "common/draft.h"
 #include "common/subcommand.h"
-#include "manual.h"
+#include "help/manual.h"
 
 static const char help[] =
     "usage: fallow help [SUBCOMMAND [WORD]]\n"
