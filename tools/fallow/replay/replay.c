@@ -19,7 +19,7 @@
 #include "policies/plan.h"
 #include "policies/policy.h"
 #include "policies/run.h"
-#include "report.h"
+#include "replay/report.h"
 
 struct options {
     const char *trace_path;
