@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: `fallow report`: the command line and exit codes.
- * Does not: collect (collect.c), print (print.h) or write files (report_output.c).
+ * Does not: collect (collect.c), print (print.h) or write files (output.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "common/command.h"
 #include "report/baseline.h"
-#include "report/report_work.h"
+#include "report/work.h"
 
 static void print_help(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: what `fallow report` does once it knows what is wanted: which files, one sheet each, what is
- * written of them (report_output.c), and the thresholds.
+ * written of them (output.c), and the thresholds.
  */
 #ifndef FLW_TOOL_REPORT_WORK_H
 #define FLW_TOOL_REPORT_WORK_H
@@ -22,7 +22,7 @@ struct flw_report_options {
 /* An enum flw_exit. */
 int flw_report_work(const struct flw_report_options *options);
 
-/* report_output.c: each false when it has complained. */
+/* output.c: each false when it has complained. */
 
 /* What needs the whole sheet: CSV and page of one trace; `place` counts from 0 where there are
  * `several`. */

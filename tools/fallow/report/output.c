@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/report_work.h"
+#include "report/work.h"
 
 #include <ctype.h>
 #include <stdio.h>
