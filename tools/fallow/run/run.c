@@ -11,7 +11,7 @@
 
 #include "common/command.h"
 #include "common/options.h"
-#include "compare.h"
+#include "run/compare.h"
 
 static const char run_help[] =
     "usage: fallow run [OPTIONS] -- COMMAND [ARGUMENTS]\n"

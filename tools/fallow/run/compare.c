@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compare.h"
+#include "run/compare.h"
 
 #include <errno.h>
 #include <inttypes.h>
