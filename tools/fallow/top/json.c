@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 #include "common/jsonmember.h"
-#include "top.h"
+#include "top/top.h"
 #include "trace/jsontext.h"
 
 #define SCHEMA 1 /* raised when a key goes or means something else */

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "top.h"
+#include "top/top.h"
 
 #define ANSWER_NS UINT64_C(2000000000)
 

@@ -94,7 +94,7 @@ void flw_top_fill_pool(struct flw_top_page *page, const struct flw_top_look *loo
 void flw_top_fill_list_heading(struct flw_top_page *page);
 void flw_top_fill_list_line(struct flw_top_page *page, const struct flw_top_look *look);
 
-/* ---- the terminal (top_screen.c) */
+/* ---- the terminal (screen.c) */
 
 struct flw_top_watch {
     const char *directory;

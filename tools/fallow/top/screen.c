@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "common/command.h"
-#include "top.h"
+#include "top/top.h"
 
 #define FRAME_BYTES  (FLW_TOP_LINES * (FLW_TOP_LINE_BYTES + 32) + 256)
 #define ENTER_SCREEN "\033[?1049h\033[?25l"

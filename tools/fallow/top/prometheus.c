@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "top.h"
+#include "top/top.h"
 
 struct looks {
     const struct flw_top_look *looks;

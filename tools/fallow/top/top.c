@@ -2,7 +2,7 @@
  *
  * Owns: the command line of `fallow top`, and its forms that are no screen.
  */
-#include "top.h"
+#include "top/top.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "common/figures.h"
-#include "top.h"
+#include "top/top.h"
 
 #define TEXT_BYTES  32
 #define BAR_COLUMNS 24
