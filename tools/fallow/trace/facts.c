@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trace_facts.h"
+#include "facts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "base/compare.h"
 
-#include "trace_verbs.h"
+#include "verbs.h"
 
 static void count_sizes(struct flw_trace_facts *facts)
 {

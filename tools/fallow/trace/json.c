@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "facts.h"
 #include "trace/jsontext.h"
-#include "trace_facts.h"
 
 #define SCHEMA 1 /* raised when a key goes or means something else */
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "common/command.h"
-#include "trace_facts.h"
-#include "trace_verbs.h"
+#include "facts.h"
+#include "verbs.h"
 
 #define LISTED_MAX 12 /* streams, settings, header lines */
 

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "common/command.h"
-#include "trace_facts.h"
-#include "trace_verbs.h"
+#include "facts.h"
+#include "verbs.h"
 
 struct verb {
     const char *name;
