@@ -13,6 +13,8 @@
 #   host     base and the driver's table; a user of the pool for the rest
 #   include/fallow                           fallow/ only: users have nothing else
 #   kernels  itself, fallow/, the driver's answers and section: kernel modules are a user of the pool like any other
+#   tools/fallow   main.c alone in the root; common < policies < a folder for each subcommand, which includes no
+#                  other's; no header shares its path with one of src or kernels, and trace/ in an include is src's
 #   src includes nothing of tools/ or tests/; nobody but tests/support/test.h includes <cmocka.h>
 #   an entry point is called by its exported name: cuda.h would rename a plain one, and where there is no
 #   toolkit nothing does
@@ -49,6 +51,32 @@ includes() {
         sed -E 's/^([^:]+:[0-9]+):.*"([^"]+)".*/\1:\2/'
 }
 
+# The folders of tools/fallow. Whether a path is one of theirs is asked of the files: src has a trace/ too.
+command_offences() {
+    find tools/fallow -maxdepth 1 -name '*.[ch]' ! -name main.c | sed 's/$/: the root is for main.c; give it a folder/'
+    for header in tools/fallow/*/*.h; do
+        path=${header#tools/fallow/}
+        for other in src kernels; do
+            [ ! -e "$other/$path" ] || echo "$header: $other has the same path; an include could mean either"
+        done
+    done
+    includes tools/fallow/*/ | while IFS=: read -r file line path; do
+        folder=${file#tools/fallow/}
+        folder=${folder%%/*}
+        case $path in
+        */*) [ -e "tools/fallow/$path" ] || continue ;;
+        *) continue ;; # beside the file
+        esac
+        case $folder:$path in
+        trace:trace/*) echo "$file:$line: \"$path\" looks like src/trace; name the header alone" ;;
+        *:common/* | "$folder:$folder"/*) ;;
+        common:policies/*) echo "$file:$line: common must not include \"$path\"" ;;
+        *:policies/*) ;;
+        *) echo "$file:$line: $folder must not include \"$path\"; what two share lies in common or policies" ;;
+        esac
+    done
+}
+
 # The plain names of entry points that are exported with a version, one alternative each.
 renamed() {
     [ -f src/driver/entry_points.h ] || return 0
@@ -78,6 +106,7 @@ offences=$(
     includes include | while IFS=: read -r file line path; do
         case $path in fallow/*) ;; *) echo "$file:$line: a public header must not include \"$path\"" ;; esac
     done
+    [ ! -d tools/fallow ] || command_offences
     # A bracketed include of ours would slip past the rules above.
     grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*<(base|driver|memory|heap|record|pool|plugin|trace|simcuda|support)/' \
         --include='*.[ch]' src include kernels tools tests 2>/dev/null |

@@ -14,8 +14,17 @@ failures=0
 fresh() {
     rm -rf "$tree"
     mkdir -p "$tree/src/base" "$tree/src/driver" "$tree/src/heap" "$tree/src/record" "$tree/src/simcuda" "$tree/src/trace" \
-        "$tree/include/fallow" "$tree/kernels/common" "$tree/tools" "$tree/tests/support" "$tree/tests/unit"
+        "$tree/include/fallow" "$tree/kernels/common" "$tree/tests/support" "$tree/tests/unit"
     printf '%s\n#include "base/b.h"\n' "$spdx" >"$tree/src/heap/a.c"
+    for folder in bench common policies trace; do
+        mkdir -p "$tree/tools/fallow/$folder"
+        echo "$spdx" >"$tree/tools/fallow/$folder/$folder.h"
+    done
+    mv "$tree/tools/fallow/trace/trace.h" "$tree/tools/fallow/trace/verbs.h"
+    echo "$spdx" >"$tree/src/trace/trace.h"
+    printf '%s\n#include "trace/trace.h"\n#include "policies/policies.h"\n#include "common/common.h"\n#include "verbs.h"\n' \
+        "$spdx" >"$tree/tools/fallow/trace/a.c"
+    printf '%s\n#include "bench/bench.h"\n' "$spdx" >"$tree/tools/fallow/main.c"
     printf '%s\n#include <cmocka.h>\n' "$spdx" >"$tree/tests/support/test.h"
     printf '%s\n    X(REQUIRED, cuMemFree_v2, (CUdeviceptr pointer)) \\\n    X(REQUIRED, cuInit, (unsigned flags)) \\\n' \
         "$spdx" >"$tree/src/driver/entry_points.h"
@@ -49,6 +58,13 @@ plant kernels/common/x.c '#include "pool/pool.h"' "kernels use the public header
 plant include/fallow/x.h '#include "base/bits.h"' "a public header includes public ones only"
 plant tests/unit/x.c '#include <cmocka.h>' "cmocka comes through test.h"
 plant tests/unit/x.c '    MUST(bed, cuMemFree(memory));' "an entry point has its exported name"
+plant tools/fallow/bench.c 'int x;' "the root of the command is for main.c"
+plant tools/fallow/common/x.c '#include "policies/policies.h"' "common must not include policies"
+plant tools/fallow/common/x.c '#include "bench/bench.h"' "common must not include a subcommand"
+plant tools/fallow/policies/x.c '#include "bench/bench.h"' "policies must not include a subcommand"
+plant tools/fallow/bench/x.c '#include "trace/verbs.h"' "a subcommand must not include another"
+plant tools/fallow/trace/x.c '#include "trace/verbs.h"' "a header of the command's trace is included by its name"
+plant tools/fallow/trace/trace.h 'int x;' "a header shares its path with one of src"
 fresh
 printf '%s\n    cu->cuMemFree_v2(memory);\n    cu->cuInit(0);\n' "$spdx" >"$tree/tests/unit/x.c"
 expect 0 "exported names pass"
