@@ -29,6 +29,7 @@ with() {
     local i
     rm -f "$work/in"
     mkfifo "$work/in"
+    : >"$work/out.txt" # the program truncates it late: the last one's child would be taken for its own
     FALLOW=$1 LD_PRELOAD=$library LD_LIBRARY_PATH=$drivers "$watched" <"$work/in" >"$work/out.txt" 2>"$work/err.txt" &
     process=$!
     exec 9>"$work/in"
