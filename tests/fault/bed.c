@@ -78,7 +78,7 @@ static void log_line(void *context, fallow_log_level level, const char *message)
 {
     (void)context;
     (void)level;
-    (void)message; /* that it names the call is tests/unit/test_api's matter */
+    (void)message; /* that it names the call is tests/unit/pool/test_api's matter */
 }
 
 void flw_bed_create(struct flw_bed *bed)

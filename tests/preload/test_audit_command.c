@@ -5,7 +5,7 @@
  * programs that end badly, mistakes. FALLOW_COMMAND names the program, AUDIT_CLIENT the audited one,
  * AUDIT_SCRIPT one in Python, AUDIT_DRIVER the folder with libcuda.so.1.
  */
-#include "unit/test_command.h"
+#include "support/test_command.h"
 
 static int audit(const char *line)
 {

@@ -5,7 +5,7 @@
  * two patterns compared. FALLOW_COMMAND names the program, STAND_IN_LIBRARY the library, STATIC_EXIT
  * a static program.
  */
-#include "unit/test_command.h"
+#include "support/test_command.h"
 
 #include <sys/statvfs.h>
 

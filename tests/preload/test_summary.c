@@ -4,7 +4,7 @@
  * that it is said once, whole or not at all. FALLOW_COMMAND, LENDER, DRIVER_FOLDER as for mode trace; RIVAL
  * is another interposer.
  */
-#include "unit/test_command.h"
+#include "support/test_command.h"
 
 /* $R: run; $L: the lender, on the simulated driver. */
 static int run(const char *line)

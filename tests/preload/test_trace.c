@@ -4,7 +4,7 @@
  * and returned is in the file, which the other subcommands open. FALLOW_COMMAND names the command,
  * LENDER the program, DRIVER_FOLDER where it finds its driver.
  */
-#include "unit/test_command.h"
+#include "support/test_command.h"
 
 #include "support/recording.h"
 

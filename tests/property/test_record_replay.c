@@ -4,7 +4,7 @@
  * the same order, the same blocks, the same peak, in few bytes; and `fallow replay` finds the same in
  * both.
  */
-#include "unit/test_api.h"
+#include "unit/pool/test_api.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the public header promises of leases inside captures, and of the graphs that come of them.
+ */
+#include "unit/arena/test_arena.h"
+
+static fallow_layout *make_kept_layout(void)
+{
+    const fallow_region regions[] = {{.name = "x", .size_bytes = 20000},
+                                     {.name = "counter",
+                                      .size_bytes = 512,
+                                      .init = FALLOW_INIT_COUNTER,
+                                      .flags = FALLOW_REGION_PERSISTENT}};
+    return make_layout(regions, 2);
+}
+
+static void growth_and_initialisation_are_refused_inside(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *small = make_plain_layout(5000), *kept = make_kept_layout();
+    begin_capturing(&api, api.stream, &capture);
+    char sentence[160];
+    snprintf(sentence, sizeof sentence,
+             "holds 0 bytes and cannot grow inside a capture; the layout needs %zu aligned to 256 "
+             "(largest region 'x', 20000 bytes): lease it once before",
+             fallow_layout_bytes(kept));
+    uint64_t calls = api.sim.call_count("cuMemCreate");
+    refuse_lease(arena, kept, api.stream, FALLOW_CAPTURING, sentence);
+    assert_int_equal(api.sim.call_count("cuMemCreate"), calls);
+    assert_int_equal(arena_stats(arena).is_pinned, 0);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+
+    fallow_layout *plain = make_plain_layout(30000);
+    end_lease(begin_lease(arena, plain, api.stream), api.stream);
+    begin_capturing(&api, api.stream, &capture);
+    refuse_lease(arena, kept, api.stream, FALLOW_CAPTURING,
+                 "persistent region 'counter' needs 512 bytes aligned to 256, has 0, and cannot "
+                 "move inside a capture: lease it once before");
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+
+    end_lease(begin_lease(arena, kept, api.stream), api.stream);
+    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    begin_capturing(&api, api.stream, &capture);
+    refuse_lease(arena, kept, api.stream, FALLOW_CAPTURING,
+                 "persistent region 'counter' must be initialised and cannot be inside a capture");
+    end_lease(begin_lease(arena, small, api.stream), api.stream); /* fits, nothing to initialise */
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(end_capturing(&api, api.stream, capture)), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(small);
+    fallow_layout_destroy(plain);
+    fallow_layout_destroy(kept);
+    api_end(&api);
+}
+
+static void a_captured_lease_pins_the_arena_until_release(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_kept_layout(), *larger = make_plain_layout(5 * MIB);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    void *address = fallow_lease_region_at(lease, 0);
+    end_lease(lease, api.stream);
+    begin_capturing(&api, api.stream, &capture);
+    lease = begin_lease(arena, layout, api.stream);
+    assert_ptr_equal(fallow_lease_region_at(lease, 0), address);
+    assert_int_equal(arena_stats(arena).is_pinned, 1);
+    touch_lease(&api, lease, layout, api.stream);
+    end_lease(lease, api.stream);
+    refuse_lease(arena, layout, api.other, FALLOW_BUSY, "1 captures hold its addresses");
+    CUgraphExec executable = end_capturing(&api, api.stream, capture);
+    for (int i = 0; i < 3; i++) {
+        refuse_lease(arena, layout, api.stream, FALLOW_BUSY,
+                     "1 captures hold its addresses; an eager step needs an arena of its own");
+        refuse_lease(arena, larger, api.stream, FALLOW_BUSY, "hold its addresses");
+        assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY);
+        assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+    }
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    lease = begin_lease(arena, layout, api.other); /* after what the graph wrote */
+    assert_ptr_equal(fallow_lease_region_at(lease, 0), address);
+    touch_lease(&api, lease, layout, api.other);
+    end_lease(lease, api.other);
+    assert_int_equal(arena_stats(arena).is_pinned, 0);
+    lease = begin_lease(arena, larger, api.stream);
+    touch_lease(&api, lease, larger, api.stream);
+    end_lease(lease, api.stream);
+    expect_silence(&api);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    fallow_layout_destroy(larger);
+    api_end(&api);
+}
+
+/* Released without a guard: the release says that the last launch comes before the stream's end. */
+static void a_lease_after_a_release_comes_after_the_captures_stream(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    for (int kind = 0; kind < 3; kind++) {
+        bed_begin(&api);
+        fallow_arena *arena = make_arena(&api, 0);
+        fallow_layout *layout = make_plain_layout(20000);
+        end_lease(begin_lease(arena, layout, api.stream), api.stream);
+        begin_capturing(&api, api.stream, &capture);
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        touch_lease(&api, lease, layout, api.stream);
+        end_lease(lease, api.stream);
+        CUgraphExec executable = end_capturing(&api, api.stream, capture);
+        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+        assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+        assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        if (kind == 0) {
+            lease = begin_lease(arena, layout, api.other);
+            touch_lease(&api, lease, layout, api.other);
+            end_lease(lease, api.other);
+        } else if (kind == 1) { /* back to the pool, and to another owner */
+            assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+        }
+        fallow_arena_destroy(arena);
+        void *next = api_alloc(&api, 20000, api.other);
+        api_use(&api, next, 20000, api.other);
+        expect_silence(&api);
+        fallow_layout_destroy(layout);
+        api_end(&api);
+    }
+}
+
+static void an_arena_destroyed_while_pinned_gives_back_after_the_graphs(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(20000);
+    end_lease(begin_lease(arena, layout, api.other), api.other);
+    begin_capturing(&api, api.stream, &capture);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    touch_lease(&api, lease, layout, api.stream);
+    end_lease(lease, api.stream);
+    CUgraphExec executable = end_capturing(&api, api.stream, capture);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+    fallow_arena_destroy(arena);
+    for (int i = 0; i < 8; i++) {
+        void *next = api_alloc(&api, 20000, api.other);
+        api_use(&api, next, 20000, api.other);
+    }
+    expect_silence(&api);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void graphs_of_several_captures_find_one_arena(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *captures[3];
+    CUgraphExec executables[3];
+    unsigned char byte = 0;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_kept_layout();
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    unsigned char *address = fallow_lease_region_at(lease, 0);
+    end_lease(lease, api.stream);
+    for (int i = 0; i < 3; i++) {
+        begin_capturing(&api, api.stream, &captures[i]);
+        lease = begin_lease(arena, layout, api.stream);
+        assert_ptr_equal(fallow_lease_region_at(lease, 0), address);
+        fill_bytes(&api, address, 10 + i, 20000, api.stream);
+        end_lease(lease, api.stream);
+        lease = begin_lease(arena, layout, api.stream); /* twice in one capture: one pin */
+        end_lease(lease, api.stream);
+        executables[i] = end_capturing(&api, api.stream, captures[i]);
+    }
+    for (int i = 0; i < 12; i++) { /* on two streams by turns: the guard orders them */
+        CUstream stream = i % 3 == 0 ? api.stream : api.other;
+        assert_int_equal(fallow_lease_guard(arena, stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuGraphLaunch(executables[i % 3], stream), 0);
+        if (i % 3 == 2) {
+            read_bytes(&api, &byte, address + 19999, 1, stream);
+            assert_int_equal(byte, 12);
+        }
+    }
+    expect_silence(&api);
+    for (int i = 0; i < 3; i++) {
+        char sentence[64];
+        snprintf(sentence, sizeof sentence, "%d captures hold its addresses", 3 - i);
+        refuse_lease(arena, layout, api.stream, FALLOW_BUSY, sentence);
+        assert_int_equal(api.sim.cu.cuGraphExecDestroy(executables[i]), 0);
+        assert_int_equal(fallow_capture_release(captures[i]), FALLOW_OK);
+    }
+    lease = begin_lease(arena, layout, api.other);
+    touch_lease(&api, lease, layout, api.other);
+    end_lease(lease, api.other);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void leases_on_two_streams_of_one_capture_are_ordered_in_its_graph(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    CUevent event = NULL;
+    bed_begin(&api);
+    assert_int_equal(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(20000);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    begin_capturing(&api, api.stream, &capture);
+    assert_int_equal(api.sim.cu.cuEventRecord(event, api.stream), 0);
+    assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.other, event, 0), 0);
+    assert_int_equal(fallow_capture_join(capture, api.other), FALLOW_OK);
+    for (int i = 0; i < 4; i++) {
+        CUstream stream = i % 2 == 0 ? api.stream : api.other;
+        fallow_lease *lease = begin_lease(arena, layout, stream);
+        touch_lease(&api, lease, layout, stream);
+        end_lease(lease, stream);
+    }
+    assert_int_equal(api.sim.cu.cuEventRecord(event, api.other), 0);
+    assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.stream, event, 0), 0);
+    CUgraphExec executable = end_capturing(&api, api.stream, capture);
+    assert_int_equal(arena_stats(arena).wait_count, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+    }
+    expect_silence(&api);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuEventDestroy_v2(event), 0);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void the_guard_restores_what_a_sleep_lost_before_a_graph_runs(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    unsigned char bytes[512];
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_kept_layout();
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    void *counter = fallow_lease_region(lease, "counter");
+    end_lease(lease, api.stream);
+    begin_capturing(&api, api.stream, &capture);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    CUgraphExec executable = end_capturing(&api, api.stream, capture);
+    fill_bytes(&api, counter, 0x77, 512, api.stream);
+    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    read_bytes(&api, bytes, counter, 512, api.stream);
+    for (size_t i = 0; i < 512; i++) {
+        assert_int_equal(bytes[i], 0);
+    }
+    assert_int_equal(arena_stats(arena).init_count, 2);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_int_equal(arena_stats(arena).init_count, 2);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void a_lease_is_not_carried_into_a_capture_but_may_outlast_one(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(20000);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    begin_capturing(&api, api.stream, &capture);
+    assert_int_equal(fallow_lease_end(lease, api.stream), FALLOW_CAPTURING);
+    assert_non_null(fallow_lease_region_at(lease, 0)); /* open still */
+    end_lease(lease, api.other);                       /* no part of the capture */
+    lease = begin_lease(arena, layout, api.stream);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_BUSY);
+    touch_lease(&api, lease, layout, api.stream);
+    CUgraphExec executable = end_capturing(&api, api.stream, capture);
+    end_lease(lease, api.stream);
+    assert_int_equal(arena_stats(arena).is_pinned, 1);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    end_lease(begin_lease(arena, layout, api.other), api.other);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void a_capture_of_the_last_stream_is_not_drawn_into_the_order(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(20000);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    touch_lease(&api, lease, layout, api.stream);
+    end_lease(lease, api.stream);
+    begin_capturing(&api, api.stream, &capture);
+    refuse_lease(arena, layout, api.other, FALLOW_CAPTURING,
+                 "the stream that the last lease ended on is being captured");
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_CAPTURING);
+    CUgraphExec executable = end_capturing(&api, api.stream, capture);
+    lease = begin_lease(arena, layout, api.other);
+    touch_lease(&api, lease, layout, api.other);
+    end_lease(lease, api.other);
+    expect_silence(&api);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void a_capture_nobody_announced_is_found_when_order_is_to_be_made(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(20000);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    api_begin_capturing(&api, api.other);
+    refuse_lease(arena, layout, api.other, FALLOW_CAPTURING,
+                 "the stream is being captured: tell fallow_capture_begin");
+    api_drop_captured(&api, api.other);
+    end_lease(begin_lease(arena, layout, api.other), api.other);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void a_capture_of_the_last_stream_survives_though_nobody_announced_it(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(20000);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    touch_lease(&api, lease, layout, api.stream);
+    end_lease(lease, api.stream);
+    api_begin_capturing(&api, api.stream);
+    refuse_lease(arena, layout, api.other, FALLOW_CAPTURING,
+                 "the stream that the last lease ended on is being captured");
+    api_drop_captured(&api, api.stream);
+    end_lease(begin_lease(arena, layout, api.other), api.other);
+    expect_silence(&api);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+/* Work of a stream that is gone can only be waited for with the whole context: no capture in it would
+ * survive that, whoever's it is. */
+static void leave_work_on_a_stream_that_is_gone(struct api *api, fallow_arena *arena,
+                                                const fallow_layout *layout)
+{
+    CUstream gone = NULL;
+    assert_int_equal(api->sim.cu.cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING), 0);
+    fallow_lease *lease = begin_lease(arena, layout, gone);
+    touch_lease(api, lease, layout, gone);
+    end_lease(lease, gone);
+    assert_int_equal(api->sim.cu.cuStreamDestroy_v2(gone), 0);
+}
+
+static void another_streams_capture_is_named_where_it_stands_in_the_way(void **state)
+{
+    (void)state;
+    for (int is_announced = 0; is_announced < 2; is_announced++) {
+        struct api api;
+        fallow_capture *capture = NULL;
+        CUgraphExec executable = NULL;
+        bed_begin(&api);
+        fallow_arena *arena = make_arena(&api, 0);
+        fallow_layout *layout = make_plain_layout(20000);
+        (void)api_alloc(&api, 5000, api.other); /* the pool knows it */
+        leave_work_on_a_stream_that_is_gone(&api, arena, layout);
+        if (is_announced) {
+            begin_capturing(&api, api.other, &capture);
+        } else {
+            api_begin_capturing(&api, api.other);
+        }
+        refuse_lease(arena, layout, api.stream, FALLOW_CAPTURING,
+                     "while another stream is being captured");
+        assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_CAPTURING);
+        if (is_announced) {
+            end_lease(begin_lease(arena, layout, api.other), api.other); /* inside it */
+            executable = end_capturing(&api, api.other, capture);
+            assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+            assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+        } else {
+            api_drop_captured(&api, api.other); /* it has survived */
+        }
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        touch_lease(&api, lease, layout, api.stream);
+        end_lease(lease, api.stream);
+        expect_silence(&api);
+        fallow_arena_destroy(arena);
+        fallow_layout_destroy(layout);
+        api_end(&api);
+    }
+}
+
+static void the_legacy_stream_is_refused_beside_a_blocking_streams_capture(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    CUstream blocking = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(20000);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT), 0);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    begin_capturing(&api, blocking, &capture);
+    refuse_lease(arena, layout, NULL, FALLOW_CAPTURING,
+                 "the legacy stream cannot be used while a blocking stream is being captured");
+    CUgraphExec executable = end_capturing(&api, blocking, capture);
+    end_lease(begin_lease(arena, layout, NULL), NULL);
+    expect_silence(&api);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    assert_int_equal(fallow_stream_retire(api.pool, blocking), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(blocking), 0);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(growth_and_initialisation_are_refused_inside),
+        cmocka_unit_test(a_captured_lease_pins_the_arena_until_release),
+        cmocka_unit_test(a_lease_after_a_release_comes_after_the_captures_stream),
+        cmocka_unit_test(an_arena_destroyed_while_pinned_gives_back_after_the_graphs),
+        cmocka_unit_test(graphs_of_several_captures_find_one_arena),
+        cmocka_unit_test(leases_on_two_streams_of_one_capture_are_ordered_in_its_graph),
+        cmocka_unit_test(the_guard_restores_what_a_sleep_lost_before_a_graph_runs),
+        cmocka_unit_test(a_lease_is_not_carried_into_a_capture_but_may_outlast_one),
+        cmocka_unit_test(a_capture_of_the_last_stream_is_not_drawn_into_the_order),
+        cmocka_unit_test(a_capture_nobody_announced_is_found_when_order_is_to_be_made),
+        cmocka_unit_test(a_capture_of_the_last_stream_survives_though_nobody_announced_it),
+        cmocka_unit_test(another_streams_capture_is_named_where_it_stands_in_the_way),
+        cmocka_unit_test(the_legacy_stream_is_refused_beside_a_blocking_streams_capture),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: an arena's debug checks, each shown to find the fault it is for, and none where there is none.
+ */
+#include "unit/arena/test_arena.h"
+
+#define POISON  FALLOW_ARENA_CHECK_POISON
+#define ZONES   FALLOW_ARENA_CHECK_RED_ZONES
+#define WRITTEN FALLOW_ARENA_CHECK_WRITTEN
+
+static const fallow_region regions[] = {
+    {.name = "first", .size_bytes = 1000},
+    {.name = "prefix", .size_bytes = 3000, .init = FALLOW_INIT_PREFIX},
+    {.name = "later", .size_bytes = 5000, .first_phase = 1, .last_phase = 1},
+    {.name = "kept",
+     .size_bytes = 512,
+     .init = FALLOW_INIT_COUNTER,
+     .flags = FALLOW_REGION_PERSISTENT},
+};
+#define REGIONS (sizeof regions / sizeof *regions)
+
+static uint64_t violations(struct api *api)
+{
+    return flw_sim_read_ledger(&api->sim).violation_count;
+}
+
+/* A lease in which every byte of every region is written with `byte`. */
+static void write_all(struct api *api, fallow_arena *arena, const fallow_layout *layout, int byte)
+{
+    fallow_lease *lease = begin_lease(arena, layout, api->stream);
+    for (size_t i = 0; i < REGIONS; i++) {
+        fill_bytes(api, fallow_lease_region_at(lease, i), byte, regions[i].size_bytes, api->stream);
+    }
+    end_lease(lease, api->stream);
+}
+
+static void poison_takes_turns_between_two_patterns(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, POISON);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    CUdeviceptr copy;
+    assert_int_equal(api.sim.cu.cuMemAlloc_v2(&copy, 5000), 0);
+    for (int i = 0; i < 4; i++) {
+        unsigned char bytes[5000];
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        for (size_t k = 0; k < 3; k++) {
+            CUdeviceptr from = (CUdeviceptr)(uintptr_t)fallow_lease_region_at(lease, k);
+            uint64_t seen = violations(&api);
+            assert_int_equal(
+                api.sim.cu.cuMemcpyDtoHAsync_v2(bytes, from, regions[k].size_bytes, api.stream), 0);
+            assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
+            assert_int_equal(bytes[0], i % 2 == 0 ? 0xff : 0x7f);
+            assert_int_equal(bytes[regions[k].size_bytes - 1], i % 2 == 0 ? 0xff : 0x7f);
+            assert_int_equal(violations(&api), seen + 1); /* the poison is nobody's writing */
+        }
+        end_lease(lease, api.stream);
+    }
+    char part[64];
+    snprintf(part, sizeof part, "region 'first' of arena 'decode'");
+    assert_non_null(strstr(api.sim.violation(0), part));
+    assert_int_equal(api.sim.cu.cuMemFree_v2(copy), 0);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    fallow_pool_destroy(api.pool);
+    flw_sim_close(&api.sim); /* the violations were wanted */
+}
+
+static void a_write_behind_a_region_is_found(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, ZONES);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    write_all(&api, arena, layout, 0x11);
+    assert_int_equal(arena_stats(arena).damage_count, 0);
+    for (size_t i = 0; i < 3; i++) { /* the first byte behind, one in the middle, the last */
+        static const size_t behind[] = {0, 100, 255};
+        char sentence[160];
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        unsigned char *end =
+            (unsigned char *)fallow_lease_region_at(lease, i) + regions[i].size_bytes;
+        fill_bytes(&api, end + behind[i], 0x42, 1, api.stream);
+        end_lease(lease, api.stream);
+        assert_int_equal(arena_stats(arena).damage_count, i + 1);
+        snprintf(sentence, sizeof sentence,
+                 "arena 'decode': red zone: 0x42 was written %zu bytes behind region '%s' of %zu "
+                 "bytes",
+                 behind[i], regions[i].name, regions[i].size_bytes);
+        assert_string_equal(api.log, sentence);
+        write_all(&api, arena, layout, 0x12);
+        assert_int_equal(arena_stats(arena).damage_count, i + 1);
+    }
+    assert_int_equal(arena_stats(arena).refuse_count, 0);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void zones_hold_regions_apart_that_else_share_bytes(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *plain = make_arena(&api, 0), *guarded = make_arena(&api, ZONES);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    fallow_lease *lease = begin_lease(plain, layout, api.stream);
+    char *first = fallow_lease_region(lease, "first"), *later = fallow_lease_region(lease, "later");
+    assert_true(later < first + 4096 && first < later + 5000);
+    end_lease(lease, api.stream);
+    lease = begin_lease(guarded, layout, api.stream);
+    for (size_t i = 0; i < 3; i++) {
+        char *a = fallow_lease_region_at(lease, i);
+        assert_int_equal((uintptr_t)a % 256, 0);
+        for (size_t j = 0; j < i; j++) {
+            char *b = fallow_lease_region_at(lease, j);
+            assert_true(a >= b + regions[j].size_bytes + 256 ||
+                        b >= a + regions[i].size_bytes + 256);
+        }
+    }
+    end_lease(lease, api.stream);
+    fallow_arena_destroy(plain);
+    fallow_arena_destroy(guarded);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+/* All but the last 10 bytes of one region. */
+static void write_but_ten(struct api *api, fallow_arena *arena, const fallow_layout *layout,
+                          size_t short_one, int byte)
+{
+    fallow_lease *lease = begin_lease(arena, layout, api->stream);
+    for (size_t i = 0; i < REGIONS; i++) {
+        fill_bytes(api, fallow_lease_region_at(lease, i), byte,
+                   regions[i].size_bytes - (i == short_one ? 10 : 0), api->stream);
+    }
+    end_lease(lease, api->stream);
+}
+
+static void a_region_left_unwritten_is_found_after_two_leases(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, WRITTEN | ZONES);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    for (int i = 0; i < 9; i++) { /* either poison's value is legal contents, lease after lease */
+        write_all(&api, arena, layout, i < 4 ? 0xff : i == 4 ? 0 : 0x7f);
+    }
+    assert_int_equal(arena_stats(arena).unwritten_count, 0);
+    write_but_ten(&api, arena, layout, 0, 1);
+    assert_int_equal(arena_stats(arena).unwritten_count, 0); /* it may have meant to: once */
+    write_but_ten(&api, arena, layout, 0, 2);
+    assert_int_equal(arena_stats(arena).unwritten_count, 10);
+    assert_string_equal(api.log,
+                        "arena 'decode': unwritten: 10 bytes of region 'first' (1000 bytes), "
+                        "the first at 990, were written by neither of two leases");
+    write_but_ten(&api, arena, layout, 1, 3); /* a prefix need not be whole */
+    write_but_ten(&api, arena, layout, 1, 4);
+    assert_int_equal(arena_stats(arena).unwritten_count, 10);
+    write_but_ten(&api, arena, layout, 2, 5);
+    write_but_ten(&api, arena, layout, 2, 6);
+    assert_int_equal(arena_stats(arena).unwritten_count, 20);
+    expect_silence(&api); /* the check's own reads are no violation */
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static struct api *the_api;
+
+static void read_twin(flw_sim_launch *launch, void **parameters)
+{
+    unsigned char bytes[64];
+    uint64_t at;
+    memcpy(&at, parameters[0], sizeof at);
+    the_api->sim.load(launch, "lengths", bytes, at, sizeof bytes);
+}
+
+static void a_read_of_unwritten_bytes_names_kernel_region_and_arena(void **state)
+{
+    (void)state;
+    struct api api;
+    CUmodule module;
+    CUfunction function;
+    const size_t bytes[] = {8};
+    bed_begin(&api);
+    the_api = &api;
+    fallow_arena *arena = make_arena(&api, POISON);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    write_all(&api, arena, layout, 9); /* the step before wrote it: that is no excuse */
+    api.sim.register_twin("read_lengths", read_twin);
+    assert_int_equal(api.sim.parameters("read_lengths", 1, bytes), 1);
+    assert_int_equal(api.sim.cu.cuModuleLoadData(&module, "any image"), 0);
+    assert_int_equal(api.sim.cu.cuModuleGetFunction(&function, module, "read_lengths"), 0);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    uint64_t at = (uint64_t)(uintptr_t)fallow_lease_region(lease, "later") + 32;
+    void *parameters[] = {&at};
+    fill_bytes(&api, fallow_lease_region(lease, "later"), 1, 48, api.stream);
+    assert_int_equal(
+        api.sim.cu.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, api.stream, parameters, NULL), 0);
+    assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
+    assert_int_equal(violations(&api), 1);
+    const char *sentence = api.sim.violation(0);
+    assert_non_null(strstr(sentence, "kernel read_lengths, argument 'lengths'"));
+    assert_non_null(strstr(sentence, "region '"));
+    assert_non_null(strstr(sentence, "of arena 'decode' + 48"));
+    end_lease(lease, api.stream);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    fallow_pool_destroy(api.pool);
+    flw_sim_close(&api.sim);
+}
+
+static void checks_leave_captures_alone(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, POISON | ZONES | WRITTEN);
+    fallow_layout *layout = make_layout(regions, REGIONS);
+    write_all(&api, arena, layout, 3);
+    begin_capturing(&api, api.stream, &capture);
+    write_all(&api, arena, layout, 4);
+    CUgraphExec executable = end_capturing(&api, api.stream, capture);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuGraphLaunch(executable, api.stream), 0);
+    assert_int_equal(api.sim.cu.cuGraphExecDestroy(executable), 0);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    write_all(&api, arena, layout, 5);
+    assert_int_equal(arena_stats(arena).damage_count, 0);
+    assert_int_equal(arena_stats(arena).unwritten_count, 0);
+    expect_silence(&api);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(poison_takes_turns_between_two_patterns),
+        cmocka_unit_test(a_write_behind_a_region_is_found),
+        cmocka_unit_test(zones_hold_regions_apart_that_else_share_bytes),
+        cmocka_unit_test(a_region_left_unwritten_is_found_after_two_leases),
+        cmocka_unit_test(a_read_of_unwritten_bytes_names_kernel_region_and_arena),
+        cmocka_unit_test(checks_leave_captures_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

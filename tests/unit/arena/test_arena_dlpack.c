@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the public header promises of exports, through DLPack's structures as its specification
+ * has them, written down here a second time.
+ */
+#include "unit/arena/test_arena.h"
+
+#include <pthread.h>
+
+struct version {
+    uint32_t major, minor;
+};
+
+struct tensor {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape;
+    int64_t *strides;
+    uint64_t byte_offset;
+};
+
+struct managed {
+    struct version version;
+    void *manager_ctx;
+    void (*deleter)(struct managed *self);
+    uint64_t flags;
+    struct tensor tensor;
+};
+
+struct shape {
+    const int64_t *shape, *strides;
+    int dimensions;
+    uint8_t code, bits;
+    uint64_t offset;
+};
+
+static fallow_status export_region(fallow_lease *lease, size_t index, struct shape shape,
+                                   struct managed **out)
+{
+    struct DLManagedTensorVersioned *tensor = (struct DLManagedTensorVersioned *)(void *)out;
+    fallow_status status =
+        fallow_lease_export(lease, index, shape.shape, shape.strides, shape.dimensions, shape.code,
+                            shape.bits, shape.offset, &tensor);
+    *out = (struct managed *)(void *)tensor;
+    return status;
+}
+
+static void a_region_is_a_tensor(void **state)
+{
+    (void)state;
+    struct api api;
+    const int64_t shape[] = {4, 0, 5}, rows[] = {3, 7};
+    struct managed *tensor = NULL, *view = NULL, *scalar = NULL, *empty = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(1024);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 4, 16, 0}, &tensor),
+                     FALLOW_OK);
+    assert_int_equal(tensor->version.major, 1);
+    assert_int_equal(tensor->flags, 0);
+    assert_ptr_equal(tensor->tensor.data, fallow_lease_region_at(lease, 0));
+    assert_int_equal(tensor->tensor.device_type, 2);
+    assert_int_equal(tensor->tensor.device_id, 0);
+    assert_int_equal(tensor->tensor.ndim, 2);
+    assert_int_equal(tensor->tensor.code, 4);
+    assert_int_equal(tensor->tensor.bits, 16);
+    assert_int_equal(tensor->tensor.lanes, 1);
+    assert_int_equal(tensor->tensor.shape[0], 3);
+    assert_int_equal(tensor->tensor.shape[1], 7);
+    assert_int_equal(tensor->tensor.strides[0], 7);
+    assert_int_equal(tensor->tensor.strides[1], 1);
+    assert_int_equal(tensor->tensor.byte_offset, 0);
+    const int64_t steps[] = {10, 2};
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, steps, 2, 0, 64, 512}, &view),
+                     FALLOW_OK); /* 8 x (2 x 10 + 6 x 2 + 1) = 264 bytes */
+    assert_int_equal(view->tensor.strides[0], 10);
+    assert_int_equal(view->tensor.byte_offset, 512);
+    assert_int_equal(export_region(lease, 0, (struct shape){NULL, NULL, 0, 2, 32, 1020}, &scalar),
+                     FALLOW_OK);
+    assert_int_equal(export_region(lease, 0, (struct shape){shape, NULL, 3, 2, 32, 1024}, &empty),
+                     FALLOW_OK);
+    end_lease(lease, api.stream);
+    tensor->deleter(tensor);
+    view->deleter(view);
+    scalar->deleter(scalar);
+    assert_int_equal(arena_stats(arena).is_leased, 1);
+    empty->deleter(empty);
+    assert_int_equal(arena_stats(arena).is_leased, 0);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+/* The structure before 1.0, as its specification has it. */
+struct unversioned {
+    struct tensor tensor;
+    void *manager_ctx;
+    void (*deleter)(struct unversioned *self);
+};
+
+static void older_consumers_get_the_older_form(void **state)
+{
+    (void)state;
+    struct api api;
+    const int64_t rows[] = {3, 7};
+    struct managed *tensor = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(1024);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 2, 32, 64}, &tensor),
+                     FALLOW_OK);
+    struct unversioned *older = (struct unversioned *)(void *)fallow_export_unversioned(
+        (struct DLManagedTensorVersioned *)(void *)tensor);
+    assert_non_null(older);
+    assert_ptr_equal(older->tensor.data, fallow_lease_region_at(lease, 0));
+    assert_int_equal(older->tensor.ndim, 2);
+    assert_int_equal(older->tensor.bits, 32);
+    assert_int_equal(older->tensor.shape[1], 7);
+    assert_int_equal(older->tensor.strides[0], 7);
+    assert_int_equal(older->tensor.byte_offset, 64);
+    end_lease(lease, api.stream);
+    assert_int_equal(arena_stats(arena).is_leased, 1);
+    older->deleter(older);
+    assert_int_equal(arena_stats(arena).is_leased, 0);
+    assert_null(fallow_export_unversioned(NULL));
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void refuse_export(fallow_lease *lease, struct shape shape, const char *part)
+{
+    char text[256];
+    struct managed *tensor;
+    assert_int_equal(export_region(lease, 0, shape, &tensor), FALLOW_INVALID_ARGUMENT);
+    assert_null(tensor);
+    if (part != NULL) {
+        fallow_arena *arena = (fallow_arena *)(void *)((uintptr_t)lease & ~(uintptr_t)8191);
+        fallow_arena_last_error(arena, text, sizeof text);
+        if (strstr(text, part) == NULL) {
+            fail_msg("'%s' does not say '%s'", text, part);
+        }
+    }
+}
+
+static void a_tensor_stays_in_its_region(void **state)
+{
+    (void)state;
+    struct api api;
+    const int64_t rows[] = {16, 16}, more[] = {17, 16}, huge[] = {INT64_MAX, INT64_MAX},
+                  negative[] = {-1, 4}, backwards[] = {16, -1}, wide[] = {17, 1},
+                  far[] = {INT64_MAX, 1}, many[] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+    struct managed *tensor;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(1024);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor),
+                     FALLOW_OK);
+    tensor->deleter(tensor);
+    assert_int_equal(arena_stats(arena).is_leased, 1);
+    refuse_export(lease, (struct shape){more, NULL, 2, 0, 32, 0},
+                  "a tensor of 1088 bytes at 0 leaves region 'x' of 1024 bytes");
+    refuse_export(lease, (struct shape){rows, NULL, 2, 0, 32, 4},
+                  "a tensor of 1024 bytes at 4 leaves region 'x' of 1024 bytes");
+    refuse_export(lease, (struct shape){rows, NULL, 2, 0, 64, 0}, "leaves region");
+    refuse_export(lease, (struct shape){rows, wide, 2, 0, 32, 0}, "leaves region");
+    refuse_export(lease, (struct shape){rows, far, 2, 0, 32, 0}, "leaves region");
+    refuse_export(lease, (struct shape){huge, NULL, 2, 0, 32, 0}, "leaves region");
+    refuse_export(lease, (struct shape){huge, rows, 2, 0, 32, 0}, "leaves region");
+    refuse_export(lease, (struct shape){negative, NULL, 2, 0, 32, 0}, "leaves region");
+    refuse_export(lease, (struct shape){rows, backwards, 2, 0, 32, 0}, "leaves region");
+    refuse_export(lease, (struct shape){many, NULL, 1, 0, 32, UINT64_MAX - 3}, "leaves region");
+    refuse_export(lease, (struct shape){many, NULL, 1, 0, 64, 12},
+                  "a tensor at 12 of region 'x' is not aligned to its elements of 8 bytes");
+    refuse_export(lease, (struct shape){many, NULL, 9, 0, 32, 0}, NULL);
+    refuse_export(lease, (struct shape){many, NULL, -1, 0, 32, 0}, NULL);
+    refuse_export(lease, (struct shape){NULL, NULL, 1, 0, 32, 0}, NULL);
+    refuse_export(lease, (struct shape){rows, NULL, 2, 0, 4, 0}, NULL);
+    refuse_export(lease, (struct shape){rows, NULL, 2, 0, 0, 0}, NULL);
+    assert_int_equal(export_region(lease, 1, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor),
+                     FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(export_region(NULL, 0, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor),
+                     FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_lease_export(lease, 0, rows, NULL, 2, 0, 32, 0, NULL),
+                     FALLOW_INVALID_ARGUMENT);
+    end_lease(lease, api.stream); /* nothing refused holds it */
+    assert_int_equal(arena_stats(arena).is_leased, 0);
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 2, 0, 32, 0}, &tensor),
+                     FALLOW_INVALID_ARGUMENT);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void an_export_holds_the_lease_open(void **state)
+{
+    (void)state;
+    struct api api;
+    const int64_t rows[] = {16};
+    struct managed *first, *second;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(1024);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 1, 0, 32, 0}, &first),
+                     FALLOW_OK);
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 1, 0, 32, 64}, &second),
+                     FALLOW_OK);
+    first->deleter(first); /* before the end */
+    end_lease(lease, api.stream);
+    assert_int_equal(fallow_lease_end(lease, api.stream), FALLOW_INVALID_ARGUMENT);
+    assert_null(fallow_lease_region_at(lease, 0));
+    refuse_lease(arena, layout, api.stream, FALLOW_BUSY, "a lease is open");
+    api_use(&api, second->tensor.data, 1024, api.stream);
+    second->deleter(second);
+    lease = begin_lease(arena, layout, api.other);
+    touch_lease(&api, lease, layout, api.other);
+    assert_int_equal(export_region(lease, 0, (struct shape){rows, NULL, 1, 0, 32, 0}, &first),
+                     FALLOW_OK);
+    fallow_arena_destroy(arena); /* goes with the last reference */
+    end_lease(lease, api.other);
+    assert_int_equal(api_stats(&api).live_count, 1);
+    first->deleter(first);
+    assert_int_equal(api_stats(&api).live_count, 0);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void *drop_elsewhere(void *context)
+{
+    struct managed *tensor = context;
+    tensor->deleter(tensor);
+    return NULL;
+}
+
+static void a_deleter_runs_in_any_thread(void **state)
+{
+    (void)state;
+    struct api api;
+    const int64_t rows[] = {16};
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(1024);
+    for (int i = 0; i < 200; i++) {
+        pthread_t threads[3];
+        struct managed *tensors[3];
+        CUstream stream = i % 2 == 0 ? api.stream : api.other;
+        fallow_lease *lease = begin_lease(arena, layout, stream);
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(
+                export_region(lease, 0, (struct shape){rows, NULL, 1, 0, 32, 0}, &tensors[k]),
+                FALLOW_OK);
+        }
+        touch_lease(&api, lease, layout, stream);
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(pthread_create(&threads[k], NULL, drop_elsewhere, tensors[k]), 0);
+        }
+        end_lease(lease, stream); /* beside them */
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(pthread_join(threads[k], NULL), 0);
+        }
+        assert_int_equal(arena_stats(arena).is_leased, 0);
+    }
+    expect_silence(&api);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_region_is_a_tensor),
+        cmocka_unit_test(older_consumers_get_the_older_form),
+        cmocka_unit_test(a_tensor_stays_in_its_region),
+        cmocka_unit_test(an_export_holds_the_lease_open),
+        cmocka_unit_test(a_deleter_runs_in_any_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a life of an arena in which every driver call that it makes, or the pool for it, fails once, at
+ * every position: each call answers with a status of its contract, what was refused works when asked
+ * again, no rule is broken and nothing is left behind. FALLOW_TEST_ALL=1 takes every position, else it is
+ * every ninth, each answer beginning at another one.
+ */
+#include "unit/arena/test_arena.h"
+
+#define MOST_CALLS 1000
+
+struct fault {
+    struct api api;
+    fallow_arena *arena;
+    fallow_layout *small, *large;
+    uint64_t position;   /* of the call that fails; 0 none */
+    uint64_t call_count; /* of the arena's so far */
+    int error, sticky;
+    bool has_fired, is_lost;
+};
+
+/* Between these two the arena calls the driver; the test's own calls never fail. */
+static uint64_t arm(struct fault *fault)
+{
+    uint64_t before = flw_sim_read_ledger(&fault->api.sim).call_count;
+    if (fault->position > fault->call_count && !fault->has_fired) {
+        assert_int_equal((fault->api.sim.fail)(NULL, fault->position - fault->call_count,
+                                               fault->error, fault->sticky),
+                         1);
+    }
+    return before;
+}
+
+static void disarm(struct fault *fault, uint64_t before)
+{
+    fault->call_count += flw_sim_read_ledger(&fault->api.sim).call_count - before;
+    fault->has_fired |= fault->position != 0 && fault->call_count >= fault->position;
+    (void)(fault->api.sim.fail)(NULL, 0, 0, 0);
+    fault->is_lost |= fault->sticky && fault->has_fired;
+}
+
+static void expect_legal(struct fault *fault, fallow_status status)
+{
+    if (status == FALLOW_DEVICE_LOST && !fault->is_lost) {
+        fail_msg("call %llu answered %d, and a device that is well was lost",
+                 (unsigned long long)fault->position, fault->error);
+    }
+    if (status != FALLOW_OK && !fault->is_lost && status != FALLOW_OUT_OF_MEMORY &&
+        status != FALLOW_DRIVER && status != FALLOW_INVALID_STREAM && status != FALLOW_CAPTURING) {
+        fail_msg("call %llu failed with %d: %s", (unsigned long long)fault->position, fault->error,
+                 fallow_status_message(status));
+    }
+    if (status != FALLOW_OK) {
+        assert_true(fault->has_fired);
+    }
+}
+
+static bool works(const struct fault *fault)
+{
+    return !fault->is_lost && !(fault->sticky && fault->has_fired);
+}
+
+static fallow_lease *begin(struct fault *fault, const fallow_layout *layout, CUstream stream)
+{
+    fallow_lease *lease = NULL;
+    uint64_t before = arm(fault);
+    fallow_status status = fallow_lease_begin(fault->arena, layout, stream, &lease);
+    disarm(fault, before);
+    expect_legal(fault, status);
+    assert_true((status == FALLOW_OK) == (lease != NULL));
+    if (status != FALLOW_OK && works(fault)) { /* a refusal has broken nothing */
+        status = fallow_lease_begin(fault->arena, layout, stream, &lease);
+        assert_int_equal(status, FALLOW_OK);
+    }
+    return lease;
+}
+
+static void lease_once(struct fault *fault, const fallow_layout *layout, CUstream stream,
+                       CUstream end)
+{
+    struct api *api = &fault->api;
+    fallow_lease *lease = begin(fault, layout, stream);
+    if (lease == NULL) {
+        return;
+    }
+    if (works(fault)) {
+        touch_lease(api, lease, layout, stream);
+    }
+    if (works(fault) && end != stream) {
+        CUevent event;
+        assert_int_equal(api->sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+        assert_int_equal(api->sim.cu.cuEventRecord(event, stream), 0);
+        assert_int_equal(api->sim.cu.cuStreamWaitEvent(end, event, 0), 0);
+        assert_int_equal(api->sim.cu.cuEventDestroy_v2(event), 0);
+    }
+    uint64_t before = arm(fault);
+    fallow_status status = fallow_lease_end(lease, end);
+    disarm(fault, before);
+    expect_legal(fault, status);
+    assert_int_not_equal(status, FALLOW_DEVICE_LOST);
+    if (status != FALLOW_OK) { /* open still */
+        assert_int_equal(fallow_lease_end(lease, end), FALLOW_OK);
+    }
+}
+
+static void capture_once(struct fault *fault)
+{
+    struct api *api = &fault->api;
+    fallow_capture *capture = NULL;
+    if (!works(fault) || fallow_capture_begin(api->pool, api->stream, &capture) != FALLOW_OK) {
+        assert_true(fault->has_fired);
+        return;
+    }
+    api_begin_capturing(api, api->stream);
+    lease_once(fault, fault->small, api->stream, api->stream);
+    if (!works(fault)) {
+        return;
+    }
+    CUgraphExec executable = end_capturing(api, api->stream, capture);
+    for (int i = 0; i < 2; i++) {
+        CUstream stream = i == 0 ? api->stream : api->other;
+        uint64_t before = arm(fault);
+        fallow_status status = fallow_lease_guard(fault->arena, stream);
+        disarm(fault, before);
+        expect_legal(fault, status);
+        if (works(fault)) {
+            if (status != FALLOW_OK) {
+                assert_int_equal(fallow_lease_guard(fault->arena, stream), FALLOW_OK);
+            }
+            assert_int_equal(api->sim.cu.cuGraphLaunch(executable, stream), 0);
+        }
+    }
+    if (works(fault)) {
+        assert_int_equal(fallow_lease_guard(fault->arena, api->stream), FALLOW_OK);
+        assert_int_equal(api->sim.cu.cuGraphExecDestroy(executable), 0);
+        assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    }
+}
+
+static void live(struct fault *fault, uint32_t checks)
+{
+    struct api *api = &fault->api;
+    fault->arena = make_arena(api, checks);
+    lease_once(fault, fault->small, api->stream, api->stream);
+    lease_once(fault, fault->small, api->other, api->stream);
+    lease_once(fault, fault->large, api->other, api->other);
+    capture_once(fault);
+    lease_once(fault, fault->small, api->other, api->other);
+    if (works(fault)) {
+        assert_int_equal(fallow_arena_lose_contents(fault->arena), FALLOW_OK);
+    }
+    lease_once(fault, fault->small, api->stream, api->stream);
+    uint64_t before = arm(fault);
+    fallow_status status = fallow_arena_trim(fault->arena);
+    disarm(fault, before);
+    expect_legal(fault, status);
+    lease_once(fault, fault->large, api->stream, api->other);
+    before = arm(fault);
+    fallow_arena_destroy(fault->arena);
+    disarm(fault, before);
+}
+
+/* One life; how many calls it made. */
+static uint64_t live_with(uint64_t position, int error, int sticky, uint32_t checks)
+{
+    const fallow_region regions[] = {{.name = "x", .size_bytes = MIB},
+                                     {.name = "table",
+                                      .size_bytes = 90000,
+                                      .init = FALLOW_INIT_ONCE,
+                                      .init_step = 1,
+                                      .flags = FALLOW_REGION_PERSISTENT},
+                                     {.name = "counter",
+                                      .size_bytes = 256,
+                                      .init = FALLOW_INIT_COUNTER,
+                                      .flags = FALLOW_REGION_PERSISTENT}};
+    struct fault fault = {.position = position, .error = error, .sticky = sticky};
+    bed_begin_with(&fault.api, 24 * MIB);
+    fault.small = make_layout(regions, 3);
+    fault.large = make_plain_layout(6 * MIB);
+    live(&fault, checks);
+    fallow_layout_destroy(fault.small);
+    fallow_layout_destroy(fault.large);
+    if (works(&fault)) {
+        assert_int_equal(api_stats(&fault.api).live_count, 0);
+        api_end(&fault.api);
+    } else { /* nothing is given back to a lost device */
+        expect_silence(&fault.api);
+        fallow_pool_destroy(fault.api.pool);
+        flw_sim_close(&fault.api.sim);
+    }
+    return fault.call_count;
+}
+
+static void fail_everywhere(uint32_t checks)
+{
+    static const struct {
+        int error, sticky;
+    } kinds[] = {
+        {CUDA_ERROR_OUT_OF_MEMORY, 0}, {CUDA_ERROR_UNKNOWN, 0}, {CUDA_ERROR_ILLEGAL_ADDRESS, 1}};
+    uint64_t calls = live_with(0, 0, 0, checks);
+    assert_true(calls > 30 && calls < MOST_CALLS);
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        for (uint64_t position = 1 + kind; position <= calls;
+             position += flw_sim_step_of_sample(9)) {
+            (void)live_with(position, kinds[kind].error, kinds[kind].sticky, checks);
+        }
+    }
+}
+
+static void a_driver_call_that_fails_leaves_nothing_broken(void **state)
+{
+    (void)state;
+    fail_everywhere(0);
+}
+
+static void the_checks_own_calls_neither(void **state)
+{
+    (void)state;
+    fail_everywhere(FALLOW_ARENA_CHECK_POISON | FALLOW_ARENA_CHECK_RED_ZONES |
+                    FALLOW_ARENA_CHECK_WRITTEN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_driver_call_that_fails_leaves_nothing_broken),
+        cmocka_unit_test(the_checks_own_calls_neither),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the public header promises of layouts.
+ */
+#include "unit/arena/test_arena.h"
+
+#include "arena/layout.h"
+
+static void refuse(const fallow_region *regions, size_t count)
+{
+    fallow_layout *layout = (fallow_layout *)(void *)&count;
+    assert_int_equal(fallow_layout_create(regions, count, &layout), FALLOW_INVALID_ARGUMENT);
+    assert_null(layout);
+}
+
+static void refuse_one(fallow_region region)
+{
+    refuse(&region, 1);
+}
+
+static void a_bad_region_is_refused(void **state)
+{
+    (void)state;
+    char name[65];
+    memset(name, 'n', 64);
+    name[64] = '\0';
+    refuse_one((fallow_region){.name = NULL, .size_bytes = 1});
+    refuse_one((fallow_region){.name = "", .size_bytes = 1});
+    refuse_one((fallow_region){.name = name, .size_bytes = 1});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 0});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 1, .align_bytes = 3});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 1, .align_bytes = 4 * MIB});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 1, .first_phase = 2, .last_phase = 1});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 1, .element_bytes = 3});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 1, .flags = 2});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 1, .reserved_0 = 1});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 1, .init = (fallow_init_class)99});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 6, .flags = FALLOW_REGION_PERSISTENT});
+    refuse_one((fallow_region){.name = "x", .size_bytes = ((size_t)1 << 62) + 1});
+    refuse_one((fallow_region){.name = "x", .size_bytes = 1, .last_phase = 65536});
+    name[63] = '\0';
+    fallow_region longest = {.name = name, .size_bytes = 1};
+    fallow_layout_destroy(make_layout(&longest, 1));
+}
+
+static void a_bad_set_is_refused(void **state)
+{
+    (void)state;
+    fallow_region two[2] = {{.name = "x", .size_bytes = 1}, {.name = "x", .size_bytes = 2}};
+    fallow_layout *layout = NULL;
+    refuse(two, 2);
+    refuse(two, 0);
+    refuse(NULL, 1);
+    refuse(two, 65536);
+    two[1].name = "y";
+    two[0].size_bytes = two[1].size_bytes = (size_t)1 << 62;
+    refuse(two, 2);
+    assert_int_equal(fallow_layout_create(two, 1, NULL), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_layout_create_within(two, 1, 1, NULL), FALLOW_INVALID_ARGUMENT);
+    two[0].size_bytes = two[1].size_bytes = 1;
+    assert_int_equal(fallow_layout_create(two, 2, &layout), FALLOW_OK);
+    fallow_layout_destroy(layout);
+    fallow_layout_destroy(NULL);
+}
+
+static void a_layout_tells_what_it_was_given(void **state)
+{
+    (void)state;
+    char name[] = "first";
+    const fallow_region regions[] = {
+        {.name = name, .size_bytes = 1000, .last_phase = 1},
+        {.name = "second", .size_bytes = 500, .align_bytes = 4096, .element_bytes = 8},
+        {.name = "kept", .size_bytes = 640, .align_bytes = 512, .flags = FALLOW_REGION_PERSISTENT},
+        {.name = "also", .size_bytes = 40, .flags = FALLOW_REGION_PERSISTENT}};
+    fallow_region region;
+    size_t offset = 1;
+    fallow_layout *layout = make_layout(regions, 4);
+    memset(name, 'z', sizeof name); /* copied */
+    assert_int_equal(fallow_layout_region_count(layout), 4);
+    assert_int_equal(fallow_layout_find(layout, "first"), 0);
+    assert_int_equal(fallow_layout_find(layout, "also"), 3);
+    assert_true(fallow_layout_find(layout, "none") == SIZE_MAX);
+    assert_true(fallow_layout_find(layout, NULL) == SIZE_MAX);
+    assert_true(fallow_layout_find(NULL, "first") == SIZE_MAX);
+    assert_int_equal(fallow_layout_region(layout, 0, &region, NULL), FALLOW_OK);
+    assert_string_equal(region.name, "first");
+    assert_int_equal(region.size_bytes, 1000);
+    assert_int_equal(region.align_bytes, 256);
+    assert_int_equal(region.element_bytes, 4);
+    assert_int_equal(fallow_layout_region(layout, 1, &region, &offset), FALLOW_OK);
+    assert_int_equal(region.element_bytes, 8);
+    assert_int_equal(offset % 4096, 0);
+    assert_int_equal(fallow_layout_region(layout, 2, NULL, &offset), FALLOW_OK);
+    assert_int_equal(offset, 0);
+    assert_int_equal(fallow_layout_region(layout, 4, &region, &offset), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_layout_region(NULL, 0, &region, &offset), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_layout_lower_bound(layout), 1500);
+    assert_true(fallow_layout_bytes(layout) >= 1500 && fallow_layout_bytes(layout) <= 8192);
+    assert_int_equal(fallow_layout_persistent_bytes(layout), 768 + 40);
+    assert_int_equal(fallow_layout_bytes(NULL), 0);
+    assert_int_equal(fallow_layout_lower_bound(NULL), 0);
+    assert_int_equal(fallow_layout_persistent_bytes(NULL), 0);
+    assert_int_equal(fallow_layout_region_count(NULL), 0);
+    fallow_layout_destroy(layout);
+}
+
+static void regions_that_are_never_alive_together_share_bytes(void **state)
+{
+    (void)state;
+    fallow_region regions[] = {
+        {.name = "a", .size_bytes = 64 * KIB},
+        {.name = "b", .size_bytes = 64 * KIB, .first_phase = 1, .last_phase = 1},
+        {.name = "c", .size_bytes = 64 * KIB, .first_phase = 65535, .last_phase = 65535}};
+    fallow_layout *layout = make_layout(regions, 3);
+    assert_int_equal(fallow_layout_bytes(layout), 64 * KIB);
+    assert_int_equal(fallow_layout_lower_bound(layout), 64 * KIB);
+    fallow_layout_destroy(layout);
+    regions[1].first_phase = 0;
+    layout = make_layout(regions, 3);
+    assert_int_equal(fallow_layout_bytes(layout), 128 * KIB);
+    fallow_layout_destroy(layout);
+}
+
+static void a_layout_of_persistent_regions_only_has_no_scratch(void **state)
+{
+    (void)state;
+    fallow_region region = {
+        .name = "kept", .size_bytes = 4096, .flags = FALLOW_REGION_PERSISTENT, .first_phase = 9};
+    fallow_layout *layout = make_layout(&region, 1);
+    assert_int_equal(fallow_layout_bytes(layout), 0);
+    assert_int_equal(fallow_layout_lower_bound(layout), 0);
+    assert_int_equal(fallow_layout_persistent_bytes(layout), 4096);
+    fallow_layout_destroy(layout);
+}
+
+/* The same, looked at pair by pair: an own reckoning, not the library's. */
+static void expect_placed(const fallow_layout *layout)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < fallow_layout_region_count(layout); i++) {
+        fallow_region a, b;
+        size_t at, other;
+        assert_int_equal(fallow_layout_region(layout, i, &a, &at), FALLOW_OK);
+        if ((a.flags & FALLOW_REGION_PERSISTENT) != 0) {
+            continue;
+        }
+        assert_int_equal(at % a.align_bytes, 0);
+        end = at + a.size_bytes > end ? at + a.size_bytes : end;
+        for (size_t j = 0; j < i; j++) {
+            assert_int_equal(fallow_layout_region(layout, j, &b, &other), FALLOW_OK);
+            bool is_apart = a.last_phase < b.first_phase || b.last_phase < a.first_phase ||
+                            at >= other + b.size_bytes || other >= at + a.size_bytes ||
+                            (b.flags & FALLOW_REGION_PERSISTENT) != 0;
+            assert_true(is_apart);
+        }
+    }
+    assert_int_equal(end, fallow_layout_bytes(layout));
+    assert_true(fallow_layout_lower_bound(layout) <= end);
+}
+
+static void random_layouts_never_overlap_what_is_alive_together(void **state)
+{
+    (void)state;
+    uint64_t random = flw_test_seed("random_layouts");
+    char names[40][24];
+    fallow_region regions[40];
+    for (int round = 0; round < 300; round++) {
+        size_t count = 1 + flw_test_random(&random) % 40;
+        for (size_t i = 0; i < count; i++) {
+            uint32_t first = (uint32_t)(flw_test_random(&random) % 12);
+            snprintf(names[i], sizeof names[i], "r%zu", i);
+            regions[i] = (fallow_region){
+                .name = names[i],
+                .size_bytes = 8 * (1 + flw_test_random(&random) % 5000),
+                .align_bytes = (size_t)1 << flw_test_random(&random) % 15,
+                .first_phase = first,
+                .last_phase = first + (uint32_t)(flw_test_random(&random) % 5),
+                .flags = flw_test_random(&random) % 8 == 0 ? FALLOW_REGION_PERSISTENT : 0};
+        }
+        fallow_layout *layout = make_layout(regions, count);
+        expect_placed(layout);
+        assert_true(flw_layout_is_valid(layout));
+        fallow_layout_destroy(layout);
+    }
+}
+
+static void an_effort_never_makes_a_layout_larger(void **state)
+{
+    (void)state;
+    fallow_region regions[24];
+    char names[24][24];
+    for (size_t i = 0; i < 24; i++) {
+        snprintf(names[i], sizeof names[i], "r%zu", i);
+        regions[i] = (fallow_region){.name = names[i],
+                                     .size_bytes = 256 * (1 + i * 7 % 13),
+                                     .first_phase = (uint32_t)(i * 5 % 11),
+                                     .last_phase = (uint32_t)(i * 5 % 11 + i % 4)};
+    }
+    fallow_layout *fast = make_layout(regions, 24), *slow = NULL;
+    assert_int_equal(fallow_layout_create_within(regions, 24, 20000000, &slow), FALLOW_OK);
+    expect_placed(fast);
+    expect_placed(slow);
+    assert_true(fallow_layout_bytes(slow) <= fallow_layout_bytes(fast));
+    fallow_layout_destroy(fast);
+    fallow_layout_destroy(slow);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bad_region_is_refused),
+        cmocka_unit_test(a_bad_set_is_refused),
+        cmocka_unit_test(a_layout_tells_what_it_was_given),
+        cmocka_unit_test(regions_that_are_never_alive_together_share_bytes),
+        cmocka_unit_test(a_layout_of_persistent_regions_only_has_no_scratch),
+        cmocka_unit_test(random_layouts_never_overlap_what_is_alive_together),
+        cmocka_unit_test(an_effort_never_makes_a_layout_larger),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

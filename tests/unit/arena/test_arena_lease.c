@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the public header promises of leases outside of captures: all or none, one at a time,
+ * growth, lock, trim, errors.
+ */
+#include "unit/arena/test_arena.h"
+
+#include <pthread.h>
+
+static void a_lease_lends_all_regions_or_none(void **state)
+{
+    (void)state;
+    struct api api;
+    const fallow_region regions[] = {
+        {.name = "a", .size_bytes = 3000},
+        {.name = "b", .size_bytes = 5000, .align_bytes = 4096},
+        {.name = "c", .size_bytes = 70000, .first_phase = 1, .last_phase = 1}};
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_layout(regions, 3);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    for (size_t i = 0; i < 3; i++) {
+        size_t offset, first;
+        assert_int_equal(fallow_layout_region(layout, i, NULL, &offset), FALLOW_OK);
+        assert_int_equal(fallow_layout_region(layout, 0, NULL, &first), FALLOW_OK);
+        assert_ptr_equal(fallow_lease_region_at(lease, i),
+                         fallow_lease_region(lease, regions[i].name));
+        assert_ptr_equal((char *)fallow_lease_region_at(lease, i) - offset,
+                         (char *)fallow_lease_region_at(lease, 0) - first);
+    }
+    assert_int_equal((uintptr_t)fallow_lease_region(lease, "b") % 4096, 0);
+    assert_null(fallow_lease_region(lease, "none"));
+    assert_null(fallow_lease_region(lease, NULL));
+    assert_null(fallow_lease_region_at(lease, 3));
+    touch_lease(&api, lease, layout, api.stream);
+    end_lease(lease, api.stream);
+    assert_null(fallow_lease_region(lease, "a"));
+    assert_null(fallow_lease_region_at(lease, 0));
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+struct thief {
+    fallow_arena *arena;
+    const fallow_layout *layout;
+    CUstream stream;
+    fallow_status status;
+};
+
+static void *begin_elsewhere(void *context)
+{
+    struct thief *thief = context;
+    fallow_lease *lease;
+    thief->status = fallow_lease_begin(thief->arena, thief->layout, thief->stream, &lease);
+    return NULL;
+}
+
+static void a_second_begin_is_busy_from_any_thread(void **state)
+{
+    (void)state;
+    struct api api;
+    pthread_t thread;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(4096);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    refuse_lease(arena, layout, api.stream, FALLOW_BUSY, "arena 'decode': a lease is open");
+    struct thief thief = {.arena = arena, .layout = layout, .stream = api.other};
+    assert_int_equal(pthread_create(&thread, NULL, begin_elsewhere, &thief), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(thief.status, FALLOW_BUSY);
+    assert_int_equal(arena_stats(arena).refuse_count, 2);
+    assert_int_equal(arena_stats(arena).is_leased, 1);
+    assert_int_equal(fallow_arena_lock(arena), FALLOW_BUSY);
+    assert_int_equal(fallow_arena_unlock(arena), FALLOW_BUSY);
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_BUSY);
+    assert_int_equal(fallow_arena_on_wake(arena, NULL, NULL), FALLOW_BUSY);
+    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_BUSY);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_BUSY);
+    end_lease(lease, api.stream);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    assert_int_equal(arena_stats(arena).lease_count, 2);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void a_lease_that_has_ended_is_told_from_thousands_that_follow(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(4096);
+    fallow_lease *stale = begin_lease(arena, layout, api.stream);
+    end_lease(stale, api.stream);
+    assert_int_equal(fallow_lease_end(stale, api.stream), FALLOW_INVALID_ARGUMENT);
+    char text[256];
+    fallow_arena_last_error(arena, text, sizeof text);
+    assert_string_equal(text, "arena 'decode': the lease has ended already");
+    for (int i = 0; i < 8190; i++) {
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        assert_ptr_not_equal(lease, stale);
+        if (i % 1000 == 0) {
+            assert_int_equal(fallow_lease_end(stale, api.stream), FALLOW_INVALID_ARGUMENT);
+            assert_null(fallow_lease_region_at(stale, 0));
+            assert_null(fallow_lease_region(stale, "x"));
+            assert_non_null(fallow_lease_region_at(lease, 0));
+        }
+        end_lease(lease, api.stream);
+    }
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void steady_state_makes_no_driver_call_and_no_pool_call(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_region regions[12];
+    char names[12][24];
+    bed_begin(&api);
+    for (size_t i = 0; i < 12; i++) {
+        snprintf(names[i], sizeof names[i], "r%zu", i);
+        regions[i] = (fallow_region){.name = names[i],
+                                     .size_bytes = 1000 * (i + 1),
+                                     .first_phase = (uint32_t)i / 2,
+                                     .last_phase = (uint32_t)i / 2 + 1,
+                                     .flags = i == 11 ? FALLOW_REGION_PERSISTENT : 0,
+                                     .init = i == 11 ? FALLOW_INIT_COUNTER : FALLOW_INIT_DIRTY};
+    }
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_layout(regions, 12);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    fallow_arena_stats first = arena_stats(arena);
+    fallow_stats before = api_stats(&api);
+    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+    for (int i = 0; i < 1000; i++) {
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        assert_non_null(fallow_lease_region_at(lease, (size_t)i % 12));
+        end_lease(lease, api.stream);
+    }
+    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
+    fallow_stats after = api_stats(&api);
+    before.host_bytes = after.host_bytes; /* nothing of an arena's */
+    assert_memory_equal(&before, &after, sizeof before);
+    fallow_arena_stats last = arena_stats(arena);
+    assert_int_equal(last.lease_count - first.lease_count, 1000);
+    assert_int_equal(last.grow_count, 1);
+    assert_int_equal(last.wait_count, 0);
+    assert_int_equal(last.init_count, 1);
+    assert_int_equal(last.refuse_count, 0);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void an_arena_grows_and_keeps_its_largest_block(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *small = make_plain_layout(10000), *large = make_plain_layout(5 * MIB);
+    fallow_lease *lease = begin_lease(arena, small, api.stream);
+    touch_lease(&api, lease, small, api.stream);
+    end_lease(lease, api.stream);
+    assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
+    assert_int_equal(arena_stats(arena).generation, 1);
+    lease = begin_lease(arena, large, api.other); /* moves to another stream and grows at once */
+    touch_lease(&api, lease, large, api.other);
+    end_lease(lease, api.other);
+    assert_int_equal(arena_stats(arena).scratch_bytes, 5 * MIB);
+    assert_int_equal(arena_stats(arena).generation, 2);
+    for (int i = 0; i < 4; i++) {
+        const fallow_layout *layout = i % 2 == 0 ? small : large;
+        lease = begin_lease(arena, layout, api.stream);
+        touch_lease(&api, lease, layout, api.stream);
+        end_lease(lease, api.stream);
+    }
+    assert_int_equal(arena_stats(arena).grow_count, 2);
+    assert_int_equal(api_stats(&api).live_count, 1);
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+    assert_int_equal(arena_stats(arena).scratch_bytes, 0);
+    assert_int_equal(api_stats(&api).live_count, 0);
+    lease = begin_lease(arena, small, api.other);
+    touch_lease(&api, lease, small, api.other);
+    end_lease(lease, api.other);
+    assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(small);
+    fallow_layout_destroy(large);
+    api_end(&api);
+}
+
+static void a_layout_that_wants_more_alignment_moves_the_block(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_region region = {.name = "x", .size_bytes = 4096, .align_bytes = 2 * MIB};
+    bed_begin(&api);
+    void *filler = api_alloc(&api, 4096, api.stream);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *plain = make_plain_layout(5000), *aligned = make_layout(&region, 1);
+    end_lease(begin_lease(arena, plain, api.stream), api.stream);
+    fallow_lease *lease = begin_lease(arena, aligned, api.stream);
+    assert_int_equal((uintptr_t)fallow_lease_region_at(lease, 0) % (2 * MIB), 0);
+    end_lease(lease, api.stream);
+    assert_int_equal(arena_stats(arena).scratch_bytes, 5000);
+    assert_int_equal(fallow_free(api.pool, filler, api.stream), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(plain);
+    fallow_layout_destroy(aligned);
+    api_end(&api);
+}
+
+static void a_locked_arena_names_region_bytes_and_locked_size(void **state)
+{
+    (void)state;
+    struct api api;
+    const fallow_region regions[] = {{.name = "small", .size_bytes = 256},
+                                     {.name = "logits", .size_bytes = 20000},
+                                     {.name = "other", .size_bytes = 512}};
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *warm = make_plain_layout(10000), *large = make_layout(regions, 3);
+    end_lease(begin_lease(arena, warm, api.stream), api.stream);
+    assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
+    assert_int_equal(arena_stats(arena).is_locked, 1);
+    char sentence[200];
+    snprintf(sentence, sizeof sentence,
+             "locked at 10000 bytes, the layout needs %zu aligned to 256 (largest region 'logits', "
+             "20000 bytes)",
+             fallow_layout_bytes(large));
+    refuse_lease(arena, large, api.stream, FALLOW_OUT_OF_MEMORY, sentence);
+    assert_non_null(strstr(api.log, sentence));
+    assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
+    end_lease(begin_lease(arena, warm, api.stream), api.stream);
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK); /* what it had may come back */
+    refuse_lease(arena, large, api.stream, FALLOW_OUT_OF_MEMORY, "locked at 10000 bytes");
+    end_lease(begin_lease(arena, warm, api.stream), api.stream);
+    assert_int_equal(arena_stats(arena).scratch_bytes, 10000);
+    assert_int_equal(fallow_arena_unlock(arena), FALLOW_OK);
+    end_lease(begin_lease(arena, large, api.stream), api.stream);
+    assert_int_equal(arena_stats(arena).is_locked, 0);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(warm);
+    fallow_layout_destroy(large);
+    api_end(&api);
+}
+
+static void a_configured_first_block_is_at_least_so_large(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_arena_config config;
+    fallow_arena *arena = NULL;
+    bed_begin(&api);
+    fallow_arena_config_init(&config);
+    config.scratch_bytes = 3 * MIB;
+    config.tag = 77;
+    fallow_layout *small = make_plain_layout(5000), *large = make_plain_layout(3 * MIB);
+    assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+    assert_int_equal(api_stats(&api).live_count, 0);
+    assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
+    fallow_lease *lease = begin_lease(arena, small, api.stream);
+    fallow_block block;
+    fallow_block_init(&block);
+    assert_int_equal(fallow_block_info(api.pool, fallow_lease_region_at(lease, 0), &block),
+                     FALLOW_OK);
+    assert_int_equal(block.tag, 77);
+    assert_int_equal(block.requested_bytes, 3 * MIB);
+    end_lease(lease, api.stream);
+    end_lease(begin_lease(arena, large, api.stream), api.stream);
+    assert_int_equal(arena_stats(arena).grow_count, 1);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(small);
+    fallow_layout_destroy(large);
+    api_end(&api);
+}
+
+static void the_pools_out_of_memory_leaves_the_arena_usable(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin_with(&api, 64 * MIB);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *small = make_plain_layout(20 * MIB), *large = make_plain_layout(50 * MIB),
+                  *absurd = make_plain_layout(500 * MIB);
+    fallow_lease *lease = begin_lease(arena, small, api.stream);
+    touch_lease(&api, lease, small, api.stream);
+    end_lease(lease, api.stream);
+    refuse_lease(arena, absurd, api.stream, FALLOW_OUT_OF_MEMORY,
+                 "the pool did not lend 524288000 bytes");
+    assert_int_equal(arena_stats(arena).scratch_bytes, 20 * MIB);
+    lease = begin_lease(arena, small, api.stream);
+    touch_lease(&api, lease, small, api.stream);
+    end_lease(lease, api.stream);
+    lease = begin_lease(arena, large, api.other); /* both do not fit: the old block goes first */
+    touch_lease(&api, lease, large, api.other);
+    end_lease(lease, api.other);
+    assert_int_equal(arena_stats(arena).scratch_bytes, 50 * MIB);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(small);
+    fallow_layout_destroy(large);
+    fallow_layout_destroy(absurd);
+    api_end(&api);
+}
+
+static void an_arena_destroyed_with_a_lease_open_goes_at_its_end(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(64 * KIB);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    fallow_arena_destroy(arena);
+    touch_lease(&api, lease, layout, api.stream);
+    assert_int_equal(api_stats(&api).live_count, 1);
+    end_lease(lease, api.stream);
+    assert_int_equal(api_stats(&api).live_count, 0);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    (void)state;
+    struct api api;
+    char text[8] = "unset";
+    fallow_arena *arena = (fallow_arena *)(void *)&api;
+    fallow_lease *lease = NULL;
+    fallow_arena_config config;
+    fallow_arena_stats stats;
+    bed_begin(&api);
+    fallow_arena_config_init(&config);
+    fallow_arena_stats_init(&stats);
+    assert_int_equal(fallow_arena_create(NULL, &config, &arena), FALLOW_INVALID_POOL);
+    assert_null(arena);
+    assert_int_equal(fallow_arena_create(api.pool, &config, NULL), FALLOW_INVALID_ARGUMENT);
+    config.checks = 1u << 20;
+    assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_INVALID_ARGUMENT);
+    config.checks = 0;
+    config.struct_size = 3;
+    assert_int_not_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+    assert_int_equal(fallow_arena_create(api.pool, NULL, &arena), FALLOW_OK);
+    fallow_layout *layout = make_plain_layout(4096);
+    assert_int_equal(fallow_lease_begin(NULL, layout, api.stream, &lease), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_lease_begin(arena, NULL, api.stream, &lease), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_lease_begin(arena, layout, api.stream, NULL), FALLOW_INVALID_ARGUMENT);
+    refuse_lease(arena, layout, (CUstream)(uintptr_t)0xdead0, FALLOW_INVALID_STREAM, "stream");
+    assert_int_equal(fallow_lease_end(NULL, api.stream), FALLOW_INVALID_ARGUMENT);
+    assert_null(fallow_lease_region(NULL, "x"));
+    assert_null(fallow_lease_region_at(NULL, 0));
+    assert_int_equal(fallow_arena_lock(NULL), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_arena_unlock(NULL), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_arena_trim(NULL), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_arena_on_wake(NULL, NULL, NULL), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_arena_lose_contents(NULL), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_lease_guard(NULL, api.stream), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_arena_get_stats(NULL, &stats), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_arena_get_stats(arena, NULL), FALLOW_INVALID_ARGUMENT);
+    fallow_arena_last_error(NULL, text, sizeof text);
+    assert_string_equal(text, "unset");
+    fallow_arena_last_error(arena, text, 6);
+    assert_string_equal(text, "arena"); /* cut */
+    lease = begin_lease(arena, layout, api.stream);
+    assert_int_equal(fallow_lease_end(lease, (CUstream)(uintptr_t)0xdead0), FALLOW_INVALID_STREAM);
+    assert_non_null(fallow_lease_region_at(lease, 0)); /* open still */
+    end_lease(lease, api.stream);
+    fallow_arena_destroy(NULL);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void an_arena_outlived_by_its_handle_only_says_invalid_pool(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_lease *lease = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(4096);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    fallow_pool_destroy(api.pool);
+    api.pool = NULL;
+    assert_int_equal(fallow_lease_begin(arena, layout, api.stream, &lease), FALLOW_INVALID_POOL);
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_INVALID_POOL);
+    assert_int_equal(fallow_lease_guard(arena, api.stream), FALLOW_INVALID_POOL);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lease_lends_all_regions_or_none),
+        cmocka_unit_test(a_second_begin_is_busy_from_any_thread),
+        cmocka_unit_test(a_lease_that_has_ended_is_told_from_thousands_that_follow),
+        cmocka_unit_test(steady_state_makes_no_driver_call_and_no_pool_call),
+        cmocka_unit_test(an_arena_grows_and_keeps_its_largest_block),
+        cmocka_unit_test(a_layout_that_wants_more_alignment_moves_the_block),
+        cmocka_unit_test(a_locked_arena_names_region_bytes_and_locked_size),
+        cmocka_unit_test(a_configured_first_block_is_at_least_so_large),
+        cmocka_unit_test(the_pools_out_of_memory_leaves_the_arena_usable),
+        cmocka_unit_test(an_arena_destroyed_with_a_lease_open_goes_at_its_end),
+        cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(an_arena_outlived_by_its_handle_only_says_invalid_pool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

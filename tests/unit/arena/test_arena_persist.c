@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the public header promises of persistent regions: address, contents, first values, wake.
+ */
+#include "unit/arena/test_arena.h"
+
+#include "fallow/sleep.h"
+
+#define COUNT 20000 /* elements: more than one upload */
+
+static const fallow_region kept_regions[] = {
+    {.name = "x", .size_bytes = 64 * KIB},
+    {.name = "arange4",
+     .size_bytes = COUNT * 4,
+     .init = FALLOW_INIT_ONCE,
+     .init_value = 5,
+     .init_step = 3,
+     .flags = FALLOW_REGION_PERSISTENT},
+    {.name = "arange8",
+     .size_bytes = COUNT * 8,
+     .init = FALLOW_INIT_ONCE,
+     .init_value = (int64_t)1 << 40,
+     .init_step = -1,
+     .element_bytes = 8,
+     .flags = FALLOW_REGION_PERSISTENT},
+    {.name = "bytes",
+     .size_bytes = 999,
+     .init = FALLOW_INIT_ONCE,
+     .init_value = 7,
+     .element_bytes = 1,
+     .init_step = 1,
+     .flags = FALLOW_REGION_PERSISTENT},
+    {.name = "sentinel",
+     .size_bytes = 400,
+     .init = FALLOW_INIT_SENTINEL,
+     .init_value = -1,
+     .flags = FALLOW_REGION_PERSISTENT},
+    {.name = "tail",
+     .size_bytes = 400,
+     .init = FALLOW_INIT_VALID_TAIL,
+     .init_value = 0x01020304,
+     .flags = FALLOW_REGION_PERSISTENT},
+    {.name = "counter",
+     .size_bytes = 4096,
+     .init = FALLOW_INIT_COUNTER,
+     .init_value = 9,
+     .flags = FALLOW_REGION_PERSISTENT},
+    {.name = "leading",
+     .size_bytes = 64,
+     .init = FALLOW_INIT_LEADING_ZERO,
+     .init_value = 9,
+     .element_bytes = 2,
+     .flags = FALLOW_REGION_PERSISTENT},
+    {.name = "zero",
+     .size_bytes = 64,
+     .init = FALLOW_INIT_ZERO,
+     .init_step = 1,
+     .flags = FALLOW_REGION_PERSISTENT},
+};
+#define KEPT (sizeof kept_regions / sizeof *kept_regions)
+
+static int64_t element_of(const unsigned char *bytes, size_t each, size_t i)
+{
+    int64_t value = 0;
+    memcpy(&value, bytes + i * each, each);
+    int shift = (int)(64 - 8 * each);
+    return (int64_t)((uint64_t)value << shift) >> shift;
+}
+
+/* A reckoning of its own: what each class says that an element holds. */
+static int64_t expected_of(const fallow_region *region, size_t each, size_t i)
+{
+    bool is_zero = region->init == FALLOW_INIT_COUNTER || region->init == FALLOW_INIT_ZERO ||
+                   region->init == FALLOW_INIT_LEADING_ZERO;
+    int64_t value = is_zero ? 0 : region->init_value + (int64_t)i * region->init_step;
+    int shift = (int)(64 - 8 * each);
+    return (int64_t)((uint64_t)value << shift) >> shift;
+}
+
+static void expect_values(struct api *api, const fallow_lease *lease, CUstream stream)
+{
+    unsigned char *bytes = malloc(COUNT * 8);
+    assert_non_null(bytes);
+    for (size_t k = 1; k < KEPT; k++) {
+        const fallow_region *region = &kept_regions[k];
+        size_t each = region->element_bytes == 0 ? 4 : region->element_bytes;
+        read_bytes(api, bytes, fallow_lease_region(lease, region->name), region->size_bytes,
+                   stream);
+        for (size_t i = 0; i < region->size_bytes / each; i++) {
+            int64_t found = element_of(bytes, each, i), wanted = expected_of(region, each, i);
+            if (found != wanted) {
+                fail_msg("%s[%zu] is %lld, not %lld", region->name, i, (long long)found,
+                         (long long)wanted);
+            }
+        }
+    }
+    free(bytes);
+}
+
+static void each_class_holds_its_values_at_first_and_after_a_loss(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_layout(kept_regions, KEPT);
+    fallow_lease *lease = begin_lease(arena, layout, api.stream);
+    void *addresses[KEPT];
+    expect_values(&api, lease, api.stream);
+    for (size_t i = 0; i < KEPT; i++) {
+        addresses[i] = fallow_lease_region_at(lease, i);
+    }
+    for (size_t i = 1; i < KEPT; i++) {
+        fill_bytes(&api, addresses[i], 0x5a, kept_regions[i].size_bytes, api.stream);
+    }
+    end_lease(lease, api.stream);
+    assert_int_equal(arena_stats(arena).init_count, KEPT - 1);
+    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    lease = begin_lease(arena, layout, api.other);
+    expect_values(&api, lease, api.other);
+    for (size_t i = 0; i < KEPT; i++) {
+        assert_ptr_equal(fallow_lease_region_at(lease, i), addresses[i]);
+    }
+    end_lease(lease, api.other);
+    assert_int_equal(arena_stats(arena).init_count, 2 * (KEPT - 1));
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void address_and_contents_outlast_leases_layouts_and_streams(void **state)
+{
+    (void)state;
+    struct api api;
+    const fallow_region other_regions[] = {
+        {.name = "huge", .size_bytes = 7 * MIB},
+        {.name = "dirty", .size_bytes = 1000, .flags = FALLOW_REGION_PERSISTENT},
+        {.name = "counter",
+         .size_bytes = 2000,
+         .init = FALLOW_INIT_COUNTER,
+         .init_value = 9,
+         .flags = FALLOW_REGION_PERSISTENT}};
+    unsigned char bytes[1000];
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *first = make_layout(kept_regions, KEPT), *second = make_layout(other_regions, 3),
+                  *none = make_plain_layout(9 * MIB);
+    fallow_lease *lease = begin_lease(arena, second, api.stream);
+    void *dirty = fallow_lease_region(lease, "dirty");
+    fill_bytes(&api, dirty, 0x33, 1000, api.stream);
+    void *counter = fallow_lease_region(lease, "counter");
+    end_lease(lease, api.stream);
+    lease = begin_lease(arena, first, api.other); /* more of the counter: it moves, once */
+    assert_ptr_not_equal(fallow_lease_region(lease, "counter"), counter);
+    counter = fallow_lease_region(lease, "counter");
+    expect_values(&api, lease, api.other);
+    end_lease(lease, api.other);
+    end_lease(begin_lease(arena, none, api.stream), api.stream);
+    uint64_t inits = arena_stats(arena).init_count;
+    for (int i = 0; i < 6; i++) {
+        CUstream stream = i % 2 == 0 ? api.other : api.stream;
+        lease = begin_lease(arena, second, stream);
+        assert_ptr_equal(fallow_lease_region(lease, "dirty"), dirty);
+        assert_ptr_equal(fallow_lease_region(lease, "counter"), counter);
+        fill_bytes(&api, fallow_lease_region(lease, "huge"), i, 7 * MIB, stream);
+        read_bytes(&api, bytes, dirty, sizeof bytes, stream);
+        for (size_t k = 0; k < sizeof bytes; k++) {
+            assert_int_equal(bytes[k], 0x33);
+        }
+        end_lease(lease, stream);
+        lease = begin_lease(arena, first, stream);
+        assert_ptr_equal(fallow_lease_region(lease, "counter"), counter);
+        end_lease(lease, stream);
+    }
+    assert_int_equal(arena_stats(arena).init_count, inits);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(first);
+    fallow_layout_destroy(second);
+    fallow_layout_destroy(none);
+    api_end(&api);
+}
+
+static void a_smaller_layout_after_a_loss_leaves_nothing_without_values(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_region region = {.name = "table",
+                            .size_bytes = 8000,
+                            .init = FALLOW_INIT_ONCE,
+                            .init_step = 1,
+                            .flags = FALLOW_REGION_PERSISTENT};
+    int32_t values[2000];
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *large = make_layout(&region, 1);
+    region.size_bytes = 800;
+    fallow_layout *small = make_layout(&region, 1);
+    fallow_lease *lease = begin_lease(arena, large, api.stream);
+    fill_bytes(&api, fallow_lease_region_at(lease, 0), 0xee, 8000, api.stream);
+    end_lease(lease, api.stream);
+    assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    end_lease(begin_lease(arena, small, api.stream), api.stream);
+    lease = begin_lease(arena, large, api.stream);
+    read_bytes(&api, values, fallow_lease_region_at(lease, 0), sizeof values, api.stream);
+    for (int32_t i = 0; i < 2000; i++) {
+        assert_int_equal(values[i], i);
+    }
+    end_lease(lease, api.stream);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(small);
+    fallow_layout_destroy(large);
+    api_end(&api);
+}
+
+static void expect_table(struct api *api, const fallow_lease *lease, bool is_written)
+{
+    int32_t values[2000];
+    read_bytes(api, values, fallow_lease_region_at(lease, 0), sizeof values, api->stream);
+    for (int32_t i = 0; i < 2000; i++) {
+        assert_int_equal(values[i], is_written ? (int32_t)0xeeeeeeee : i);
+    }
+}
+
+/* Initialised again where the sleep has dropped it, left alone where it has not. */
+static void a_sleep_of_the_pool_is_noticed(void **state)
+{
+    (void)state;
+    struct api api;
+    const fallow_region region = {.name = "table",
+                                  .size_bytes = 8000,
+                                  .init = FALLOW_INIT_ONCE,
+                                  .init_step = 1,
+                                  .flags = FALLOW_REGION_PERSISTENT};
+    const uint32_t tag = 4;
+    fallow_sleep_request request;
+    fallow_arena_config config;
+    fallow_arena *arena = NULL;
+    bed_begin(&api);
+    fallow_arena_config_init(&config);
+    config.tag = tag;
+    assert_int_equal(fallow_arena_create(api.pool, &config, &arena), FALLOW_OK);
+    fallow_layout *layout = make_layout(&region, 1);
+    fallow_sleep_request_init(&request);
+    request.flags = FALLOW_SLEEP_WAIT;
+    request.saved_tags = &tag;
+    for (unsigned i = 0; i < 6; i++) {
+        bool is_saved = i % 3 != 2; /* twice saved without a look between, then dropped */
+        for (unsigned turn = 0; turn < 2; turn++) { /* the second one is a steady begin */
+            fallow_lease *lease = begin_lease(arena, layout, api.stream);
+            expect_table(&api, lease, false);
+            fill_bytes(&api, fallow_lease_region_at(lease, 0), 0xee, 8000, api.stream);
+            end_lease(lease, api.stream);
+            lease = begin_lease(arena, layout, api.stream);
+            expect_table(&api, lease, true);
+            end_lease(lease, api.stream);
+            assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+        }
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        void *address = fallow_lease_region_at(lease, 0);
+        fill_bytes(&api, address, 0xee, 8000, api.stream);
+        end_lease(lease, api.stream);
+        for (unsigned turn = 0; turn < 2; turn++) {
+            request.saved_tag_count = is_saved || (i == 2 && turn == 1);
+            assert_int_equal(fallow_pool_sleep(api.pool, &request), FALLOW_OK);
+            refuse_lease(arena, layout, api.stream, FALLOW_ASLEEP, "asleep");
+            assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
+            if (!is_saved) { /* something is there, but not what the region's class says */
+                fill_bytes(&api, address, 0x11, 8000, api.stream);
+            }
+        }
+        lease = begin_lease(arena, layout, api.stream);
+        expect_table(&api, lease, is_saved);
+        end_lease(lease, api.stream);
+        assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    }
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+struct waker {
+    struct api *api;
+    int count, answer;
+    size_t bytes;
+};
+
+static int wake(void *context, const fallow_region *region, void *address, fallow_stream stream)
+{
+    struct waker *waker = context;
+    waker->count++;
+    waker->bytes = region->size_bytes;
+    if (waker->answer == 0) {
+        fill_bytes(waker->api, address, 0x44, region->size_bytes, stream);
+    }
+    return waker->answer;
+}
+
+static void the_wake_callback_does_it_or_leaves_it_to_the_arena(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_region region = {.name = "table",
+                            .size_bytes = 256,
+                            .init = FALLOW_INIT_ONCE,
+                            .init_value = 0x11111111,
+                            .flags = FALLOW_REGION_PERSISTENT};
+    unsigned char byte;
+    bed_begin(&api);
+    struct waker waker = {.api = &api};
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_layout(&region, 1);
+    assert_int_equal(fallow_arena_on_wake(arena, wake, &waker), FALLOW_OK);
+    for (int i = 0; i < 3; i++) {
+        waker.answer = i % 2;
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        read_bytes(&api, &byte, fallow_lease_region_at(lease, 0), 1, api.stream);
+        assert_int_equal(byte, waker.answer == 0 ? 0x44 : 0x11);
+        assert_int_equal(waker.count, i + 1);
+        assert_int_equal(waker.bytes, 256);
+        end_lease(lease, api.stream);
+        end_lease(begin_lease(arena, layout, api.stream), api.stream);
+        assert_int_equal(waker.count, i + 1);
+        assert_int_equal(fallow_arena_lose_contents(arena), FALLOW_OK);
+    }
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void layouts_that_disagree_about_values_are_refused(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_region region = {.name = "table",
+                            .size_bytes = 256,
+                            .init = FALLOW_INIT_ONCE,
+                            .init_value = 1,
+                            .flags = FALLOW_REGION_PERSISTENT};
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_layout(&region, 1);
+    region.init_value = 2;
+    fallow_layout *other = make_layout(&region, 1);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    refuse_lease(arena, other, api.stream, FALLOW_INVALID_ARGUMENT,
+                 "persistent region 'table' holds other values in another layout");
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    fallow_layout_destroy(other);
+    api_end(&api);
+}
+
+static void a_locked_arena_takes_no_new_persistent_region(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_region region = {.name = "table", .size_bytes = 256, .flags = FALLOW_REGION_PERSISTENT};
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_layout(&region, 1);
+    region.size_bytes = 512;
+    fallow_layout *larger = make_layout(&region, 1);
+    region.name = "new";
+    fallow_layout *other = make_layout(&region, 1);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    assert_int_equal(fallow_arena_lock(arena), FALLOW_OK);
+    refuse_lease(arena, larger, api.stream, FALLOW_OUT_OF_MEMORY,
+                 "locked, and persistent region 'table' needs 512 bytes aligned to 256, has 256");
+    refuse_lease(arena, other, api.stream, FALLOW_OUT_OF_MEMORY,
+                 "locked, and persistent region 'new' needs 512 bytes aligned to 256, has 0");
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK);
+    assert_int_equal(arena_stats(arena).persistent_bytes, 0);
+    end_lease(begin_lease(arena, layout, api.stream), api.stream);
+    assert_int_equal(arena_stats(arena).persistent_bytes, 256);
+    assert_int_equal(fallow_arena_unlock(arena), FALLOW_OK);
+    end_lease(begin_lease(arena, larger, api.stream), api.stream);
+    end_lease(begin_lease(arena, other, api.stream), api.stream);
+    assert_int_equal(arena_stats(arena).persistent_bytes, 1024);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    fallow_layout_destroy(larger);
+    fallow_layout_destroy(other);
+    api_end(&api);
+}
+
+static void hundreds_of_layouts_find_their_regions(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_region regions[3] = {{.name = "x", .size_bytes = 4096},
+                                {.name = "kept",
+                                 .size_bytes = 256,
+                                 .align_bytes = 4096,
+                                 .init = FALLOW_INIT_COUNTER,
+                                 .flags = FALLOW_REGION_PERSISTENT},
+                                {.name = "y", .size_bytes = 64}};
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layouts[100];
+    void *kept = NULL;
+    for (int i = 0; i < 100; i++) {
+        regions[0].size_bytes = (size_t)(100 * (i + 1));
+        layouts[i] = make_layout(regions, 3);
+    }
+    for (int i = 0; i < 300; i++) {
+        fallow_lease *lease = begin_lease(arena, layouts[i * 37 % 100], api.stream);
+        kept = kept == NULL ? fallow_lease_region(lease, "kept") : kept;
+        assert_ptr_equal(fallow_lease_region_at(lease, 1), kept);
+        assert_int_equal((uintptr_t)kept % 4096, 0);
+        end_lease(lease, api.stream);
+    }
+    for (int i = 0; i < 100; i++) {
+        fallow_layout_destroy(layouts[i]);
+    }
+    fallow_arena_destroy(arena);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_class_holds_its_values_at_first_and_after_a_loss),
+        cmocka_unit_test(address_and_contents_outlast_leases_layouts_and_streams),
+        cmocka_unit_test(a_smaller_layout_after_a_loss_leaves_nothing_without_values),
+        cmocka_unit_test(a_sleep_of_the_pool_is_noticed),
+        cmocka_unit_test(the_wake_callback_does_it_or_leaves_it_to_the_arena),
+        cmocka_unit_test(layouts_that_disagree_about_values_are_refused),
+        cmocka_unit_test(a_locked_arena_takes_no_new_persistent_region),
+        cmocka_unit_test(hundreds_of_layouts_find_their_regions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: leases on several streams: what a begin waits for, retired, destroyed and default streams.
+ */
+#include "unit/arena/test_arena.h"
+
+#include <pthread.h>
+
+static void a_lease_on_another_stream_waits_on_the_device_once(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(64 * KIB);
+    CUstream streams[2] = {api.stream, api.other};
+    end_lease(begin_lease(arena, layout, api.other), api.other); /* both are known */
+    for (int i = 0; i < 20; i++) {
+        CUstream stream = streams[i % 2];
+        uint64_t records = api.sim.call_count("cuEventRecord"),
+                 waits = api.sim.call_count("cuStreamWaitEvent"),
+                 seen = arena_stats(arena).wait_count;
+        fallow_lease *lease = begin_lease(arena, layout, stream);
+        assert_int_equal(api.sim.call_count("cuEventRecord") - records, 1);
+        assert_int_equal(api.sim.call_count("cuStreamWaitEvent") - waits, 1);
+        assert_int_equal(arena_stats(arena).wait_count - seen, 1);
+        touch_lease(&api, lease, layout, stream);
+        end_lease(lease, stream);
+    }
+    assert_int_equal(api.sim.call_count("cuStreamSynchronize"), 0);
+    expect_silence(&api);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+static void the_stream_of_the_end_counts_not_that_of_the_begin(void **state)
+{
+    (void)state;
+    struct api api;
+    CUevent event;
+    bed_begin(&api);
+    assert_int_equal(api.sim.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(64 * KIB);
+    for (int i = 0; i < 5; i++) {
+        fallow_lease *lease = begin_lease(arena, layout, api.stream);
+        touch_lease(&api, lease, layout, api.stream);
+        assert_int_equal(api.sim.cu.cuEventRecord(event, api.stream), 0);
+        assert_int_equal(api.sim.cu.cuStreamWaitEvent(api.other, event, 0), 0);
+        touch_lease(&api, lease, layout, api.other);
+        end_lease(lease, api.other);
+    }
+    assert_int_equal(arena_stats(arena).wait_count, 4);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    assert_int_equal(api.sim.cu.cuEventDestroy_v2(event), 0);
+    api_end(&api);
+}
+
+static void a_retired_streams_work_is_still_waited_for(void **state)
+{
+    (void)state;
+    struct api api;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(64 * KIB);
+    for (int i = 0; i < 4; i++) { /* the simulated device gives the handle out again at once */
+        CUstream stream = NULL, again = NULL;
+        assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+        fallow_lease *lease = begin_lease(arena, layout, stream);
+        touch_lease(&api, lease, layout, stream);
+        end_lease(lease, stream);
+        if (i == 3) {
+            fallow_arena_destroy(arena); /* with a mark on a stream that has gone below */
+            arena = make_arena(&api, 0);
+        }
+        assert_int_equal(fallow_stream_retire(api.pool, stream), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
+        assert_int_equal(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING), 0);
+        lease = begin_lease(arena, layout, i % 2 == 0 ? again : api.other);
+        touch_lease(&api, lease, layout, i % 2 == 0 ? again : api.other);
+        end_lease(lease, i % 2 == 0 ? again : api.other);
+        assert_int_equal(fallow_stream_retire(api.pool, again), FALLOW_OK);
+        assert_int_equal(api.sim.cu.cuStreamDestroy_v2(again), 0);
+    }
+    expect_silence(&api);
+    assert_int_equal(fallow_arena_trim(arena), FALLOW_OK); /* freed where nobody can name the end */
+    assert_int_equal(api_stats(&api).live_count, 0);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+/* The handle is the same, the stream is not: what it was given in the lease must be waited for. */
+static void a_lease_may_end_on_a_stream_that_took_over_the_handle(void **state)
+{
+    (void)state;
+    struct api api;
+    CUstream stream, again, first;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(64 * KIB);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    first = stream;
+    for (int i = 0; i < 2; i++) { /* the second one is begun in steady state */
+        fallow_lease *lease = begin_lease(arena, layout, stream);
+        if (i == 1) {
+            assert_int_equal(fallow_stream_retire(api.pool, stream), FALLOW_OK);
+            assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
+            assert_int_equal(api.sim.cu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING), 0);
+            assert_ptr_equal(again, first);
+            touch_lease(&api, lease, layout, again);
+        }
+        assert_int_equal(fallow_lease_end(lease, i == 0 ? stream : again), FALLOW_OK);
+    }
+    fallow_lease *lease = begin_lease(arena, layout, api.other);
+    touch_lease(&api, lease, layout, api.other);
+    assert_int_equal(fallow_lease_end(lease, api.other), FALLOW_OK);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    assert_int_equal(fallow_stream_retire(api.pool, again), FALLOW_OK);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(again), 0);
+    api_end(&api);
+}
+
+static void a_dead_handle_without_notice_makes_the_host_wait(void **state)
+{
+    (void)state;
+    struct api api;
+    CUstream stream = NULL;
+    bed_begin(&api);
+    fallow_arena *arena = make_arena(&api, 0);
+    fallow_layout *layout = make_plain_layout(64 * KIB);
+    assert_int_equal(api.sim.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+    fallow_lease *lease = begin_lease(arena, layout, stream);
+    touch_lease(&api, lease, layout, stream);
+    end_lease(lease, stream);
+    assert_int_equal(api.sim.cu.cuStreamDestroy_v2(stream), 0);
+    lease = begin_lease(arena, layout, api.other);
+    touch_lease(&api, lease, layout, api.other);
+    end_lease(lease, api.other);
+    expect_silence(&api);
+    fallow_arena_destroy(arena);
+    fallow_layout_destroy(layout);
+    api_end(&api);
+}
+
+struct visitor {
+    struct api *api;
+    fallow_arena *arena;
+    fallow_layout *layout;
+    CUcontext context;
+    fallow_status status;
+};
+
+static void *lease_on_own_default_stream(void *context)
+{
+    struct visitor *visitor = context;
+    struct api *api = visitor->api;
+    CUstream own = (CUstream)(uintptr_t)2;
+    fallow_lease *lease = NULL;
+    if (api->sim.cu.cuCtxSetCurrent(visitor->context) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    visitor->status = fallow_lease_begin(visitor->arena, visitor->layout, own, &lease);
+    if (visitor->status == FALLOW_OK) {
+        flw_sim_range range = {(uint64_t)(uintptr_t)fallow_lease_region_at(lease, 0), 4096, 1, 0};
+        visitor->status = api->sim.touch(own, &range, 1) == 0 ? FALLOW_OK : FALLOW_DRIVER;
+        fallow_status ended = fallow_lease_end(lease, own);
+        visitor->status = visitor->status == FALLOW_OK ? ended : visitor->status;
+    }
+    return NULL;
+}
+
+static void the_default_streams_of_two_threads_are_two_streams(void **state)
+{
+    (void)state;
+    struct api api;
+    pthread_t thread;
+    CUstream own = (CUstream)(uintptr_t)2;
+    bed_begin(&api);
+    struct visitor visitor = {
+        .api = &api, .arena = make_arena(&api, 0), .layout = make_plain_layout(4096)};
+    assert_int_equal(api.sim.cu.cuCtxGetCurrent(&visitor.context), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&thread, NULL, lease_on_own_default_stream, &visitor), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(visitor.status, FALLOW_OK);
+        fallow_lease *lease = begin_lease(visitor.arena, visitor.layout, own);
+        touch_lease(&api, lease, visitor.layout, own);
+        end_lease(lease, own);
+    }
+    expect_silence(&api);
+    fallow_arena_destroy(visitor.arena);
+    fallow_layout_destroy(visitor.layout);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lease_on_another_stream_waits_on_the_device_once),
+        cmocka_unit_test(the_stream_of_the_end_counts_not_that_of_the_begin),
+        cmocka_unit_test(a_retired_streams_work_is_still_waited_for),
+        cmocka_unit_test(a_lease_may_end_on_a_stream_that_took_over_the_handle),
+        cmocka_unit_test(a_dead_handle_without_notice_makes_the_host_wait),
+        cmocka_unit_test(the_default_streams_of_two_threads_are_two_streams),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what plugin.h promises, called as the frameworks call it, under the rule checker. The default
+ * pools are the process's, so all cases share one world of two devices of 1 GiB. Does not: graph memory
+ * (test_plugin_graphs.c).
+ */
+#include "unit/plugin/test_plugin.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+static CUstream second; /* of device 1 */
+
+static const fallow_mempool_id graph_id = {1, 0};
+
+/* ---- before the first pool */
+
+static void nothing_is_made_before_it_is_needed(void **state)
+{
+    (void)state;
+    fallow_pool *pool = (fallow_pool *)(void *)&sim;
+    assert_int_equal(fallow_plugin_pool(0, FALLOW_PLUGIN_STREAM, 0, &pool), FALLOW_NOT_FOUND);
+    assert_null(pool);
+    assert_int_equal(fallow_plugin_pool(-1, FALLOW_PLUGIN_STREAM, 1, &pool),
+                     FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_plugin_pool(0, (fallow_plugin_order)2, 1, &pool),
+                     FALLOW_INVALID_ARGUMENT);
+    fallow_torch_reset();
+    fallow_torch_end_allocate_to_pool(0, graph_id);
+    fallow_torch_release_pool(0, graph_id);
+    fallow_torch_free(NULL, 0, 0, stream);
+    assert_int_equal(sim.call_count("cuMemCreate"), 0);
+}
+
+static void settings_are_taken_until_there_is_a_pool(void **state)
+{
+    (void)state;
+    int peer = 1;
+    char name[] = "sim";
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = name;
+    config.peer_devices = &peer;
+    config.peer_device_count = 1;
+    assert_int_equal(fallow_plugin_configure(&config), FALLOW_NOT_SUPPORTED);
+    config.peer_device_count = 0;
+    config.limit_bytes = 512 * MIB;
+    assert_int_equal(fallow_plugin_configure(NULL), FALLOW_INVALID_ARGUMENT);
+    assert_int_equal(fallow_plugin_configure(&config), FALLOW_OK);
+    memset(name, 'x', sizeof name - 1); /* it was copied */
+    fallow_torch_memory_fraction(0.25, 1);
+    give(take(100, stream), 100, stream);
+    assert_int_equal(fallow_plugin_configure(&config), FALLOW_BUSY);
+}
+
+/* ---- the torch pair */
+
+static void memory_comes_back_in_stream_order(void **state)
+{
+    (void)state;
+    void *first = take(3000, stream);
+    give(first, 3000, stream);
+    assert_ptr_equal(take(3000, stream), first);
+    give(first, 3000, stream);
+    void *elsewhere = take(3000, other); /* the checker sees to the order */
+    give(elsewhere, 3000, other);
+    assert_null(fallow_torch_alloc(0, 0, stream));
+    give(NULL, 0, stream);
+    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).live_count, 0);
+}
+
+static void a_failure_is_null_and_a_line(void **state)
+{
+    (void)state;
+    errno = EDOM;
+    hold_stderr();
+    void *ptr = fallow_torch_alloc(600 * (ssize_t)MIB, 0, stream);
+    assert_one_line_with(release_stderr(), "no 629145600 bytes on device 0");
+    assert_null(ptr);
+    hold_stderr();
+    ptr = fallow_torch_alloc(-5, 0, stream);
+    assert_one_line_with(release_stderr(), "on device 0");
+    assert_null(ptr);
+    hold_stderr();
+    ptr = fallow_torch_alloc(5, 99, stream);
+    assert_one_line_with(release_stderr(), "device 99 has no pool");
+    assert_null(ptr);
+    hold_stderr();
+    give(&sim, 5, stream);
+    assert_one_line_with(release_stderr(), "cannot come back");
+    assert_int_equal(errno, EDOM);
+    give(take(100 * MIB, stream), 100 * MIB, stream);
+}
+
+static void what_the_other_pool_holds_is_given_up_for_a_request(void **state)
+{
+    (void)state;
+    void *idle[3];
+    for (int i = 0; i < 3; i++) {
+        idle[i] = fallow_cupy_malloc(NULL, 150 * MIB, 0);
+        assert_non_null(idle[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        fallow_cupy_free(NULL, idle[i], 0);
+    }
+    void *large = take(500 * MIB, stream);
+    void *more = fallow_cupy_malloc(NULL, 400 * MIB, 0);
+    assert_non_null(more);
+    give(large, 500 * MIB, stream);
+    fallow_cupy_free(NULL, more, 0);
+    fallow_torch_reset();
+}
+
+static void a_recorded_use_keeps_the_block(void **state)
+{
+    (void)state;
+    void *ptr = fallow_torch_alloc(5000, 0, stream);
+    use(ptr, 5000, other);
+    fallow_torch_record_stream(ptr, other);
+    fallow_torch_record_stream((char *)ptr + 100, other); /* a view */
+    fallow_torch_record_stream(NULL, other);
+    give(ptr, 5000, stream);
+    void *next = take(5000, stream);
+    assert_ptr_not_equal(next, ptr);
+    give(next, 5000, stream);
+    assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+}
+
+static void a_view_finds_its_block(void **state)
+{
+    (void)state;
+    size_t bytes = 0;
+    char *ptr = take(5000, stream);
+    assert_ptr_equal(fallow_torch_base_alloc(ptr + 4999, &bytes), ptr);
+    assert_true(bytes >= 5000 && bytes < 8192);
+    assert_ptr_equal(fallow_torch_base_alloc(&sim, &bytes), &sim);
+    assert_int_equal(bytes, 0);
+    give(ptr, 5000, stream);
+}
+
+static void reset_gives_idle_memory_back(void **state)
+{
+    (void)state;
+    give(take(64 * MIB, stream), 64 * MIB, stream);
+    assert_true(flw_sim_read_ledger(&sim).given_bytes >= 64 * MIB);
+    fallow_torch_reset(); /* a held device completes nothing that is only asked for */
+    assert_int_equal(sim.cu.cuCtxSynchronize(), 0);
+    fallow_torch_reset();
+    assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, 0);
+}
+
+/* ---- pairs that name no stream */
+
+static void no_block_comes_again_before_the_context_is_done_with_it(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    void *blocks[64] = {NULL};
+    size_t sizes[64] = {0};
+    for (int i = 0; i < 4000; i++) { /* used on streams that the library never sees */
+        size_t at = flw_test_random(&seed) % 64;
+        if (blocks[at] != NULL) {
+            if (at % 2 == 0) {
+                fallow_cupy_free(NULL, blocks[at], 0);
+            } else {
+                fallow_torch_segment_free(blocks[at], (ssize_t)sizes[at], 0, stream);
+            }
+        }
+        sizes[at] = (size_t)1 << (flw_test_random(&seed) % 21);
+        blocks[at] = at % 2 == 0 ? fallow_cupy_malloc(NULL, sizes[at], 0)
+                                 : fallow_torch_segment_alloc((ssize_t)sizes[at], 0, other);
+        assert_non_null(blocks[at]);
+        use(blocks[at], sizes[at], flw_test_random(&seed) % 2 == 0 ? stream : other);
+    }
+    for (int i = 0; i < 64; i++) {
+        fallow_cupy_free(NULL, blocks[i], 0);
+    }
+    fallow_cupy_free(NULL, NULL, 0);
+    assert_null(fallow_cupy_malloc(NULL, 0, 0));
+    fallow_stats stats = stats_of(0, FALLOW_PLUGIN_CONTEXT);
+    assert_true(stats.grow_count < 400); /* it is reused */
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
+/* ---- threads, limits, losses, forks, the end */
+
+static atomic_uint started;
+
+static void *use_first(void *context)
+{
+    fallow_pool **seen = context;
+    atomic_fetch_add(&started, 1);
+    while (atomic_load(&started) < 8) {
+        sched_yield();
+    }
+    for (int i = 0; i < 200; i++) {
+        void *ptr = fallow_cupy_malloc(NULL, (size_t)i * 37 + 1, 1);
+        if (ptr == NULL) {
+            return NULL;
+        }
+        fallow_cupy_free(NULL, ptr, 1);
+    }
+    return fallow_plugin_pool(1, FALLOW_PLUGIN_CONTEXT, 0, seen) == FALLOW_OK ? context : NULL;
+}
+
+static void threads_that_come_first_make_one_pool(void **state)
+{
+    (void)state;
+    pthread_t threads[8];
+    fallow_pool *seen[8] = {NULL};
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, use_first, &seen[i]), 0);
+    }
+    for (int i = 0; i < 8; i++) {
+        void *result = NULL;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_ptr_equal(result, &seen[i]);
+        assert_ptr_equal(seen[i], seen[0]);
+    }
+    assert_int_equal(stats_of(1, FALLOW_PLUGIN_CONTEXT).alloc_count, 1600);
+}
+
+static void a_memory_fraction_is_a_limit(void **state)
+{
+    (void)state;
+    hold_stderr();
+    void *ptr = fallow_torch_alloc(300 * (ssize_t)MIB, 1, NULL); /* a quarter of 1 GiB */
+    assert_one_line_with(release_stderr(), "no 314572800 bytes on device 1");
+    assert_null(ptr);
+    ptr = fallow_torch_alloc(200 * (ssize_t)MIB, 1, NULL);
+    assert_non_null(ptr);
+    fallow_torch_free(ptr, 200 * (ssize_t)MIB, 1, NULL);
+    hold_stderr();
+    fallow_torch_memory_fraction(0.5, 1);
+    assert_one_line_with(release_stderr(), "keeps its limit");
+}
+
+static void after_a_lost_context_there_is_a_new_pool(void **state)
+{
+    (void)state;
+    CUcontext context;
+    void *old = fallow_torch_alloc(5000, 1, NULL);
+    fallow_pool *lost = pool_of(1, FALLOW_PLUGIN_STREAM);
+    assert_non_null(old);
+    assert_int_equal(sim.cu.cuDevicePrimaryCtxRetain(&context, 1), 0);
+    assert_int_equal((sim.fail)("cuMemCreate", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1), 1);
+    hold_stderr();
+    void *ptr = fallow_torch_alloc(200 * (ssize_t)MIB, 1, NULL);
+    const char *text = release_stderr();
+    assert_null(ptr);
+    assert_non_null(strstr(text, "the device is lost"));
+    assert_int_equal(sim.cu.cuDevicePrimaryCtxReset_v2(1), 0);
+    ptr = fallow_torch_alloc(200 * (ssize_t)MIB, 1, NULL);
+    assert_non_null(ptr);
+    assert_ptr_not_equal(pool_of(1, FALLOW_PLUGIN_STREAM), lost);
+    hold_stderr();
+    fallow_torch_free(old, 5000, 1, NULL);
+    text = release_stderr();
+    assert_string_equal(text, ""); /* its memory went with the context */
+    fallow_torch_free(ptr, 200 * (ssize_t)MIB, 1, NULL);
+}
+
+static void the_child_of_a_fork_has_no_pools(void **state)
+{
+    (void)state;
+    int status = -1;
+    void *parents = take(5000, stream);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        fallow_pool *pool = NULL;
+        give(parents, 5000, stream);
+        fallow_cupy_free(NULL, parents, 0);
+        fallow_torch_reset();
+        bool has_pool = fallow_plugin_pool(0, FALLOW_PLUGIN_STREAM, 0, &pool) == FALLOW_OK;
+        _exit(has_pool ? 1 : 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    give(parents, 5000, stream);
+}
+
+static void the_lines_come_to_an_end(void **state)
+{
+    (void)state;
+    hold_stderr();
+    for (int i = 0; i < 40; i++) {
+        assert_null(fallow_torch_alloc(5, 99, stream));
+    }
+    const char *text = release_stderr();
+    const char *last = strstr(text, "fallow: 16 lines are enough: the rest are left out\n");
+    assert_non_null(last);
+    assert_null(strchr(strchr(last, '\n') + 1, '\n'));
+}
+
+/* Lend, return, capture and release; whatever fails. */
+static void run_through_everything(void)
+{
+    CUgraph graph = NULL;
+    void *ptr = fallow_torch_alloc(70000, 1, NULL);
+    void *other_ptr = fallow_cupy_malloc(NULL, 70000, 1);
+    fallow_torch_free(ptr, 70000, 1, NULL);
+    fallow_cupy_free(NULL, other_ptr, 1);
+    fallow_torch_begin_allocate_to_pool(1, graph_id, &sim);
+    CUresult began = sim.cu.cuStreamBeginCapture_v2(second, CU_STREAM_CAPTURE_MODE_RELAXED);
+    ptr = fallow_torch_alloc(70000, 1, second);
+    fallow_torch_free(ptr, 70000, 1, second);
+    if (began == 0 && sim.cu.cuStreamEndCapture(second, &graph) != 0) {
+        (void)sim.cu.cuStreamEndCapture(second, &graph); /* the failure was this call's */
+    }
+    fallow_torch_end_allocate_to_pool(1, graph_id);
+    fallow_torch_release_pool(1, graph_id);
+}
+
+/* By an answer that says no more than that the call has failed: pools stay, with what they hold. */
+static void fail_each_call(CUresult error)
+{
+    fallow_pool *pool = pool_of(1, FALLOW_PLUGIN_STREAM);
+    fallow_pool *context_pool = pool_of(1, FALLOW_PLUGIN_CONTEXT);
+    uint64_t failed = 0;
+    for (uint64_t n = 1; n < 150; n++) {
+        assert_int_equal((sim.fail)(NULL, n, (int)error, 0), 1);
+        uint64_t before = flw_sim_read_ledger(&sim).call_count;
+        run_through_everything();
+        bool is_spent = flw_sim_read_ledger(&sim).call_count - before >= n;
+        (void)(sim.fail)(NULL, 0, 0, 0);
+        void *ptr = fallow_torch_alloc(70000, 1, NULL);
+        void *other_ptr = fallow_cupy_malloc(NULL, 70000, 1);
+        assert_non_null(ptr);
+        assert_non_null(other_ptr);
+        assert_ptr_equal(pool_of(1, FALLOW_PLUGIN_STREAM), pool);
+        assert_ptr_equal(pool_of(1, FALLOW_PLUGIN_CONTEXT), context_pool);
+        fallow_torch_free(ptr, 70000, 1, NULL);
+        fallow_cupy_free(NULL, other_ptr, 1);
+        failed += is_spent;
+        if (!is_spent) {
+            break;
+        }
+    }
+    assert_in_range(failed, 12, 148); /* the last run had fewer calls than that */
+}
+
+static void any_driver_call_may_fail_once(void **state)
+{
+    (void)state;
+    static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY,    CUDA_ERROR_NOT_PERMITTED,
+                                      CUDA_ERROR_NOT_SUPPORTED,    CUDA_ERROR_INVALID_VALUE,
+                                      CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN};
+    CUcontext context;
+    assert_int_equal(sim.cu.cuDevicePrimaryCtxRetain(&context, 1), 0);
+    assert_int_equal(sim.cu.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(sim.cu.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), 0);
+    run_through_everything();
+    /* One of a context that was reset before is found out by what it has to ask for. */
+    fallow_cupy_free(NULL, fallow_cupy_malloc(NULL, 3 * MIB, 1), 1);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        fail_each_call(errors[i]);
+    }
+    assert_int_equal(sim.cu.cuStreamDestroy_v2(second), 0);
+    assert_int_equal(sim.cu.cuCtxSetCurrent(home), 0);
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
+static void *kept_for_exit;
+
+static void free_at_exit(void)
+{
+    fallow_torch_free(kept_for_exit, 5000, 0, stream);
+    (void)fallow_torch_alloc(5000, 0, stream);
+    destroy_pools();
+}
+
+static void frees_at_exit_are_safe(void **state)
+{
+    (void)state;
+    kept_for_exit = take(5000, stream);
+    assert_int_equal(atexit(free_at_exit), 0);
+    assert_int_equal(flw_sim_print_violations(&sim), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_made_before_it_is_needed),
+        cmocka_unit_test(settings_are_taken_until_there_is_a_pool),
+        cmocka_unit_test(memory_comes_back_in_stream_order),
+        cmocka_unit_test(a_failure_is_null_and_a_line),
+        cmocka_unit_test(what_the_other_pool_holds_is_given_up_for_a_request),
+        cmocka_unit_test(a_recorded_use_keeps_the_block),
+        cmocka_unit_test(a_view_finds_its_block),
+        cmocka_unit_test(reset_gives_idle_memory_back),
+        cmocka_unit_test(no_block_comes_again_before_the_context_is_done_with_it),
+        cmocka_unit_test(threads_that_come_first_make_one_pool),
+        cmocka_unit_test(a_memory_fraction_is_a_limit),
+        cmocka_unit_test(after_a_lost_context_there_is_a_new_pool),
+        cmocka_unit_test(the_child_of_a_fork_has_no_pools),
+        cmocka_unit_test(the_lines_come_to_an_end),
+        cmocka_unit_test(any_driver_call_may_fail_once),
+        cmocka_unit_test(frees_at_exit_are_safe),
+    };
+    return cmocka_run_group_tests(tests, begin_world, NULL);
+}

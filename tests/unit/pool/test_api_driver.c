@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what creating a pool says of drivers and devices that cannot serve it, what a pool makes of a
+ * driver that refuses, and pools that end while others ask them for memory.
+ */
+#include "unit/pool/test_api.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static void a_driver_that_is_too_old_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(1);
+    api_begin(&api, NULL);
+    world.driver_version = 11030;
+    flw_sim_begin(&api.sim, &world);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_VERSION);
+    assert_null(api.pool);
+    assert_non_null(strstr(api.log, "11.4"));
+    world.driver_version = 11040;
+    flw_sim_begin(&api.sim, &world);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_library_that_is_no_driver_is_named(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.driver = "libm.so.6";
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_VERSION);
+    assert_non_null(strstr(api.log, "cuInit"));
+    config.driver = "/proc/self/status";
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_FOUND);
+    assert_non_null(strstr(api.log, "/proc/self/status"));
+    assert_null(strstr(api.log, "install the NVIDIA driver")); /* that would not help */
+    assert_null(api.pool);
+    api_end(&api);
+}
+
+/* One that a pool can do without may fail unnoticed; every other failure is a status, a line that
+ * says which call it was or what to do, and nothing left behind. */
+static void every_failing_call_of_create_is_explained_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    unsigned failed = 0, fired = 1;
+    for (unsigned n = 1; fired != 0; n++) {
+        uint64_t before = flw_sim_read_ledger(&api.sim).call_count;
+        api.log[0] = '\0';
+        assert_int_equal((api.sim.fail)(NULL, n, CUDA_ERROR_NOT_PERMITTED, 0), 1);
+        fallow_status status = fallow_pool_create(&config, &api.pool);
+        uint64_t calls = flw_sim_read_ledger(&api.sim).call_count - before;
+        fired = calls >= n;
+        assert_int_equal((api.sim.fail)(NULL, 0, 0, 0), 1);
+        if (status == FALLOW_OK) {
+            fallow_pool_destroy(api.pool);
+        } else {
+            failed++;
+            assert_null(api.pool);
+            assert_int_equal(status, FALLOW_DRIVER);
+            assert_true(strlen(api.log) > 0);
+            assert_null(strstr(api.log, "fallow_pool_last_driver_error")); /* of which pool? */
+            assert_null(strstr(api.log, "does not exist"));
+        }
+        flw_sim_ledger ledger = flw_sim_read_ledger(&api.sim);
+        assert_int_equal(ledger.given_bytes, 0);
+        assert_int_equal(ledger.reserved_address_bytes, 0);
+    }
+    assert_true(failed >= 5);
+    api.pool = NULL;
+    api_end(&api);
+}
+
+static void a_peer_that_cannot_be_one_is_refused(void **state)
+{
+    (void)state;
+    struct api api;
+    flw_sim_config world = flw_sim_config_default(1);
+    static const struct {
+        int peer;
+        fallow_status status;
+    } cases[] = {{1, FALLOW_OK},
+                 {0, FALLOW_INVALID_ARGUMENT},
+                 {2, FALLOW_NOT_FOUND},
+                 {-1, FALLOW_NOT_FOUND}};
+    api_begin(&api, NULL);
+    world.device_count = 2;
+    flw_sim_begin(&api.sim, &world);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fallow_pool_config config = api_config(&api);
+        config.peer_devices = &cases[i].peer;
+        config.peer_device_count = 1;
+        api.log[0] = '\0';
+        assert_int_equal(fallow_pool_create(&config, &api.pool), cases[i].status);
+        if (cases[i].status == FALLOW_OK) {
+            void *ptr = api_alloc(&api, MIB, NULL);
+            assert_int_equal(fallow_free(api.pool, ptr, NULL), FALLOW_OK);
+            fallow_pool_destroy(api.pool);
+        } else {
+            assert_null(api.pool);
+            assert_non_null(strstr(api.log, "peer device"));
+        }
+    }
+    api.pool = NULL;
+    api_end(&api);
+}
+
+struct neighbour {
+    atomic_bool stops;
+};
+
+/* A pool of the same device that comes and goes with idle memory in it. */
+static void *come_and_go(void *argument)
+{
+    struct neighbour *neighbour = argument;
+    fallow_pool_config config;
+    fallow_pool_config_init(&config);
+    config.driver = "sim";
+    while (!atomic_load(&neighbour->stops)) {
+        fallow_pool *pool = NULL;
+        void *ptr = NULL;
+        if (fallow_pool_create(&config, &pool) != FALLOW_OK ||
+            fallow_alloc(pool, 4 * MIB, NULL, &ptr) != FALLOW_OK ||
+            fallow_free(pool, ptr, NULL) != FALLOW_OK) {
+            return neighbour; /* a call failed */
+        }
+        fallow_pool_destroy(pool);
+    }
+    return NULL;
+}
+
+static void a_pool_may_end_while_another_asks_it_for_memory(void **state)
+{
+    (void)state;
+    struct api api;
+    struct neighbour neighbour = {.stops = false};
+    pthread_t thread;
+    void *problem = NULL, *ptr = NULL;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.limit_bytes = 32 * MIB;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    assert_int_equal(pthread_create(&thread, NULL, come_and_go, &neighbour), 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        assert_int_equal(fallow_alloc(api.pool, 64 * MIB, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
+    }
+    atomic_store(&neighbour.stops, true);
+    assert_int_equal(pthread_join(thread, &problem), 0);
+    assert_null(problem);
+    api_end(&api);
+}
+
+/* The answers by which drivers refuse what they cannot or may not do (vGPU, containers, confidential
+ * computing, fabric without its daemon): each costs the request, once. */
+static const CUresult refusals[] = {CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_NOT_SUPPORTED,
+                                    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OPERATING_SYSTEM,
+                                    CUDA_ERROR_UNKNOWN};
+
+/* A pool whose device is well lends what fits, and gives all of it back. */
+static void expect_service(struct api *api)
+{
+    fallow_stats stats;
+    assert_int_equal(fallow_pool_validate(api->pool), FALLOW_OK);
+    void *ptr = api_alloc(api, 90 * MIB, api->stream);
+    api_use(api, ptr, 90 * MIB, api->stream);
+    assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
+    api->sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim_within(api->pool, 0, 0, NULL), FALLOW_OK);
+    api->sim.step(UINT64_MAX);
+    assert_int_equal(fallow_pool_trim_within(api->pool, 0, 0, NULL), FALLOW_OK);
+    stats = api_stats(api);
+    assert_int_equal(stats.reserved_bytes, flw_sim_read_ledger(&api->sim).given_bytes);
+    assert_int_equal(fallow_pool_validate(api->pool), FALLOW_OK);
+}
+
+static void refuse_from_now_on(struct api *api, const char *entry, CUresult error)
+{
+    assert_int_equal((api->sim.fail)(entry, 1, (int)error, 2), 1);
+}
+
+static void a_refused_growth_costs_the_request_and_names_the_call(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"cuMemCreate", "cuMemMap", "cuMemSetAccess"};
+    for (size_t i = 0; i < 3 * sizeof refusals / sizeof *refusals; i++) {
+        const char *entry = entries[i % 3], *call = NULL;
+        CUresult error = refusals[i / 3];
+        struct api api;
+        void *ptr = &api;
+        api_begin_with_pool(&api);
+        void *kept = api_alloc(&api, 30 * MIB, api.stream);
+        api_use(&api, kept, 30 * MIB, api.stream);
+        refuse_from_now_on(&api, entry, error);
+        fallow_status status = fallow_alloc(api.pool, 90 * MIB, api.stream, &ptr);
+        assert_int_equal(status,
+                         error == CUDA_ERROR_NOT_SUPPORTED ? FALLOW_NOT_SUPPORTED : FALLOW_DRIVER);
+        assert_null(ptr);
+        assert_int_equal(fallow_pool_last_driver_error(api.pool, &call), error);
+        assert_string_equal(call, entry);
+        assert_non_null(strstr(api.log, entry));
+        assert_non_null(strstr(api.log, flw_driver_error_name(&api.sim.cu, error)));
+        (void)(api.sim.fail)(NULL, 0, 0, 0);
+        expect_service(&api);
+        api_use(&api, kept, 30 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, kept, api.stream), FALLOW_OK);
+        api_end(&api);
+    }
+}
+
+/* Neither the way back of a growth nor the taking out of idle memory: what stays mapped is known, and goes
+ * when the driver lets it. */
+static void what_cannot_be_unmapped_is_kept_until_it_can(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        struct api api;
+        void *ptr = &api;
+        api_begin_with_pool(&api);
+        void *idle = api_alloc(&api, 30 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, idle, api.stream), FALLOW_OK);
+        refuse_from_now_on(&api, "cuMemUnmap", refusals[i]);
+        refuse_from_now_on(&api, "cuMemSetAccess", refusals[i]);
+        assert_int_not_equal(fallow_alloc(api.pool, 90 * MIB, api.stream, &ptr), FALLOW_OK);
+        assert_null(ptr);
+        assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+        api.sim.step(UINT64_MAX);
+        assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        assert_int_equal(api_stats(&api).reserved_bytes, flw_sim_read_ledger(&api.sim).given_bytes);
+        assert_true(flw_sim_read_ledger(&api.sim).mapping_count > 1); /* of both */
+        (void)(api.sim.fail)(NULL, 0, 0, 0);
+        expect_service(&api);
+        assert_int_equal(api_stats(&api).reserved_bytes, 0);
+        api_end(&api);
+    }
+}
+
+/* Nothing that was freed is taken for complete, and all of it comes back in the end. */
+static void refused_events_leave_memory_to_a_synchronisation(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"cuEventRecord", "cuEventQuery", "cuEventCreate",
+                                          "cuStreamWaitEvent"};
+    for (size_t i = 0; i < 4 * sizeof refusals / sizeof *refusals; i++) {
+        struct api api;
+        api_begin(&api, NULL);
+        fallow_pool_config config = api_config(&api);
+        config.limit_bytes = 64 * MIB;
+        config.wait_ms = 1;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        void *first = api_alloc(&api, 50 * MIB, api.stream), *ptr = NULL;
+        api_use(&api, first, 50 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, first, api.stream), FALLOW_OK);
+        refuse_from_now_on(&api, entries[i % 4], refusals[i / 4]);
+        fallow_status status = fallow_alloc(api.pool, 50 * MIB, api.other, &ptr);
+        (void)(api.sim.fail)(NULL, 0, 0, 0);
+        if (status == FALLOW_OK) { /* by waiting for the context: checked when it is used */
+            api_use(&api, ptr, 50 * MIB, api.other);
+            assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+        } else {
+            assert_true(status == FALLOW_OUT_OF_MEMORY || status == FALLOW_DRIVER);
+        }
+        api.sim.step(UINT64_MAX);
+        assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+        api.sim.step(UINT64_MAX);
+        ptr = api_alloc(&api, 50 * MIB, api.other);
+        api_use(&api, ptr, 50 * MIB, api.other);
+        assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+        api_end(&api);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_refused_growth_costs_the_request_and_names_the_call),
+        cmocka_unit_test(what_cannot_be_unmapped_is_kept_until_it_can),
+        cmocka_unit_test(refused_events_leave_memory_to_a_synchronisation),
+        cmocka_unit_test(a_driver_that_is_too_old_is_refused_by_name),
+        cmocka_unit_test(a_library_that_is_no_driver_is_named),
+        cmocka_unit_test(every_failing_call_of_create_is_explained_and_leaves_nothing),
+        cmocka_unit_test(a_peer_that_cannot_be_one_is_refused),
+        cmocka_unit_test(a_pool_may_end_while_another_asks_it_for_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a pool on a host that gives no more memory for its tables, or few addresses: it is told apart from a
+ * device without memory, at once, and the tables shrink to what is allowed.
+ */
+#include "unit/pool/test_api.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#define GIB         ((size_t)1 << 30)
+#define BLOCK_BYTES 512
+#define BLOCKS_MOST 200000
+
+static void *blocks[BLOCKS_MOST];
+static int callbacks;
+
+/* A line of /proc/self/status, in bytes. */
+static size_t status_bytes(const char *key)
+{
+    char line[256];
+    size_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0) {
+            kib = strtoull(line + strlen(key) + 1, NULL, 10);
+        }
+    }
+    fclose(file);
+    assert_int_not_equal(kib, 0);
+    return kib << 10;
+}
+
+static void set_limit(int resource, rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit((__rlimit_resource_t)resource, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit((__rlimit_resource_t)resource, &limit), 0);
+}
+
+static int count_callback(void *context, size_t bytes, fallow_stream stream)
+{
+    (void)context;
+    (void)bytes;
+    (void)stream;
+    callbacks++;
+    return 0;
+}
+
+/* What the program and the simulated driver, on the same host, still need: at hand before the limit. */
+static void fill_program_heap(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    free(malloc(64 * MIB));
+}
+
+/* How many fit until the first refusal, which is `expected`. */
+static size_t fill(struct api *api, fallow_status expected)
+{
+    size_t count = 0;
+    fallow_status status = FALLOW_OK;
+    while (status == FALLOW_OK && count < BLOCKS_MOST) {
+        status = fallow_alloc(api->pool, BLOCK_BYTES, api->stream, &blocks[count]);
+        count += status == FALLOW_OK;
+    }
+    assert_int_equal(status, expected);
+    return count;
+}
+
+static uint64_t growths_of(struct api *api)
+{
+    return api->sim.call_count("cuMemCreate") + api->sim.call_count("cuMemAlloc_v2");
+}
+
+static uint64_t waits_of(struct api *api)
+{
+    return api->sim.call_count("cuEventSynchronize") + api->sim.call_count("cuCtxSynchronize");
+}
+
+static void without_memory(fallow_order order, fallow_reuse_policy reuse)
+{
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.order = order;
+    config.reuse_policy = reuse;
+    config.on_oom = count_callback;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    void *pending = api_alloc(&api, 32 * MIB, api.other);
+    api_use(&api, pending, 32 * MIB, api.other); /* what a wait would be for */
+    assert_int_equal(fallow_free(api.pool, pending, api.other), FALLOW_OK);
+    fill_program_heap();
+    set_limit(RLIMIT_DATA, status_bytes("VmData:"));
+    size_t count = fill(&api, FALLOW_OUT_OF_HOST_MEMORY);
+    assert_non_null(strstr(api.log, "out of host memory, not of device memory"));
+    assert_non_null(strstr(api.log, "ulimit -d"));
+    void *none = NULL;
+    assert_int_equal(
+        fallow_alloc(api.pool, BLOCK_BYTES, api.stream, &none), /* may map one slab's */
+        FALLOW_OUT_OF_HOST_MEMORY);
+    uint64_t reserved = api_stats(&api).reserved_bytes, waits = waits_of(&api);
+    for (int i = 0; i < 5; i++) {
+        none = &none;
+        uint64_t made = growths_of(&api);
+        uint64_t calls = api.sim.call_count(NULL);
+        assert_int_equal(fallow_alloc(api.pool, BLOCK_BYTES, api.stream, &none),
+                         FALLOW_OUT_OF_HOST_MEMORY);
+        assert_null(none);
+        assert_int_equal(growths_of(&api), made);
+        assert_in_range(api.sim.call_count(NULL) - calls, 0, 40); /* a wait asks again and again */
+    }
+    assert_int_equal(callbacks, 0);
+    assert_int_equal(api_stats(&api).reserved_bytes, reserved);
+    assert_int_equal(waits_of(&api), waits);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, blocks[0], api.stream), FALLOW_OK);
+    blocks[0] = api_alloc(&api, BLOCK_BYTES, api.stream); /* what needs no new table goes on */
+    set_limit(RLIMIT_DATA, RLIM_INFINITY);
+    void *more = api_alloc(&api, BLOCK_BYTES, api.stream);
+    assert_int_equal(fallow_free(api.pool, more, api.stream), FALLOW_OK);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(fallow_free(api.pool, blocks[i], api.stream), FALLOW_OK);
+    }
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_host_without_memory_is_told_at_once(void **state)
+{
+    (void)state;
+    without_memory(FALLOW_ORDER_STREAM, FALLOW_REUSE_WAIT);
+    without_memory(FALLOW_ORDER_STREAM, FALLOW_REUSE_COMPLETED);
+    without_memory(FALLOW_ORDER_STREAM, FALLOW_REUSE_SAME_STREAM);
+}
+
+static void so_it_is_in_context_order(void **state)
+{
+    (void)state;
+    without_memory(FALLOW_ORDER_CONTEXT, FALLOW_REUSE_WAIT);
+}
+
+static void expect_refused(struct api *api, uint64_t value)
+{
+    assert_int_equal(fallow_free(api->pool, (void *)(uintptr_t)value, api->stream),
+                     FALLOW_INVALID_POINTER);
+}
+
+/* Tables that lie apart answer for every pointer. */
+static void free_wild_pointers(struct api *api)
+{
+    uint64_t seed = 5;
+    for (int i = 0; i < 200000; i++) {
+        uint64_t value = flw_test_random(&seed);
+        expect_refused(api, value);
+        expect_refused(api, value >> 17);
+        expect_refused(api, ((uint64_t)(uintptr_t)blocks[0] ^ 1ull << value % 64) + 8);
+    }
+}
+
+static void few_addresses_make_small_tables(void **state)
+{
+    (void)state;
+    static const size_t rooms[] = {8 * GIB, 1 * GIB, 300 * MIB};
+    for (unsigned i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        struct api api;
+        api_begin(&api, NULL);
+        size_t mapped = status_bytes("VmSize:");
+        set_limit(RLIMIT_AS, mapped + rooms[i]);
+        api.pool = api_create(&api);
+        assert_non_null(strstr(api.log, "the address space is limited"));
+        assert_in_range(status_bytes("VmSize:") - mapped, 0, rooms[i] / 4 + 160 * MIB);
+        for (size_t n = 0; n < 1000; n++) {
+            blocks[n] = api_alloc(&api, 1 << (8 + n % 14), api.stream);
+        }
+        free_wild_pointers(&api);
+        for (size_t n = 0; n < 1000; n++) {
+            assert_int_equal(fallow_free(api.pool, blocks[n], api.stream), FALLOW_OK);
+        }
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        set_limit(RLIMIT_AS, RLIM_INFINITY);
+        api_end(&api);
+    }
+}
+
+static void too_few_addresses_are_named(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    size_t mapped = status_bytes("VmSize:");
+    set_limit(RLIMIT_AS, mapped + 100 * MIB);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OUT_OF_HOST_MEMORY);
+    assert_null(api.pool);
+    assert_non_null(strstr(api.log, "its tables take at least"));
+    assert_non_null(strstr(api.log, "MiB are left"));
+    assert_in_range(status_bytes("VmSize:"), 0, mapped + MIB);
+    config.order = FALLOW_ORDER_CONTEXT; /* its names cover the whole address space */
+    set_limit(RLIMIT_AS, mapped + 4 * GIB);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OUT_OF_HOST_MEMORY);
+    assert_non_null(strstr(api.log, "its tables take at least"));
+    set_limit(RLIMIT_AS, mapped + 12 * GIB);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    set_limit(RLIMIT_AS, RLIM_INFINITY);
+    api_end(&api);
+}
+
+/* The tables of a few hundred MiB have a slot for some millions of blocks. */
+static void small_tables_are_used_up_in_time(void **state)
+{
+    (void)state;
+    struct api api;
+    uint64_t count = 0;
+    fallow_status status = FALLOW_OK;
+    api_begin(&api, NULL);
+    set_limit(RLIMIT_AS, status_bytes("VmSize:") + 300 * MIB);
+    api.pool = api_create(&api);
+    set_limit(RLIMIT_AS, RLIM_INFINITY);
+    for (; status == FALLOW_OK && count < 10000000; count++) {
+        void *block = NULL;
+        status = fallow_alloc(api.pool, BLOCK_BYTES, api.stream, &block);
+    }
+    assert_int_equal(status, FALLOW_OUT_OF_HOST_MEMORY);
+    assert_in_range(count, 2000000, 4200000);
+    assert_non_null(strstr(api.log, "tables are used up"));
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_host_without_memory_is_told_at_once),
+        cmocka_unit_test(so_it_is_in_context_order),
+        cmocka_unit_test(few_addresses_make_small_tables),
+        cmocka_unit_test(too_few_addresses_are_named),
+        cmocka_unit_test(small_tables_are_used_up_in_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

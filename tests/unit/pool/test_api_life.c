@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the beginning and the end of a pool: configs of any header, good and bad; handles of other
+ * pools and of destroyed ones; abandoning, and the child of a fork.
+ */
+#include "unit/pool/test_api.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void defaults_record_the_callers_size_and_zero_the_rest(void **state)
+{
+    (void)state;
+    fallow_pool_config config;
+    memset(&config, 0xA5, sizeof config);
+    fallow_pool_config_init(&config);
+    assert_int_equal(config.struct_size, sizeof config);
+    const unsigned char *bytes = (const unsigned char *)&config;
+    for (size_t i = sizeof config.struct_size; i < sizeof config; i++) {
+        assert_int_equal(bytes[i], 0);
+    }
+}
+
+static void a_config_of_an_older_or_newer_header_is_understood(void **state)
+{
+    (void)state;
+    struct api api;
+    struct {
+        fallow_pool_config config;
+        unsigned char tail[64];
+    } newer;
+    api_begin(&api, NULL);
+    memset(&newer, 0, sizeof newer);
+    newer.config = api_config(&api);
+    newer.config.struct_size = sizeof newer;
+    assert_int_equal(fallow_pool_create(&newer.config, &api.pool), FALLOW_OK);
+    fallow_pool_destroy(api.pool);
+    newer.tail[63] = 1;
+    assert_int_equal(fallow_pool_create(&newer.config, &api.pool), FALLOW_VERSION);
+    assert_null(api.pool);
+    fallow_pool_config older = api_config(&api);
+    memset(&older.limit_bytes, 0xA5, sizeof older - offsetof(fallow_pool_config, limit_bytes));
+    older.struct_size = offsetof(fallow_pool_config, limit_bytes);
+    assert_int_equal(fallow_pool_create(&older, &api.pool), FALLOW_OK);
+    fallow_pool_destroy(api.pool);
+    older.struct_size = 0;
+    assert_int_not_equal(fallow_pool_create(&older, &api.pool), FALLOW_OK);
+    assert_null(api.pool);
+    api_end(&api);
+}
+
+static void a_bad_config_is_refused_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config good = api_config(&api), bad = good;
+    assert_int_equal(fallow_pool_create(&good, NULL), FALLOW_INVALID_ARGUMENT);
+    bad.device = -1;
+    assert_int_not_equal(fallow_pool_create(&bad, &api.pool), FALLOW_OK);
+    assert_null(api.pool);
+    bad = good;
+    bad.device = 63;
+    assert_int_not_equal(fallow_pool_create(&bad, &api.pool), FALLOW_OK);
+    bad = good;
+    bad.checks = 1u << 30;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.handle_types = 1u << 30;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.order = (fallow_order)2;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.economy = (fallow_economy)77;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    bad = good;
+    bad.reuse_policy = (fallow_reuse_policy)77;
+    assert_int_equal(fallow_pool_create(&bad, &api.pool), FALLOW_INVALID_ARGUMENT);
+    assert_null(api.pool);
+    api_end(&api);
+}
+
+static void a_missing_driver_is_named_in_the_log(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.driver = "/nowhere/libcuda-of-nobody.so";
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_FOUND);
+    assert_null(api.pool);
+    assert_non_null(strstr(api.log, "/nowhere/libcuda-of-nobody.so"));
+    api_end(&api);
+}
+
+static void a_destroyed_pools_handle_answers_invalid_pool(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = NULL;
+    api_begin_with_pool(&api);
+    fallow_pool *gone = api.pool;
+    void *block = api_alloc(&api, 100, api.stream);
+    fallow_pool_destroy(gone);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK); /* may take its place */
+    fallow_pool *const handles[] = {gone, NULL};
+    for (size_t i = 0; i < 2; i++) {
+        fallow_stats stats;
+        fallow_block info;
+        fallow_oom_report report;
+        fallow_capture *capture = NULL;
+        fallow_stats_init(&stats);
+        fallow_block_init(&info);
+        fallow_oom_report_init(&report);
+        ptr = &api;
+        assert_int_equal(fallow_alloc(handles[i], 100, api.stream, &ptr), FALLOW_INVALID_POOL);
+        assert_null(ptr);
+        assert_int_equal(fallow_free(handles[i], block, api.stream), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_free_sized(handles[i], block, 100, api.stream),
+                         FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_record_use(handles[i], block, api.stream), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_stream_retire(handles[i], api.stream), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_trim(handles[i], 0), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_poll(handles[i]), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_validate(handles[i]), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_get_stats(handles[i], &stats), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_block_info(handles[i], block, &info), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_pool_get_oom_report(handles[i], &report), FALLOW_INVALID_POOL);
+        assert_int_equal(fallow_capture_begin(handles[i], api.stream, &capture),
+                         FALLOW_INVALID_POOL);
+    }
+    fallow_pool_destroy(gone); /* allowed, does nothing */
+    ptr = api_alloc(&api, 100, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+static void a_block_of_another_pool_is_foreign(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_pool *second = NULL;
+    api_begin_with_pool(&api);
+    second = api_create(&api);
+    void *ptr = api_alloc(&api, 5000, api.stream);
+    assert_int_equal(fallow_free(second, ptr, api.stream), FALLOW_INVALID_POINTER);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_INVALID_POINTER);
+    fallow_pool_destroy(second);
+    api_end(&api);
+}
+
+static void statistics_of_an_older_header_stay_in_its_bounds(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_stats stats;
+    memset(&stats, 0xA5, sizeof stats);
+    api_begin_with_pool(&api);
+    fallow_stats_init_sized(&stats, offsetof(fallow_stats, hit_count));
+    assert_int_equal(fallow_pool_get_stats(api.pool, &stats), FALLOW_OK);
+    assert_int_equal(stats.struct_size, offsetof(fallow_stats, hit_count));
+    assert_true(stats.hit_count == 0xA5A5A5A5A5A5A5A5ull);
+    api_end(&api);
+}
+
+static void an_abandoned_pool_makes_no_driver_call(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    (void)api_alloc(&api, 5000, api.stream);
+    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+    fallow_pool_abandon(api.pool);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
+    void *ptr = &api;
+    assert_int_equal(fallow_alloc(api.pool, 100, api.stream, &ptr), FALLOW_INVALID_POOL);
+    assert_null(ptr);
+    flw_sim_close(&api.sim);
+}
+
+static void count_what_matters(void *context, fallow_log_level level, const char *message)
+{
+    (void)message;
+    *(unsigned *)context += level != FALLOW_LOG_INFO;
+}
+
+/* The process is ending and the driver went first: that is no fault, and nobody is alarmed. */
+static void a_driver_that_was_shut_down_loses_the_device_quietly(void **state)
+{
+    (void)state;
+    struct api api;
+    unsigned alarms = 0;
+    void *ptr = &api;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    config.log = count_what_matters;
+    config.log_context = &alarms;
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    alarms = 0; /* of the machine: few addresses */
+    void *held = api_alloc(&api, 3 * MIB, api.stream);
+    (api.sim.fail)("cuMemCreate", 1, CUDA_ERROR_DEINITIALIZED, 1);
+    assert_int_equal(fallow_alloc(api.pool, 400 * MIB, api.stream, &ptr), FALLOW_DEVICE_LOST);
+    assert_null(ptr);
+    assert_int_equal(fallow_free(api.pool, held, api.stream), FALLOW_OK);
+    uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_DEVICE_LOST);
+    fallow_pool_destroy(api.pool);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
+    assert_int_equal(alarms, 0);
+    flw_sim_close(&api.sim);
+}
+
+struct noise {
+    struct api *api;
+    atomic_bool is_over;
+};
+
+/* Keeps the pool's locks taken much of the time. */
+static void *make_noise(void *argument)
+{
+    struct noise *noise = argument;
+    while (!atomic_load(&noise->is_over)) {
+        void *ptr = NULL;
+        (void)!fallow_alloc(noise->api->pool, 3 * MIB, noise->api->other, &ptr);
+        (void)!fallow_free(noise->api->pool, ptr, noise->api->other);
+        (void)!fallow_pool_poll(noise->api->pool);
+    }
+    return NULL;
+}
+
+static int use_in_child(struct api *api, void *live)
+{
+    void *ptr = api;
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    alarm(20); /* a lock that nobody releases ends the child, not the test */
+    bool good = fallow_alloc(api->pool, 5000, api->stream, &ptr) == FALLOW_INVALID_POOL;
+    good = good && ptr == NULL;
+    good = good && fallow_free(api->pool, live, api->stream) == FALLOW_INVALID_POOL;
+    good = good && fallow_pool_get_stats(api->pool, &stats) == FALLOW_INVALID_POOL;
+    fallow_pool_abandon(api->pool);
+    fallow_pool_destroy(api->pool);
+    return good ? 0 : 1;
+}
+
+static void the_child_of_a_fork_has_no_pools(void **state)
+{
+    (void)state;
+    struct api api;
+    struct noise noise = {.api = &api};
+    pthread_t thread;
+    api_begin_with_pool(&api);
+    void *live = api_alloc(&api, 5000, api.stream);
+    assert_int_equal(pthread_create(&thread, NULL, make_noise, &noise), 0);
+    for (int i = 0; i < 20; i++) {
+        int status = -1;
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(use_in_child(&api, live));
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    atomic_store(&noise.is_over, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(fallow_free(api.pool, live, api.stream), FALLOW_OK);
+    api_end(&api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_record_the_callers_size_and_zero_the_rest),
+        cmocka_unit_test(a_config_of_an_older_or_newer_header_is_understood),
+        cmocka_unit_test(a_bad_config_is_refused_and_leaves_nothing),
+        cmocka_unit_test(a_missing_driver_is_named_in_the_log),
+        cmocka_unit_test(a_destroyed_pools_handle_answers_invalid_pool),
+        cmocka_unit_test(a_block_of_another_pool_is_foreign),
+        cmocka_unit_test(statistics_of_an_older_header_stay_in_its_bounds),
+        cmocka_unit_test(an_abandoned_pool_makes_no_driver_call),
+        cmocka_unit_test(a_driver_that_was_shut_down_loses_the_device_quietly),
+        cmocka_unit_test(the_child_of_a_fork_has_no_pools),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

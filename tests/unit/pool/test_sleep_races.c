@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what other threads may do while a pool falls asleep: its driver calls are where they do it.
+ * Does not: test sleeps that nobody disturbs (test_api_sleep.c).
+ */
+#include "unit/pool/test_api_sleep.h"
+
+#include "pool/pool.h"
+
+static struct bed {
+    struct api api;
+    const struct flw_driver *cu;
+    void *block; /* to be freed in the first copy to the host; NULL: done */
+    fallow_status freed, retired, polled;
+} bed;
+
+static CUresult copy_and_free(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    if (bed.block != NULL) {
+        void *block = bed.block;
+        bed.block = NULL;
+        bed.freed = fallow_free(bed.api.pool, block, bed.api.other);
+        bed.retired = fallow_stream_retire(bed.api.pool, bed.api.other);
+        bed.api.sim.step(UINT64_MAX);
+        bed.polled = fallow_pool_poll(bed.api.pool);
+    }
+    return bed.cu->cuMemcpyDtoHAsync_v2(to, from, bytes, stream);
+}
+
+/* The sleep has counted the block among what it saves, and gives up its memory as idle. */
+static void a_saved_block_that_is_freed_meanwhile_keeps_nobody_from_waking(void **state)
+{
+    (void)state;
+    fallow_sleep_request request = {.struct_size = sizeof request};
+    begin_backed(&bed.api);
+    bed.cu = &bed.api.sim.cu;
+    bed.freed = bed.retired = bed.polled = FALLOW_INVALID_ARGUMENT;
+    bed.block = api_alloc(&bed.api, 6 * MIB, bed.api.other);
+    void *kept = api_alloc(&bed.api, 3 * MIB, bed.api.stream);
+    fill(&bed.api, bed.block, 6 * MIB, 0xA5);
+    fill(&bed.api, kept, 3 * MIB, 0x5A);
+    flw_pool_of(bed.api.pool)->driver.cuMemcpyDtoHAsync_v2 = copy_and_free;
+    request.flags = FALLOW_SLEEP_WAIT | FALLOW_SLEEP_SAVE_ALL;
+    assert_int_equal(fallow_pool_sleep(bed.api.pool, &request), FALLOW_OK);
+    assert_int_equal(bed.freed, FALLOW_OK);
+    assert_int_equal(bed.retired, FALLOW_OK);
+    assert_int_equal(bed.polled, FALLOW_OK);
+    assert_int_equal(fallow_pool_wake(bed.api.pool), FALLOW_OK);
+    assert_true(api_stats(&bed.api).reserved_bytes < 9 * MIB);
+    assert_true(holds(&bed.api, kept, 3 * MIB, 0x5A));
+    assert_int_equal(fallow_pool_validate(bed.api.pool), FALLOW_OK);
+    assert_int_equal(fallow_free(bed.api.pool, kept, bed.api.stream), FALLOW_OK);
+    assert_int_equal(flw_sim_read_ledger(&bed.api.sim).pinned_bytes, 0);
+    api_end(&bed.api);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_saved_block_that_is_freed_meanwhile_keeps_nobody_from_waking),
+    };
+    return cmocka_run_group_tests_name("sleep_races", tests, NULL, NULL);
+}

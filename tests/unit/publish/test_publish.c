@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what a process posts of its pools: equal to what it says of itself while nobody is inside, and
+ * harmless whatever else goes on. Does not: show it (test_top.c).
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fallow/publish.h"
+#include "fallow/sleep.h"
+#include "publish/board.h"
+#include "publish/bulletin.h"
+#include "unit/pool/test_api.h"
+
+#define ANSWER_NS UINT64_C(30000000000) /* a machine under load takes its time */
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/fallow-publish-XXXXXX");
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder); /* and nothing was left in it */
+}
+
+static char last_line[FLW_BOARD_MESSAGE_BYTES];
+static unsigned line_count;
+
+static void keep_line(void *context, fallow_log_level level, const char *line)
+{
+    (void)context;
+    assert_int_equal(level, FALLOW_LOG_WARNING);
+    snprintf(last_line, sizeof last_line, "%s", line);
+    line_count++;
+}
+
+static fallow_publish_config config_of(const char *directory)
+{
+    fallow_publish_config config;
+    fallow_publish_config_init(&config);
+    config.directory = directory;
+    config.log = keep_line;
+    return config;
+}
+
+static void publish(void)
+{
+    fallow_publish_config config = config_of(folder);
+    assert_int_equal(fallow_publish_start(&config), FALLOW_OK);
+}
+
+static enum flw_board_state state_of(pid_t process)
+{
+    struct flw_board_reader reader;
+    struct flw_board_name name = {.user = geteuid(), .process = process};
+    enum flw_board_state state = flw_board_open(&reader, folder, &name);
+    if (state == FLW_BOARD_OK) {
+        flw_board_close(&reader);
+    }
+    return state;
+}
+
+static void look(struct flw_bulletin *bulletin)
+{
+    static unsigned char bytes[FLW_BOARD_BODY_BYTES];
+    struct flw_board_reader reader;
+    struct flw_board_name name = {.user = geteuid(), .process = getpid()};
+    size_t count = 0;
+    assert_int_equal(flw_board_open(&reader, folder, &name), FLW_BOARD_OK);
+    assert_int_equal(flw_board_ask(&reader, ANSWER_NS), FLW_BOARD_OK);
+    assert_int_equal(flw_board_read(&reader, bytes, &count), FLW_BOARD_OK);
+    flw_board_close(&reader);
+    assert_true(flw_bulletin_read(bulletin, bytes, count));
+    assert_int_equal(bulletin->process, getpid());
+}
+
+static void api_free(struct api *bed, void *block, CUstream stream)
+{
+    assert_int_equal(fallow_free(bed->pool, block, stream), FALLOW_OK);
+}
+
+/* ---- contents */
+
+static void expect_stats(const struct flw_bulletin_pool *pool, fallow_pool *handle)
+{
+    fallow_stats stats;
+    fallow_stats_init(&stats);
+    assert_int_equal(fallow_pool_get_stats(handle, &stats), FALLOW_OK);
+#define EQUAL(name) assert_int_equal(pool->value[FLW_VALUE_##name], stats.name)
+    EQUAL(requested_bytes);
+    EQUAL(live_bytes);
+    EQUAL(reserved_bytes);
+    EQUAL(peak_requested_bytes);
+    EQUAL(peak_live_bytes);
+    EQUAL(peak_reserved_bytes);
+    EQUAL(alloc_count);
+    EQUAL(free_count);
+    EQUAL(zero_size_count);
+    EQUAL(hit_count);
+    EQUAL(event_count);
+    EQUAL(steal_count);
+    EQUAL(wait_count);
+    EQUAL(driver_call_count);
+    EQUAL(remap_count);
+    EQUAL(remap_wait_count);
+    EQUAL(grow_count);
+    EQUAL(trim_count);
+    EQUAL(lost_streams);
+    EQUAL(misuse_count);
+    EQUAL(oom_count);
+    EQUAL(cached_bytes);
+    EQUAL(pending_bytes);
+    EQUAL(captured_bytes);
+    EQUAL(host_bytes);
+    EQUAL(live_count);
+    EQUAL(stream_count);
+    EQUAL(uses_vmm);
+    EQUAL(uses_membarrier);
+    EQUAL(lost_membarrier);
+    EQUAL(damage_count);
+    EQUAL(unchecked_count);
+    EQUAL(is_asleep);
+    EQUAL(asleep_bytes);
+    EQUAL(saved_bytes);
+    EQUAL(exported_bytes);
+    EQUAL(imported_bytes);
+#undef EQUAL
+}
+
+/* What the tables say adds up to what the pool says. */
+static void expect_sums(const struct flw_bulletin_pool *pool)
+{
+    const uint64_t *value = pool->value;
+    struct flw_bulletin_class classes = {0};
+    struct flw_bulletin_stream streams = {0};
+    for (uint32_t i = 0; i < pool->class_count; i++) {
+        const struct flw_bulletin_class *row = &pool->classes[i];
+        assert_true(row->live_bytes + row->cached_bytes + row->pending_bytes <=
+                    row->reserved_bytes);
+        assert_true(row->requested_bytes <= row->live_bytes);
+        assert_true(row->size_bytes == 0 || row->live_bytes == row->live_count * row->size_bytes);
+        classes.live_count += row->live_count;
+        classes.live_bytes += row->live_bytes;
+        classes.requested_bytes += row->requested_bytes;
+        classes.cached_bytes += row->cached_bytes;
+        classes.pending_bytes += row->pending_bytes;
+    }
+    for (uint32_t i = 0; i < pool->stream_count; i++) {
+        const struct flw_bulletin_stream *row = &pool->streams[i];
+        streams.live_count += row->live_count;
+        streams.live_bytes += row->live_bytes;
+        streams.requested_bytes += row->requested_bytes;
+        streams.cached_bytes += row->cached_bytes;
+    }
+    assert_int_equal(classes.live_count, value[FLW_VALUE_live_count]);
+    assert_int_equal(classes.live_bytes, value[FLW_VALUE_live_bytes]);
+    assert_int_equal(classes.requested_bytes, value[FLW_VALUE_requested_bytes]);
+    assert_int_equal(classes.cached_bytes, value[FLW_VALUE_cached_bytes]);
+    assert_int_equal(streams.live_count, value[FLW_VALUE_live_count]);
+    assert_int_equal(streams.live_bytes, value[FLW_VALUE_live_bytes]);
+    assert_int_equal(streams.requested_bytes, value[FLW_VALUE_requested_bytes]);
+    assert_int_equal(streams.cached_bytes, value[FLW_VALUE_cached_bytes]);
+    assert_int_equal(value[FLW_VALUE_live_bytes] + value[FLW_VALUE_cached_bytes] +
+                         value[FLW_VALUE_free_bytes] + value[FLW_VALUE_idle_bytes] +
+                         classes.pending_bytes,
+                     value[FLW_VALUE_reserved_bytes]);
+}
+
+static const struct flw_bulletin_stream *find_stream(const struct flw_bulletin_pool *pool,
+                                                     CUstream stream)
+{
+    for (uint32_t i = 0; i < pool->stream_count; i++) {
+        if (pool->streams[i].kind == FLW_BULLETIN_STREAM &&
+            pool->streams[i].handle == (uint64_t)(uintptr_t)stream) {
+            return &pool->streams[i];
+        }
+    }
+    fail_msg("the stream is not told of");
+    return NULL;
+}
+
+static const struct flw_bulletin_class *find_class(const struct flw_bulletin_pool *pool,
+                                                   uint64_t size_bytes)
+{
+    for (uint32_t i = 0; i < pool->class_count; i++) {
+        if (pool->classes[i].size_bytes == size_bytes) {
+            return &pool->classes[i];
+        }
+    }
+    fail_msg("the class is not told of");
+    return NULL;
+}
+
+static void a_quiet_pool_is_told_of_exactly(void **state)
+{
+    (void)state;
+    struct api bed;
+    struct flw_bulletin bulletin;
+    void *blocks[40];
+    api_begin_with_pool(&bed);
+    publish();
+    look(&bulletin);
+    assert_int_equal(bulletin.pool_total, 1);
+    assert_int_equal(bulletin.pool_count, 1);
+    expect_stats(bulletin.pools, bed.pool);
+    assert_int_equal(bulletin.pools->class_count, 0);
+    assert_int_equal(bulletin.pools->value[FLW_VALUE_last_climb_rung], 0);
+    assert_string_equal(bulletin.pools->driver, "sim");
+    flw_bulletin_drop(&bulletin);
+    for (unsigned i = 0; i < 40; i++) {
+        CUstream stream = i % 2 == 0 ? bed.stream : bed.other;
+        blocks[i] = api_alloc(&bed, i % 5 == 0 ? (size_t)3 << 20 : 5000, stream);
+    }
+    for (unsigned i = 0; i < 40; i += 4) {
+        api_free(&bed, blocks[i], bed.stream);
+    }
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    expect_sums(bulletin.pools);
+    assert_true(bulletin.pools->value[FLW_VALUE_last_climb_rung] > 1);
+    const struct flw_bulletin_stream *stream = find_stream(bulletin.pools, bed.other);
+    assert_int_equal(stream->live_count, 20);
+    assert_int_equal(stream->alloc_count, 20);
+    assert_int_equal(stream->cache_count, 1);
+    assert_int_equal(stream->requested_bytes, 16 * 5000 + 4 * (UINT64_C(3) << 20));
+    const struct flw_bulletin_class *class = find_class(bulletin.pools, 5120);
+    assert_int_equal(class->live_count, 24);
+    assert_int_equal(class->requested_bytes, 24 * 5000);
+    assert_true(find_class(bulletin.pools, 0)->live_bytes == 6 * (UINT64_C(3) << 20));
+    flw_bulletin_drop(&bulletin);
+    for (unsigned i = 0; i < 40; i++) {
+        if (i % 4 != 0) {
+            api_free(&bed, blocks[i], i % 2 == 0 ? bed.stream : bed.other);
+        }
+    }
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    expect_sums(bulletin.pools);
+    flw_bulletin_drop(&bulletin);
+    assert_int_equal(fallow_pool_trim(bed.pool, 0), FALLOW_OK);
+    look(&bulletin); /* slabs that were are none now */
+    expect_stats(bulletin.pools, bed.pool);
+    expect_sums(bulletin.pools);
+    assert_int_equal(bulletin.pools->class_count, 0);
+    flw_bulletin_drop(&bulletin);
+    fallow_publish_stop();
+    api_end(&bed);
+}
+
+static void captures_uses_and_gone_streams_are_told_of(void **state)
+{
+    (void)state;
+    struct api bed;
+    struct flw_bulletin bulletin;
+    fallow_capture *capture = NULL;
+    api_begin_with_pool(&bed);
+    publish();
+    void *kept = api_alloc(&bed, 70000, bed.other);
+    void *used = api_alloc(&bed, 9000, bed.stream);
+    assert_int_equal(fallow_record_use(bed.pool, used, bed.other), FALLOW_OK);
+    api_begin_capturing(&bed, bed.stream);
+    assert_int_equal(fallow_capture_begin(bed.pool, bed.stream, &capture), FALLOW_OK);
+    void *captured = api_alloc(&bed, 30000, bed.stream);
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    assert_int_equal(bulletin.pools->value[FLW_VALUE_capture_count], 1);
+    assert_true(find_stream(bulletin.pools, bed.stream)->captured_bytes >= 30000);
+    flw_bulletin_drop(&bulletin);
+    api_free(&bed, captured, bed.stream);
+    api_drop_captured(&bed, bed.stream);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    api_free(&bed, used, bed.stream);
+    assert_int_equal(fallow_stream_retire(bed.pool, bed.other), FALLOW_OK);
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    bool is_told = false;
+    for (uint32_t i = 0; i < bulletin.pools->stream_count; i++) {
+        const struct flw_bulletin_stream *row = &bulletin.pools->streams[i];
+        is_told |= row->kind == FLW_BULLETIN_GONE && row->requested_bytes == 70000;
+    }
+    assert_true(is_told); /* its block is still lent */
+    const struct flw_bulletin_class *class = find_class(bulletin.pools, 9216);
+    assert_int_equal(class->live_count, 0); /* freed, and waits for the announced use */
+    assert_int_equal(class->pending_bytes, 9216);
+    flw_bulletin_drop(&bulletin);
+    api_free(&bed, kept, bed.stream);
+    fallow_publish_stop();
+    api_end(&bed);
+}
+
+static void a_pool_that_sleeps_is_told_of_as_that(void **state)
+{
+    (void)state;
+    struct api bed;
+    struct flw_bulletin bulletin;
+    fallow_sleep_request request;
+    api_begin_with_pool(&bed);
+    publish();
+    void *block = api_alloc(&bed, 6 * MIB, bed.stream);
+    fallow_sleep_request_init(&request);
+    assert_int_equal(fallow_pool_sleep(bed.pool, &request), FALLOW_OK);
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    assert_int_equal(bulletin.pools->value[FLW_VALUE_is_asleep], 1);
+    assert_true(bulletin.pools->value[FLW_VALUE_asleep_bytes] >= 6 * MIB);
+    flw_bulletin_drop(&bulletin);
+    assert_int_equal(fallow_pool_wake(bed.pool), FALLOW_OK);
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    expect_sums(bulletin.pools);
+    flw_bulletin_drop(&bulletin);
+    api_free(&bed, block, bed.stream);
+    fallow_publish_stop();
+    api_end(&bed);
+}
+
+/* ---- beginning and end */
+
+static void starts_are_counted_and_the_last_stop_removes_the_file(void **state)
+{
+    (void)state;
+    fallow_publish_stop(); /* one too many */
+    assert_int_equal(state_of(getpid()), FLW_BOARD_ABSENT);
+    publish();
+    publish();
+    struct flw_bulletin bulletin;
+    look(&bulletin); /* no pool at all */
+    assert_int_equal(bulletin.pool_total, 0);
+    flw_bulletin_drop(&bulletin);
+    fallow_publish_stop();
+    assert_int_equal(state_of(getpid()), FLW_BOARD_OK);
+    fallow_publish_stop();
+    assert_int_equal(state_of(getpid()), FLW_BOARD_ABSENT);
+    publish(); /* and again */
+    assert_int_equal(state_of(getpid()), FLW_BOARD_OK);
+    fallow_publish_stop();
+}
+
+static void what_cannot_be_published_is_told_in_one_line(void **state)
+{
+    (void)state;
+    struct rlimit before, small;
+    fallow_publish_config config = config_of("/nonexistent/folder");
+    line_count = 0;
+    assert_int_equal(fallow_publish_start(&config), FALLOW_IO);
+    assert_int_equal(line_count, 1);
+    assert_non_null(strstr(last_line, "/nonexistent/folder"));
+    config.directory = folder;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 8192; /* as a full file system does, the file does not get its bytes */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    fallow_status status = fallow_publish_start(&config);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, FALLOW_IO);
+    assert_int_equal(line_count, 2);
+    config.struct_size = 1;
+    assert_int_equal(fallow_publish_start(&config), FALLOW_VERSION);
+    struct api bed; /* the program goes on */
+    api_begin_with_pool(&bed);
+    api_free(&bed, api_alloc(&bed, 5000, bed.stream), bed.stream);
+    api_end(&bed);
+    publish();
+    fallow_publish_stop();
+}
+
+static int exit_status_of(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+}
+
+/* ThreadSanitizer lets no child of a process with threads start one. */
+static void skip_forks(void)
+{
+#if defined(FLW_TSAN)
+    skip();
+#endif
+}
+
+static void the_child_of_a_fork_publishes_when_it_asks(void **state)
+{
+    (void)state;
+    skip_forks();
+    struct api bed;
+    api_begin_with_pool(&bed);
+    publish();
+    pid_t child = fork();
+    if (child == 0) {
+        fallow_publish_config config = config_of(folder);
+        int code = 0;
+        code |= state_of(getpid()) != FLW_BOARD_ABSENT ? 1 : 0;
+        code |= state_of(getppid()) != FLW_BOARD_OK ? 2 : 0;
+        fallow_publish_stop(); /* its parent's is not its own */
+        code |= state_of(getppid()) != FLW_BOARD_OK ? 4 : 0;
+        code |= fallow_publish_start(&config) != FALLOW_OK ? 8 : 0;
+        code |= state_of(getpid()) != FLW_BOARD_OK ? 16 : 0;
+        fallow_publish_stop();
+        code |= state_of(getpid()) != FLW_BOARD_ABSENT ? 32 : 0;
+        _exit(code);
+    }
+    assert_int_equal(exit_status_of(child), 0);
+    struct flw_bulletin bulletin;
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    flw_bulletin_drop(&bulletin);
+    fallow_publish_stop();
+    api_end(&bed);
+}
+
+/* Publishes in a child that then ends as `how` says; the state of its board afterwards. */
+static enum flw_board_state state_after(int how)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        fallow_publish_config config = config_of(folder);
+        if (fallow_publish_start(&config) != FALLOW_OK) {
+            _exit(1);
+        }
+        if (how == SIGKILL) {
+            raise(SIGKILL);
+        }
+        exit(0);
+    }
+    assert_int_equal(exit_status_of(child), how == SIGKILL ? 100 + SIGKILL : 0);
+    return state_of(child);
+}
+
+static void exit_removes_the_file_and_a_kill_leaves_a_stale_one(void **state)
+{
+    (void)state;
+    skip_forks();
+    assert_int_equal(state_after(0), FLW_BOARD_ABSENT);
+    assert_int_equal(state_after(SIGKILL), FLW_BOARD_STALE);
+    publish(); /* the next to publish sweeps; remove_folder finds nothing left */
+    fallow_publish_stop();
+}
+
+/* ---- with others about */
+
+struct traffic {
+    struct api *bed;
+    atomic_bool stops;
+    _Atomic uint64_t failures;
+};
+
+static void *allocate(void *argument)
+{
+    struct traffic *traffic = argument;
+    void *kept[32] = {NULL};
+    for (uint64_t i = 0; !atomic_load(&traffic->stops); i++) {
+        size_t at = (size_t)(i * 7 % 32);
+        traffic->failures +=
+            fallow_free(traffic->bed->pool, kept[at], traffic->bed->stream) != FALLOW_OK;
+        traffic->failures += fallow_alloc(traffic->bed->pool, 300 << at % 14, traffic->bed->stream,
+                                          &kept[at]) != FALLOW_OK;
+    }
+    for (size_t i = 0; i < 32; i++) {
+        traffic->failures +=
+            fallow_free(traffic->bed->pool, kept[i], traffic->bed->stream) != FALLOW_OK;
+    }
+    return NULL;
+}
+
+static void *come_and_go(void *argument)
+{
+    struct traffic *traffic = argument;
+    while (!atomic_load(&traffic->stops)) {
+        fallow_pool_config config;
+        fallow_pool *pool = NULL;
+        void *block = NULL;
+        fallow_pool_config_init(&config);
+        config.driver = "sim";
+        traffic->failures += fallow_pool_create(&config, &pool) != FALLOW_OK ||
+                             fallow_alloc(pool, 5000, NULL, &block) != FALLOW_OK ||
+                             fallow_free(pool, block, NULL) != FALLOW_OK;
+        fallow_pool_destroy(pool);
+    }
+    return NULL;
+}
+
+static void it_can_be_watched_while_threads_allocate_and_pools_come_and_go(void **state)
+{
+    (void)state;
+    struct api bed;
+    pthread_t threads[3];
+    api_begin_with_pool(&bed);
+    struct traffic traffic = {.bed = &bed};
+    publish();
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, i < 2 ? allocate : come_and_go, &traffic), 0);
+    }
+    for (int i = 0; i < 12; i++) {
+        struct flw_bulletin bulletin;
+        look(&bulletin);
+        assert_true(bulletin.pool_total >= 1); /* those that came while it looked, too */
+        assert_int_equal(bulletin.pool_total, bulletin.pool_count);
+        const uint64_t *value = bulletin.pools->value;
+        assert_true(value[FLW_VALUE_reserved_bytes] <= value[FLW_VALUE_limit_bytes]);
+        flw_bulletin_drop(&bulletin);
+        if (i % 4 == 3) { /* the watcher is not always there */
+            fallow_publish_stop();
+            publish();
+        }
+    }
+    atomic_store(&traffic.stops, true);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_int_equal(traffic.failures, 0);
+    struct flw_bulletin bulletin;
+    look(&bulletin);
+    expect_stats(bulletin.pools, bed.pool);
+    flw_bulletin_drop(&bulletin);
+    fallow_publish_stop();
+    api_end(&bed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_quiet_pool_is_told_of_exactly),
+        cmocka_unit_test(captures_uses_and_gone_streams_are_told_of),
+        cmocka_unit_test(a_pool_that_sleeps_is_told_of_as_that),
+        cmocka_unit_test(starts_are_counted_and_the_last_stop_removes_the_file),
+        cmocka_unit_test(what_cannot_be_published_is_told_in_one_line),
+        cmocka_unit_test(the_child_of_a_fork_publishes_when_it_asks),
+        cmocka_unit_test(exit_removes_the_file_and_a_kill_leaves_a_stale_one),
+        cmocka_unit_test(it_can_be_watched_while_threads_allocate_and_pools_come_and_go),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

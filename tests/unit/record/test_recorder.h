@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the tests of recordings share: a pool, a file in a folder of its own, reading it back.
+ */
+#ifndef FLW_TESTS_UNIT_TEST_RECORDER_H
+#define FLW_TESTS_UNIT_TEST_RECORDER_H
+
+#include "unit/pool/test_api.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fallow/trace.h"
+#include "support/recording.h"
+
+struct bed {
+    struct api api;
+    char path[64], folder[40];
+    fallow_recorder *recorder;
+};
+
+static inline void make_folder(struct bed *bed)
+{
+    memset(bed, 0, sizeof *bed);
+    snprintf(bed->folder, sizeof bed->folder, "/tmp/fallow-recorder-XXXXXX");
+    assert_non_null(mkdtemp(bed->folder));
+    snprintf(bed->path, sizeof bed->path, "%s/a.ftrace", bed->folder);
+}
+
+static inline void drop_folder(struct bed *bed)
+{
+    (void)unlink(bed->path);
+    assert_int_equal(rmdir(bed->folder), 0); /* nothing else was left there */
+}
+
+static inline void begin_bed(struct bed *bed)
+{
+    make_folder(bed);
+    api_begin_with_pool(&bed->api);
+}
+
+static inline void end_bed(struct bed *bed)
+{
+    drop_folder(bed);
+    api_end(&bed->api);
+}
+
+static inline fallow_record_config file_config(const struct bed *bed)
+{
+    fallow_record_config config;
+    fallow_record_config_init(&config);
+    config.path = bed->path;
+    return config;
+}
+
+static inline void start(struct bed *bed, uint32_t flags, size_t ring_bytes)
+{
+    fallow_record_config config = file_config(bed);
+    config.flags = flags;
+    config.ring_bytes = ring_bytes;
+    assert_int_equal(fallow_record_start(bed->api.pool, &config, &bed->recorder), FALLOW_OK);
+    assert_non_null(bed->recorder);
+}
+
+/* A whole trace with nothing missing. */
+static inline struct flw_trace *stop_and_read(struct bed *bed)
+{
+    assert_int_equal(fallow_record_stop(bed->recorder), FALLOW_OK);
+    struct flw_trace *trace = flw_recording_read_file(bed->path);
+    if (trace->truncation != NULL) {
+        print_error("%s\n", trace->truncation);
+    }
+    assert_null(trace->truncation);
+    assert_int_equal(trace->unknown_free_count, 0);
+    assert_int_equal(trace->lost_free_count, 0);
+    return trace;
+}
+
+static inline const struct flw_trace_event *event_of(const struct flw_trace *trace,
+                                                     enum flw_trace_op op, const void *address,
+                                                     size_t *out_index)
+{
+    *out_index = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        if (trace->events[i].op == op &&
+            (address == NULL || trace->events[i].address == (uint64_t)(uintptr_t)address)) {
+            *out_index = i;
+            return &trace->events[i];
+        }
+    }
+    fail_msg("no event %d at %p", (int)op, address);
+    return NULL;
+}
+
+static inline void give_back(struct bed *bed, void *ptr, CUstream stream)
+{
+    assert_int_equal(fallow_free(bed->api.pool, ptr, stream), FALLOW_OK);
+}
+
+#endif

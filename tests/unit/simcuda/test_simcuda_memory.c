@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the simulated driver's memory: mappings, handles that move or are shared, what is listed.
+ */
+#include "unit/simcuda/test_simcuda.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void unmapping_under_unfinished_work_is_found(void **state)
+{
+    (void)state;
+    for (int schedule = FLW_SIM_CLOCK; schedule <= FLW_SIM_HELD; schedule++) {
+        begin(1, (flw_sim_schedule)schedule, false);
+        CUmemGenericAllocationHandle handle;
+        CUdeviceptr at = map_one(HANDLE_BYTES, &handle);
+        CUstream stream = make_stream();
+        touch(stream, at, 4096, true);
+        ASSERT_OK(sim.cu.cuStreamSynchronize(stream));
+        ASSERT_OK(sim.cu.cuMemUnmap(at, HANDLE_BYTES));
+        assert_int_equal(violations(), 0);
+        at = map_one(HANDLE_BYTES, &handle);
+        touch(stream, at, 4096, true);
+        ASSERT_OK(sim.cu.cuMemUnmap(at, HANDLE_BYTES));
+        assert_int_equal(violations(), 1);
+        assert_non_null(strstr(sim.violation(0), "unfinished"));
+    }
+}
+
+static void touching_what_is_not_mapped_is_found_and_sticks(void **state)
+{
+    (void)state;
+    begin(1, FLW_SIM_CLOCK, false);
+    CUdeviceptr at;
+    ASSERT_OK(sim.cu.cuMemAddressReserve(&at, HANDLE_BYTES, 0, 0, 0));
+    CUstream stream = make_stream();
+    touch(stream, at, 64, false);
+    assert_int_equal(violations(), 1);
+    ASSERT_CU(sim.cu.cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+    ASSERT_CU(sim.cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void a_handle_keeps_its_contents_when_it_moves(void **state)
+{
+    (void)state;
+    begin(1, FLW_SIM_RANDOM, true);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at = map_one(HANDLE_BYTES, &handle);
+    ASSERT_OK(sim.cu.cuMemsetD8_v2(at, 0x5a, 4096));
+    ASSERT_OK(sim.cu.cuCtxSynchronize());
+    ASSERT_OK(sim.cu.cuMemUnmap(at, HANDLE_BYTES));
+    CUdeviceptr other;
+    ASSERT_OK(sim.cu.cuMemAddressReserve(&other, HANDLE_BYTES, 0, 0, 0));
+    ASSERT_OK(sim.cu.cuMemMap(other, HANDLE_BYTES, 0, handle, 0));
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    ASSERT_OK(sim.cu.cuMemSetAccess(other, HANDLE_BYTES, &access, 1));
+    unsigned char bytes[4096];
+    ASSERT_OK(sim.cu.cuMemcpyDtoH_v2(bytes, other, sizeof bytes));
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        assert_int_equal(bytes[i], 0x5a);
+    }
+    assert_int_equal(violations(), 0);
+    ASSERT_OK(sim.cu.cuMemcpyDtoH_v2(bytes, other + 8192, 16));
+    assert_int_equal(violations(), 1);
+    assert_non_null(strstr(sim.violation(0), "unwritten"));
+}
+
+static void an_exported_handle_imports_as_the_same_memory(void **state)
+{
+    (void)state;
+    begin(1, FLW_SIM_RANDOM, true);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at = map_one(HANDLE_BYTES, &handle);
+    int file = -1;
+    ASSERT_OK(sim.cu.cuMemExportToShareableHandle(&file, handle,
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CUmemGenericAllocationHandle imported;
+    ASSERT_OK(sim.cu.cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)file,
+                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, HANDLE_BYTES);
+    ASSERT_OK(sim.cu.cuMemUnmap(at, HANDLE_BYTES));
+    ASSERT_OK(sim.cu.cuMemRelease(handle));
+    assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, HANDLE_BYTES);
+    ASSERT_OK(sim.cu.cuMemRelease(imported));
+    assert_int_equal(flw_sim_read_ledger(&sim).given_bytes, 0);
+}
+
+/* In the child: import, look, change. The exit status says what went wrong. */
+static int use_in_child(int file)
+{
+    CUmemGenericAllocationHandle imported;
+    if (sim.cu.cuInit(0) != CUDA_ERROR_NOT_INITIALIZED) {
+        return 1; /* a forked child must not inherit the driver */
+    }
+    begin(2, FLW_SIM_RANDOM, true);
+    if (sim.cu.cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)file,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) !=
+        CUDA_SUCCESS) {
+        return 2;
+    }
+    CUdeviceptr at;
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    if (sim.cu.cuMemAddressReserve(&at, HANDLE_BYTES, 0, 0, 0) != CUDA_SUCCESS ||
+        sim.cu.cuMemMap(at, HANDLE_BYTES, 0, imported, 0) != CUDA_SUCCESS ||
+        sim.cu.cuMemSetAccess(at, HANDLE_BYTES, &access, 1) != CUDA_SUCCESS) {
+        return 3;
+    }
+    unsigned char byte = 0;
+    if (sim.cu.cuMemcpyDtoH_v2(&byte, at + 77, 1) != CUDA_SUCCESS || byte != 0x11) {
+        return 4;
+    }
+    sim.cu.cuMemsetD8_v2(at + 77, 0x22, 1);
+    sim.cu.cuCtxSynchronize();
+    return flw_sim_read_ledger(&sim).given_bytes == 0 ? 0 : 5; /* the exporter pays */
+}
+
+static void another_process_sees_the_bytes_of_an_exported_handle(void **state)
+{
+    (void)state;
+    begin(1, FLW_SIM_RANDOM, true);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at = map_one(HANDLE_BYTES, &handle);
+    ASSERT_OK(sim.cu.cuMemsetD8_v2(at + 77, 0x11, 1));
+    ASSERT_OK(sim.cu.cuCtxSynchronize());
+    int file = -1;
+    ASSERT_OK(sim.cu.cuMemExportToShareableHandle(&file, handle,
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(use_in_child(file));
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    unsigned char byte = 0;
+    ASSERT_OK(sim.cu.cuMemcpyDtoH_v2(&byte, at + 77, 1));
+    assert_int_equal(byte, 0x22);
+    close(file);
+}
+
+static void dead_handles_and_addresses_come_back_at_once(void **state)
+{
+    (void)state;
+    begin(1, FLW_SIM_RANDOM, false);
+    CUstream stream = make_stream();
+    unsigned long long first;
+    unsigned long long second;
+    ASSERT_OK(sim.cu.cuStreamGetId(stream, &first));
+    ASSERT_OK(sim.cu.cuStreamDestroy_v2(stream));
+    CUstream again = make_stream();
+    ASSERT_OK(sim.cu.cuStreamGetId(again, &second));
+    assert_ptr_equal(stream, again);
+    assert_int_not_equal(first, second);
+    CUdeviceptr at;
+    CUdeviceptr next;
+    ASSERT_OK(sim.cu.cuMemAlloc_v2(&at, 10000));
+    ASSERT_OK(sim.cu.cuMemFree_v2(at));
+    ASSERT_OK(sim.cu.cuMemAlloc_v2(&next, 10000));
+    assert_int_equal(at, next);
+    ASSERT_CU(sim.cu.cuMemFree_v2(next + 512), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void what_is_given_is_listed_by_address(void **state)
+{
+    (void)state;
+    begin(1, FLW_SIM_RANDOM, false);
+    assert_int_equal(sim.get_extents(0, NULL, 0), 0);
+    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle idle;
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUdeviceptr plain, at;
+    ASSERT_OK(sim.cu.cuMemAlloc_v2(&plain, 1000));
+    ASSERT_OK(sim.cu.cuMemAddressReserve(&at, 5ull * HANDLE_BYTES, 0, 0, 0));
+    ASSERT_OK(sim.cu.cuMemCreate(&handle, HANDLE_BYTES, &properties, 0));
+    ASSERT_OK(
+        sim.cu.cuMemCreate(&idle, HANDLE_BYTES, &properties, 0)); /* stays without an address */
+    ASSERT_OK(sim.cu.cuMemMap(at, HANDLE_BYTES, 0, handle, 0));   /* two side by side, a gap, one */
+    ASSERT_OK(sim.cu.cuMemMap(at + HANDLE_BYTES, HANDLE_BYTES, 0, handle, 0));
+    ASSERT_OK(sim.cu.cuMemMap(at + 3ull * HANDLE_BYTES, HANDLE_BYTES, 0, handle, 0));
+    flw_sim_extent extents[4] = {0};
+    assert_int_equal(sim.get_extents(0, extents, 4), 3);
+    unsigned plain_at = plain < at ? 0 : 2;
+    unsigned first_at = plain < at ? 1 : 0;
+    assert_int_equal(extents[plain_at].address, plain);
+    assert_int_equal(extents[plain_at].bytes, 1024);
+    assert_int_equal(extents[plain_at].kind, FLW_SIM_EXTENT_ALLOCATION);
+    assert_int_equal(extents[first_at].address, at);
+    assert_int_equal(extents[first_at].bytes, 2ull * HANDLE_BYTES);
+    assert_int_equal(extents[first_at].kind, FLW_SIM_EXTENT_MAPPED);
+    assert_int_equal(extents[first_at + 1].address, at + 3ull * HANDLE_BYTES);
+    assert_int_equal(extents[first_at + 1].bytes, HANDLE_BYTES);
+    assert_int_equal(sim.get_extents(0, extents, 1), 3); /* told, not written */
+    assert_int_equal(sim.get_extents(1, extents, 4), 0); /* no such device */
+    CUstream stream = make_stream();
+    CUdeviceptr pooled;
+    ASSERT_OK(sim.cu.cuMemAllocAsync(&pooled, 1000, stream));
+    assert_int_equal(sim.get_extents(0, extents, 4), 4);
+    unsigned pooled_count = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        pooled_count += extents[i].kind == FLW_SIM_EXTENT_POOLED && extents[i].address <= pooled &&
+                        pooled < extents[i].address + extents[i].bytes;
+        assert_true(i == 0 || extents[i - 1].address < extents[i].address);
+    }
+    assert_int_equal(pooled_count, 1);
+}
+
+/* Whatever the kernel gives: older ones, and emulators, begin anything at any page. */
+static void pinned_memory_of_whole_huge_pages_begins_at_one(void **state)
+{
+    (void)state;
+    const size_t huge = 2u << 20;
+    begin(1, FLW_SIM_RANDOM, false);
+    void *odd[4], *whole[4];
+    for (unsigned i = 0; i < 4; i++) {
+        ASSERT_OK(sim.cu.cuMemHostAlloc(&odd[i], 5000, 0));
+        ASSERT_OK(sim.cu.cuMemHostAlloc(&whole[i], (i + 1) * huge, 0));
+        assert_int_equal((uintptr_t)whole[i] % huge, 0);
+        memset(odd[i], 1, 5000);
+        memset(whole[i], 1, (i + 1) * huge);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        ASSERT_OK(sim.cu.cuMemFreeHost(odd[i]));
+        ASSERT_OK(sim.cu.cuMemFreeHost(whole[i]));
+    }
+    assert_int_equal(flw_sim_read_ledger(&sim).pinned_bytes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unmapping_under_unfinished_work_is_found),
+        cmocka_unit_test(touching_what_is_not_mapped_is_found_and_sticks),
+        cmocka_unit_test(a_handle_keeps_its_contents_when_it_moves),
+        cmocka_unit_test(an_exported_handle_imports_as_the_same_memory),
+        cmocka_unit_test(another_process_sees_the_bytes_of_an_exported_handle),
+        cmocka_unit_test(dead_handles_and_addresses_come_back_at_once),
+        cmocka_unit_test(what_is_given_is_listed_by_address),
+        cmocka_unit_test(pinned_memory_of_whole_huge_pages_begins_at_one),
+    };
+    return cmocka_run_group_tests(tests, open_driver, close_driver);
+}

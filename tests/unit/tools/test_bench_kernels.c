@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: tests of `fallow bench kernels`: the calls it makes, the bytes they move at full size, what it
+ * refuses, and that a broken call is not passed over. Times are not looked at.
+ */
+#include "support/test_command.h"
+
+#include "bench/kernels.h"
+
+#include "common/kernel_list.h"
+
+#define CASES 256
+
+/* All cases, one after the other. */
+static size_t list_cases(const struct flw_kernel_case *list[CASES])
+{
+    size_t count = 0;
+    for (size_t t = 0; flw_kernel_tables[t] != NULL; t++) {
+        for (const struct flw_kernel_case *of = flw_kernel_tables[t]; of->module != NULL; of++) {
+            assert_in_range(count, 0, CASES - 1);
+            list[count++] = of;
+        }
+    }
+    return count;
+}
+
+/* variant NULL: any. NULL: there is none. */
+static const struct flw_kernel_case *find_case(const char *module, const char *variant)
+{
+    const struct flw_kernel_case *list[CASES];
+    size_t count = list_cases(list);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(list[i]->module, module) == 0 &&
+            (variant == NULL || strcmp(list[i]->variant, variant) == 0)) {
+            return list[i];
+        }
+    }
+    return NULL;
+}
+
+static void every_kernel_has_a_case(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+#define X(name) #name,
+        FLW_KERNEL_LIST(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (find_case(names[i], NULL) == NULL) {
+            fail_msg("%s: no case in tools/fallow/bench/kernels_*.c", names[i]);
+        }
+    }
+}
+
+static void no_two_cases_share_a_name(void **state)
+{
+    (void)state;
+    const struct flw_kernel_case *list[CASES];
+    size_t count = list_cases(list);
+    for (size_t i = 0; i < count; i++) {
+        assert_ptr_equal(find_case(list[i]->module, list[i]->variant), list[i]);
+    }
+}
+
+/* What kernels move is arithmetic: these are worked out from the shapes by hand. */
+static void cases_at_full_size_move_the_bytes_of_their_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *module, *variant;
+        uint64_t bytes;
+    } rows[] = {
+        {"cu_seqlens", "decode", 4 * 512 + 4 * 513},
+        {"merge_states", "deepseek-v3", 817889280},
+        {"merge_states", "deepseek-v3, tp 8", 102236160},
+        {"page_table", "long, pages of 1", 2 * 4 * 512 * 131072ull + 5 * 4 * 512 + 2 * 4},
+        {"kv_indices", "131,072 tokens", 8 * 131072 + 4 * 513 + 12 * 512},
+        {"padded_copy", "512 of 1,024", 4 * (512 + 1024)},
+        {"gather_kv", "bf16", 150994944},
+        {"gather_kv", "flashmla", 1808 * 65536},
+        {"scale_padding", "nvfp4, one token", 65536 - 512 + 4},
+        {"chunk_plan", "8 of 32,768", 4 * 8 + 4 * 4 * (8 + 8 + 9 + 2 + 65536) + 4},
+        {"concat_kv", "deepseek-v3", 5368709120 + 8388608},
+        {"route", "qwen3-30b-a3b", 8192 * (2 * 128 + 8 * 8)},
+        {"route", "deepseek-v3", 8192 * (2 * 256 + 8 * 8) + 4 * 256},
+        {"align_blocks", "deepseek-v3", 4 * (65536 + 81664 + 1276 + 1)},
+        {"expert_counts", "deepseek-v3", 4 * (65536 * 2 + 98048 + 256 * 10 + 1)},
+        {"silu_and_mul", "qwen3-30b-a3b", 301989888},
+        {"silu_and_mul", "mixtral-8x7b", 1409286144},
+        {"silu_and_mul", "deepseek-v3", 805306368},
+        {"permute", "qwen3-30b-a3b", 9ull * 8192 * 2048 * 2 + 4 * 65536},
+        {"permute", "deepseek-v3", 1056964608 + 4 * 65536},
+        {"combine", "qwen3-30b-a3b", 302514176},
+        {"combine", "mixtral-8x7b", 201457664},
+        {"combine", "deepseek-v3", 1057488896},
+    };
+    char message[FLW_KERNEL_MESSAGE_BYTES];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct flw_kernel_case *of = find_case(rows[i].module, rows[i].variant);
+        struct flw_kernel_call call;
+        fallow_workspace_need need;
+        assert_non_null(of);
+        assert_true(flw_kernel_call_make(&call, of, NULL, FLW_KERNEL_SHAPES, message));
+        fallow_workspace_need_init(&need);
+        assert_int_equal(of->query(call.params, &need), FALLOW_OK);
+        if (need.read_bytes + need.write_bytes != rows[i].bytes) {
+            fail_msg("%s, %s: %llu bytes, not %llu", of->module, of->variant,
+                     (unsigned long long)(need.read_bytes + need.write_bytes),
+                     (unsigned long long)rows[i].bytes);
+        }
+    }
+}
+
+static void every_case_runs_on_the_simulated_device(void **state)
+{
+    (void)state;
+    if (command_run("$F bench kernels") != 0) {
+        fail_msg("%s%s", out_text, error_text);
+    }
+    assert_non_null(strstr(out_text, "simulated device: byte and launch counts only"));
+    assert_null(strstr(out_text, "GB/s")); /* no figure of the simulated device is a GPU's */
+    const struct flw_kernel_case *list[CASES];
+    size_t count = list_cases(list);
+    for (size_t i = 0; i < count; i++) {
+        assert_non_null(strstr(out_text, list[i]->variant));
+    }
+}
+
+static void the_json_is_one_object_with_every_size(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("$F bench kernels --only combine --json"), 0);
+    assert_int_equal(strncmp(out_text, "{\"bench\":\"kernels\"", 18), 0);
+    assert_non_null(strstr(out_text, "\"sizes\":{\"tokens\":8192,\"width\":7168,\"top_k\":8},"
+                                     "\"read_bytes\":940048384,\"write_bytes\":117440512,"
+                                     "\"launches\":1"));
+    assert_null(strstr(out_text, "\"us\""));
+    assert_null(strstr(out_text, "silu_and_mul"));
+    assert_non_null(strstr(out_text, "],\"failures\":0}\n"));
+}
+
+static void mistakes_on_the_command_line_are_refused(void **state)
+{
+    (void)state;
+    command_expect_error("$F bench kernels --only nothing", 2, "no module 'nothing'");
+    command_expect_error("$F bench kernels --device x", 2, "--device 'x'");
+    command_expect_error("$F bench kernels --device -1", 2, "--device '-1'");
+    command_expect_error("$F bench kernels more", 2, "what is 'more'");
+    assert_int_equal(command_run("$F bench kernels --frobnicate"), 2);
+}
+
+/* ---- broken calls */
+
+static bool is_large; /* whether the broken case asks for more memory than there is */
+
+static void make_broken(struct flw_kernel_call *call)
+{
+    int64_t *params = flw_kernel_params(call, 16);
+    int64_t bytes = flw_kernel_size(call, "bytes", INT64_MAX);
+    (void)params;
+    (void)flw_kernel_output(call, is_large ? bytes : 16);
+}
+
+static void a_call_without_its_memory_is_broken_and_says_so(void **state)
+{
+    (void)state;
+    char message[FLW_KERNEL_MESSAGE_BYTES] = "";
+    const struct flw_kernel_case of = {
+        .module = "broken", .variant = "-", .make = make_broken, .sizes = {(int64_t)1 << 40}};
+    struct flw_kernel_bed bed;
+    struct flw_kernel_call call;
+    bool is_absent = false;
+    if (!flw_kernel_bed_open(&bed, -1, message, &is_absent)) {
+        fail_msg("%s", message);
+    }
+    is_large = true;
+    assert_false(flw_kernel_call_make(&call, &of, &bed, FLW_KERNEL_SMALL, message));
+    assert_non_null(strstr(message, "no buffer of 1099511627776 bytes"));
+    flw_kernel_call_finish(&call);
+    is_large = false;
+    assert_true(flw_kernel_call_make(&call, &of, &bed, FLW_KERNEL_SMALL, message));
+    assert_true(flw_kernel_bed_settle(&bed, message));
+    flw_kernel_call_finish(&call);
+    flw_kernel_bed_close(&bed);
+}
+
+/* An input that nobody wrote: the rule checker sees the read, and the bed says it. */
+static void a_call_that_reads_what_nobody_wrote_is_told(void **state)
+{
+    (void)state;
+    char message[FLW_KERNEL_MESSAGE_BYTES] = "";
+    const struct flw_kernel_case *of = find_case("cu_seqlens", "decode");
+    struct flw_kernel_bed bed;
+    struct flw_kernel_call call;
+    bool is_absent = false;
+    void *unwritten;
+    assert_non_null(of);
+    if (!flw_kernel_bed_open(&bed, -1, message, &is_absent)) {
+        fail_msg("%s", message);
+    }
+    assert_true(flw_kernel_call_make(&call, of, &bed, FLW_KERNEL_SMALL, message));
+    unwritten = flw_kernel_output(&call, 65536);
+    memcpy(call.params + sizeof(size_t), &unwritten, sizeof unwritten); /* params.lengths */
+    assert_int_equal(of->launch(bed.kernels, call.params, bed.stream), FALLOW_OK);
+    assert_false(flw_kernel_bed_settle(&bed, message));
+    assert_non_null(strstr(message, "lengths"));
+    assert_true(flw_kernel_bed_settle(&bed, message)); /* told once: the next call is another */
+    flw_kernel_call_finish(&call);
+    flw_kernel_bed_close(&bed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kernel_has_a_case),
+        cmocka_unit_test(no_two_cases_share_a_name),
+        cmocka_unit_test(cases_at_full_size_move_the_bytes_of_their_shapes),
+        cmocka_unit_test(every_case_runs_on_the_simulated_device),
+        cmocka_unit_test(the_json_is_one_object_with_every_size),
+        cmocka_unit_test(mistakes_on_the_command_line_are_refused),
+        cmocka_unit_test(a_call_without_its_memory_is_broken_and_says_so),
+        cmocka_unit_test(a_call_that_reads_what_nobody_wrote_is_told),
+    };
+    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `fallow gen` from outside: what it writes, that its traces replay, and what it says to wrong command
+ * lines. FALLOW_COMMAND names the program.
+ */
+#include "support/test_command.h"
+
+static void help_has_an_example_of_each_generator_that_works(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" gen --help"), 0);
+    assert_int_equal(
+        command_run("for g in $(\"$F\" gen --help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
+                    "  e=$(\"$F\" gen $g --help | sed -n 's/^example: fallow //p');"
+                    "  [ -n \"$e\" ] && \"$F\" $e 2>>log && echo $g; done"),
+        0);
+    assert_non_null(strstr(out_text, "serve\n"));
+    assert_non_null(strstr(out_text, "train\n"));
+    assert_non_null(strstr(out_text, "random\n"));
+    assert_non_null(strstr(out_text, "adversarial\n"));
+    assert_string_equal(error_text, "");
+}
+
+static void the_list_has_every_scenario(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" gen adversarial --list"), 0);
+    assert_string_equal(out_text, "sawtooth\npin-small-between-large\ncomb-free\n"
+                                  "alternating-streams\nhalf-max\nbatch-size-change\n");
+}
+
+static void a_bare_word_names_the_scenario(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        command_run("\"$F\" gen adversarial comb-free --cycles 2 --size 256M -o a && "
+                    "\"$F\" gen adversarial --size 268435456 --scenario comb-free --cycles 2 "
+                    ">b && cmp a b"),
+        0);
+}
+
+static void the_command_in_the_header_makes_the_same_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        command_run("\"$F\" gen random multi-stream --count 90 --seed 12 -o a && "
+                    "\"$F\" $(sed -n 's/^command fallow //p' a) -o b && cmp a b && "
+                    "\"$F\" gen random multi-stream --count 90 --seed 13 -o b && ! cmp -s a b"),
+        0);
+}
+
+static void the_name_decides_the_form(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("o='gen random --count 60'; \"$F\" $o -o a.ftext 2>log && "
+                                 "\"$F\" $o -o a.ftrace 2>log && "
+                                 "\"$F\" trace dump a.ftrace -o b.ftext 2>log && "
+                                 "cmp a.ftext b.ftext && ! cmp -s a.ftext a.ftrace"),
+                     0);
+}
+
+static void wrong_options_are_named_in_one_line(void **state)
+{
+    (void)state;
+    command_expect_error("\"$F\" gen nix", 2, "no generator 'nix'; fallow gen --help");
+    command_expect_error("\"$F\" gen random --foo 3", 2,
+                         "no option '--foo'; see fallow gen random --help");
+    command_expect_error("\"$F\" gen random --seed", 2, "--seed needs a value");
+    command_expect_error("\"$F\" gen random --seed -1", 2, "--seed '-1' is not a number from 0 to");
+    command_expect_error("\"$F\" gen random --count 0", 2, "--count '0' is not a number from 1 to");
+    command_expect_error("\"$F\" gen random --max 3Q", 2,
+                         "--max '3Q' is not a number of bytes, such as 64M");
+    command_expect_error("\"$F\" gen adversarial nix", 2,
+                         "--scenario has no 'nix'; fallow gen adversarial");
+    command_expect_error("\"$F\" gen adversarial half-max comb-free", 2, "cannot use 'comb-free'");
+    command_expect_error("\"$F\" gen random multi-stream --count 3 --threads 64", 1,
+                         "--count 3 is not one block for each of 64 threads");
+    command_expect_error("\"$F\" gen random --cap 1", 1, "these options leave no allocation");
+    command_expect_error("\"$F\" gen random -o /nowhere/at/all", 1, "/nowhere/at/all");
+    command_expect_error("\"$F\" gen random >/dev/full", 1, "cannot write");
+}
+
+static void a_failure_leaves_no_file(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("mkdir d && \"$F\" gen random --count 0 -o d/x; ls d"), 0);
+    assert_string_equal(out_text, "");
+}
+
+/* One of each kind. */
+static const char *const generated[] = {
+    "random rmm --count 300",
+    "random multi-stream --count 300",
+    "random kernels --count 300",
+    "random query --count 20",
+    "adversarial sawtooth --cycles 10",
+    "adversarial pin-small-between-large --cycles 10",
+    "adversarial comb-free --cycles 4",
+    "adversarial alternating-streams --cycles 4",
+    "adversarial half-max --cycles 4",
+    "adversarial batch-size-change --cycles 9",
+    "train --layers 2 --steps 2",
+    "serve llama-3-8b --steps 10",
+    "serve llama-3-8b --steps 10 --mode graph --max-seqs 16 --kv pages",
+    "serve qwen3-30b-a3b --steps 8 --ep 8 --expert-skew 80",
+    "serve deepseek-v3 --steps 4 --tp 8 --ep 32 --mla flashmla --traffic code",
+    "train --layers 4 --zero3 4 --prefetch 2 --vary conversation --attention flash --steps 2",
+    "train --layers 4 --stages 2 --rank 0 --recompute full --steps 2",
+};
+#define GENERATED (sizeof generated / sizeof *generated)
+
+static void every_generated_trace_is_the_same_as_text_and_as_a_file(void **state)
+{
+    (void)state;
+    char line[640];
+    for (size_t i = 0; i < GENERATED; i++) {
+        snprintf(line, sizeof line,
+                 "\"$F\" gen %s -o a.ftext 2>log && \"$F\" gen %s -o a.ftrace 2>log && "
+                 "\"$F\" trace pack a.ftext -o b.ftrace 2>log && cmp a.ftrace b.ftrace && "
+                 "\"$F\" trace dump b.ftrace -o b.ftext 2>log && cmp a.ftext b.ftext",
+                 generated[i], generated[i]);
+        if (command_run(line) != 0) {
+            fail_msg("gen %s: %s%s", generated[i], out_text, error_text);
+        }
+    }
+}
+
+static void replayed(const char *arguments)
+{
+    char line[512];
+    snprintf(line, sizeof line,
+             "\"$F\" gen %s -o t && \"$F\" replay t --policy fallow,pytorch --no-times --json -",
+             arguments);
+    if (command_run(line) != 0) {
+        fail_msg("gen %s: %s", arguments, error_text);
+    }
+    size_t policies = 0;
+    for (const char *at = out_text; (at = strstr(at, "\"failures\": ")) != NULL; at++) {
+        assert_memory_equal(at, "\"failures\": 0,", 14);
+        policies++;
+    }
+    assert_int_equal(policies, 2);
+}
+
+static void every_generated_trace_replays(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < GENERATED; i++) {
+        replayed(generated[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_has_an_example_of_each_generator_that_works),
+        cmocka_unit_test(the_list_has_every_scenario),
+        cmocka_unit_test(a_bare_word_names_the_scenario),
+        cmocka_unit_test(the_command_in_the_header_makes_the_same_bytes),
+        cmocka_unit_test(the_name_decides_the_form),
+        cmocka_unit_test(wrong_options_are_named_in_one_line),
+        cmocka_unit_test(a_failure_leaves_no_file),
+        cmocka_unit_test(every_generated_trace_is_the_same_as_text_and_as_a_file),
+        cmocka_unit_test(every_generated_trace_replays),
+    };
+    if (getenv("FALLOW_COMMAND") == NULL) {
+        fprintf(stderr, "FALLOW_COMMAND names no fallow command\n");
+        return FLW_TEST_SKIPPED;
+    }
+    return cmocka_run_group_tests(tests, command_make_folder, command_remove_folder);
+}

@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `fallow replay` from outside: what it prints for a trace small enough to know by heart, that its
+ * JSON is JSON with every promised key, and what it says to wrong command lines, files and outputs.
+ * FALLOW_COMMAND names the program.
+ */
+#include "support/test_command.h"
+
+#include <sys/stat.h>
+
+/* `fallow` with these arguments, in the folder; its exit code. */
+static int run(const char *arguments)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "\"$F\" %s", arguments);
+    return command_run(line);
+}
+
+static void expect_error(const char *arguments, int code, const char *what)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "\"$F\" %s", arguments);
+    command_expect_error(line, code, what);
+}
+
+static int make_folder(void **state)
+{
+    if (command_make_folder(state) != 0) {
+        return -1;
+    }
+    command_write("tiny.ftext", command_trace, sizeof command_trace - 1);
+    return 0;
+}
+
+/* --- output --- */
+
+static void the_table_of_a_tiny_trace_is_as_written_here(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy recorded,bound"), 0);
+    assert_string_equal(error_text, "");
+    assert_string_equal(
+        out_text,
+        "trace   tiny.ftext: 7 events, 3 allocations, 2 streams, 1 block alive at the start\n"
+        "\n"
+        "          requested  reserved  reserved/  failed  grow  driver  driver  events  steals  "
+        "waits  stream  remap  p50  p99  p99.9\n"
+        "policy          MiB       MiB  requested           ops   calls      ms                  "
+        "         wait  waits   ns   ns     ns\n"
+        "recorded          8         -          -       0     -       -       -       -       -  "
+        "    -       -      -    -    -      -\n"
+        "bound             8         8      1.000       0     -       -       -       -       -  "
+        "    -       -      -    -    -      -\n"
+        "\n");
+}
+
+/* --- JSON --- */
+
+static const char *skip_space(const char *at)
+{
+    return at + strspn(at, " \n\t");
+}
+
+static const char *skip_value(const char *at);
+
+static const char *skip_string(const char *at)
+{
+    if (*at++ != '"') {
+        return NULL;
+    }
+    for (; *at != '"'; at++) {
+        if ((unsigned char)*at < 0x20 || (*at == '\\' && *++at == '\0')) {
+            return NULL;
+        }
+    }
+    return at + 1;
+}
+
+/* Members of an object or items of an array, after the opening bracket. */
+static const char *skip_members(const char *at, char end)
+{
+    at = skip_space(at);
+    if (*at == end) {
+        return at + 1;
+    }
+    for (;;) {
+        if (end == '}') {
+            at = skip_string(skip_space(at));
+            at = at == NULL ? NULL : skip_space(at);
+            if (at == NULL || *at++ != ':') {
+                return NULL;
+            }
+        }
+        at = skip_value(skip_space(at));
+        at = at == NULL ? NULL : skip_space(at);
+        if (at == NULL || (*at != ',' && *at != end)) {
+            return NULL;
+        }
+        if (*at++ == end) {
+            return at;
+        }
+    }
+}
+
+/* NULL where it is no JSON. */
+static const char *skip_value(const char *at)
+{
+    static const char *const words[] = {"null", "true", "false"};
+    if (*at == '{' || *at == '[') {
+        return skip_members(at + 1, *at == '{' ? '}' : ']');
+    }
+    if (*at == '"') {
+        return skip_string(at);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        if (strncmp(at, words[i], strlen(words[i])) == 0) {
+            return at + strlen(words[i]);
+        }
+    }
+    char *end = NULL;
+    strtod(at, &end);
+    return end == at || strchr("-0123456789", *at) == NULL ? NULL : end;
+}
+
+static void expect_json(const char *text)
+{
+    const char *end = skip_value(skip_space(text));
+    assert_non_null(end);
+    assert_string_equal(skip_space(end), "");
+}
+
+static void json_has_every_promised_key(void **state)
+{
+    static const char *const keys[] = {
+        ("\"trace\": {\"events\": 7, \"allocs\": 3, \"peak_requested_bytes\": 8388608, "
+         "\"recorded_peak_reserved_bytes\": null"),
+        "\"device\": \"simulated device\"",
+        "\"lag\": 17",
+        "\"policies\": [",
+        "\"name\": \"bound\"",
+        "\"peak_requested_bytes\": 8388608",
+        "\"peak_reserved_bytes\": 8388608",
+        "\"failures\": 0",
+        "\"driver_calls\": null",
+        "\"grow_operations\": null",
+        "\"modelled_driver_seconds\": null",
+        "\"events_recorded\": null",
+        "\"steals\": null",
+        "\"waits\": null",
+        "\"remap_waits\": null",
+        "\"address_matches\": null",
+        "\"smallest_limit_bytes\": null",
+        "\"ns_per_op\": null"};
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy bound --lag 17 --json -"), 0);
+    expect_json(out_text);
+    assert_null(strstr(out_text, "policy  ")); /* no table */
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strstr(out_text, keys[i]) == NULL) {
+            fail_msg("%s is not in %s", keys[i], out_text);
+        }
+    }
+}
+
+static void json_goes_to_a_file_beside_the_table(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy bound --json result.json"), 0);
+    assert_non_null(strstr(out_text, "bound"));
+    command_read("result.json", out_text);
+    expect_json(out_text);
+    assert_int_equal(run("replay tiny.ftext --policy bound --json result.json; ls -1"), 0);
+    assert_non_null(strstr(out_text, "result.json\n"));
+    assert_null(strstr(out_text, "result.json.")); /* nothing temporary stays */
+}
+
+static void a_trace_is_read_from_standard_input_too(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay - --policy bound < tiny.ftext"), 0);
+    assert_non_null(strstr(out_text, "bound "));
+    assert_int_equal(run("report - --policy bound < tiny.ftext"), 0);
+    assert_int_equal(run("replay - --policy bound < /dev/null; exit $? #"), 1);
+    assert_non_null(strstr(error_text, "the file is empty"));
+}
+
+static void any_file_name_keeps_the_json_json(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy bound >/dev/null; cp tiny.ftext "
+                         "'a\"b\\c\td\303\251'; ls"),
+                     0);
+    assert_int_equal(run("replay 'a\"b\\c\td\303\251' --policy bound --json -"), 0);
+    expect_json(out_text);
+    assert_non_null(strstr(out_text, "a\\\"b\\\\c\\u0009d"));
+}
+
+/* --- on the simulated device --- */
+
+/* The number behind a key of a policy's object in out_text; UINT64_MAX where it is null. */
+static uint64_t get_count(const char *policy, const char *key)
+{
+    char text[128];
+    snprintf(text, sizeof text, "\"name\": \"%s\"", policy);
+    const char *at = strstr(out_text, text);
+    assert_non_null(at);
+    snprintf(text, sizeof text, "\"%s\": ", key);
+    at = strstr(at, text);
+    assert_non_null(at);
+    at += strlen(text);
+    return strncmp(at, "null", 4) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
+}
+
+static const char *const lenders[] = {"fallow",  "fallow-memory-first", "naive", "driver", "async",
+                                      "pytorch", "pytorch-expandable",  "cub",   "bfc"};
+#define LENDER_COUNT (sizeof lenders / sizeof *lenders)
+
+static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --json -"), 0);
+    assert_string_equal(error_text, "");
+    expect_json(out_text);
+    assert_non_null(strstr(out_text, "\"label\": \"async (model)\""));
+    for (size_t i = 0; i < LENDER_COUNT; i++) {
+        assert_int_equal(get_count(lenders[i], "failures"), 0);
+        assert_int_equal(get_count(lenders[i], "peak_requested_bytes"), 8 << 20);
+        assert_true(get_count(lenders[i], "peak_reserved_bytes") >= 8 << 20);
+        assert_true(get_count(lenders[i], "driver_calls") > 0);
+    }
+    /* Two streams: 20 MiB each, and 2 MiB for the one small request. */
+    assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 42 << 20);
+    assert_int_equal(get_count("pytorch", "grow_operations"), 3);
+    assert_int_equal(get_count("pytorch-expandable", "peak_reserved_bytes"), 42 << 20);
+    assert_int_equal(get_count("pytorch-expandable", "grow_operations"), 3);
+    assert_int_equal(get_count("driver", "grow_operations"), 4);
+}
+
+static void the_demo_breaks_no_rule_at_any_lag(void **state)
+{
+    static const char *const lags[] = {"0", "200", "2000", "20000"};
+    char arguments[512];
+    (void)state;
+    for (size_t i = 0; i < sizeof lags / sizeof *lags; i++) {
+        snprintf(arguments, sizeof arguments, "replay '%s' --json - --lag %s",
+                 getenv("FALLOW_DEMO"), lags[i]);
+        assert_int_equal(run(arguments), 0);
+        for (size_t j = 0; j < LENDER_COUNT; j++) {
+            assert_int_equal(get_count(lenders[j], "failures"), 0);
+            assert_int_equal(get_count(lenders[j], "violations"), 0);
+            assert_true(get_count(lenders[j], "peak_reserved_bytes") >=
+                        get_count("bound", "peak_reserved_bytes"));
+        }
+    }
+}
+
+/* A graph's memory is no ordinary block's, nor the other way round, and comes back to its own. */
+static void memory_of_private_pools_is_kept_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(run("gen serve --mode graph --steps 20 --max-seqs 16 -o graph.ftext"), 0);
+    assert_int_equal(run("replay graph.ftext --lag 0 --no-times --repeat 2 --json - "
+                         "--policy fallow,fallow-memory-first,pytorch,naive"),
+                     0);
+    assert_non_null(strstr(out_text, "\"private_pools\": 1,"));
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(get_count(lenders[i], "failures"), 0);
+        assert_int_equal(get_count(lenders[i], "violations"), 0);
+    }
+    assert_int_equal(command_run("printf '#fallow-trace 1\\ndevice 0\\nstream 0\\nfields none\\n"
+                                 "A 0 0 67108864 0 pool=1\\nF 0 0 0\\nA 0 1 67108864 0\\nF 0 1 0\\n"
+                                 "A 0 2 67108864 0 pool=1\\nF 0 2 0\\n' >pool.ftext"),
+                     0);
+    assert_int_equal(run("replay pool.ftext --lag 0 --no-times --json - "
+                         "--policy fallow,fallow-memory-first,pytorch,naive"),
+                     0);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t reserved_bytes = get_count(lenders[i], "peak_reserved_bytes");
+        assert_true(reserved_bytes >= 128 << 20 && reserved_bytes < 136 << 20);
+    }
+    assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 128 << 20);
+    assert_int_equal(get_count("naive", "peak_reserved_bytes"), 64 << 20);
+    assert_int_equal(run("replay pool.ftext --policy fallow,naive"), 0);
+    assert_non_null(strstr(out_text,
+                           "1 private pool (captured graphs), kept apart by fallow; lent to "
+                           "everybody by naive\n"));
+}
+
+/* Idle memory goes only when the host waits. */
+static void a_release_threshold_gives_back_what_is_idle(void **state)
+{
+    static const char *const names[] = {"async", "async:release_threshold=0,sync_every=50",
+                                        "async:release_threshold=max,sync_every=50"};
+    char arguments[512];
+    (void)state;
+    snprintf(arguments, sizeof arguments, "replay '%s' --json - --policy %s,%s,%s,bound",
+             getenv("FALLOW_DEMO"), names[0], names[1], names[2]);
+    assert_int_equal(run(arguments), 0);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(get_count(names[i], "violations"), 0);
+        assert_true(get_count(names[i], "peak_reserved_bytes") >=
+                    get_count("bound", "peak_reserved_bytes"));
+    }
+    assert_true(get_count(names[1], "peak_reserved_bytes") <
+                get_count(names[2], "peak_reserved_bytes"));
+}
+
+static void every_setting_of_pytorch_serves_the_demo_by_the_rules(void **state)
+{
+    static const char *const names[] = {
+        "pytorch",
+        "pytorch-expandable",
+        "pytorch:expandable_segments=1",
+        "pytorch:max_split_size_mb=128",
+        "pytorch:garbage_collection_threshold=0.1",
+        "pytorch:roundup_power2_divisions=8",
+        "pytorch-expandable:roundup_power2_divisions=8",
+    };
+    char arguments[1024];
+    (void)state;
+    snprintf(arguments, sizeof arguments, "replay '%s' --json - --policy %s,%s,%s,%s,%s,%s,%s",
+             getenv("FALLOW_DEMO"), names[0], names[1], names[2], names[3], names[4], names[5],
+             names[6]);
+    assert_int_equal(run(arguments), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(get_count(names[i], "failures"), 0);
+        assert_int_equal(get_count(names[i], "violations"), 0);
+    }
+    uint64_t standard_bytes = get_count(names[0], "peak_reserved_bytes");
+    uint64_t expandable_bytes = get_count(names[1], "peak_reserved_bytes");
+    assert_int_equal(get_count(names[2], "peak_reserved_bytes"), expandable_bytes);
+    assert_true(expandable_bytes < standard_bytes);
+    assert_true(get_count(names[3], "peak_reserved_bytes") > standard_bytes);
+    assert_true(get_count(names[4], "peak_reserved_bytes") < standard_bytes);
+    assert_true(get_count(names[6], "peak_reserved_bytes") >= expandable_bytes);
+}
+
+static void lag_zero_is_labelled(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy driver --lag 0"), 0);
+    assert_non_null(strstr(out_text, "no device work"));
+}
+
+static void threads_serve_the_demo_without_breaking_a_rule(void **state)
+{
+    char arguments[512];
+    (void)state;
+    snprintf(arguments, sizeof arguments, "replay '%s' --json - --threads --policy naive,fallow",
+             getenv("FALLOW_DEMO"));
+    assert_int_equal(run(arguments), 0);
+    static const char *const names[] = {"naive", "fallow"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(get_count(names[i], "threads"), 2);
+        assert_int_equal(get_count(names[i], "failures"), 0);
+        assert_int_equal(get_count(names[i], "violations"), 0);
+    }
+}
+
+static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **state)
+{
+    char arguments[512];
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --json - --limit 7M --policy naive,driver"), 0);
+    assert_int_not_equal(get_count("naive", "failures"), 0);
+    assert_int_not_equal(get_count("driver", "failures"), 0);
+    assert_true(get_count("naive", "peak_reserved_bytes") <= 7 << 20);
+    assert_int_equal(run("replay tiny.ftext --json - --find-limit --policy driver,pytorch"), 0);
+    uint64_t limit_bytes = get_count("driver", "smallest_limit_bytes");
+    assert_true(limit_bytes >= 8 << 20 && limit_bytes <= 12 << 20);
+    assert_true(get_count("pytorch", "smallest_limit_bytes") <= 42 << 20);
+    snprintf(arguments, sizeof arguments, "replay tiny.ftext --json - --limit %llu --policy driver",
+             (unsigned long long)limit_bytes);
+    assert_int_equal(run(arguments), 0);
+    assert_int_equal(get_count("driver", "failures"), 0);
+}
+
+static void a_second_pass_is_counted_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --json - --repeat 3 --policy driver"), 0);
+    assert_non_null(strstr(out_text, "\"last_pass\": {\"number\": 3, \"driver_calls\": "));
+    assert_int_equal(get_count("driver", "grow_operations"), 12);
+}
+
+/* The way to a GPU, to a driver that has none of the simulated one's controls: here it is that one, under
+ * the name libcuda.so.1. Nothing is read off a ledger. */
+static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
+{
+    static const char *const policies[] = {"fallow", "naive", "driver", "async", "pytorch"};
+    char what[64];
+    (void)state;
+    assert_int_equal(
+        command_run("LD_LIBRARY_PATH=$(dirname $F)/../lib/driver $F replay $FALLOW_DEMO --device 0 "
+                    "--policy fallow,naive,driver,async,pytorch --json -"),
+        0);
+    assert_string_equal(error_text, "");
+    assert_non_null(strstr(out_text, "\"simulated\": false"));
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        snprintf(what, sizeof what, "{\"name\": \"%s\", ", policies[i]);
+        const char *line = strstr(out_text, what);
+        assert_non_null(line);
+        const char *end = strchr(line, '\n');
+        const char *failures = strstr(line, "\"failures\": 0,");
+        const char *ledger = strstr(line, "\"reserved_from_ledger\": false");
+        assert_true(failures != NULL && failures < end);
+        assert_true(ledger != NULL && ledger < end);
+    }
+}
+
+static void a_gpu_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    expect_error("replay tiny.ftext --device 1000", 1, "");
+}
+
+/* --- errors --- */
+
+static void a_wrong_command_line_is_named_and_ends_with_2(void **state)
+{
+    (void)state;
+    expect_error("reply tiny.ftext", 2, "'reply'");
+    expect_error("replay", 2, "needs a trace");
+    expect_error("replay tiny.ftext again.ftext", 2, "'again.ftext'");
+    expect_error("replay tiny.ftext --policy bound,nobody", 2, "'nobody'");
+    expect_error("replay tiny.ftext --policy ''", 2, "no policy ''");
+    expect_error("replay tiny.ftext --policy bound:size=1", 2, "bound has no setting 'size'");
+    expect_error("replay tiny.ftext --policy async:", 2, "leave the colon out");
+    expect_error("replay tiny.ftext --policy bound,async:release_threshold=low", 2,
+                 "release_threshold=low is not a number of bytes");
+    expect_error("replay tiny.ftext --policy pytorch:max_split_size_mb=20", 2,
+                 "max_split_size_mb=20 is not a whole number from 21");
+    expect_error("replay tiny.ftext --policy", 2, "--policy needs a value");
+    expect_error("replay tiny.ftext --device gpu", 2, "'gpu'");
+    expect_error("replay tiny.ftext --lag soon", 2, "'soon'");
+    expect_error("replay tiny.ftext --lag -1", 2, "'-1'");
+    expect_error("replay tiny.ftext --lag 99999999999999999999", 2, "--lag");
+    expect_error("replay tiny.ftext --limit 0", 2, "'0'");
+    expect_error("replay tiny.ftext --limit 4X", 2, "'4X'");
+    expect_error("replay tiny.ftext --limit 99999999T", 2, "'99999999T'");
+    expect_error("replay tiny.ftext --colour", 2, "'--colour'");
+}
+
+static void an_option_that_is_none_is_named_with_where_to_look(void **state)
+{
+    static const char *const subcommands[] = {"replay", "report", "run",        "record", "audit",
+                                              "layout", "top",    "bench pair", "doctor"};
+    char line[64], what[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
+        size_t length = strcspn(subcommands[i], " ");
+        snprintf(line, sizeof line, "%s --colour", subcommands[i]);
+        snprintf(what, sizeof what, "fallow: %.*s has no option '--colour'; see fallow %.*s --help",
+                 (int)length, subcommands[i], (int)length, subcommands[i]);
+        expect_error(line, 2, what);
+    }
+    expect_error("record -x", 2, "record has no option '-x'");
+    expect_error("doctor --json=all", 2, "doctor has no option '--json=all'");
+    expect_error("run --mode", 2, "--mode needs a value; see fallow run --help");
+    expect_error("bench pair --count 0", 2, "from 1 to");
+    expect_error("bench pair --size 4X", 2, "bytes from 1 to 1024G");
+}
+
+static void a_file_that_is_no_trace_is_named_and_ends_with_1(void **state)
+{
+    (void)state;
+    expect_error("replay missing.pickle", 1, "missing.pickle");
+    expect_error("replay .", 1, ".: ");
+    expect_error("replay /dev/null", 1, "/dev/null");
+    expect_error("replay out", 1, "out"); /* empty */
+}
+
+static void a_recording_without_room_fails_the_bench(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        command_run("ulimit -f 16; $F bench pair --count 400000 --record whole.ftrace"), 1);
+    assert_non_null(strstr(error_text, "the recording is not whole"));
+    assert_non_null(strstr(error_text, "whole.ftrace"));
+    assert_int_equal(run("bench pair --count 20000 --record whole.ftrace"), 0);
+    assert_int_equal(run("trace verify whole.ftrace"), 0);
+}
+
+static void an_unwritable_output_is_named_and_leaves_nothing(void **state)
+{
+    char path[256];
+    struct stat about;
+    (void)state;
+    assert_int_equal(run("replay tiny.ftext --policy bound --json nowhere/result.json"), 1);
+    assert_non_null(strstr(error_text, "'nowhere/result.json'"));
+    assert_int_equal(run("replay tiny.ftext --policy bound --json ."), 1);
+    assert_non_null(strstr(error_text, "cannot write '.'"));
+    if (access("/dev/full", W_OK) == 0) {
+        assert_int_equal(run("replay tiny.ftext --policy bound --json /dev/full"), 1);
+        assert_non_null(strstr(error_text, "/dev/full"));
+        assert_int_equal(run("replay tiny.ftext --policy bound > /dev/full; exit $? #"), 1);
+        assert_int_equal(run("replay tiny.ftext --policy bound --json - > /dev/full; exit $? #"),
+                         1);
+    }
+    assert_int_equal(command_run("exec 3>&1; { sleep 0.2; $F --help; echo $? >&3; } | true"), 0);
+    assert_string_equal(out_text, "1\n");
+    assert_non_null(strstr(error_text, "its reader ended"));
+    snprintf(path, sizeof path, "%s/nowhere", folder);
+    assert_int_not_equal(stat(path, &about), 0);
+}
+
+static void help_and_version_say_what_there_is(void **state)
+{
+    char line[64];
+    (void)state;
+    assert_int_equal(run("--help"), 0);
+    assert_non_null(strstr(out_text, "replay"));
+    assert_int_equal(run("replay --help"), 0);
+    assert_non_null(strstr(out_text, "--find-limit"));
+    for (size_t i = 0; i < LENDER_COUNT; i++) {
+        snprintf(line, sizeof line, "\n  %s ", lenders[i]);
+        assert_non_null(strstr(out_text, line));
+    }
+    assert_non_null(strstr(out_text, "release_threshold: a number of bytes"));
+    assert_int_equal(run("--version"), 0);
+    assert_non_null(strstr(out_text, "malloc"));
+    assert_int_equal(run(""), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_table_of_a_tiny_trace_is_as_written_here),
+        cmocka_unit_test(json_has_every_promised_key),
+        cmocka_unit_test(json_goes_to_a_file_beside_the_table),
+        cmocka_unit_test(a_trace_is_read_from_standard_input_too),
+        cmocka_unit_test(any_file_name_keeps_the_json_json),
+        cmocka_unit_test(a_wrong_command_line_is_named_and_ends_with_2),
+        cmocka_unit_test(an_option_that_is_none_is_named_with_where_to_look),
+        cmocka_unit_test(a_file_that_is_no_trace_is_named_and_ends_with_1),
+        cmocka_unit_test(an_unwritable_output_is_named_and_leaves_nothing),
+        cmocka_unit_test(help_and_version_say_what_there_is),
+    };
+    const struct CMUnitTest simulated[] = {
+        cmocka_unit_test(every_policy_serves_the_tiny_trace_within_its_own_figures),
+        cmocka_unit_test(the_demo_breaks_no_rule_at_any_lag),
+        cmocka_unit_test(memory_of_private_pools_is_kept_apart),
+        cmocka_unit_test(a_release_threshold_gives_back_what_is_idle),
+        cmocka_unit_test(every_setting_of_pytorch_serves_the_demo_by_the_rules),
+        cmocka_unit_test(lag_zero_is_labelled),
+        cmocka_unit_test(threads_serve_the_demo_without_breaking_a_rule),
+        cmocka_unit_test(a_limit_that_is_too_small_shows_and_the_smallest_is_found),
+        cmocka_unit_test(a_second_pass_is_counted_apart),
+        cmocka_unit_test(a_gpu_that_is_not_there_is_named),
+        cmocka_unit_test(a_gpus_driver_is_asked_for_nothing_but_its_own_calls),
+        cmocka_unit_test(a_recording_without_room_fails_the_bench),
+    };
+    if (getenv("FALLOW_COMMAND") == NULL) {
+        fprintf(stderr, "FALLOW_COMMAND does not name the program to test\n");
+        return FLW_TEST_SKIPPED;
+    }
+    int failed = cmocka_run_group_tests(tests, make_folder, command_remove_folder);
+    if (getenv("FALLOW_DEMO") == NULL) {
+        return failed; /* built without the simulated device, or without liblzma */
+    }
+    memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
+    return failed + cmocka_run_group_tests(simulated, make_folder, command_remove_folder);
+}

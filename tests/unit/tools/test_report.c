@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `fallow report` from outside: its numbers for a trace small enough to know by heart, golden text,
+ * JSON and CSV of a generated one, thresholds, baselines, folders, and what it says to wrong command
+ * lines, files and outputs. FALLOW_COMMAND names the program, FALLOW_GOLDEN the folder of golden
+ * files, FALLOW_DEMO the demo trace, FALLOW_CORPUS the corpus of the fuzzers. Builds with FALLOW_CHECK_LEVEL 2 recompute every sheet's
+ * invariants as they go.
+ *
+ * When a golden file has to change: `fallow report pin.ftext PIN_OPTIONS` with the options below,
+ * beside the trace of `fallow gen PIN_TRACE`, and read the difference.
+ */
+#include "support/test.h"
+
+#include "support/test_command.h"
+
+#define PIN_TRACE   "adversarial pin-small-between-large --cycles 4"
+#define PIN_OPTIONS "--no-times --lag 8 --policy pytorch,driver,recorded,bound"
+
+/* With addresses and segments, so that `recorded` has a heap: 4 MiB taken, 2 of them lent, a block
+ * in the middle that stays, then 6 MiB more. */
+static const char heap_trace[] = "#fallow-trace 1\n"
+                                 "device 0\n"
+                                 "stream 0\n"
+                                 "fields times addresses segments\n"
+                                 "S+ 0 4194304 0 @268435456\n"
+                                 "A 10 0 1048576 0 @268435456\n"
+                                 "A 20 1 1048576 0 @269484032\n"
+                                 "F 30 0 0\n"
+                                 "S+ 40 6291456 0 @536870912\n"
+                                 "A 50 2 6291456 0 @536870912\n"
+                                 "F 60 2 0\n";
+
+static int make_traces(void **state)
+{
+    if (command_make_folder(state) != 0) {
+        return -1;
+    }
+    command_write("tiny.ftext", command_trace, sizeof command_trace - 1);
+    command_write("heap.ftext", heap_trace, sizeof heap_trace - 1);
+    return command_run("\"$F\" gen " PIN_TRACE " -o pin.ftext");
+}
+
+/* --- numbers -------------------------------------------------------------------------------------
+ */
+
+static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        command_run("\"$F\" report tiny.ftext --no-times --policy driver,bound --json -"), 0);
+    flw_test_expect_in(out_text, "\"ops\": 9, \"allocs\": 3, \"frees\": 3, \"initial_blocks\": 1");
+    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608");
+    flw_test_expect_in(out_text, "{\"name\": \"driver\", \"label\": \"driver\", \"lends\": true, "
+                                 "\"peak_requested_bytes\": 8388608");
+    /* The driver gives 3 MiB as 4 of its pages, and 1 MiB as 2: at the peak 4 + 2 + 4. */
+    flw_test_expect_in(out_text, "\"peak_reserved_bytes\": 10485760");
+    flw_test_expect_in(out_text, "{\"owner\": \"stream 7\", \"bytes\": 5242880, \"blocks\": 2}");
+    flw_test_expect_in(out_text, "{\"owner\": \"stream 0\", \"bytes\": 3145728, \"blocks\": 1}");
+    flw_test_expect_in(out_text, "\"internal_waste_bytes\": 2097152, \"external_waste_bytes\": 0");
+    flw_test_expect_in(out_text, "\"calls\": {\"alloc\": 4, \"free\": 3, \"create\": 0");
+    flw_test_expect_in(out_text, "\"ns_per_op\": null");
+}
+
+static void the_recorded_heap_is_the_traces_own(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" report heap.ftext --no-times --policy recorded --json -"),
+                     0);
+    flw_test_expect_in(out_text,
+                       "\"peak_reserved_bytes\": 10485760, \"end_reserved_bytes\": 10485760");
+    /* At the peak: 1 MiB free below the block that stays, 2 above it, none in the second segment. */
+    flw_test_expect_in(out_text,
+                       "\"segments\": 2, \"blocks\": 2, \"holes\": 2, \"hole_bytes\": 3145728, "
+                       "\"largest_hole_bytes\": 2097152");
+    flw_test_expect_in(out_text, "\"fragmentation\": 0.333333");
+}
+
+/* Under a limit a request fails, and the report says how large the largest hole was. */
+static void a_failure_is_told_with_the_largest_hole(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" report tiny.ftext --no-times --lag 0 --limit 9M "
+                                 "--policy driver --json -"),
+                     0);
+    flw_test_expect_in(out_text,
+                       "\"failures\": 1, \"first_failure\": {\"op\": 5, \"bytes\": 4194304, "
+                       "\"largest_hole_bytes\": 0, \"hole_bytes\": 0}");
+    flw_test_expect_in(out_text, "\"bound_bytes\": 8388608, \"packed_bytes\": 8388608");
+    flw_test_expect_in(out_text, "every policy failed a request");
+}
+
+/* --- golden files --------------------------------------------------------------------------------
+ */
+
+static void expect_golden(const char *arguments, const char *name)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "\"$F\" report pin.ftext " PIN_OPTIONS " %s", arguments);
+    assert_int_equal(command_run(line), 0);
+    assert_string_equal(error_text, "");
+    char path[512];
+    static char golden[COMMAND_TEXT_BYTES];
+    snprintf(path, sizeof path, "%s/%s", getenv("FALLOW_GOLDEN"), name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    golden[fread(golden, 1, sizeof golden - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(out_text, golden);
+}
+
+static void text_json_and_csv_are_the_golden_ones(void **state)
+{
+    (void)state;
+    if (getenv("FALLOW_GOLDEN") == NULL) {
+        skip();
+    }
+    expect_golden("--ascii", "pin.txt");
+    expect_golden("--json -", "pin.json");
+    expect_golden("--csv -", "pin.csv");
+}
+
+static void the_screen_is_24_lines_of_80_columns(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" report pin.ftext --ascii >screen; wc -l screen; "
+                                 "LC_ALL=C awk 'length > 80' screen; "
+                                 "LC_ALL=C grep -c '[^ -~]' screen; true"),
+                     0);
+    int lines = atoi(out_text);
+    assert_in_range(lines, 12, 24);
+    assert_string_equal(strchr(out_text, ' '), " screen\n0\n"); /* no long line, all of ASCII */
+}
+
+/* Colour where a terminal is, unless NO_COLOR says no. `script` makes the terminal. */
+static void a_terminal_has_colour_unless_it_is_refused(void **state)
+{
+    (void)state;
+    if (system(
+            "command -v script >/dev/null && script -qec true /dev/null >/dev/null </dev/null") !=
+        0) {
+        skip();
+    }
+    const char *line = "%s script -qec \"'$F' report tiny.ftext --no-times --policy driver\" "
+                       "/dev/null </dev/null";
+    char whole[512];
+    snprintf(whole, sizeof whole, line, "env -u NO_COLOR");
+    assert_int_equal(command_run(whole), 0);
+    flw_test_expect_in(out_text, "\033[1m");
+    snprintf(whole, sizeof whole, line, "env NO_COLOR=1");
+    assert_int_equal(command_run(whole), 0);
+    flw_test_expect_in(out_text, "driver");
+    assert_null(strstr(out_text, "\033"));
+}
+
+static void every_sheet_of_the_demo_and_of_generated_traces_is_valid(void **state)
+{
+    (void)state;
+    if (getenv("FALLOW_DEMO") == NULL) {
+        skip();
+    }
+    assert_int_equal(command_run("\"$F\" report \"$FALLOW_DEMO\" --csv demo.csv --html demo.html "
+                                 "--json demo.json && wc -l <demo.csv && "
+                                 "grep -c '</html>' demo.html"),
+                     0);
+    assert_string_equal(error_text, "");
+    assert_int_equal(
+        command_run("for g in 'train --steps 1' 'random --count 2000' "
+                    "'adversarial comb' 'adversarial sawtooth'; do "
+                    "\"$F\" gen $g -o g.ftext 2>/dev/null || continue; "
+                    "\"$F\" report g.ftext --no-times --json g.json >/dev/null || exit 9; "
+                    "echo done; done"),
+        0);
+    flw_test_expect_in(out_text, "done\n");
+    assert_int_equal(
+        command_run("\"$F\" report \"$FALLOW_DEMO\" --limit 13G --html - | grep -c html"), 0);
+}
+
+/* Small and odd traces, most of them broken: those that can be read are reported. */
+static void what_the_fuzzers_found_worth_keeping_is_reported(void **state)
+{
+    (void)state;
+    if (getenv("FALLOW_CORPUS") == NULL) {
+        skip();
+    }
+    assert_int_equal(command_run("for form in ftrace json minimalloc pickle rmm stalloc text; do "
+                                 "\"$F\" report \"$FALLOW_CORPUS/$form\" --no-times --html c.html "
+                                 "--json c.json >screen || exit 9; "
+                                 "grep -c '\"title\"' c.json; done"),
+                     0);
+}
+
+/* --- several traces ------------------------------------------------------------------------------
+ */
+
+static void a_folder_is_a_table_with_a_page_a_trace(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("mkdir -p many/sub && cp tiny.ftext many/a.ftext && "
+                                 "cp heap.ftext 'many/b c.ftext' && echo no >many/notes.md && "
+                                 "cd many && \"$F\" report . --no-times --html ../all.html "
+                                 "--json ../all.json && cd .. && ls all*.html"),
+                     0);
+    flw_test_expect_in(out_text, "\na.ftext\n        8 ");
+    flw_test_expect_in(out_text, "\nb c.ftext\n        7 ");
+    for (const char *line = out_text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        assert_true(strcspn(line, "\n") <= 80);
+    }
+    assert_int_equal(command_run("cd many && \"$F\" report a.ftext 'b c.ftext' --no-times "
+                                 "--policy driver,bound"),
+                     0);
+    flw_test_expect_in(out_text, "\na.ftext                         8 1");
+    assert_int_equal(command_run("cd many && \"$F\" report . --no-times --html ../all.html "
+                                 "--json ../all.json && cd .. && ls all*.html"),
+                     0);
+    flw_test_expect_in(out_text, "all-1-a.ftext.html\nall-2-b_c.ftext.html\nall.html\n");
+    flw_test_expect_in(error_text, "notes.md");
+    flw_test_expect_in(error_text, "left out");
+    assert_int_equal(command_run("grep -o 'href=\"*all-[^\" >]*' all.html | sort -u | wc -l; "
+                                 "grep -o '\"title\": \"[^\"]*\"' all.json"),
+                     0);
+    assert_string_equal(out_text, "2\n\"title\": \"a.ftext\"\n\"title\": \"b c.ftext\"\n");
+}
+
+/* --- thresholds ----------------------------------------------------------------------------------
+ */
+
+static void a_broken_threshold_is_one_line_and_exit_code_1(void **state)
+{
+    (void)state;
+    const char *line = "\"$F\" report tiny.ftext --no-times --policy driver,bound %s >screen";
+    char whole[512];
+    snprintf(whole, sizeof whole, line, "--max-reserved 10M --max-fragmentation 0.5");
+    assert_int_equal(command_run(whole), 0);
+    snprintf(whole, sizeof whole, line, "--max-reserved 9M");
+    command_expect_error(whole, 1,
+                         "tiny.ftext: policy driver holds 10,485,760 bytes, 1,048,576 more");
+    assert_int_equal(command_run("\"$F\" report heap.ftext --no-times --policy recorded "
+                                 "--max-fragmentation 0.34 >screen"),
+                     0);
+    command_expect_error("\"$F\" report heap.ftext --no-times --policy recorded "
+                         "--max-fragmentation 0.3 >screen",
+                         1, "policy recorded has a fragmentation of 0.333 at its peak, 0.033 more");
+}
+
+static void a_baseline_is_held_to(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" report tiny.ftext --no-times --policy driver,bound "
+                                 "--json then.json >screen && "
+                                 "\"$F\" report tiny.ftext --no-times --policy driver,bound "
+                                 "--baseline then.json >screen"),
+                     0);
+    assert_int_equal(command_run("sed 's/\"peak_reserved_bytes\": 10485760/"
+                                 "\"peak_reserved_bytes\": 8388608/' then.json >less.json"),
+                     0);
+    command_expect_error("\"$F\" report tiny.ftext --policy driver --baseline less.json >screen", 1,
+                         "tiny.ftext: policy driver has peak_reserved_bytes of 10485760, above the "
+                         "baseline's 8388608 (+25.00 %)");
+    command_expect_error("\"$F\" report heap.ftext --policy driver --baseline then.json >screen", 1,
+                         "no trace and policy in common");
+    command_expect_error("\"$F\" report tiny.ftext --policy driver --baseline no.json >screen", 1,
+                         "no.json");
+}
+
+static void diff_says_which_numbers_differ(void **state)
+{
+    (void)state;
+    assert_int_equal(command_run("\"$F\" report pin.ftext " PIN_OPTIONS " --json a.json >screen && "
+                                 "\"$F\" report diff a.json a.json"),
+                     0);
+    assert_string_equal(out_text, "no number differs\n");
+    assert_int_equal(command_run("\"$F\" report pin.ftext --no-times --lag 8 --policy driver "
+                                 "--limit 120M --json b.json >screen && "
+                                 "\"$F\" report diff a.json b.json"),
+                     0);
+    flw_test_expect_in(out_text, "pin.ftext driver\n");
+    flw_test_expect_in(out_text, "  failures ");
+    flw_test_expect_in(out_text, "only in the first: pin.ftext pytorch\n");
+    command_expect_error("\"$F\" report diff a.json", 2, "two files");
+    command_expect_error("\"$F\" report diff a.json pin.ftext", 1, "pin.ftext: byte ");
+    assert_int_equal(command_run("sed 's/\"schema\": 1/\"schema\": 9/' a.json >c.json"), 0);
+    command_expect_error("\"$F\" report diff a.json c.json", 1,
+                         "schema 9, and this fallow reads 1");
+    assert_int_equal(command_run("head -c 700 a.json >d.json"), 0);
+    command_expect_error("\"$F\" report diff a.json d.json", 1, "d.json: byte ");
+}
+
+/* --- wrong ones ----------------------------------------------------------------------------------
+ */
+
+static void wrong_command_lines_are_told_in_one_line(void **state)
+{
+    (void)state;
+    command_expect_error("\"$F\" report", 2, "needs a trace");
+    command_expect_error("\"$F\" report tiny.ftext --policy nobody", 2, "no policy 'nobody'");
+    command_expect_error("\"$F\" report tiny.ftext --wrong", 2, "no option '--wrong'");
+    command_expect_error("\"$F\" report tiny.ftext --csv", 2, "--csv needs a value");
+    command_expect_error("\"$F\" report tiny.ftext --max-fragmentation 2", 2, "from 0 to 1");
+    command_expect_error("\"$F\" report tiny.ftext --max-fragmentation x", 2, "from 0 to 1");
+    command_expect_error("\"$F\" report tiny.ftext --max-reserved many", 2,
+                         "--max-reserved 'many'");
+    command_expect_error("\"$F\" report tiny.ftext --lag -1", 2, "--lag '-1'");
+    command_expect_error("\"$F\" report tiny.ftext --json - --csv -", 2, "only one of");
+    command_expect_error("\"$F\" report tiny.ftext heap.ftext --csv x.csv", 1, "--csv is of one");
+}
+
+static void what_cannot_be_read_or_written_is_told_in_one_line(void **state)
+{
+    (void)state;
+    command_expect_error("\"$F\" report none.ftext", 1, "none.ftext");
+    command_expect_error("mkdir -p empty && \"$F\" report empty", 1, "'empty' has no files");
+    command_expect_error("\"$F\" report tiny.ftext --json no/where.json", 1, "no/where.json");
+    command_expect_error("\"$F\" report tiny.ftext --html no/where.html", 1, "no/where.html");
+    command_expect_error("\"$F\" report tiny.ftext --csv no/where.csv", 1, "no/where.csv");
+    if (access("/dev/full", W_OK) == 0) {
+        command_expect_error("\"$F\" report tiny.ftext --html /dev/full", 1, "/dev/full");
+        command_expect_error("\"$F\" report tiny.ftext --json /dev/full", 1, "/dev/full");
+        command_expect_error("\"$F\" report tiny.ftext >/dev/full", 1, "standard output");
+    }
+    assert_int_equal(command_run("mkdir -p wrong && echo no >wrong/a && \"$F\" report wrong"), 1);
+    flw_test_expect_in(error_text, "none of the files is a trace");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_numbers_of_a_known_trace_are_the_known_ones),
+        cmocka_unit_test(the_recorded_heap_is_the_traces_own),
+        cmocka_unit_test(a_failure_is_told_with_the_largest_hole),
+        cmocka_unit_test(text_json_and_csv_are_the_golden_ones),
+        cmocka_unit_test(the_screen_is_24_lines_of_80_columns),
+        cmocka_unit_test(a_terminal_has_colour_unless_it_is_refused),
+        cmocka_unit_test(every_sheet_of_the_demo_and_of_generated_traces_is_valid),
+        cmocka_unit_test(what_the_fuzzers_found_worth_keeping_is_reported),
+        cmocka_unit_test(a_folder_is_a_table_with_a_page_a_trace),
+        cmocka_unit_test(a_broken_threshold_is_one_line_and_exit_code_1),
+        cmocka_unit_test(a_baseline_is_held_to),
+        cmocka_unit_test(diff_says_which_numbers_differ),
+        cmocka_unit_test(wrong_command_lines_are_told_in_one_line),
+        cmocka_unit_test(what_cannot_be_read_or_written_is_told_in_one_line),
+    };
+    return cmocka_run_group_tests(tests, make_traces, command_remove_folder);
+}
