@@ -289,8 +289,9 @@ FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
  * Errors      OUT_OF_MEMORY after the whole ladder (fallow_pool_get_oom_report explains),
  *             INVALID_ARGUMENT (absurd size, out_ptr NULL), CAPTURING (captured and not announced),
  *             ASLEEP (sleep.h), INVALID_STREAM, INVALID_POOL, DEVICE_LOST, DRIVER and NOT_SUPPORTED: the
- *             driver refused a call, which fallow_pool_last_driver_error and a line in the log name;
- *             nothing is lost by it, and the next request asks again.
+ *             driver refused a call, which fallow_pool_last_driver_error names, and a line in the log for
+ *             the first, second, fourth and so on in a row; nothing is lost by it, and the next request
+ *             that what the pool has does not serve asks again.
  *             OUT_OF_HOST_MEMORY: the host refuses more for the pool's tables (ulimit -d, -v, a
  *             container's limit), or they are used up (fallow_pool_create); said at once, without
  *             growth, callback or wait, since device memory is not what is missing. The log gets a

@@ -291,6 +291,7 @@ static struct flw_handle *idle_for(const struct flw_heap *heap, uint64_t need_un
     return best;
 }
 
+/* Where the driver is likely to make no other, an idle one that is too large serves, too. */
 static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *request,
                        struct flw_placement *place, struct stock *stock)
 {
@@ -298,8 +299,9 @@ static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *req
     uint64_t chunk = flw_max(heap->page_units, request->handle_bytes >> FLW_UNIT_LOG2);
     uint32_t types = request->handle_types | atomic_load(&heap->source.kinds);
     *stock = (struct stock){.end = &stock->handles};
+    bool is_last = heap->refused.is_refused && !request->is_single_handle;
     struct flw_handle *idle =
-        request->is_undivided
+        request->is_undivided || is_last
             ? idle_for(heap, need_units, flw_run_end(place->hole) - place->map_begin, types)
             : NULL;
     if (idle != NULL) {
@@ -312,8 +314,32 @@ static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *req
     } else {
         take_idle(heap, stock, &need_units);
     }
+    if (flw_refusal_covers(&heap->refused, 0)) {
+        chunk = flw_max(need_units, heap->page_units); /* one, to see whether it is mapped now */
+    }
     stock->end = stock->handles == NULL ? &stock->handles : stock->end;
     return add_new(heap, stock, need_units, chunk, types);
+}
+
+/* lock. What came of a growth that the driver was asked for. */
+static void note_answer(struct flw_heap *heap, const struct flw_grow_request *request,
+                        fallow_status status, uint64_t asked_bytes, uint64_t refused_bytes)
+{
+    if (status == FALLOW_OK || status == FALLOW_OUT_OF_MEMORY) {
+        flw_refusal_end(&heap->refused, asked_bytes);
+    } else if (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) {
+        flw_refusal_note(&heap->refused, refused_bytes, request->insists);
+    }
+}
+
+/* Of the largest handle of the stock that is still to be created; 0: none. */
+static uint64_t largest_new(const struct stock *stock)
+{
+    uint64_t most = 0;
+    for (const struct flw_handle *handle = stock->handles; handle != NULL; handle = handle->next) {
+        most = handle->id == 0 ? flw_max(most, flw_handle_bytes(handle)) : most;
+    }
+    return most;
 }
 
 static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow_request *request,
@@ -338,10 +364,15 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         room += heap->source.granularity_bytes;
     }
     bool is_allowed = reserved + stock.new_bytes <= room || stock.new_bytes == 0;
-    if (!is_planned || !is_allowed || !flw_place_set_aside(heap, &place)) {
+    uint64_t asked_bytes = largest_new(&stock);
+    bool is_spared = is_planned && is_allowed && !request->insists &&
+                     flw_refusal_spares(&heap->refused, asked_bytes);
+    if (!is_planned || !is_allowed || is_spared || !flw_place_set_aside(heap, &place)) {
         return_stock(heap, &stock);
         flw_lock_release(&heap->lock);
-        return is_allowed ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_OUT_OF_MEMORY;
+        return is_spared    ? FALLOW_WOULD_WAIT
+               : is_allowed ? FALLOW_OUT_OF_HOST_MEMORY
+                            : FALLOW_OUT_OF_MEMORY;
     }
     flw_heap_raise_reserved(heap, stock.new_bytes);
     uint64_t address = heap->map.base + (place.map_begin << FLW_UNIT_LOG2);
@@ -356,6 +387,9 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         is_inside ? flw_heap_answer(heap, result, call) : flw_heap_not_entered(heap);
 
     flw_lock_acquire(&heap->lock);
+    if (is_inside) {
+        note_answer(heap, request, status, asked_bytes, largest_new(&stock));
+    }
     if (status == FALLOW_OK) {
         flw_heap_note_peak(heap);
         publish_stock(heap, &stock, place.map_begin);
@@ -478,6 +512,8 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     bool has_extra = bytes > needed_segment_bytes(heap, request);
     uint64_t room = flw_min(request->budget_bytes, heap->limit_bytes);
     bool is_allowed = atomic_load(&heap->reserved_bytes) + bytes <= room;
+    bool is_spared = is_allowed && !request->insists && flw_refusal_spares(&heap->refused, bytes);
+    is_allowed = is_allowed && !is_spared;
     struct flw_segment *segment = is_allowed ? flw_heap_new_segment(heap) : NULL;
     struct flw_span *edge = segment != NULL ? flw_page_map_new_run(&heap->map) : NULL;
     struct flw_span *run = edge != NULL ? flw_page_map_new_run(&heap->map) : NULL;
@@ -488,7 +524,9 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     }
     flw_lock_release(&heap->lock);
     if (run == NULL) {
-        return is_allowed ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_OUT_OF_MEMORY;
+        return is_spared    ? FALLOW_WOULD_WAIT
+               : is_allowed ? FALLOW_OUT_OF_HOST_MEMORY
+                            : FALLOW_OUT_OF_MEMORY;
     }
     uint64_t address = 0;
     bool is_inside = flw_heap_enter_driver(heap, &section);
@@ -499,6 +537,9 @@ static fallow_status grow_segment(struct flw_heap *heap, const struct flw_grow_r
     fallow_status status =
         is_inside ? flw_heap_answer(heap, result, "cuMemAlloc") : flw_heap_not_entered(heap);
     flw_lock_acquire(&heap->lock);
+    if (is_inside) {
+        note_answer(heap, request, status, bytes, bytes);
+    }
     if (status == FALLOW_OK) {
         flw_heap_note_peak(heap);
         uint64_t begin = flw_align_up(address, FLW_UNIT_BYTES);

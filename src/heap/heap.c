@@ -110,6 +110,21 @@ fallow_status flw_heap_answer(struct flw_heap *heap, CUresult result, const char
     return result == CUDA_ERROR_NOT_SUPPORTED ? FALLOW_NOT_SUPPORTED : status;
 }
 
+bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes)
+{
+    flw_lock_acquire(&heap->lock);
+    bool is_refused = flw_refusal_covers(&heap->refused, bytes);
+    flw_lock_release(&heap->lock);
+    return is_refused;
+}
+
+void flw_heap_forget_refusal(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    heap->refused = (struct flw_refused_growth){.is_refused = false};
+    flw_lock_release(&heap->lock);
+}
+
 void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call)
 {
     int none = 0;

@@ -29,6 +29,7 @@
 #include "driver/section.h"
 #include "heap/lender.h"
 #include "heap/order.h"
+#include "heap/refusal.h"
 #include "memory/page_map.h"
 
 /* Physical memory. Synchronization: the heap lock. */
@@ -167,6 +168,7 @@ struct flw_heap {
      * complete; what is mapped without access, since the driver refused to unmap it. NULL: nothing yet. */
     struct flw_domain *withheld;
 
+    struct flw_refused_growth refused;
     struct flw_heap_counters count;
     _Atomic int lost_error; /* CUresult that lost the device; 0 none */
     const char *_Atomic lost_call;
@@ -434,16 +436,23 @@ struct flw_grow_request {
     bool is_undivided;     /* out of one handle, idle or new, whose rest is free memory */
     bool is_whole;         /* context order: a whole run */
     bool is_exact;         /* no more than the need */
+    bool insists;          /* the driver is asked, whatever it refused before */
 };
 /* lock; nobody else has the heap yet. What the probe could not take back is the heap's: to be unmapped, lent
  * or given back when the driver lets it. */
 void flw_heap_adopt_left(struct flw_heap *heap);
 /* Make a mapped run: address space with the fewest missing pages, idle handles, new handles. Where the
  * driver has no memory for more than the need, it is asked for that alone.
- * OUT_OF_MEMORY: budget, limit or the driver; DRIVER, NOT_SUPPORTED: the driver refused. Nothing
- * changed then but that there may be more idle handles. */
+ * OUT_OF_MEMORY: budget, limit or the driver; DRIVER, NOT_SUPPORTED: the driver refused; WOULD_WAIT: it
+ * refused the like of it and was not asked now (refusal.h). Nothing changed then but that there may be more
+ * idle handles. */
 fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
                             struct flw_span **out_run);
+/* takes the lock. Did the driver refuse a new handle or segment of so many bytes, and give none since; 0: the
+ * mapping of one that is at hand. What goes back to it then does not come again. */
+bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes);
+/* takes the lock. Things have changed: the next growth asks. */
+void flw_heap_forget_refusal(struct flw_heap *heap);
 /* Unmap complete, idle memory (oldest first) until want_bytes are idle handles; returns what was. What
  * the driver refuses to unmap stays mapped, and free. */
 uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes);

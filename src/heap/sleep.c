@@ -304,6 +304,8 @@ static fallow_status wake_up(struct flw_heap *heap)
     flw_lock_release(&heap->lock);
     if (stop.result != CUDA_SUCCESS) {
         sleep_on(heap);
+    } else {
+        flw_heap_forget_refusal(heap);
     }
     return status_of(heap, &stop);
 }

@@ -77,6 +77,7 @@ struct flw_source {
     uint64_t left_handle;
     bool is_left_mapped, is_left_busy; /* busy: a copy may be on its way to it */
     _Atomic uint64_t *call_count;
+    _Atomic bool refuses_all;   /* of late the driver refused a handle of whatever kinds */
     _Atomic bool unmaps_singly; /* the driver was seen to refuse several mappings at once */
 };
 

@@ -216,22 +216,51 @@ static CUresult create_with(struct flw_source *source, uint64_t bytes, uint32_t 
     return result;
 }
 
-/* A kind that worked at first may be refused later (a limit of the fabric, a permission that went). What
- * nobody named is done without from then on; where that is refused too, the kind was not the cause. */
-static CUresult vmm_create(struct flw_source *source, uint64_t bytes, uint32_t *kinds,
-                           uint64_t *out_handle)
+/* The kinds were refused with the answer `first`. Of fewer, as many as there are: the others are done without
+ * from now on. */
+static CUresult create_lesser(struct flw_source *source, uint64_t bytes, CUresult first,
+                              uint32_t *kinds, uint64_t *out_handle)
 {
-    CUresult first = create_with(source, bytes, *kinds, out_handle), result = first;
+    CUresult result = first;
     uint32_t lesser = *kinds;
     while (flw_source_is_refused(result) &&
            (lesser = lesser_kinds(source, lesser)) != NO_KINDS_LEFT) {
         result = create_with(source, bytes, lesser, out_handle);
     }
-    if (lesser != *kinds && result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS) {
         blame(source, *kinds & ~lesser, first, "cuMemCreate");
         (void)atomic_fetch_and(&source->kinds, lesser);
         *kinds = lesser;
     }
+    return result;
+}
+
+/* The same of the fewest alone, for this handle only. */
+static CUresult create_least(struct flw_source *source, uint64_t bytes, CUresult first,
+                             uint32_t *kinds, uint64_t *out_handle)
+{
+    uint32_t least = *kinds, lesser;
+    while ((lesser = lesser_kinds(source, least)) != NO_KINDS_LEFT) {
+        least = lesser;
+    }
+    CUresult result = least != *kinds ? create_with(source, bytes, least, out_handle) : first;
+    *kinds = result == CUDA_SUCCESS ? least : *kinds;
+    return result;
+}
+
+/* A kind that worked at first may be refused later (a limit of the fabric, a permission that went). What
+ * nobody named is done without from then on; where that is refused too, the kind was not the cause, and
+ * while that lasts two questions are enough to see that it does. */
+static CUresult vmm_create(struct flw_source *source, uint64_t bytes, uint32_t *kinds,
+                           uint64_t *out_handle)
+{
+    CUresult first = create_with(source, bytes, *kinds, out_handle), result = first;
+    if (flw_source_is_refused(first)) {
+        result = atomic_load(&source->refuses_all)
+                     ? create_least(source, bytes, first, kinds, out_handle)
+                     : create_lesser(source, bytes, first, kinds, out_handle);
+    }
+    atomic_store(&source->refuses_all, flw_source_is_refused(result));
     return flw_source_is_refused(result) ? first : result;
 }
 

@@ -202,16 +202,22 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         .handle_types = need->handle_types,
         .is_single_handle = flw_need_is_single(need),
         .is_undivided = is_undivided(climb),
-        .is_whole = climb->heap->whole != NULL && need->class_index == FLW_CLASS_COUNT};
+        .is_whole = climb->heap->whole != NULL && need->class_index == FLW_CLASS_COUNT,
+        .insists = climb->insists};
     if (!may_grow(climb)) {
         return false;
     }
     fallow_status status = flw_heap_grow(climb->heap, &request, &run);
     flw_pool_say_refusals(climb->pool);
     if (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) {
+        climb->insists = false; /* that is its answer, for the like of it */
         flw_pool_say_insisted(climb->pool);
     }
+    if (status == FALLOW_WOULD_WAIT) {
+        return false; /* refused a moment ago */
+    }
     if (status == FALLOW_OK) {
+        atomic_store_explicit(&climb->pool->refused_requests, 0, memory_order_relaxed);
         if (climb->is_settled) {
             atomic_store(&climb->pool->settled_grows, atomic_load(&climb->heap->count.grows));
         }
@@ -232,7 +238,8 @@ static bool replace_segments(struct flw_climb *climb, uint64_t budget_bytes)
     uint64_t room = flw_min(budget_bytes, climb->heap->limit_bytes);
     uint64_t keep = room - flw_min(room, need);
     keep = reserved > keep ? keep : reserved - flw_min(reserved, need);
-    return flw_heap_release_idle(climb->heap, keep) > 0 &&
+    return !flw_heap_refuses(climb->heap, UINT64_MAX) &&
+           flw_heap_release_idle(climb->heap, keep) > 0 &&
            flw_climb_grow_within(climb, budget_bytes);
 }
 
@@ -245,12 +252,16 @@ static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
     if (!climb->heap->source.ops->remaps) {
         return replace_segments(climb, budget_bytes);
     }
+    if (flw_heap_refuses(climb->heap, 0)) {
+        return false; /* nor would it come again */
+    }
     if (flw_heap_unmap_idle(climb->heap, climb->need_bytes) > 0 &&
         flw_climb_grow_within(climb, budget_bytes)) {
         return true;
     }
     uint64_t idle_bytes = climb->heap->idle_bytes;
-    if (idle_bytes > 0 && !flw_heap_is_lost(climb->heap)) {
+    if (idle_bytes > 0 && !flw_heap_is_lost(climb->heap) &&
+        !flw_heap_refuses(climb->heap, UINT64_MAX)) {
         /* Idle handles of the wrong size: let the driver have them, ask it for the right one. */
         uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
         uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));

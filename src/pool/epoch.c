@@ -255,7 +255,7 @@ static bool rung_exchange(struct flw_climb *climb)
     if (may_wait(climb) && wait_for_all(heap) && flw_climb_reclaim(climb)) {
         return true;
     }
-    if (!may_grow(climb)) {
+    if (!may_grow(climb) || flw_heap_refuses(heap, UINT64_MAX)) {
         return false; /* what idles here stays */
     }
     uint64_t bound = flw_min(bound_of(climb), heap->limit_bytes);
@@ -268,7 +268,7 @@ static bool rung_exchange(struct flw_climb *climb)
     return flw_climb_grow_within(climb, bound);
 }
 
-static bool rung_limit(struct flw_climb *climb)
+static bool grow_to_limit(struct flw_climb *climb)
 {
     uint32_t smallest = climb->need->class_index < FLW_CLASS_COUNT
                             ? flw_class_slab_units(climb->need->class_index)
@@ -283,10 +283,19 @@ static bool rung_limit(struct flw_climb *climb)
     return false;
 }
 
+static bool rung_limit(struct flw_climb *climb)
+{
+    climb->insists = true;
+    bool is_grown = grow_to_limit(climb);
+    climb->insists = false;
+    return is_grown;
+}
+
 /* The driver has nothing: everything that idles here goes to it first. */
 static bool rung_trim(struct flw_climb *climb)
 {
-    return may_grow(climb) && flw_epoch_trim(climb->pool) > 0 && rung_limit(climb);
+    return may_grow(climb) && !flw_heap_refuses(climb->heap, UINT64_MAX) &&
+           flw_epoch_trim(climb->pool) > 0 && grow_to_limit(climb);
 }
 
 static bool (*const rungs[FLW_RUNG_COUNT])(struct flw_climb *climb) = {

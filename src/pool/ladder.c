@@ -269,7 +269,7 @@ static bool rung_remap_wait(struct flw_climb *climb)
 }
 
 /* A slab that does not fit the limit any more is made as small as it can be. */
-static bool rung_limit(struct flw_climb *climb)
+static bool grow_to_limit(struct flw_climb *climb)
 {
     struct flw_need *need = climb->need;
     if (climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
@@ -287,9 +287,18 @@ static bool rung_limit(struct flw_climb *climb)
     return flw_climb_grow_or_move(climb, climb->heap->limit_bytes);
 }
 
+/* Without more memory the request fails from here on, or waits. */
+static bool rung_limit(struct flw_climb *climb)
+{
+    climb->insists = true;
+    bool is_grown = grow_to_limit(climb);
+    climb->insists = false;
+    return is_grown;
+}
+
 static bool take_or_grow(struct flw_climb *climb)
 {
-    return flw_climb_reclaim(climb) || rung_limit(climb);
+    return flw_climb_reclaim(climb) || grow_to_limit(climb);
 }
 
 static void trim_other(struct flw_pool *other, void *context)
@@ -319,14 +328,16 @@ bool flw_climb_callback(struct flw_climb *climb)
             return false;
         }
     }
-    if (any && (flw_climb_own_cache(climb) || rung_caches(climb) || take_or_grow(climb))) {
+    if (any && (flw_climb_own_cache(climb) || rung_caches(climb) || flw_climb_reclaim(climb) ||
+                rung_limit(climb))) {
         return true;
     }
-    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
-        return false; /* what idles elsewhere is not for it */
+    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0 ||
+        flw_heap_refuses(climb->heap, UINT64_MAX)) {
+        return false; /* what idles elsewhere is not for it, or would not be given to it */
     }
     flw_pool_table_each(trim_other, climb);
-    return rung_limit(climb);
+    return grow_to_limit(climb);
 }
 
 /* heap lock. Is there memory that no fence can cover, since its stream was lost, or since the driver

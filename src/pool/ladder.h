@@ -25,6 +25,7 @@ struct flw_climb {
     fallow_status status; /* of the last failure worth telling: a driver's refusal before no room */
     bool is_quarantine_out;
     bool is_headless; /* a growth found no host memory for its headers: no other one helps */
+    bool insists;     /* the driver is asked, whatever it refused before */
     fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
 };
 
@@ -44,7 +45,8 @@ static inline bool flw_climb_lacks_host(const struct flw_climb *climb)
 }
 /* oom.c: the answer then, and a line that says why. */
 fallow_status flw_climb_refuse_host(const struct flw_climb *climb);
-/* oom.c: a line that names the call, where the driver refused the growth that would have served. */
+/* oom.c: a line that names the call, where the driver refused the growth that would have served: of the first,
+ * second, fourth and so on such request in a row. */
 void flw_climb_tell_refusal(const struct flw_climb *climb);
 
 /* ladder.c: what lies ready for the stream, its own or nobody's. take takes the heap lock; take_slots

@@ -153,13 +153,18 @@ void flw_climb_tell_refusal(const struct flw_climb *climb)
 {
     const struct flw_heap *heap = climb->heap;
     const char *call = atomic_load(&heap->last_call);
-    if ((climb->status == FALLOW_DRIVER || climb->status == FALLOW_NOT_SUPPORTED) && call != NULL) {
+    if ((climb->status != FALLOW_DRIVER && climb->status != FALLOW_NOT_SUPPORTED) || call == NULL) {
+        return;
+    }
+    uint64_t count = atomic_fetch_add(&climb->pool->refused_requests, 1) + 1;
+    if (flw_is_pow2(count)) {
         flw_pool_log(
             climb->pool, FALLOW_LOG_WARNING,
-            "no %llu bytes: %s answered %s; the pool is as it was, and the next request "
-            "asks again",
+            "no %llu bytes: %s answered %s; the pool is as it was, and the next request that nothing "
+            "else serves asks again (%llu since the last that the driver gave more memory for)",
             (unsigned long long)climb->need->size_bytes, call,
-            flw_driver_error_name(&climb->pool->driver, (CUresult)atomic_load(&heap->last_error)));
+            flw_driver_error_name(&climb->pool->driver, (CUresult)atomic_load(&heap->last_error)),
+            (unsigned long long)count);
     }
 }
 

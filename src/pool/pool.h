@@ -101,6 +101,7 @@ struct flw_pool {
     _Atomic uint64_t special_allocs, special_frees; /* blocks that never pass a cache */
     _Atomic int64_t special_live_bytes;
     _Atomic uint64_t zero_sizes, misuses, ooms, remap_waits;
+    _Atomic uint64_t refused_requests; /* since a growth last came about */
 
     struct flw_lock report_lock; /* FLW_RANK_META: the last out-of-memory report */
     struct fallow_oom_report report;

@@ -84,6 +84,9 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
         complete_what_is(pool);
         released += flw_heap_release_idle(&pool->heap, keep_bytes);
     }
+    if (released > 0) {
+        flw_heap_forget_refusal(&pool->heap);
+    }
     flw_heap_leave_driver(&pool->heap, &section);
     flw_gate_leave(&pool->gate);
     flw_pool_note_loss(pool);

@@ -215,6 +215,115 @@ static void a_refused_growth_costs_the_request_and_names_the_call(void **state)
     }
 }
 
+/* ---- a refusal that lasts */
+
+#define FAILING_REQUESTS 100
+#define MOST_CALLS       12 /* of one: the frame of a section, the question for a capture, the growth */
+
+static const struct {
+    const char *entry;
+    fallow_page_source source;
+    fallow_order order;
+} lasting[] = {{"cuMemCreate", FALLOW_PAGES_AUTOMATIC, FALLOW_ORDER_STREAM},
+               {"cuMemMap", FALLOW_PAGES_AUTOMATIC, FALLOW_ORDER_STREAM},
+               {"cuMemSetAccess", FALLOW_PAGES_AUTOMATIC, FALLOW_ORDER_STREAM},
+               {"cuMemAlloc_v2", FALLOW_PAGES_SEGMENTS, FALLOW_ORDER_STREAM},
+               {"cuMemAlloc_v2", FALLOW_PAGES_AUTOMATIC, FALLOW_ORDER_CONTEXT}};
+#define LASTING (sizeof lasting / sizeof *lasting)
+
+/* A pool that has so much idle, little enough to grow beside it, and a driver that gives no more. */
+#define IDLE_BYTES (12 * MIB)
+
+static void begin_refused(struct api *api, size_t i)
+{
+    api_begin(api, NULL);
+    fallow_pool_config config = api_config(api);
+    config.page_source = lasting[i].source;
+    config.order = lasting[i].order;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+    void *idle = api_alloc(api, IDLE_BYTES, api->stream);
+    assert_int_equal(fallow_free(api->pool, idle, api->stream), FALLOW_OK);
+    refuse_from_now_on(api, lasting[i].entry, CUDA_ERROR_NOT_PERMITTED);
+}
+
+static void expect_refused(struct api *api, size_t bytes)
+{
+    void *ptr = api;
+    assert_int_equal(fallow_alloc(api->pool, bytes, api->stream, &ptr), FALLOW_DRIVER);
+    assert_null(ptr);
+}
+
+/* Calls are counted, not timed. Every request that fails has asked: so the first after the end is served. */
+static void a_lasting_refusal_costs_each_request_one_question(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LASTING; i++) {
+        struct api api;
+        begin_refused(&api, i);
+        for (unsigned n = 0; n < FAILING_REQUESTS; n++) {
+            expect_refused(&api, 33 * MIB);
+        }
+        uint64_t calls = api.sim.call_count(NULL), asked = api.sim.call_count(lasting[i].entry);
+        for (unsigned n = 0; n < FAILING_REQUESTS; n++) {
+            uint64_t before = api.sim.call_count(lasting[i].entry);
+            expect_refused(&api, 33 * MIB);
+            assert_true(api.sim.call_count(lasting[i].entry) > before);
+        }
+        calls = api.sim.call_count(NULL) - calls;
+        asked = api.sim.call_count(lasting[i].entry) - asked;
+        printf("%s refused: %.2f driver calls a request, %.2f of them this one\n", lasting[i].entry,
+               (double)calls / FAILING_REQUESTS, (double)asked / FAILING_REQUESTS);
+        assert_in_range(calls, FAILING_REQUESTS, MOST_CALLS * FAILING_REQUESTS);
+        (void)(api.sim.fail)(NULL, 0, 0, 0);
+        void *ptr = api_alloc(&api, 33 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        expect_service(&api);
+        api_end(&api);
+    }
+}
+
+/* What a pool gave back to make room for something else would not come again. */
+static void a_refused_pool_lends_what_it_has(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LASTING; i++) {
+        struct api api;
+        begin_refused(&api, i);
+        for (unsigned n = 0; n < 20; n++) {
+            expect_refused(&api, 90 * MIB);
+        }
+        assert_true(api_stats(&api).reserved_bytes >= IDLE_BYTES);
+        void *ptr = api_alloc(&api, IDLE_BYTES, api.stream);
+        api_use(&api, ptr, IDLE_BYTES, api.stream);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        (void)(api.sim.fail)(NULL, 0, 0, 0);
+        expect_service(&api);
+        api_end(&api);
+    }
+}
+
+/* A handle that was unmapped for a larger request in vain is mapped again, though more than is asked for. */
+static void a_handle_that_was_moved_in_vain_serves_what_is_smaller(void **state)
+{
+    (void)state;
+    struct api api;
+    api_begin_with_pool(&api);
+    void *ptr = api_lend(&api, IDLE_BYTES, 0, FALLOW_REQUEST_DEDICATED);
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    refuse_from_now_on(&api, "cuMemCreate", CUDA_ERROR_NOT_PERMITTED);
+    for (unsigned n = 0; n < 3; n++) {
+        expect_refused(&api, 33 * MIB);
+    }
+    assert_int_equal(flw_sim_read_ledger(&api.sim).mapping_count, 0);
+    for (unsigned n = 0; n < IDLE_BYTES / (3 * MIB); n++) {
+        ptr = api_alloc(&api, 3 * MIB, api.stream);
+        api_use(&api, ptr, 3 * MIB, api.stream);
+    }
+    (void)(api.sim.fail)(NULL, 0, 0, 0);
+    expect_service(&api);
+    api_end(&api);
+}
+
 /* Neither the way back of a growth nor the taking out of idle memory: what stays mapped is known, and goes
  * when the driver lets it. */
 static void what_cannot_be_unmapped_is_kept_until_it_can(void **state)
@@ -282,6 +391,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_growth_costs_the_request_and_names_the_call),
+        cmocka_unit_test(a_lasting_refusal_costs_each_request_one_question),
+        cmocka_unit_test(a_refused_pool_lends_what_it_has),
+        cmocka_unit_test(a_handle_that_was_moved_in_vain_serves_what_is_smaller),
         cmocka_unit_test(what_cannot_be_unmapped_is_kept_until_it_can),
         cmocka_unit_test(refused_events_leave_memory_to_a_synchronisation),
         cmocka_unit_test(a_driver_that_is_too_old_is_refused_by_name),
