@@ -440,12 +440,14 @@ static void destroy_events(struct flw_heap *heap, struct leftover *left)
     }
 }
 
+/* What is mapped the driver keeps without its handle, too. */
 static void give_handle(struct flw_heap *heap, struct flw_handle *handle, struct leftover *left)
 {
     uint64_t bytes = (uint64_t)handle->unit_count << FLW_UNIT_LOG2;
+    left->bytes += handle->is_mapped ? bytes : 0;
     if (handle->id != 0) {
         CUresult result = heap->source.ops->release(&heap->source, handle->id);
-        if (note_given(heap, left, result, "cuMemRelease", bytes)) {
+        if (note_given(heap, left, result, "cuMemRelease", handle->is_mapped ? 0 : bytes)) {
             handle->id = 0;
         }
     }
@@ -481,20 +483,22 @@ static struct leftover give_round(struct flw_heap *heap)
     return left;
 }
 
-uint64_t flw_heap_give_back(struct flw_heap *heap)
+bool flw_heap_give_back(struct flw_heap *heap, uint64_t *out_kept_bytes)
 {
     struct leftover left = {.count = 1};
     (void)flw_heap_end_copies(heap);
     for (unsigned n = 0; n < GIVE_ROUNDS && left.count > 0 && !flw_heap_is_lost(heap); n++) {
         left = give_round(heap);
     }
-    return left.bytes;
+    *out_kept_bytes = left.bytes;
+    return left.count == 0;
 }
 
 void flw_heap_finish(struct flw_heap *heap, bool is_lost)
 {
     if (!is_lost) {
-        (void)flw_heap_give_back(heap);
+        uint64_t kept_bytes;
+        (void)flw_heap_give_back(heap, &kept_bytes);
     }
     release_tables(heap);
 }

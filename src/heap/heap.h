@@ -198,8 +198,8 @@ uint64_t flw_heap_span_of_addresses(const struct flw_heap *heap);
 /* calls. Nothing stays on failure, but what a sentence about it is made of: source and range. */
 fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config *config);
 /* calls. Everything back to the driver, which is asked again for what it refuses; the caller has waited for
- * the fences. The bytes that it kept. */
-uint64_t flw_heap_give_back(struct flw_heap *heap);
+ * the fences. False: it kept something, so many bytes of memory, or addresses or events alone. */
+bool flw_heap_give_back(struct flw_heap *heap, uint64_t *out_kept_bytes);
 /* The tables. `is_lost`: without giving back first. */
 void flw_heap_finish(struct flw_heap *heap, bool is_lost);
 

@@ -125,6 +125,9 @@ static bool await_by_free(struct flw_pool *pool)
         flw_heap_count_call(&pool->heap);
         result = pool->driver.cuMemFree_v2(memory);
     }
+    if (flw_heap_refuse(&pool->heap, result, "cuMemFree") == FALLOW_DRIVER) {
+        flw_pool_say_what_stays(pool, 1);
+    }
     return result == CUDA_SUCCESS;
 }
 

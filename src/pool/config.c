@@ -169,58 +169,6 @@ static fallow_status find_device(struct flw_pool *pool)
     return FALLOW_OK;
 }
 
-#define MIB_OF(bytes) ((unsigned long long)((bytes) >> 20))
-
-/* At their smallest the tables found no room; what was there before is. */
-static void say_no_tables(const struct flw_pool *pool)
-{
-    const struct flw_heap *heap = &pool->heap;
-    uint64_t least = flw_tables_reserve_bytes(heap, FLW_TABLE_SHRINK_MAX);
-    uint64_t allowance = flw_meta_allowance();
-    if (allowance == UINT64_MAX) {
-        flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     "the pool cannot be set up: the host refused memory for its tables: look at "
-                     "ulimit -d and at vm.overcommit_memory");
-    } else {
-        flw_pool_log(
-            pool, FALLOW_LOG_ERROR,
-            "the pool cannot be set up: its tables take at least %llu MiB of addresses, and "
-            "%llu MiB are left: lift the limit of the address space (ulimit -v unlimited)",
-            MIB_OF(least), MIB_OF(allowance));
-    }
-}
-
-static void say_small_tables(const struct flw_pool *pool)
-{
-    const struct flw_heap *heap = &pool->heap;
-    flw_pool_log(
-        pool, FALLOW_LOG_WARNING,
-        "the address space is limited: the pool's tables take %llu MiB of it, not %llu MiB, "
-        "and have room for about %llu million blocks, lent and free; one more answers %s "
-        "(ulimit -v unlimited lifts it)",
-        MIB_OF(flw_tables_reserve_bytes(heap, heap->table_shrink)),
-        MIB_OF(flw_tables_reserve_bytes(heap, 0)),
-        MIB_OF(flw_page_map_slot_count(heap->table_shrink)),
-        fallow_status_name(FALLOW_OUT_OF_HOST_MEMORY));
-}
-
-static void say_why_no_heap(const struct flw_pool *pool, fallow_status status)
-{
-    if (status == FALLOW_NOT_SUPPORTED) {
-        flw_pool_say_unsupported(pool);
-        return;
-    }
-    int error = atomic_load(&pool->heap.last_error);
-    const char *call = atomic_load(&pool->heap.last_call);
-    if (error == 0 && status == FALLOW_OUT_OF_HOST_MEMORY) {
-        say_no_tables(pool);
-        return;
-    }
-    flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s%s%s",
-                 error != 0 ? call : fallow_status_message(status), error == 0 ? "" : " answered ",
-                 error == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)error));
-}
-
 static const struct flw_source_ops *source_of(const fallow_pool_config *config)
 {
     bool has_segments =
@@ -256,17 +204,17 @@ static fallow_status init_heap(struct flw_pool *pool)
                                          pool->config.reuse_policy == FALLOW_REUSE_SAME_STREAM};
     fallow_status status = flw_heap_init(&pool->heap, &config);
     if (status != FALLOW_OK) {
-        say_why_no_heap(pool, status);
+        flw_pool_say_no_heap(pool, status);
         return status;
     }
     if (!flw_meta_reserve(&pool->note_meta, flw_tables_note_bytes(pool->heap.table_shrink))) {
-        say_no_tables(pool);
+        flw_pool_say_no_tables(pool);
         flw_heap_finish(&pool->heap, false);
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
     flw_pool_say_refusals(pool);
     if (pool->heap.table_shrink > 0) {
-        say_small_tables(pool);
+        flw_pool_say_small_tables(pool);
     }
     pool->heap.streams_may_die = pool->config.streams_may_die != 0;
     if (pool->heap.source.ops->remaps) {
@@ -528,16 +476,6 @@ static bool enter_last(struct flw_pool *pool, struct flw_driver_section *section
     return is_inside || flw_heap_enter_driver(&pool->heap, section);
 }
 
-static void say_what_stays(struct flw_pool *pool, uint64_t bytes)
-{
-    const char *call = atomic_load(&pool->heap.last_call);
-    flw_pool_log(
-        pool, FALLOW_LOG_ERROR,
-        "%llu bytes stay with the driver until the process ends: %s answered %s",
-        (unsigned long long)bytes, call == NULL ? "a call" : call,
-        flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
-}
-
 void fallow_pool_destroy(fallow_pool *handle)
 {
     struct flw_pool *pool = flw_pool_of(handle);
@@ -562,15 +500,15 @@ void fallow_pool_destroy(fallow_pool *handle)
     leave_contexts(pool);
     bool is_lost = !is_still || !enter_last(pool, &section);
     if (is_lost && !flw_heap_is_lost(&pool->heap)) {
-        say_what_stays(pool, atomic_load(&pool->heap.reserved_bytes));
+        flw_pool_say_what_stays(pool, atomic_load(&pool->heap.reserved_bytes));
     }
     flw_debug_finish(pool, is_lost);
     flw_sleep_finish(pool, is_lost);
     flw_share_finish(pool, is_lost);
     if (!is_lost) {
-        uint64_t kept_bytes = flw_heap_give_back(&pool->heap);
-        if (kept_bytes > 0) {
-            say_what_stays(pool, kept_bytes);
+        uint64_t kept_bytes;
+        if (!flw_heap_give_back(&pool->heap, &kept_bytes) && !flw_heap_is_lost(&pool->heap)) {
+            flw_pool_say_what_stays(pool, kept_bytes);
         }
         flw_heap_leave_driver(&pool->heap, &section);
         release_context(pool);

@@ -225,8 +225,13 @@ bool flw_pool_is_blocking_capturing(struct flw_pool *pool);
 void flw_pool_say_refusals(struct flw_pool *pool);
 /* A growth was refused: if it asked for kinds of handles that were insisted on, a line, once. */
 void flw_pool_say_insisted(struct flw_pool *pool);
-/* Create was answered NOT_SUPPORTED: what was insisted on, and what to do. */
-void flw_pool_say_unsupported(const struct flw_pool *pool);
+/* Create ended with this status: which call, table or setting it was, and what to do. */
+void flw_pool_say_no_heap(const struct flw_pool *pool, fallow_status status);
+/* At their smallest the tables found no room; what was there before is. */
+void flw_pool_say_no_tables(const struct flw_pool *pool);
+void flw_pool_say_small_tables(const struct flw_pool *pool);
+/* The driver does not take so many bytes back, or addresses or events alone: the call that it refused last. */
+void flw_pool_say_what_stays(const struct flw_pool *pool, uint64_t bytes);
 
 /* Remember why this need failed. */
 void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need);

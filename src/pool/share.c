@@ -192,22 +192,23 @@ fallow_status fallow_export(fallow_pool *handle, const void *ptr, uint32_t type,
 static bool give_up(struct flw_pool *pool, struct flw_import *import)
 {
     struct flw_source *source = &pool->heap.source;
-    const char *call = "cuMemUnmap";
     CUresult result = CUDA_SUCCESS;
     if (import->is_mapped) {
         result = source->ops->unmap(source, import->base, import->bytes);
         import->is_mapped = result != CUDA_SUCCESS;
     }
-    if (result == CUDA_SUCCESS && import->base != 0) {
-        call = "cuMemAddressFree";
+    bool is_given = flw_heap_refuse(&pool->heap, result, "cuMemUnmap") == FALLOW_OK;
+    if (import->base != 0 && !import->is_mapped) {
         result = source->ops->unreserve(source, import->base, import->bytes);
         import->base = result == CUDA_SUCCESS ? 0 : import->base;
+        is_given &= flw_heap_refuse(&pool->heap, result, "cuMemAddressFree") == FALLOW_OK;
     }
-    if (result == CUDA_SUCCESS && import->handle != 0) {
-        call = "cuMemRelease";
+    if (import->handle != 0) { /* the memory is another's, who waits for it, addresses or not */
         result = source->ops->release(source, import->handle);
+        import->handle = result == CUDA_SUCCESS ? 0 : import->handle;
+        is_given &= flw_heap_refuse(&pool->heap, result, "cuMemRelease") == FALLOW_OK;
     }
-    return flw_heap_refuse(&pool->heap, result, call) == FALLOW_OK;
+    return is_given;
 }
 
 /* In a driver section: nothing uses it any more. What the driver refuses to give up is tried again later. */
@@ -485,6 +486,16 @@ CUresult flw_share_each_import(struct flw_pool *pool, flw_heap_stretch_function 
     return result;
 }
 
+/* Of others' memory, which the driver keeps for as long as it is mapped or has a handle. */
+static uint64_t bytes_of(const struct flw_import *import)
+{
+    uint64_t bytes = 0;
+    for (; import != NULL; import = import->next) {
+        bytes += import->is_mapped || import->handle != 0 ? import->bytes : 0;
+    }
+    return bytes;
+}
+
 static void forget_all(struct flw_import *import)
 {
     for (struct flw_import *next; import != NULL; import = next) {
@@ -504,6 +515,9 @@ void flw_share_finish(struct flw_pool *pool, bool is_lost)
     }
     for (unsigned n = 0; n < LAST_TRIES && !is_lost; n++) {
         end_again(pool);
+    }
+    if (!is_lost && !flw_heap_is_lost(&pool->heap) && pool->ended_imports != NULL) {
+        flw_pool_say_what_stays(pool, bytes_of(pool->ended_imports));
     }
     forget_all(pool->imports);
     forget_all(pool->ended_imports);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the pool says of itself: statistics, what the driver refused it, block information,
- * validation. The out-of-memory report is oom.c's.
+ * Owns: what the pool says of itself: statistics, what the driver or the host refused it, block
+ * information, validation. The out-of-memory report is oom.c's.
  */
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/sized.h"
+#include "heap/tables.h"
 #include "pool/pool.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_stats)
@@ -166,7 +167,8 @@ void flw_pool_say_insisted(struct flw_pool *pool)
         call, flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
 }
 
-void flw_pool_say_unsupported(const struct flw_pool *pool)
+/* What was insisted on, and what to do. */
+static void say_unsupported(const struct flw_pool *pool)
 {
     const fallow_pool_config *config = &pool->config;
     char text[128] = "the device or the driver is without it";
@@ -183,6 +185,70 @@ void flw_pool_say_unsupported(const struct flw_pool *pool)
                  : config->peer_device_count != 0 ? "peer_devices"
                                                   : "page_source",
                  refusals[kind].name, text);
+}
+
+/* ---- what came to nothing */
+
+#define MIB_OF(bytes) ((unsigned long long)((bytes) >> 20))
+
+void flw_pool_say_no_tables(const struct flw_pool *pool)
+{
+    const struct flw_heap *heap = &pool->heap;
+    uint64_t least = flw_tables_reserve_bytes(heap, FLW_TABLE_SHRINK_MAX);
+    uint64_t allowance = flw_meta_allowance();
+    if (allowance == UINT64_MAX) {
+        flw_pool_log(pool, FALLOW_LOG_ERROR,
+                     "the pool cannot be set up: the host refused memory for its tables: look at "
+                     "ulimit -d and at vm.overcommit_memory");
+    } else {
+        flw_pool_log(
+            pool, FALLOW_LOG_ERROR,
+            "the pool cannot be set up: its tables take at least %llu MiB of addresses, and "
+            "%llu MiB are left: lift the limit of the address space (ulimit -v unlimited)",
+            MIB_OF(least), MIB_OF(allowance));
+    }
+}
+
+void flw_pool_say_small_tables(const struct flw_pool *pool)
+{
+    const struct flw_heap *heap = &pool->heap;
+    flw_pool_log(
+        pool, FALLOW_LOG_WARNING,
+        "the address space is limited: the pool's tables take %llu MiB of it, not %llu MiB, "
+        "and have room for about %llu million blocks, lent and free; one more answers %s "
+        "(ulimit -v unlimited lifts it)",
+        MIB_OF(flw_tables_reserve_bytes(heap, heap->table_shrink)),
+        MIB_OF(flw_tables_reserve_bytes(heap, 0)),
+        MIB_OF(flw_page_map_slot_count(heap->table_shrink)),
+        fallow_status_name(FALLOW_OUT_OF_HOST_MEMORY));
+}
+
+void flw_pool_say_no_heap(const struct flw_pool *pool, fallow_status status)
+{
+    if (status == FALLOW_NOT_SUPPORTED) {
+        say_unsupported(pool);
+        return;
+    }
+    int error = atomic_load(&pool->heap.last_error);
+    const char *call = atomic_load(&pool->heap.last_call);
+    if (error == 0 && status == FALLOW_OUT_OF_HOST_MEMORY) {
+        flw_pool_say_no_tables(pool);
+        return;
+    }
+    flw_pool_log(pool, FALLOW_LOG_ERROR, "the pool cannot be set up: %s%s%s",
+                 error != 0 ? call : fallow_status_message(status), error == 0 ? "" : " answered ",
+                 error == 0 ? "" : flw_driver_error_name(&pool->driver, (CUresult)error));
+}
+
+void flw_pool_say_what_stays(const struct flw_pool *pool, uint64_t bytes)
+{
+    const char *call = atomic_load(&pool->heap.last_call);
+    flw_pool_log(
+        pool, FALLOW_LOG_ERROR,
+        "%llu bytes%s stay with the driver until the process ends: %s answered %s",
+        (unsigned long long)bytes, bytes == 0 ? " of memory, but addresses or events," : "",
+        call == NULL ? "a call" : call,
+        flw_driver_error_name(&pool->driver, (CUresult)atomic_load(&pool->heap.last_error)));
 }
 
 /* ---- one block */

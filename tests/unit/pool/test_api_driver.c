@@ -352,6 +352,39 @@ static void what_cannot_be_unmapped_is_kept_until_it_can(void **state)
     }
 }
 
+/* The last line of a pool says how much the driver has kept, and which call it refused. */
+static void destroy_says_what_stays_with_the_driver(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *entry;
+        fallow_page_source source;
+        bool keeps_memory;
+    } refused[] = {{"cuMemUnmap", FALLOW_PAGES_AUTOMATIC, true},
+                   {"cuMemRelease", FALLOW_PAGES_AUTOMATIC, true},
+                   {"cuMemFree", FALLOW_PAGES_SEGMENTS, true},
+                   {"cuMemAddressFree", FALLOW_PAGES_AUTOMATIC, false}};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct api api;
+        api_begin(&api, NULL);
+        fallow_pool_config config = api_config(&api);
+        config.page_source = refused[i].source;
+        assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+        void *ptr = api_alloc(&api, 30 * MIB, api.stream);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        bool is_segment = refused[i].source == FALLOW_PAGES_SEGMENTS;
+        refuse_from_now_on(&api, is_segment ? "cuMemFree_v2" : refused[i].entry,
+                           CUDA_ERROR_UNKNOWN);
+        fallow_pool_destroy(api.pool);
+        flw_sim_ledger ledger = flw_sim_read_ledger(&api.sim);
+        /* (a byte of destroy's own, whose free waits for the device, is none of it) */
+        assert_int_equal(ledger.given_bytes / MIB, refused[i].keeps_memory ? 30 : 0);
+        assert_int_equal(strtoull(api.log, NULL, 10), ledger.given_bytes / MIB * MIB);
+        assert_non_null(strstr(api.log, refused[i].entry));
+        flw_sim_close(&api.sim);
+    }
+}
+
 /* Nothing that was freed is taken for complete, and all of it comes back in the end. */
 static void refused_events_leave_memory_to_a_synchronisation(void **state)
 {
@@ -395,6 +428,7 @@ int main(void)
         cmocka_unit_test(a_refused_pool_lends_what_it_has),
         cmocka_unit_test(a_handle_that_was_moved_in_vain_serves_what_is_smaller),
         cmocka_unit_test(what_cannot_be_unmapped_is_kept_until_it_can),
+        cmocka_unit_test(destroy_says_what_stays_with_the_driver),
         cmocka_unit_test(refused_events_leave_memory_to_a_synchronisation),
         cmocka_unit_test(a_driver_that_is_too_old_is_refused_by_name),
         cmocka_unit_test(a_library_that_is_no_driver_is_named),

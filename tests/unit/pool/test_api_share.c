@@ -217,6 +217,35 @@ static void an_import_of_ones_own_export_is_the_same_memory(void **state)
     api_end(&api);
 }
 
+/* Addresses that the driver keeps do not hold the exporter's memory, and what a mapping holds is told. */
+static void an_import_that_is_not_given_up_is_told_and_holds_no_handle(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"cuMemAddressFree", "cuMemUnmap"};
+    for (unsigned i = 0; i < 2; i++) {
+        struct api api;
+        void *seen = NULL;
+        begin_sharing(&api, FALLOW_HANDLE_FD);
+        fallow_pool *importer = api_create(&api);
+        void *ptr = api_lend(&api, 5000, 0, FALLOW_REQUEST_EXPORT_FD);
+        fallow_share share = exported(&api, ptr, FALLOW_HANDLE_FD);
+        assert_int_equal(fallow_import(importer, &share, &seen), FALLOW_OK);
+        close(share.descriptor);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        fallow_pool_destroy(api.pool);
+        assert_int_equal((api.sim.fail)(entries[i], 1, CUDA_ERROR_NOT_PERMITTED, 2), 1);
+        assert_int_equal(fallow_unimport(importer, seen), FALLOW_OK);
+        uint64_t kept = flw_sim_read_ledger(&api.sim).given_bytes;
+        assert_int_equal(kept, i == 0 ? 0 : share.handle_bytes);
+        api.log[0] = '\0';
+        (void)(api.sim.fail)("cuMemAddressFree", 1, CUDA_ERROR_NOT_PERMITTED, 2);
+        fallow_pool_destroy(importer);
+        assert_non_null(strstr(api.log, "stay with the driver"));
+        assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, kept);
+        flw_sim_close(&api.sim);
+    }
+}
+
 static void an_unimport_waits_for_work_and_leaves_captures_alone(void **state)
 {
     (void)state;
@@ -537,6 +566,7 @@ int main(int count, char **words)
         cmocka_unit_test(two_processes_see_the_same_bytes_through_a_descriptor),
         cmocka_unit_test(two_processes_see_the_same_bytes_through_a_fabric_handle),
         cmocka_unit_test(an_import_of_ones_own_export_is_the_same_memory),
+        cmocka_unit_test(an_import_that_is_not_given_up_is_told_and_holds_no_handle),
         cmocka_unit_test(an_unimport_waits_for_work_and_leaves_captures_alone),
         cmocka_unit_test(exported_memory_goes_when_its_work_is_complete),
         cmocka_unit_test(a_growth_takes_what_exports_have_left),
