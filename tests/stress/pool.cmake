@@ -70,7 +70,7 @@ if(TARGET fallow_shared)
   flw_add_stress(dying_streams 300000 --threads 2 --dies 2 --foreign)
   flw_add_stress(checked_streams 300000 --threads 1 --dies 1)
   flw_add_stress(context_order 600000 --threads 3 --order 1 --helper)
-  flw_add_stress(faults 300000 --threads 3 --faults 20 --sleep --share --rounds 4)
+  flw_add_stress(faults 300000 --threads 3 --faults 1 --sleep --share --rounds 4)
   flw_add_stress(corners 40000 --draw --rounds 50) # ever other settings, the context's end among them
   foreach(module tiny_limit corners)
     set_tests_properties(stress.${module} PROPERTIES LABELS "stress;slow")
@@ -82,11 +82,19 @@ if(TARGET fallow_shared)
     PROFILES ${FLW_PROFILES_WITHOUT} refusing=NOT_SUPPORTED COMMAND ${command})
   flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
     PROFILES ${FLW_PROFILES_WITH_VMM} COMMAND ${command} --sleep --share --foreign --oom)
-  # Refused in mid-run, each request asks the driver again: fewer of them.
+  # Refused in mid-run, requests fail, and those that wait for others take long: fewer of them.
   math(EXPR ops "60000 / ${FLW_STRESS_DIVISOR}")
   flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
     PROFILES refusing:cuMemCreate@40=NOT_PERMITTED refusing:cuMemMap@60=UNKNOWN refusing:cuMemSetAccess@20
     COMMAND stress_pool --seed 4711 --ops ${ops} --threads 3 --limit 200000000 --validate 500)
+  # What is not taken back stays: no more than the pool says.
+  flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
+    PROFILES refusing:cuMemUnmap=NOT_SUPPORTED refusing:cuMemUnmap@50=UNKNOWN refusing:cuMemRelease@9
+      refusing:cuMemAddressFree refusing:cuMemUnmap@5,refusing:cuMemCreate@30
+    COMMAND stress_pool --seed 4711 --ops ${ops} --threads 3 --limit 200000000 --validate 500 --sleep --share)
+  flw_add_under_profiles(stress.without_vmm LABELS stress TIMEOUT 300
+    PROFILES refusing:cuMemFree@20 refusing:cuMemAlloc@12
+    COMMAND stress_pool --seed 4711 --ops ${ops} --threads 3 --limit 200000000 --validate 500 --without-vmm)
   flw_add_under_profiles(stress.clock LABELS stress TIMEOUT 300 # where time passes
     PROFILES slow COMMAND ${command} --schedule clock --lag 200000)
   if(TARGET fallow) # the recording of a run with captures, retired streams and failures is whole

@@ -3,6 +3,7 @@
  * Owns: driver calls that are refused at random while threads run. Does not: judge what the pool makes
  * of it (stress_run.c).
  */
+#include "driver/answer.h"
 #include "stress_worker.h"
 
 /* Answered "no memory", which a pool survives. */
@@ -24,9 +25,45 @@ static const char *const dear[] = {
     "cuStreamWaitEvent", "cuStreamGetId",   "cuStreamIsCapturing",
     "cuCtxSynchronize",  "cuMemcpyDtoH_v2", "cuThreadExchangeStreamCaptureMode"};
 
+/* The world has room for a few: those for calls that nobody makes give way. */
+static void plan(struct run *run, const char *entry, uint64_t n, int error)
+{
+    if (run->sim.fail(entry, n, error, 0) == 0) {
+        (void)run->sim.fail(NULL, 0, 0, 0);
+        (void)run->sim.fail(entry, n, error, 0);
+    }
+    atomic_fetch_add(&run->planned_faults, 1);
+}
+
+/* Answers that lose a device; once, the device itself is well. */
+static const CUresult gone[] = {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_TIMEOUT,
+                                CUDA_ERROR_LAUNCH_FAILED};
+
+/* One call answers that the device is gone: near the end of the worker's operations, since the run is over
+ * with that, and in every other world, since what is left is not compared then. */
+static bool plan_loss(struct worker *worker)
+{
+    struct flw_client *client = &worker->client;
+    struct run *run = worker->run;
+    const struct stress_settings *settings = &run->settings;
+    int answer = (int)gone[flw_client_below(client, sizeof gone / sizeof *gone)];
+    int none = 0;
+    if (settings->seed % 2 == 0 || client->op_count < settings->ops / settings->threads / 8 * 7 ||
+        flw_answer_of(answer) != FLW_ANSWER_GONE ||
+        !atomic_compare_exchange_strong(&run->gone_answer, &none, answer)) {
+        return false;
+    }
+    atomic_store(&run->is_gone, true);
+    plan(run, dear[flw_client_below(client, sizeof dear / sizeof *dear)], 1, answer);
+    return true;
+}
+
 void stress_plan_fault(struct worker *worker)
 {
     struct flw_client *client = &worker->client;
+    if (plan_loss(worker)) {
+        return;
+    }
     static const CUresult answers[] = {CUDA_ERROR_OUT_OF_MEMORY,    CUDA_ERROR_NOT_PERMITTED,
                                        CUDA_ERROR_NOT_SUPPORTED,    CUDA_ERROR_INVALID_VALUE,
                                        CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN};
@@ -35,7 +72,5 @@ void stress_plan_fault(struct worker *worker)
                                 : cheap[flw_client_below(client, sizeof cheap / sizeof *cheap)];
     CUresult error = is_dear ? answers[flw_client_below(client, sizeof answers / sizeof *answers)]
                              : CUDA_ERROR_OUT_OF_MEMORY;
-    if (worker->run->sim.fail(entry, 1 + flw_client_below(client, 4), (int)error, 0) != 0) {
-        atomic_fetch_add(&worker->run->planned_faults, 1);
-    }
+    plan(worker->run, entry, 1 + flw_client_below(client, 4), (int)error);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "memory/size_class.h"
 
 #define LIVES       4   /* a worker's thread ends and another goes on with its blocks */
 #define STEPS_AFTER 300 /* of each worker once the context has ended */
@@ -47,8 +48,8 @@ bool stress_allows(struct worker *worker, fallow_status status)
         return run->settings.faults != 0 || run->is_refused || atomic_load(&run->is_reset);
     case FALLOW_DEVICE_LOST:
         atomic_store(&run->lost, true);
-        return atomic_load(&run->is_reset); /* no refusal loses it */
-    case FALLOW_OUT_OF_HOST_MEMORY:         /* no room to save, no event */
+        return atomic_load(&run->is_reset) || atomic_load(&run->is_gone); /* no refusal loses it */
+    case FALLOW_OUT_OF_HOST_MEMORY: /* no room to save, no event */
         return run->settings.faults != 0;
     case FALLOW_INVALID_STREAM:
         return atomic_load(&run->is_reset);
@@ -165,6 +166,21 @@ static void run_workers(struct run *run, struct worker *workers)
     }
 }
 
+/* "N bytes stay with the driver ...: CALL answered ...", where the profile refuses the call. */
+static bool note_what_stays(struct run *run, const char *message)
+{
+    char call[64];
+    const char *at = strstr(message, "until the process ends: ");
+    if (at == NULL || !run->is_refused ||
+        sscanf(at, "until the process ends: %63s answered", call) != 1 ||
+        strstr(run->sim.played(), call) == NULL) {
+        return false;
+    }
+    run->kept_bytes += strtoull(message, NULL, 10);
+    run->has_kept = true;
+    return true;
+}
+
 static void log_line(void *context, fallow_log_level level, const char *message)
 {
     struct run *run = context;
@@ -173,6 +189,7 @@ static void log_line(void *context, fallow_log_level level, const char *message)
     if (strstr(message, "lost") != NULL && !atomic_exchange(&run->has_loss, true)) {
         snprintf(run->loss, sizeof run->loss, "%s", message);
     }
+    is_expected |= note_what_stays(run, message);
     if (level <= FALLOW_LOG_WARNING && !is_expected) {
         fprintf(stderr, "pool: %s\n", message);
     }
@@ -289,6 +306,7 @@ static void start(struct run *run, struct worker *workers)
                         STRESS_SHARED_STREAMS + (uint32_t)settings->streams, run->shared,
                         STRESS_SHARED_STREAMS);
         client->has_faults = settings->faults != 0;
+        client->is_gone = &run->is_gone;
         client->is_refused = run->is_refused;
     }
 }
@@ -335,20 +353,41 @@ static void check_whole(struct run *run, struct worker *first)
     }
 }
 
+/* But what the driver would not take, as much as the pool has said, and a byte that destroy frees to wait for
+ * the device. */
 static void check_nothing_is_left(struct run *run, struct worker *first)
 {
     flw_sim_ledger ledger = flw_sim_read_ledger(&run->sim);
-    if (ledger.given_bytes != 0 || ledger.event_count != 0 || ledger.mapping_count != 0 ||
-        ledger.handle_count != 0 || ledger.reserved_address_bytes != 0 ||
-        ledger.pinned_bytes != 0) {
-        fprintf(stderr,
-                "left behind: %llu bytes, %llu events, %llu mappings, %llu handles, %llu bytes of "
-                "addresses, %llu pinned\n",
-                (unsigned long long)ledger.given_bytes, (unsigned long long)ledger.event_count,
-                (unsigned long long)ledger.mapping_count, (unsigned long long)ledger.handle_count,
-                (unsigned long long)ledger.reserved_address_bytes,
-                (unsigned long long)ledger.pinned_bytes);
+    bool has_places = ledger.event_count != 0 || ledger.mapping_count != 0 ||
+                      ledger.handle_count != 0 || ledger.reserved_address_bytes != 0;
+    uint64_t grain = run->has_kept ? FLW_UNIT_BYTES : 1;
+    uint64_t kept_bytes = flw_align_down(ledger.given_bytes, grain);
+    uint64_t said_bytes = flw_align_down(run->kept_bytes, grain);
+    bool is_said = run->settings.share ? kept_bytes <= said_bytes /* by both pools */
+                                       : kept_bytes == said_bytes;
+    if (!is_said || ledger.pinned_bytes != 0 || (has_places && !run->has_kept)) {
+        fprintf(
+            stderr,
+            "left behind: %llu bytes (%llu said), %llu events, %llu mappings, %llu handles, %llu bytes of "
+            "addresses, %llu pinned\n",
+            (unsigned long long)ledger.given_bytes, (unsigned long long)run->kept_bytes,
+            (unsigned long long)ledger.event_count, (unsigned long long)ledger.mapping_count,
+            (unsigned long long)ledger.handle_count,
+            (unsigned long long)ledger.reserved_address_bytes,
+            (unsigned long long)ledger.pinned_bytes);
         stress_fail(first, "destroy", FALLOW_OK);
+    }
+}
+
+/* The log names the answer that was to lose the device. */
+static void check_loss(struct run *run, struct worker *first)
+{
+    const char *answer =
+        flw_driver_error_name(&run->sim.cu, (CUresult)atomic_load(&run->gone_answer));
+    if (!atomic_load(&run->is_gone) || strstr(run->loss, answer) == NULL) {
+        fprintf(stderr, "stress_pool: %s; planned: %s\n", run->loss,
+                atomic_load(&run->is_gone) ? answer : "no loss");
+        stress_fail(first, "what lost the device", FALLOW_DEVICE_LOST);
     }
 }
 
@@ -384,6 +423,8 @@ static void finish(struct run *run, struct worker *workers)
     }
     if (is_whole) {
         check_nothing_is_left(run, first);
+    } else if (!is_reset) {
+        check_loss(run, first);
     }
     flw_overlap_destroy(run->overlap);
     self = NULL;

@@ -66,7 +66,7 @@ static void compare_asleep(struct worker *worker)
     struct run *run = worker->run;
     fallow_stats stats;
     fallow_status status = run->put.ops->get_stats(run->put.pool, &stats);
-    bool is_exact = run->settings.faults == 0; /* a refused handle stays with the sleeper */
+    bool is_exact = run->settings.faults == 0 && !run->is_refused; /* else a handle stays with it */
     if (status != FALLOW_OK || !stats.is_asleep ||
         (is_exact && stats.reserved_bytes != stats.exported_bytes)) {
         fprintf(stderr, "stats: asleep %u, reserved %llu, exported %llu\n", stats.is_asleep,

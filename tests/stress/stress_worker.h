@@ -5,7 +5,8 @@
  * set, the ledger or a status says against it is the pool's fault.
  *
  * A run is *quiet* while its pool sleeps, or goes to, or wakes: then no step touches the pool's memory,
- * all others go on. It is *lost* once a planned failure has cost the pool its device.
+ * all others go on. It is *lost* once the pool has lost its device, which only an answer that says so
+ * may do.
  */
 #ifndef FLW_TESTS_STRESS_WORKER_H
 #define FLW_TESTS_STRESS_WORKER_H
@@ -43,7 +44,11 @@ struct run {
     char loss[200];                     /* how the device was lost; "": it was not */
     atomic_bool failed, lost, is_reset; /* is_reset: the primary context has ended */
     atomic_uint planned_faults, refusals_by_driver;
-    bool is_refused; /* the world's driver refuses calls for good (its profile) */
+    atomic_bool is_gone; /* a call was made to answer gone_answer: the device may be lost by that */
+    _Atomic int gone_answer;
+    bool is_refused;     /* the world's driver refuses calls for good (its profile) */
+    uint64_t kept_bytes; /* by the driver, as the log says at the end */
+    bool has_kept;       /* something */
     atomic_uint sleeps, peers, exports, foreign_uses, oom_calls;
 };
 

@@ -17,6 +17,7 @@
 #ifndef FLW_TESTS_SUPPORT_CLIENT_H
 #define FLW_TESTS_SUPPORT_CLIENT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,8 +54,11 @@ struct flw_client {
     uint64_t trace_address; /* what happens to blocks with this byte goes to stderr; 0 nothing */
     bool is_quiet;          /* the pool sleeps, or goes to: nothing touches its memory */
     bool is_cut_off;        /* the context ends, or has: its own calls may be refused */
-    bool has_faults;      /* driver calls are refused at random: its own are made again, the pool's
+    bool has_faults; /* driver calls are refused at random: its own are made again, the pool's
                                  answers may say so */
+    const atomic_bool
+        *is_gone;         /* NULL, or: a driver call was made to answer that the device is gone,
+                                 without which no answer of the pool's may say that it is lost */
     bool is_refused;      /* the driver refuses calls of the pool from some on: its answers may say
                                so, but never that the device is lost */
     bool announces_first; /* its captures: a synchronisation that another thread's call takes ends
@@ -76,8 +80,8 @@ static inline bool flw_client_chance(struct flw_client *client, unsigned percent
 static inline bool flw_client_forgives(const struct flw_client *client, fallow_status status)
 {
     bool is_refusal = status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED;
-    return (client->has_faults && (status == FALLOW_DRIVER || status == FALLOW_DEVICE_LOST)) ||
-           (client->is_refused && is_refusal);
+    return status == FALLOW_DEVICE_LOST ? client->is_gone != NULL && atomic_load(client->is_gone)
+                                        : is_refusal && (client->has_faults || client->is_refused);
 }
 
 /* The primary context of device 0 is current in the calling thread. Aborts on a driver error: the
