@@ -36,5 +36,7 @@ if(TARGET fallow_shared)
   add_test(NAME fault.sleep COMMAND test_sleep_faults --every ${FLW_FAULT_STEP})
   set_tests_properties(fault.sleep PROPERTIES LABELS "fault;slow" TIMEOUT 600 SKIP_RETURN_CODE 77)
   flw_add_under_profiles(fault.sleep LABELS fault slow TIMEOUT 300
-    PROFILES no-fabric,slow old COMMAND test_sleep_faults --every 13) # the others change nothing that it uses
+    PROFILES ${FLW_PROFILES_WITH_VMM} COMMAND test_sleep_faults --every 53)
+  flw_add_under_profiles(fault.sleep LABELS fault TIMEOUT 240 # short enough for every run
+    PROFILES no-fabric,slow,host-pageable ${FLW_PROFILES_WITHOUT} COMMAND test_sleep_faults --every 97)
 endif()

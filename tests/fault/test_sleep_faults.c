@@ -4,7 +4,8 @@
  * with each of six answers by which a driver refuses; once with the way back refused, too; once with an
  * answer that breaks the context, by which alone the pool may be lost, and says so by name. Else it is awake
  * with all contents, or asleep with what was saved, and with all of it where the driver took nothing back;
- * nothing between. The same of exports, imports and peers, after which nothing may be left.
+ * nothing between. The same of exports, imports and peers, after which nothing may be left. On a device
+ * without virtual memory management a sleep and an export are refused, with nothing changed.
  *
  *   test_sleep_faults [--at N] [--every N]
  *
@@ -61,6 +62,7 @@ struct bed {
     struct flw_sim *sim;
     fallow_pool *pool;
     CUstream stream;
+    bool has_handles; /* virtual memory management */
     void *ptrs[BLOCKS];
     char log[512]; /* the last line that says that the device is lost */
     unsigned error;
@@ -118,7 +120,7 @@ static void begin(struct bed *bed)
     fallow_pool_config_init(&config);
     config.driver = "sim";
     config.log = log_line;
-    config.handle_types = FALLOW_HANDLE_FD;
+    config.handle_types = bed->has_handles ? FALLOW_HANDLE_FD : 0u;
     config.log_context = bed;
     if (fallow_pool_create(&config, &bed->pool) != FALLOW_OK) {
         abort();
@@ -485,6 +487,39 @@ static void sweep(struct bed *bed, const char *name, bool (*once)(struct bed *be
     }
 }
 
+/* Whatever call would fail: none is made. */
+static void be_refused(struct bed *bed)
+{
+    bed->step = "without handles";
+    bed->fail_at = 1;
+    for (bed->error = 0; bed->error < ERRORS; bed->error++) {
+        begin(bed);
+        bool has_fired;
+        fallow_share share;
+        fallow_share_init(&share);
+        fallow_status status = call(bed, put_to_sleep, &has_fired);
+        if (status != FALLOW_NOT_SUPPORTED || has_fired) {
+            complain(bed, "a sleep is not refused at once", status);
+        }
+        status = fallow_export(bed->pool, bed->ptrs[1], FALLOW_HANDLE_FD, &share);
+        if (status != FALLOW_NOT_SUPPORTED) {
+            complain(bed, "an export is not refused", status);
+        }
+        check_awake(bed, true);
+        end(bed, false);
+    }
+    printf("without handles: refused %u times\n", bed->answers[0]);
+}
+
+static bool has_handles(const struct flw_sim *sim)
+{
+    int value = 0;
+    flw_sim_begin(sim, NULL);
+    must(sim->cu.cuDeviceGetAttribute(&value,
+                                      CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
+    return value != 0;
+}
+
 int main(int count, char **words)
 {
     struct flw_sim sim;
@@ -496,9 +531,14 @@ int main(int count, char **words)
     if (!flw_sim_open(&sim)) {
         return 1;
     }
-    sweep(&bed, "sleep", sweep_sleep, only, step);
-    sweep(&bed, "wake", sweep_wake, only, step);
-    sweep(&bed, "share", sweep_share, only, step);
+    bed.has_handles = has_handles(&sim);
+    if (bed.has_handles) {
+        sweep(&bed, "sleep", sweep_sleep, only, step);
+        sweep(&bed, "wake", sweep_wake, only, step);
+        sweep(&bed, "share", sweep_share, only, step);
+    } else {
+        be_refused(&bed);
+    }
     flw_sim_close(&sim);
     return bed.broken != 0;
 }

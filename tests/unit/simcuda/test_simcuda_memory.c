@@ -4,7 +4,9 @@
  */
 #include "unit/simcuda/test_simcuda.h"
 
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -142,6 +144,54 @@ static void another_process_sees_the_bytes_of_an_exported_handle(void **state)
     close(file);
 }
 
+/* The signal that ends a process of its own which reads, or writes, there; 0: none does. */
+static int signal_of_touch(uint64_t address, bool is_write)
+{
+    int status = 0;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        volatile unsigned char *byte = (void *)(uintptr_t)address;
+        struct rlimit no_core = {0, 0};
+        (void)setrlimit(RLIMIT_CORE, &no_core);
+        (void)signal(SIGSEGV, SIG_DFL); /* not the test framework's */
+        unsigned char read = *byte;
+        if (is_write) {
+            *byte = read;
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+/* Though a device may read the host's: with and without. */
+static void the_host_cannot_touch_what_is_the_devices(void **state)
+{
+    (void)state;
+    static const char *const profiles[] = {NULL, "host-pageable"};
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip(); /* whose shadow may lie at these addresses */
+#endif
+    for (unsigned i = 0; i < 2; i++) {
+        CUmemGenericAllocationHandle handle;
+        CUdeviceptr plain = 0, pooled = 0;
+        void *pinned = NULL;
+        assert_int_equal(sim.play(profiles[i], NULL, 0), 1);
+        begin(1, FLW_SIM_CLOCK, true);
+        CUdeviceptr mapped = map_one(HANDLE_BYTES, &handle);
+        ASSERT_OK(sim.cu.cuMemAlloc_v2(&plain, HANDLE_BYTES));
+        ASSERT_OK(sim.cu.cuMemAllocAsync(&pooled, HANDLE_BYTES, NULL));
+        ASSERT_OK(sim.cu.cuMemHostAlloc(&pinned, 4096, 0));
+        ASSERT_OK(sim.cu.cuMemsetD8_v2(plain, 1, HANDLE_BYTES)); /* it has contents */
+        assert_int_equal(signal_of_touch(mapped, false), SIGSEGV);
+        assert_int_equal(signal_of_touch(plain, false), SIGSEGV);
+        assert_int_equal(signal_of_touch(pooled, false), SIGSEGV);
+        assert_int_equal(signal_of_touch((uint64_t)(uintptr_t)pinned, true), 0);
+    }
+    assert_int_equal(sim.play(NULL, NULL, 0), 1);
+}
+
 static void dead_handles_and_addresses_come_back_at_once(void **state)
 {
     (void)state;
@@ -238,6 +288,7 @@ int main(void)
         cmocka_unit_test(a_handle_keeps_its_contents_when_it_moves),
         cmocka_unit_test(an_exported_handle_imports_as_the_same_memory),
         cmocka_unit_test(another_process_sees_the_bytes_of_an_exported_handle),
+        cmocka_unit_test(the_host_cannot_touch_what_is_the_devices),
         cmocka_unit_test(dead_handles_and_addresses_come_back_at_once),
         cmocka_unit_test(what_is_given_is_listed_by_address),
         cmocka_unit_test(pinned_memory_of_whole_huge_pages_begins_at_one),
