@@ -29,7 +29,6 @@ static void start(void)
 {
     struct flw_audit_config config = {.prefix = flw_settings.audit_prefix,
                                       .trial_id = strtoull(flw_settings.trial_site, NULL, 16),
-                                      .depth = (uint32_t)flw_settings.frame_count,
                                       .poison = (unsigned char)flw_settings.trial_byte,
                                       .complain = complain};
     if (flw_settings.audit_prefix[0] != '\0') {

@@ -14,7 +14,7 @@
 struct flw_settings flw_settings;
 
 #define KEYS \
-    "mode, trace, stats, poison, limit, reserve, large, page_source, ipc, top, audit, frames, trial, trialbyte, only, skip, say"
+    "mode, trace, stats, poison, limit, reserve, large, page_source, ipc, top, audit, trial, trialbyte, only, skip, say"
 
 struct parse {
     struct flw_settings *settings;
@@ -118,8 +118,6 @@ static bool take(struct parse *parse)
         return take_text(parse, settings->stats_file);
     } else if (strcmp(key, "audit") == 0) {
         return take_text(parse, settings->audit_prefix);
-    } else if (strcmp(key, "frames") == 0) {
-        return take_bytes(parse, &settings->frame_count);
     } else if (strcmp(key, "trial") == 0) {
         return take_text(parse, settings->trial_site);
     } else if (strcmp(key, "state") == 0) {

@@ -15,7 +15,6 @@
  *   ipc      0 | 1  1: every allocation is its own driver allocation, so all can be exported
  *   top      0 | 1  1: show the pools to `fallow top`, from the first use of the driver on
  *   audit    PREFIX keep what an audit of fills finds in PREFIX.<pid>; with no mode given: audit
- *   frames   COUNT  audit: tell sites apart by so many callers (12)
  *   trial    SITE   audit: where this site fills with zeros, fill with another byte
  *   trialbyte BYTE  that byte (0xff)
  *   only     NAME   be on in programs of this name alone (repeatable; the name as in ps)
@@ -49,7 +48,6 @@ struct flw_settings {
     char stats_file[FLW_SETTING_TEXT_BYTES];   /* "": none; "-": stderr */
     char audit_prefix[FLW_SETTING_TEXT_BYTES]; /* "": no audit */
     char trial_site[FLW_SETTING_TEXT_BYTES];   /* "": none */
-    uint64_t frame_count;                      /* 0: as many as usual */
     int poison;                                /* -1: none */
     int trial_byte;
     uint64_t limit_bytes; /* 0: none */

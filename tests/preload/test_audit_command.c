@@ -184,14 +184,6 @@ static void a_site_that_was_not_met_is_said_with_those_that_were(void **state)
     flw_test_expect_in(out_text, "right\n");
 }
 
-static void fewer_callers_make_fewer_sites(void **state)
-{
-    (void)state;
-    assert_int_equal(audit("$A --json --frames 1 -- $C two"), 0);
-    assert_null(strstr(out_text, "\"function\":\"do_two\""));
-    flw_test_expect_in(out_text, "\"zero_for_the_sum\"");
-}
-
 static void lines_of_a_script_are_sites_of_their_own(void **state)
 {
     (void)state;
@@ -280,7 +272,6 @@ static void mistakes_are_named(void **state)
         {"$F audit --bandwidth fast -- true", "--bandwidth 'fast'"},
         {"$F audit --poison 0 -- true", "--poison '0'"},
         {"$F audit --poison 256 -- true", "--poison '256'"},
-        {"$F audit --frames 25 -- true", "--frames '25'"},
         {"$F audit --mode off -- true", "no mode 'off'"},
         {"$F audit --set novalue -- true", "--set 'novalue'"}};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -302,7 +293,6 @@ int main(void)
         cmocka_unit_test(threads_and_processes_are_put_together),
         cmocka_unit_test(a_trial_shows_which_of_two_fills_was_needed),
         cmocka_unit_test(a_site_that_was_not_met_is_said_with_those_that_were),
-        cmocka_unit_test(fewer_callers_make_fewer_sites),
         cmocka_unit_test(lines_of_a_script_are_sites_of_their_own),
         cmocka_unit_test(memory_of_the_pool_is_followed_as_the_drivers),
         cmocka_unit_test(a_program_that_is_killed_leaves_what_was_seen),

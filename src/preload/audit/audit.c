@@ -10,8 +10,7 @@
 #include "preload/audit/callsite.h"
 #include "preload/audit/lentblocks.h"
 
-#define DEPTH_DEFAULT 12
-#define WAIT_MOMENTS  10000 /* of a millisecond */
+#define WAIT_MOMENTS 10000 /* of a millisecond */
 
 atomic_int flw_audit_state;
 
@@ -25,9 +24,6 @@ static struct {
 void flw_audit_ask(const struct flw_audit_config *config)
 {
     audit.config = *config;
-    if (config->depth == 0 || config->depth > FLW_AUDIT_FRAMES) {
-        audit.config.depth = config->depth == 0 ? DEPTH_DEFAULT : FLW_AUDIT_FRAMES;
-    }
     atomic_store_explicit(&flw_audit_state, FLW_AUDIT_ASKED, memory_order_release);
 }
 
@@ -167,7 +163,7 @@ static void try_site(struct flw_audit_judgement *judgement)
 {
     struct flw_callsite site;
     if (judgement->verdict == FLW_AUDIT_CANDIDATE && audit.config.trial_id != 0) {
-        flw_callsite_take(&site, judgement->caller, audit.config.depth, judgement->call);
+        flw_callsite_take(&site, judgement->caller, judgement->call);
         judgement->is_on_trial = site.id == audit.config.trial_id;
     }
 }
@@ -312,7 +308,7 @@ void flw_audit_count(const struct flw_audit_judgement *judgement, bool is_poison
         return;
     }
     if (judgement->verdict == FLW_AUDIT_CANDIDATE) {
-        flw_callsite_take(&site, judgement->caller, audit.config.depth, judgement->call);
+        flw_callsite_take(&site, judgement->caller, judgement->call);
     }
     flw_lock_acquire(&audit.lock);
     audit.page->counts.fills++;

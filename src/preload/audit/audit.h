@@ -25,7 +25,6 @@
 struct flw_audit_config {
     const char *prefix;                              /* of the page's file; stays */
     uint64_t trial_id;                               /* 0: no trial */
-    uint32_t depth;                                  /* frames a site is told apart by; 0: 12 */
     unsigned char poison;                            /* what the site on trial is filled with */
     void (*complain)(const char *prefix, int error); /* the audit could not start; may be NULL */
 };

@@ -24,7 +24,7 @@
 #define FLW_AUDIT_MAGIC        0x3165676170445541ull /* "AUDpage1" in memory */
 #define FLW_AUDIT_SITES        2048
 #define FLW_AUDIT_MODULES      256
-#define FLW_AUDIT_FRAMES       24
+#define FLW_AUDIT_FRAMES       12 /* that tell a site from others */
 #define FLW_AUDIT_PATH_BYTES   512
 #define FLW_AUDIT_CALL_BYTES   160
 #define FLW_AUDIT_SCRIPT_BYTES 512

@@ -13,7 +13,7 @@
 
 struct walk {
     uintptr_t caller, pc[FLW_AUDIT_FRAMES];
-    uint32_t count, depth, passed;
+    uint32_t count, passed;
 };
 
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *argument)
@@ -27,7 +27,7 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
         return ++walk->passed < OWN_FRAMES_MAX ? _URC_NO_REASON : _URC_END_OF_STACK;
     }
     walk->pc[walk->count++] = pc;
-    return walk->count < walk->depth ? _URC_NO_REASON : _URC_END_OF_STACK;
+    return walk->count < FLW_AUDIT_FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
 static uint64_t add_bytes(uint64_t hash, const void *bytes, size_t count)
@@ -58,10 +58,9 @@ static void resolve(struct flw_callsite *site, uint32_t i, uintptr_t pc)
     }
 }
 
-void flw_callsite_take(struct flw_callsite *site, uintptr_t caller, uint32_t depth,
-                       const char *call)
+void flw_callsite_take(struct flw_callsite *site, uintptr_t caller, const char *call)
 {
-    struct walk walk = {.caller = caller, .depth = depth};
+    struct walk walk = {.caller = caller};
     (void)_Unwind_Backtrace(take_frame, &walk);
     if (walk.count == 0) {
         walk.pc[walk.count++] = caller;
@@ -73,7 +72,7 @@ void flw_callsite_take(struct flw_callsite *site, uintptr_t caller, uint32_t dep
         hash = add_bytes(hash, name, strlen(name) + 1);
         hash = add_bytes(hash, &site->offset[i], sizeof site->offset[i]);
     }
-    flw_scriptframes_take(site->script, sizeof site->script, depth);
+    flw_scriptframes_take(site->script, sizeof site->script);
     hash = add_bytes(hash, site->script, strlen(site->script));
     site->frame_count = walk.count;
     site->id = ((hash >> 48) ^ hash) & 0xffffffffffffull;

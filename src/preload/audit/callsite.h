@@ -20,9 +20,8 @@ struct flw_callsite {
     char script[FLW_AUDIT_SCRIPT_BYTES];
 };
 
-/* The frame with the return address `caller` first, at most `depth` of them (1..FLW_AUDIT_FRAMES).
- * Where the stack cannot be unwound, that one alone. */
-void flw_callsite_take(struct flw_callsite *site, uintptr_t caller, uint32_t depth,
-                       const char *call);
+/* The frame with the return address `caller` first, at most FLW_AUDIT_FRAMES of them. Where the stack
+ * cannot be unwound, that one alone. */
+void flw_callsite_take(struct flw_callsite *site, uintptr_t caller, const char *call);
 
 #endif

@@ -29,15 +29,14 @@ static char *read_frame(char *line, const char **out_file, const char **out_numb
     return line;
 }
 
-void flw_scriptframes_parse(char *text, char *out, size_t room, unsigned limit)
+void flw_scriptframes_parse(char *text, char *out, size_t room)
 {
     size_t used = 0;
     char *rest = NULL;
     const char *file = NULL, *number = NULL;
     unsigned count = 0;
     out[0] = '\0';
-    limit = limit < FLW_SCRIPTFRAMES_MAX ? limit : FLW_SCRIPTFRAMES_MAX;
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL && count < limit;
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL && count < FLW_SCRIPTFRAMES_MAX;
          line = strtok_r(NULL, "\n", &rest)) {
         if (read_frame(line, &file, &number) == NULL) {
             continue;
@@ -53,7 +52,7 @@ void flw_scriptframes_parse(char *text, char *out, size_t room, unsigned limit)
     }
 }
 
-void flw_scriptframes_take(char *out, size_t room, unsigned limit)
+void flw_scriptframes_take(char *out, size_t room)
 {
     char text[TEXT_BYTES + 1];
     int saved = errno;
@@ -67,7 +66,7 @@ void flw_scriptframes_take(char *out, size_t room, unsigned limit)
         _Py_DumpTraceback(file, thread);
         ssize_t length = pread(file, text, TEXT_BYTES, 0);
         text[length > 0 ? length : 0] = '\0';
-        flw_scriptframes_parse(text, out, room, limit);
+        flw_scriptframes_parse(text, out, room);
     }
     if (file >= 0) {
         (void)close(file);

@@ -14,10 +14,10 @@
 #define FLW_SCRIPTFRAMES_MAX 4
 
 /* "train.py:31 in step", the innermost first, a newline between two; "" where there are none. A frame
- * that does not fit, and what follows it, is left out. At most `limit` of them, and FLW_SCRIPTFRAMES_MAX. */
-void flw_scriptframes_take(char *out, size_t room, unsigned limit);
+ * that does not fit, and what follows it, is left out. At most FLW_SCRIPTFRAMES_MAX of them. */
+void flw_scriptframes_take(char *out, size_t room);
 
 /* The same from what the fault handler writes, which is changed. */
-void flw_scriptframes_parse(char *text, char *out, size_t room, unsigned limit);
+void flw_scriptframes_parse(char *text, char *out, size_t room);
 
 #endif

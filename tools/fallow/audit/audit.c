@@ -37,7 +37,6 @@ static const char help[] =
     "  --poison BYTE      what a trial fills with (0xff)\n"
     "  --bandwidth GB/s   what times are estimated with; they are of writing alone (" BANDWIDTH_DEFAULT
     ")\n"
-    "  --frames N         tell sites apart by so many callers, 1 to 24 (12)\n"
     "  --mode MODE        audit (the driver's own allocation; the default), cache or strict\n"
     "  --json             the whole report as one JSON object: bytes, nanoseconds, counts\n"
     "  -o, --output FILE  the report goes there (standard output, behind the command's own)\n"
@@ -94,16 +93,6 @@ static bool parse_poison(const char *text, unsigned *out)
     return true;
 }
 
-static bool put_frames(struct order *order, const char *text)
-{
-    uint64_t count;
-    if (!flw_parse_count(text, &count) || count == 0 || count > FLW_AUDIT_FRAMES) {
-        flw_complain("audit: --frames '%s': it takes a count from 1 to %d", text, FLW_AUDIT_FRAMES);
-        return false;
-    }
-    return flw_settings_put(&order->settings, "frames", text);
-}
-
 static bool put_mode(struct order *order, const char *text)
 {
     static const char *const modes[] = {"audit", "cache", "strict", NULL};
@@ -132,7 +121,6 @@ enum {
     OPTION_TRIAL = 256,
     OPTION_POISON,
     OPTION_BANDWIDTH,
-    OPTION_FRAMES,
     OPTION_MODE,
     OPTION_JSON,
     OPTION_SET,
@@ -142,7 +130,6 @@ enum {
 static const struct option options[] = {{"trial", required_argument, NULL, OPTION_TRIAL},
                                         {"poison", required_argument, NULL, OPTION_POISON},
                                         {"bandwidth", required_argument, NULL, OPTION_BANDWIDTH},
-                                        {"frames", required_argument, NULL, OPTION_FRAMES},
                                         {"mode", required_argument, NULL, OPTION_MODE},
                                         {"json", no_argument, NULL, OPTION_JSON},
                                         {"output", required_argument, NULL, 'o'},
@@ -160,8 +147,6 @@ static bool take_option(struct order *order, int option, const char *text)
         return parse_poison(text, &order->view.poison);
     case OPTION_BANDWIDTH:
         return parse_bandwidth(text, &order->view.bandwidth_gbs);
-    case OPTION_FRAMES:
-        return put_frames(order, text);
     case OPTION_MODE:
         return put_mode(order, text);
     case OPTION_JSON:
