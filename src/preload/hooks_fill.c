@@ -4,7 +4,6 @@
  * where one is on; a fill on trial is given poison. The audit's place in the life of the process.
  * Does not: judge (audit/audit.h).
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "preload/audit/audit.h"
@@ -28,7 +27,7 @@ static void complain(const char *prefix, int error)
 static void start(void)
 {
     struct flw_audit_config config = {.prefix = flw_settings.audit_prefix,
-                                      .trial_id = strtoull(flw_settings.trial_site, NULL, 16),
+                                      .trial_id = flw_settings.trial_id,
                                       .poison = (unsigned char)flw_settings.trial_byte,
                                       .complain = complain};
     if (flw_settings.audit_prefix[0] != '\0') {

@@ -14,7 +14,9 @@
 struct flw_settings flw_settings;
 
 #define KEYS \
-    "mode, trace, stats, poison, limit, reserve, large, page_source, ipc, top, audit, trial, trialbyte, only, skip, say"
+    "mode, trace, stats, poison, limit, reserve, large, page_source, ipc, top, audit, trial, only, skip, say"
+
+#define SITE_DIGITS 12
 
 struct parse {
     struct flw_settings *settings;
@@ -95,15 +97,29 @@ static bool take_page_source(struct parse *parse)
                          "memory is of cuMemAlloc");
 }
 
-static bool take_byte(struct parse *parse, int *to)
+static bool read_byte(const char *text, int *to)
 {
     char *end = NULL;
-    unsigned long value = strtoul(parse->value, &end, 0);
-    if (parse->value[0] < '0' || parse->value[0] > '9' || *end != '\0' || value > 255) {
-        return refuse(parse, "give a byte (0xa5, 165)");
-    }
+    unsigned long value = strtoul(text, &end, 0);
     *to = (int)value;
-    return true;
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && value <= 255;
+}
+
+static bool take_byte(struct parse *parse, int *to)
+{
+    return read_byte(parse->value, to) || refuse(parse, "give a byte (0xa5, 165)");
+}
+
+/* A site as an audit names it, and perhaps a byte. */
+static bool take_trial(struct parse *parse)
+{
+    struct flw_settings *settings = parse->settings;
+    const char *rest = parse->value + strspn(parse->value, "0123456789abcdef");
+    settings->trial_id = strtoull(parse->value, NULL, 16);
+    bool is_site = rest - parse->value == SITE_DIGITS && settings->trial_id != 0;
+    bool is_whole = *rest == '\0' || (*rest == '=' && read_byte(rest + 1, &settings->trial_byte));
+    return (is_site && is_whole) ||
+           refuse(parse, "give a site, 12 digits of 0-9 a-f, and perhaps =BYTE");
 }
 
 static bool take(struct parse *parse)
@@ -119,11 +135,9 @@ static bool take(struct parse *parse)
     } else if (strcmp(key, "audit") == 0) {
         return take_text(parse, settings->audit_prefix);
     } else if (strcmp(key, "trial") == 0) {
-        return take_text(parse, settings->trial_site);
+        return take_trial(parse);
     } else if (strcmp(key, "state") == 0) {
         return true; /* for runplace.c, also where the rest is refused */
-    } else if (strcmp(key, "trialbyte") == 0) {
-        return take_byte(parse, &settings->trial_byte);
     } else if (strcmp(key, "poison") == 0) {
         return take_byte(parse, &settings->poison);
     } else if (strcmp(key, "limit") == 0) {

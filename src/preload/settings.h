@@ -15,8 +15,7 @@
  *   ipc      0 | 1  1: every allocation is its own driver allocation, so all can be exported
  *   top      0 | 1  1: show the pools to `fallow top`, from the first use of the driver on
  *   audit    PREFIX keep what an audit of fills finds in PREFIX.<pid>; with no mode given: audit
- *   trial    SITE   audit: where this site fills with zeros, fill with another byte
- *   trialbyte BYTE  that byte (0xff)
+ *   trial    SITE[=BYTE]  audit: where this site fills with zeros, fill with that byte (0xff)
  *   only     NAME   be on in programs of this name alone (repeatable; the name as in ps)
  *   skip     NAME   be off in programs of this name (repeatable)
  *   say      0 | 1  1: say at exit how the driver was reached
@@ -47,8 +46,8 @@ struct flw_settings {
     char trace_file[FLW_SETTING_TEXT_BYTES];   /* "": no trace */
     char stats_file[FLW_SETTING_TEXT_BYTES];   /* "": none; "-": stderr */
     char audit_prefix[FLW_SETTING_TEXT_BYTES]; /* "": no audit */
-    char trial_site[FLW_SETTING_TEXT_BYTES];   /* "": none */
     int poison;                                /* -1: none */
+    uint64_t trial_id;                         /* of a site; 0: none */
     int trial_byte;
     uint64_t limit_bytes; /* 0: none */
     uint64_t reserve_bytes;

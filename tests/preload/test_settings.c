@@ -39,16 +39,28 @@ static void every_key_is_read(void **state)
     (void)state;
     assert_true(parse(
         "mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
-        "large:65536,page_source:segments,ipc:1,top:1,trial:libx.so+0x12,say:1,only:train.py"));
+        "large:65536,page_source:segments,ipc:1,top:1,trial:053ace00d030,say:1,only:train.py"));
     assert_int_equal(settings.mode, FLW_MODE_STRICT);
     assert_string_equal(settings.trace_file, "/tmp/a b.ftrace");
     assert_string_equal(settings.stats_file, "-");
-    assert_string_equal(settings.trial_site, "libx.so+0x12");
+    assert_int_equal(settings.trial_id, 0x053ace00d030);
+    assert_int_equal(settings.trial_byte, 0xff);
     assert_int_equal(settings.poison, 0xa5);
     assert_int_equal(settings.limit_bytes, 8ull << 30);
     assert_int_equal(settings.reserve_bytes, 0);
     assert_int_equal(settings.large_bytes, 65536);
     assert_true(settings.is_ipc && settings.is_top && settings.is_say);
+}
+
+static void a_trial_may_name_its_byte(void **state)
+{
+    (void)state;
+    assert_true(parse("trial:053ace00d030=0x5a"));
+    assert_int_equal(settings.trial_id, 0x053ace00d030);
+    assert_int_equal(settings.trial_byte, 0x5a);
+    assert_int_equal(settings.poison, -1);
+    assert_true(parse(""));
+    assert_int_equal(settings.trial_id, 0);
 }
 
 static void a_trace_alone_means_the_trace_mode(void **state)
@@ -105,6 +117,13 @@ static void wrong_text_switches_off_and_says_why(void **state)
         {"limit:99999999T", "give bytes"},
         {"top:yes", "give 0 or 1"},
         {"trace:", "give a name"},
+        {"trial:", "give a site"},
+        {"trial:000000000000", "give a site"},
+        {"trial:53ace00d030", "give a site"},
+        {"trial:libx.so+0x12", "give a site"},
+        {"trial:053ace00d030=", "give a site"},
+        {"trial:053ace00d030=256", "perhaps =BYTE"},
+        {"trialbyte:0x5a", "no key 'trialbyte'"},
         {"say:1,bad:1,mode:cache", "no key 'bad'"},
     };
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -134,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_means_the_cache),
         cmocka_unit_test(every_key_is_read),
+        cmocka_unit_test(a_trial_may_name_its_byte),
         cmocka_unit_test(a_trace_alone_means_the_trace_mode),
         cmocka_unit_test(a_backslash_takes_the_next_character),
         cmocka_unit_test(programs_are_chosen_by_name),

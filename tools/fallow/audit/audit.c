@@ -252,13 +252,12 @@ static bool tell(const struct order *order, const char *folder, bool is_reached)
 
 static bool put_settings(struct order *order, const char *folder)
 {
-    char prefix[FOLDER_BYTES + sizeof PAGE_NAME], site[SITE_DIGITS + 1], byte[8];
+    char prefix[FOLDER_BYTES + sizeof PAGE_NAME], trial[SITE_DIGITS + 8];
     snprintf(prefix, sizeof prefix, "%s/%s", folder, PAGE_NAME);
-    snprintf(site, sizeof site, "%012" PRIx64, order->view.trial_id);
-    snprintf(byte, sizeof byte, "0x%02x", order->view.poison);
+    snprintf(trial, sizeof trial, "%012" PRIx64 "=0x%02x", order->view.trial_id,
+             order->view.poison);
     return flw_settings_put(&order->settings, "audit", prefix) &&
-           (order->view.trial_id == 0 || (flw_settings_put(&order->settings, "trial", site) &&
-                                          flw_settings_put(&order->settings, "trialbyte", byte)));
+           (order->view.trial_id == 0 || flw_settings_put(&order->settings, "trial", trial));
 }
 
 static int carry_out(struct order *order, char **command)
