@@ -23,7 +23,6 @@ void flw_address_table_add(struct flw_address_table *table, struct flw_address p
         place++;
     }
     if (place < table->count && table->at[place].real == pair.real) {
-        table->alias_count += table->at[place].wrapper != pair.wrapper;
         return;
     }
     for (unsigned i = table->count++; i > place; i--) {

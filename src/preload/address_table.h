@@ -28,13 +28,11 @@ struct flw_address {
 
 struct flw_address_table {
     unsigned count;
-    unsigned alias_count; /* addresses that a second hook claimed */
     struct flw_address at[FLW_ADDRESS_MAX];
 };
 
-/* Put a pair in. An address that is there keeps its wrapper: the later claim is left out and, where
- * its wrapper is another, counted as an alias. A pair with a 0 in it, or whose address is a wrapper,
- * is left out. */
+/* Put a pair in. An address that is there keeps its wrapper: the later claim is left out. A pair with a
+ * 0 in it, or whose address is a wrapper, is left out. */
 void flw_address_table_add(struct flw_address_table *table, struct flw_address pair);
 
 bool flw_address_table_is_valid(const struct flw_address_table *table);

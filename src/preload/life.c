@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "preload/dlsym.h"
@@ -99,33 +98,20 @@ __attribute__((constructor)) static void start(void)
     }
 }
 
-static void say_how_reached(void)
+/* Under `fallow run` its page is told instead. */
+static void say_if_passed(void)
 {
-    unsigned long long dlsym_count = flw_reach.dlsym_count;
-    unsigned long long proc_count = flw_reach.proc_address_count;
-    unsigned long long export_count = flw_reach.export_count;
-    unsigned long long alias_count = flw_reach.alias_count;
-    char reason[FLW_REACH_REASON_BYTES];
-    if (flw_reach_explain(reason)) {
-        char shared[64] = "";
-        if (alias_count > 0) {
-            snprintf(shared, sizeof shared, "; %llu share another's address", alias_count);
-        }
-        flw_say("reached: %llu entry points through dlsym, %llu through cuGetProcAddress, "
-                "%llu linked%s",
-                dlsym_count, proc_count, export_count, shared);
-    } else {
-        flw_say("not reached: %s; the program ran without Fallow", reason);
+    if (flw_settings.mode != FLW_MODE_OFF && !flw_reach_is_reached() &&
+        flw_runplace_page() == NULL && flw_reach_has_near_driver()) {
+        flw_say("not reached: libcuda.so.1 is loaded, but what uses it looked past this library "
+                "(RTLD_DEEPBIND, another preload's dlsym, or a loader of its own); the program ran "
+                "without Fallow");
     }
 }
 
 __attribute__((destructor)) static void end(void)
 {
-    bool is_passed = flw_settings.mode != FLW_MODE_OFF && !flw_reach_is_reached() &&
-                     flw_runplace_page() == NULL && flw_reach_has_near_driver();
-    if (flw_settings.is_say || is_passed) {
-        say_how_reached();
-    }
+    say_if_passed();
     for (size_t i = PART_COUNT; i-- > 0;) {
         if (parts[i]->end != NULL) {
             parts[i]->end();

@@ -3,11 +3,8 @@
 
 #include <fcntl.h>
 #include <link.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "preload/settings.h"
 
 struct flw_reach flw_reach;
 
@@ -70,23 +67,4 @@ unsigned long long fallow_preload_answers(const char *symbol)
         }
     }
     return 0;
-}
-
-bool flw_reach_explain(char reason[FLW_REACH_REASON_BYTES])
-{
-    reason[0] = '\0';
-    if (flw_reach_is_reached()) {
-        return true;
-    }
-    const char *why = "the program never loaded libcuda.so.1";
-    if (flw_settings.mode == FLW_MODE_OFF) {
-        why = "Fallow is off";
-    } else if (flw_reach_has_near_driver()) {
-        why = "libcuda.so.1 is loaded, but what uses it looked past this library (RTLD_DEEPBIND, "
-              "another preload's dlsym, or a loader of its own)";
-    } else if (flw_reach_has_driver()) {
-        why = "libcuda.so.1 is loaded in a namespace of its own (dlmopen)";
-    }
-    snprintf(reason, FLW_REACH_REASON_BYTES, "%s", why);
-    return false;
 }

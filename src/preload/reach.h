@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: how programs came to the hooks, counted, and the sentence why they did not.
- * Does not: say it (life.c, summary.c).
+ * Owns: how programs came to the hooks, counted.
+ * Does not: say it (life.c, runplace.c, summary.c).
  */
 #ifndef FLW_PRELOAD_REACH_H
 #define FLW_PRELOAD_REACH_H
@@ -16,7 +16,6 @@ struct flw_reach {
     _Atomic uint64_t dlsym_count;        /* answers of dlsym that were substituted */
     _Atomic uint64_t proc_address_count; /* of cuGetProcAddress */
     _Atomic uint64_t export_count;       /* entry points first called by the names we export */
-    _Atomic uint64_t alias_count;        /* exported names with another's address */
     _Atomic uint32_t answers[FLW_HOOK_COUNT]; /* dlsym's and cuGetProcAddress's, by hook */
 };
 
@@ -31,14 +30,8 @@ bool flw_reach_has_driver(void);
 /* Is it among the objects that we see too? Reads no file. */
 bool flw_reach_has_near_driver(void);
 
-#define FLW_REACH_REASON_BYTES 256
-
 /* How often dlsym and cuGetProcAddress answered with the wrapper of this entry point ("cuMemAlloc_v2");
  * 0 for names that are not hooked. Exported, so that a program can ask whether it was reached. */
 FLW_PRELOAD_EXPORT unsigned long long fallow_preload_answers(const char *symbol);
-
-/* True: a hook was reached. False: `reason` says why none was. Reads /proc/self/maps; for the end of a
- * process. */
-bool flw_reach_explain(char reason[FLW_REACH_REASON_BYTES]);
 
 #endif

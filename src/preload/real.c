@@ -188,10 +188,6 @@ static struct flw_address_table *publish(struct flw_address_table *_Atomic *plac
     }
     atomic_store_explicit(&flw_reach.is_learnt, true, memory_order_relaxed);
     flw_runplace_say(FLW_RUNPAGE_DRIVER);
-    if (place ==
-        &by_name) { /* what versions claim of another's address is left out without a word */
-        atomic_store_explicit(&flw_reach.alias_count, table->alias_count, memory_order_relaxed);
-    }
     return table;
 }
 

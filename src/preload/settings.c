@@ -14,7 +14,7 @@
 struct flw_settings flw_settings;
 
 #define KEYS \
-    "mode, trace, stats, poison, limit, reserve, large, page_source, ipc, top, audit, trial, only, skip, say"
+    "mode, trace, stats, poison, limit, reserve, large, page_source, ipc, top, audit, trial, only, skip"
 
 #define SITE_DIGITS 12
 
@@ -152,8 +152,6 @@ static bool take(struct parse *parse)
         return take_switch(parse, &settings->is_ipc);
     } else if (strcmp(key, "top") == 0) {
         return take_switch(parse, &settings->is_top);
-    } else if (strcmp(key, "say") == 0) {
-        return take_switch(parse, &settings->is_say);
     } else if (strcmp(key, "only") == 0) {
         parse->has_only = true;
         parse->is_only = parse->is_only || strcmp(parse->value, parse->program) == 0;

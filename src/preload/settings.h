@@ -18,7 +18,6 @@
  *   trial    SITE[=BYTE]  audit: where this site fills with zeros, fill with that byte (0xff)
  *   only     NAME   be on in programs of this name alone (repeatable; the name as in ps)
  *   skip     NAME   be off in programs of this name (repeatable)
- *   say      0 | 1  1: say at exit how the driver was reached
  *   state    FILE   the page of `fallow run`, which sets this itself (runplace.h reads it)
  *
  * An unknown key or an unreadable value: one line, and the program runs as without Fallow.
@@ -52,7 +51,7 @@ struct flw_settings {
     uint64_t limit_bytes; /* 0: none */
     uint64_t reserve_bytes;
     uint64_t large_bytes;
-    bool is_ipc, is_top, is_say;
+    bool is_ipc, is_top;
 };
 
 extern struct flw_settings flw_settings;

@@ -28,7 +28,7 @@ static void nothing_means_the_cache(void **state)
         assert_int_equal(settings.limit_bytes, 0);
         assert_int_equal(settings.reserve_bytes, 512u << 20);
         assert_int_equal(settings.large_bytes, 1u << 20);
-        assert_false(settings.is_ipc || settings.is_top || settings.is_say);
+        assert_false(settings.is_ipc || settings.is_top);
         assert_string_equal(settings.trace_file, "");
         assert_string_equal(message, "");
     }
@@ -37,9 +37,9 @@ static void nothing_means_the_cache(void **state)
 static void every_key_is_read(void **state)
 {
     (void)state;
-    assert_true(parse(
-        "mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
-        "large:65536,page_source:segments,ipc:1,top:1,trial:053ace00d030,say:1,only:train.py"));
+    assert_true(
+        parse("mode:strict,trace:/tmp/a b.ftrace,stats:-,poison:0xa5,limit:8G,reserve:0,"
+              "large:65536,page_source:segments,ipc:1,top:1,trial:053ace00d030,only:train.py"));
     assert_int_equal(settings.mode, FLW_MODE_STRICT);
     assert_string_equal(settings.trace_file, "/tmp/a b.ftrace");
     assert_string_equal(settings.stats_file, "-");
@@ -49,7 +49,7 @@ static void every_key_is_read(void **state)
     assert_int_equal(settings.limit_bytes, 8ull << 30);
     assert_int_equal(settings.reserve_bytes, 0);
     assert_int_equal(settings.large_bytes, 65536);
-    assert_true(settings.is_ipc && settings.is_top && settings.is_say);
+    assert_true(settings.is_ipc && settings.is_top);
 }
 
 static void a_trial_may_name_its_byte(void **state)
@@ -77,9 +77,9 @@ static void a_trace_alone_means_the_trace_mode(void **state)
 static void a_backslash_takes_the_next_character(void **state)
 {
     (void)state;
-    assert_true(parse("stats:/a\\,b\\\\c:d,say:1"));
+    assert_true(parse("stats:/a\\,b\\\\c:d,top:1"));
     assert_string_equal(settings.stats_file, "/a,b\\c:d");
-    assert_true(settings.is_say);
+    assert_true(settings.is_top);
 }
 
 static void programs_are_chosen_by_name(void **state)
@@ -124,7 +124,8 @@ static void wrong_text_switches_off_and_says_why(void **state)
         {"trial:053ace00d030=", "give a site"},
         {"trial:053ace00d030=256", "perhaps =BYTE"},
         {"trialbyte:0x5a", "no key 'trialbyte'"},
-        {"say:1,bad:1,mode:cache", "no key 'bad'"},
+        {"top:1,bad:1,mode:cache", "no key 'bad'"},
+        {"say:1", "no key 'say'"},
     };
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         if (parse(wrong[i].text) || strstr(message, wrong[i].expected) == NULL ||
@@ -132,7 +133,7 @@ static void wrong_text_switches_off_and_says_why(void **state)
             fail_msg("'%s' gave '%s'", wrong[i].text, message);
         }
         assert_int_equal(settings.mode, FLW_MODE_OFF);
-        assert_false(settings.is_say);
+        assert_false(settings.is_top);
     }
 }
 
