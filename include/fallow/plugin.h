@@ -104,6 +104,8 @@ FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
  * capture was first seen with, found by the thread of begin, else the latest. Two captures begun by one
  * thread at a time are told apart only where each lends before the next begins.
  *
+ * Releases of PyTorch that name a stream in the place of a filter, 2.0 and 2.1, are not served.
+ *
  * Cost while an id is open: a driver call and a lock an allocation.
  */
 FALLOW_API void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void *filter);
@@ -111,12 +113,6 @@ FALLOW_API void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_i
 FALLOW_API void fallow_torch_end_allocate_to_pool(int device, fallow_mempool_id id);
 /** The release of one begin, see there. */
 FALLOW_API void fallow_torch_release_pool(int device, fallow_mempool_id id);
-/** The same for PyTorch 2.0 and 2.1: set_begin_allocate_stream_to_pool,
- *  set_end_allocate_stream_to_pool_fn. */
-FALLOW_API void fallow_torch_begin_allocate_stream_to_pool(int device, fallow_stream stream,
-                                                           fallow_mempool_id id);
-/** The end of what fallow_torch_begin_allocate_stream_to_pool began. */
-FALLOW_API void fallow_torch_end_allocate_stream_to_pool(int device, fallow_stream stream);
 
 /* ---- CuPy: cupy.cuda.memory.CFunctionAllocator, Numba's memory manager */
 

@@ -26,9 +26,8 @@ struct id_entry {
     bool is_open;
     bool is_bound;
     unsigned long long driver_id;
-    fallow_stream
-        origin;       /* of the capture that is bound, or announced by begin_..._stream_to_pool */
-    pthread_t thread; /* that began */
+    fallow_stream origin;   /* of the capture that is bound */
+    pthread_t thread;       /* that began */
     struct id_entry *older; /* the list, latest first */
 };
 
@@ -249,7 +248,7 @@ uint32_t flw_graph_ids_announce(int device, fallow_stream stream)
     return tag;
 }
 
-static struct id_entry *open_entry(int device, fallow_mempool_id id)
+static void open_entry(int device, fallow_mempool_id id)
 {
     struct id_entry *entry = find_entry(device, id);
     if (entry == NULL) {
@@ -257,7 +256,7 @@ static struct id_entry *open_entry(int device, fallow_mempool_id id)
         if (entry == NULL) {
             flw_plugin_say("graph pool %llu:%llu cannot begin: the host has no memory left",
                            (unsigned long long)id.first, (unsigned long long)id.second);
-            return NULL;
+            return;
         }
         *entry = (struct id_entry){.device = device, .id = id, .older = ids.latest};
         ids.latest = entry;
@@ -269,7 +268,6 @@ static struct id_entry *open_entry(int device, fallow_mempool_id id)
         fallow_context_capture_begin();
         atomic_fetch_add(&flw_plugin_device_of(device)->open_ids, 1);
     }
-    return entry;
 }
 
 void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void *filter)
@@ -279,7 +277,7 @@ void fallow_torch_begin_allocate_to_pool(int device, fallow_mempool_id id, void 
         return;
     }
     pthread_mutex_lock(&ids.mutex);
-    (void)open_entry(device, id);
+    open_entry(device, id);
     pthread_mutex_unlock(&ids.mutex);
 }
 
@@ -300,35 +298,6 @@ void fallow_torch_release_pool(int device, fallow_mempool_id id)
     struct id_entry *entry = find_entry(device, id);
     if (entry != NULL && --entry->use_count <= 0 && !entry->is_open) {
         drop_entry(entry);
-        release_dying(device);
-    }
-    pthread_mutex_unlock(&ids.mutex);
-}
-
-void fallow_torch_begin_allocate_stream_to_pool(int device, fallow_stream stream,
-                                                fallow_mempool_id id)
-{
-    if (flw_plugin_device_of(device) == NULL) {
-        return;
-    }
-    pthread_mutex_lock(&ids.mutex);
-    struct id_entry *entry = open_entry(device, id);
-    if (entry != NULL) {
-        entry->origin = stream;
-    }
-    pthread_mutex_unlock(&ids.mutex);
-}
-
-void fallow_torch_end_allocate_stream_to_pool(int device, fallow_stream stream)
-{
-    pthread_mutex_lock(&ids.mutex);
-    struct id_entry *entry = ids.latest;
-    while (entry != NULL &&
-           (entry->device != device || !entry->is_open || entry->origin != stream)) {
-        entry = entry->older;
-    }
-    if (entry != NULL) {
-        close_entry(entry);
         release_dying(device);
     }
     pthread_mutex_unlock(&ids.mutex);

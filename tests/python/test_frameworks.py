@@ -61,12 +61,13 @@ class Torch(unittest.TestCase):
         end(0, fakes.MempoolId(0, 77))
         release(0, fakes.MempoolId(0, 77))
 
-    def test_an_older_release_gets_its_own_hooks(self):
+    def test_a_release_that_captures_without_our_functions_is_refused(self):
         fake = fakes.torch(version="2.0")
         with fakes.installed(torch=fake):
-            hooks = fallow.enable_torch().inner.addresses
-        self.assertIn("set_begin_allocate_stream_to_pool", hooks)
-        self.assertNotIn("set_begin_allocate_to_pool", hooks)
+            with self.assertRaisesRegex(ImportError, "needs PyTorch 2.3 or newer with CUDA; this is 2.0; an older one "
+                                                     "runs under `fallow run`"):
+                fallow.enable_torch()
+        self.assertIsNone(fake.current)
 
     def test_too_late_is_said(self):
         with fakes.installed(torch=fakes.torch(initialized=True)):
@@ -76,7 +77,7 @@ class Torch(unittest.TestCase):
     def test_a_torch_without_cuda_or_none_at_all_is_said(self):
         bare = types.ModuleType("torch")
         with fakes.installed(torch=bare):
-            with self.assertRaisesRegex(ImportError, "needs PyTorch 2.0 or newer with CUDA"):
+            with self.assertRaisesRegex(ImportError, "needs PyTorch 2.3 or newer with CUDA"):
                 fallow.enable_torch()
         with fakes.installed(torch=fakes.torch(with_pool=False)):
             with self.assertRaisesRegex(ImportError, "needs PyTorch 2.5 or newer"):

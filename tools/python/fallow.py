@@ -589,8 +589,6 @@ _TORCH_HOOKS = [
     ("set_record_stream_fn", "fallow_torch_record_stream"),
     ("set_begin_allocate_to_pool", "fallow_torch_begin_allocate_to_pool"),
     ("set_end_allocate_to_pool_fn", "fallow_torch_end_allocate_to_pool"),
-    ("set_begin_allocate_stream_to_pool", "fallow_torch_begin_allocate_stream_to_pool"),
-    ("set_end_allocate_stream_to_pool_fn", "fallow_torch_end_allocate_stream_to_pool"),
     ("set_release_pool", "fallow_torch_release_pool"),
 ]
 
@@ -604,14 +602,17 @@ def enable_torch(**settings):
     torch_mempool() for a part of the program."""
     torch = _framework("torch", "enable_torch()")
     memory = getattr(getattr(torch, "cuda", None), "memory", None)
-    if not hasattr(memory, "CUDAPluggableAllocator"):
-        raise ImportError("fallow.enable_torch() needs PyTorch 2.0 or newer with CUDA; this is %s"
-                          % getattr(torch, "__version__", "an unknown version"))
+    allocator = None
+    if hasattr(memory, "CUDAPluggableAllocator"):
+        allocator = memory.CUDAPluggableAllocator(library_path(), "fallow_torch_alloc", "fallow_torch_free")
+    # Without the functions for graphs a capture would be given ordinary memory.
+    if allocator is None or not hasattr(allocator.allocator(), "set_begin_allocate_to_pool"):
+        raise ImportError("fallow.enable_torch() needs PyTorch 2.3 or newer with CUDA; this is %s; an older one "
+                          "runs under `fallow run`" % getattr(torch, "__version__", "an unknown version"))
     if torch.cuda.is_initialized():
         raise RuntimeError("fallow.enable_torch() comes too late: CUDA is initialised already; call it "
                            "right after import torch")
     _configure(settings)
-    allocator = memory.CUDAPluggableAllocator(library_path(), "fallow_torch_alloc", "fallow_torch_free")
     inner = allocator.allocator()
     for setter, function in _TORCH_HOOKS:
         if hasattr(inner, setter):

@@ -104,12 +104,12 @@ static void use_graph_memory(struct bed *bed)
     api_drop_captured(&bed->api, stream);
     DO(bed, fallow_torch_end_allocate_to_pool(0, first_id));
     DO(bed, fallow_torch_release_pool(0, first_id));
-    DO(bed, fallow_torch_begin_allocate_stream_to_pool(0, stream, second_id));
+    DO(bed, fallow_torch_begin_allocate_to_pool(0, second_id, NULL));
     api_begin_capturing(&bed->api, stream);
     DO(bed, inside = fallow_torch_alloc(700, 0, stream));
     assert_non_null(inside);
     api_drop_captured(&bed->api, stream);
-    DO(bed, fallow_torch_end_allocate_stream_to_pool(0, stream));
+    DO(bed, fallow_torch_end_allocate_to_pool(0, second_id));
     DO(bed, fallow_torch_release_pool(0, second_id));
     DO(bed, fallow_torch_free(inside, 700, 0, stream));
     if (is_unseen) {

@@ -141,23 +141,6 @@ static void a_capture_that_breaks_off_ends(void **state)
     assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
 }
 
-static void the_older_pair_names_the_stream(void **state)
-{
-    (void)state;
-    begin_capture(stream);
-    fallow_torch_begin_allocate_stream_to_pool(0, stream, graph_id);
-    void *captured = take(5000, stream);
-    assert_int_equal(block_of(captured).state, FALLOW_BLOCK_CAPTURED);
-    fallow_torch_end_allocate_stream_to_pool(0, stream);
-    end_capture(stream);
-    void *eager = take(5000, stream);
-    assert_int_equal(block_of(eager).state, FALLOW_BLOCK_LIVE);
-    give(eager, 5000, stream);
-    give(captured, 5000, stream);
-    fallow_torch_release_pool(0, graph_id);
-    assert_int_equal(stats_of(0, FALLOW_PLUGIN_STREAM).captured_bytes, 0);
-}
-
 static void a_capture_nobody_announced_is_told_what_to_do(void **state)
 {
     (void)state;
@@ -193,7 +176,6 @@ int main(void)
         cmocka_unit_test(two_captures_keep_apart_and_a_release_waits_for_both),
         cmocka_unit_test(a_pool_without_a_capture_is_a_tag),
         cmocka_unit_test(a_capture_that_breaks_off_ends),
-        cmocka_unit_test(the_older_pair_names_the_stream),
         cmocka_unit_test(a_capture_nobody_announced_is_told_what_to_do),
     };
     return cmocka_run_group_tests(tests, begin_configured_world, end_world);
