@@ -14,7 +14,7 @@
  *    (fallow_capture_begin): stream handles are recycled by CUDA, and a hit asks the driver
  * nothing.
  *  - On a real driver the handle of a destroyed stream is undefined by CUDA; a free or an
- * allocation on one is undefined here too, unless `check_streams` is set and the driver still
+ * allocation on one is undefined here too, unless `streams_may_die` is set and the driver still
  * answers.
  *  - A pool serves at most some 4,000 streams at a time, captured ones counted twice; one more
  *    answers OUT_OF_HOST_MEMORY. Retire those that are done.
@@ -105,9 +105,8 @@ typedef enum fallow_order {
      * Capture     announce each with fallow_context_capture_begin (fallow/extend.h): the event of an
      *             epoch would end it. Until its end what is freed is not lent again, and nothing goes
      *             back to the driver.
-     * Not with    a reuse_policy, checks but FALLOW_CHECK_FAST, check_streams, streams_may_die,
-     *             handle_types, peer_devices, arenas, fallow_capture_begin. FALLOW_REQUEST_ZERO waits
-     *             for the fill.
+     * Not with    a reuse_policy, checks but FALLOW_CHECK_FAST, streams_may_die, handle_types,
+     *             peer_devices, arenas, fallow_capture_begin. FALLOW_REQUEST_ZERO waits for the fill.
      * Needs       cuCtxRecordEvent (12.5); without it memory is reused only by waiting for the
      *             device.
      */
@@ -189,14 +188,15 @@ typedef struct fallow_pool_config {
                                  UINT32_MAX = never */
     fallow_reuse_policy reuse_policy; /**< whose memory an allocation may take */
     uint32_t checks;                  /**< FALLOW_CHECK_ bits */
-    uint8_t check_streams;   /**< 1: ask the stream's identity on every call; needs cuStreamGetId */
-    uint8_t streams_may_die; /**< 1: streams vanish without notice: as check_streams, and each batch
-                                  is fenced inside the free that completes it, a use inside its
+    uint8_t streams_may_die; /**< 1: streams vanish without notice: every call asks the stream's
+                                  identity, which needs cuStreamGetId, and each batch is fenced
+                                  inside the free that completes it, a use inside its
                                   fallow_record_use, which then has to come after the use. What a
                                   stream had not filled a batch with counts as lost when it is
-                                  gone */
+                                  gone: lost_streams of the statistics, which tells too who forgot
+                                  fallow_stream_retire */
     uint8_t helper_thread;   /**< 1: a thread of the pool polls, so an idle process gives back */
-    uint8_t reserved_0;      /**< 0 */
+    uint8_t reserved_0[2];   /**< 0 */
     uint32_t wait_ms; /**< longest wait for the device before failing; 0 = 100. Memory of a stream
                                   that was lost takes a synchronisation of its context, which lasts as
                                   long as the device works, and so does a trim's. Before more is

@@ -112,7 +112,7 @@ static fallow_status make_pool(int device, fallow_plugin_order order, fallow_poo
         config.order = FALLOW_ORDER_CONTEXT;
         config.reuse_policy = FALLOW_REUSE_WAIT;
         config.checks &= FALLOW_CHECK_FAST;
-        config.check_streams = config.streams_may_die = 0;
+        config.streams_may_die = 0;
         config.handle_types = 0;
         config.page_source = FALLOW_PAGES_AUTOMATIC;
     }

@@ -74,8 +74,8 @@ static const char *refused_in_context_order(const fallow_pool_config *config)
     return config->reuse_policy != FALLOW_REUSE_WAIT ? "reuse_policy: FALLOW_ORDER_CONTEXT has none"
            : (config->checks & ~(unsigned)FALLOW_CHECK_FAST) != 0
                ? "checks: FALLOW_ORDER_CONTEXT takes FALLOW_CHECK_FAST only"
-           : config->check_streams != 0 || config->streams_may_die != 0
-               ? "check_streams or streams_may_die: FALLOW_ORDER_CONTEXT looks at no stream"
+           : config->streams_may_die != 0
+               ? "streams_may_die: FALLOW_ORDER_CONTEXT looks at no stream"
            : config->handle_types != 0 ? "handle_types: FALLOW_ORDER_CONTEXT exports none"
            : config->page_source == FALLOW_PAGES_HANDLES
                ? "page_source: FALLOW_ORDER_CONTEXT lends cuMemAlloc memory, no FALLOW_PAGES_HANDLES"
@@ -95,11 +95,10 @@ static fallow_status check_config(const fallow_pool_config *config, const char *
                     ? "checks: FALLOW_CHECK_ bits, no others"
                 : (config->handle_types & ~(unsigned)(FALLOW_HANDLE_FD | FALLOW_HANDLE_FABRIC)) != 0
                     ? "handle_types: FALLOW_HANDLE_ bits, no others"
-                : config->check_streams > 1      ? "check_streams: 0 or 1"
-                : config->streams_may_die > 1    ? "streams_may_die: 0 or 1"
-                : config->helper_thread > 1      ? "helper_thread: 0 or 1"
-                : config->reserved_0 != 0        ? "reserved_0: 0"
-                : config->reserved_1 != 0        ? "reserved_1: 0"
+                : config->streams_may_die > 1 ? "streams_may_die: 0 or 1"
+                : config->helper_thread > 1   ? "helper_thread: 0 or 1"
+                : config->reserved_0[0] != 0 || config->reserved_0[1] != 0 ? "reserved_0: 0"
+                : config->reserved_1 != 0                                  ? "reserved_1: 0"
                 : config->peer_device_count > 16 ? "peer_device_count: at most 16"
                 : config->peer_device_count != 0 && config->peer_devices == NULL
                     ? "peer_devices: as many ordinals as peer_device_count says"
@@ -238,8 +237,8 @@ static fallow_status check_identities(struct flw_pool *pool)
     if (result == CUDA_ERROR_NOT_SUPPORTED) {
         flw_pool_log(
             pool, FALLOW_LOG_ERROR,
-            "check_streams and streams_may_die need cuStreamGetId, which this driver lacks: "
-            "update it (12.0 or later), or retire streams and set neither");
+            "streams_may_die needs cuStreamGetId, which this driver lacks: update it (12.0 or "
+            "later), or retire streams and leave it 0");
         return FALLOW_NOT_SUPPORTED;
     }
     return FALLOW_OK;
@@ -337,8 +336,7 @@ static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place
     __atomic_store_n(&flw_thread_on_exit, flw_pool_cache_exit, __ATOMIC_RELEASE);
     (void)flw_bin_table();
     pool->uses_membarrier = flw_asym_register();
-    pool->divert_all = !pool->uses_membarrier || config->check_streams || config->streams_may_die ||
-                       pool->debug != NULL;
+    pool->divert_all = !pool->uses_membarrier || config->streams_may_die || pool->debug != NULL;
     fallow_pool *handle = flw_pool_table_take();
     if (handle == NULL) {
         return NULL;

@@ -48,7 +48,7 @@ struct flw_pool {
     bool retains_primary;
     atomic_bool uses_membarrier;
     atomic_bool lost_membarrier, loss_of_it_noted; /* once it was granted (seize.h) */
-    /* check_streams, debug checks, no membarrier: every call takes the slow path. pool->lock */
+    /* streams_may_die, debug checks, no membarrier: every call takes the slow path. pool->lock */
     bool divert_all;
     atomic_bool loss_noted;
     uint64_t device_bytes;
@@ -178,7 +178,7 @@ struct flw_domain *flw_pool_known_domain(struct flw_pool *pool, fallow_stream st
 /* A handle may name another stream than it did at the last call. */
 static inline bool flw_pool_asks_identity(const struct flw_pool *pool)
 {
-    return pool->config.check_streams != 0 || pool->config.streams_may_die != 0;
+    return pool->config.streams_may_die != 0;
 }
 void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
                            int64_t requested_bytes, int64_t live_bytes);

@@ -26,7 +26,6 @@ static void print_pool(void)
     FIELD(fallow_pool_config, decay_ms);
     FIELD(fallow_pool_config, reuse_policy);
     FIELD(fallow_pool_config, checks);
-    FIELD(fallow_pool_config, check_streams);
     FIELD(fallow_pool_config, streams_may_die);
     FIELD(fallow_pool_config, helper_thread);
     FIELD(fallow_pool_config, reserved_0);

@@ -46,7 +46,7 @@ static void draw_size(struct stress_settings *settings, uint64_t *state)
 static void draw_streams(struct stress_settings *settings, uint64_t *state)
 {
     settings->reuse = PICK(state, 0, 0, 0, 1, 2);
-    settings->dies = PICK(state, 0, 0, 0, 0, 1, 2, 2);
+    settings->dies = PICK(state, 0, 0, 0, 0, 1, 1, 1);
     settings->without_vmm = has_luck(state, 20);
     uint64_t debug = 2 * (next(state) % 16); /* any of the four debug checks */
     settings->checks = PICK(state, 0, 0, 0, 0, 0, FALLOW_CHECK_FAST, debug);

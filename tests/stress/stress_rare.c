@@ -155,9 +155,9 @@ static void renew_stream(struct worker *worker, uint32_t own)
                       client->put.ops->retire(client->put.pool, client->streams[own]));
         return;
     }
-    bool tells = settings->dies != 2 || flw_client_chance(client, 50);
+    bool tells = settings->dies == 0 || flw_client_chance(client, 50);
     stress_expect(worker, "stream_retire", flw_client_renew_stream(client, own, tells));
-    if (settings->dies == 1 && settings->threads == 1) {
+    if (settings->dies != 0 && settings->threads == 1) {
         use_ended_stream(worker);
     }
 }

@@ -225,8 +225,7 @@ static fallow_pool_config config_of(struct run *run)
     config.decay_ms = (uint32_t)settings->decay_ms;
     config.reuse_policy = (fallow_reuse_policy)settings->reuse;
     config.checks = (uint32_t)settings->checks;
-    config.check_streams = settings->dies == 1;
-    config.streams_may_die = settings->dies == 2;
+    config.streams_may_die = settings->dies;
     config.helper_thread = settings->helper;
     config.order = (fallow_order)settings->order;
     config.handle_types = settings->share ? FALLOW_HANDLE_FD : 0u;

@@ -413,14 +413,14 @@ static void a_retired_streams_handle_can_be_a_new_stream(void **state)
     api_end(&api);
 }
 
-static void a_stream_destroyed_without_retire_is_noticed_under_check_streams(void **state)
+static void a_stream_destroyed_without_retire_is_noticed_where_streams_may_die(void **state)
 {
     (void)state;
     struct api api;
     void *ptr = NULL;
     api_begin(&api, NULL);
     fallow_pool_config config = api_config(&api);
-    config.check_streams = 1;
+    config.streams_may_die = 1;
     assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
     ptr = api_alloc(&api, 5000, api.stream);
     api_use(&api, ptr, 5000, api.stream);
@@ -547,7 +547,7 @@ int main(void)
         cmocka_unit_test(a_request_carries_its_tag_and_wishes),
         cmocka_unit_test(an_exportable_block_lies_in_one_handle),
         cmocka_unit_test(a_retired_streams_handle_can_be_a_new_stream),
-        cmocka_unit_test(a_stream_destroyed_without_retire_is_noticed_under_check_streams),
+        cmocka_unit_test(a_stream_destroyed_without_retire_is_noticed_where_streams_may_die),
         cmocka_unit_test(a_block_names_the_stream_that_lent_it_and_so_does_the_report),
         cmocka_unit_test(the_report_names_the_largest_owners_small_blocks_and_large),
         cmocka_unit_test(every_status_has_a_name_and_a_sentence),

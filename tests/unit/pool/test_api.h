@@ -7,6 +7,7 @@
 
 #include "support/test.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -20,6 +21,12 @@ struct api {
     fallow_pool *pool;
     CUstream stream, other;
     char log[512]; /* the last line */
+};
+
+struct api_elsewhere {
+    fallow_pool *pool;
+    CUstream stream;
+    fallow_status status;
 };
 
 static inline void api_log(void *context, fallow_log_level level, const char *message)
@@ -65,6 +72,27 @@ static inline void api_begin_with_pool(struct api *api)
 {
     api_begin(api, NULL);
     api->pool = api_create(api);
+}
+
+/* An allocation by a thread that the pool has not seen, which believes no handle: what it answered. */
+static inline void *api_elsewhere_thread(void *argument)
+{
+    struct api_elsewhere *call = argument;
+    void *ptr = NULL;
+    call->status = fallow_alloc(call->pool, 300, call->stream, &ptr);
+    if (call->status == FALLOW_OK) {
+        call->status = fallow_free(call->pool, ptr, call->stream);
+    }
+    return NULL;
+}
+
+static inline fallow_status api_ask_elsewhere(struct api *api, CUstream stream)
+{
+    pthread_t thread;
+    struct api_elsewhere call = {.pool = api->pool, .stream = stream};
+    assert_int_equal(pthread_create(&thread, NULL, api_elsewhere_thread, &call), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    return call.status;
 }
 
 /* Destroys the pool where there is one; nothing may be left. */

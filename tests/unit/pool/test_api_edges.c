@@ -282,17 +282,14 @@ static void what_a_released_capture_had_lent_is_no_captures_memory(void **state)
 
 static void begin_with_lost_memory(struct api *api)
 {
-    void *none = NULL;
     api_begin(api, NULL);
-    fallow_pool_config config = api_config(api);
-    config.check_streams = 1;
-    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+    api->pool = api_create(api);
     void *first = api_alloc(api, 4 * MIB, api->stream);
     void *second = api_alloc(api, 4 * MIB, api->stream);
     assert_int_equal(fallow_free(api->pool, first, api->stream), FALLOW_OK);
     assert_int_equal(fallow_free(api->pool, second, api->stream), FALLOW_OK); /* without a fence */
     assert_int_equal(api->sim.cu.cuStreamDestroy_v2(api->stream), 0);
-    assert_int_equal(fallow_alloc(api->pool, 300, api->stream, &none), FALLOW_INVALID_STREAM);
+    assert_int_equal(api_ask_elsewhere(api, api->stream), FALLOW_INVALID_STREAM);
     assert_int_equal(api_stats(api).lost_streams, 1);
 }
 

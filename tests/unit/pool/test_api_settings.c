@@ -34,10 +34,10 @@ static void a_setting_that_is_none_is_named(void **state)
     EXPECT(config.reuse_policy = 3, "reuse_policy: one of the FALLOW_REUSE_ values");
     EXPECT(config.checks = 1u << 9, "checks: FALLOW_CHECK_ bits, no others");
     EXPECT(config.handle_types = 4, "handle_types: FALLOW_HANDLE_ bits, no others");
-    EXPECT(config.check_streams = 2, "check_streams: 0 or 1");
     EXPECT(config.streams_may_die = 2, "streams_may_die: 0 or 1");
     EXPECT(config.helper_thread = 2, "helper_thread: 0 or 1");
-    EXPECT(config.reserved_0 = 1, "reserved_0: 0");
+    EXPECT(config.reserved_0[0] = 1, "reserved_0: 0");
+    EXPECT(config.reserved_0[1] = 1, "reserved_0: 0");
     EXPECT(config.reserved_1 = 1, "reserved_1: 0");
     EXPECT(config.page_source = 3, "page_source: one of the FALLOW_PAGES_ values");
     EXPECT(config.peer_device_count = SIZE_MAX, "peer_device_count: at most 16");
@@ -218,9 +218,6 @@ static void stream_checks_without_identities_are_refused(void **state)
     assert_null(api.pool);
     assert_non_null(strstr(api.log, "cuStreamGetId"));
     config.streams_may_die = 0;
-    config.check_streams = 1;
-    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_NOT_SUPPORTED);
-    config.check_streams = 0;
     begin_with(&api, &config);
     api_end(&api);
 }

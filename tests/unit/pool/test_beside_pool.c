@@ -81,9 +81,6 @@ static void every_kind_of_pool_comes_and_goes(enum flw_beside_place place)
     const int peer = 1;
     begin_usual(&bed, place);
     fallow_pool_config config = api_config(&bed.api);
-    config.check_streams = 1;
-    try_settings(&bed, &config, bed.api.stream);
-    config = api_config(&bed.api);
     config.streams_may_die = 1; /* then no stream is asked, or waited for by itself */
     if (is_near(&bed)) {
         DO(&bed, fallow_context_capture_begin());
@@ -295,7 +292,6 @@ static void a_lost_stream_waits_for_the_capture(enum flw_beside_place place)
     struct bed bed;
     begin_bed(&bed, place);
     fallow_pool_config config = api_config(&bed.api);
-    config.check_streams = 1;
     begin_capture_and_pool(&bed, &config);
     give(&bed, lend(&bed, 30 * MIB, bed.api.other), bed.api.other);
     assert_int_equal(bed.api.sim.cu.cuStreamDestroy_v2(bed.api.other), 0);
@@ -303,7 +299,7 @@ static void a_lost_stream_waits_for_the_capture(enum flw_beside_place place)
     if (place == FLW_BESIDE_STREAM) { /* which nothing else could know of */
         DO(&bed, fallow_context_capture_begin());
     }
-    give(&bed, lend(&bed, 700, bed.api.other), bed.api.other);
+    WORKS(&bed, api_ask_elsewhere(&bed.api, bed.api.other));
     bed.api.sim.step(UINT64_MAX);
     fallow_status status = fallow_pool_trim_within(bed.api.pool, 0, 1000, NULL);
     SURVIVES(&bed, "fallow_pool_trim_within");

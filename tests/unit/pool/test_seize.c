@@ -136,7 +136,7 @@ static void caches_that_are_closed_need_none(void **state)
     fallow_pool_config config;
     (void)state;
     fallow_pool_config_init(&config);
-    config.check_streams = 1;
+    config.streams_may_die = 1;
     begin(&bed, &config);
     fill_caches(&bed);
     drain(&bed);
