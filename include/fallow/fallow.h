@@ -105,23 +105,21 @@ typedef enum fallow_order {
      * Capture     announce each with fallow_context_capture_begin (fallow/extend.h): the event of an
      *             epoch would end it. Until its end what is freed is not lent again, and nothing goes
      *             back to the driver.
-     * Not with    a reuse_policy, checks but FALLOW_CHECK_FAST, streams_may_die, handle_types,
-     *             peer_devices, arenas, fallow_capture_begin. FALLOW_REQUEST_ZERO waits for the fill.
+     * Not with    a reuse_policy, checks, streams_may_die, handle_types, peer_devices,
+     *             arenas, fallow_capture_begin. FALLOW_REQUEST_ZERO waits for the fill.
      * Needs       cuCtxRecordEvent (12.5); without it memory is reused only by waiting for the
      *             device.
      */
     FALLOW_ORDER_CONTEXT = 1
 } fallow_order;
 
-/** Bits of `checks`. 0: everything that costs no device work. */
+/** Bits of `checks`: the debug checks. 0: everything that costs no device work, which is always done.
+ *
+ * With any of them every call takes the slow path, a few driver calls more for each; inside a capture
+ * nothing is done, which unchecked_count counts. POISON, RED_ZONES and QUARANTINE need memory with
+ * contents, and host memory registered: create answers NOT_SUPPORTED on a simulated device of addresses
+ * only, and where the driver registers none. Red zones count as requested bytes. */
 enum {
-    FALLOW_CHECK_FAST = 1u << 0, /**< drop the compare-and-swap of a free: a race of two threads
-                                        freeing one pointer is no longer caught */
-    /* The debug checks. With any of them every call takes the slow path, a few driver calls more for
-     * each; inside a capture nothing is done, which unchecked_count counts. POISON, RED_ZONES and
-     * QUARANTINE need memory with contents, and host memory registered: create answers NOT_SUPPORTED on
-     * a simulated device of addresses only, and where the driver registers none. Red zones count as
-     * requested bytes. */
     FALLOW_CHECK_POISON = 1u << 1,    /**< fill each block at lend with a pattern or, every other
                                             time, its complement: what was read unwritten shows */
     FALLOW_CHECK_RED_ZONES = 1u << 2, /**< 512 B on both sides, copied to the host at the free and

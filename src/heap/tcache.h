@@ -64,8 +64,7 @@ struct flw_tcache_hot {
     uint64_t slots_mask;
     const uint16_t *bin_of_size; /* (size - 1) >> 8 -> byte offset of the class's bin */
     struct flw_account *account;
-    uint64_t lender;  /* of the domain, as in a loan */
-    uint64_t is_fast; /* FALLOW_CHECK_FAST */
+    uint64_t lender; /* of the domain, as in a loan */
 };
 
 struct flw_pool;

@@ -111,7 +111,7 @@ static fallow_status make_pool(int device, fallow_plugin_order order, fallow_poo
     if (order == FALLOW_PLUGIN_CONTEXT) { /* which has no use for these */
         config.order = FALLOW_ORDER_CONTEXT;
         config.reuse_policy = FALLOW_REUSE_WAIT;
-        config.checks &= FALLOW_CHECK_FAST;
+        config.checks = 0;
         config.streams_may_die = 0;
         config.handle_types = 0;
         config.page_source = FALLOW_PAGES_AUTOMATIC;

@@ -494,7 +494,6 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     cache->handle = pool->handle;
     cache->run_limit_bytes = 16 * FLW_MIB;
     cache->hot.stream = stream;
-    cache->hot.is_fast = (pool->config.checks & FALLOW_CHECK_FAST) != 0;
     cache->context_id = pool->context_id;
     cache->whole_bytes = pool->heap.whole_bytes;
     cache->limbo_left_bytes = FLW_LIMBO_BYTES;

@@ -64,16 +64,14 @@ void flw_pool_log(const struct flw_pool *pool, fallow_log_level level, const cha
 
 /* ---- create */
 
-#define KNOWN_CHECKS                                                                              \
-    (FALLOW_CHECK_FAST | FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE | \
-     FALLOW_CHECK_LEAKS)
+#define KNOWN_CHECKS \
+    (FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE | FALLOW_CHECK_LEAKS)
 
 /* Context order goes without what names streams, and without what its memory cannot be. */
 static const char *refused_in_context_order(const fallow_pool_config *config)
 {
     return config->reuse_policy != FALLOW_REUSE_WAIT ? "reuse_policy: FALLOW_ORDER_CONTEXT has none"
-           : (config->checks & ~(unsigned)FALLOW_CHECK_FAST) != 0
-               ? "checks: FALLOW_ORDER_CONTEXT takes FALLOW_CHECK_FAST only"
+           : config->checks != 0                     ? "checks: FALLOW_ORDER_CONTEXT takes none"
            : config->streams_may_die != 0
                ? "streams_may_die: FALLOW_ORDER_CONTEXT looks at no stream"
            : config->handle_types != 0 ? "handle_types: FALLOW_ORDER_CONTEXT exports none"

@@ -114,13 +114,8 @@ static FLW_INLINE bool flw_slot_is_live(const struct flw_slot *slot, uint64_t ad
 }
 
 /* One of two threads that free one pointer wins. */
-static FLW_INLINE bool flw_slot_claim(const struct flw_tcache_hot *hot, struct flw_slot *slot,
-                                      uint64_t live, uint64_t freed)
+static FLW_INLINE bool flw_slot_claim(struct flw_slot *slot, uint64_t live, uint64_t freed)
 {
-    if (FLW_UNLIKELY(hot->is_fast != 0)) {
-        flw_slot_set_word(slot, freed);
-        return true;
-    }
     return __atomic_compare_exchange_n(&slot->word, &live, freed, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED) ||
            FLW_MUTANT(INTERIOR_FREE_ACCEPTED) || FLW_MUTANT(DOUBLE_FREE_ACCEPTED);
@@ -133,7 +128,7 @@ static FLW_INLINE bool flw_hit_take_back(struct flw_tcache_hot *hot, struct flw_
 {
     uint64_t address = (uint64_t)(uintptr_t)ptr;
     if (FLW_UNLIKELY(!flw_slot_is_live(slot, address)) ||
-        FLW_UNLIKELY(!flw_slot_claim(hot, slot, address + FLW_SLOT_LIVE, address))) {
+        FLW_UNLIKELY(!flw_slot_claim(slot, address + FLW_SLOT_LIVE, address))) {
         return false;
     }
     uint64_t size_bytes = flw_loan_bytes(slot->loan); /* nobody else's by now */

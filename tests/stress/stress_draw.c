@@ -49,15 +49,14 @@ static void draw_streams(struct stress_settings *settings, uint64_t *state)
     settings->dies = PICK(state, 0, 0, 0, 0, 1, 1, 1);
     settings->without_vmm = has_luck(state, 20);
     uint64_t debug = 2 * (next(state) % 16); /* any of the four debug checks */
-    settings->checks = PICK(state, 0, 0, 0, 0, 0, FALLOW_CHECK_FAST, debug);
-    if (settings->checks > FALLOW_CHECK_FAST) { /* each call is a dozen */
+    settings->checks = PICK(state, 0, 0, 0, 0, 0, 0, debug);
+    if (settings->checks != 0) { /* each call is a dozen */
         settings->ops /= 20;
         settings->most_bytes = 256 << 10;
         settings->threads = flw_max(settings->threads, 2);
     }
     settings->share = !settings->without_vmm && has_luck(state, 40);
-    settings->sleep =
-        !settings->without_vmm && settings->checks <= FALLOW_CHECK_FAST && has_luck(state, 50);
+    settings->sleep = !settings->without_vmm && settings->checks == 0 && has_luck(state, 50);
 }
 
 void stress_draw(struct stress_settings *settings)

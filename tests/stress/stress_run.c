@@ -266,7 +266,7 @@ static void begin_world(struct run *run)
                             .schedule = settings->schedule,
                             .lag_ns = settings->lag_ns,
                             .check = settings->check,
-                            .backed = (settings->checks & ~(uint64_t)FALLOW_CHECK_FAST) != 0,
+                            .backed = settings->checks != 0,
                             .without_vmm = settings->without_vmm};
     run->sim.reset(&world);
     run->is_refused = strstr(run->sim.played(), "refusing") != NULL;
