@@ -41,12 +41,6 @@ static void complain(struct flw_bed *bed, const char *sentence, fallow_status st
             bed->step, sentence, fallow_status_name(status));
 }
 
-/* The pool that is only compared with knows one kind of failure. */
-static bool is_naive(const struct flw_bed *bed)
-{
-    return bed->put.ops->validate == NULL;
-}
-
 /* Before a failure everything succeeds; in a call that meets one a documented status; after it the pool
  * works, unless the context is broken, by which alone it may be lost. `may_lack`: the call may say that
  * there is no room. */
@@ -58,7 +52,7 @@ static bool judge(struct flw_bed *bed, fallow_status status, bool may_lack)
     if (bed->fired_now || (bed->has_fired && (bed->sticky || bed->lasts))) {
         good = good || (is_refusal && !bed->has_recovered);
     }
-    if (bed->has_fired && (bed->sticky || is_naive(bed))) {
+    if (bed->has_fired && bed->sticky) {
         good = good || status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER;
     }
     if (status == FALLOW_DEVICE_LOST && !bed->lost) {
@@ -385,10 +379,6 @@ static bool is_lost(struct flw_bed *bed)
         bed->put.ops->free(bed->put.pool, ptr, bed->streams[0]) != FALLOW_OK) {
         complain(bed, "a good free failed", status);
     }
-    if (bed->has_fired && bed->error != CUDA_ERROR_OUT_OF_MEMORY && bed->sticky &&
-        status == FALLOW_OK && bed->put.ops->alloc_request == NULL) {
-        complain(bed, "the naive pool asks the driver each time and must have noticed", status);
-    }
     return status == FALLOW_DEVICE_LOST || status == FALLOW_DRIVER;
 }
 
@@ -435,7 +425,7 @@ void flw_bed_destroy(struct flw_bed *bed)
         return;
     }
     flw_bed_free_all(bed);
-    if (!is_naive(bed) && bed->has_fired && !bed->sticky) {
+    if (bed->has_fired && !bed->sticky) {
         check_service(bed);
     }
     bed->step = "alloc";
@@ -450,7 +440,7 @@ void flw_bed_destroy(struct flw_bed *bed)
     disarm(bed, before);
     bed->fired_in_destroy = bed->has_fired && !fired_before;
     flw_sim_ledger ledger = flw_sim_read_ledger(&bed->sim);
-    bool may_leave = is_naive(bed) || bed->lasts || bed->sticky;
+    bool may_leave = bed->lasts || bed->sticky;
     bool exempt = lost || bed->was_tried_in_vain || (bed->fired_in_destroy && may_leave) ||
                   !flw_bed_device_works(bed);
     if (!exempt &&

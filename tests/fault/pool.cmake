@@ -11,16 +11,14 @@ endif()
 add_executable(test_pool_faults test_pool_faults.c bed.c)
 flw_target(test_pool_faults)
 target_link_libraries(test_pool_faults PRIVATE flw_test_pool)
-add_test(NAME fault.pool_naive COMMAND test_pool_faults --pool naive --every ${FLW_FAULT_STEP})
-set_tests_properties(fault.pool_naive PROPERTIES LABELS fault TIMEOUT 240 SKIP_RETURN_CODE 77)
 if(TARGET fallow_shared)
-  add_test(NAME fault.pool_fallow COMMAND test_pool_faults --pool fallow --every ${FLW_FAULT_STEP})
+  add_test(NAME fault.pool_fallow COMMAND test_pool_faults --every ${FLW_FAULT_STEP})
   set_tests_properties(fault.pool_fallow PROPERTIES LABELS "fault;slow" TIMEOUT 600 SKIP_RETURN_CODE 77)
 endif()
 if(TARGET fallow_shared)
   flw_add_under_profiles(fault.pool_fallow LABELS fault slow TIMEOUT 300
     PROFILES ${FLW_PROFILES_WITH_VMM} ${FLW_PROFILES_WITHOUT} refusing=NOT_SUPPORTED
-    COMMAND test_pool_faults --pool fallow --every 29)
+    COMMAND test_pool_faults --every 29)
 endif()
 if(TARGET fallow_shared) # whatever the driver refuses, from whichever call on
   add_executable(test_refusals test_refusals.c)

@@ -103,8 +103,7 @@ static void start_child(char **words)
 static struct outcome run(size_t mutant, size_t profile, unsigned round)
 {
     struct outcome outcome = {.is_caught = false};
-    static char flag[] = "--mutant", pool_flag[] = "--pool", pool[] = "fallow",
-                seed_flag[] = "--seed";
+    static char flag[] = "--mutant", seed_flag[] = "--seed";
     char text[256], number[16], seed[16], *words[MOST_WORDS] = {program, flag, number};
     size_t count = 3;
     snprintf(text, sizeof text, "%s", profiles[profile]);
@@ -115,8 +114,6 @@ static struct outcome run(size_t mutant, size_t profile, unsigned round)
         words[count++] = word;
     }
     if (profile > 0) {
-        words[count++] = pool_flag;
-        words[count++] = pool;
         words[count++] = seed_flag;
         words[count++] = seed;
     }

@@ -401,8 +401,6 @@ static bool parse(int count, char **words)
             run.context_count = (unsigned)value;
         } else if (strcmp(words[i], "--seed") == 0) {
             run.seed = value;
-        } else if (strcmp(words[i], "--pool") == 0) {
-            /* the mutation suite says it to every program */
         } else if (strcmp(words[i], "--through") == 0) {
             run.through_pool = strcmp(words[i + 1], "driver") != 0;
         } else {

@@ -98,14 +98,13 @@ static void print_switch(const char *name, bool is_set)
 void stress_print(const struct stress_settings *settings)
 {
     static const char *const schedules[] = {"random", "clock", "held"};
-    fprintf(
-        stderr,
-        "stress_pool --pool %s --seed %llu --ops %llu --threads %llu --streams %llu --live %llu "
-        "--most %llu --schedule %s --lag %llu",
-        settings->pool, (unsigned long long)settings->seed, (unsigned long long)settings->ops,
-        (unsigned long long)settings->threads, (unsigned long long)settings->streams,
-        (unsigned long long)settings->live, (unsigned long long)settings->most_bytes,
-        schedules[settings->schedule], (unsigned long long)settings->lag_ns);
+    fprintf(stderr,
+            "stress_pool --seed %llu --ops %llu --threads %llu --streams %llu --live %llu "
+            "--most %llu --schedule %s --lag %llu",
+            (unsigned long long)settings->seed, (unsigned long long)settings->ops,
+            (unsigned long long)settings->threads, (unsigned long long)settings->streams,
+            (unsigned long long)settings->live, (unsigned long long)settings->most_bytes,
+            schedules[settings->schedule], (unsigned long long)settings->lag_ns);
     print_number("--limit", settings->limit_bytes, 0);
     print_number("--device", settings->device_bytes, 8ull << 30);
     print_number("--economy", settings->economy, 0);

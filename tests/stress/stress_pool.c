@@ -2,7 +2,7 @@
  *
  * Owns: the program of the stress runs.
  *
- *   stress_pool [--pool fallow|naive] [--seed N] [--ops N] [--threads N] [--streams N] [--live N]
+ *   stress_pool [--seed N] [--ops N] [--threads N] [--streams N] [--live N]
  *               [--limit BYTES] [--most BYTES] [--device BYTES] [--schedule random|clock|held]
  *               [--lag NS] [--economy 0|1] [--reuse 0|1|2] [--checks BITS] [--no-capture]
  *               [--no-retire] [--no-check] [--without-vmm] [--validate N] [--trace ADDRESS]

@@ -242,7 +242,7 @@ static void create_pools(struct run *run)
 {
     const struct stress_settings *settings = &run->settings;
     fallow_pool_config config = config_of(run);
-    run->put.ops = flw_put_find(settings->pool);
+    run->put.ops = &flw_put_fallow;
     fallow_status status = run->put.ops->create(&run->sim.cu, &config, &run->put.pool);
     if (status == FALLOW_OK && settings->share) {
         status = run->put.ops->create(&run->sim.cu, &config, &run->importer);

@@ -14,7 +14,7 @@
 #define STRESS_MOST_THREADS   16
 
 struct stress_settings {
-    const char *pool, *record; /* a trace file of the run; NULL: none */
+    const char *record; /* a trace file of the run; NULL: none */
     uint64_t seed, ops, threads, streams, live, limit_bytes, most_bytes, device_bytes, lag_ns;
     uint64_t economy, reuse, checks, validate_every, trace_address;
     uint64_t order, cache_bytes, decay_ms;

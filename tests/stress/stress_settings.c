@@ -79,10 +79,7 @@ static void read_words(struct stress_settings *settings, int count, char **words
                 known = true;
             }
         }
-        if (!known && next != NULL && strcmp(word, "--pool") == 0) {
-            settings->pool = words[++i];
-            known = flw_put_find(settings->pool) != NULL;
-        } else if (!known && next != NULL && strcmp(word, "--record") == 0) {
+        if (!known && next != NULL && strcmp(word, "--record") == 0) {
             settings->record = words[++i];
             known = true;
         } else if (!known && next != NULL && strcmp(word, "--schedule") == 0) {
@@ -108,13 +105,8 @@ static void read_words(struct stress_settings *settings, int count, char **words
 
 struct stress_settings stress_parse(int count, char **words)
 {
-    size_t pools = 0;
-    while (flw_put_get(pools) != NULL) {
-        pools++;
-    }
     const char *seed = getenv("FALLOW_TEST_SEED");
-    struct stress_settings settings = {.pool = flw_put_get(pools - 1)->name,
-                                       .seed = seed != NULL ? number("FALLOW_TEST_SEED", seed) : 1,
+    struct stress_settings settings = {.seed = seed != NULL ? number("FALLOW_TEST_SEED", seed) : 1,
                                        .ops = 100000,
                                        .threads = 2,
                                        .streams = 3,

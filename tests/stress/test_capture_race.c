@@ -152,7 +152,7 @@ int main(int count, char **words)
     config.struct_size = sizeof config;
     config.limit_bytes = 8ull << 30; /* a capture can take nothing that a stream still orders */
     stats.struct_size = sizeof stats;
-    race.ops = flw_put_find("fallow");
+    race.ops = &flw_put_fallow;
     race.lent = flw_overlap_create();
     require(race.ops != NULL && race.lent != NULL && flw_sim_open(&race.sim), "no bed");
     race.context = flw_sim_begin(&race.sim, NULL);

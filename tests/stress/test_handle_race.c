@@ -163,7 +163,7 @@ int main(int count, char **words)
     race.rounds = count == 3 && strcmp(words[1], "--rounds") == 0
                       ? (unsigned)strtoul(words[2], NULL, 0)
                       : 12000; /* the places of captures come round some times */
-    race.ops = flw_put_find("fallow");
+    race.ops = &flw_put_fallow;
     require(race.ops != NULL && flw_sim_open(&race.sim), "no bed");
     race.context = flw_sim_begin(&race.sim, NULL);
     require(race.ops->create(&race.sim.cu, &config, &race.pool) == FALLOW_OK, "no pool");

@@ -4,7 +4,7 @@
  * over and over. Exactly one is told OK, the other INVALID_POINTER, and nothing changes twice.
  * Sizes run over slabs and runs; the block was lent by this thread or by another.
  *
- *   test_misuse_race [--pool NAME] [--rounds N]
+ *   test_misuse_race [--rounds N]
  */
 #include <pthread.h>
 #include <sched.h>
@@ -106,48 +106,33 @@ static bool run(uint64_t rounds)
 
 int main(int count, char **words)
 {
-    const char *pool = NULL;
     uint64_t rounds = 20000;
-    bool good = true;
-    for (int i = 1; i + 1 < count; i += 2) {
-        if (strcmp(words[i], "--pool") == 0) {
-            pool = words[i + 1];
-        } else if (strcmp(words[i], "--rounds") == 0) {
-            rounds = strtoull(words[i + 1], NULL, 0);
+    const struct flw_put_ops *ops = &flw_put_fallow;
+    fallow_pool_config config = {.struct_size = sizeof config};
+    if (count == 3 && strcmp(words[1], "--rounds") == 0) {
+        rounds = strtoull(words[2], NULL, 0);
+    }
+    if (!flw_sim_open(&race.sim)) {
+        return 1;
+    }
+    race.context = flw_sim_begin(&race.sim, NULL);
+    race.put.ops = ops;
+    if (ops->create(&race.sim.cu, &config, &race.put.pool) != FALLOW_OK) {
+        return 1;
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        if (race.sim.cu.cuStreamCreate(&race.streams[i], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+            abort();
         }
     }
-    for (size_t p = 0; flw_put_get(p) != NULL; p++) {
-        const struct flw_put_ops *ops = flw_put_get(p);
-        if (pool != NULL && strcmp(pool, ops->name) != 0) {
-            continue;
-        }
-        fallow_pool_config config;
-        memset(&config, 0, sizeof config);
-        config.struct_size = sizeof config;
-        memset(&race, 0, sizeof race);
-        if (!flw_sim_open(&race.sim)) {
-            return 1;
-        }
-        race.context = flw_sim_begin(&race.sim, NULL);
-        race.put.ops = ops;
-        if (ops->create(&race.sim.cu, &config, &race.put.pool) != FALLOW_OK) {
-            return 1;
-        }
-        for (unsigned i = 0; i < THREADS; i++) {
-            if (race.sim.cu.cuStreamCreate(&race.streams[i], CU_STREAM_NON_BLOCKING) !=
-                CUDA_SUCCESS) {
-                abort();
-            }
-        }
-        good = run(rounds) && good;
-        if (ops->validate != NULL && ops->validate(race.put.pool) != FALLOW_OK) {
-            fprintf(stderr, "misuse_race: an invariant is broken\n");
-            good = false;
-        }
-        ops->destroy(race.put.pool);
-        flw_sim_ledger ledger = flw_sim_read_ledger(&race.sim);
-        good = good && ledger.given_bytes == 0 && ledger.event_count == 0;
-        flw_sim_close(&race.sim);
+    bool good = run(rounds);
+    if (ops->validate(race.put.pool) != FALLOW_OK) {
+        fprintf(stderr, "misuse_race: an invariant is broken\n");
+        good = false;
     }
+    ops->destroy(race.put.pool);
+    flw_sim_ledger ledger = flw_sim_read_ledger(&race.sim);
+    good = good && ledger.given_bytes == 0 && ledger.event_count == 0;
+    flw_sim_close(&race.sim);
     return good ? 0 : 1;
 }

@@ -2,15 +2,10 @@
 # What the property, stress and fault tests share: the pools behind one face, the controls of the
 # simulated device, a correct program in small.
 find_package(Threads REQUIRED)
-if(TARGET flw_naive)
+if(TARGET fallow_shared)
   add_library(flw_test_pool STATIC
-    client.c client_capture.c overlap.c pool_under_test.c)
+    client.c client_capture.c oracle.c overlap.c pool_under_test.c)
   flw_target(flw_test_pool)
   target_include_directories(flw_test_pool PUBLIC ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(flw_test_pool PUBLIC flw_naive test_support flw_base Threads::Threads ${CMAKE_DL_LIBS})
-  if(TARGET fallow_shared)
-    target_sources(flw_test_pool PRIVATE pool_under_test_fallow.c)
-    target_compile_definitions(flw_test_pool PUBLIC FLW_PUT_HAS_FALLOW=1)
-    target_link_libraries(flw_test_pool PUBLIC fallow_shared)
-  endif()
+  target_link_libraries(flw_test_pool PUBLIC fallow_shared test_support flw_base Threads::Threads ${CMAKE_DL_LIBS})
 endif()

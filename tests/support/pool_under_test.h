@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: one face for every pool that the property tests run over: the real library and the naive
- * pool. Does not: adapt semantics. What a pool lacks is a NULL function, and the test leaves the
+ * Owns: one face for every pool that the property tests run over: the real library and the
+ * oracle (oracle.c). Does not: adapt semantics. What a pool lacks is a NULL function, and the test leaves the
  * step out.
  */
 #ifndef FLW_TESTS_SUPPORT_POOL_UNDER_TEST_H
@@ -68,11 +68,6 @@ struct flw_put {
     void *pool;
 };
 
-extern const struct flw_put_ops flw_put_naive;
-extern const struct flw_put_ops flw_put_fallow; /* where the library is built */
-
-/* The i-th pool there is, the naive one first; NULL after the last. */
-const struct flw_put_ops *flw_put_get(size_t i);
-const struct flw_put_ops *flw_put_find(const char *name);
+extern const struct flw_put_ops flw_put_fallow, flw_put_oracle;
 
 #endif

@@ -211,8 +211,8 @@ static uint64_t get_count(const char *policy, const char *key)
     return strncmp(at, "null", 4) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
 }
 
-static const char *const lenders[] = {"fallow",  "fallow-memory-first", "naive", "driver", "async",
-                                      "pytorch", "pytorch-expandable",  "cub",   "bfc"};
+static const char *const lenders[] = {"fallow",  "fallow-memory-first", "driver", "async",
+                                      "pytorch", "pytorch-expandable",  "cub",    "bfc"};
 #define LENDER_COUNT (sizeof lenders / sizeof *lenders)
 
 static void every_policy_serves_the_tiny_trace_within_its_own_figures(void **state)
@@ -260,7 +260,7 @@ static void memory_of_private_pools_is_kept_apart(void **state)
     (void)state;
     assert_int_equal(run("gen serve --mode graph --steps 20 --max-seqs 16 -o graph.ftext"), 0);
     assert_int_equal(run("replay graph.ftext --lag 0 --no-times --repeat 2 --json - "
-                         "--policy fallow,fallow-memory-first,pytorch,naive"),
+                         "--policy fallow,fallow-memory-first,pytorch,cub"),
                      0);
     assert_non_null(strstr(out_text, "\"private_pools\": 1,"));
     for (size_t i = 0; i < 2; i++) {
@@ -272,18 +272,18 @@ static void memory_of_private_pools_is_kept_apart(void **state)
                                  "A 0 2 67108864 0 pool=1\\nF 0 2 0\\n' >pool.ftext"),
                      0);
     assert_int_equal(run("replay pool.ftext --lag 0 --no-times --json - "
-                         "--policy fallow,fallow-memory-first,pytorch,naive"),
+                         "--policy fallow,fallow-memory-first,pytorch,cub"),
                      0);
     for (size_t i = 0; i < 2; i++) {
         uint64_t reserved_bytes = get_count(lenders[i], "peak_reserved_bytes");
         assert_true(reserved_bytes >= 128 << 20 && reserved_bytes < 136 << 20);
     }
     assert_int_equal(get_count("pytorch", "peak_reserved_bytes"), 128 << 20);
-    assert_int_equal(get_count("naive", "peak_reserved_bytes"), 64 << 20);
-    assert_int_equal(run("replay pool.ftext --policy fallow,naive"), 0);
+    assert_int_equal(get_count("cub", "peak_reserved_bytes"), 64 << 20);
+    assert_int_equal(run("replay pool.ftext --policy fallow,cub"), 0);
     assert_non_null(strstr(out_text,
                            "1 private pool (captured graphs), kept apart by fallow; lent to "
-                           "everybody by naive\n"));
+                           "everybody by cub\n"));
 }
 
 /* Idle memory goes only when the host waits. */
@@ -346,10 +346,11 @@ static void threads_serve_the_demo_without_breaking_a_rule(void **state)
 {
     char arguments[512];
     (void)state;
-    snprintf(arguments, sizeof arguments, "replay '%s' --json - --threads --policy naive,fallow",
+    snprintf(arguments, sizeof arguments,
+             "replay '%s' --json - --threads --policy fallow-memory-first,fallow",
              getenv("FALLOW_DEMO"));
     assert_int_equal(run(arguments), 0);
-    static const char *const names[] = {"naive", "fallow"};
+    static const char *const names[] = {"fallow-memory-first", "fallow"};
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(get_count(names[i], "threads"), 2);
         assert_int_equal(get_count(names[i], "failures"), 0);
@@ -361,10 +362,10 @@ static void a_limit_that_is_too_small_shows_and_the_smallest_is_found(void **sta
 {
     char arguments[512];
     (void)state;
-    assert_int_equal(run("replay tiny.ftext --json - --limit 7M --policy naive,driver"), 0);
-    assert_int_not_equal(get_count("naive", "failures"), 0);
+    assert_int_equal(run("replay tiny.ftext --json - --limit 7M --policy cub,driver"), 0);
+    assert_int_not_equal(get_count("cub", "failures"), 0);
     assert_int_not_equal(get_count("driver", "failures"), 0);
-    assert_true(get_count("naive", "peak_reserved_bytes") <= 7 << 20);
+    assert_true(get_count("cub", "peak_reserved_bytes") <= 7 << 20);
     assert_int_equal(run("replay tiny.ftext --json - --find-limit --policy driver,pytorch"), 0);
     uint64_t limit_bytes = get_count("driver", "smallest_limit_bytes");
     assert_true(limit_bytes >= 8 << 20 && limit_bytes <= 12 << 20);
@@ -387,12 +388,12 @@ static void a_second_pass_is_counted_apart(void **state)
  * the name libcuda.so.1. Nothing is read off a ledger. */
 static void a_gpus_driver_is_asked_for_nothing_but_its_own_calls(void **state)
 {
-    static const char *const policies[] = {"fallow", "naive", "driver", "async", "pytorch"};
+    static const char *const policies[] = {"fallow", "cub", "driver", "async", "pytorch"};
     char what[64];
     (void)state;
     assert_int_equal(
         command_run("LD_LIBRARY_PATH=$(dirname $F)/../lib/driver $F replay $FALLOW_DEMO --device 0 "
-                    "--policy fallow,naive,driver,async,pytorch --json -"),
+                    "--policy fallow,cub,driver,async,pytorch --json -"),
         0);
     assert_string_equal(error_text, "");
     assert_non_null(strstr(out_text, "\"simulated\": false"));

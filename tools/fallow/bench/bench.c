@@ -46,7 +46,7 @@ static const char help[] =
     "  --count N        timed operations (1000000)     --warm N     untimed before them (20000)\n"
     "  --live N         live or deferred blocks, holes, queue (64; grow, holes, deferred: 10000)\n"
     "  --streams N      (1; streams: 4)                --threads N  (2)\n"
-    "  --policy NAME    fallow, naive, null (an empty shared library), loop (the loop alone)\n"
+    "  --policy NAME    fallow, null (an empty shared library), loop (the loop alone)\n"
     "  --sized          pair, grow: free_sized         --percentiles  replace: latency of each\n"
     "  --memory-first   the pool's other economy       --seed N     (1)\n"
     "  --record FILE    pair: into a trace file, or \"ring\", which keeps the last; and what reading\n"

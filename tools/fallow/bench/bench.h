@@ -111,7 +111,7 @@ struct flw_bench_policy {
 /* By name; NULL if this build has none of that name. */
 const struct flw_bench_policy *flw_bench_policy_find(const char *name);
 
-/* "fallow, naive, null, loop": those of this build. */
+/* "fallow, null, loop": those of this build. */
 const char *flw_bench_policy_names(void);
 
 /* ---- bed ---- */

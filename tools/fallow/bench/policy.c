@@ -10,7 +10,6 @@
 
 #include "bench/null.h"
 #include "fallow/trace.h"
-#include "policies/naive_pool.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,22 +19,6 @@ static void get_no_usage(void *pool, struct flw_bench_usage *out)
     (void)pool;
     memset(out, 0xff, sizeof *out);
     out->uses_membarrier = false;
-}
-
-static void copy_usage(const fallow_stats *stats, struct flw_bench_usage *out)
-{
-    *out = (struct flw_bench_usage){
-        .peak_reserved_bytes = stats->peak_reserved_bytes,
-        .peak_requested_bytes = stats->peak_requested_bytes,
-        .live_count = stats->live_count,
-        .alloc_count = stats->alloc_count,
-        .hit_count = stats->hit_count,
-        .driver_call_count = stats->driver_call_count,
-        .event_count = stats->event_count,
-        .grow_count = stats->grow_count,
-        .host_bytes = stats->host_bytes,
-        .uses_membarrier = stats->uses_membarrier != 0,
-    };
 }
 
 static void *create_nothing(const struct flw_bench_options *options, struct flw_bench_bed *bed,
@@ -236,7 +219,18 @@ static void pool_get_usage(void *pool, struct flw_bench_usage *out)
     fallow_stats_init(&stats);
     get_no_usage(pool, out);
     if (fallow_pool_get_stats(pool, &stats) == FALLOW_OK) {
-        copy_usage(&stats, out);
+        *out = (struct flw_bench_usage){
+            .peak_reserved_bytes = stats.peak_reserved_bytes,
+            .peak_requested_bytes = stats.peak_requested_bytes,
+            .live_count = stats.live_count,
+            .alloc_count = stats.alloc_count,
+            .hit_count = stats.hit_count,
+            .driver_call_count = stats.driver_call_count,
+            .event_count = stats.event_count,
+            .grow_count = stats.grow_count,
+            .host_bytes = stats.host_bytes,
+            .uses_membarrier = stats.uses_membarrier != 0,
+        };
     }
 }
 
@@ -255,73 +249,10 @@ static const struct flw_bench_policy fallow_policy = {
 };
 #endif
 
-/* ---- naive ---- */
-
-static fallow_status naive_alloc(void *pool, size_t size_bytes, fallow_stream stream,
-                                 void **out_ptr)
-{
-    return flw_naive_alloc(pool, size_bytes, stream, out_ptr);
-}
-
-static fallow_status naive_free(void *pool, void *ptr, fallow_stream stream)
-{
-    return flw_naive_free(pool, ptr, stream);
-}
-
-static fallow_status naive_free_sized(void *pool, void *ptr, size_t size_bytes,
-                                      fallow_stream stream)
-{
-    return flw_naive_free_sized(pool, ptr, size_bytes, stream);
-}
-
-static fallow_status naive_record_use(void *pool, void *ptr, fallow_stream stream)
-{
-    return flw_naive_record_use(pool, ptr, stream);
-}
-
-static void *naive_create(const struct flw_bench_options *options, struct flw_bench_bed *bed,
-                          char *message)
-{
-    struct flw_naive *pool = NULL;
-    fallow_status status =
-        flw_naive_create(bed->driver, bed->is_sim ? 0 : options->device, 0, &pool);
-    if (status != FALLOW_OK) {
-        snprintf(message, FLW_BENCH_MESSAGE_BYTES, "the naive pool: %s",
-                 fallow_status_message(status));
-    }
-    return pool;
-}
-
-static void naive_destroy(void *pool)
-{
-    flw_naive_destroy(pool);
-}
-
-static void naive_get_usage(void *pool, struct flw_bench_usage *out)
-{
-    fallow_stats stats = {.struct_size = sizeof stats};
-    flw_naive_get_stats(pool, &stats);
-    copy_usage(&stats, out);
-}
-
-static const struct flw_bench_policy naive_policy = {
-    .name = "naive",
-    .needs_device = true,
-    .alloc = naive_alloc,
-    .free = naive_free,
-    .free_sized = naive_free_sized,
-    .record_use = naive_record_use,
-    .poll = no_poll, /* it looks at its events as it allocates */
-    .create = naive_create,
-    .destroy = naive_destroy,
-    .get_usage = naive_get_usage,
-};
-
 static const struct flw_bench_policy *const policies[] = {
 #if defined(FLW_HAS_LIBRARY)
     &fallow_policy,
 #endif
-    &naive_policy,
     &null_policy,
     &loop_policy,
 };

@@ -224,7 +224,14 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
     if (fallow_pool_get_stats(lender->pool, &stats) != FALLOW_OK) {
         return;
     }
-    flw_policy_take_stats(out, &stats);
+    out->peak_requested_bytes = stats.peak_requested_bytes;
+    out->peak_reserved_bytes = stats.peak_reserved_bytes;
+    out->grow_count = stats.grow_count;
+    out->driver_call_count = stats.driver_call_count;
+    out->event_count = stats.event_count;
+    out->steal_count = stats.steal_count;
+    out->wait_count = stats.wait_count;
+    out->hit_count = stats.hit_count;
     out->remap_count = stats.remap_count;
     out->remap_wait_count = stats.remap_wait_count;
     out->deferred_bytes = atomic_load(&lender->deferred_bytes);

@@ -6,18 +6,12 @@
 
 static const struct flw_policy *const policies[] = {
 #if defined(FLW_HAS_LIBRARY)
-    &flw_policy_fallow,
-    &flw_policy_fallow_memory_first,
+    &flw_policy_fallow,   &flw_policy_fallow_memory_first,
 #endif
-    &flw_policy_naive,
-    &flw_policy_driver,
-    &flw_policy_async,
-    &flw_policy_pytorch,
-    &flw_policy_pytorch_expandable,
-    &flw_policy_cub,
-    &flw_policy_bfc,
-    &flw_policy_recorded,
-    &flw_policy_bound,
+    &flw_policy_driver,   &flw_policy_async,
+    &flw_policy_pytorch,  &flw_policy_pytorch_expandable,
+    &flw_policy_cub,      &flw_policy_bfc,
+    &flw_policy_recorded, &flw_policy_bound,
 };
 
 const struct flw_policy *flw_policy_get(size_t i)
@@ -33,18 +27,6 @@ const struct flw_policy *flw_policy_find(const char *name, size_t length)
         }
     }
     return NULL;
-}
-
-void flw_policy_take_stats(struct flw_policy_statistics *out, const fallow_stats *stats)
-{
-    out->peak_requested_bytes = stats->peak_requested_bytes;
-    out->peak_reserved_bytes = stats->peak_reserved_bytes;
-    out->grow_count = stats->grow_count;
-    out->driver_call_count = stats->driver_call_count;
-    out->event_count = stats->event_count;
-    out->steal_count = stats->steal_count;
-    out->wait_count = stats->wait_count;
-    out->hit_count = stats->hit_count;
 }
 
 bool flw_policy_choose(const char *text, size_t length, struct flw_policy_choice *out,

@@ -75,9 +75,6 @@ struct flw_policy_statistics {
     bool is_seeded;         /* started from the recorded initial segments */
 };
 
-/* What a pool counts in the library's words, remaps left alone: not every pool has them. */
-void flw_policy_take_stats(struct flw_policy_statistics *out, const fallow_stats *stats);
-
 struct flw_policy {
     const char *name;       /* with the settings as given */
     const char *summary;    /* a line for the help */
@@ -118,9 +115,9 @@ struct flw_policy_choice {
     char sim_label[FLW_POLICY_NAME_BYTES + 16];
 };
 
-extern const struct flw_policy flw_policy_fallow, flw_policy_fallow_memory_first, flw_policy_naive,
-    flw_policy_driver, flw_policy_async, flw_policy_pytorch, flw_policy_pytorch_expandable,
-    flw_policy_cub, flw_policy_bfc, flw_policy_recorded, flw_policy_bound;
+extern const struct flw_policy flw_policy_fallow, flw_policy_fallow_memory_first, flw_policy_driver,
+    flw_policy_async, flw_policy_pytorch, flw_policy_pytorch_expandable, flw_policy_cub,
+    flw_policy_bfc, flw_policy_recorded, flw_policy_bound;
 
 /* The i-th policy of this build, in the table's order; NULL past the end. */
 const struct flw_policy *flw_policy_get(size_t i);
