@@ -86,7 +86,7 @@ if(TARGET fallow_shared)
   # What is not taken back stays: no more than the pool says.
   flw_add_under_profiles(stress.pool LABELS stress TIMEOUT 300
     PROFILES refusing:cuMemUnmap=NOT_SUPPORTED refusing:cuMemUnmap@50=UNKNOWN refusing:cuMemRelease@9
-      refusing:cuMemAddressFree refusing:cuMemUnmap@5,refusing:cuMemCreate@30
+      refusing:cuMemAddressFree refusing:cuMemUnmap,refusing:cuMemCreate@30
     COMMAND stress_pool --seed 4711 --ops ${ops} --threads 3 --limit 200000000 --validate 500 --sleep --share)
   flw_add_under_profiles(stress.without_vmm LABELS stress TIMEOUT 300
     PROFILES refusing:cuMemFree@20 refusing:cuMemAlloc@12
