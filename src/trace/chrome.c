@@ -12,21 +12,17 @@
  *   phases     as durations
  * Bytes are those asked for: what an allocator would round them to is for a replay to say.
  */
-#include <inttypes.h>
-#include <stdio.h>
-
-#include "trace/jsontext.h"
+#include "trace/jsonwriter.h"
 #include "trace/output.h"
 #include "trace/trace.h"
 
 struct writer {
     const struct flw_trace *trace;
-    FILE *file;
+    struct flw_json_writer out;
     uint64_t requested_bytes; /* until the user's free */
     uint64_t allocated_bytes; /* until the block may be reused */
     uint64_t reserved_bytes;
     bool has_done; /* the trace tells the two apart */
-    bool has_event;
 };
 
 static const char *const instants[] = {
@@ -52,46 +48,56 @@ static const char *const instants[] = {
 _Static_assert(sizeof(instants) / sizeof(instants[0]) == FLW_TRACE_OP_COUNT, "a word each");
 
 /* Up to the arguments, whose bracket is left open. */
-static void begin_event(struct writer *w, const char *phase, const char *name, uint64_t time_ns)
+static struct flw_json_writer *begin_event(struct writer *w, const char *phase, const char *name,
+                                           uint64_t time_ns)
 {
-    fprintf(w->file, "%s\n{\"ph\":\"%s\",\"name\":", w->has_event ? "," : "", phase);
-    flw_json_print_text(w->file, name);
-    fprintf(w->file, ",\"pid\":0,\"tid\":0,\"ts\":%" PRIu64 ".%03" PRIu64 ",\"args\":{",
-            time_ns / 1000, time_ns % 1000);
-    w->has_event = true;
+    struct flw_json_writer *out = &w->out;
+    out->line = "";
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "ph", phase);
+    if (*phase == 'i') {
+        flw_json_text(out, "s", "t");
+    }
+    flw_json_text(out, "name", name == NULL ? "" : name);
+    FLW_JSON_NUMBERS(out, {"pid", 0}, {"tid", 0});
+    flw_json_key(out, "ts");
+    fprintf(out->file, "%" PRIu64 ".%03" PRIu64, time_ns / 1000, time_ns % 1000);
+    flw_json_begin(out, "args", '{');
+    return out;
 }
 
 static void end_event(struct writer *w)
 {
-    fputs("}}", w->file);
+    flw_json_end(&w->out, '}');
+    flw_json_end(&w->out, '}');
 }
 
 static void print_counter(struct writer *w, const char *name, uint64_t time_ns, uint64_t bytes)
 {
-    begin_event(w, "C", name, time_ns);
-    fprintf(w->file, "\"bytes\":%" PRIu64, bytes);
+    flw_json_number(begin_event(w, "C", name, time_ns), "bytes", bytes);
     end_event(w);
 }
 
 static void print_memory(struct writer *w, const struct flw_trace_event *event)
 {
     const struct flw_trace *trace = w->trace;
+    struct flw_json_writer *out = begin_event(w, "i", "[memory]", event->time_ns);
     bool has_address = trace->has_addresses && event->address != 0;
-    begin_event(w, "i\",\"s\":\"t", "[memory]", event->time_ns);
-    fprintf(w->file, "\"Device Type\":1,\"Device Id\":%d,\"Addr\":%" PRIu64 ",\"Bytes\":%s%" PRIu64,
-            trace->device, has_address ? event->address : (uint64_t)event->block + 1,
-            event->op == FLW_TRACE_FREE ? "-" : "", event->size_bytes);
-    fprintf(w->file, ",\"Total Allocated\":%" PRIu64, w->requested_bytes);
+    FLW_JSON_NUMBERS(out, {"Device Type", 1}, {"Device Id", (uint64_t)trace->device},
+                     {"Addr", has_address ? event->address : (uint64_t)event->block + 1});
+    flw_json_key(out, "Bytes");
+    fprintf(out->file, "%s%" PRIu64, event->op == FLW_TRACE_FREE ? "-" : "", event->size_bytes);
+    flw_json_number(out, "Total Allocated", w->requested_bytes);
     if (trace->has_segments) {
-        fprintf(w->file, ",\"Total Reserved\":%" PRIu64, w->reserved_bytes);
+        flw_json_number(out, "Total Reserved", w->reserved_bytes);
     }
     end_event(w);
 }
 
-static void print_known(struct writer *w, const char *key, uint64_t bytes)
+static void print_known(struct flw_json_writer *out, const char *key, uint64_t bytes)
 {
     if (bytes != FLW_TRACE_UNKNOWN) {
-        fprintf(w->file, ",\"%s\":%" PRIu64, key, bytes);
+        flw_json_number(out, key, bytes);
     }
 }
 
@@ -99,15 +105,17 @@ static void print_known(struct writer *w, const char *key, uint64_t bytes)
 static void print_instant(struct writer *w, const struct flw_trace_event *event,
                           const struct flw_trace_detail *detail)
 {
-    begin_event(w, "i\",\"s\":\"t", instants[event->op], event->time_ns);
-    fprintf(w->file, "\"bytes\":%" PRIu64 ",\"stream\":%" PRIu64, event->size_bytes,
-            w->trace->streams[event->stream]);
+    struct flw_json_writer *out = begin_event(w, "i", instants[event->op], event->time_ns);
+    FLW_JSON_NUMBERS(out, {"bytes", event->size_bytes},
+                     {"stream", w->trace->streams[event->stream]});
     if (event->address != 0) {
-        fprintf(w->file, ",\"address\":\"0x%" PRIx64 "\"", event->address);
+        char address[19];
+        snprintf(address, sizeof address, "0x%" PRIx64, event->address);
+        flw_json_text(out, "address", address);
     }
     if (event->op == FLW_TRACE_OOM && detail != NULL) {
-        print_known(w, "device_free", detail->free_bytes);
-        print_known(w, "largest_free", detail->largest_bytes);
+        print_known(out, "device_free", detail->free_bytes);
+        print_known(out, "largest_free", detail->largest_bytes);
     }
     end_event(w);
 }
@@ -117,14 +125,14 @@ static void print_named(struct writer *w, const struct flw_trace_event *event,
 {
     const char *name = flw_trace_name(w->trace, detail);
     bool is_phase = event->op == FLW_TRACE_PHASE_BEGIN || event->op == FLW_TRACE_PHASE_END;
-    const char *phase = event->op == FLW_TRACE_PHASE_BEGIN ? "B" : is_phase ? "E" : "i\",\"s\":\"t";
-    begin_event(w, phase, is_phase ? name : instants[event->op], event->time_ns);
+    const char *phase = event->op == FLW_TRACE_PHASE_BEGIN ? "B" : is_phase ? "E" : "i";
+    struct flw_json_writer *out =
+        begin_event(w, phase, is_phase ? name : instants[event->op], event->time_ns);
     if (name != NULL && !is_phase) {
-        fputs("\"name\":", w->file);
-        flw_json_print_text(w->file, name);
+        flw_json_text(out, "name", name);
     }
     if (event->op == FLW_TRACE_DROP) {
-        fprintf(w->file, "\"events\":%" PRIu64, detail->lost_count);
+        flw_json_number(out, "events", detail->lost_count);
     }
     end_event(w);
 }
@@ -204,14 +212,17 @@ static void begin_totals(struct writer *w)
 
 static void print_trace(const struct flw_trace *trace, FILE *file)
 {
-    struct writer w = {.trace = trace, .file = file};
+    struct writer w = {.trace = trace, .out = {.file = file}};
     struct flw_trace_walk walk = {0};
     begin_totals(&w);
-    fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"source\":", file);
-    flw_json_print_text(file, trace->source);
-    fputs(",\"format\":", file);
-    flw_json_print_text(file, trace->format);
-    fprintf(file, ",\"device\":%d},\"traceEvents\":[", trace->device);
+    flw_json_begin(&w.out, NULL, '{');
+    flw_json_text(&w.out, "displayTimeUnit", "ms");
+    flw_json_begin(&w.out, "otherData", '{');
+    flw_json_text(&w.out, "source", trace->source);
+    flw_json_text(&w.out, "format", trace->format);
+    flw_json_number(&w.out, "device", (uint64_t)trace->device);
+    flw_json_end(&w.out, '}');
+    flw_json_begin(&w.out, "traceEvents", '[');
     print_live(&w, 0);
     print_reserved(&w, 0);
     for (size_t i = 0; i < trace->event_count; i++) {

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "trace/jsontext.h"
+#include "trace/jsonwriter.h"
 
 #define FRAMES_SHOWN 4
 #define TEXT_BYTES   32
@@ -222,81 +222,85 @@ void flw_findings_print(FILE *out, struct flw_findings *findings,
 
 /* ---- JSON */
 
-static void print_json_frame(FILE *out, struct flw_findings *findings,
+static void print_json_frame(struct flw_json_writer *out, struct flw_findings *findings,
                              const struct flw_audit_frame *frame)
 {
     uint64_t offset = 0;
     const char *function = flw_findings_function(findings, frame, &offset);
-    fputs("{\"module\":", out);
-    if (frame->module < findings->module_count) {
-        flw_json_print_text(out, findings->modules[frame->module].path);
-    } else {
-        fputs("null", out);
-    }
-    fprintf(out, ",\"offset\":%" PRIu64 ",\"function\":", frame->offset);
+    bool is_known = frame->module < findings->module_count;
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "module", is_known ? findings->modules[frame->module].path : NULL);
+    flw_json_number(out, "offset", frame->offset);
+    flw_json_text(out, "function", function);
     if (function != NULL) {
-        flw_json_print_text(out, function);
-        fprintf(out, ",\"function_offset\":%" PRIu64 "}", offset);
-    } else {
-        fputs("null}", out);
+        flw_json_number(out, "function_offset", offset);
     }
+    flw_json_end(out, '}');
 }
 
-static void print_json_script(FILE *out, const char *script)
+/* A site's number, as the tables show it and --trial takes it. */
+static void print_json_id(struct flw_json_writer *out, const char *key, uint64_t id)
 {
-    int length;
-    const char *separator = "";
-    for (const char *line; (line = next_line(&script, &length)) != NULL;) {
-        fputs(separator, out);
-        flw_json_print_bytes(out, line, (size_t)length);
-        separator = ",";
-    }
+    char text[17];
+    snprintf(text, sizeof text, "%012" PRIx64, id);
+    flw_json_text(out, key, text);
 }
 
-static void print_json_site(FILE *out, struct flw_findings *findings,
+static void print_json_site(struct flw_json_writer *out, struct flw_findings *findings,
                             const struct flw_finding *finding, const struct flw_findings_view *view)
 {
     const struct flw_audit_site *site = &finding->site;
-    fprintf(out, "{\"site\":\"%012" PRIx64 "\",\"call\":", site->id);
-    flw_json_print_text(out, site->call);
-    fprintf(out,
-            ",\"fill_count\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"estimated_ns\":%.1f"
-            ",\"unread_value_count\":%" PRIu64 ",\"unread_range_count\":%" PRIu64
-            ",\"poisoned_count\":%" PRIu64 ",\"where\":%" PRIu32 ",\"frames\":[",
-            site->fill_count, site->bytes, time_ns(site->bytes, view), site->unread_value_count,
-            site->unread_range_count, site->poisoned_count, finding->where);
+    const char *script = site->script;
+    int length;
+    flw_json_begin(out, NULL, '{');
+    print_json_id(out, "site", site->id);
+    flw_json_text(out, "call", site->call);
+    FLW_JSON_NUMBERS(out, {"fill_count", site->fill_count}, {"bytes", site->bytes});
+    flw_json_fixed(out, "estimated_ns", 1, time_ns(site->bytes, view));
+    FLW_JSON_NUMBERS(out, {"unread_value_count", site->unread_value_count},
+                     {"unread_range_count", site->unread_range_count},
+                     {"poisoned_count", site->poisoned_count}, {"where", finding->where});
+    flw_json_begin(out, "frames", '[');
     for (uint32_t i = 0; i < site->frame_count; i++) {
-        fputs(i > 0 ? "," : "", out);
         print_json_frame(out, findings, &site->frames[i]);
     }
-    fputs("],\"script\":[", out);
-    print_json_script(out, site->script);
-    fputs("]}", out);
+    flw_json_end(out, ']');
+    flw_json_begin(out, "script", '[');
+    for (const char *line; (line = next_line(&script, &length)) != NULL;) {
+        flw_json_bytes(out, NULL, line, (size_t)length);
+    }
+    flw_json_end(out, ']');
+    flw_json_end(out, '}');
 }
 
-void flw_findings_print_json(FILE *out, struct flw_findings *findings,
+void flw_findings_print_json(FILE *file, struct flw_findings *findings,
                              const struct flw_findings_view *view)
 {
-    const char *separator = "";
-    fputs("{\"candidates_only\":true,\"meaning\":\"zero-fills over memory that nothing in view had "
-          "touched since it was lent; not known to be unneeded\"",
-          out);
-    fprintf(out, ",\"bandwidth_gbs\":%g,\"exit_code\":%d,\"signal\":%d,\"process_count\":%zu",
-            view->bandwidth_gbs, view->exit_code, view->signal, findings->process_count);
+    struct flw_json_writer writer = {.file = file}, *out = &writer;
+    flw_json_begin(out, NULL, '{');
+    flw_json_bool(out, "candidates_only", true);
+    flw_json_text(out, "meaning",
+                  "zero-fills over memory that nothing in view had touched since it was lent; "
+                  "not known to be unneeded");
+    flw_json_general(out, "bandwidth_gbs", 6, view->bandwidth_gbs);
+    FLW_JSON_NUMBERS(out, {"exit_code", (uint64_t)view->exit_code},
+                     {"signal", (uint64_t)view->signal},
+                     {"process_count", findings->process_count});
     if (view->trial_id != 0) {
-        fprintf(out, ",\"trial\":\"%012" PRIx64 "\",\"poison\":%u", view->trial_id, view->poison);
+        print_json_id(out, "trial", view->trial_id);
+        flw_json_number(out, "poison", view->poison);
     }
-    fprintf(out, ",\"bytes\":%" PRIu64 ",\"estimated_ns\":%.1f,\"counts\":{", total_bytes(findings),
-            time_ns(total_bytes(findings), view));
-#define PRINT(name, sentence)                                                   \
-    fprintf(out, "%s\"%s\":%" PRIu64, separator, #name, findings->counts.name); \
-    separator = ",";
+    flw_json_number(out, "bytes", total_bytes(findings));
+    flw_json_fixed(out, "estimated_ns", 1, time_ns(total_bytes(findings), view));
+    flw_json_begin(out, "counts", '{');
+#define PRINT(name, sentence) flw_json_number(out, #name, findings->counts.name);
     FLW_AUDIT_COUNT_LIST(PRINT)
 #undef PRINT
-    fputs("},\"sites\":[", out);
+    flw_json_end(out, '}');
+    flw_json_begin(out, "sites", '[');
     for (size_t i = 0; i < findings->site_count; i++) {
-        fputs(i > 0 ? "," : "", out);
         print_json_site(out, findings, &findings->sites[i], view);
     }
-    fputs("]}\n", out);
+    flw_json_end(out, ']');
+    fputs("}\n", file);
 }

@@ -10,7 +10,7 @@
 
 #include "bench/bench.h"
 #include "common/options.h"
-#include "trace/jsontext.h"
+#include "trace/jsonwriter.h"
 
 static const char help[] =
     "usage: fallow bench kernels [--only NAME] [--device sim|N] [--json]\n"
@@ -206,14 +206,6 @@ static double copy_share(const struct result *result)
     return result->time.copy_us / result->time.us; /* as many bytes in both */
 }
 
-static void print_sizes(const struct result *result, const char *quote, const char *between)
-{
-    for (size_t i = 0; i < result->size_count; i++) {
-        printf("%s%s%s%s%s%lld", i == 0 ? "" : between, quote, result->sizes[i].name, quote,
-               *quote == '\0' ? " " : ":", (long long)result->sizes[i].value);
-    }
-}
-
 static void print_head(const struct flw_kernel_bed *bed)
 {
     printf("on %s\n", bed->device_name);
@@ -270,54 +262,62 @@ static void print_row(const struct flw_kernel_case *of, const struct flw_kernel_
         print_time(of, result);
     }
     printf("  ");
-    print_sizes(result, "", ", ");
+    for (size_t i = 0; i < result->size_count; i++) {
+        printf("%s%s %lld", i == 0 ? "" : ", ", result->sizes[i].name,
+               (long long)result->sizes[i].value);
+    }
     putchar('\n');
 }
 
-static void print_json_case(const struct flw_kernel_case *of, const struct flw_kernel_bed *bed,
-                            const struct result *result)
+static void print_json_case(struct flw_json_writer *out, const struct flw_kernel_case *of,
+                            const struct flw_kernel_bed *bed, const struct result *result)
 {
-    printf("{\"module\":\"%s\",\"case\":\"%s\",\"sizes\":{", of->module, of->variant);
-    print_sizes(result, "\"", ",");
-    printf("},\"read_bytes\":%llu,\"write_bytes\":%llu,\"launches\":%llu,\"launch_goal\":",
-           (unsigned long long)result->read_bytes, (unsigned long long)result->write_bytes,
-           (unsigned long long)result->launches);
-    if (of->launch_goal > 0) {
-        printf("%u", of->launch_goal);
-    } else {
-        printf("null");
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "module", of->module);
+    flw_json_text(out, "case", of->variant);
+    flw_json_begin(out, "sizes", '{');
+    for (size_t i = 0; i < result->size_count; i++) {
+        flw_json_number(out, result->sizes[i].name, (uint64_t)result->sizes[i].value);
     }
+    flw_json_end(out, '}');
+    FLW_JSON_NUMBERS(out, {"read_bytes", result->read_bytes}, {"write_bytes", result->write_bytes},
+                     {"launches", result->launches});
+    flw_json_known(out, "launch_goal", of->launch_goal > 0, of->launch_goal);
     if (of->goal_us > 0) {
-        printf(",\"goal_us\":%g", of->goal_us);
+        flw_json_general(out, "goal_us", 6, of->goal_us);
     } else if (of->goal_share > 0) {
-        printf(",\"goal_of_copy\":%g", of->goal_share);
+        flw_json_general(out, "goal_of_copy", 6, of->goal_share);
     }
     if (!bed->is_simulated && result->is_ok) {
-        printf(",\"us\":%.4f,\"gb_per_s\":%.1f", result->time.us,
-               moved_bytes(result) / result->time.us / 1e3);
+        flw_json_fixed(out, "us", 4, result->time.us);
+        flw_json_fixed(out, "gb_per_s", 1, moved_bytes(result) / result->time.us / 1e3);
         if (result->time.has_copy) {
-            printf(",\"copy_us\":%.4f,\"of_copy\":%.4f", result->time.copy_us, copy_share(result));
+            flw_json_fixed(out, "copy_us", 4, result->time.copy_us);
+            flw_json_fixed(out, "of_copy", 4, copy_share(result));
         }
     }
-    printf(",\"ok\":%s,\"message\":", result->is_ok ? "true" : "false");
-    flw_json_print_text(stdout, result->is_ok ? "" : result->message);
-    putchar('}');
+    flw_json_bool(out, "ok", result->is_ok);
+    flw_json_text(out, "message", result->is_ok ? "" : result->message);
+    flw_json_end(out, '}');
 }
 
-static void print_json_head(const struct flw_kernel_bed *bed)
+static void print_json_head(struct flw_json_writer *out, const struct flw_kernel_bed *bed)
 {
-    printf("{\"bench\":\"kernels\",\"device\":");
-    flw_json_print_text(stdout, bed->device_name);
-    printf(",\"simulated\":%s,\"note\":\"%s\",\"cases\":[", bed->is_simulated ? "true" : "false",
-           bed->is_simulated ? "simulated device: byte and launch counts only"
-                             : "times by events around graphs of many launches");
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "bench", "kernels");
+    flw_json_text(out, "device", bed->device_name);
+    flw_json_bool(out, "simulated", bed->is_simulated);
+    flw_json_text(out, "note",
+                  bed->is_simulated ? "simulated device: byte and launch counts only"
+                                    : "times by events around graphs of many launches");
+    flw_json_begin(out, "cases", '[');
 }
 
 /* Returns how many cases failed. */
-static unsigned run_all(const struct settings *settings, struct flw_kernel_bed *bed)
+static unsigned run_all(const struct settings *settings, struct flw_kernel_bed *bed,
+                        struct flw_json_writer *out)
 {
     unsigned failures = 0;
-    bool is_first = true;
     struct result result;
     for (size_t t = 0; flw_kernel_tables[t] != NULL; t++) {
         for (const struct flw_kernel_case *of = flw_kernel_tables[t]; of->module != NULL; of++) {
@@ -327,12 +327,10 @@ static unsigned run_all(const struct settings *settings, struct flw_kernel_bed *
             run(of, bed, &result);
             failures += !result.is_ok;
             if (settings->is_json) {
-                printf("%s", is_first ? "" : ",");
-                print_json_case(of, bed, &result);
+                print_json_case(out, of, bed, &result);
             } else {
                 print_row(of, bed, &result);
             }
-            is_first = false;
         }
     }
     return failures;
@@ -343,6 +341,7 @@ int flw_command_bench_kernels(int argc, char **argv)
     char message[FLW_KERNEL_MESSAGE_BYTES] = "";
     struct settings settings;
     struct flw_kernel_bed bed;
+    struct flw_json_writer json = {.file = stdout};
     bool is_absent = false;
     int parsed = parse(argc, argv, &settings);
     if (parsed != 0) {
@@ -353,13 +352,15 @@ int flw_command_bench_kernels(int argc, char **argv)
         return is_absent ? ABSENT : FAILED;
     }
     if (settings.is_json) {
-        print_json_head(&bed);
+        print_json_head(&json, &bed);
     } else {
         print_head(&bed);
     }
-    unsigned failures = run_all(&settings, &bed);
+    unsigned failures = run_all(&settings, &bed, &json);
     if (settings.is_json) {
-        printf("],\"failures\":%u}\n", failures);
+        flw_json_end(&json, ']');
+        flw_json_number(&json, "failures", failures);
+        puts("}");
     }
     flw_kernel_bed_close(&bed);
     if (failures > 0) {

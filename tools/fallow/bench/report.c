@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "trace/jsontext.h"
+#include "trace/jsonwriter.h"
 
 void flw_bench_report_add(struct flw_bench_report *report, const char *key, double value)
 {
@@ -15,44 +15,30 @@ void flw_bench_report_add(struct flw_bench_report *report, const char *key, doub
     }
 }
 
-static void print_json_text(const char *key, const char *text)
-{
-    printf("\"%s\":", key);
-    flw_json_print_text(stdout, text);
-}
-
 static void print_json(const struct flw_bench_report *report,
                        const struct flw_bench_options *options, const struct flw_bench_bed *bed,
                        const char *cpu)
 {
-    putchar('{');
-    print_json_text("bench", options->shape);
-    putchar(',');
-    print_json_text("policy", options->policy->name);
-    putchar(',');
-    print_json_text("device", bed->device_name);
-    printf(",\"simulated\":%s,", bed->is_sim ? "true" : "false");
-    print_json_text("host_cpu", cpu);
-    printf(",\"host_cpus\":%zu,", flw_machine_cpu_count());
-    print_json_text("compiler", flw_machine_compiler());
-    putchar(',');
-    print_json_text("size", options->size_name);
-    printf(",\"count\":%llu,\"warm\":%llu,\"live\":%llu,\"streams\":%zu,\"threads\":%zu,"
-           "\"seed\":%llu,\"sized\":%s,\"failures\":%llu,\"results\":{",
-           (unsigned long long)options->count, (unsigned long long)options->warm_count,
-           (unsigned long long)options->live_count, options->stream_count, options->thread_count,
-           (unsigned long long)options->seed, options->is_sized ? "true" : "false",
-           (unsigned long long)report->failure_count);
+    struct flw_json_writer writer = {.file = stdout}, *out = &writer;
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "bench", options->shape);
+    flw_json_text(out, "policy", options->policy->name);
+    flw_json_text(out, "device", bed->device_name);
+    flw_json_bool(out, "simulated", bed->is_sim);
+    flw_json_text(out, "host_cpu", cpu);
+    flw_json_number(out, "host_cpus", flw_machine_cpu_count());
+    flw_json_text(out, "compiler", flw_machine_compiler());
+    flw_json_text(out, "size", options->size_name);
+    FLW_JSON_NUMBERS(out, {"count", options->count}, {"warm", options->warm_count},
+                     {"live", options->live_count}, {"streams", options->stream_count},
+                     {"threads", options->thread_count}, {"seed", options->seed});
+    flw_json_bool(out, "sized", options->is_sized);
+    flw_json_number(out, "failures", report->failure_count);
+    flw_json_begin(out, "results", '{');
     for (size_t i = 0; i < report->value_count; i++) {
-        const struct flw_bench_value *value = &report->values[i];
-        printf("%s\"%s\":", i == 0 ? "" : ",", value->key);
-        if (isfinite(value->value)) {
-            printf("%.10g", value->value);
-        } else {
-            printf("null");
-        }
+        flw_json_general(out, report->values[i].key, 10, report->values[i].value);
     }
-    printf("}}\n");
+    puts("}}");
 }
 
 void flw_bench_report_print(const struct flw_bench_report *report,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trace/jsontext.h"
+#include "trace/jsonwriter.h"
 
 void flw_doctor_begin(struct flw_doctor_sheet *sheet, const char *section)
 {
@@ -120,34 +120,36 @@ static void print_text(const struct flw_doctor_sheet *sheet)
 
 static void print_json(const struct flw_doctor_sheet *sheet)
 {
+    struct flw_json_writer writer = {.file = stdout}, *out = &writer;
     const char *section = "";
-    putchar('{');
+    flw_json_begin(out, NULL, '{');
     for (size_t i = 0; i < sheet->entry_count; i++) {
         const struct flw_doctor_entry *entry = &sheet->entries[i];
         if (strcmp(section, entry->section) != 0) {
-            fputs(i == 0 ? "" : "},\n", stdout);
+            if (i != 0) {
+                flw_json_end(out, '}');
+                out->line = "";
+            }
             section = entry->section;
-            flw_json_print_text(stdout, section);
-            fputs(":{", stdout);
-        } else {
-            putchar(',');
+            flw_json_begin(out, section, '{');
         }
-        flw_json_print_text(stdout, entry->key);
-        putchar(':');
         if (entry->kind == FLW_DOCTOR_TEXT) {
-            flw_json_print_text(stdout, entry->text);
+            flw_json_text(out, entry->key, entry->text);
         } else if (entry->kind == FLW_DOCTOR_BOOL) {
-            fputs(entry->number != 0 ? "true" : "false", stdout);
+            flw_json_bool(out, entry->key, entry->number != 0);
         } else {
-            printf("%" PRIu64, entry->number);
+            flw_json_number(out, entry->key, entry->number);
         }
     }
-    fputs(sheet->entry_count != 0 ? "},\n\"advice\":[" : "\"advice\":[", stdout);
-    for (size_t i = 0; i < sheet->advice_count; i++) {
-        fputs(i == 0 ? "" : ",", stdout);
-        flw_json_print_text(stdout, sheet->advice[i]);
+    if (sheet->entry_count != 0) {
+        flw_json_end(out, '}');
+        out->line = "";
     }
-    printf("]}\n");
+    flw_json_begin(out, "advice", '[');
+    for (size_t i = 0; i < sheet->advice_count; i++) {
+        flw_json_text(out, NULL, sheet->advice[i]);
+    }
+    puts("]}");
 }
 
 void flw_doctor_print(const struct flw_doctor_sheet *sheet, bool is_json)

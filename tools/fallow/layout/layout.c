@@ -11,6 +11,7 @@
 #include "common/command.h"
 #include "common/options.h"
 #include "fallow/layouts.h"
+#include "trace/jsonwriter.h"
 
 #define PICTURE_ROWS    16
 #define PICTURE_COLUMNS 64
@@ -325,22 +326,30 @@ static void print_text(const struct settings *settings, const fallow_layout *lay
 
 static void print_json(const struct settings *settings, const fallow_layout *layout)
 {
+    struct flw_json_writer writer = {.file = stdout}, *out = &writer;
     fallow_region region;
     size_t offset, bytes = fallow_layout_bytes(layout);
     size_t kept = fallow_layout_persistent_bytes(layout);
-    printf("{\"path\":\"%s\",\"model\":\"%s\",\"scratch_bytes\":%zu,\"lower_bound_bytes\":%zu,"
-           "\"persistent_bytes\":%zu,\"bandwidth_bytes_per_second\":%llu,"
-           "\"computed_zero_fill_us\":%.3f,\"regions\":[",
-           settings->path->name, settings->model->name, bytes, fallow_layout_lower_bound(layout),
-           kept, (unsigned long long)settings->bandwidth, zero_fill_us(settings, bytes + kept));
+    flw_json_begin(out, NULL, '{');
+    flw_json_text(out, "path", settings->path->name);
+    flw_json_text(out, "model", settings->model->name);
+    FLW_JSON_NUMBERS(
+        out, {"scratch_bytes", bytes}, {"lower_bound_bytes", fallow_layout_lower_bound(layout)},
+        {"persistent_bytes", kept}, {"bandwidth_bytes_per_second", settings->bandwidth});
+    flw_json_fixed(out, "computed_zero_fill_us", 3, zero_fill_us(settings, bytes + kept));
+    flw_json_begin(out, "regions", '[');
     for (size_t i = 0; fallow_layout_region(layout, i, &region, &offset) == FALLOW_OK; i++) {
-        printf("%s{\"name\":\"%s\",\"bytes\":%zu,\"align_bytes\":%zu,\"offset\":%zu,"
-               "\"class\":\"%s\",\"persistent\":%s,\"first_phase\":%u,\"last_phase\":%u}",
-               i == 0 ? "" : ",", region.name, region.size_bytes, region.align_bytes, offset,
-               class_name(region.init), is_persistent(&region) ? "true" : "false",
-               region.first_phase, region.last_phase);
+        flw_json_begin(out, NULL, '{');
+        flw_json_text(out, "name", region.name);
+        FLW_JSON_NUMBERS(out, {"bytes", region.size_bytes}, {"align_bytes", region.align_bytes},
+                         {"offset", offset});
+        flw_json_text(out, "class", class_name(region.init));
+        flw_json_bool(out, "persistent", is_persistent(&region));
+        FLW_JSON_NUMBERS(out, {"first_phase", region.first_phase},
+                         {"last_phase", region.last_phase});
+        flw_json_end(out, '}');
     }
-    printf("]}\n");
+    puts("]}");
 }
 
 int flw_command_layout(int argc, char **argv)
