@@ -579,15 +579,11 @@ FALLOW_API int fallow_pool_last_driver_error(fallow_pool *pool, const char **out
 /* ---- upkeep ---- */
 
 /** Give idle memory back until at most keep_bytes are reserved. Waits for what is needed, at most
- *  `wait_ms`. OK also when live memory keeps more. */
-FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim(fallow_pool *pool, size_t keep_bytes);
-
-/** As fallow_pool_trim, with a deadline from now; 0 = never wait, which is OK. TIMEOUT if it passed
- * with work left. out_released_bytes may be NULL. */
-FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim_within(fallow_pool *pool,
-                                                                  size_t keep_bytes,
-                                                                  uint64_t deadline_ns,
-                                                                  size_t *out_released_bytes);
+ *  deadline_ns from now (0 = not at all, which is OK; UINT64_MAX = as long as it takes). TIMEOUT if it
+ *  passed with work left. OK also when live memory keeps more. out_released_bytes may be NULL. */
+FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim(fallow_pool *pool, size_t keep_bytes,
+                                                           uint64_t deadline_ns,
+                                                           size_t *out_released_bytes);
 
 /** Advance decay, completed fences and red-zone results. Never waits for the device. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_poll(fallow_pool *pool);

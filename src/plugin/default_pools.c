@@ -272,6 +272,14 @@ bool flw_plugin_synchronize(fallow_pool *handle)
     return status == FALLOW_OK || status == FALLOW_DEVICE_LOST;
 }
 
+/* As long as an allocation may wait. */
+static uint64_t trim_wait_ns(fallow_pool *handle)
+{
+    const struct flw_pool *pool = flw_pool_of(handle);
+    uint32_t wait_ms = pool == NULL ? 0 : pool->config.wait_ms;
+    return wait_ms == UINT32_MAX ? 0 : wait_ms * 1000000ull;
+}
+
 void flw_plugin_trim(int device)
 {
     int saved = errno;
@@ -281,8 +289,8 @@ void flw_plugin_trim(int device)
         }
         for (int order = 0; order < FLW_PLUGIN_ORDERS; order++) {
             fallow_pool *pool = flw_plugin_pool_of(&all.devices[i], (fallow_plugin_order)order);
-            if (pool != NULL && fallow_pool_trim(pool, 0) != FALLOW_OK) {
-                continue; /* a loss shows at the next allocation */
+            if (pool != NULL && fallow_pool_trim(pool, 0, trim_wait_ns(pool), NULL) != FALLOW_OK) {
+                continue; /* what is late comes later; a loss shows at the next allocation */
             }
         }
     }

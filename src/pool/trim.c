@@ -47,8 +47,8 @@ static bool wait_for_one(struct flw_pool *pool, uint64_t deadline_ns, bool *out_
     return status == FALLOW_OK;
 }
 
-fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, uint64_t deadline_ns,
-                                      size_t *out_released_bytes)
+fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t deadline_ns,
+                               size_t *out_released_bytes)
 {
     struct flw_pool *pool = flw_pool_of(handle);
     if (out_released_bytes != NULL) {
@@ -97,17 +97,6 @@ fallow_status fallow_pool_trim_within(fallow_pool *handle, size_t keep_bytes, ui
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
            : has_timed_out               ? FALLOW_TIMEOUT
                                          : FALLOW_OK;
-}
-
-fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes)
-{
-    const struct flw_pool *pool = flw_pool_of(handle);
-    if (pool == NULL) {
-        return FALLOW_INVALID_POOL;
-    }
-    uint64_t wait_ns = pool->config.wait_ms == UINT32_MAX ? 0 : pool->config.wait_ms * 1000000ull;
-    fallow_status status = fallow_pool_trim_within(handle, keep_bytes, wait_ns, NULL);
-    return status == FALLOW_TIMEOUT ? FALLOW_OK : status;
 }
 
 /* What the last two seconds needed is the floor; above it idle memory goes after decay_ms. */

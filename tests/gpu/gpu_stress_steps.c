@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "gpu_stress.h"
+#include "support/trim.h"
 
 void must(const struct run *run, CUresult result, const char *call)
 {
@@ -160,7 +161,7 @@ void step(struct run *run)
     if (kind < 2) {
         renew_stream(run);
     } else if (kind < 4) {
-        must_status(run, fallow_pool_trim(run->pool, below(run, 256u << 20)), "fallow_pool_trim");
+        must_status(run, flw_test_trim(run->pool, below(run, 256u << 20)), "fallow_pool_trim");
     } else if (kind < 100 && run->count > 0) {
         move_home(run, &run->block[below(run, run->count)]);
     } else if ((kind < 560 && run->count < BLOCKS / run->world->thread_count) || run->count == 0) {

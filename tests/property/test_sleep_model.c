@@ -15,6 +15,7 @@
 #include "fallow/share.h"
 #include "fallow/sleep.h"
 #include "support/sim.h"
+#include "support/trim.h"
 
 #define MIB     ((size_t)1 << 20)
 #define STREAMS 3
@@ -278,7 +279,7 @@ static void step(struct program *p)
         expect(p, fallow_pool_poll(p->pool) == FALLOW_OK, "a poll is refused", FALLOW_OK);
         break;
     case 4:
-        expect(p, fallow_pool_trim(p->pool, 0) == FALLOW_OK, "a trim is refused", FALLOW_OK);
+        expect(p, flw_test_trim(p->pool, 0) == FALLOW_OK, "a trim is refused", FALLOW_OK);
         break;
     case 5:
         must(p->sim->cu.cuCtxSynchronize());

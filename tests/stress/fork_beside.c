@@ -21,6 +21,7 @@
 #include "fallow/publish.h"
 #include "fallow/trace.h"
 #include "support/sim.h"
+#include "support/trim.h"
 
 #define FORKS        150
 #define POOL_THREADS 2
@@ -69,7 +70,7 @@ static void *lend_and_return(void *argument)
         for (unsigned i = 0; i < 8; i++) {
             EXPECT(fallow_free(pool, blocks[i], NULL) == FALLOW_OK);
         }
-        EXPECT(fallow_pool_trim(pool, 0) == FALLOW_OK);
+        EXPECT(flw_test_trim(pool, 0) == FALLOW_OK);
     }
     return NULL;
 }

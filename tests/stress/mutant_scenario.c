@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "support/sim.h"
+#include "support/trim.h"
 
 #include "fallow/fallow.h"
 
@@ -100,7 +101,7 @@ static void check_limit(const struct flw_sim *sim, fallow_stream stream)
     }
     fallow_stats stats;
     fallow_stats_init(&stats);
-    expect(fallow_pool_trim(pool, 0) == FALLOW_OK, "a trim is refused");
+    expect(flw_test_trim(pool, 0) == FALLOW_OK, "a trim is refused");
     expect(fallow_pool_get_stats(pool, &stats) == FALLOW_OK &&
                stats.reserved_bytes == flw_sim_read_ledger(sim).given_bytes,
            "the statistics disagree with the ledger");
@@ -157,7 +158,7 @@ static void order(struct bed *bed, CUstream from, CUstream to)
 /* What the pool takes for idle goes back to the driver; work that still uses it is then found. */
 static void trim_now(struct bed *bed, const char *sentence)
 {
-    expect(fallow_pool_trim_within(bed->pool, 0, 0, NULL) == FALLOW_OK, "a trim is refused");
+    expect(fallow_pool_trim(bed->pool, 0, 0, NULL) == FALLOW_OK, "a trim is refused");
     expect(flw_sim_print_violations(bed->sim) == 0, sentence);
 }
 
@@ -278,7 +279,7 @@ static void *drain_on(void *argument)
 {
     struct drainer *drainer = argument;
     while (!atomic_load(&drainer->stops)) {
-        expect(fallow_pool_trim_within(drainer->pool, SIZE_MAX, 0, NULL) == FALLOW_OK,
+        expect(fallow_pool_trim(drainer->pool, SIZE_MAX, 0, NULL) == FALLOW_OK,
                "a trim is refused");
     }
     return NULL;

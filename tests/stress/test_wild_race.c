@@ -17,6 +17,7 @@
 #include "base/bits.h"
 #include "fallow/fallow.h"
 #include "support/sim.h"
+#include "support/trim.h"
 
 #define BLOCKS     600
 #define MOST_BYTES (1u << 21)
@@ -98,7 +99,7 @@ static void make_and_dissolve(uint64_t *seed)
     for (unsigned i = 0; i < BLOCKS; i++) {
         expect("a return", fallow_free(race.pool, race.blocks[i], race.maker), FALLOW_OK);
     }
-    expect("a trim", fallow_pool_trim(race.pool, 0), FALLOW_OK);
+    expect("a trim", flw_test_trim(race.pool, 0), FALLOW_OK);
 }
 
 static void race_once(uint64_t *seed)

@@ -3,6 +3,7 @@
  * Owns: the real library behind the face of the property tests, on the simulated device.
  */
 #include "support/pool_under_test.h"
+#include "support/trim.h"
 
 #include "fallow/extend.h"
 #include "fallow/trace.h"
@@ -59,7 +60,7 @@ static fallow_status retire(void *pool, fallow_stream stream)
 
 static fallow_status trim(void *pool, size_t keep_bytes)
 {
-    return fallow_pool_trim(pool, keep_bytes);
+    return flw_test_trim(pool, keep_bytes);
 }
 
 static fallow_status get_stats(void *pool, fallow_stats *out_stats)
@@ -89,7 +90,7 @@ static fallow_status block_info(void *pool, const void *ptr, fallow_block *out_b
 static fallow_status trim_within(void *pool, size_t keep_bytes, uint64_t deadline_ns,
                                  size_t *out_released_bytes)
 {
-    return fallow_pool_trim_within(pool, keep_bytes, deadline_ns, out_released_bytes);
+    return fallow_pool_trim(pool, keep_bytes, deadline_ns, out_released_bytes);
 }
 
 static fallow_status poll_pool(void *pool)

@@ -240,7 +240,6 @@ def _declare(lib):
     say("fallow_plugin_pool", number, number, number, number, out)
     say("fallow_pool_get_stats", number, pointer, ctypes.POINTER(Stats))
     say("fallow_pool_get_oom_report", number, pointer, ctypes.POINTER(OomReport))
-    say("fallow_pool_trim", number, pointer, size)
     say("fallow_pool_driver_entry", pointer, pointer, ctypes.c_char_p)
     say("fallow_record_start", number, pointer, ctypes.POINTER(RecordConfig), out)
     say("fallow_record_dump", number, pointer, ctypes.c_char_p)

@@ -13,6 +13,7 @@
 #include "memory/size_class.h"
 #include "memory/source.h"
 #include "support/sim.h"
+#include "support/trim.h"
 
 static struct flw_sim sim;
 static uint64_t seed;
@@ -220,7 +221,7 @@ static void a_pool_without_vmm_lends_returns_trims_and_keeps_nothing(void **stat
             assert_true(reserved_bytes() == flw_sim_read_ledger(&sim).given_bytes);
         }
         if (n % 1500 == 1499) {
-            assert_int_equal(fallow_pool_trim(client.pool, 0), FALLOW_OK);
+            assert_int_equal(flw_test_trim(client.pool, 0), FALLOW_OK);
         }
     }
     /* Live blocks stay through a trim; their contents are the client's. */
@@ -231,7 +232,7 @@ static void a_pool_without_vmm_lends_returns_trims_and_keeps_nothing(void **stat
         }
     }
     assert_int_equal(sim.cu.cuCtxSynchronize(), CUDA_SUCCESS);
-    assert_int_equal(fallow_pool_trim(client.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(client.pool, 0), FALLOW_OK);
     assert_true(reserved_bytes() == 0);
     assert_true(flw_sim_read_ledger(&sim).given_bytes == 0);
     for (unsigned i = 0; i < 2; i++) {

@@ -4,6 +4,7 @@
  * limits, reports. test_api_life.c has a pool's beginning and end, test_api_capture.c the captures.
  */
 #include "unit/pool/test_api.h"
+#include "support/trim.h"
 
 static void size_zero_and_null_are_nothing(void **state)
 {
@@ -81,7 +82,7 @@ static void errno_survives_a_miss_and_a_failure(void **state)
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     assert_int_equal(fallow_alloc(api.pool, (size_t)1 << 40, api.stream, &ptr),
                      FALLOW_OUT_OF_MEMORY);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(errno, 4242);
     api_end(&api);
 }
@@ -174,9 +175,9 @@ static void reuse_policies_forbid_what_they_name(void **state)
 /* All that was freed so far is known complete; nothing is given back. */
 static void complete_everything(struct api *api)
 {
-    assert_int_equal(fallow_pool_trim_within(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK); /* fences */
+    assert_int_equal(fallow_pool_trim(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK); /* fences */
     api->sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim_within(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api->pool, SIZE_MAX, 0, NULL), FALLOW_OK);
 }
 
 #define OWNED 40
@@ -199,7 +200,7 @@ static unsigned reused_by_another(fallow_reuse_policy policy, size_t bytes, size
     void *peak = api_alloc(&api, 400 * MIB, third);
     assert_int_equal(fallow_free(api.pool, peak, third), FALLOW_OK);
     complete_everything(&api);
-    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
     uint64_t moves = api_stats(&api).remap_count;
     for (size_t i = 0; i < OWNED; i++) {
         owned[i] = api_alloc(&api, bytes, api.stream);
@@ -229,7 +230,7 @@ static unsigned reused_by_another(fallow_reuse_policy policy, size_t bytes, size
     }
     complete_everything(&api);
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
-    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
     assert_int_equal(api_stats(&api).reserved_bytes, 0); /* kept memory is no lost memory */
     api_end(&api);
     return reused;
@@ -326,7 +327,7 @@ static void trim_of_an_idle_pool_leaves_nothing(void **state)
     play_step(&api, api.other);
     size_t released = 0;
     uint64_t reserved = api_stats(&api).reserved_bytes;
-    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 1000000000, &released), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api.pool, 0, 1000000000, &released), FALLOW_OK);
     assert_int_equal(api_stats(&api).reserved_bytes, 0);
     assert_int_equal(released, reserved);
     play_step(&api, api.stream);

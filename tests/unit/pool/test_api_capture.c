@@ -2,6 +2,7 @@
  *
  * Owns: what the public header promises about captures, one by one.
  */
+#include "support/trim.h"
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>
@@ -62,9 +63,9 @@ static void captured_memory_keeps_its_address_until_release(void **state)
     assert_int_equal(api.sim.cu.cuGraphDestroy(graph), 0);
     assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
     /* The fences that the first one records are complete for the second. */
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     api.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     fallow_stats stats = api_stats(&api);
     assert_int_equal(stats.captured_bytes, 0);
     assert_int_equal(stats.reserved_bytes, 0);
@@ -227,9 +228,9 @@ static void cross_streams(size_t bytes, bool announces)
     assert_int_equal(api_stats(&api).captured_bytes, 0);
     assert_int_equal(api.sim.cu.cuEventDestroy_v2(forth), 0);
     assert_int_equal(api.sim.cu.cuEventDestroy_v2(back), 0);
-    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK); /* fences */
+    assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK); /* fences */
     assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
-    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
     assert_int_equal(api_stats(&api).reserved_bytes, 0);
     api_end(&api);
 }
@@ -329,9 +330,9 @@ static void *end_midway(void *context)
     for (size_t i = 0; i < FILLERS; i++) {
         require(fallow_free(api->pool, midway->fillers[i], api->other) == FALLOW_OK);
     }
-    require(fallow_pool_trim(api->pool, 0) == FALLOW_OK); /* fences */
+    require(flw_test_trim(api->pool, 0) == FALLOW_OK); /* fences */
     api->sim.step(UINT64_MAX);
-    require(fallow_pool_trim(api->pool, 0) == FALLOW_OK);
+    require(flw_test_trim(api->pool, 0) == FALLOW_OK);
     if (midway->takes_place) { /* a stream that would get an unused domain of the capture's */
         void *ptr = NULL;
         require(fallow_alloc(api->pool, 2 * MIB, midway->third, &ptr) == FALLOW_OK);
@@ -384,9 +385,9 @@ static void end_inside_an_allocation(size_t bytes, bool takes_place)
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     assert_int_equal(api_stats(&api).captured_bytes, 0);
     /* Nothing of the capture is left behind: all of it can be had again, and given back. */
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     api.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&api).reserved_bytes, 0);
     api_end(&api);
 }

@@ -301,7 +301,7 @@ static void *trim_and_take(void *argument)
     fallow_stream mine = (fallow_stream)CU_STREAM_PER_THREAD; /* another than the test's */
     void *ptr = NULL;
     if (api->sim.cu.cuCtxPushCurrent_v2(fallow_pool_context(api->pool)) != CUDA_SUCCESS ||
-        fallow_pool_trim_within(api->pool, SIZE_MAX, 0, NULL) == FALLOW_INVALID_POOL ||
+        fallow_pool_trim(api->pool, SIZE_MAX, 0, NULL) == FALLOW_INVALID_POOL ||
         fallow_alloc(api->pool, 3 * MIB, mine, &ptr) != FALLOW_OK) {
         return NULL;
     }
@@ -343,7 +343,7 @@ static void recycle_a_handle_in_quarantine(const fallow_pool_config *config, str
 static void *trim_elsewhere(void *argument)
 {
     const struct api *api = argument;
-    return fallow_pool_trim_within(api->pool, SIZE_MAX, 0, NULL) == FALLOW_OK ? argument : NULL;
+    return fallow_pool_trim(api->pool, SIZE_MAX, 0, NULL) == FALLOW_OK ? argument : NULL;
 }
 
 static void take_out_elsewhere(struct api *api)
@@ -364,7 +364,7 @@ static void a_stream_that_may_die_takes_nothing_out_of_quarantine(void **state)
     config.checks = FALLOW_CHECK_QUARANTINE;
     config.streams_may_die = 1;
     recycle_a_handle_in_quarantine(&config, &api);
-    assert_int_equal(fallow_pool_trim_within(api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
     lend_use_and_free(&api, api.other);
     assert_int_equal(damages(&api), 0);
     api_end(&api);

@@ -173,9 +173,9 @@ static void expect_service(struct api *api)
     api_use(api, ptr, 90 * MIB, api->stream);
     assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
     api->sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim_within(api->pool, 0, 0, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api->pool, 0, 0, NULL), FALLOW_OK);
     api->sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim_within(api->pool, 0, 0, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api->pool, 0, 0, NULL), FALLOW_OK);
     stats = api_stats(api);
     assert_int_equal(stats.reserved_bytes, flw_sim_read_ledger(&api->sim).given_bytes);
     assert_int_equal(fallow_pool_validate(api->pool), FALLOW_OK);
@@ -339,9 +339,9 @@ static void what_cannot_be_unmapped_is_kept_until_it_can(void **state)
         refuse_from_now_on(&api, "cuMemSetAccess", refusals[i]);
         assert_int_not_equal(fallow_alloc(api.pool, 90 * MIB, api.stream, &ptr), FALLOW_OK);
         assert_null(ptr);
-        assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+        assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
         api.sim.step(UINT64_MAX);
-        assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+        assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
         assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
         assert_int_equal(api_stats(&api).reserved_bytes, flw_sim_read_ledger(&api.sim).given_bytes);
         assert_true(flw_sim_read_ledger(&api.sim).mapping_count > 1); /* of both */
@@ -411,7 +411,7 @@ static void refused_events_leave_memory_to_a_synchronisation(void **state)
             assert_true(status == FALLOW_OUT_OF_MEMORY || status == FALLOW_DRIVER);
         }
         api.sim.step(UINT64_MAX);
-        assert_int_equal(fallow_pool_trim_within(api.pool, 0, 0, NULL), FALLOW_OK);
+        assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
         api.sim.step(UINT64_MAX);
         ptr = api_alloc(&api, 50 * MIB, api.other);
         api_use(&api, ptr, 50 * MIB, api.other);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fallow/extend.h"
+#include "support/trim.h"
 
 static fallow_block describe(struct api *api, const void *ptr)
 {
@@ -269,9 +270,9 @@ static void what_a_released_capture_had_lent_is_no_captures_memory(void **state)
     assert_int_equal(api_stats(&api).hit_count, 1); /* the free before it was an ordinary one */
     assert_int_equal(fallow_free(api.pool, again, api.stream), FALLOW_OK);
     assert_int_equal(fallow_capture_begin(api.pool, api.other, &second), FALLOW_OK);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     api.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&api).captured_bytes, 0);
     assert_int_equal(fallow_capture_end(second), FALLOW_OK);
     assert_int_equal(fallow_capture_release(second), FALLOW_OK);
@@ -301,11 +302,11 @@ static void lost_memory_comes_back_after_a_refused_synchronisation(void **state)
     begin_with_lost_memory(&api);
     /* A stream that the pool has never seen is being captured. */
     api_begin_capturing(&api, api.other);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_true(api_stats(&api).reserved_bytes > 0);
     (void)api.sim.cu.cuStreamEndCapture(api.other, &graph);
     api.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&api).reserved_bytes, 0);
     api_end(&api);
 }
@@ -318,7 +319,7 @@ static void a_trim_past_its_deadline_synchronises_nothing(void **state)
     void *ptr = api_alloc(&api, 8 * MIB, api.other);
     api_use(&api, ptr, 8 * MIB, api.other);
     assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
-    assert_int_equal(fallow_pool_trim_within(api.pool, 0, 1000, NULL), FALLOW_TIMEOUT);
+    assert_int_equal(fallow_pool_trim(api.pool, 0, 1000, NULL), FALLOW_TIMEOUT);
     assert_int_equal(api.sim.call_count("cuCtxSynchronize"), 0);
     api_end(&api);
 }
@@ -379,9 +380,9 @@ static void a_use_by_a_thread_that_has_ended_ends(void **state)
     void *ptr = api_alloc(&api, 4096, api.stream);
     assert_int_equal(in_a_thread(use_and_end, (void *[]){&api, ptr}), FALLOW_OK);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     api.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&api).pending_bytes, 0);
     assert_int_equal(api_stats(&api).reserved_bytes, 0);
     api_end(&api);

@@ -3,6 +3,7 @@
  * Owns: the beginning and the end of a pool: configs of any header, good and bad; handles of other
  * pools and of destroyed ones; abandoning, and the child of a fork.
  */
+#include "support/trim.h"
 #include "unit/pool/test_api.h"
 
 #include <pthread.h>
@@ -124,7 +125,7 @@ static void a_destroyed_pools_handle_answers_invalid_pool(void **state)
                          FALLOW_INVALID_POOL);
         assert_int_equal(fallow_record_use(handles[i], block, api.stream), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_stream_retire(handles[i], api.stream), FALLOW_INVALID_POOL);
-        assert_int_equal(fallow_pool_trim(handles[i], 0), FALLOW_INVALID_POOL);
+        assert_int_equal(flw_test_trim(handles[i], 0), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_pool_poll(handles[i]), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_pool_validate(handles[i]), FALLOW_INVALID_POOL);
         assert_int_equal(fallow_pool_get_stats(handles[i], &stats), FALLOW_INVALID_POOL);
@@ -208,7 +209,7 @@ static void a_driver_that_was_shut_down_loses_the_device_quietly(void **state)
     assert_null(ptr);
     assert_int_equal(fallow_free(api.pool, held, api.stream), FALLOW_OK);
     uint64_t calls = flw_sim_read_ledger(&api.sim).call_count;
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_DEVICE_LOST);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_DEVICE_LOST);
     fallow_pool_destroy(api.pool);
     assert_int_equal(flw_sim_read_ledger(&api.sim).call_count, calls);
     assert_int_equal(alarms, 0);

@@ -4,6 +4,7 @@
  * block leads to it, whatever lies beside it; no byte below it does, whatever its state; and a driver
  * that aligns no further than it must is as good as one that does.
  */
+#include "support/trim.h"
 #include "test_api.h"
 
 #define COUNT 240
@@ -86,7 +87,7 @@ static void every_byte_of_a_block_leads_to_it(void **state)
                 take_back(&api, &lent[i]);
             }
         }
-        assert_int_equal(fallow_pool_trim(api.pool, round % 2 == 0 ? 0 : SIZE_MAX), FALLOW_OK);
+        assert_int_equal(flw_test_trim(api.pool, round % 2 == 0 ? 0 : SIZE_MAX), FALLOW_OK);
         for (unsigned i = 0; i < COUNT; i++) {
             if (lent[i].ptr == NULL) {
                 lend(&api, &lent[i], i + 3 * round);

@@ -13,6 +13,7 @@
 
 #include "fallow/sleep.h"
 #include "support/emulator.h"
+#include "support/trim.h"
 
 #define BLOCK_BYTES (3 * MIB + 1000)
 
@@ -289,7 +290,7 @@ static void exported_memory_goes_when_its_work_is_complete(void **state)
     assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
     assert_int_equal(api_stats(&api).exported_bytes, share.handle_bytes);
     assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&api).exported_bytes, 0);
     assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
     close(share.descriptor);
@@ -492,7 +493,7 @@ static void export_between_zones(uint64_t align_bytes)
     assert_int_equal(fallow_unimport(api.pool, seen), FALLOW_OK);
     assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
     assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&api).exported_bytes, 0);
     assert_int_equal(api_stats(&api).damage_count, 0);
     api_end(&api);

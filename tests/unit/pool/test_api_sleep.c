@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fallow/share.h"
+#include "support/trim.h"
 
 #define BLOCK_BYTES (300u << 10)
 
@@ -38,7 +39,7 @@ static void asleep_nothing_is_held_and_awake_everything_is_where_it_was(void **s
     assert_null(ptr);
     assert_int_equal(fallow_alloc(api.pool, 0, api.stream, &ptr), FALLOW_OK);
     assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_ASLEEP);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
     fallow_block info;
     fallow_block_init(&info);
@@ -82,10 +83,10 @@ static void a_sleep_and_a_trim_unmap_by_rows(void **state)
     for (size_t i = 0; i < 64; i++) {
         assert_int_equal(fallow_free(api.pool, blocks[i], api.stream), FALLOW_OK);
     }
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK); /* fences what was freed */
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK); /* fences what was freed */
     before = api.sim.call_count("cuMemUnmap");
     api.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     uint64_t of_trim = api.sim.call_count("cuMemUnmap") - before;
     assert_int_equal(flw_sim_read_ledger(&api.sim).mapping_count, 0);
     print_message("%llu mappings: %llu calls of cuMemUnmap for a sleep, %llu for a trim\n",

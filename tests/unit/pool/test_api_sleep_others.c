@@ -54,7 +54,7 @@ static void a_wake_asks_other_pools_for_idle_memory(void **state)
     assert_int_equal(sleep_idle(&api, NULL), FALLOW_OK);
     assert_int_equal(fallow_alloc(hoarder, 200 * MIB, api.other, &ptr), FALLOW_OK);
     assert_int_equal(fallow_free(hoarder, ptr, api.other), FALLOW_OK);
-    assert_int_equal(fallow_pool_trim_within(hoarder, 200 * MIB, 0, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(hoarder, 200 * MIB, 0, NULL), FALLOW_OK);
     assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
     assert_int_equal(fallow_pool_poll(hoarder), FALLOW_OK); /* now it is idle, and known to be */
     assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);

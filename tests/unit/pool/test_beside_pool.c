@@ -11,6 +11,7 @@
 #include "fallow/share.h"
 #include "fallow/sleep.h"
 #include "fallow/trace.h"
+#include "support/trim.h"
 
 static void *lend(struct bed *bed, size_t bytes, CUstream stream)
 {
@@ -271,15 +272,15 @@ static void memory_goes_back(enum flw_beside_place place)
     give(&bed, blocks[1], bed.api.other);
     WORKS(&bed, fallow_pool_poll(bed.api.pool));
     for (unsigned i = 0; i < 2; i++) { /* what the first one fences the second finds complete */
-        fallow_status status = fallow_pool_trim_within(bed.api.pool, 0, 1000, &released);
-        SURVIVES(&bed, "fallow_pool_trim_within");
+        fallow_status status = fallow_pool_trim(bed.api.pool, 0, 1000, &released);
+        SURVIVES(&bed, "fallow_pool_trim");
         assert_true(status == FALLOW_OK || status == FALLOW_TIMEOUT);
         bed.api.sim.step(UINT64_MAX);
         sum += released;
     }
     assert_true(sum >= 45 * MIB); /* a page may be shared with what is kept */
     give(&bed, lend(&bed, 20 * MIB, bed.api.stream), bed.api.stream);
-    WORKS(&bed, fallow_pool_trim(bed.api.pool, 0)); /* waits for wait_ms */
+    WORKS(&bed, flw_test_trim(bed.api.pool, 0)); /* waits for wait_ms */
     WORKS(&bed, fallow_stream_retire(bed.api.pool, bed.api.other));
     give(&bed, blocks[2], bed.api.stream);
     end_bed(&bed);
@@ -301,8 +302,8 @@ static void a_lost_stream_waits_for_the_capture(enum flw_beside_place place)
     }
     WORKS(&bed, api_ask_elsewhere(&bed.api, bed.api.other));
     bed.api.sim.step(UINT64_MAX);
-    fallow_status status = fallow_pool_trim_within(bed.api.pool, 0, 1000, NULL);
-    SURVIVES(&bed, "fallow_pool_trim_within");
+    fallow_status status = fallow_pool_trim(bed.api.pool, 0, 1000, NULL);
+    SURVIVES(&bed, "fallow_pool_trim");
     assert_true(status == FALLOW_OK || status == FALLOW_TIMEOUT);
     fallow_pool *pool = bed.api.pool;
     bed.api.pool = NULL;
@@ -352,7 +353,7 @@ static void context_order_needs_the_word(enum flw_beside_place place)
         give(&bed, blocks[i], NULL);
     }
     WORKS(&bed, fallow_pool_poll(bed.api.pool));
-    WORKS(&bed, fallow_pool_trim(bed.api.pool, 0));
+    WORKS(&bed, flw_test_trim(bed.api.pool, 0));
     for (unsigned i = 0; i < 300; i++) { /* more than an epoch */
         give(&bed, lend(&bed, 600 + i, NULL), NULL);
     }

@@ -11,6 +11,7 @@
 
 #include "heap/epoch.h"
 #include "pool/pool.h"
+#include "support/trim.h"
 
 #define KIB ((size_t)1 << 10)
 
@@ -194,7 +195,7 @@ static void nothing_is_recorded_asked_or_given_back_while_something_is_captured(
     give_back(before);
     free_many(4 * KIB, 1000);
     free_many(30 * MIB, 8); /* takes new memory from the driver */
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_true(flw_sim_read_ledger(&api.sim).given_bytes > given);
     assert_false(comes_again(before, 4 * KIB, 1000));
     assert_int_equal(calls("cuCtxRecordEvent") + calls("cuEventQuery") + calls("cuMemFree_v2"), 0);
@@ -434,7 +435,7 @@ static void blocks_freed_by_a_thread_that_ends_come_back(void **state)
     assert_int_equal(pthread_create(&thread, NULL, free_all, blocks), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(api_stats(&api).live_count, 0);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&api).reserved_bytes, 0);
     assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, 0);
     const struct flw_pool *pool = flw_pool_of(api.pool);

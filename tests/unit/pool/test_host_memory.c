@@ -6,6 +6,7 @@
 #include "test_api.h"
 
 #include "pool/pool.h"
+#include "support/trim.h"
 
 #define RUNS 64
 
@@ -24,7 +25,7 @@ static void a_slab_that_has_no_slots_is_tried_once(void **state)
     for (unsigned i = 0; i < RUNS; i++) {
         assert_int_equal(fallow_free(api.pool, runs[i], api.stream), FALLOW_OK);
     }
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     uint64_t reserved_bytes = pool->heap.map.slot_meta.reserved_bytes;
     pool->heap.map.slot_meta.reserved_bytes = pool->heap.map.slot_meta.used_bytes;
     fallow_stats before = api_stats(&api);

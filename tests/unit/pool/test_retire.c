@@ -13,6 +13,7 @@
 
 #include "fallow/sleep.h"
 #include "pool/pool.h"
+#include "support/trim.h"
 
 static struct bed {
     struct api api;
@@ -62,7 +63,7 @@ static void *free_and_trim(void *unused)
     sem_wait(&bed.has_recorded);
     bool good = bed.cu->cuCtxSetCurrent(bed.context) == CUDA_SUCCESS &&
                 fallow_free(bed.api.pool, bed.block, bed.living) == FALLOW_OK &&
-                fallow_pool_trim_within(bed.api.pool, 0, 0, NULL) == FALLOW_OK;
+                fallow_pool_trim(bed.api.pool, 0, 0, NULL) == FALLOW_OK;
     sem_post(&bed.has_freed);
     return good ? unused : NULL;
 }
@@ -94,7 +95,7 @@ static void nobody_records_on_a_stream_that_has_been_retired(void **state)
     assert_true(bed.is_met);
     assert_false(atomic_load(&bed.recorded_late));
     bed.api.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim(bed.api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(bed.api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&bed.api).reserved_bytes, 0); /* its last fence covers the block */
     assert_int_equal(fallow_pool_validate(bed.api.pool), FALLOW_OK);
     api_end(&bed.api);
@@ -207,7 +208,7 @@ static void nobody_asks_about_a_stream_that_may_have_died(void **state)
     assert_int_equal(bed.cu->cuStreamDestroy_v2(bed.dying), 0);
     pool->driver.cuStreamIsCapturing = is_capturing_but_dead;
     pool->driver.cuStreamQuery = query_but_dead;
-    assert_int_equal(fallow_pool_trim(bed.api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(bed.api.pool, 0), FALLOW_OK);
     assert_int_equal(fallow_pool_sleep(bed.api.pool, NULL), FALLOW_OK);
     assert_int_equal(fallow_pool_wake(bed.api.pool), FALLOW_OK);
     pool->driver.cuCtxRecordEvent = NULL;
@@ -239,11 +240,11 @@ static void a_retire_by_the_handle_of_a_stream_that_vanished_covers_nothing_of_i
     assert_int_equal(fallow_stream_retire(api.pool, api.stream), FALLOW_OK);
     assert_int_equal(api_stats(&api).lost_streams, 1);
     assert_int_equal(api.sim.cu.cuStreamSynchronize(api.stream), 0);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_true(api_stats(&api).reserved_bytes >= 6 * MIB);
     assert_int_equal(flw_sim_print_violations(&api.sim), 0);
     api.sim.step(UINT64_MAX);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(api.pool, 0), FALLOW_OK);
     assert_int_equal(api_stats(&api).reserved_bytes, 0);
     api_end(&api);
 }
@@ -259,7 +260,7 @@ static CUresult copy_and_dwell(void *to, CUdeviceptr from, size_t bytes, CUstrea
 static void *trim(void *unused)
 {
     bool good = bed.cu->cuCtxSetCurrent(bed.context) == CUDA_SUCCESS &&
-                fallow_pool_trim_within(bed.api.pool, 0, 0, NULL) == FALLOW_OK;
+                fallow_pool_trim(bed.api.pool, 0, 0, NULL) == FALLOW_OK;
     return good ? unused : NULL;
 }
 

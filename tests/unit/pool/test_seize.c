@@ -106,7 +106,7 @@ static fallow_stats stats_of(struct bed *bed)
 
 static void drain(struct bed *bed)
 {
-    assert_int_equal(fallow_pool_trim_within(bed->api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(bed->api.pool, SIZE_MAX, 0, NULL), FALLOW_OK);
 }
 
 static void one_barrier_serves_all_caches(void **state)
@@ -165,7 +165,7 @@ static void *drain_meanwhile(void *argument)
 {
     struct crowd *crowd = argument;
     expect(crowd, crowd->bed->api.sim.cu.cuCtxSetCurrent(crowd->bed->context));
-    expect(crowd, fallow_pool_trim_within(crowd->bed->api.pool, SIZE_MAX, 0, NULL));
+    expect(crowd, fallow_pool_trim(crowd->bed->api.pool, SIZE_MAX, 0, NULL));
     atomic_store(&crowd->is_drained, true);
     return NULL;
 }
@@ -240,7 +240,7 @@ static void *drain_cancelled(void *argument)
     struct crowd *crowd = argument;
     expect(crowd, crowd->bed->api.sim.cu.cuCtxSetCurrent(crowd->bed->context));
     expect(crowd, pthread_cancel(pthread_self()));
-    expect(crowd, fallow_pool_trim_within(crowd->bed->api.pool, SIZE_MAX, 0, NULL));
+    expect(crowd, fallow_pool_trim(crowd->bed->api.pool, SIZE_MAX, 0, NULL));
     atomic_store(&crowd->is_drained, true);
     pthread_testcancel();
     return NULL;

@@ -15,6 +15,7 @@
 #include "fallow/sleep.h"
 #include "publish/board.h"
 #include "publish/bulletin.h"
+#include "support/trim.h"
 #include "unit/pool/test_api.h"
 
 #define ANSWER_NS UINT64_C(30000000000) /* a machine under load takes its time */
@@ -248,7 +249,7 @@ static void a_quiet_pool_is_told_of_exactly(void **state)
     expect_stats(bulletin.pools, bed.pool);
     expect_sums(bulletin.pools);
     flw_bulletin_drop(&bulletin);
-    assert_int_equal(fallow_pool_trim(bed.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(bed.pool, 0), FALLOW_OK);
     look(&bulletin); /* slabs that were are none now */
     expect_stats(bulletin.pools, bed.pool);
     expect_sums(bulletin.pools);

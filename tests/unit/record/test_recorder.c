@@ -4,6 +4,7 @@
  * before, captures, failures, what is lost.
  */
 #include "unit/record/test_recorder.h"
+#include "support/trim.h"
 
 #include <signal.h>
 
@@ -111,7 +112,7 @@ static void tags_uses_trims_and_phases_are_on_record(void **state)
     assert_int_equal(fallow_record_phase_end(bed.recorder, "prefill"), FALLOW_OK);
     assert_int_equal(fallow_record_mark(bed.recorder, "now"), FALLOW_OK);
     assert_int_equal(fallow_record_mark(bed.recorder, "now"), FALLOW_OK);
-    assert_int_equal(fallow_pool_trim(bed.api.pool, 0), FALLOW_OK);
+    assert_int_equal(flw_test_trim(bed.api.pool, 0), FALLOW_OK);
     assert_int_equal(fallow_record_mark(bed.recorder, ""), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_record_mark(bed.recorder, "a\nb"), FALLOW_INVALID_ARGUMENT);
     assert_int_equal(fallow_record_mark(bed.recorder, NULL), FALLOW_INVALID_ARGUMENT);
