@@ -53,7 +53,7 @@ extern "C" {
 #endif
 
 #define FALLOW_VERSION_MAJOR 0 /**< of this header: programs must be rebuilt where it changes */
-#define FALLOW_VERSION_MINOR 1 /**< of this header: calls and fields were added */
+#define FALLOW_VERSION_MINOR 2 /**< the same before 1.0; then, calls and fields were added */
 #define FALLOW_VERSION_PATCH 0 /**< of this header: faults were mended */
 
 struct CUstream_st;

@@ -104,7 +104,7 @@ FALLOW_API const char *fallow_status_name(fallow_status status);
 FALLOW_API const char *fallow_status_message(fallow_status status);
 
 #define FALLOW_VERSION_MAJOR 0 /**< of this header: programs must be rebuilt where it changes */
-#define FALLOW_VERSION_MINOR 1 /**< of this header: calls and fields were added */
+#define FALLOW_VERSION_MINOR 2 /**< the same before 1.0; then, calls and fields were added */
 #define FALLOW_VERSION_PATCH 0 /**< of this header: faults were mended */
 
 struct CUstream_st;

@@ -223,7 +223,7 @@ def _candidates():
     found = [os.path.join(prefix, folder) for folder in ("lib", "lib64", os.path.join("lib", machine))]
     source = os.path.dirname(os.path.dirname(here))  # tools/python of a source tree
     found += [os.path.join(source, "build", preset, "lib") for preset in ("release", "quickstart", "dev")]
-    return [os.path.join(folder, "libfallow.so.0") for folder in found] + ["libfallow.so.0", "libfallow.so"]
+    return [os.path.join(folder, "libfallow.so.0.2") for folder in found] + ["libfallow.so.0.2", "libfallow.so"]
 
 
 def _declare(lib):
