@@ -536,6 +536,9 @@ static void what_cannot_be_read_is_named_in_one_line(void **state)
     expect_refusal_of(&target, "damaged");
     poke(&target, 0, "F", 1);
     assert_int_equal(kill(target.process, SIGSTOP), 0);
+    int status = 0; /* it stops some time after the signal, and answers until then */
+    assert_int_equal(waitpid(target.process, &status, WUNTRACED), target.process);
+    assert_true(WIFSTOPPED(status));
     expect_refusal_of(&target, "does not answer");
     assert_int_equal(kill(target.process, SIGCONT), 0);
     assert_int_equal(run_on(&target, "--once"), 0);

@@ -68,6 +68,13 @@ static void step(struct worker *worker, unsigned pool)
     must(fallow_alloc(pools[pool], size, stream, &worker->kept[pool][at]) == FALLOW_OK, "alloc");
 }
 
+static void take_steps(struct worker *worker)
+{
+    for (unsigned i = 0; i < 64 * pool_count; i++) {
+        step(worker, i % pool_count);
+    }
+}
+
 static void *work(void *argument)
 {
     struct worker *worker = argument;
@@ -77,11 +84,11 @@ static void *work(void *argument)
         if (atomic_load(&ends)) {
             break;
         }
-        do {
-            for (unsigned i = 0; i < 64 * pool_count; i++) {
-                step(worker, i % pool_count);
-            }
-        } while (!atomic_load(&rests));
+        take_steps(worker);
+        pthread_barrier_wait(&barrier); /* every pool has lent something */
+        while (!atomic_load(&rests)) {
+            take_steps(worker);
+        }
         pthread_barrier_wait(&barrier); /* quiet */
     }
     for (unsigned p = 0; p < pool_count; p++) {
@@ -196,6 +203,7 @@ static bool obey(const char *word, bool *works)
         print_stats();
     } else if (strcmp(word, "work") == 0 && !*works) {
         atomic_store(&rests, false);
+        pthread_barrier_wait(&barrier);
         pthread_barrier_wait(&barrier);
         *works = true;
         puts("works");
