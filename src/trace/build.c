@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "record/array.h"
+#include "trace/intern.h"
 #include "trace/largearray.h"
 
 bool flw_build_init(struct flw_build *build, const char *source, const char *format)
@@ -105,19 +106,10 @@ bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *ou
     return true;
 }
 
-static uint64_t hash_name(const char *name, size_t bytes)
-{
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(0x100000001B3);
-    }
-    return hash;
-}
-
 bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes, uint32_t *out_name)
 {
     struct flw_trace *trace = build->trace;
-    uint64_t hash = hash_name(name, bytes);
+    uint64_t hash = flw_intern_hash(name, bytes);
     uint32_t known;
     while ((known = flw_addressmap_find(&build->names, hash)) != FLW_ADDRESSMAP_ABSENT) {
         if (strlen(trace->names[known]) == bytes && memcmp(trace->names[known], name, bytes) == 0) {

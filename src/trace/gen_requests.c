@@ -10,6 +10,7 @@
 #include "base/bits.h"
 #include "record/array.h"
 #include "trace/input.h"
+#include "trace/intern.h"
 
 #define QUANTILES        33
 #define ARRIVAL_US_MAX   (UINT64_C(1) << 50) /* 35 years */
@@ -19,8 +20,6 @@
 #define SECONDS_PER_DAY  UINT64_C(86400)
 #define US_PER_SECOND    UINT64_C(1000000)
 #define US_PER_MS        UINT64_C(1000)
-#define FNV_BASIS        UINT64_C(0xCBF29CE484222325)
-#define FNV_PRIME        UINT64_C(0x100000001B3)
 
 /* ---- drawing ----------------------------------------------------------------------------------
  */
@@ -263,7 +262,7 @@ bool flw_requests_read_bytes(const char *text, size_t bytes, const char *name,
                              struct flw_requests *out, char *message)
 {
     struct reader r = {.name = name, .message = message, .out = out};
-    *out = (struct flw_requests){.checksum = FNV_BASIS};
+    *out = (struct flw_requests){.checksum = flw_intern_hash(text, bytes)};
     message[0] = '\0';
     char *copy = malloc(bytes + 1);
     bool is_read = false;
@@ -271,9 +270,6 @@ bool flw_requests_read_bytes(const char *text, size_t bytes, const char *name,
         fail(&r, "no memory to hold the file");
     } else {
         memcpy(copy, text, bytes);
-        for (size_t i = 0; i < bytes; i++) {
-            out->checksum = (out->checksum ^ (unsigned char)text[i]) * FNV_PRIME;
-        }
         is_read = read_lines(&r, copy, bytes);
     }
     free(copy);

@@ -12,11 +12,12 @@
 #define HASH_BASIS UINT64_C(0xCBF29CE484222325)
 #define HASH_PRIME UINT64_C(0x100000001B3)
 
-static uint64_t hash_bytes(const unsigned char *bytes, size_t count)
+uint64_t flw_intern_hash(const void *bytes, size_t count)
 {
+    const unsigned char *byte = bytes;
     uint64_t hash = HASH_BASIS;
     for (size_t i = 0; i < count; i++) {
-        hash = (hash ^ bytes[i]) * HASH_PRIME;
+        hash = (hash ^ byte[i]) * HASH_PRIME;
     }
     return hash;
 }
@@ -36,7 +37,7 @@ static bool reserve_text(struct flw_intern *intern, size_t bytes)
 bool flw_intern_add_text(struct flw_intern *intern, const void *bytes, size_t count, uint64_t *out)
 {
     count = strnlen(bytes, count);
-    uint64_t hash = hash_bytes(bytes, count);
+    uint64_t hash = flw_intern_hash(bytes, count);
     uint32_t known;
     while ((known = flw_addressmap_find(&intern->text_places, hash)) != FLW_ADDRESSMAP_ABSENT) {
         if (strncmp(intern->texts + known, bytes, count) == 0 &&

@@ -34,6 +34,9 @@ static inline const char *flw_intern_text(const struct flw_intern *intern, uint6
     return intern->texts + number;
 }
 
+/* FNV-1a of a text. */
+uint64_t flw_intern_hash(const void *bytes, size_t count);
+
 void flw_intern_finish(struct flw_intern *intern);
 
 #endif
