@@ -150,6 +150,9 @@ typedef enum fallow_page_source {
     FALLOW_PAGES_SEGMENTS = 2
 } fallow_page_source;
 
+/** fallow_pool_config.one_handle_bytes: no block has to be all of one handle. */
+#define FALLOW_ONE_HANDLE_NONE ((size_t)-1)
+
 /** Bits of `handle_types`: how memory can be shared with other processes. */
 enum {
     FALLOW_HANDLE_FD = 1u << 0,    /**< POSIX file descriptors */
@@ -218,9 +221,14 @@ typedef struct fallow_pool_config {
     fallow_page_source page_source; /**< what memory is made of */
     uint32_t reserved_1;            /**< 0 */
     size_t
-        one_handle_bytes; /**< from so many bytes on (2 MiB at least is sensible) a block lies in one
-                                  handle, so that cuMemGetAddressRange and exports see all of it. Large
-                                  handles pin what they do not use: the pool holds more. 0: none has to */
+        one_handle_bytes; /**< from so many bytes on (2 MiB at least is sensible) a block is all of one
+                                  handle, so that cuMemGetAddressRange and exports see it whole. Freed,
+                                  such a handle serves blocks of its size, or goes back to the driver for
+                                  what else is wanted: where large blocks come and go that takes more
+                                  driver calls, and waits. 0 = automatic: from 1 GiB on; twice as much
+                                  after every third handle that made room for a growth, until a trim; and
+                                  out of several where the driver has memory only for those. A size that
+                                  is named is insisted on. FALLOW_ONE_HANDLE_NONE: no block has to */
 } fallow_pool_config;
 
 /** Fill with defaults, recording the caller's size of the struct. A larger struct_size than this

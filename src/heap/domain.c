@@ -126,6 +126,13 @@ static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
             flw_run_index_by_state(heap, flw_run_join(heap, run));
         }
     }
+    for (struct flw_span *run; (run = domain->wholes.oldest) != NULL;) {
+        if (run->u.run.ticket > domain->completed) {
+            break;
+        }
+        run->u.run.owner = FLW_NOBODY;
+        flw_run_index_pass_oldest(&domain->wholes, &nobody->wholes, 0);
+    }
     for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
         for (struct flw_batch *batch; (batch = domain->batches[c].tail) != NULL;) {
             if (batch->ticket > domain->completed + FLW_MUTANT(BATCH_TO_NOBODY_EARLY)) {
@@ -149,7 +156,7 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
     bool is_done = domain->ops == &flw_order_stream && !domain->is_known && is_over &&
                    domain->capture == 0 && domain->newest == NULL && !domain->is_recording &&
                    domain->naming_count == 0 && domain->unfenced_bytes == 0 &&
-                   domain->runs.run_count == 0;
+                   !flw_domain_has_runs(domain);
     for (unsigned c = 0; is_done && c < FLW_CLASS_COUNT; c++) {
         is_done = domain->batches[c].head == NULL && domain->current[c] == NULL;
     }

@@ -270,7 +270,7 @@ static void extend_ahead(const struct flw_heap *heap, const struct flw_grow_requ
     wanted = flw_min(wanted, room) >> FLW_UNIT_LOG2;
     wanted = flw_align_down(wanted, heap->page_units);
     if (heap->idle_bytes >= need_bytes || wanted <= need_units || place->right != NULL ||
-        request->is_single_handle || request->is_undivided || request->is_exact) {
+        request->is_single_handle || request->is_exact) {
         return;
     }
     place->map_end = flw_min(flw_run_end(place->hole), place->map_begin + wanted);
@@ -301,15 +301,14 @@ static bool plan_stock(struct flw_heap *heap, const struct flw_grow_request *req
     *stock = (struct stock){.end = &stock->handles};
     bool is_last = heap->refused.is_refused && !request->is_single_handle;
     struct flw_handle *idle =
-        request->is_undivided || is_last
-            ? idle_for(heap, need_units, flw_run_end(place->hole) - place->map_begin, types)
-            : NULL;
+        is_last ? idle_for(heap, need_units, flw_run_end(place->hole) - place->map_begin, types)
+                : NULL;
     if (idle != NULL) {
         flw_handle_unlink_idle(heap, idle);
         add_stock(stock, idle);
         place->map_end = place->map_begin + idle->unit_count;
         need_units = 0;
-    } else if (request->is_single_handle || request->is_undivided) {
+    } else if (request->is_single_handle) {
         chunk = need_units;
     } else {
         take_idle(heap, stock, &need_units);
@@ -394,6 +393,9 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
         flw_heap_note_peak(heap);
         publish_stock(heap, &stock, place.map_begin);
         *out_run = flw_place_settle(heap, &place);
+        if (request->is_whole && *out_run != NULL) {
+            (*out_run)->u.run.is_whole = true;
+        }
         atomic_fetch_add(&heap->count.grows, 1);
     } else {
         uint64_t missing = 0;

@@ -371,7 +371,7 @@ fallow_status flw_heap_init(struct flw_heap *heap, const struct flw_heap_config 
     heap->driver = config->driver;
     heap->context = config->context;
     heap->limit_bytes = config->limit_bytes;
-    heap->undivided_units = UINT32_MAX;
+    heap->whole_units = heap->first_whole_units = UINT32_MAX;
     fallow_status status = settle_source(heap, config);
     if (status != FALLOW_OK) {
         return status;

@@ -149,11 +149,13 @@ struct flw_heap {
                                         they have been waited for */
     uint64_t live_run_bytes; /* runs lent or cached, slabs included */
     uint64_t slab_bytes;     /* runs serving slabs */
-    /* A run of so many or more lies in one handle; UINT32_MAX: none has to. Set before the first. */
-    uint32_t undivided_units;
-    bool streams_may_die;  /* a stored handle is never named to the driver */
-    bool absorbs_nobody;   /* one stream only: its runs join nobody's neighbours */
-    bool has_odd_segments; /* one began at no multiple of a unit: all are longer now */
+    /* A run for so many or more is all of one handle; UINT32_MAX: none has to. */
+    _Atomic uint32_t whole_units;
+    uint32_t first_whole_units;    /* at first */
+    _Atomic uint32_t given_wholes; /* given back for a growth, since whole_units rose */
+    bool streams_may_die;          /* a stored handle is never named to the driver */
+    bool absorbs_nobody;           /* one stream only: its runs join nobody's neighbours */
+    bool has_odd_segments;         /* one began at no multiple of a unit: all are longer now */
     /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
      * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
     struct flw_domain *context_order, *whole;
@@ -354,14 +356,17 @@ void flw_heap_move_slots(struct flw_heap *heap, struct flw_domain *from, struct 
 
 /* ---- runs (run.c); lock */
 
-/* A free mapped run of the domain or nobody, cut to unit_count, LIVE; from undivided_units on out of one
- * handle. NULL: none, or host memory. */
+/* A free mapped run of the domain or nobody, cut to unit_count, LIVE; from whole_units on all of one
+ * handle, of little more. NULL: none, or host memory. */
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units);
-/* A free run of the index that holds so many units in one handle, a tight one; NULL: none found. */
-struct flw_span *flw_heap_find_undivided(const struct flw_heap *heap,
-                                         const struct flw_run_index *index, uint32_t unit_count,
-                                         uint32_t align_units);
+/* The same, however many: out of as many handles as it comes. */
+struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
+                                       uint32_t unit_count, uint32_t align_units);
+/* A run of domain.wholes for so many units; NULL: none. */
+struct flw_span *flw_heap_find_whole(const struct flw_heap *heap,
+                                     const struct flw_run_index *wholes, uint32_t unit_count,
+                                     uint32_t align_units);
 /* The same out of this free run, which is large enough. */
 struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
                                     uint32_t unit_count, uint32_t align_units);
@@ -433,8 +438,7 @@ struct flw_grow_request {
     uint64_t beyond_bytes; /* and so much more than is missing */
     uint32_t handle_types; /* exportable: one handle of its own */
     bool is_single_handle; /* a handle or segment of its own, all of it */
-    bool is_undivided;     /* out of one handle, idle or new, whose rest is free memory */
-    bool is_whole;         /* context order: a whole run */
+    bool is_whole;         /* with is_single_handle, or in context order: a whole run */
     bool is_exact;         /* no more than the need */
     bool insists;          /* the driver is asked, whatever it refused before */
 };
@@ -453,8 +457,9 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
 bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes);
 /* takes the lock. Things have changed: the next growth asks. */
 void flw_heap_forget_refusal(struct flw_heap *heap);
-/* Unmap complete, idle memory (oldest first) until want_bytes are idle handles; returns what was. What
- * the driver refuses to unmap stays mapped, and free. */
+/* Unmap complete, idle memory (oldest first) until want_bytes are idle handles, or back at the driver, where
+ * they were whole runs' or exported; returns what was. What the driver refuses to unmap stays mapped, and
+ * free. */
 uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes);
 /* Give idle handles or segments back until reserved <= keep_bytes. Returns what was given back; what the
  * driver refuses stays the pool's. */

@@ -113,6 +113,7 @@ struct flw_domain {
     uint32_t slab_count[FLW_CLASS_COUNT];      /* slabs made for it: slabs grow with demand */
     uint32_t slab_units[FLW_CLASS_COUNT];      /* and what they take */
     struct flw_run_index runs;
+    struct flw_run_index wholes; /* free memory, too: runs that are each all of a handle */
 };
 
 /* lock. The stamp of what comes back now. A retired stream takes no fence any more: what reaches it
@@ -128,6 +129,18 @@ static inline void flw_domain_want_fence(struct flw_domain *domain, uint64_t byt
     if (!domain->is_retired || FLW_MUTANT(RETIRED_IS_RECORDED_ON)) {
         domain->unfenced_bytes += bytes;
     }
+}
+
+/* lock */
+static inline bool flw_domain_has_runs(const struct flw_domain *domain)
+{
+    return domain->runs.run_count > 0 || domain->wholes.run_count > 0;
+}
+
+/* lock */
+static inline uint64_t flw_domain_run_bytes(const struct flw_domain *domain)
+{
+    return (domain->runs.unit_count_total + domain->wholes.unit_count_total) << FLW_UNIT_LOG2;
 }
 
 #endif

@@ -49,7 +49,7 @@ static bool place_around(const struct flw_heap *heap, const struct flw_grow_requ
     struct flw_placement best = {0};
     uint64_t starts[3];
     uint32_t count = 0;
-    if (request->is_single_handle || request->is_undivided) {
+    if (request->is_single_handle) {
         left = right = NULL;
     }
     if (left != NULL) {
@@ -112,6 +112,7 @@ void flw_run_return_unmapped(struct flw_heap *heap, struct flw_span *run)
     run->u.run.state = FLW_RUN_UNMAPPED;
     run->u.run.ticket = 0;
     run->u.run.owner = FLW_NOBODY;
+    run->u.run.is_whole = false;
     flw_run_index_by_state(heap, flw_run_join(heap, run));
 }
 

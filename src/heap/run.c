@@ -32,15 +32,23 @@ void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
     flw_slot_set_word(slot, heap->map.base + run->base);
 }
 
+/* Of a FREE run; of one that is WHOLE. */
 static struct flw_run_index *index_of(const struct flw_heap *heap, const struct flw_span *run)
 {
     return &heap->domains[run->u.run.owner]->runs;
+}
+
+static struct flw_run_index *wholes_of(const struct flw_heap *heap, const struct flw_span *run)
+{
+    return &heap->domains[run->u.run.owner]->wholes;
 }
 
 void flw_run_unindex(struct flw_heap *heap, struct flw_span *run)
 {
     if (run->u.run.state == FLW_RUN_FREE) {
         flw_run_index_remove(index_of(heap, run), run);
+    } else if (run->u.run.state == FLW_RUN_WHOLE) {
+        flw_run_index_remove(wholes_of(heap, run), run);
     } else {
         FLW_ASSERT(run->u.run.state == FLW_RUN_UNMAPPED);
         flw_run_index_remove(&heap->unmapped, run);
@@ -151,14 +159,22 @@ static inline void index_joined(struct flw_heap *heap, struct flw_span *run)
     }
 }
 
+/* One that is never cut; in context order it is alone in its stretch. */
+static FLW_NOINLINE void index_whole(struct flw_heap *heap, struct flw_span *run)
+{
+    bool is_of_handle = heap->whole == NULL;
+    run->u.run.state = is_of_handle ? FLW_RUN_WHOLE : FLW_RUN_FREE;
+    flw_run_index_insert(is_of_handle ? wholes_of(heap, run) : index_of(heap, run), run);
+}
+
 static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
                                struct flw_span *run)
 {
     struct flw_run_part *part = &run->u.run;
-    FLW_ASSERT(part->state != FLW_RUN_FREE);
+    FLW_ASSERT(part->state != FLW_RUN_FREE && part->state != FLW_RUN_WHOLE);
     uint32_t owner = domain->index;
     if (ticket <= domain->completed && !flw_domain_keeps(heap, domain)) { /* nobody's own too */
-        owner = flw_run_is_whole(run) ? heap->whole->index : FLW_NOBODY;
+        owner = flw_run_is_whole(run) && heap->whole != NULL ? heap->whole->index : FLW_NOBODY;
         ticket = 0;
     } else if (ticket == domain->ticket) { /* an open stamp: the next fence is wanted */
         atomic_fetch_add_explicit(&domain->unfenced_bytes, flw_run_bytes(run),
@@ -169,7 +185,11 @@ static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain,
     part->owner = owner;
     part->ticket = ticket;
     part->slab = NULL;
-    index_joined(heap, run);
+    if (FLW_UNLIKELY(part->is_whole)) {
+        index_whole(heap, run);
+    } else {
+        index_joined(heap, run);
+    }
 }
 
 void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ticket,
@@ -191,9 +211,9 @@ void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struc
 }
 
 /* Exact fit of one's own, else the tighter of own and nobody's. */
-static inline struct flw_span *find_run(const struct flw_heap *heap,
-                                        const struct flw_domain *domain, uint32_t unit_count,
-                                        uint32_t align_units)
+static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
+                                            const struct flw_domain *domain, uint32_t unit_count,
+                                            uint32_t align_units)
 {
     const struct flw_run_index *nobody = &heap->domains[FLW_NOBODY]->runs;
     struct flw_span *own = NULL;
@@ -304,73 +324,61 @@ static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_s
                                                    : cut_run(heap, run, unit_count));
 }
 
-/* ---- undivided runs: out of one handle */
+/* ---- runs that are all of one handle */
 
-#define NOWHERE UINT32_MAX
-
-/* How far from the begin of a free run so many units lie in one handle. */
-static uint32_t undivided_gap(const struct flw_heap *heap, const struct flw_span *run,
-                              uint32_t unit_count, uint32_t align_units)
+/* A handle that serves such a run serves no other: a small block in its rest would keep all of it in place,
+ * which nothing that moves could use. So it is as large as the run, and little may be over when it is lent
+ * again. Whoever wants something else has it given back and smaller ones created. */
+static uint32_t most_whole_units(uint32_t unit_count)
 {
-    uint64_t first = run->u.run.begin_unit, end = first + run->u.run.unit_count;
-    for (uint64_t at = first; at + unit_count <= end;) {
-        const struct flw_handle *handle = heap->page_handle[at / heap->page_units];
-        uint64_t handle_end = (uint64_t)handle->begin_unit + handle->unit_count;
-        uint64_t begin = flw_align_up(heap->base_unit + at, align_units) - heap->base_unit;
-        if (begin + unit_count <= flw_min(handle_end, end)) {
-            return (uint32_t)(begin - first);
-        }
-        at = handle_end;
-    }
-    return NOWHERE;
+    return unit_count + unit_count / 64;
 }
 
-#define UNDIVIDED_SCAN 256
-
-struct flw_span *flw_heap_find_undivided(const struct flw_heap *heap,
-                                         const struct flw_run_index *index, uint32_t unit_count,
-                                         uint32_t align_units)
+struct flw_span *flw_heap_find_whole(const struct flw_heap *heap,
+                                     const struct flw_run_index *wholes, uint32_t unit_count,
+                                     uint32_t align_units)
 {
-    struct flw_span *best = NULL;
-    uint32_t scanned = 0;
-    for (unsigned bin = flw_run_bin(unit_count);
-         bin < FLW_INDEX_BINS && best == NULL && scanned < UNDIVIDED_SCAN; bin++) {
-        for (struct flw_span *run = index->bins[bin]; run != NULL && scanned++ < UNDIVIDED_SCAN;
-             run = run->u.run.index_next) {
-            if ((best == NULL || run->u.run.unit_count < best->u.run.unit_count) &&
-                undivided_gap(heap, run, unit_count, align_units) != NOWHERE) {
-                best = run;
-            }
-        }
-    }
-    return best;
+    uint32_t units = (uint32_t)flw_align_up(unit_count, heap->page_units);
+    struct flw_span *run = wholes->run_count > 0
+                               ? flw_run_index_find(wholes, units, align_units, heap->base_unit)
+                               : NULL;
+    bool fits = run != NULL && run->u.run.unit_count <= most_whole_units(units) &&
+                flw_run_align_gap(run, align_units, heap->base_unit) == 0;
+    return fits ? run : NULL;
 }
 
-static FLW_NOINLINE struct flw_span *take_undivided(struct flw_heap *heap,
-                                                    struct flw_domain *domain, uint32_t unit_count,
-                                                    uint32_t align_units)
+static FLW_NOINLINE struct flw_span *take_whole(struct flw_heap *heap, struct flw_domain *domain,
+                                                uint32_t unit_count, uint32_t align_units)
 {
-    struct flw_span *run = NULL, *other;
-    if (domain->ops->reuses_at_once) {
-        run = flw_heap_find_undivided(heap, &domain->runs, unit_count, align_units);
-    }
-    other =
-        flw_heap_find_undivided(heap, &heap->domains[FLW_NOBODY]->runs, unit_count, align_units);
-    if (run == NULL || (other != NULL && other->u.run.unit_count < run->u.run.unit_count)) {
-        run = other;
+    struct flw_span *own = domain->ops->reuses_at_once
+                               ? flw_heap_find_whole(heap, &domain->wholes, unit_count, align_units)
+                               : NULL;
+    struct flw_span *run =
+        flw_heap_find_whole(heap, &heap->domains[FLW_NOBODY]->wholes, unit_count, align_units);
+    if (own != NULL && (run == NULL || own->u.run.unit_count <= run->u.run.unit_count)) {
+        run = own;
     }
     if (run == NULL) {
         return NULL;
     }
-    uint32_t gap = undivided_gap(heap, run, unit_count, align_units);
-    return arm(heap, cut_behind(heap, run, gap, unit_count));
+    flw_run_unindex(heap, run);
+    run->u.run.owner = FLW_NOBODY;
+    run->u.run.state = FLW_RUN_LIVE;
+    return arm(heap, run);
+}
+
+struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
+                                       uint32_t unit_count, uint32_t align_units)
+{
+    struct flw_span *run = find_run(heap, domain, unit_count, align_units);
+    return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
 }
 
 struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
                                    uint32_t unit_count, uint32_t align_units)
 {
-    if (FLW_UNLIKELY(unit_count >= heap->undivided_units)) {
-        return take_undivided(heap, domain, unit_count, align_units);
+    if (FLW_UNLIKELY(unit_count >= heap->whole_units)) {
+        return take_whole(heap, domain, unit_count, align_units);
     }
     struct flw_span *run = find_run(heap, domain, unit_count, align_units);
     return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;

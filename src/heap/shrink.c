@@ -62,7 +62,8 @@ static bool is_complete_whole(const struct flw_heap *heap, const struct flw_span
 static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
 {
     const struct flw_domain *owner = heap->domains[run->u.run.owner];
-    return run->u.run.state == FLW_RUN_FREE && owner != heap->withheld &&
+    return (run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_WHOLE) &&
+           owner != heap->withheld &&
            (run->u.run.owner == FLW_NOBODY || is_complete_whole(heap, run) ||
             (flw_domain_keeps(heap, owner) && run->u.run.ticket <= owner->completed));
 }
@@ -103,12 +104,20 @@ static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *part,
 
 struct cuts {
     struct flw_span *runs[UNMAP_BATCH];
-    uint32_t count;
-    uint64_t bytes;
+    uint32_t count, whole_count;
+    uint64_t bytes, given_bytes; /* given: went back to the driver at once */
     bool is_refused; /* the driver did not unmap all of them: it is not asked for more now */
 };
 
-/* lock. Cut handles out of the domain's memory, oldest first, until want_bytes are cut. */
+static void add_cut(struct cuts *cuts, struct flw_span *run)
+{
+    cuts->bytes += flw_run_bytes(run);
+    cuts->whole_count += flw_run_is_whole(run);
+    cuts->runs[cuts->count++] = run;
+}
+
+/* lock. Cut handles out of the domain's memory, oldest first, until want_bytes are cut; last those that
+ * serve one run each. */
 static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uint64_t want_bytes,
                      struct cuts *cuts)
 {
@@ -123,12 +132,16 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
             if (middle == NULL) { /* the run is back at the young end: it would be met for ever */
                 return;
             }
-            cuts->bytes += flw_run_bytes(middle);
-            cuts->runs[cuts->count++] = middle;
+            add_cut(cuts, middle);
             /* What was cut off went back to the index at the young end: it is met again. */
             next = next != NULL ? next : domain->runs.oldest;
         }
         run = next;
+    }
+    while ((run = domain->wholes.oldest) != NULL && cuts->count < UNMAP_BATCH &&
+           cuts->bytes < want_bytes) {
+        flw_run_set_busy(heap, run);
+        add_cut(cuts, run);
     }
 }
 
@@ -152,8 +165,7 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
             if (run == NULL) {
                 return;
             }
-            cuts->bytes += flw_run_bytes(run);
-            cuts->runs[cuts->count++] = run;
+            add_cut(cuts, run);
         }
         page = end / heap->page_units;
     }
@@ -163,8 +175,8 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
 static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
     uint32_t nobody = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_NOBODY;
-    cuts->count = 0;
-    cuts->bytes = 0;
+    cuts->count = cuts->whole_count = 0;
+    cuts->bytes = cuts->given_bytes = 0;
     if (heap->withheld != NULL) {
         cut_idle(heap, heap->withheld, want_bytes, cuts);
     }
@@ -273,8 +285,9 @@ static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
     }
 }
 
-/* In a driver section. What was exported goes back to the driver, all else is idle then; what the driver
- * refuses to unmap is as free as before. */
+/* In a driver section. What was exported goes back to the driver, and so does the handle of a whole run, whose
+ * size nobody else wants, unless the driver may make no other; all else is idle then. What the driver refuses
+ * to unmap is as free as before. */
 static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
 {
     bool is_unmapped[UNMAP_BATCH] = {false};
@@ -284,14 +297,15 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
     }
     for (uint32_t i = 0; i < cuts->count; i++) {
         struct flw_span *run = cuts->runs[i];
-        struct flw_handle *exported = NULL;
+        struct flw_handle *given = NULL;
         cuts->is_refused |= !is_unmapped[i];
         flw_lock_acquire(&heap->lock);
         if (is_unmapped[i]) {
             struct flw_handle *handle = detach_handle(heap, run);
             handle->is_mapped = false;
-            exported = handle->is_exported ? handle : NULL;
-            if (exported == NULL) {
+            bool is_unwanted = flw_run_is_whole(run) && !heap->refused.is_refused;
+            given = handle->is_exported || is_unwanted ? handle : NULL;
+            if (given == NULL) {
                 flw_handle_link_idle(heap, handle);
             }
             atomic_fetch_add(&heap->count.remaps, 1);
@@ -301,17 +315,21 @@ static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
             flw_run_put_back(heap, run);
         }
         flw_lock_release(&heap->lock);
-        if (exported != NULL) {
-            (void)release_handle(heap, exported);
+        if (given != NULL) {
+            cuts->given_bytes += release_handle(heap, given);
         }
     }
     return done_bytes;
 }
 
-uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
+/* *whole_count: of whole runs; *given_bytes: of what was unmapped, went back to the driver at once. */
+static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t *whole_count,
+                           uint64_t *given_bytes)
 {
     struct cuts cuts = {.count = 1};
     uint64_t done_bytes = 0;
+    *whole_count = 0;
+    *given_bytes = 0;
     struct flw_driver_section section;
     if (!heap->source.ops->remaps || !flw_heap_enter_driver(heap, &section)) {
         return 0;
@@ -321,8 +339,18 @@ uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
         plan_cuts(heap, want_bytes - done_bytes, &cuts);
         flw_lock_release(&heap->lock);
         done_bytes += unmap_cuts(heap, &cuts);
+        *whole_count += cuts.whole_count;
+        *given_bytes += cuts.given_bytes;
     }
     flw_heap_leave_driver(heap, &section);
+    return done_bytes;
+}
+
+uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
+{
+    uint32_t whole_count;
+    uint64_t given_bytes, done_bytes = unmap_idle(heap, want_bytes, &whole_count, &given_bytes);
+    atomic_fetch_add(&heap->given_wholes, whole_count);
     return done_bytes;
 }
 
@@ -404,7 +432,7 @@ void flw_heap_release_exported(struct flw_heap *heap)
     struct cuts cuts = {.count = 1};
     struct flw_driver_section section;
     flw_lock_acquire(&heap->lock);
-    bool has_runs = heap->withheld != NULL && heap->withheld->runs.run_count > 0;
+    bool has_runs = heap->withheld != NULL && flw_domain_has_runs(heap->withheld);
     struct flw_handle *kept = take_idle_exported(heap);
     if (kept != NULL) {
         flw_handle_link_idle(heap, kept);
@@ -555,13 +583,14 @@ bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
 {
     uint64_t before = atomic_load(&heap->reserved_bytes), released = 0;
+    uint32_t whole_count;
     struct flw_driver_section section;
     if (heap->source.ops->remaps && before > keep_bytes && heap->idle_bytes < before - keep_bytes) {
-        flw_heap_unmap_idle(heap, before - keep_bytes - heap->idle_bytes);
+        (void)unmap_idle(heap, before - keep_bytes - heap->idle_bytes, &whole_count, &released);
     }
     bool may_give = heap->context_order == NULL || !flw_captures_are_open();
     if (!may_give || !flw_heap_enter_driver(heap, &section)) {
-        return 0;
+        return released;
     }
     flw_lock_acquire(&heap->lock);
     heap->next_to_release = heap->segments;

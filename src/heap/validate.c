@@ -8,7 +8,7 @@ static const char *check_indexes(const struct flw_heap *heap)
 {
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
-        if (!flw_run_index_is_valid(&domain->runs)) {
+        if (!flw_run_index_is_valid(&domain->runs) || !flw_run_index_is_valid(&domain->wholes)) {
             return "an index of free runs disagrees with its runs";
         }
         if (i != FLW_NOBODY && domain->ops != NULL && domain->completed >= domain->ticket) {
@@ -88,7 +88,8 @@ static const char *check_run(const struct flw_heap *heap, const struct flw_span 
                              struct totals *totals)
 {
     const struct flw_run_part *part = &run->u.run, *left = &part->left->u.run;
-    bool is_indexed = part->state == FLW_RUN_FREE || part->state == FLW_RUN_UNMAPPED;
+    bool is_indexed = part->state == FLW_RUN_FREE || part->state == FLW_RUN_WHOLE ||
+                      part->state == FLW_RUN_UNMAPPED;
     totals->indexed += is_indexed;
     if (part->state == FLW_RUN_LIVE) {
         totals->live_bytes += flw_run_bytes(run);
@@ -103,7 +104,7 @@ static const char *check_run(const struct flw_heap *heap, const struct flw_span 
     if (is_stale(heap, run)) {
         return "a unit leads to a slab that was dissolved";
     }
-    if (is_indexed && left->state == part->state &&
+    if (is_indexed && left->state == part->state && part->state != FLW_RUN_WHOLE &&
         (part->state == FLW_RUN_UNMAPPED || left->owner == part->owner)) {
         return "two neighbours of one owner were not joined";
     }
@@ -124,6 +125,13 @@ static const char *check_pages(const struct flw_heap *heap, const struct flw_spa
         }
         if (!is_mapped && page >= heap->mapped_page_end) {
             break;
+        }
+    }
+    if (part->is_whole && part->state != FLW_RUN_BUSY) {
+        const struct flw_handle *handle = heap->page_handle[part->begin_unit / heap->page_units];
+        if (!is_mapped || handle->begin_unit != part->begin_unit ||
+            handle->unit_count != part->unit_count) {
+            return "a whole run is not all of one handle";
         }
     }
     return NULL;
@@ -156,7 +164,7 @@ static const char *check_runs(const struct flw_heap *heap)
     const char *broken = NULL;
     uint64_t indexed = heap->unmapped.run_count;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
-        indexed += heap->domains[i]->runs.run_count;
+        indexed += heap->domains[i]->runs.run_count + heap->domains[i]->wholes.run_count;
     }
     if (heap->edge != NULL) {
         broken = check_stretch(heap, heap->edge, 0, heap->range_bytes >> FLW_UNIT_LOG2, &totals);

@@ -74,8 +74,9 @@ enum flw_span_kind {
 };
 
 enum flw_run_state {
-    FLW_RUN_LIVE,     /* lent, cached by a thread, or serving a slab */
-    FLW_RUN_FREE,     /* mapped, in the index of its owner (a domain, or nobody) */
+    FLW_RUN_LIVE,  /* lent, cached by a thread, or serving a slab */
+    FLW_RUN_FREE,  /* mapped, in the index of its owner (a domain, or nobody) */
+    FLW_RUN_WHOLE, /* the same, all of one handle, in its owner's index of those: joins nothing */
     FLW_RUN_UNMAPPED, /* address space only */
     FLW_RUN_PENDING,  /* free, but several domains' stamps are not complete */
     FLW_RUN_BUSY      /* a growth or a move is working on it without the lock */
@@ -103,15 +104,15 @@ struct flw_slab_part {
 struct flw_run_part {
     struct flw_span *index_next,
         *index_prev; /* in its owner's index (FREE), in the pool's list (others) */
-    struct flw_span *age_next, *age_prev; /* FREE: oldest stamp first */
+    struct flw_span *age_next, *age_prev; /* in an index: oldest stamp first */
     struct flw_span *left, *right;        /* neighbours by address, or the edge of their stretch */
     struct flw_span *slab;                /* the slab it serves, or NULL */
-    uint64_t ticket; /* FREE of a domain: covered by its fence of this number */
+    uint64_t ticket; /* FREE, WHOLE of a domain: covered by its fence of this number */
     uint32_t begin_unit, unit_count;
-    uint32_t owner; /* FREE: domain or FLW_NOBODY; LIVE in a capture: its domain */
+    uint32_t owner; /* FREE, WHOLE: domain or FLW_NOBODY; LIVE in a capture: its domain */
     uint8_t state;  /* enum flw_run_state */
-    bool is_whole;  /* context order: all of a driver allocation, never cut */
-    uint16_t bin;   /* FREE, UNMAPPED: the bin of its index that it is in */
+    bool is_whole;  /* all of a handle, or in context order of a driver allocation; never cut */
+    uint16_t bin;   /* FREE, WHOLE, UNMAPPED: the bin of its index that it is in */
 };
 
 /* Synchronization: bin and kind are read by look-ups of any pointer: written atomically. (magic, base

@@ -175,14 +175,6 @@ static uint64_t settled_growth(const struct flw_climb *climb, uint64_t budget_by
     return climb->is_settled && budget_bytes <= loose && is_little ? twice : 0;
 }
 
-/* To lie in one handle, as large as it is? */
-static bool is_undivided(const struct flw_climb *climb)
-{
-    const struct flw_need *need = climb->need;
-    return need->class_index == FLW_CLASS_COUNT && !flw_need_is_single(need) &&
-           need->unit_count >= climb->heap->undivided_units;
-}
-
 /* Without handles to move: those at hand, then new ones while reserved stays within budget. */
 bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
@@ -191,6 +183,7 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     uint64_t growth = growth_size(climb);
     uint64_t ahead_bytes = flw_max(growth, settled_growth(climb, budget_bytes));
     uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
+    bool is_whole = flw_need_is_whole(climb->heap, need);
     struct flw_grow_request request = {
         .domain = need->domain,
         .unit_count = need->unit_count,
@@ -200,9 +193,9 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         .ahead_bytes = ahead_bytes,
         .beyond_bytes = beyond_size(climb, budget_bytes),
         .handle_types = need->handle_types,
-        .is_single_handle = flw_need_is_single(need),
-        .is_undivided = is_undivided(climb),
-        .is_whole = climb->heap->whole != NULL && need->class_index == FLW_CLASS_COUNT,
+        .is_single_handle = flw_need_is_single(need) || is_whole,
+        .is_whole =
+            is_whole || (climb->heap->whole != NULL && need->class_index == FLW_CLASS_COUNT),
         .insists = climb->insists};
     if (!may_grow(climb)) {
         return false;
@@ -243,6 +236,27 @@ static bool replace_segments(struct flw_climb *climb, uint64_t budget_bytes)
            flw_climb_grow_within(climb, budget_bytes);
 }
 
+/* Where large blocks come and go each has its handle made for it and given back for what comes next, which
+ * costs more than it is worth to anybody. In automatic mode a pool that had to do so this often gives only
+ * blocks twice as large one, until it is trimmed: then another phase begins. */
+#define WHOLES_GIVEN_MOST 3
+
+static void spare_wholes(const struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    if (climb->pool->config.one_handle_bytes != 0 ||
+        atomic_load(&heap->given_wholes) < WHOLES_GIVEN_MOST) {
+        return;
+    }
+    uint64_t units = 2 * (uint64_t)atomic_load(&heap->whole_units);
+    atomic_store(&heap->whole_units, (uint32_t)flw_min(units, UINT32_MAX));
+    atomic_store(&heap->given_wholes, 0);
+    flw_pool_log(climb->pool, FALLOW_LOG_INFO,
+                 "large blocks come and go: one lies in one handle from %llu MiB on now, until the "
+                 "pool is trimmed (one_handle_bytes names a size that stays)",
+                 (unsigned long long)(units >> (20 - FLW_UNIT_LOG2)));
+}
+
 /* Within the budget by moving what is idle; by giving back what does not fit. */
 static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
 {
@@ -255,8 +269,9 @@ static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
     if (flw_heap_refuses(climb->heap, 0)) {
         return false; /* nor would it come again */
     }
-    if (flw_heap_unmap_idle(climb->heap, climb->need_bytes) > 0 &&
-        flw_climb_grow_within(climb, budget_bytes)) {
+    uint64_t unmapped = flw_heap_unmap_idle(climb->heap, climb->need_bytes);
+    spare_wholes(climb);
+    if (unmapped > 0 && flw_climb_grow_within(climb, budget_bytes)) {
         return true;
     }
     uint64_t idle_bytes = climb->heap->idle_bytes;

@@ -452,7 +452,8 @@ static void release_domain(struct flw_heap *heap, struct flw_domain *from, struc
         flw_heap_carve_rest(heap, from, c);
     }
     flw_heap_move_slots(heap, from, to);
-    for (struct flw_span *run; (run = from->runs.oldest) != NULL;) {
+    for (struct flw_span *run;
+         (run = from->runs.oldest != NULL ? from->runs.oldest : from->wholes.oldest) != NULL;) {
         flw_run_unindex(heap, run);
         run->u.run.state = FLW_RUN_BUSY;
         flw_heap_put_run_stamped(heap, to->index, flw_domain_stamp(to), run);

@@ -44,6 +44,14 @@ bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need)
     return take_slots(heap, need) || take_slab(heap, need);
 }
 
+bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need)
+{
+    need->run = need->is_divided
+                    ? flw_heap_take_divided(heap, need->domain, need->unit_count, need->align_units)
+                    : flw_heap_take_run(heap, need->domain, need->unit_count, need->align_units);
+    return need->run != NULL;
+}
+
 bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
 {
     if (flw_need_is_single(need)) {
@@ -54,13 +62,12 @@ bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
     bool is_taken = false;
     if (need->class_index < FLW_CLASS_COUNT) {
         is_taken = flw_climb_take_slots(heap, need);
-    } else {
+    } else if (heap->whole != NULL) {
         need->run =
-            heap->whole != NULL
-                ? flw_heap_take_whole(heap, need->unit_count,
-                                      flw_whole_most_units(need->unit_count))
-                : flw_heap_take_run(heap, need->domain, need->unit_count, need->align_units);
+            flw_heap_take_whole(heap, need->unit_count, flw_whole_most_units(need->unit_count));
         is_taken = need->run != NULL;
+    } else {
+        is_taken = flw_climb_take_run(heap, need);
     }
     need->lacks_host = !is_taken && flw_tables_refusals(heap) != refusals;
     flw_lock_release(&heap->lock);
@@ -192,7 +199,7 @@ static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct
             return domain;
         }
         bool has_memory = domain->unfenced_bytes > 0 &&
-                          (domain->runs.run_count > 0 || heap->pending_count > 0) &&
+                          (flw_domain_has_runs(domain) || heap->pending_count > 0) &&
                           flw_domain_can_fence(heap, domain, domain == need->domain);
         if (has_memory && (unfenced == NULL || domain == need->domain)) {
             unfenced = domain;
@@ -268,6 +275,12 @@ static bool rung_remap_wait(struct flw_climb *climb)
     return true;
 }
 
+/* The driver may have small handles where it has no large one; who named a size insists on it. */
+static bool may_divide(const struct flw_climb *climb)
+{
+    return climb->pool->config.one_handle_bytes == 0 && flw_need_is_whole(climb->heap, climb->need);
+}
+
 /* A slab that does not fit the limit any more is made as small as it can be. */
 static bool grow_to_limit(struct flw_climb *climb)
 {
@@ -277,6 +290,11 @@ static bool grow_to_limit(struct flw_climb *climb)
     }
     if (flw_climb_grow_or_move(climb, climb->heap->limit_bytes)) {
         return true;
+    }
+    if (may_divide(climb)) {
+        need->is_divided = true;
+        return flw_climb_take(climb->heap, need) ||
+               flw_climb_grow_or_move(climb, climb->heap->limit_bytes);
     }
     uint32_t smallest =
         need->class_index < FLW_CLASS_COUNT ? flw_class_slab_units(need->class_index) : UINT32_MAX;
@@ -489,7 +507,7 @@ static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *n
     bool has_any = heap->pending_count > 0;
     for (uint32_t i = 1; i < heap->domain_end; i++) {
         const struct flw_domain *domain = heap->domains[i];
-        has_any |= domain->runs.run_count > 0;
+        has_any |= flw_domain_has_runs(domain);
         has_any |=
             need->class_index < FLW_CLASS_COUNT && domain->batches[need->class_index].head != NULL;
     }

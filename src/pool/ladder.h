@@ -36,6 +36,13 @@ static inline bool flw_need_is_single(const struct flw_need *need)
                            FALLOW_REQUEST_DEDICATED)) != 0;
 }
 
+/* It is to have all of a handle, which is free memory as a whole when it comes back. */
+static inline bool flw_need_is_whole(const struct flw_heap *heap, const struct flw_need *need)
+{
+    return need->class_index == FLW_CLASS_COUNT && !flw_need_is_single(need) && !need->is_divided &&
+           need->unit_count >= heap->whole_units;
+}
+
 /* The host has no memory for a table. Then what is there may serve, another thread's or stream's; no growth
  * does, and what the device is waited for, or a callback gives back, is device memory, which is not what is
  * missing. */
@@ -50,9 +57,10 @@ fallow_status flw_climb_refuse_host(const struct flw_climb *climb);
 void flw_climb_tell_refusal(const struct flw_climb *climb);
 
 /* ladder.c: what lies ready for the stream, its own or nobody's. take takes the heap lock; take_slots
- * needs it. */
+ * and take_run need it. */
 bool flw_climb_take(struct flw_heap *heap, struct flw_need *need);
 bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need);
+bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need);
 /* The same after slabs without a block out have become runs; after what the calling thread's caches
  * hold has gone to the heap, too. */
 bool flw_climb_reclaim(struct flw_climb *climb);

@@ -72,6 +72,12 @@ static void sum_owners(struct flw_pool *pool, struct owner_sum *sum)
     sort_owners(sum);
 }
 
+/* heap lock. In units. */
+static uint64_t largest_run(const struct flw_domain *domain)
+{
+    return flw_max(flw_run_index_largest(&domain->runs), flw_run_index_largest(&domain->wholes));
+}
+
 void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
 {
     struct flw_heap *heap = &pool->heap;
@@ -93,12 +99,11 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
     sum_owners(pool, &sum);
     flw_lock_acquire(&heap->lock);
     report.reserved_bytes = atomic_load(&heap->reserved_bytes);
-    uint64_t own = flw_run_index_largest(&need->domain->runs);
-    uint64_t nobody = flw_run_index_largest(&heap->domains[FLW_NOBODY]->runs);
+    uint64_t own = largest_run(need->domain), nobody = largest_run(heap->domains[FLW_NOBODY]);
     report.largest_free_bytes = flw_max(own, nobody) << FLW_UNIT_LOG2;
     report.free_bytes = heap->idle_bytes;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
-        report.free_bytes += heap->domains[i]->runs.unit_count_total << FLW_UNIT_LOG2;
+        report.free_bytes += flw_domain_run_bytes(heap->domains[i]);
     }
     report.pending_bytes = heap->pending_bytes;
     report.captured_bytes = flw_pool_captured_bytes(pool);

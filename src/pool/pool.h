@@ -202,6 +202,7 @@ struct flw_need {
     uint64_t size_bytes; /* as asked, for the peak and the report */
     uint32_t flags, handle_types;
     bool spares_waits; /* memory first: a looser fit rather than another wait between streams */
+    bool is_divided;   /* a large one that found no handle for itself: out of several */
     uint32_t want;     /* slots */
     struct flw_slot **slots; /* out */
     uint32_t count;          /* out */

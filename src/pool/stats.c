@@ -20,7 +20,7 @@ uint64_t flw_pool_captured_bytes(const struct flw_pool *pool)
     for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
         const struct flw_domain *domain = pool->heap.domains[i];
         if (domain->capture != 0) {
-            bytes += domain->captured_bytes + (domain->runs.unit_count_total << FLW_UNIT_LOG2);
+            bytes += domain->captured_bytes + flw_domain_run_bytes(domain);
         }
     }
     return bytes;

@@ -14,8 +14,8 @@ static struct flw_span *donor_run(const struct flw_heap *heap, const struct flw_
                                   const struct flw_need *need)
 {
     struct flw_span *best = NULL, *run = donor->runs.oldest;
-    if (need->unit_count >= heap->undivided_units) {
-        return flw_heap_find_undivided(heap, &donor->runs, need->unit_count, need->align_units);
+    if (flw_need_is_whole(heap, need)) {
+        return flw_heap_find_whole(heap, &donor->wholes, need->unit_count, need->align_units);
     }
     for (unsigned i = 0; need->spares_waits && run != NULL && i < OLDEST_SCAN;
          i++, run = run->u.run.age_next) {
@@ -75,8 +75,7 @@ static bool move_from(struct flw_heap *heap, struct flw_domain *donor, uint64_t 
     if (need->class_index < FLW_CLASS_COUNT) {
         return flw_climb_take_slots(heap, need);
     }
-    need->run = flw_heap_take_run(heap, taker, need->unit_count, need->align_units);
-    return need->run != NULL;
+    return flw_climb_take_run(heap, need);
 }
 
 /* Driver calls. Order the taker after the donor's *ticket, which becomes all that is covered then.

@@ -63,6 +63,8 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
     if (flw_gate_enter(&pool->gate, deadline_ns != 0) != FALLOW_OK) {
         return FALLOW_OK; /* asleep: there is nothing left to give back */
     }
+    atomic_store(&pool->heap.whole_units, pool->heap.first_whole_units); /* another phase begins */
+    atomic_store(&pool->heap.given_wholes, 0);
     uint64_t now = flw_clock_fine_ns(), released = 0;
     uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
     bool has_timed_out = false;

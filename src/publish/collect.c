@@ -55,7 +55,7 @@ static uint64_t batch_bytes(const struct flw_domain *domain)
 static void add_domain(struct flw_collector *collector, const struct flw_heap *heap,
                        const struct flw_domain *domain)
 {
-    uint64_t run_bytes = domain->runs.unit_count_total << FLW_UNIT_LOG2;
+    uint64_t run_bytes = flw_domain_run_bytes(domain);
     struct flw_bulletin_stream *row =
         row_of(collector, heap, domain->index == FLW_NOBODY ? 0 : domain->lender);
     collector->free_run_bytes += run_bytes;

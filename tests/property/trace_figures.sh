@@ -21,10 +21,14 @@
 # else may join them. A trace whose goal of 1.05 is missed is still held to 1.17. attention_naive_bench has
 # 36 allocations in 60 turns, of which four wait for another stream: each wants a half, a third or a sixth of
 # the peak so far, all that is free was another stream's, and a tenth is the most that may be held beyond.
+# hta_df_index_resolver begins with one block of 3.8 GiB, all that was lent before: in one handle, whose last
+# 1.2 MiB serve nothing. By that a growth at a lag of 200 misses the tight budget and 1.062 is held, not 1.046;
+# without such handles a first block that is 1.2 MiB larger does the same (1.061).
 # Prints the table; exit 1 if anything else is over its bound, 77 without recorded traces (the demo passed).
 set -u
 fallow=$1 deal=$2 demo=$3 folder=$4
-KNOWN='3 streams: attention_naive_bench.pickle.xz|memory first over 0.05 steals an allocation'
+KNOWN='3 streams: attention_naive_bench.pickle.xz|memory first over 0.05 steals an allocation
+hta_df_index_resolver.txt.xz|balanced over 1.05'
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -83,6 +87,7 @@ held() {
         factor=1.05
         [ "$b_waits" = 0 ] || miss "$name" "$lag" "balanced waits"
     fi
+    at_most "$b_held" 1.17 "$b_asked" || miss "$name" "$lag" "balanced over 1.17"
     at_most "$b_held" $factor "$b_asked" || miss "$name" "$lag" "balanced over $factor"
     at_most "$m_held" 1.17 "$m_asked" || miss "$name" "$lag" "memory first over 1.17"
     at_most "$m_held" 1.05 "$m_asked" || miss "$name" "$lag" "memory first over 1.05"

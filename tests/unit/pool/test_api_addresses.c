@@ -14,6 +14,11 @@
 
 #include <unistd.h>
 
+#include "fallow/share.h"
+#include "fallow/sleep.h"
+
+#define ONE_HANDLE ((size_t)1 << 30) /* automatic mode: from here on a block is all of one handle */
+
 static void begin(struct api *api, fallow_page_source source)
 {
     api_begin(api, NULL);
@@ -185,6 +190,15 @@ static bool lies_in_one_handle(struct api *api, const void *ptr, size_t bytes)
     return at >= base && at + bytes <= base + range;
 }
 
+/* All of one, and nothing else in it. */
+static bool has_its_handle(struct api *api, const void *ptr, size_t bytes)
+{
+    CUdeviceptr base = 0, at = (CUdeviceptr)(uintptr_t)ptr;
+    size_t range = 0;
+    assert_int_equal(api->sim.cu.cuMemGetAddressRange_v2(&base, &range, at), CUDA_SUCCESS);
+    return at == base && bytes <= range && range - bytes < 2 * MIB;
+}
+
 static void begin_with(struct api *api, size_t one_handle_bytes, size_t limit_bytes)
 {
     flw_sim_config world = flw_sim_config_default(3);
@@ -193,7 +207,185 @@ static void begin_with(struct api *api, size_t one_handle_bytes, size_t limit_by
     fallow_pool_config config = api_config(api);
     config.one_handle_bytes = one_handle_bytes;
     config.limit_bytes = limit_bytes;
+    config.handle_types = FALLOW_HANDLE_FD;
     assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+}
+
+static void give(struct api *api, void *ptr)
+{
+    assert_int_equal(fallow_free(api->pool, ptr, api->stream), FALLOW_OK);
+}
+
+static uint64_t creates(struct api *api)
+{
+    return api->sim.call_count("cuMemCreate");
+}
+
+/* Each block has what libraries see of it, and its handle is lent again at once. */
+static void large_blocks_are_seen_whole_in_automatic_mode(void **state)
+{
+    (void)state;
+    struct api api;
+    static const size_t sizes[] = {ONE_HANDLE, ONE_HANDLE + 5, 3 * ONE_HANDLE + 7 * MIB};
+    begin_with(&api, 0, 0);
+    void *small =
+        api_alloc(&api, 300 * MIB, api.stream); /* whose rest, and room, is there before */
+    give(&api, api_alloc(&api, 700 * MIB, api.stream));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *ptr = api_alloc(&api, sizes[i], api.stream);
+        struct answers answers = ask_as_libraries_do(&api, ptr, sizes[i]);
+        expect_usual(&answers, ptr);
+        assert_true(has_its_handle(&api, ptr, sizes[i]) && answers.gives_descriptor);
+        give(&api, ptr);
+        uint64_t before = creates(&api);
+        assert_ptr_equal(api_alloc(&api, sizes[i], api.stream), ptr);
+        assert_true(creates(&api) == before);
+        give(&api, ptr);
+        assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    }
+    give(&api, small);
+    api_end(&api);
+    begin_with(&api, FALLOW_ONE_HANDLE_NONE, 0);
+    void *ptr = api_alloc(&api, 2 * ONE_HANDLE, api.stream);
+    assert_false(lies_in_one_handle(&api, ptr, 2 * ONE_HANDLE)); /* else the test says nothing */
+    give(&api, ptr);
+    api_end(&api);
+}
+
+/* What is wanted in parts is made anew: nothing smaller is ever lent out of a large block's handle. */
+static void a_large_handle_serves_nothing_else(void **state)
+{
+    (void)state;
+    struct api api;
+    void *smalls[32];
+    begin_with(&api, 64 * MIB, 0);
+    void *large = api_alloc(&api, 640 * MIB, api.stream);
+    assert_true(has_its_handle(&api, large, 640 * MIB));
+    give(&api, large);
+    for (unsigned i = 0; i < 32; i++) {
+        smalls[i] = api_alloc(&api, 16 * MIB, api.stream);
+    }
+    /* Its memory was given back for them: the pool may hold 1.15 of its peak and 16 MiB, not both. */
+    assert_true(api_stats(&api).reserved_bytes <= 752 * MIB);
+    for (unsigned i = 0; i < 32; i += 2) { /* half of it, in pieces that nothing large fits into */
+        give(&api, smalls[i]);
+    }
+    large = api_alloc(&api, 200 * MIB, api.stream);
+    assert_true(has_its_handle(&api, large, 200 * MIB));
+    assert_true(api_stats(&api).reserved_bytes <= 752 * MIB);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    give(&api, large);
+    for (unsigned i = 1; i < 32; i += 2) {
+        give(&api, smalls[i]);
+    }
+    api_end(&api);
+}
+
+/* One GiB and something else take turns within a peak that has room for one of them. */
+static void take_turns(struct api *api, unsigned turns)
+{
+    for (unsigned i = 0; i < turns; i++) {
+        give(api, api_alloc(api, ONE_HANDLE, api->stream));
+        give(api, api_alloc(api, 900 * MIB, api->stream));
+    }
+}
+
+static void where_large_blocks_come_and_go_only_larger_ones_have_a_handle(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_with(&api, 0, 0);
+    take_turns(&api, 8);
+    assert_non_null(strstr(api.log, "from 2048 MiB on"));
+    void *ptr = api_alloc(&api, ONE_HANDLE, api.stream);
+    assert_false(lies_in_one_handle(&api, ptr, ONE_HANDLE));
+    void *larger = api_alloc(&api, 2 * ONE_HANDLE, api.stream);
+    assert_true(has_its_handle(&api, larger, 2 * ONE_HANDLE));
+    give(&api, ptr);
+    give(&api, larger);
+    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    ptr = api_alloc(&api, ONE_HANDLE, api.stream); /* after a trim it begins anew */
+    assert_true(has_its_handle(&api, ptr, ONE_HANDLE));
+    give(&api, ptr);
+    api_end(&api);
+    begin_with(&api, ONE_HANDLE, 0); /* a size that is named stays */
+    take_turns(&api, 8);
+    ptr = api_alloc(&api, ONE_HANDLE, api.stream);
+    assert_true(has_its_handle(&api, ptr, ONE_HANDLE));
+    give(&api, ptr);
+    api_end(&api);
+}
+
+/* A growth asks three times, ever more freely; the fourth time for small handles. Who named a size does not
+ * get those. */
+static void without_memory_for_a_large_handle_small_ones_serve(void **state)
+{
+    (void)state;
+    struct api api;
+    for (unsigned is_named = 0; is_named < 2; is_named++) {
+        void *ptr = NULL;
+        begin_with(&api, is_named ? ONE_HANDLE : 0, 0);
+        for (uint64_t n = 1; n <= 3; n++) {
+            assert_int_equal((api.sim.fail)("cuMemCreate", n, CUDA_ERROR_OUT_OF_MEMORY, 0), 1);
+        }
+        assert_int_equal(fallow_alloc(api.pool, ONE_HANDLE, api.stream, &ptr), FALLOW_OK);
+        assert_int_equal(has_its_handle(&api, ptr, ONE_HANDLE), is_named);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        give(&api, ptr);
+        api_end(&api);
+    }
+}
+
+/* Sleep, export, another stream, a retired one, a capture: with blocks that are all of a handle. */
+static void expect_whole(struct api *api, const void *ptr)
+{
+    assert_true(has_its_handle(api, ptr, 70 * MIB));
+    assert_int_equal(fallow_pool_validate(api->pool), FALLOW_OK);
+}
+
+static void large_blocks_sleep_and_are_exported(void **state)
+{
+    (void)state;
+    struct api api;
+    begin_with(&api, 64 * MIB, 0);
+    void *kept = api_alloc(&api, 70 * MIB, api.stream);
+    give(&api, api_alloc(&api, 90 * MIB, api.stream));
+    assert_int_equal(fallow_pool_sleep(api.pool, NULL), FALLOW_OK);
+    assert_int_equal(flw_sim_read_ledger(&api.sim).given_bytes, 0);
+    assert_int_equal(fallow_pool_wake(api.pool), FALLOW_OK);
+    expect_whole(&api, kept);
+    fallow_share share;
+    fallow_share_init(&share);
+    assert_int_equal(fallow_export(api.pool, kept, FALLOW_HANDLE_FD, &share), FALLOW_OK);
+    assert_true(share.handle_bytes == 70 * MIB);
+    assert_int_equal(close(share.descriptor), 0);
+    give(&api, kept);
+    assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+    assert_int_equal(api_stats(&api).exported_bytes, 0); /* it went: never lent again */
+    api_end(&api);
+}
+
+static void large_blocks_change_hands(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_capture *capture = NULL;
+    begin_with(&api, 64 * MIB, 0);
+    void *ptr = api_alloc(&api, 70 * MIB, api.stream);
+    give(&api, ptr);
+    assert_ptr_equal(api_alloc(&api, 70 * MIB, api.other), ptr); /* stolen, or complete */
+    assert_int_equal(fallow_free(api.pool, ptr, api.other), FALLOW_OK);
+    assert_int_equal(fallow_stream_retire(api.pool, api.other), FALLOW_OK);
+    assert_int_equal(fallow_capture_begin(api.pool, api.stream, &capture), FALLOW_OK);
+    void *captured = api_alloc(&api, 70 * MIB, api.stream);
+    expect_whole(&api, captured);
+    give(&api, captured);
+    assert_ptr_equal(api_alloc(&api, 70 * MIB, api.stream), captured);
+    give(&api, captured);
+    assert_int_equal(fallow_capture_end(capture), FALLOW_OK);
+    assert_int_equal(fallow_capture_release(capture), FALLOW_OK);
+    expect_whole(&api, api_alloc(&api, 70 * MIB, api.stream));
+    api_end(&api);
 }
 
 #define BLOCKS 24
@@ -231,7 +423,7 @@ static void from_one_handle_bytes_on_a_block_lies_in_one_handle(void **state)
         begin_with(&api, 2 * MIB, limits[i]);
         assert_int_equal(churn(&api, 2 * MIB), 0);
         api_end(&api);
-        begin_with(&api, 0, limits[i]);
+        begin_with(&api, FALLOW_ONE_HANDLE_NONE, limits[i]);
         assert_true(churn(&api, 2 * MIB) > 0); /* else the test says nothing */
         api_end(&api);
     }
@@ -244,6 +436,12 @@ int main(void)
         cmocka_unit_test(what_libraries_ask_of_handles_is_answered),
         cmocka_unit_test(a_handle_says_what_it_was_made_with),
         cmocka_unit_test(from_one_handle_bytes_on_a_block_lies_in_one_handle),
+        cmocka_unit_test(large_blocks_are_seen_whole_in_automatic_mode),
+        cmocka_unit_test(a_large_handle_serves_nothing_else),
+        cmocka_unit_test(where_large_blocks_come_and_go_only_larger_ones_have_a_handle),
+        cmocka_unit_test(without_memory_for_a_large_handle_small_ones_serve),
+        cmocka_unit_test(large_blocks_sleep_and_are_exported),
+        cmocka_unit_test(large_blocks_change_hands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
