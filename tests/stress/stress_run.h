@@ -18,6 +18,7 @@ struct stress_settings {
     uint64_t seed, ops, threads, streams, live, limit_bytes, most_bytes, device_bytes, lag_ns;
     uint64_t economy, reuse, checks, validate_every, trace_address;
     uint64_t order, cache_bytes, decay_ms;
+    uint64_t one_handle_bytes;
     uint64_t dies;   /* 1: streams_may_die, and half of them do so unannounced */
     uint64_t faults; /* once in so many chances a driver call is refused; 0: never */
     uint64_t rounds; /* each with the next seed, in a world of its own */

@@ -45,6 +45,7 @@ static void read_words(struct stress_settings *settings, int count, char **words
         {"--dies", &settings->dies},
         {"--faults", &settings->faults},
         {"--rounds", &settings->rounds},
+        {"--one-handle", &settings->one_handle_bytes},
     };
     const struct {
         const char *name;
