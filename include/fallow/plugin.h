@@ -12,6 +12,8 @@
  *             economy:balanced|memory_first
  *             reuse:wait|completed|same_stream
  *             page_source:automatic|handles|segments
+ *             one_handle:SIZE|none  a block from that size on is all of one handle; default: from 1 GiB
+ *                               on, with what fallow_pool_config.one_handle_bytes says of automatic
  *             decay:MS          0: never give back by itself
  *             checks:poison+red_zones+quarantine
  *             driver:sim|PATH   in the place of libcuda.so.1

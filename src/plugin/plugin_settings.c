@@ -102,6 +102,13 @@ static bool read_pair(const char *key, char *value, fallow_pool_config *config, 
         config->page_source = (fallow_page_source)word;
         return true;
     }
+    if (strcmp(key, "one_handle") == 0 && strcmp(value, "none") == 0) {
+        config->one_handle_bytes = FALLOW_ONE_HANDLE_NONE;
+        return true;
+    }
+    if (strcmp(key, "one_handle") == 0) {
+        return read_size(value, &config->one_handle_bytes);
+    }
     if (strcmp(key, "decay") == 0 && read_number(value, &number, &unit) && unit == '\0' &&
         number < UINT32_MAX) {
         config->decay_ms = number == 0 ? UINT32_MAX : (uint32_t)number;
@@ -133,7 +140,7 @@ bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char
         if (!is_read) {
             flw_plugin_say(
                 "FALLOW_PLUGIN: '%s%s%s' is no setting, so none of it is used; known are limit, "
-                "economy, reuse, page_source, decay, checks and driver, each with a value: "
+                "economy, reuse, page_source, one_handle, decay, checks and driver, each with a value: "
                 "limit:20G",
                 pair, colon != NULL ? ":" : "", colon != NULL ? colon + 1 : "");
             fallow_pool_config_init(config);

@@ -95,7 +95,8 @@ class Settings(unittest.TestCase):
         self.assertRegex(error.splitlines()[0], "^fallow: FALLOW_PLUGIN: 'colour:red' is no setting")
 
     def test_configure_comes_first_and_before_the_pools(self):
-        code = ("import fallow\nfallow.configure(limit='64M', driver='sim', economy='memory_first', decay_ms=0)\n"
+        code = ("import fallow\nfallow.configure(limit='64M', driver='sim', economy='memory_first', decay_ms=0,\n"
+                "                 one_handle='none')\n"
                 "fallow._lib().fallow_torch_alloc(4096, 0, None)\n"
                 "try: fallow.configure(driver='sim')\nexcept RuntimeError as error: print(error)")
         status, out, _ = run(code, FALLOW_PLUGIN="driver:/nowhere")
@@ -103,7 +104,8 @@ class Settings(unittest.TestCase):
         self.assertRegex(out, "^fallow.configure comes too late: memory was allocated already; call it first\n$")
 
     def test_settings_that_are_none_are_refused(self):
-        for settings in ({"limit": "20X"}, {"limit": 0}, {"limit": "G"}, {"economy": "frugal"}, {"reuse": "never"}):
+        for settings in ({"limit": "20X"}, {"limit": 0}, {"limit": "G"}, {"economy": "frugal"}, {"reuse": "never"},
+                         {"one_handle": "few"}):
             with self.assertRaises(ValueError):
                 fallow.configure(**settings)
 

@@ -355,7 +355,8 @@ def _bytes(value, what):
 # ---- default pools
 
 
-def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, driver=None, page_source="automatic"):
+def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, driver=None, page_source="automatic",
+              one_handle=None):
     """Settings of the pools that frameworks use, in the place of the variable FALLOW_PLUGIN; before the
     first allocation.
 
@@ -366,6 +367,8 @@ def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, drive
     driver    None: the GPU's; "sim": the simulated device; or a path
     page_source  "automatic", "handles" or "segments": memory of cuMemAlloc, for libraries that can do
               nothing with any other (fallow_page_source)
+    one_handle  a block from so many bytes on, or "2G", is all of one handle, for libraries that register
+              it; "none": no block has to be; None: from 1 GiB on (one_handle_bytes in fallow.h)
     """
     config = Config(struct_size=ctypes.sizeof(Config))
     if limit is not None:
@@ -373,6 +376,9 @@ def configure(limit=None, economy="balanced", reuse="wait", decay_ms=None, drive
     config.economy = _word(economy, ["balanced", "memory_first"], "economy")
     config.reuse_policy = _word(reuse, ["wait", "completed", "same_stream"], "reuse")
     config.page_source = _word(page_source, ["automatic", "handles", "segments"], "page_source")
+    if one_handle is not None:
+        none = ctypes.c_size_t(-1).value  # FALLOW_ONE_HANDLE_NONE
+        config.one_handle_bytes = none if one_handle == "none" else _bytes(one_handle, "one_handle")
     if decay_ms is not None:
         config.decay_ms = 0xFFFFFFFF if decay_ms == 0 else decay_ms
     if driver is not None:

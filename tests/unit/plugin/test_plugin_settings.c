@@ -21,7 +21,7 @@ static void every_key_is_a_field(void **state)
     (void)state;
     fallow_pool_config config;
     assert_true(read_text("limit:20G,economy:memory_first,reuse:completed,decay:500,"
-                          "page_source:segments,checks:poison+quarantine,driver:sim",
+                          "page_source:segments,one_handle:64M,checks:poison+quarantine,driver:sim",
                           &config));
     assert_true(config.limit_bytes == (size_t)20 << 30);
     assert_int_equal(config.economy, FALLOW_MEMORY_FIRST);
@@ -30,6 +30,9 @@ static void every_key_is_a_field(void **state)
     assert_int_equal(config.page_source, FALLOW_PAGES_SEGMENTS);
     assert_int_equal(config.checks, FALLOW_CHECK_POISON | FALLOW_CHECK_QUARANTINE);
     assert_string_equal(config.driver, "sim");
+    assert_true(config.one_handle_bytes == (size_t)64 << 20);
+    assert_true(read_text("one_handle:none", &config));
+    assert_true(config.one_handle_bytes == FALLOW_ONE_HANDLE_NONE);
     assert_true(read_text("decay:0,limit:7", &config));
     assert_int_equal(config.decay_ms, UINT32_MAX);
     assert_int_equal(config.limit_bytes, 7);
@@ -52,6 +55,7 @@ static void what_it_cannot_read_leaves_defaults(void **state)
                                  "economy:frugal",
                                  "reuse:never",
                                  "page_source:slabs",
+                                 "one_handle:some",
                                  "decay:x",
                                  "decay:4294967295",
                                  "decay:5K",
