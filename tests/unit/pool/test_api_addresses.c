@@ -241,7 +241,7 @@ static void large_blocks_are_seen_whole_in_automatic_mode(void **state)
         assert_ptr_equal(api_alloc(&api, sizes[i], api.stream), ptr);
         assert_true(creates(&api) == before);
         give(&api, ptr);
-        assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+        assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
     }
     give(&api, small);
     api_end(&api);
@@ -303,7 +303,7 @@ static void where_large_blocks_come_and_go_only_larger_ones_have_a_handle(void *
     assert_true(has_its_handle(&api, larger, 2 * ONE_HANDLE));
     give(&api, ptr);
     give(&api, larger);
-    assert_int_equal(fallow_pool_trim(api.pool, 0), FALLOW_OK);
+    assert_int_equal(fallow_pool_trim(api.pool, 0, 0, NULL), FALLOW_OK);
     ptr = api_alloc(&api, ONE_HANDLE, api.stream); /* after a trim it begins anew */
     assert_true(has_its_handle(&api, ptr, ONE_HANDLE));
     give(&api, ptr);
