@@ -88,6 +88,14 @@ void flw_capture_kill(struct flw_capture *capture)
     capture->is_killed = true;
 }
 
+void flw_capture_kill_of_event(const struct flw_event *event)
+{
+    struct flw_capture *capture = find(event->capture_id);
+    if (capture != NULL) {
+        flw_capture_kill(capture);
+    }
+}
+
 void flw_capture_kill_context(struct flw_context *context)
 {
     for (struct flw_context *part = NULL; (part = flw_context_next_part(context, part)) != NULL;) {

@@ -148,13 +148,18 @@ CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
 }
 
 /* "attempting cuEventQuery on an event that was last recorded inside a capture sequence" conflicts
- * by nature, whatever the thread's mode. */
+ * by nature, whatever the thread's mode; and "when an invalid operation is attempted during stream capture,
+ * any associated capture graphs are invalidated" (the programming guide, which names this one). */
 static CUresult usable_by_host(const struct flw_event *event)
 {
     if (event == NULL) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    return event->capture_id != 0 ? CUDA_ERROR_CAPTURED_EVENT : event->context->sticky;
+    if (event->capture_id != 0) {
+        flw_capture_kill_of_event(event);
+        return CUDA_ERROR_CAPTURED_EVENT;
+    }
+    return event->context->sticky;
 }
 
 CUresult CUDAAPI cuEventQuery(CUevent handle)

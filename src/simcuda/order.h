@@ -177,6 +177,8 @@ CUresult flw_capture_refuse_legacy(struct flw_stream *stream);
 CUresult flw_capture_record(struct flw_stream *stream, struct flw_event *event);
 CUresult flw_capture_wait(struct flw_stream *stream, struct flw_event *event);
 void flw_capture_kill(struct flw_capture *capture);
+/* The one that the event was last recorded in, where that goes on. */
+void flw_capture_kill_of_event(const struct flw_event *event);
 void flw_capture_kill_context(struct flw_context *context);
 void flw_capture_stream_ends(struct flw_stream *stream);
 void flw_capture_finish_all(void);
