@@ -151,6 +151,18 @@ CUresult flw_section_open(struct flw_driver_section *section, const struct flw_d
     return result;
 }
 
+bool flw_section_open_elsewhere(struct flw_driver_section *section, const struct flw_driver *driver,
+                                CUcontext context, _Atomic uint64_t *counter)
+{
+    CUcontext current = NULL;
+    if (counter != NULL) {
+        atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+    }
+    bool is_elsewhere = driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context;
+    return is_elsewhere &&
+           flw_section_open(section, driver, context, FLW_SECTION_CONTEXT, counter) == CUDA_SUCCESS;
+}
+
 CUresult flw_section_close(struct flw_driver_section *section)
 {
     FLW_ASSERT(innermost == section);

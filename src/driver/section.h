@@ -50,7 +50,13 @@ CUresult flw_section_open(struct flw_driver_section *section, const struct flw_d
                           CUcontext context, enum flw_section_parts parts,
                           _Atomic uint64_t *counter);
 
-/* The same for whatever is opened inside; by itself it makes no call. The driver's table stays where it is
+/* Driver calls. For a call that needs no context, where its answer tells of one: was another context than this
+ * one current? Then FLW_SECTION_CONTEXT is open, and the call worth another try. False: there is nothing to
+ * close. */
+bool flw_section_open_elsewhere(struct flw_driver_section *section, const struct flw_driver *driver,
+                                CUcontext context, _Atomic uint64_t *counter);
+
+/* As flw_section_open, for whatever is opened inside; by itself it makes no call. The driver's table stays where it is
  * until flw_section_close. */
 void flw_section_hold(struct flw_driver_section *section, const struct flw_driver *driver,
                       CUcontext context, _Atomic uint64_t *counter);

@@ -210,6 +210,44 @@ void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain)
     flw_lock_release(&heap->lock);
 }
 
+/* The stream's own context counts, whichever is current, but for a default stream. A driver that wants a
+ * context to be current all the same says so, and gets it. */
+fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUcontext context = domain->is_foreign ? domain->context : heap->context;
+    bool is_default = (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+    unsigned parts = is_default ? FLW_SECTION_CONTEXT : 0;
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    flw_lock_acquire(&heap->lock);
+    uint64_t recorded = domain->newest != NULL ? domain->newest->ticket : 0;
+    flw_lock_release(&heap->lock);
+    for (bool is_over = false; !is_over; parts |= FLW_SECTION_CONTEXT) {
+        is_over = (parts & FLW_SECTION_CONTEXT) != 0;
+        result = flw_heap_enter_parts(heap, &section, context, parts);
+        if (result == CUDA_SUCCESS) {
+            flw_heap_count_call(heap);
+            result = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
+            flw_heap_leave_driver(heap, &section);
+        }
+        is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (flw_result_is_stale(result)) {
+        return FALLOW_INVALID_STREAM;
+    }
+    if (result != CUDA_SUCCESS) { /* IMPLICIT: the legacy stream while a blocking one is captured */
+        return flw_heap_refuse(heap, result, "cuStreamIsCapturing");
+    }
+    if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+        return FALLOW_CAPTURING;
+    }
+    flw_lock_acquire(&heap->lock);
+    domain->cleared = flw_max(domain->cleared, recorded);
+    flw_lock_release(&heap->lock);
+    return FALLOW_OK;
+}
+
 /* ---- loss, synchronisation */
 
 void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
@@ -220,6 +258,7 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
         atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
     }
+    domain->cleared = domain->ticket; /* nobody can ask it, and no capture outlives its streams */
     if (heap->mixed != NULL) {
         hand_to_nobody(heap, domain); /* what it kept and is complete needs no synchronisation */
     }

@@ -10,6 +10,12 @@
  *
  * A fence that is being queried or waited on without the lock is held by use_count: its event is
  * not recorded again before the last user is done.
+ *
+ * A record on a stream that is being captured is legal, and the capture takes the event. Asking for such an
+ * event, or waiting for it, would end the capture, and make another stream part of it. So the stream is
+ * asked for a capture between the record and the first use: a stream leaves a capture only when that is
+ * over, so one that is in none now has no event in any, and the answer *clears* all fences before it. What
+ * an ended capture took says so when it is asked for. A stream that is in one voids those that may be.
  * Does not: know what a domain owns, or who gets it (domain.c).
  */
 #include <sched.h>
@@ -18,50 +24,6 @@
 #include "base/mutant.h"
 #include "heap/epoch.h"
 #include "heap/thread.h"
-
-struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id)
-{
-    struct flw_fence **link = &heap->unused_fences;
-    for (; *link != NULL; link = &(*link)->next) {
-        if ((*link)->context == context && (*link)->context_id == context_id) {
-            struct flw_fence *fence = *link;
-            *link = fence->next;
-            return fence;
-        }
-    }
-    struct flw_fence *fence = flw_meta_extend(&heap->object_meta, sizeof *fence, 16);
-    if (fence != NULL) {
-        *fence = (struct flw_fence){
-            .context = context, .context_id = context_id, .older_made = heap->newest_made};
-        heap->newest_made = fence;
-    }
-    return fence;
-}
-
-void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence)
-{
-    for (struct flw_fence *other; FLW_UNLIKELY((other = fence->others) != NULL);) {
-        fence->others = other->next;
-        other->next = heap->unused_fences;
-        heap->unused_fences = other;
-    }
-    fence->is_unlinked = false;
-    fence->next = heap->unused_fences;
-    heap->unused_fences = fence;
-}
-
-CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence)
-{
-    if (fence->event != NULL) {
-        return CUDA_SUCCESS;
-    }
-    flw_heap_count_call(heap);
-    CUresult result = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
-    if (result != CUDA_SUCCESS) {
-        fence->event = NULL;
-    }
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_READY : result;
-}
 
 static void release_fence(struct flw_heap *heap, struct flw_fence *fence)
 {
@@ -91,23 +53,38 @@ static bool is_legacy(const struct flw_domain *domain)
            (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_LEGACY;
 }
 
-/* The event covers everything the domain was given. Asked for a capture once: of the legacy
- * stream before the record, which is never captured itself; of another after it, since a record does
- * nothing to a capture, but takes the event into it, where a stream that waits for it would follow.
- * Driver calls, in a section. */
-static CUresult record_event(struct flw_heap *heap, const struct flw_domain *domain,
-                             struct flw_fence *fence)
+/* lock. Can the stream be asked for a capture by whoever needs the fence? Others are asked by the thread that
+ * records. */
+static bool is_asked_later(const struct flw_heap *heap, const struct flw_domain *domain)
 {
-    CUresult result = flw_fence_make_event(heap, fence);
+    return domain->ops == &flw_order_stream && domain->is_known && !heap->streams_may_die &&
+           !domain->own_thread_only && !domain->is_foreign && !is_legacy(domain);
+}
+
+/* What a fence takes along from its domain, which gets it back if the record fails. */
+struct taken {
+    struct flw_fence *fence;
+    uint64_t ticket, unfenced_bytes;
+    bool has_open_use;
+    bool is_asked_later;
+};
+
+/* The event covers everything the domain was given. The legacy stream, which is never captured itself, is
+ * asked before the record. Driver calls, in a section. */
+static CUresult record_event(struct flw_heap *heap, const struct flw_domain *domain,
+                             const struct taken *taken)
+{
+    CUresult result = flw_fence_make_event(heap, taken->fence);
     if (result == CUDA_SUCCESS && is_legacy(domain)) {
         result = check_capture(heap, domain);
     }
     if (result == CUDA_SUCCESS && !FLW_MUTANT(FENCE_NOT_RECORDED)) {
-        result = domain->ops->record(heap, domain, fence->event);
+        result = domain->ops->record(heap, domain, taken->fence->event);
     }
     if (result == CUDA_SUCCESS) {
         atomic_fetch_add_explicit(&heap->count.events, 1, memory_order_relaxed);
-        result = is_legacy(domain) ? result : check_capture(heap, domain);
+        bool is_asked = taken->is_asked_later || is_legacy(domain);
+        result = is_asked ? result : check_capture(heap, domain);
     }
     return result;
 }
@@ -116,8 +93,9 @@ static CUresult record_event(struct flw_heap *heap, const struct flw_domain *dom
  * whichever is current, unless the stream is a default one. To make an event takes a whole section. A driver
  * that wants a context to be current all the same says so, and gets it. Driver calls. */
 static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *domain,
-                             struct flw_fence *fence)
+                             const struct taken *taken)
 {
+    struct flw_fence *fence = taken->fence;
     if (domain == heap->context_order) {
         return flw_epoch_record(heap, fence);
     }
@@ -130,7 +108,11 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
         is_over = (parts & FLW_SECTION_CONTEXT) != 0;
         result = flw_heap_enter_parts(heap, &section, context, parts);
         if (result == CUDA_SUCCESS) {
-            result = record_event(heap, domain, fence);
+            bool is_new = fence->event == NULL;
+            result = record_event(heap, domain, taken);
+            if (is_new && result == CUDA_SUCCESS && !domain->is_foreign) {
+                flw_fence_make_spares(heap);
+            }
             flw_heap_leave_driver(heap, &section);
         }
         is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
@@ -141,18 +123,19 @@ static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *dom
 /* A stream of another context: its event must be of that. One that a fence kept may be older than the
  * context, where a driver gives contexts no identities. Driver calls. */
 static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *domain,
-                               struct flw_fence *fence)
+                               const struct taken *taken)
 {
     struct flw_driver_section section;
+    struct flw_fence *fence = taken->fence;
     bool is_kept = fence->event != NULL;
     CUresult result = flw_heap_enter_context(heap, &section, domain->context);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = record_fence(heap, domain, fence);
+    result = record_fence(heap, domain, taken);
     if (is_kept && flw_result_is_stale(result)) {
         fence->event = NULL;
-        result = record_fence(heap, domain, fence);
+        result = record_fence(heap, domain, taken);
     }
     flw_heap_leave_driver(heap, &section);
     return result;
@@ -168,13 +151,6 @@ bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *
            (!domain->own_thread_only || domain->thread == flw_thread_token());
 }
 
-/* What a fence takes along from its domain, which gets it back if the record fails. */
-struct taken {
-    struct flw_fence *fence;
-    uint64_t ticket, unfenced_bytes;
-    bool has_open_use;
-};
-
 /* lock. From now on stamps are covered by a later fence. False: host memory. */
 static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct taken *taken)
 {
@@ -185,6 +161,7 @@ static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     taken->ticket = FLW_MUTANT(TICKET_STANDS_STILL) ? domain->ticket : domain->ticket++;
     taken->unfenced_bytes = domain->unfenced_bytes;
     taken->has_open_use = domain->has_open_use;
+    taken->is_asked_later = is_asked_later(heap, domain);
     domain->unfenced_bytes = 0;
     domain->has_open_use = false;
     domain->is_recording = true;
@@ -220,6 +197,9 @@ static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *dom
         *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
         domain->newest = fence;
         domain->refuses_fences = false;
+        if (!taken->is_asked_later) {
+            domain->cleared = flw_max(domain->cleared, taken->ticket);
+        }
         return FALLOW_OK;
     }
     domain->unfenced_bytes += taken->unfenced_bytes;
@@ -253,8 +233,8 @@ static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain
     if (!has_begun) {
         return is_possible ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_WOULD_WAIT;
     }
-    CUresult result = domain->is_foreign ? record_foreign(heap, domain, taken.fence)
-                                         : record_fence(heap, domain, taken.fence);
+    CUresult result = domain->is_foreign ? record_foreign(heap, domain, &taken)
+                                         : record_fence(heap, domain, &taken);
     flw_lock_acquire(&heap->lock);
     fallow_status status = publish_fence(heap, domain, &taken, result);
     flw_lock_release(&heap->lock);
@@ -297,6 +277,42 @@ static void void_fence(struct flw_domain *domain, struct flw_fence *fence)
     }
 }
 
+/* lock. */
+static void void_uncleared(struct flw_heap *heap, struct flw_domain *domain)
+{
+    while (flw_domain_has_uncleared(domain)) {
+        struct flw_fence *fence = domain->newest;
+        fence->use_count++;
+        void_fence(domain, fence);
+        release_fence(heap, fence);
+    }
+}
+
+fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain)
+{
+    flw_lock_acquire(&heap->lock);
+    bool is_wanted = flw_domain_has_uncleared(domain);
+    flw_lock_release(&heap->lock);
+    if (!is_wanted) {
+        return FALLOW_OK;
+    }
+    if (!flw_domain_begin_naming(heap, domain, false)) {
+        return FALLOW_OK; /* another thread has retired or lost it meanwhile */
+    }
+    fallow_status status = flw_domain_ask_capture(heap, domain);
+    flw_lock_acquire(&heap->lock);
+    if (status == FALLOW_INVALID_STREAM) {
+        flw_domain_lose(heap, domain);
+        status = FALLOW_OK;
+    } else if (status != FALLOW_OK) {
+        domain->refuses_fences |= status == FALLOW_DRIVER;
+        void_uncleared(heap, domain);
+    }
+    flw_lock_release(&heap->lock);
+    flw_domain_end_naming(heap, domain);
+    return status == FALLOW_CAPTURING ? FALLOW_WOULD_WAIT : status;
+}
+
 /* The driver's word on a fence. Another context may end before its stream's last fence is asked for,
  * and takes its events along: what they were recorded after is over. */
 static CUresult heed_end(const struct flw_heap *heap, const struct flw_fence *fence,
@@ -327,23 +343,25 @@ static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
 }
 
 /* Driver calls, in a section of at least the mode: an event is of its own context, whichever is current. A
- * driver that wants one to be current all the same says so, and gets it. */
-static CUresult query_event(struct flw_heap *heap, CUevent event)
+ * driver that wants one to be current all the same, or that answers what another died of, gets the pool's. */
+static CUresult ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(CUevent event))
 {
     struct flw_driver_section section;
     flw_heap_count_call(heap);
-    CUresult result = heap->driver->cuEventQuery(event);
-    if (result == CUDA_ERROR_INVALID_CONTEXT &&
-        flw_heap_enter_context(heap, &section, heap->context) == CUDA_SUCCESS) {
+    CUresult result = ask(event);
+    if (flw_result_is_gone(result) &&
+        flw_section_open_elsewhere(&section, heap->driver, heap->context,
+                                   &heap->count.driver_calls)) {
         flw_heap_count_call(heap);
-        result = heap->driver->cuEventQuery(event);
+        result = ask(event);
         flw_heap_leave_driver(heap, &section);
     }
     return result;
 }
 
-/* Query one fence. True: complete. */
-static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
+/* Query one fence. True: complete; with `completes` the domain is told. */
+static bool ask_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence,
+                      bool completes)
 {
     /* lock held on entry and exit, not in between */
     uint64_t ticket = fence->ticket;
@@ -352,7 +370,8 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     flw_lock_release(&heap->lock);
     atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
     bool has_ended;
-    CUresult result = heed_end(heap, fence, query_event(heap, event), &has_ended);
+    CUresult result =
+        heed_end(heap, fence, ask_event(heap, event, heap->driver->cuEventQuery), &has_ended);
     if (result == CUDA_SUCCESS) {
         result = ask_others(heap, fence, false);
     }
@@ -367,7 +386,7 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     if (has_ended) {
         forget_events(heap, fence);
     }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && completes) {
         flw_domain_complete(heap, domain, ticket + FLW_MUTANT(COMPLETES_TOO_MUCH));
     } else if (result == CUDA_ERROR_CAPTURED_EVENT) {
         void_fence(domain, fence);
@@ -377,26 +396,80 @@ static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct
     return result == CUDA_SUCCESS;
 }
 
+static bool query_fence(struct flw_heap *heap, struct flw_domain *domain, struct flw_fence *fence)
+{
+    return ask_fence(heap, domain, fence, true);
+}
+
+/* lock. The newest fence that may be asked for; NULL. */
+static struct flw_fence *newest_cleared(struct flw_domain *domain)
+{
+    struct flw_fence *newest = NULL;
+    if (!flw_domain_has_uncleared(domain)) {
+        return domain->newest;
+    }
+    for (struct flw_fence *at = domain->oldest; at != NULL && at->ticket <= domain->cleared;
+         at = at->next) {
+        newest = at;
+    }
+    return newest;
+}
+
+/* Lock held on entry and exit, not in between, as in the next two. True: there was something to clear, and
+ * it is. */
+static bool clear_rest(struct flw_heap *heap, struct flw_domain *domain)
+{
+    if (!flw_domain_has_uncleared(domain)) {
+        return false;
+    }
+    flw_lock_release(&heap->lock);
+    fallow_status status = flw_domain_clear(heap, domain);
+    flw_lock_acquire(&heap->lock);
+    return status == FALLOW_OK;
+}
+
+/* As many of the oldest, before that ticket's, as are done. True: any. */
+static bool query_oldest(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket)
+{
+    unsigned n = 0;
+    while (n < 16 && domain->oldest != NULL && domain->oldest->ticket < ticket &&
+           query_fence(heap, domain, domain->oldest)) {
+        n++;
+    }
+    return n > 0;
+}
+
+/* The newest covers them all; where it is not done, as many of the oldest as are. The stream is asked for a
+ * capture only where all that may be asked for is done: before that nothing newer is. (That much is not
+ * handed over by itself: whether the newest is done or a few of the oldest, memory changes hands in the
+ * order and in the portions in which it was freed. In bulk, recorded traces held up to 3 % more.) True:
+ * something completed. */
+static bool poll_domain(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_fence *newest = newest_cleared(domain);
+    bool may_be_done = !flw_domain_has_uncleared(domain);
+    if (!may_be_done && (newest == NULL || ask_fence(heap, domain, newest, false))) {
+        (void)clear_rest(heap, domain);
+        newest = newest_cleared(domain);
+        may_be_done = true;
+    }
+    if (newest == NULL) {
+        return false;
+    }
+    uint64_t ticket = newest->ticket;
+    return (may_be_done && query_fence(heap, domain, newest)) || query_oldest(heap, domain, ticket);
+}
+
 bool flw_heap_poll(struct flw_heap *heap)
 {
     bool any = false;
     bool may_ask = heap->context_order == NULL || !flw_captures_are_open();
+    atomic_store(&heap->has_polled, true);
     flw_lock_acquire(&heap->lock);
     for (uint32_t i = 1; i < heap->domain_end && !flw_heap_is_lost(heap); i++) {
         struct flw_domain *domain = heap->domains[i];
-        if (domain->ops == NULL || domain->newest == NULL || !may_ask) {
-            continue;
-        }
-        /* The newest covers them all; where it is not done, as many of the oldest as are. */
-        if (query_fence(heap, domain, domain->newest)) {
-            any = true;
-            continue;
-        }
-        for (unsigned n = 0; n < 16 && domain->oldest != domain->newest; n++) {
-            if (!query_fence(heap, domain, domain->oldest)) {
-                break;
-            }
-            any = true;
+        if (domain->ops != NULL && domain->newest != NULL && may_ask) {
+            any |= poll_domain(heap, domain);
         }
     }
     any |= heap->pending_count > 0 && flw_heap_settle_pendings(heap);
@@ -417,8 +490,27 @@ static struct flw_fence *hold_fence(struct flw_domain *domain, uint64_t ticket)
     return fence;
 }
 
-/* The same, recorded by this thread if need be; where another is at it, its fence is awaited: to
- * record takes a driver call, to go on without the memory may take a growth. */
+/* The held fence, once it may be asked for; else it is let go. Void it is not cleared, whoever has found that
+ * out. */
+static struct flw_fence *clear_fence(struct flw_heap *heap, struct flw_domain *domain,
+                                     struct flw_fence *fence, fallow_status *status)
+{
+    flw_lock_acquire(&heap->lock);
+    bool is_clear = fence->ticket <= domain->cleared;
+    flw_lock_release(&heap->lock);
+    *status = is_clear ? FALLOW_OK : flw_domain_clear(heap, domain);
+    flw_lock_acquire(&heap->lock);
+    is_clear = *status == FALLOW_OK && fence->ticket <= domain->cleared;
+    if (!is_clear) {
+        release_fence(heap, fence);
+    }
+    flw_lock_release(&heap->lock);
+    *status = is_clear || *status != FALLOW_OK ? *status : FALLOW_WOULD_WAIT;
+    return is_clear ? fence : NULL;
+}
+
+/* The same, cleared, and recorded by this thread if need be; where another is at it, its fence is awaited:
+ * to record takes a driver call, to go on without the memory may take a growth. */
 static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *domain,
                                     uint64_t ticket, bool may_record, fallow_status *status)
 {
@@ -444,20 +536,18 @@ static struct flw_fence *find_fence(struct flw_heap *heap, struct flw_domain *do
     if (fence == NULL && *status == FALLOW_OK) {
         *status = FALLOW_WOULD_WAIT;
     }
-    return fence;
+    return fence == NULL ? NULL : clear_fence(heap, domain, fence, status);
 }
 
 /* Driver calls. NOT_READY: the deadline is over. */
 static CUresult wait_for_event(struct flw_heap *heap, CUevent event, uint64_t deadline_ns)
 {
     if (deadline_ns == UINT64_MAX) {
-        flw_heap_count_call(heap);
-        return heap->driver->cuEventSynchronize(event);
+        return ask_event(heap, event, heap->driver->cuEventSynchronize);
     }
     for (unsigned tries = 0;; tries++) {
-        flw_heap_count_call(heap);
         atomic_fetch_add_explicit(&heap->count.queries, 1, memory_order_relaxed);
-        CUresult result = heap->driver->cuEventQuery(event);
+        CUresult result = ask_event(heap, event, heap->driver->cuEventQuery);
         if (result != CUDA_ERROR_NOT_READY || flw_clock_fine_ns() >= deadline_ns) {
             return result;
         }
@@ -543,6 +633,29 @@ static void note_after(struct flw_domain *taker, const struct flw_domain *donor,
     taker->after[i] = (struct flw_stamp){.domain = donor->index, .ticket = ticket};
 }
 
+/* Driver calls. By the stream's own context, as a record; see record_fence. */
+static CUresult make_wait(struct flw_heap *heap, const struct flw_domain *taker, CUevent event)
+{
+    struct flw_driver_section section;
+    bool is_default = (uintptr_t)taker->stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+    if (is_default) {
+        CUresult result = flw_heap_enter_parts(heap, &section, heap->context, FLW_SECTION_CONTEXT);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
+    CUresult result = taker->ops->wait(heap, taker, event);
+    if (is_default) {
+        flw_heap_leave_driver(heap, &section);
+    } else if (flw_result_is_gone(result) &&
+               flw_section_open_elsewhere(&section, heap->driver, heap->context,
+                                          &heap->count.driver_calls)) {
+        result = taker->ops->wait(heap, taker, event);
+        flw_heap_leave_driver(heap, &section);
+    }
+    return result;
+}
+
 fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
                                      struct flw_domain *donor, uint64_t ticket, bool may_record)
 {
@@ -552,7 +665,7 @@ fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *t
         return status;
     }
     CUresult result =
-        FLW_MUTANT(STEAL_WITHOUT_WAIT) ? CUDA_SUCCESS : taker->ops->wait(heap, taker, fence->event);
+        FLW_MUTANT(STEAL_WITHOUT_WAIT) ? CUDA_SUCCESS : make_wait(heap, taker, fence->event);
     flw_lock_acquire(&heap->lock);
     if (result == CUDA_SUCCESS) {
         note_after(taker, donor, fence->ticket);

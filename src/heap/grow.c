@@ -377,7 +377,7 @@ static fallow_status grow_remapping(struct flw_heap *heap, const struct flw_grow
     uint64_t address = heap->map.base + (place.map_begin << FLW_UNIT_LOG2);
     flw_lock_release(&heap->lock);
 
-    bool is_inside = flw_heap_enter_driver(heap, &section);
+    bool is_inside = flw_heap_enter_mode(heap, &section);
     CUresult result = is_inside ? map_stock(heap, &stock, address, &call) : CUDA_SUCCESS;
     if (is_inside) {
         flw_heap_leave_driver(heap, &section);

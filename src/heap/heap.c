@@ -36,6 +36,76 @@ DEFINE_OBJECT(handle, unused_handles)
 DEFINE_OBJECT(segment, unused_segments)
 #undef DEFINE_OBJECT
 
+/* ---- fences and their events */
+
+struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id)
+{
+    struct flw_fence **link = &heap->unused_fences;
+    for (; *link != NULL; link = &(*link)->next) {
+        if ((*link)->context == context && (*link)->context_id == context_id) {
+            struct flw_fence *fence = *link;
+            *link = fence->next;
+            return fence;
+        }
+    }
+    struct flw_fence *fence = flw_meta_extend(&heap->object_meta, sizeof *fence, 16);
+    if (fence != NULL) {
+        *fence = (struct flw_fence){
+            .context = context, .context_id = context_id, .older_made = heap->newest_made};
+        heap->newest_made = fence;
+    }
+    return fence;
+}
+
+void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence)
+{
+    for (struct flw_fence *other; FLW_UNLIKELY((other = fence->others) != NULL);) {
+        fence->others = other->next;
+        other->next = heap->unused_fences;
+        heap->unused_fences = other;
+    }
+    fence->is_unlinked = false;
+    fence->next = heap->unused_fences;
+    heap->unused_fences = fence;
+}
+
+CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence)
+{
+    if (fence->event != NULL) {
+        return CUDA_SUCCESS;
+    }
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) {
+        fence->event = NULL;
+    }
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_READY : result;
+}
+
+#define SPARE_EVENTS 15
+
+void flw_fence_make_spares(struct flw_heap *heap)
+{
+    struct flw_fence *spares[SPARE_EVENTS];
+    unsigned count = 0;
+    bool is_made = true;
+    flw_lock_acquire(&heap->lock);
+    unsigned want = heap->own_events < SPARE_EVENTS ? heap->own_events : SPARE_EVENTS;
+    while (count < want && (spares[count] = flw_fence_new(heap, heap->context, 0)) != NULL) {
+        count++;
+    }
+    flw_lock_release(&heap->lock);
+    for (unsigned i = 0; i < count && is_made; i++) {
+        is_made = flw_fence_make_event(heap, spares[i]) == CUDA_SUCCESS;
+    }
+    flw_lock_acquire(&heap->lock);
+    heap->own_events += 1 + count;
+    while (count > 0) {
+        flw_fence_drop(heap, spares[--count]);
+    }
+    flw_lock_release(&heap->lock);
+}
+
 /* ---- driver calls */
 
 CUresult flw_heap_enter_parts(struct flw_heap *heap, struct flw_driver_section *section,
@@ -215,6 +285,7 @@ static void begin_source(struct flw_heap *heap, const struct flw_heap_config *co
 {
     heap->source = (struct flw_source){.ops = config->source,
                                        .driver = config->driver,
+                                       .context = config->context,
                                        .device = config->device,
                                        .access_devices = {config->device},
                                        .access_count = 1,

@@ -114,6 +114,8 @@ struct flw_heap {
     struct flw_batch *oldest_uncounted, *newest_uncounted;
     struct flw_fence *unused_fences;
     struct flw_fence *newest_made; /* every fence there is, wherever it is */
+    atomic_bool has_polled;        /* since announced uses were last fenced for being many */
+    uint32_t own_events;           /* made so far for fences of its own context, roughly */
     struct flw_pending *unused_pendings;
     struct flw_handle *unused_handles;
 
@@ -231,6 +233,9 @@ struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
  * lasts no time: a retire, after which the caller may destroy it, waits. False: it may not be. */
 bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, bool foreign_only);
 void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain);
+/* calls; for who may name the stream. OK: it is not being captured, and its fences are cleared. Else
+ * CAPTURING, INVALID_STREAM, DRIVER, DEVICE_LOST. */
+fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *domain);
 
 /* lock. The domain has done everything up to ticket: its old memory becomes nobody's. */
 void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket);
@@ -255,13 +260,16 @@ void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
  * contexts of lost foreign streams. Else CAPTURING, DRIVER: nothing is known complete. */
 fallow_status flw_heap_sync_context(struct flw_heap *heap);
 
-/* ---- fences (fence.c) */
+/* ---- fences (fence.c; the first four heap.c) */
 
 /* lock. A fence of the context, unused; NULL: host memory. And back. */
 struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id);
 void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence);
 /* calls, the fence's context current. It has an event; NOT_READY: the driver has no memory for one. */
 CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence);
+/* calls, in a whole section of the pool's own context, which an event takes: so as many more as it has made
+ * so far, within reason, lie ready for the next fences. */
+void flw_fence_make_spares(struct flw_heap *heap);
 
 /* lock. Can this thread have a fence recorded on the domain? `is_own`: inside a call on its stream. */
 bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain,
@@ -275,8 +283,12 @@ fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
  * is its handle good for a record. */
 fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain);
 
-/* calls. Ask the newest fences of every domain; hand what is complete to nobody. At most one query
- * a domain that has a fence. True if anything completed. */
+/* calls. See that all of its fences that stand are cleared: those that a capture may have taken are void
+ * then, and WOULD_WAIT says so. */
+fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain);
+
+/* calls. Ask the newest fences of every domain; hand what is complete to nobody. True if anything
+ * completed. */
 bool flw_heap_poll(struct flw_heap *heap);
 
 /* calls. Wait on the host until `ticket` of the domain is complete; fences first if need be. */
@@ -517,7 +529,8 @@ void flw_heap_hold_driver(struct flw_heap *heap, struct flw_driver_section *sect
 /* Driver calls. The same for calls that need less; none: no driver call. Left by flw_heap_leave_driver. */
 CUresult flw_heap_enter_parts(struct flw_heap *heap, struct flw_driver_section *section,
                               CUcontext context, unsigned parts);
-/* Driver calls. For a look at fences: the mode, no context. False: the device is lost. */
+/* Driver calls. For a look at fences, and for handles and mappings: the mode, no context. False: the device is
+ * lost, or the driver refuses. */
 bool flw_heap_enter_mode(struct flw_heap *heap, struct flw_driver_section *section);
 /* Driver calls. The same of any context, left by flw_heap_leave_driver too. What another one refuses loses
  * nothing. */

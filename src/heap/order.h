@@ -66,6 +66,7 @@ struct flw_fence {
  *   2. Batches and runs of the domain carry tickets in (0, ticket].
  *   3. Domain 0 is nobody: no fences; everything in its lists is complete.
  *   4. A place is free (ops NULL) only when every stamp that names it is complete.
+ *   5. The fences of a stream that is not known any more are all cleared.
  * Synchronization: the heap lock, but ops, index, context, stream, id: immutable while it lives. */
 struct flw_domain {
     const struct flw_order_ops *ops; /* NULL: this place is unused */
@@ -97,6 +98,9 @@ struct flw_domain {
     _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken: > 0 where any stamp
                                         is open, that is, equal to ticket */
     bool is_recording;               /* a fence has been taken and is not published yet */
+    /* Its fences up to this ticket are in no capture that goes on: the stream has said so since they were
+     * recorded. Only these are asked for and waited for; asking for the others might end a capture. */
+    uint64_t cleared;
     bool refuses_fences; /* the driver refused to record one, or to ask for one, and has not done it
                             since: a synchronisation of the context completes what it owns */
     uint32_t naming_count; /* threads that ask the driver about the stream right now */
@@ -115,6 +119,12 @@ struct flw_domain {
     struct flw_run_index runs;
     struct flw_run_index wholes; /* free memory, too: runs that are each all of a handle */
 };
+
+/* lock. Are there fences that nobody may ask for before the stream was asked for a capture? */
+static inline bool flw_domain_has_uncleared(const struct flw_domain *domain)
+{
+    return domain->newest != NULL && domain->newest->ticket > domain->cleared;
+}
 
 /* lock. The stamp of what comes back now. A retired stream takes no fence any more: what reaches it
  * late was given to the device before its last one. */

@@ -331,7 +331,7 @@ static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t 
     *whole_count = 0;
     *given_bytes = 0;
     struct flw_driver_section section;
-    if (!heap->source.ops->remaps || !flw_heap_enter_driver(heap, &section)) {
+    if (!heap->source.ops->remaps || !flw_heap_enter_mode(heap, &section)) {
         return 0;
     }
     while (done_bytes < want_bytes && cuts.count > 0 && !cuts.is_refused) {
@@ -589,7 +589,9 @@ uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
         (void)unmap_idle(heap, before - keep_bytes - heap->idle_bytes, &whole_count, &released);
     }
     bool may_give = heap->context_order == NULL || !flw_captures_are_open();
-    if (!may_give || !flw_heap_enter_driver(heap, &section)) {
+    bool is_inside = may_give && (heap->source.ops->remaps ? flw_heap_enter_mode(heap, &section)
+                                                           : flw_heap_enter_driver(heap, &section));
+    if (!is_inside) {
         return released;
     }
     flw_lock_acquire(&heap->lock);

@@ -341,6 +341,13 @@ fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake)
 
 bool flw_heap_end_copies(struct flw_heap *heap)
 {
+    struct flw_driver_section section;
+    if (!atomic_load(&heap->has_open_copies)) {
+        return true;
+    }
+    if (!flw_heap_enter_driver(heap, &section)) { /* a default stream is the current context's */
+        return false;
+    }
     for (unsigned n = 0; atomic_load(&heap->has_open_copies) && n < COPY_TRIES; n++) {
         flw_heap_count_call(heap);
         bool is_probe = heap->source.is_left_busy; /* whose stream has gone */
@@ -352,6 +359,7 @@ bool flw_heap_end_copies(struct flw_heap *heap)
             atomic_store(&heap->has_open_copies, false);
         }
     }
+    flw_heap_leave_driver(heap, &section);
     return !atomic_load(&heap->has_open_copies);
 }
 

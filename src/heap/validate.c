@@ -21,6 +21,10 @@ static const char *check_indexes(const struct flw_heap *heap)
             }
             last = fence->ticket;
         }
+        if (domain->ops == &flw_order_stream && !domain->is_known &&
+            flw_domain_has_uncleared(domain)) {
+            return "a fence stands that nobody can clear";
+        }
     }
     return flw_run_index_is_valid(&heap->unmapped) ? NULL : "the index of unmapped runs is broken";
 }

@@ -2,7 +2,7 @@
  *
  * Owns: page sources, the ways in which a pool gets memory. Every function is driver calls and
  * nothing else: no lock is held, no state kept. What a source gave is known to the heap, which
- * alone decides.
+ * alone decides. Segments need the pool's context to be current, remapping none.
  *
  * A source that *remaps* has address space and physical handles apart (CUDA virtual memory
  * management); one that does not gives and takes whole *segments*.
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "driver/driver.h"
+#include "driver/section.h"
 
 struct flw_source;
 
@@ -64,6 +64,7 @@ struct flw_source_ops {
 struct flw_source {
     const struct flw_source_ops *ops;
     const struct flw_driver *driver;
+    CUcontext context; /* the pool's; handles and mappings are of the device, not of it */
     int device;
     uint64_t granularity_bytes; /* of handles or segments; a multiple of the unit */
     int access_devices[FLW_SOURCE_DEVICES];

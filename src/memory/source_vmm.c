@@ -16,6 +16,27 @@ static void count_call(struct flw_source *source)
     atomic_fetch_add_explicit(source->call_count, 1, memory_order_relaxed);
 }
 
+/* cuda.h says of none of these calls that it needs a context, and of none that it answers INVALID_CONTEXT. A
+ * driver that wants one all the same, or that answers what another context died of, gets the pool's. */
+static bool is_of_other_context(struct flw_source *source, CUresult result,
+                                struct flw_driver_section *section)
+{
+    return flw_result_is_gone(result) && source->context != NULL &&
+           flw_section_open_elsewhere(section, source->driver, source->context, source->call_count);
+}
+
+#define CALL(source, result, call)                               \
+    do {                                                         \
+        struct flw_driver_section section;                       \
+        count_call(source);                                      \
+        (result) = (call);                                       \
+        if (is_of_other_context((source), (result), &section)) { \
+            count_call(source);                                  \
+            (result) = (call);                                   \
+            (void)flw_section_close(&section);                   \
+        }                                                        \
+    } while (0)
+
 static CUmemAllocationProp properties_of(const struct flw_source *source, uint32_t kinds)
 {
     CUmemAllocationProp properties = {0};
@@ -210,8 +231,8 @@ static CUresult create_with(struct flw_source *source, uint64_t bytes, uint32_t 
 {
     CUmemAllocationProp properties = properties_of(source, kinds);
     CUmemGenericAllocationHandle handle = 0;
-    count_call(source);
-    CUresult result = source->driver->cuMemCreate(&handle, bytes, &properties, 0);
+    CUresult result;
+    CALL(source, result, source->driver->cuMemCreate(&handle, bytes, &properties, 0));
     *out_handle = handle;
     return result;
 }
@@ -266,21 +287,24 @@ static CUresult vmm_create(struct flw_source *source, uint64_t bytes, uint32_t *
 
 static CUresult vmm_release(struct flw_source *source, uint64_t handle)
 {
-    count_call(source);
-    return source->driver->cuMemRelease(handle);
+    CUresult result;
+    CALL(source, result, source->driver->cuMemRelease(handle));
+    return result;
 }
 
 static CUresult vmm_map(struct flw_source *source, uint64_t address, uint64_t bytes,
                         uint64_t handle)
 {
-    count_call(source);
-    return source->driver->cuMemMap(address, bytes, 0, handle, 0);
+    CUresult result;
+    CALL(source, result, source->driver->cuMemMap(address, bytes, 0, handle, 0));
+    return result;
 }
 
 static CUresult vmm_unmap(struct flw_source *source, uint64_t address, uint64_t bytes)
 {
-    count_call(source);
-    return source->driver->cuMemUnmap(address, bytes);
+    CUresult result;
+    CALL(source, result, source->driver->cuMemUnmap(address, bytes));
+    return result;
 }
 
 /* "The range must be the entire contiguous address range that was mapped to" (cuMemUnmap): NVIDIA's sample
@@ -322,8 +346,10 @@ static CUresult vmm_set_access(struct flw_source *source, uint64_t address, uint
         access[i].location.id = source->access_devices[i];
         access[i].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     }
-    count_call(source);
-    return source->driver->cuMemSetAccess(address, bytes, access, source->access_count);
+    CUresult result;
+    CALL(source, result,
+         source->driver->cuMemSetAccess(address, bytes, access, source->access_count));
+    return result;
 }
 
 static CUresult vmm_set_peer(struct flw_source *source, uint64_t address, uint64_t bytes,
@@ -333,8 +359,9 @@ static CUresult vmm_set_peer(struct flw_source *source, uint64_t address, uint64
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = device;
     access.flags = is_allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    count_call(source);
-    return source->driver->cuMemSetAccess(address, bytes, &access, 1);
+    CUresult result;
+    CALL(source, result, source->driver->cuMemSetAccess(address, bytes, &access, 1));
+    return result;
 }
 
 const struct flw_source_ops flw_source_vmm = {

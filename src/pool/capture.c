@@ -87,45 +87,13 @@ struct flw_domain *flw_capture_enter(struct flw_pool *pool, const struct flw_dom
     return domain;
 }
 
-/* Driver calls. The stream's own context counts, whichever is current, but for a default stream; see
- * record_fence in heap/fence.c. */
-static CUresult ask_capture(struct flw_pool *pool, CUstream stream,
-                            CUstreamCaptureStatus *capturing)
+fallow_status flw_capture_check(struct flw_pool *pool, struct flw_domain *domain)
 {
-    struct flw_driver_section section;
-    bool is_default = (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
-    unsigned parts = is_default ? FLW_SECTION_CONTEXT : 0;
-    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-    for (bool is_over = false; !is_over; parts |= FLW_SECTION_CONTEXT) {
-        is_over = (parts & FLW_SECTION_CONTEXT) != 0;
-        result = flw_heap_enter_parts(&pool->heap, &section, pool->heap.context, parts);
-        if (result == CUDA_SUCCESS) {
-            flw_heap_count_call(&pool->heap);
-            result = pool->driver.cuStreamIsCapturing(stream, capturing);
-            flw_heap_leave_driver(&pool->heap, &section);
-        }
-        is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
-    }
-    return result;
-}
-
-fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain)
-{
-    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     if (domain->ops != &flw_order_stream) {
         return FALLOW_OK;
     }
-    if (flw_heap_is_lost(&pool->heap)) {
-        return FALLOW_DEVICE_LOST;
-    }
-    CUresult result = ask_capture(pool, domain->stream, &capturing);
-    if (flw_result_is_stale(result)) {
-        return FALLOW_INVALID_STREAM;
-    }
-    if (result != CUDA_SUCCESS) { /* IMPLICIT: the legacy stream while a blocking one is captured */
-        return flw_heap_refuse(&pool->heap, result, "cuStreamIsCapturing");
-    }
-    return capturing == CU_STREAM_CAPTURE_STATUS_NONE ? FALLOW_OK : FALLOW_CAPTURING;
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
+                                         : flw_domain_ask_capture(&pool->heap, domain);
 }
 
 /* From now on no fence is begun on the domain; one that another thread is recording must not fall

@@ -64,6 +64,6 @@ fallow_status flw_capture_resume(fallow_capture *handle, fallow_stream stream);
 void flw_captures_forget(struct flw_pool *pool);
 void flw_captures_forget_all(void); /* in the child of a fork */
 /* CAPTURING if the stream is being captured and was not announced. Driver call. */
-fallow_status flw_capture_check(struct flw_pool *pool, const struct flw_domain *domain);
+fallow_status flw_capture_check(struct flw_pool *pool, struct flw_domain *domain);
 
 #endif

@@ -228,7 +228,7 @@ static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
         if (domain == NULL) { /* other threads may have waited, and freed, meanwhile */
             return climb->pool->cache_count > 1 && then(climb);
         }
-        if (!flw_heap_enter_driver(heap, &section)) {
+        if (!flw_heap_enter_mode(heap, &section)) {
             return false;
         }
         fallow_status status = flw_domain_wait(heap, domain, ticket, deadline_ns);

@@ -121,7 +121,7 @@ static bool steal(struct flw_climb *climb, struct flw_domain *donor, uint64_t ti
     bool is_moved = (is_after || FLW_MUTANT(STEAL_VISIBLE_EARLY)) &&
                     move_from(heap, donor, ticket, climb->need);
     flw_lock_release(&heap->lock);
-    if ((is_after && is_moved) || !flw_heap_enter_driver(heap, &section)) {
+    if ((is_after && is_moved) || !flw_heap_enter_mode(heap, &section)) {
         return is_moved;
     }
     fallow_status status = wait_for_donor(climb, donor, &ticket, may_record);

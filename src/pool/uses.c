@@ -340,9 +340,13 @@ static fallow_status close_stream(struct flw_heap *heap, struct flw_domain *doma
         if (is_inside && status == FALLOW_OK) {
             status = flw_domain_fence_own(heap, domain);
         }
+        if (is_inside && status == FALLOW_OK) {
+            status = flw_domain_clear(heap, domain); /* nobody can ask the stream any more, later */
+        }
         flw_lock_acquire(&heap->lock);
         is_open = domain->is_recording || domain->naming_count > 0 ||
-                  (is_inside && status == FALLOW_OK && domain->unfenced_bytes > 0);
+                  (is_inside && status == FALLOW_OK &&
+                   (domain->unfenced_bytes > 0 || flw_domain_has_uncleared(domain)));
         if (!is_open) {
             forget_stream(heap, domain, status == FALLOW_OK);
         }
