@@ -464,7 +464,6 @@ bool flw_heap_poll(struct flw_heap *heap)
 {
     bool any = false;
     bool may_ask = heap->context_order == NULL || !flw_captures_are_open();
-    atomic_store(&heap->has_polled, true);
     flw_lock_acquire(&heap->lock);
     for (uint32_t i = 1; i < heap->domain_end && !flw_heap_is_lost(heap); i++) {
         struct flw_domain *domain = heap->domains[i];

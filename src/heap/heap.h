@@ -114,7 +114,6 @@ struct flw_heap {
     struct flw_batch *oldest_uncounted, *newest_uncounted;
     struct flw_fence *unused_fences;
     struct flw_fence *newest_made; /* every fence there is, wherever it is */
-    atomic_bool has_polled;        /* since announced uses were last fenced for being many */
     uint32_t own_events;           /* made so far for fences of its own context, roughly */
     struct flw_pending *unused_pendings;
     struct flw_handle *unused_handles;

@@ -142,12 +142,10 @@ static void fence_if_due(struct flw_pool *pool, struct flw_domain *domain)
     }
     if (flw_pool_is_use_fence_due(pool) && !flw_heap_is_lost(&pool->heap)) {
         flw_uses_fence(pool);
-        /* Where requests climb they look themselves. */
-        if (!atomic_load(&pool->heap.has_polled) && flw_heap_enter_mode(&pool->heap, &section)) {
+        if (flw_heap_enter_mode(&pool->heap, &section)) {
             (void)flw_heap_poll(&pool->heap);
             flw_heap_leave_driver(&pool->heap, &section);
         }
-        atomic_store(&pool->heap.has_polled, false);
     }
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # property.frame_calls: how many driver calls only frame others (contexts, capture modes, questions for
-# captures), for each call that does something, while the pool serves generated programs: 0.22 and 0.31.
+# captures), for each call that does something, while the pool serves generated programs: 0.22 and 0.32.
 # What is left are the two exchanges of the mode and the question of each climb, and the question of a stream
 # whose fence somebody needs. Sections that were opened around each call took 1.74 and 2.21; a question for
 # each record, an event made at a time, and a context for handles and mappings, 0.48 and 0.47.
