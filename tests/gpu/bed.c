@@ -49,7 +49,7 @@ void bed_must(const struct bed *bed, CUresult result, const char *call)
 
 static void load_spin(struct bed *bed)
 {
-    CUmodule module;
+    CUmodule module = NULL;
 #if defined(FLW_SPIN_IMAGE)
     CUresult result = bed->cu->cuModuleLoadData(&module, spin_image);
 #else
