@@ -6,7 +6,7 @@
  */
 #include "base/mutant.h"
 #include "heap/ctxsync.h"
-#include "pool/pool.h"
+#include "pool/extension.h"
 
 /* heap lock. Is it the first of its context that is in use from outside of the pool's? */
 static bool is_abroad_first(const struct flw_heap *heap, const struct flw_domain *domain)
@@ -135,8 +135,12 @@ static bool await_by_free(struct flw_pool *pool)
  * used on any stream. */
 static bool is_all_told(struct flw_pool *pool)
 {
-    struct flw_pool_totals totals;
-    return flw_pool_live(pool, &totals) == 0 && pool->imports == NULL;
+    FLW_EACH_EXTENSION(pool, row, is_used_untold) {
+        if (row->is_used_untold(pool)) {
+            return false;
+        }
+    }
+    return flw_pool_live(pool, NULL) == 0;
 }
 
 fallow_status flw_pool_await_all(struct flw_pool *pool)

@@ -19,8 +19,9 @@ static bool describe(struct flw_pool *pool, const struct flw_slot *slot, uint32_
         state == FLW_SLOT_LIVE ? NULL : flw_note_find(pool, block->address);
     block->tag = note != NULL ? note->tag : 0;
     block->capture = state == FLW_SLOT_LIVE_CAPTURED ? pool->heap.domains[owner]->capture : 0;
-    block->loan = __atomic_load_n(&slot->loan, __ATOMIC_RELAXED);
-    block->size_bytes = flw_loan_bytes(block->loan);
+    uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_RELAXED);
+    block->stream_id = flw_lenders_id(&pool->heap.lenders, loan);
+    block->size_bytes = flw_loan_bytes(loan);
     return true;
 }
 

@@ -10,7 +10,7 @@
 struct flw_lent_block {
     uint64_t address, size_bytes; /* as lent and asked for; red zones count as asked for */
     uint64_t usable_bytes;
-    uint64_t loan;    /* who lent it */
+    uint64_t stream_id; /* of the stream that it was lent on; 0 unknown */
     uint32_t tag;     /* 0 none */
     uint32_t capture; /* its capture, by place; 0 none */
 };

@@ -3,7 +3,7 @@
  * Owns: the pool's side of thread caches: making, emptying, closing, summing them.
  */
 #include "heap/tables.h"
-#include "pool/recording.h"
+#include "pool/extension.h"
 #include "pool/seize.h"
 
 /* A thread's exit against a pool's end. Taken before a pool's own locks. */
@@ -483,6 +483,17 @@ static struct flw_account *find_account(struct flw_pool *pool)
     return account;
 }
 
+/* pool->lock. False: host memory. */
+static bool tell_extensions(struct flw_pool *pool, struct flw_tcache *cache,
+                            const struct flw_domain *domain)
+{
+    bool is_done = true;
+    FLW_EACH_EXTENSION(pool, row, cache_made) {
+        is_done &= row->cache_made(pool, cache, domain);
+    }
+    return is_done;
+}
+
 static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream,
                                      struct flw_domain *domain)
 {
@@ -506,7 +517,7 @@ static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream
     }
     flw_lock_acquire(&pool->lock);
     cache->is_open = may_open(pool, domain);
-    if (!flw_recording_adopt(pool, cache, domain)) {
+    if (!tell_extensions(pool, cache, domain)) {
         flw_lock_release(&pool->lock);
         flw_thread_forget(cache);
         flw_tcache_drop(cache);

@@ -10,7 +10,7 @@
 #include "base/backoff.h"
 #include "base/mutant.h"
 #include "heap/ctxsync.h"
-#include "pool/recording.h"
+#include "pool/extension.h"
 
 /* Captures of all pools that are not released; their places are the private pools of a trace. */
 static struct flw_handle_place places[4096];
@@ -186,7 +186,8 @@ static fallow_status join(struct flw_capture *capture, fallow_stream stream)
     if (!FLW_MUTANT(CAPTURE_NOT_DIVERTED)) {
         flw_pool_divert(pool, domain);
     }
-    flw_recording_note_capture(pool, FLW_TRACE_POOL_BEGIN, domain, capture->index);
+    flw_pool_tell(pool, FLW_TRACE_POOL_BEGIN, domain,
+                  (struct flw_event){.capture = capture->index});
     return FALLOW_OK;
 }
 
@@ -394,8 +395,8 @@ static fallow_status end(struct flw_capture *capture)
     for (uint32_t i = 0; i < capture->stream_count; i++) {
         if ((joined >> i & 1) != 0) {
             flw_pool_divert(pool, capture->stream_domains[i]);
-            flw_recording_note_capture(pool, FLW_TRACE_POOL_END, capture->stream_domains[i],
-                                       capture->index);
+            flw_pool_tell(pool, FLW_TRACE_POOL_END, capture->stream_domains[i],
+                          (struct flw_event){.capture = capture->index});
         }
     }
     close_one(pool);

@@ -10,6 +10,7 @@
 #include "base/sized.h"
 #include "heap/epoch.h"
 #include "heap/tables.h"
+#include "pool/debug.h"
 #include "pool/recording.h"
 #include "pool/share.h"
 
@@ -337,7 +338,8 @@ static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place
     __atomic_store_n(&flw_thread_on_exit, flw_pool_cache_exit, __ATOMIC_RELEASE);
     (void)flw_bin_table();
     pool->uses_membarrier = flw_asym_register();
-    pool->divert_all = !pool->uses_membarrier || config->streams_may_die || pool->debug != NULL;
+    pool->divert_all =
+        !pool->uses_membarrier || config->streams_may_die || flw_pool_front(pool) != NULL;
     fallow_pool *handle = flw_pool_table_take();
     if (handle == NULL) {
         return NULL;
@@ -353,6 +355,42 @@ static fallow_pool *open_pool(struct flw_pool *pool, const struct flw_pool_place
     return handle;
 }
 
+/* The one place that names features. Weak: a build without the files of one has no row for it, and goes without. */
+#pragma weak flw_debug_extension
+#pragma weak flw_recording_extension
+#pragma weak flw_share_extension
+#pragma weak flw_sleep_extension
+
+static const struct flw_extension *const features[] = {
+    &flw_debug_extension, &flw_recording_extension, &flw_share_extension, &flw_sleep_extension};
+
+static fallow_status create_extensions(struct flw_pool *pool)
+{
+    fallow_status status = FALLOW_OK;
+    for (unsigned i = 0; i < sizeof features / sizeof *features && status == FALLOW_OK; i++) {
+        if (features[i] != NULL && features[i]->create != NULL) {
+            status = features[i]->create(pool);
+        }
+    }
+    return status;
+}
+
+static void finish_extensions(struct flw_pool *pool, bool is_lost)
+{
+    FLW_EACH_EXTENSION(pool, row, finish) {
+        row->finish(pool, is_lost);
+    }
+}
+
+void flw_extensions_forget_all(void)
+{
+    for (unsigned i = 0; i < sizeof features / sizeof *features; i++) {
+        if (features[i] != NULL && features[i]->forget_all != NULL) {
+            features[i]->forget_all();
+        }
+    }
+}
+
 /* In a driver section. On failure nothing of it is left. */
 static fallow_status make_pool(struct flw_pool *pool, const struct flw_pool_place *place,
                                fallow_pool **out_pool)
@@ -363,14 +401,14 @@ static fallow_status make_pool(struct flw_pool *pool, const struct flw_pool_plac
     }
     status = check_identities(pool);
     if (status == FALLOW_OK) {
-        status = flw_debug_create(pool);
+        status = create_extensions(pool);
     }
     if (status == FALLOW_OK) {
         *out_pool = open_pool(pool, place);
         status = *out_pool != NULL ? FALLOW_OK : FALLOW_OUT_OF_HOST_MEMORY;
     }
     if (status != FALLOW_OK) {
-        flw_debug_finish(pool, false);
+        finish_extensions(pool, false);
         flw_heap_finish(&pool->heap, false);
         flw_meta_release(&pool->note_meta);
     }
@@ -482,9 +520,8 @@ void fallow_pool_destroy(fallow_pool *handle)
         return;
     }
     flw_pool_stop_helper(pool);
-    flw_recording_stop(pool);
-    if (pool->debug != NULL && !flw_heap_is_lost(&pool->heap)) {
-        (void)flw_debug_release(pool, NULL, true);
+    FLW_EACH_EXTENSION(pool, row, stop) {
+        row->stop(pool);
     }
     report_leaks(pool);
     flw_pool_table_drop(handle);
@@ -501,9 +538,7 @@ void fallow_pool_destroy(fallow_pool *handle)
     if (is_lost && !flw_heap_is_lost(&pool->heap)) {
         flw_pool_say_what_stays(pool, atomic_load(&pool->heap.reserved_bytes));
     }
-    flw_debug_finish(pool, is_lost);
-    flw_sleep_finish(pool, is_lost);
-    flw_share_finish(pool, is_lost);
+    finish_extensions(pool, is_lost);
     if (!is_lost) {
         uint64_t kept_bytes;
         if (!flw_heap_give_back(&pool->heap, &kept_bytes) && !flw_heap_is_lost(&pool->heap)) {
@@ -532,7 +567,9 @@ void flw_pool_orphan(struct flw_pool *pool)
 {
     flw_heap_lose_device(&pool->heap, CUDA_ERROR_DEINITIALIZED, "fallow_pool_abandon");
     atomic_store(&pool->helper_stops, true);
-    flw_recording_orphan(pool);
+    FLW_EACH_EXTENSION(pool, row, orphan) {
+        row->orphan(pool);
+    }
     flw_pool_poison_all(pool);
     pool->next_abandoned = atomic_load_explicit(&abandoned_pools, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&abandoned_pools, &pool->next_abandoned, pool,

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "pool/debug_guard.h"
-#include "pool/recording.h"
 
 #define LENT_PATTERN 0xA5A5A5A5u /* and its complement, on alternate lends */
 
@@ -88,8 +87,8 @@ static fallow_status lend_raw(struct flw_pool *pool, const fallow_request *reque
     return status;
 }
 
-fallow_status flw_debug_alloc(struct flw_pool *pool, const fallow_request *request,
-                              fallow_stream stream, void **out_ptr)
+static fallow_status alloc(struct flw_pool *pool, const fallow_request *request,
+                           fallow_stream stream, void **out_ptr)
 {
     struct flw_debug *debug = pool->debug;
     struct flw_driver_section section;
@@ -128,18 +127,17 @@ fallow_status flw_debug_alloc(struct flw_pool *pool, const fallow_request *reque
         return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
     }
     flw_lock_acquire(&debug->lock);
-    debug->count.left_out += guard->is_captured && debug->ring != NULL;
+    debug->left_out_count += guard->is_captured && debug->ring != NULL;
     *out_ptr = (void *)(uintptr_t)guard->user;
     flw_guard_insert(debug, guard);
     flw_lock_release(&debug->lock);
-    if (flw_recording_is_on(pool)) {
-        struct flw_recorded_block block = {
+    flw_pool_tell(
+        pool, FLW_TRACE_ALLOC, cache->domain,
+        (struct flw_event){
             .address = (uint64_t)(uintptr_t)*out_ptr,
             .size_bytes = request->size_bytes,
             .tag = request->tag,
-            .capture = __atomic_load_n(&cache->domain->captured_by, __ATOMIC_RELAXED)};
-        flw_recording_note_block(pool, FLW_TRACE_ALLOC, cache->domain, &block);
-    }
+            .capture = __atomic_load_n(&cache->domain->captured_by, __ATOMIC_RELAXED)});
     return FALLOW_OK;
 }
 
@@ -215,7 +213,7 @@ static fallow_status take_back(struct flw_pool *pool, struct flw_guard *guard, f
     return status;
 }
 
-fallow_status flw_debug_free(struct flw_pool *pool, void *ptr, fallow_stream stream)
+static fallow_status free_checked(struct flw_pool *pool, void *ptr, fallow_stream stream)
 {
     struct flw_debug *debug = pool->debug;
     fallow_status status;
@@ -235,26 +233,9 @@ fallow_status flw_debug_free(struct flw_pool *pool, void *ptr, fallow_stream str
         atomic_fetch_add(&pool->misuses, 1);
         return FALLOW_INVALID_POINTER;
     }
-    if (flw_recording_is_on(pool)) {
-        struct flw_recorded_block block = {.address = guard->user, .size_bytes = guard->size_bytes};
-        flw_recording_note_block(pool, FLW_TRACE_FREE, domain, &block);
-    }
+    flw_pool_tell(pool, FLW_TRACE_FREE, domain,
+                  (struct flw_event){.address = guard->user, .size_bytes = guard->size_bytes});
     return take_back(pool, guard, stream, domain);
-}
-
-fallow_status flw_debug_free_sized(struct flw_pool *pool, void *ptr, size_t size_bytes,
-                                   fallow_stream stream)
-{
-    struct flw_debug *debug = pool->debug;
-    if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
-        return FALLOW_OK;
-    }
-    flw_lock_acquire(&debug->lock);
-    const struct flw_guard *guard = flw_guard_find(debug, (uint64_t)(uintptr_t)ptr);
-    bool fits = guard != NULL && size_bytes != 0 && size_bytes <= FLW_REQUEST_MAX &&
-                flw_request_usable_bytes(size_bytes) == flw_request_usable_bytes(guard->size_bytes);
-    flw_lock_release(&debug->lock);
-    return guard != NULL && !fits ? FALLOW_INVALID_ARGUMENT : flw_debug_free(pool, ptr, stream);
 }
 
 /* ---- making, ending */
@@ -329,7 +310,7 @@ static fallow_status probe_contents(struct flw_pool *pool)
     return keeps ? FALLOW_OK : FALLOW_NOT_SUPPORTED;
 }
 
-fallow_status flw_debug_create(struct flw_pool *pool)
+static fallow_status create(struct flw_pool *pool)
 {
     const uint32_t with_contents =
         FALLOW_CHECK_POISON | FALLOW_CHECK_RED_ZONES | FALLOW_CHECK_QUARANTINE;
@@ -366,15 +347,13 @@ fallow_status flw_debug_create(struct flw_pool *pool)
         return status;
     }
     pool->debug = debug;
+    flw_pool_enlist(pool, &flw_debug_extension);
     return FALLOW_OK;
 }
 
-void flw_debug_finish(struct flw_pool *pool, bool is_lost)
+static void finish(struct flw_pool *pool, bool is_lost)
 {
     struct flw_debug *debug = pool->debug;
-    if (debug == NULL) {
-        return;
-    }
     if (!is_lost) {
         flw_debug_poll(pool);
     }
@@ -386,3 +365,23 @@ void flw_debug_finish(struct flw_pool *pool, bool is_lost)
     free(debug);
     pool->debug = NULL;
 }
+
+static void stop(struct flw_pool *pool)
+{
+    if (!flw_heap_is_lost(&pool->heap)) {
+        (void)flw_debug_release(pool);
+    }
+}
+
+const struct flw_extension flw_debug_extension = {.create = create,
+                                                  .stop = stop,
+                                                  .finish = finish,
+                                                  .alloc = alloc,
+                                                  .free = free_checked,
+                                                  .view = flw_guard_view,
+                                                  .view_raw = flw_guard_view_raw,
+                                                  .each = flw_guard_each,
+                                                  .release = flw_debug_release,
+                                                  .stream_ends = flw_debug_release_stream,
+                                                  .poll = flw_debug_poll,
+                                                  .read_stats = flw_guard_read_stats};

@@ -63,40 +63,48 @@ void flw_guard_drop(struct flw_debug *debug, struct flw_guard *guard)
 void flw_debug_leave_out(struct flw_debug *debug)
 {
     flw_lock_acquire(&debug->lock);
-    debug->count.left_out++;
+    debug->left_out_count++;
     flw_lock_release(&debug->lock);
 }
 
-void *flw_debug_raw(struct flw_pool *pool, void *ptr)
+static void fill_view(const struct flw_guard *guard, struct flw_view *out_view)
 {
-    struct flw_debug *debug = pool->debug;
-    flw_lock_acquire(&debug->lock);
-    const struct flw_guard *guard = flw_guard_find(debug, (uint64_t)(uintptr_t)ptr);
-    void *raw = guard != NULL ? (void *)(uintptr_t)guard->raw : NULL;
-    flw_lock_release(&debug->lock);
-    return raw;
+    *out_view = (struct flw_view){.raw = guard->raw,
+                                  .user = guard->user,
+                                  .size_bytes = guard->size_bytes,
+                                  .stream_id = guard->stream_id};
 }
 
-bool flw_debug_describe(struct flw_pool *pool, uint64_t raw, struct flw_debug_block *out_block)
+bool flw_guard_view(struct flw_pool *pool, uint64_t user, struct flw_view *out_view)
 {
     struct flw_debug *debug = pool->debug;
-    bool is_found = false;
     flw_lock_acquire(&debug->lock);
-    for (unsigned i = 0; i < FLW_DEBUG_BUCKETS && !is_found; i++) {
-        for (const struct flw_guard *guard = debug->live[i]; guard != NULL; guard = guard->next) {
-            if (guard->raw == raw) {
-                *out_block =
-                    (struct flw_debug_block){guard->user, guard->size_bytes, guard->stream_id};
-                is_found = true;
-                break;
-            }
-        }
+    const struct flw_guard *guard = flw_guard_find(debug, user);
+    if (guard != NULL) {
+        fill_view(guard, out_view);
     }
     flw_lock_release(&debug->lock);
-    return is_found;
+    return guard != NULL;
 }
 
-void flw_debug_each(struct flw_pool *pool,
+bool flw_guard_view_raw(struct flw_pool *pool, uint64_t raw, struct flw_view *out_view)
+{
+    struct flw_debug *debug = pool->debug;
+    const struct flw_guard *guard = NULL;
+    flw_lock_acquire(&debug->lock);
+    for (unsigned i = 0; i < FLW_DEBUG_BUCKETS && guard == NULL; i++) {
+        for (guard = debug->live[i]; guard != NULL && guard->raw != raw;) {
+            guard = guard->next;
+        }
+    }
+    if (guard != NULL) {
+        fill_view(guard, out_view);
+    }
+    flw_lock_release(&debug->lock);
+    return guard != NULL;
+}
+
+void flw_guard_each(struct flw_pool *pool,
                     void (*visit)(void *context, const struct flw_lent_block *block), void *context)
 {
     struct flw_debug *debug = pool->debug;
@@ -106,23 +114,20 @@ void flw_debug_each(struct flw_pool *pool,
             visit(context, &(struct flw_lent_block){.address = guard->user,
                                                     .size_bytes = guard->size_bytes,
                                                     .usable_bytes = guard->size_bytes,
-                                                    .loan = guard->stream_id,
+                                                    .stream_id = guard->stream_id,
                                                     .tag = guard->tag});
         }
     }
     flw_lock_release(&debug->lock);
 }
 
-struct flw_debug_counts flw_debug_count(struct flw_pool *pool)
+void flw_guard_read_stats(struct flw_pool *pool, fallow_stats *stats)
 {
     struct flw_debug *debug = pool->debug;
-    struct flw_debug_counts count = {0};
-    if (debug != NULL) {
-        flw_lock_acquire(&debug->lock);
-        count = debug->count;
-        flw_lock_release(&debug->lock);
-    }
-    return count;
+    flw_lock_acquire(&debug->lock);
+    stats->damage_count = debug->damaged_count;
+    stats->unchecked_count = debug->left_out_count;
+    flw_lock_release(&debug->lock);
 }
 
 void flw_guard_list_leaks(struct flw_pool *pool)

@@ -9,7 +9,7 @@
 
 #include "base/lock.h"
 #include "driver/driver.h"
-#include "pool/debug.h"
+#include "pool/extension.h"
 
 /* One alignment unit: what is written and compared on either side. */
 #define FLW_ZONE_BYTES    512u
@@ -60,7 +60,7 @@ struct flw_debug {
     uint64_t ring_head, ring_tail;
     bool is_polling;
     uint64_t lend_count;
-    struct flw_debug_counts count;
+    uint64_t damaged_count, left_out_count;
 };
 
 /* ---- debug_guard.c */
@@ -74,6 +74,12 @@ void flw_guard_insert(struct flw_debug *debug, struct flw_guard *guard);
 /* One that is in no list; NULL: host memory. And back. */
 struct flw_guard *flw_guard_new(struct flw_debug *debug);
 void flw_guard_drop(struct flw_debug *debug, struct flw_guard *guard);
+/* The hooks of extension.h that only look. */
+bool flw_guard_view(struct flw_pool *pool, uint64_t user, struct flw_view *out_view);
+bool flw_guard_view_raw(struct flw_pool *pool, uint64_t raw, struct flw_view *out_view);
+void flw_guard_each(struct flw_pool *pool,
+                    void (*visit)(void *context, const struct flw_lent_block *block), void *context);
+void flw_guard_read_stats(struct flw_pool *pool, fallow_stats *stats);
 /* A check was not to be had. */
 void flw_debug_leave_out(struct flw_debug *debug);
 /* The pool ends. The largest blocks that were never freed, to the log; the memory of all guards. */
@@ -86,8 +92,15 @@ void flw_guard_free_all(struct flw_debug *debug);
  * are too many. */
 void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream,
                           const struct flw_domain *domain);
+/* Out of quarantine: all; or what was freed on one stream, which no thread names when this returns. True if
+ * there was any. Driver calls. */
+bool flw_debug_release(struct flw_pool *pool);
+void flw_debug_release_stream(struct flw_pool *pool, fallow_stream stream);
 
 /* ---- debug_ring.c */
+
+/* Compare the copies that have arrived. Never waits. Driver calls. */
+void flw_debug_poll(struct flw_pool *pool);
 
 /* Copy both ends of a block (its zones, or of a freed one its first and last bytes) on the stream
  * and let an event tell when they have arrived. Ring full, or refused: left out and counted. Driver

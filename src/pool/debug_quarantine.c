@@ -119,13 +119,15 @@ static void await_leavers(struct flw_debug *debug, fallow_stream stream)
     }
 }
 
-bool flw_debug_release(struct flw_pool *pool, fallow_stream stream, bool all_streams)
+bool flw_debug_release(struct flw_pool *pool)
 {
-    bool any = drain_quarantine(pool, stream, !all_streams, all_streams);
-    if (!all_streams) {
-        await_leavers(pool->debug, stream);
-    }
-    return any;
+    return drain_quarantine(pool, NULL, false, true);
+}
+
+void flw_debug_release_stream(struct flw_pool *pool, fallow_stream stream)
+{
+    (void)drain_quarantine(pool, stream, true, false);
+    await_leavers(pool->debug, stream);
 }
 
 void flw_debug_quarantine(struct flw_pool *pool, struct flw_guard *guard, fallow_stream stream,

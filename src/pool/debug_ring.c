@@ -44,7 +44,7 @@ static void report(struct flw_pool *pool, const struct flw_check *check, int64_t
 {
     const struct flw_guard *guard = &check->guard;
     flw_lock_acquire(&pool->debug->lock);
-    pool->debug->count.damaged++;
+    pool->debug->damaged_count++;
     flw_lock_release(&pool->debug->lock);
     flw_pool_log(pool, FALLOW_LOG_ERROR,
                  "%s: block %#llx of %llu bytes (tag %u, lent on stream id %llu) was written at "
@@ -93,7 +93,7 @@ void flw_debug_give_check(struct flw_pool *pool, const struct flw_guard *guard,
     flw_lock_acquire(&debug->lock);
     bool is_full = debug->ring_tail - debug->ring_head == RING_ENTRIES;
     uint64_t index = debug->ring_tail;
-    debug->count.left_out += is_full;
+    debug->left_out_count += is_full;
     struct flw_check *check = &debug->ring[index % RING_ENTRIES];
     if (!is_full) {
         debug->ring_tail++;
@@ -129,7 +129,7 @@ void flw_debug_give_check(struct flw_pool *pool, const struct flw_guard *guard,
         check->guard.size_bytes = 0;
     }
     flw_lock_acquire(&debug->lock);
-    debug->count.left_out += result != CUDA_SUCCESS;
+    debug->left_out_count += result != CUDA_SUCCESS;
     check->is_given = true;
     flw_lock_release(&debug->lock);
 }

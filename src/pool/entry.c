@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "pool/extension.h"
 #include "pool/hit_context.h"
 
 static FLW_NOINLINE fallow_status alloc_missed(fallow_pool *pool, size_t size_bytes,
@@ -239,6 +240,21 @@ static fallow_status free_elsewhere(fallow_pool *handle, void *ptr, fallow_strea
     return flw_entry_free(handle, ptr, stream);
 }
 
+/* The front knows what was asked for. */
+static fallow_status free_sized_by(const struct flw_extension *front, struct flw_pool *pool,
+                                   void *ptr, size_t size_bytes, fallow_stream stream)
+{
+    int saved = errno;
+    struct flw_view view;
+    bool is_known = front->view(pool, (uint64_t)(uintptr_t)ptr, &view);
+    bool fits = is_known && size_bytes != 0 && size_bytes <= FLW_REQUEST_MAX &&
+                flw_request_usable_bytes(size_bytes) == flw_request_usable_bytes(view.size_bytes);
+    fallow_status status =
+        is_known && !fits ? FALLOW_INVALID_ARGUMENT : front->free(pool, ptr, stream);
+    errno = saved;
+    return status;
+}
+
 static fallow_status free_sized_missed(fallow_pool *handle, void *ptr, size_t size_bytes,
                                        fallow_stream stream)
 {
@@ -246,14 +262,12 @@ static fallow_status free_sized_missed(fallow_pool *handle, void *ptr, size_t si
     if (pool == NULL) {
         return FALLOW_INVALID_POOL;
     }
-    if (pool->debug != NULL) {
-        int saved = errno;
-        fallow_status status = flw_debug_free_sized(pool, ptr, size_bytes, stream);
-        errno = saved;
-        return status;
-    }
     if (ptr == NULL || flw_heap_is_lost(&pool->heap)) {
         return FALLOW_OK;
+    }
+    const struct flw_extension *front = flw_pool_front(pool);
+    if (front != NULL) {
+        return free_sized_by(front, pool, ptr, size_bytes, stream);
     }
     uint64_t offset = flw_page_map_offset(&pool->heap.map, (uint64_t)(uintptr_t)ptr);
     struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);

@@ -9,7 +9,8 @@
 #define FLW_POOL_HIT_H
 
 #include "base/mutant.h"
-#include "pool/recording.h"
+#include "pool/pool.h"
+#include "record/ring.h"
 
 #if defined(FLW_TSAN)
 #define FLW_LOAD(p)     __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
@@ -39,6 +40,23 @@ static FLW_INLINE void flw_account_add(struct flw_account *account, uint64_t siz
 static FLW_INLINE void flw_account_subtract(struct flw_account *account, uint64_t size_bytes)
 {
     FLW_STORE(account->requested_bytes, account->requested_bytes - (int64_t)size_bytes);
+}
+
+/* ---- a recorded cache tells of its hits by itself: it has a ring, and for a key its own address */
+
+/* Inside a recorded cache; is_ordered as of flw_ring_put. */
+static inline void flw_recording_hit(const struct flw_tcache_hot *hot, enum flw_trace_op op,
+                                     uint64_t address, uint64_t size_bytes, bool is_ordered)
+{
+    const struct flw_tcache *cache = (const struct flw_tcache *)(const void *)hot;
+    struct flw_ring_entry entry =
+        flw_ring_entry(op, address, size_bytes, cache->recorded_stream, 0);
+    flw_ring_put(cache->ring, &entry, is_ordered);
+}
+
+static inline bool flw_recording_has_key(const struct flw_tcache_hot *hot)
+{
+    return flw_asym_key_is(&hot->key, hot);
 }
 
 /* ---- allocate: a free slot is popped, then given out */

@@ -9,6 +9,7 @@
 
 #include "heap/epoch.h"
 #include "heap/tables.h"
+#include "pool/extension.h"
 
 /* ---- taking what is there */
 
@@ -470,13 +471,18 @@ static bool is_futile(const struct flw_climb *climb, unsigned rung)
             rung == FLW_RUNG_CALLBACK || rung == FLW_RUNG_WAIT);
 }
 
-/* What a debug pool holds back gives way before anybody is asked for memory and before the request
- * counts as failed. True: there was some, and the rungs are worth another climb. */
-static bool empty_quarantine(struct flw_climb *climb)
+/* What extensions keep back gives way before anybody is asked for memory and before the request counts as
+ * failed. True: there was some, and the rungs are worth another climb. */
+static bool release_kept(struct flw_climb *climb)
 {
-    bool is_first = !climb->is_quarantine_out;
-    climb->is_quarantine_out = true;
-    return is_first && climb->pool->debug != NULL && flw_debug_release(climb->pool, NULL, true);
+    bool any = false;
+    if (!climb->has_released_kept) {
+        FLW_EACH_EXTENSION(climb->pool, row, release) {
+            any |= row->release(climb->pool);
+        }
+    }
+    climb->has_released_kept = true;
+    return any;
 }
 
 static void plan(struct flw_climb *climb)
@@ -564,7 +570,7 @@ fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
         climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;
     unsigned first = is_hopeless ? FLW_RUNG_FAIL : FLW_RUNG_COMPLETE;
     for (unsigned i = first; i < FLW_RUNG_FAIL; i++) {
-        if (i == FLW_RUNG_CALLBACK && empty_quarantine(&climb)) {
+        if (i == FLW_RUNG_CALLBACK && release_kept(&climb)) {
             i = FLW_RUNG_COMPLETE;
         }
         if (is_futile(&climb, i)) {

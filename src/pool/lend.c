@@ -3,7 +3,7 @@
  * Owns: the slow half of lend: what no cached slot or run could serve; how far a cache may widen.
  * Does not: take anything back (return.c), or know what is tried when the heap has nothing (ladder.c).
  */
-#include "pool/recording.h"
+#include "pool/extension.h"
 
 /* ---- budgets of a cache: what it may hold without asking */
 
@@ -306,12 +306,12 @@ static fallow_status lend_block(struct flw_pool *pool, const fallow_request *req
     } else {
         status = alloc_run(pool, cache, request, out_ptr);
     }
-    if (status == FALLOW_OK && pool->debug == NULL && flw_recording_is_on(pool)) {
-        struct flw_recorded_block block = {.address = (uint64_t)(uintptr_t)*out_ptr,
-                                           .size_bytes = request->size_bytes,
-                                           .tag = request->tag,
-                                           .capture = capture};
-        flw_recording_note_block(pool, FLW_TRACE_ALLOC, cache->domain, &block);
+    if (status == FALLOW_OK && flw_pool_front(pool) == NULL) {
+        flw_pool_tell(pool, FLW_TRACE_ALLOC, cache->domain,
+                      (struct flw_event){.address = (uint64_t)(uintptr_t)*out_ptr,
+                                         .size_bytes = request->size_bytes,
+                                         .tag = request->tag,
+                                         .capture = capture});
     }
     return status;
 }
@@ -329,8 +329,9 @@ fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *reques
     bool is_inside = status == FALLOW_OK;
     struct flw_driver_section section;
     flw_heap_hold_driver(&pool->heap, &section); /* for the whole of a climb */
-    status = pool->debug != NULL ? flw_debug_alloc(pool, request, stream, out_ptr)
-                                 : flw_pool_alloc_plain(pool, request, stream, out_ptr);
+    const struct flw_extension *front = flw_pool_front(pool);
+    status = front != NULL ? front->alloc(pool, request, stream, out_ptr)
+                           : flw_pool_alloc_plain(pool, request, stream, out_ptr);
     flw_heap_leave_driver(&pool->heap, &section);
     if (FLW_LIKELY(is_inside)) {
         flw_gate_leave(&pool->gate);

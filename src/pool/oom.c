@@ -7,8 +7,8 @@
 #include "base/sized.h"
 #include "heap/tables.h"
 #include "pool/blocks.h"
+#include "pool/extension.h"
 #include "pool/ladder.h"
-#include "pool/recording.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_oom_report)
 
@@ -54,21 +54,14 @@ static void sort_owners(struct owner_sum *sum)
     }
 }
 
-struct owner_walk {
-    struct flw_pool *pool;
-    struct owner_sum *sum;
-};
-
 static void add_lent(void *context, const struct flw_lent_block *block)
 {
-    const struct owner_walk *walk = context;
-    add_block(walk->sum, block->tag, flw_lenders_id(&walk->pool->heap.lenders, block->loan),
-              block->usable_bytes);
+    add_block(context, block->tag, block->stream_id, block->usable_bytes);
 }
 
 static void sum_owners(struct flw_pool *pool, struct owner_sum *sum)
 {
-    flw_blocks_each(pool, add_lent, &(struct owner_walk){pool, sum});
+    flw_blocks_each(pool, add_lent, sum);
     sort_owners(sum);
 }
 
@@ -127,7 +120,9 @@ void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
                  (unsigned long long)report.limit_bytes,
                  (unsigned long long)report.largest_free_bytes,
                  (unsigned long long)report.pending_bytes);
-    flw_recording_note_failure(pool, need->domain, &report);
+    FLW_EACH_EXTENSION(pool, row, failed) {
+        row->failed(pool, need->domain, &report);
+    }
 }
 
 fallow_status flw_climb_refuse_host(const struct flw_climb *climb)

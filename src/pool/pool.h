@@ -16,7 +16,6 @@
 #include "heap/tcache.h"
 #include "heap/thread.h"
 #include "pool/capture.h"
-#include "pool/debug.h"
 #include "pool/epoch.h"
 #include "pool/gate.h"
 #include "pool/sleep.h"
@@ -37,6 +36,10 @@ enum flw_rung {
     FLW_RUNG_FAIL,
     FLW_RUNG_COUNT
 };
+
+#define FLW_EXTENSIONS_MOST 8
+
+struct flw_extension;
 
 struct flw_pool {
     const void *handle;
@@ -112,6 +115,8 @@ struct flw_pool {
     /* Decay: the largest need since peak_window_ns, and of the window before. */
     _Atomic uint64_t peak_window_bytes, peak_before_bytes;
     _Atomic uint64_t peak_window_ns, decay_ns;
+    /* The features in use, from the first on, NULL behind the last (extension.h); each keeps what is its own below. */
+    const struct flw_extension *extensions[FLW_EXTENSIONS_MOST + 1];
     struct flw_debug *debug;                  /* NULL: no debug checks */
     struct fallow_recorder *_Atomic recorder; /* NULL: not recorded */
     struct flw_recorder *abandoned_recorder;  /* with the pool, NULL: none */
@@ -246,12 +251,12 @@ static inline uint64_t flw_not_negative(int64_t value)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-/* ---- lend.c, return.c: the slow halves of what entry.c has; debug.c's pair stands before them */
+/* ---- lend.c, return.c: the slow halves of what entry.c has; a front's pair (extension.h) stands before them */
 
 fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
                              fallow_stream stream, void **out_ptr);
 fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stream);
-/* The same without debug checks: raw blocks. */
+/* The same without a front: raw blocks. */
 fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *request,
                                    fallow_stream stream, void **out_ptr);
 fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_stream stream);
@@ -332,6 +337,8 @@ fallow_status flw_pool_await_all(struct flw_pool *pool);
  * and nothing may be given back. */
 bool flw_pool_await_last(struct flw_pool *pool);
 
+/* In the child of a fork: of every feature. */
+void flw_extensions_forget_all(void);
 /* Out of use without a driver call, a wait or a lock; it has left the table. */
 void flw_pool_orphan(struct flw_pool *pool);
 

@@ -35,11 +35,6 @@ static struct flw_handle_place places[256];
 static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_RECORDER, places);
 static struct recording recordings[sizeof places / sizeof *places]; /* one a place */
 
-void flw_recorders_forget_all(void)
-{
-    flw_handles_forget(&table);
-}
-
 /* The pool's recording, until its handle is left. NULL: there is none, or it is over; nothing is to be
  * left. */
 static const struct recording *enter_of(struct flw_pool *pool, const fallow_recorder **out_handle)
@@ -102,7 +97,7 @@ static void look_up(void *context, struct flw_warm *warm, struct flw_names *name
 {
     struct flw_pool *pool = context;
     struct look look = {.room = 1024};
-    bool is_debug = pool->debug != NULL;
+    const struct flw_extension *front = flw_pool_front(pool);
     for (;; look.room = look.count + look.count / 4) {
         free(look.blocks);
         look.blocks = malloc(look.room * sizeof *look.blocks);
@@ -111,8 +106,8 @@ static void look_up(void *context, struct flw_warm *warm, struct flw_names *name
             return;
         }
         look.count = 0;
-        if (is_debug) {
-            flw_debug_each(pool, see, &look);
+        if (front != NULL) {
+            front->each(pool, see, &look);
         } else {
             flw_blocks_each(pool, see, &look);
         }
@@ -123,11 +118,9 @@ static void look_up(void *context, struct flw_warm *warm, struct flw_names *name
     await_hits(pool);
     for (size_t i = 0; i < look.count; i++) {
         const struct flw_lent_block *block = &look.blocks[i];
-        uint64_t stream_id =
-            is_debug ? block->loan : flw_lenders_id(&pool->heap.lenders, block->loan);
         flw_warm_add(warm, &(struct flw_warm_block){.address = block->address,
                                                     .size_bytes = block->size_bytes,
-                                                    .stream = flw_names_stream(names, stream_id),
+                                                    .stream = flw_names_stream(names, block->stream_id),
                                                     .tag = block->tag,
                                                     .pool = block->capture});
     }
@@ -176,7 +169,7 @@ static void detach_caches(void *context)
     flw_seize_end(pool, seized);
 }
 
-bool flw_recording_adopt(struct flw_pool *pool, struct flw_tcache *cache,
+static bool adopt(struct flw_pool *pool, struct flw_tcache *cache,
                          const struct flw_domain *domain)
 {
     const fallow_recorder *handle;
@@ -204,48 +197,27 @@ static void put(struct flw_recorder *recorder, const struct flw_ring_entry *entr
     }
 }
 
-void flw_recording_note_block(struct flw_pool *pool, enum flw_trace_op op,
-                              const struct flw_domain *domain,
-                              const struct flw_recorded_block *block)
+static void happened(struct flw_pool *pool, enum flw_trace_op op, const struct flw_domain *domain,
+                     const struct flw_event *event)
 {
     const fallow_recorder *handle;
     int saved = errno;
     const struct recording *recording = enter_of(pool, &handle);
     if (recording != NULL) {
         struct flw_recorder *recorder = recording->recorder;
-        struct flw_ring_entry entry = flw_ring_entry(op, block->address, block->size_bytes,
-                                                     stream_of(recorder, domain), block->tag);
-        entry.rest |= (uint64_t)block->capture << FLW_RING_POOL_BIT;
+        struct flw_ring_entry entry =
+            flw_ring_entry(op, event->address, event->size_bytes,
+                           domain == NULL ? 0 : stream_of(recorder, domain), event->tag);
+        entry.rest |= (uint64_t)event->capture << FLW_RING_POOL_BIT;
         put(recorder, &entry);
         flw_handles_leave(&table, handle);
     }
     errno = saved;
 }
 
-void flw_recording_note_capture(struct flw_pool *pool, enum flw_trace_op op,
-                                const struct flw_domain *domain, uint32_t capture)
-{
-    flw_recording_note_block(pool, op, domain, &(struct flw_recorded_block){.capture = capture});
-}
-
-static void put_plain(struct flw_recorder *recorder, enum flw_trace_op op, uint64_t name)
-{
-    struct flw_ring_entry entry = flw_ring_entry(op, name, 0, 0, 0);
-    put(recorder, &entry);
-}
-
-void flw_recording_note_trim(struct flw_pool *pool)
-{
-    const fallow_recorder *handle;
-    const struct recording *recording = enter_of(pool, &handle);
-    if (recording != NULL) {
-        put_plain(recording->recorder, FLW_TRACE_EMPTY_CACHE, 0);
-        flw_handles_leave(&table, handle);
-    }
-}
-
-void flw_recording_note_failure(struct flw_pool *pool, const struct flw_domain *domain,
-                                const fallow_oom_report *report)
+/* Dumps, where the recorder is to. */
+static void failed(struct flw_pool *pool, const struct flw_domain *domain,
+                   const fallow_oom_report *report)
 {
     const fallow_recorder *handle;
     const struct recording *recording = enter_of(pool, &handle);
@@ -356,6 +328,7 @@ static fallow_status start(struct flw_pool *pool, const fallow_record_config *co
     if (handle == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
+    flw_pool_enlist(pool, &flw_recording_extension);
     if (!atomic_compare_exchange_strong(&pool->recorder, &nobody, handle)) {
         flw_handles_free(&table, handle);
         return FALLOW_BUSY;
@@ -404,7 +377,7 @@ fallow_status fallow_record_stop(fallow_recorder *handle)
     return status;
 }
 
-void flw_recording_stop(struct flw_pool *pool)
+static void stop(struct flw_pool *pool)
 {
     fallow_recorder *handle = atomic_load(&pool->recorder);
     if (handle != NULL) {
@@ -412,7 +385,7 @@ void flw_recording_stop(struct flw_pool *pool)
     }
 }
 
-void flw_recording_orphan(struct flw_pool *pool)
+static void orphan(struct flw_pool *pool)
 {
     fallow_recorder *handle = atomic_exchange(&pool->recorder, NULL);
     const struct recording *recording = flw_handles_drop(&table, handle);
@@ -456,7 +429,8 @@ static fallow_status note_name(fallow_recorder *handle, enum flw_trace_op op, co
     } else if (!flw_names_name(&recorder->names, name, &number)) {
         status = FALLOW_OUT_OF_HOST_MEMORY;
     } else if (!flw_recorder_is_over(recorder)) {
-        put_plain(recorder, op, number);
+        struct flw_ring_entry entry = flw_ring_entry(op, number, 0, 0, 0);
+        put(recorder, &entry);
     }
     flw_handles_leave(&table, handle);
     errno = saved;
@@ -477,3 +451,15 @@ fallow_status fallow_record_mark(fallow_recorder *recorder, const char *name)
 {
     return note_name(recorder, FLW_TRACE_MARK, name);
 }
+
+static void forget_all(void)
+{
+    flw_handles_forget(&table);
+}
+
+const struct flw_extension flw_recording_extension = {.stop = stop,
+                                                      .orphan = orphan,
+                                                      .forget_all = forget_all,
+                                                      .happened = happened,
+                                                      .failed = failed,
+                                                      .cache_made = adopt};

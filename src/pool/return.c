@@ -2,12 +2,11 @@
  *
  * Owns: the slow half of return: what no bin or run set could take, blocks with something special
  * about them, and what is due after a free: events, decay.
- * Does not: lend (lend.c), or hold what debug checks keep back (debug_quarantine.c).
+ * Does not: lend (lend.c), or hold what a front keeps back (extension.h).
  */
 #include <string.h>
 
-#include "pool/recording.h"
-#include "pool/share.h"
+#include "pool/extension.h"
 
 /* How many leave a full bin: half, so that it has room and something to lend; all of it where nothing
  * is lent from it because another thread lends. */
@@ -217,7 +216,7 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
     if (was == FLW_SLOT_LIVE_CAPTURED) {
         return return_captured(pool, cache, span, slot, &note);
     }
-    bool is_exported = was != FLW_SLOT_LIVE && flw_share_is_exported(pool, span) &&
+    bool is_exported = was != FLW_SLOT_LIVE && flw_uses_is_exported(pool, span) &&
                        !FLW_MUTANT(EXPORTED_IS_REUSED);
     if (is_exported || flw_note_has_uses(&note) || flw_capture_is_on(cache->domain)) {
         bool is_slab = span->kind == FLW_SPAN_SLAB;
@@ -236,7 +235,9 @@ static fallow_status return_claimed(struct flw_pool *pool, struct flw_tcache *ca
             return hold_back(pool, cache->domain, slot, &note);
         }
         (void)flw_uses_free(pool, cache->domain, slot, &note);
-        flw_share_collect(pool);
+        FLW_EACH_EXTENSION(pool, row, poll) {
+            row->poll(pool);
+        }
         return FALLOW_OK;
     }
     flw_slot_set_word(slot, flw_slot_address(slot));
@@ -258,8 +259,9 @@ fallow_status flw_pool_free(struct flw_pool *pool, void *ptr, fallow_stream stre
     struct flw_driver_section section;
     stream = flw_pool_has_epochs(pool) ? NULL : stream;
     flw_heap_hold_driver(&pool->heap, &section);
-    fallow_status status = pool->debug != NULL ? flw_debug_free(pool, ptr, stream)
-                                               : flw_pool_free_plain(pool, ptr, stream);
+    const struct flw_extension *front = flw_pool_front(pool);
+    fallow_status status = front != NULL ? front->free(pool, ptr, stream)
+                                         : flw_pool_free_plain(pool, ptr, stream);
     flw_heap_leave_driver(&pool->heap, &section);
     return status;
 }
@@ -287,10 +289,10 @@ fallow_status flw_pool_free_plain(struct flw_pool *pool, void *ptr, fallow_strea
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
         return misuse(pool);
     }
-    if (pool->debug == NULL && flw_recording_is_on(pool)) {
-        struct flw_recorded_block block = {.address = address,
-                                           .size_bytes = flw_loan_bytes(slot->loan)};
-        flw_recording_note_block(pool, FLW_TRACE_FREE, cache->domain, &block);
+    if (flw_pool_front(pool) == NULL) {
+        flw_pool_tell(
+            pool, FLW_TRACE_FREE, cache->domain,
+            (struct flw_event){.address = address, .size_bytes = flw_loan_bytes(slot->loan)});
     }
     status = return_claimed(pool, cache, span, slot, state);
     flw_pool_keep_up(pool, cache, cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache));

@@ -15,8 +15,7 @@
 #include "base/backoff.h"
 #include "base/sized.h"
 #include "fallow/share.h"
-#include "pool/debug.h"
-#include "pool/recording.h"
+#include "pool/extension.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_share)
 
@@ -69,10 +68,12 @@ static fallow_status claim_handle(struct flw_pool *pool, const fallow_block *blo
 {
     struct flw_heap *heap = &pool->heap;
     /* Only where it begins does the map lead to a run. */
-    const void *raw = pool->debug != NULL ? flw_debug_raw(pool, block->base) : block->base;
-    uint64_t offset = flw_page_map_offset(&heap->map, (uint64_t)(uintptr_t)raw);
+    const struct flw_extension *front = flw_pool_front(pool);
+    struct flw_view view = {.raw = (uint64_t)(uintptr_t)block->base};
+    bool is_known = front == NULL || front->view(pool, view.raw, &view);
+    uint64_t offset = flw_page_map_offset(&heap->map, view.raw);
     fallow_status status = FALLOW_INVALID_ARGUMENT;
-    if (raw == NULL) {
+    if (!is_known) {
         return FALLOW_INVALID_POINTER; /* another thread has freed it */
     }
     flw_lock_acquire(&heap->lock);
@@ -180,6 +181,7 @@ fallow_status fallow_export(fallow_pool *handle, const void *ptr, uint32_t type,
     if (status != FALLOW_OK) {
         return status;
     }
+    flw_pool_enlist(pool, &flw_share_extension);
     status = share_block(pool, ptr, &share);
     flw_gate_leave(&pool->gate);
     flw_pool_note_loss(pool);
@@ -249,21 +251,9 @@ static void collect_ended(struct flw_pool *pool)
     }
 }
 
-bool flw_share_is_exported(struct flw_pool *pool, const struct flw_span *span)
-{
-    struct flw_heap *heap = &pool->heap;
-    if (span->kind != FLW_SPAN_RUN || atomic_load(&heap->exported_bytes) == 0) {
-        return false;
-    }
-    flw_lock_acquire(&heap->lock);
-    const struct flw_handle *handle =
-        flw_heap_handle_at(heap, (uint64_t)span->u.run.begin_unit << FLW_UNIT_LOG2);
-    bool is_exported = handle != NULL && handle->is_exported;
-    flw_lock_release(&heap->lock);
-    return is_exported;
-}
-
-void flw_share_collect(struct flw_pool *pool)
+/* Exported handles whose blocks are freed and complete go back, and what the driver had refused to give up of
+ * imports; driver calls. Not inside the gate. */
+static void collect(struct flw_pool *pool)
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
@@ -405,6 +395,7 @@ fallow_status fallow_import(fallow_pool *handle, const fallow_share *given, void
     if (import == NULL) {
         return FALLOW_OUT_OF_HOST_MEMORY;
     }
+    flw_pool_enlist(pool, &flw_share_extension);
     bool is_turn = enter(pool);
     status = import_share(pool, &share, import);
     if (status == FALLOW_OK) {
@@ -506,7 +497,7 @@ static void forget_all(struct flw_import *import)
 
 #define LAST_TRIES 3
 
-void flw_share_finish(struct flw_pool *pool, bool is_lost)
+static void finish(struct flw_pool *pool, bool is_lost)
 {
     while (!is_lost && pool->imports != NULL) {
         struct flw_import *import = pool->imports;
@@ -523,3 +514,18 @@ void flw_share_finish(struct flw_pool *pool, bool is_lost)
     forget_all(pool->ended_imports);
     pool->imports = pool->ended_imports = NULL;
 }
+
+static bool is_used_untold(struct flw_pool *pool)
+{
+    return pool->imports != NULL;
+}
+
+static void read_stats(struct flw_pool *pool, fallow_stats *stats)
+{
+    stats->imported_bytes = atomic_load(&pool->imported_bytes);
+}
+
+const struct flw_extension flw_share_extension = {.finish = finish,
+                                                  .is_used_untold = is_used_untold,
+                                                  .poll = collect,
+                                                  .read_stats = read_stats};

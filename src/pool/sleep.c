@@ -17,7 +17,7 @@
 
 #include "base/mutant.h"
 #include "base/sized.h"
-#include "pool/pool.h"
+#include "pool/extension.h"
 
 #define TAGS_MOST 4096
 
@@ -219,9 +219,9 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
     if (status != FALLOW_OK) {
         return status;
     }
-    if (!pool->heap.source.ops->remaps || pool->debug != NULL || flw_pool_has_epochs(pool)) {
+    if (!pool->heap.source.ops->remaps || flw_pool_front(pool) != NULL || flw_pool_has_epochs(pool)) {
         flw_pool_log(pool, FALLOW_LOG_ERROR,
-                     pool->debug != NULL
+                     flw_pool_front(pool) != NULL
                          ? "a pool with debug checks cannot sleep: they keep contents of their own"
                          : "the pool cannot sleep: without virtual memory management an address "
                            "goes with its memory");
@@ -234,6 +234,7 @@ fallow_status fallow_pool_sleep(fallow_pool *handle, const fallow_sleep_request 
         flw_gate_end_turn(&pool->gate);
         return FALLOW_ASLEEP;
     }
+    flw_pool_enlist(pool, &flw_sleep_extension);
     flw_sleep_look_up(&pool->sleeper, &watch);
     status = flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
              : flw_sleep_ask(&watch)       ? fall_asleep(pool, &request)

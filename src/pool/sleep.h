@@ -47,6 +47,10 @@ struct flw_sleeper {
 };
 
 struct flw_pool;
+struct flw_extension;
+
+/* Enlisted by the first sleep: its poll gives back what a failure has left of copies. */
+extern const struct flw_extension flw_sleep_extension;
 
 /* ---- sleep_watch.c */
 
@@ -74,11 +78,7 @@ fallow_status flw_sleep_restore(struct flw_pool *pool);
 /* Driver calls, but `is_lost`. Whatever of the copies there is; what may be written still, or the driver
  * refuses to enter for, stays. */
 void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost);
-/* calls. What such a failure has left, in a pool that is awake. */
-void flw_sleep_collect(struct flw_pool *pool);
 /* Have blocks with the tag kept their contents in all sleeps after number `serial`? */
 bool flw_sleep_has_kept(struct flw_pool *pool, uint32_t tag, uint64_t serial);
-/* The pool ends; `is_lost`: no driver call. */
-void flw_sleep_finish(struct flw_pool *pool, bool is_lost);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "pool/blocks.h"
+#include "pool/extension.h"
 
 #define CHUNK_BYTES (64 * FLW_MIB)
 #define FREE_TRIES  3
@@ -305,7 +306,7 @@ void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost)
     } /* else a poll, the next sleep or the pool's end tries again */
 }
 
-void flw_sleep_collect(struct flw_pool *pool)
+static void poll(struct flw_pool *pool)
 {
     if (atomic_load(&pool->sleeper.saved_bytes) == 0 || flw_gate_is_asleep(&pool->gate) ||
         !flw_gate_begin_turn(&pool->gate)) {
@@ -317,10 +318,18 @@ void flw_sleep_collect(struct flw_pool *pool)
     flw_gate_end_turn(&pool->gate);
 }
 
-void flw_sleep_finish(struct flw_pool *pool, bool is_lost)
+static void finish(struct flw_pool *pool, bool is_lost)
 {
     flw_sleep_forget_saved(pool, is_lost);
     drop_saved(&pool->sleeper);
     free(pool->sleeper.kept);
     pool->sleeper.kept = NULL;
 }
+
+static void read_stats(struct flw_pool *pool, fallow_stats *stats)
+{
+    stats->saved_bytes = atomic_load(&pool->sleeper.saved_bytes);
+}
+
+const struct flw_extension flw_sleep_extension = {
+    .finish = finish, .poll = poll, .read_stats = read_stats};

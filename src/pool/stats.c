@@ -9,7 +9,7 @@
 
 #include "base/sized.h"
 #include "heap/tables.h"
-#include "pool/pool.h"
+#include "pool/extension.h"
 
 FLW_DEFINE_INIT_SIZED(fallow_stats)
 FLW_DEFINE_INIT_SIZED(fallow_block)
@@ -61,9 +61,6 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.misuse_count = atomic_load(&pool->misuses);
     stats.oom_count = atomic_load(&pool->ooms);
     stats.bound_bytes = flw_pool_has_epochs(pool) ? flw_epoch_bound(stats.live_bytes) : 0;
-    struct flw_debug_counts debug = flw_debug_count(pool);
-    stats.damage_count = debug.damaged;
-    stats.unchecked_count = debug.left_out;
     stats.stream_count = atomic_load(&heap->stream_count);
     uint32_t kinds = atomic_load(&heap->source.kinds);
     stats.uses_vmm = heap->source.ops->remaps;
@@ -74,9 +71,7 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.lost_membarrier = atomic_load(&pool->lost_membarrier);
     stats.is_asleep = flw_gate_is_asleep(&pool->gate);
     stats.asleep_bytes = atomic_load(&heap->asleep_bytes);
-    stats.saved_bytes = atomic_load(&pool->sleeper.saved_bytes);
     stats.exported_bytes = atomic_load(&heap->exported_bytes);
-    stats.imported_bytes = atomic_load(&pool->imported_bytes);
     flw_lock_acquire(&pool->uses_lock);
     uint64_t note_bytes = pool->note_meta.used_bytes;
     flw_lock_release(&pool->uses_lock);
@@ -88,6 +83,9 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
         heap->object_meta.used_bytes + flw_lenders_host_bytes(&heap->lenders) + note_bytes +
         heap->mapped_page_end * sizeof *heap->page_handle;
     flw_lock_release(&heap->lock);
+    FLW_EACH_EXTENSION(pool, row, read_stats) {
+        row->read_stats(pool, &stats);
+    }
     *out_stats = stats;
 }
 
@@ -332,19 +330,20 @@ static const struct flw_span *span_containing(const struct flw_heap *heap, uint6
     return run != NULL && run->u.run.slab != NULL ? run->u.run.slab : run;
 }
 
-/* What the caller of a debug pool holds of a raw block, zones not included; false: a zone, or freed. */
-static bool describe_user(struct flw_pool *pool, uint64_t address, fallow_block *block)
+/* What the caller holds of the front's raw block; false: the address is not the caller's. */
+static bool describe_user(const struct flw_extension *front, struct flw_pool *pool, uint64_t address,
+                          fallow_block *block)
 {
-    struct flw_debug_block user;
-    if (!flw_debug_describe(pool, (uint64_t)(uintptr_t)block->base, &user) ||
-        address - user.user >= user.size_bytes) {
+    struct flw_view view;
+    if (!front->view_raw(pool, (uint64_t)(uintptr_t)block->base, &view) ||
+        address - view.user >= view.size_bytes) {
         return false;
     }
-    block->handle_offset += user.user - (uint64_t)(uintptr_t)block->base;
-    block->usable_bytes = user.size_bytes;
-    block->requested_bytes = user.size_bytes;
-    block->stream_id = user.stream_id;
-    block->base = (void *)(uintptr_t)user.user;
+    block->handle_offset += view.user - (uint64_t)(uintptr_t)block->base;
+    block->usable_bytes = view.size_bytes;
+    block->requested_bytes = view.size_bytes;
+    block->stream_id = view.stream_id;
+    block->base = (void *)(uintptr_t)view.user;
     return true;
 }
 
@@ -389,8 +388,9 @@ fallow_status fallow_block_info(fallow_pool *handle, const void *ptr, fallow_blo
         }
     }
     flw_lock_release(&heap->lock);
-    if (is_known && pool->debug != NULL) {
-        is_known = describe_user(pool, address, &block);
+    const struct flw_extension *front = flw_pool_front(pool);
+    if (is_known && front != NULL) {
+        is_known = describe_user(front, pool, address, &block);
     }
     if (!is_known) {
         return FALLOW_INVALID_POINTER;

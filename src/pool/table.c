@@ -6,7 +6,7 @@
 
 #include "heap/ctxsync.h"
 #include "heap/epoch.h"
-#include "pool/recording.h"
+#include "pool/pool.h"
 
 static struct flw_handle_place places[1024];
 static struct flw_handles table = FLW_HANDLES(FLW_HANDLE_POOL, places);
@@ -37,7 +37,7 @@ static void forget_pools(void)
     flw_handles_each(&table, orphan, NULL);
     flw_handles_forget(&table);
     flw_captures_forget_all();
-    flw_recorders_forget_all();
+    flw_extensions_forget_all();
 }
 
 static void watch_forks(void)

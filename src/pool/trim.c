@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "pool/recording.h"
-#include "pool/share.h"
+#include "pool/extension.h"
 
 static void complete_what_is(struct flw_pool *pool)
 {
@@ -70,8 +69,8 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
     bool has_timed_out = false;
     struct flw_driver_section section;
     flw_heap_hold_driver(&pool->heap, &section);
-    if (pool->debug != NULL) {
-        (void)flw_debug_release(pool, NULL, true);
+    FLW_EACH_EXTENSION(pool, row, release) {
+        (void)row->release(pool);
     }
     (void)flw_pool_drain(pool, NULL, NULL);
     do {
@@ -92,7 +91,7 @@ fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t 
     flw_heap_leave_driver(&pool->heap, &section);
     flw_gate_leave(&pool->gate);
     flw_pool_note_loss(pool);
-    flw_recording_note_trim(pool);
+    flw_pool_tell(pool, FLW_TRACE_EMPTY_CACHE, NULL, (struct flw_event){0});
     if (out_released_bytes != NULL) {
         *out_released_bytes = released;
     }
@@ -161,12 +160,10 @@ fallow_status fallow_pool_poll(fallow_pool *handle)
     }
     struct flw_driver_section section;
     flw_heap_hold_driver(&pool->heap, &section);
-    if (pool->debug != NULL) {
-        flw_debug_poll(pool);
-    }
     complete_what_is(pool);
-    flw_share_collect(pool);
-    flw_sleep_collect(pool);
+    FLW_EACH_EXTENSION(pool, row, poll) {
+        row->poll(pool);
+    }
     if (flw_gate_enter(&pool->gate, false) == FALLOW_OK) {
         flw_pool_decay(pool, true);
         flw_gate_leave(&pool->gate);

@@ -6,8 +6,7 @@
 
 #include "base/backoff.h"
 #include "base/mutant.h"
-#include "pool/recording.h"
-#include "pool/share.h"
+#include "pool/extension.h"
 
 #define FIRST_BUCKETS_LOG2 10
 
@@ -211,19 +210,35 @@ fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream st
         flw_pool_note_loss(pool);
         return status;
     }
-    const void *raw = pool->debug != NULL ? flw_debug_raw(pool, ptr) : ptr;
-    status = raw == NULL ? FALLOW_INVALID_POINTER
-                         : flw_uses_announce(pool, (uint64_t)(uintptr_t)raw, domain->index);
+    const struct flw_extension *front = flw_pool_front(pool);
+    struct flw_view view = {.raw = (uint64_t)(uintptr_t)ptr};
+    status = front != NULL && !front->view(pool, view.raw, &view)
+                 ? FALLOW_INVALID_POINTER
+                 : flw_uses_announce(pool, view.raw, domain->index);
     if (status == FALLOW_INVALID_POINTER) {
         atomic_fetch_add(&pool->misuses, 1);
     } else if (status == FALLOW_OK && pool->config.streams_may_die) {
         fence_use(pool, domain);
     }
-    if (status == FALLOW_OK && flw_recording_is_on(pool)) {
-        struct flw_recorded_block block = {.address = (uint64_t)(uintptr_t)ptr};
-        flw_recording_note_block(pool, FLW_TRACE_USE, domain, &block);
+    if (status == FALLOW_OK) {
+        flw_pool_tell(pool, FLW_TRACE_USE, domain,
+                      (struct flw_event){.address = (uint64_t)(uintptr_t)ptr});
     }
     return status;
+}
+
+bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span)
+{
+    struct flw_heap *heap = &pool->heap;
+    if (span->kind != FLW_SPAN_RUN || atomic_load(&heap->exported_bytes) == 0) {
+        return false;
+    }
+    flw_lock_acquire(&heap->lock);
+    const struct flw_handle *handle =
+        flw_heap_handle_at(heap, (uint64_t)span->u.run.begin_unit << FLW_UNIT_LOG2);
+    bool is_exported = handle != NULL && handle->is_exported;
+    flw_lock_release(&heap->lock);
+    return is_exported;
 }
 
 /* heap lock. What was exported does not come back to its stream, whose order would cover the free: it
@@ -244,7 +259,7 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
     struct flw_heap *heap = &pool->heap;
     struct flw_span *span = flw_slot_span(&heap->map, slot);
     uint64_t bytes = flw_span_usable_bytes(span);
-    bool is_exported = flw_share_is_exported(pool, span);
+    bool is_exported = flw_uses_is_exported(pool, span);
     flw_lock_acquire(&heap->lock);
     struct flw_pending *pending = flw_heap_new_pending(heap);
     if (pending != NULL) {
@@ -377,9 +392,8 @@ fallow_status fallow_stream_retire(fallow_pool *handle, fallow_stream stream)
     if (flw_capture_is_on(domain)) {
         return FALLOW_BUSY;
     }
-    if (pool->debug != NULL) {
-        /* Its handle is good for no free afterwards. */
-        (void)flw_debug_release(pool, stream, false);
+    FLW_EACH_EXTENSION(pool, row, stream_ends) { /* its handle is good for no free afterwards */
+        row->stream_ends(pool, stream);
     }
     if (!FLW_MUTANT(RETIRE_KEEPS_CACHES)) {
         flw_pool_close_caches(pool, domain);

@@ -39,6 +39,8 @@ fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, st
 fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_t domain);
 /* Were uses of a live block announced? */
 bool flw_uses_has(struct flw_pool *pool, uint64_t address);
+/* Is it a run that importers may have? Takes the heap lock. */
+bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span);
 /* Fence every stream with announced uses that nothing covers yet. Driver calls. */
 void flw_uses_fence(struct flw_pool *pool);
 /* Fence every stream that this thread can name. Driver calls. */
