@@ -3,7 +3,7 @@
  * Owns: what every heap in context order of the process must know of its surroundings: which
  * contexts are alive, since work of any of them may touch the memory of another (peers, copies), and
  * whether a stream is being captured, since to record a context's event then would kill the capture.
- * Does not: decide when an epoch is closed (pool/epoch.c).
+ * Does not: decide when an epoch is closed (pool/streams/epoch.c).
  *
  * An *epoch* is a fence of the domain in context order: one event a live context. It is complete when
  * all of them are. While a *capture* is open no epoch is closed and none is asked for, so that nothing

@@ -4,7 +4,7 @@
  * stay as they are, so that addresses do. Each step has its way back until the first handle is given
  * up; where the driver refuses that, too, the heap is asleep and keeps what it has, contents too. Which
  * handle is mapped is known of each. Does not: save contents, or know who is inside; the pool does
- * (pool/sleep.c).
+ * (pool/extensions/sleep).
  *
  * The pages' handles are walked without the lock: whoever would change them is kept out meanwhile. A
  * handle's id is read by look-ups, so it changes under the lock.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the thread cache: free slots and runs that one thread holds for one order domain of one
- * pool, and how it empties into the heap. Does not: fill itself, or decide when (pool/lend.c, cache.c).
+ * pool, and how it empties into the heap. Does not: fill itself, or decide when (pool/calls, pool/streams).
  *
  * A hit compares two words of the cache with the call's arguments. Everything unusual *poisons the
  * key*, so that it costs a hit nothing: a drainer at work, a capture on the stream, checks that
@@ -21,7 +21,7 @@
  *      LIVE to the heap. They get the context's ticket when they go to the heap.
  *
  * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
- * else, holding `lock`, by the owner or by whoever has seized the cache (pool/seize.h).
+ * else, holding `lock`, by the owner or by whoever has seized the cache (pool/streams/seize.h).
  */
 #ifndef FLW_HEAP_TCACHE_H
 #define FLW_HEAP_TCACHE_H
@@ -84,7 +84,7 @@ struct flw_tcache {
     struct flw_tcache *next, *prev; /* in the pool's list */
     uintptr_t thread;
     bool is_open;   /* hits are allowed when nobody has seized it */
-    bool is_seized; /* one at a time has (pool/seize.h) */
+    bool is_seized; /* one at a time has (pool/streams/seize.h) */
     struct flw_tcache *next_seized;
     struct flw_ring *ring;         /* of its thread in the pool's recording; NULL: not recorded */
     uint32_t recorded_stream;      /* its number there */
@@ -93,7 +93,7 @@ struct flw_tcache {
     uint64_t run_pops, run_pushes; /* lent and taken back through this cache */
     uint64_t run_out_bytes;        /* taken from the heap less put back; those in it included */
     uint64_t run_bytes, run_limit_bytes;
-    /* frees of runs until a look whether a fence is worth recording, of how many (pool/return.c) */
+    /* frees of runs until a look whether a fence is worth recording, of how many (pool/calls/free.c) */
     int64_t fence_left_bytes, fence_step_bytes;
     uint64_t fence_grow_count, fence_credits;
     uint64_t bin_bytes;   /* sum of capacity * size: the budget that bins have been given */

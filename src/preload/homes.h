@@ -18,7 +18,8 @@
 
 #include <stdbool.h>
 
-#include "pool/hit_context.h"
+#include "pool/calls/hit_context.h"
+#include "pool/pool.h"
 
 #define FLW_HOMES_MAX 256
 

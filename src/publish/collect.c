@@ -8,7 +8,7 @@
 
 #define SLOTS_A_LOCK 4096 /* looked at before others get the heap's lock */
 
-_Static_assert(FLW_BULLETIN_RUNGS == FLW_RUNG_COUNT, "a rung, a number");
+_Static_assert(FLW_BULLETIN_RUNGS == FLW_STAGE_COUNT, "a rung, a number");
 _Static_assert(FLW_BULLETIN_CLASSES == FLW_CLASS_COUNT + 1, "the classes, and runs");
 
 /* ---- rows: one a lender's number. Number 0 is what is of no one stream. */
@@ -245,7 +245,7 @@ static void copy_stats(const fallow_stats *stats, uint64_t *value)
 static void copy_rest(struct flw_pool *pool, uint64_t *value)
 {
     const struct flw_heap *heap = &pool->heap;
-    uint64_t climb = atomic_load_explicit(&pool->last_climb, memory_order_relaxed);
+    uint64_t climb = atomic_load_explicit(&pool->climbs.last, memory_order_relaxed);
     value[FLW_VALUE_number] = flw_handle_place(pool->handle);
     value[FLW_VALUE_device] = (uint64_t)pool->config.device;
     value[FLW_VALUE_limit_bytes] = heap->limit_bytes;
@@ -353,9 +353,9 @@ void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
     copy_stats(&stats, out_pool->value);
     copy_rest(pool, out_pool->value);
     memcpy(out_pool->driver, pool->driver_name, sizeof out_pool->driver);
-    for (unsigned i = 0; i < FLW_RUNG_COUNT; i++) {
-        out_pool->rung_count[i] = atomic_load(&pool->rung_count[i]);
-        out_pool->rung_ns[i] = atomic_load(&pool->rung_ns[i]);
+    for (unsigned i = 0; i < FLW_STAGE_COUNT; i++) {
+        out_pool->rung_count[i] = atomic_load(&pool->climbs.count[i]);
+        out_pool->rung_ns[i] = atomic_load(&pool->climbs.ns[i]);
     }
     add_domains(collector, &pool->heap);
     add_caches(collector, pool);

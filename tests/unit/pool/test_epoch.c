@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "heap/epoch.h"
+#include "pool/ladder/ladder.h"
 #include "pool/pool.h"
 #include "support/trim.h"
 
@@ -473,12 +474,12 @@ static void what_served_the_last_climb_is_noted(void **state)
     api_begin(&api, &world);
     begin_with(NULL, 64 * MIB);
     const struct flw_pool *pool = flw_pool_of(api.pool);
-    assert_int_equal(pool->last_climb, 0);
+    assert_int_equal(pool->climbs.last, 0);
     ptr = lend(2 * MIB);
-    assert_int_equal(pool->last_climb, 2 * MIB << 8 | (FLW_RUNG_GROW + 1));
+    assert_int_equal(pool->climbs.last, 2 * MIB << 8 | (FLW_CONTEXT_GROW + 1));
     give_back(ptr);
     assert_int_equal(fallow_alloc(api.pool, 80 * MIB, NULL, &ptr), FALLOW_OUT_OF_MEMORY);
-    assert_int_equal(pool->last_climb, 80 * MIB << 8 | (FLW_RUNG_FAIL + 1));
+    assert_int_equal(pool->climbs.last, 80 * MIB << 8 | (FLW_CONTEXT_FAIL + 1));
     api_end(&api);
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: tests of the gate (pool/gate.h) alone.
+ * Owns: tests of the gate (pool/state/gate.h) alone.
  */
 #include "support/test.h"
 
 #include <pthread.h>
 #include <sched.h>
 
-#include "pool/gate.h"
+#include "pool/state/gate.h"
 
 #define AWAITS 300000
 

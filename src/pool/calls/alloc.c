@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/calls/alloc.h"
+
+#include "pool/calls/free.h"
+#include "pool/extensions/debug/guard.h"
+#include "pool/ladder/ladder.h"
+#include "pool/state/account.h"
+#include "pool/state/extension.h"
+#include "pool/state/notes.h"
+#include "pool/streams/bounds.h"
+#include "pool/streams/cache.h"
+#include "pool/streams/capture.h"
+#include "pool/streams/current.h"
+#include "pool/streams/epoch.h"
+
+static fallow_status climb(struct flw_pool *pool, struct flw_need *need)
+{
+    return flw_pool_has_epochs(pool) ? flw_context_climb(pool, need) : flw_ladder_climb(pool, need);
+}
+
+static void lend_slot(const struct flw_domain *domain, struct flw_slot *slot, uint64_t size_bytes,
+                      enum flw_slot_state state, void **out_ptr)
+{
+    uint64_t address = flw_slot_address(slot);
+    flw_slot_set_loan(slot, domain->lender + size_bytes);
+    __atomic_store_n(&slot->word, address + state, __ATOMIC_RELEASE);
+    *out_ptr = (void *)(uintptr_t)address;
+}
+
+static void lend_missed(struct flw_tcache *cache, struct flw_slot *slot, uint64_t size_bytes,
+                        void **out_ptr)
+{
+    lend_slot(cache->domain, slot, size_bytes, FLW_SLOT_LIVE, out_ptr);
+    cache->misses++;
+    flw_pool_account(cache->hot.account, (int64_t)size_bytes);
+}
+
+#define REFILL_MOST 128
+
+/* How many slots a bin that has none gets: half of what it holds, so that it has room for what
+ * comes back; all of it where nothing does because another thread frees. */
+static uint32_t refill_count(struct flw_bin *bin, bool gets_back)
+{
+    uint32_t pushes = (uint32_t)(bin->pops - bin->moved_in + bin->moved_out);
+    uint64_t count = pushes == bin->seen_pushes || !gets_back ? bin->capacity : bin->capacity / 2;
+    bin->seen_pushes = pushes;
+    return (uint32_t)flw_clamp(count, 1, REFILL_MOST);
+}
+
+/* cache lock. Into the bin, the first on top. A callback of the ladder may have filled it meanwhile:
+ * what finds no room goes back to the heap. */
+static void refill(struct flw_pool *pool, struct flw_tcache *cache, unsigned class_index,
+                   struct flw_slot *const *slots, uint32_t count)
+{
+    struct flw_bin *bin = flw_tcache_bin(cache, class_index);
+    uint32_t kept = (uint32_t)flw_min(count, bin->capacity - bin->count);
+    for (uint32_t i = count; i-- > count - kept;) {
+        bin->slots[bin->count++] = slots[i];
+    }
+    bin->moved_in += kept;
+    if (kept < count) {
+        flw_lock_acquire(&pool->heap.lock);
+        flw_heap_put_slots(&pool->heap, flw_tcache_lends_of(cache, &pool->heap), class_index, slots,
+                           count - kept);
+        flw_lock_release(&pool->heap.lock);
+    }
+}
+
+/* A slot for the caller, with a few more for its bin. */
+static fallow_status alloc_slot(struct flw_pool *pool, struct flw_tcache *cache,
+                                unsigned class_index, const fallow_request *request, void **out_ptr)
+{
+    struct flw_slot *slots[REFILL_MOST], *slot = NULL;
+    struct flw_bin *bin = flw_tcache_bin(cache, class_index);
+    flw_lock_acquire(&cache->lock);
+    if (bin->count > 0) {
+        slot = bin->slots[--bin->count];
+        bin->pops++;
+        lend_missed(cache, slot, request->size_bytes, out_ptr);
+    } else {
+        flw_pool_widen_bin(pool, cache, bin, class_index);
+    }
+    uint32_t want = slot == NULL && cache->is_open ? refill_count(bin, cache->context_id == 0) : 1;
+    flw_lock_release(&cache->lock);
+    if (slot != NULL) {
+        return FALLOW_OK;
+    }
+    struct flw_need need = {.domain = cache->domain,
+                            .cache = cache,
+                            .class_index = class_index,
+                            .size_bytes = request->size_bytes,
+                            .flags = request->flags,
+                            .want = want,
+                            .slots = slots};
+    fallow_status status = climb(pool, &need);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    flw_lock_acquire(&cache->lock);
+    bin->moved_in++;
+    bin->pops++;
+    refill(pool, cache, class_index, slots, need.count - 1);
+    lend_missed(cache, slots[need.count - 1], request->size_bytes, out_ptr);
+    flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
+    return FALLOW_OK;
+}
+
+static uint32_t handle_types_of(const fallow_request *request)
+{
+    bool wants_fd = (request->flags & FALLOW_REQUEST_EXPORT_FD) != 0;
+    bool wants_fabric = (request->flags & FALLOW_REQUEST_EXPORT_FABRIC) != 0;
+    return (wants_fd ? (uint32_t)FALLOW_HANDLE_FD : 0u) |
+           (wants_fabric ? (uint32_t)FALLOW_HANDLE_FABRIC : 0u);
+}
+
+/* (Less than a cell is asked for with an alignment that no class has, or for a handle of its own.) */
+static uint32_t run_units(uint64_t size_bytes)
+{
+    return (uint32_t)flw_max(flw_div_up(size_bytes, FLW_UNIT_BYTES), FLW_CELL_UNITS);
+}
+
+static fallow_status alloc_run(struct flw_pool *pool, struct flw_tcache *cache,
+                               const fallow_request *request, void **out_ptr)
+{
+    uint64_t align = request->align_bytes;
+    struct flw_need need = {.domain = cache->domain,
+                            .cache = cache,
+                            .class_index = FLW_CLASS_COUNT,
+                            .unit_count = run_units(request->size_bytes),
+                            .align_units = (uint32_t)flw_max(1, align >> FLW_UNIT_LOG2),
+                            .size_bytes = request->size_bytes,
+                            .flags = request->flags,
+                            .handle_types = handle_types_of(request)};
+    fallow_status status = climb(pool, &need);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    struct flw_slot *slot = flw_span_slot(&pool->heap.map, need.run, 0);
+    flw_lock_acquire(&cache->lock);
+    cache->run_pops++;
+    cache->run_out_bytes += flw_run_bytes(need.run);
+    cache->run_limit_bytes = flw_pool_run_limit(pool);
+    if (cache->context_id != 0) {
+        flw_epoch_fill_runs(pool, cache, need.run->u.run.unit_count);
+    }
+    lend_missed(cache, slot, request->size_bytes, out_ptr);
+    flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
+    return FALLOW_OK;
+}
+
+/* Inside a capture: straight from the capture's own heap, no cache. */
+static fallow_status alloc_captured(struct flw_pool *pool, struct flw_tcache *cache,
+                                    struct flw_domain *domain, unsigned class_index,
+                                    const fallow_request *request, void **out_ptr)
+{
+    struct flw_slot *slot = NULL;
+    struct flw_need need = {.domain = domain,
+                            .class_index = class_index,
+                            .unit_count = run_units(request->size_bytes),
+                            .align_units =
+                                (uint32_t)flw_max(1, request->align_bytes >> FLW_UNIT_LOG2),
+                            .size_bytes = request->size_bytes,
+                            .flags = request->flags,
+                            .handle_types = handle_types_of(request),
+                            .want = 1,
+                            .slots = &slot};
+    fallow_status status = climb(pool, &need);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    uint64_t usable = need.run != NULL ? flw_run_bytes(need.run) : flw_class_bytes(class_index);
+    flw_lock_acquire(&pool->heap.lock);
+    if (need.run != NULL) {
+        slot = flw_span_slot(&pool->heap.map, need.run, 0);
+        need.run->u.run.owner = domain->index;
+        domain->captured_live++;
+        domain->captured_bytes += usable;
+    } else { /* a slot's maker counts it, whichever stream of the capture lends it next */
+        pool->heap.domains[flw_slot_span(&pool->heap.map, slot)->u.slab.domain]->captured_live++;
+    }
+    flw_lock_release(&pool->heap.lock);
+    lend_slot(domain, slot, request->size_bytes, FLW_SLOT_LIVE_CAPTURED, out_ptr);
+    flw_pool_note_special(pool, cache->hot.account, (int64_t)request->size_bytes, (int64_t)usable);
+    return FALLOW_OK;
+}
+
+#define KNOWN_FLAGS                                                                     \
+    (FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC | FALLOW_REQUEST_NO_WAIT | \
+     FALLOW_REQUEST_NO_GROW | FALLOW_REQUEST_DEDICATED | FALLOW_REQUEST_ZERO)
+
+static fallow_status check_request(const struct flw_pool *pool, const fallow_request *request)
+{
+    uint64_t align = request->align_bytes;
+    uint32_t flags = request->flags;
+    if (request->size_bytes > FLW_REQUEST_MAX || (align & (align - 1)) != 0 ||
+        align > 2 * FLW_MIB || (flags & ~(uint32_t)KNOWN_FLAGS) != 0) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    bool wants_fd = (flags & FALLOW_REQUEST_EXPORT_FD) != 0;
+    bool wants_fabric = (flags & FALLOW_REQUEST_EXPORT_FABRIC) != 0;
+    if ((wants_fd && (pool->config.handle_types & FALLOW_HANDLE_FD) == 0) ||
+        (wants_fabric && (pool->config.handle_types & FALLOW_HANDLE_FABRIC) == 0) ||
+        ((wants_fd || wants_fabric) && !pool->heap.source.ops->remaps)) {
+        return FALLOW_NOT_SUPPORTED;
+    }
+    return FALLOW_OK;
+}
+
+static unsigned class_for(const struct flw_pool *pool, const fallow_request *request)
+{
+    if (flw_pool_has_epochs(pool) && request->size_bytes >= pool->heap.whole_bytes) {
+        return FLW_CLASS_COUNT;
+    }
+    uint64_t size_bytes = request->size_bytes;
+    if (flw_pool_has_epochs(pool)) { /* 512 B aligned, as textures want it */
+        size_bytes = flw_max(size_bytes, FLW_EPOCH_LEAST_BYTES);
+    }
+    uint32_t own_run =
+        FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC | FALLOW_REQUEST_DEDICATED;
+    if (request->size_bytes > FLW_CLASS_MAX_BYTES || (request->flags & own_run) != 0) {
+        return FLW_CLASS_COUNT;
+    }
+    return request->align_bytes <= 256 ? flw_class_of(size_bytes)
+                                       : flw_class_of_aligned(size_bytes, request->align_bytes);
+}
+
+static fallow_status zero_fill(struct flw_pool *pool, void *ptr, uint64_t bytes,
+                               fallow_stream stream)
+{
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return flw_heap_not_entered(&pool->heap);
+    }
+    flw_heap_count_call(&pool->heap);
+    CUresult result = pool->driver.cuMemsetD8Async((CUdeviceptr)(uintptr_t)ptr, 0, bytes, stream);
+    if (result == CUDA_SUCCESS && flw_pool_has_epochs(pool)) { /* in no stream's order: in all */
+        flw_heap_count_call(&pool->heap);
+        result = pool->driver.cuStreamSynchronize(stream);
+    }
+    flw_heap_leave_driver(&pool->heap, &section);
+    return flw_heap_refuse(&pool->heap, result, "cuMemsetD8Async");
+}
+
+/* A tag needs a note; a small block that carries one is returned the slow way. */
+static fallow_status attach_tag(struct flw_pool *pool, const fallow_request *request, void *ptr)
+{
+    uint64_t address = (uint64_t)(uintptr_t)ptr;
+    flw_lock_acquire(&pool->notes.lock);
+    struct flw_note *note = flw_note_make(pool, address);
+    if (note != NULL) {
+        note->tag = request->tag;
+        note->flags = request->flags;
+    }
+    flw_lock_release(&pool->notes.lock);
+    if (note == NULL) {
+        return FALLOW_OUT_OF_HOST_MEMORY;
+    }
+    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
+    struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
+    struct flw_slot *slot = flw_page_map_slot_at(&pool->heap.map, span, offset);
+    uint64_t live = address + FLW_SLOT_LIVE; /* a captured block keeps its own state */
+    (void)__atomic_compare_exchange_n(&slot->word, &live, address + FLW_SLOT_LIVE_SPECIAL, false,
+                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    return FALLOW_OK;
+}
+
+static fallow_status lend_block(struct flw_pool *pool, const fallow_request *request,
+                                fallow_stream stream, void **out_ptr)
+{
+    fallow_status status;
+    struct flw_tcache *cache = flw_pool_cache(pool, stream, &status);
+    if (cache == NULL) {
+        return status;
+    }
+    unsigned class_index = class_for(pool, request);
+    struct flw_domain *captured =
+        flw_capture_is_on(cache->domain) ? flw_capture_enter(pool, cache->domain) : NULL;
+    uint32_t capture = captured != NULL ? captured->capture : 0;
+    if (captured != NULL) {
+        status = alloc_captured(pool, cache, captured, class_index, request, out_ptr);
+        flw_capture_leave(pool, captured);
+    } else if (class_index < FLW_CLASS_COUNT) {
+        status = alloc_slot(pool, cache, class_index, request, out_ptr);
+    } else {
+        status = alloc_run(pool, cache, request, out_ptr);
+    }
+    if (status == FALLOW_OK && flw_pool_front(pool) == NULL) {
+        flw_pool_tell(pool, FLW_TRACE_ALLOC, cache->domain,
+                      (struct flw_event){.address = (uint64_t)(uintptr_t)*out_ptr,
+                                         .size_bytes = request->size_bytes,
+                                         .tag = request->tag,
+                                         .capture = capture});
+    }
+    return status;
+}
+
+fallow_status flw_pool_alloc(struct flw_pool *pool, const fallow_request *request,
+                             fallow_stream stream, void **out_ptr)
+{
+    bool may_wait = (request->flags & FALLOW_REQUEST_NO_WAIT) == 0;
+    *out_ptr = NULL;
+    stream = flw_pool_has_epochs(pool) ? NULL : stream;
+    fallow_status status = flw_gate_enter(&pool->gate, may_wait);
+    if (FLW_UNLIKELY(status != FALLOW_OK) && request->size_bytes != 0) {
+        return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
+    }
+    bool is_inside = status == FALLOW_OK;
+    struct flw_driver_section section;
+    flw_heap_hold_driver(&pool->heap, &section); /* for the whole of a climb */
+    const struct flw_extension *front = flw_pool_front(pool);
+    status = front != NULL ? front->alloc(pool, request, stream, out_ptr)
+                           : flw_pool_alloc_plain(pool, request, stream, out_ptr);
+    flw_heap_leave_driver(&pool->heap, &section);
+    if (FLW_LIKELY(is_inside)) {
+        flw_gate_leave(&pool->gate);
+    }
+    return status;
+}
+
+fallow_status flw_pool_alloc_plain(struct flw_pool *pool, const fallow_request *request,
+                                   fallow_stream stream, void **out_ptr)
+{
+    *out_ptr = NULL;
+    fallow_status status = check_request(pool, request);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        flw_pool_note_loss(pool);
+        return FALLOW_DEVICE_LOST;
+    }
+    if (request->size_bytes == 0) {
+        atomic_fetch_add_explicit(&pool->usage.zero_sizes, 1, memory_order_relaxed);
+        return FALLOW_OK;
+    }
+    status = lend_block(pool, request, stream, out_ptr);
+    if (status == FALLOW_OK && (request->tag != 0)) {
+        status = attach_tag(pool, request, *out_ptr);
+    }
+    if (status == FALLOW_OK && (request->flags & FALLOW_REQUEST_ZERO) != 0) {
+        status = zero_fill(pool, *out_ptr, request->size_bytes, stream);
+    }
+    if (status != FALLOW_OK && *out_ptr != NULL) {
+        (void)flw_pool_free_plain(pool, *out_ptr, stream);
+        *out_ptr = NULL;
+    }
+    flw_pool_note_loss(pool);
+    return flw_heap_is_lost(&pool->heap) && status != FALLOW_OK ? FALLOW_DEVICE_LOST : status;
+}

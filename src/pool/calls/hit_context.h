@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the hits of a pool in context order, out of the calling thread's cache. A block that was freed may
+ * not be the next one allocated: what is given out comes from bins and run sets that only the heap fills,
+ * and what is freed goes to limbo.
+ *
+ * Inlined into the hooks, which know the context and whose calls have no pool and no stream.
+ */
+#ifndef FLW_POOL_HIT_CONTEXT_H
+#define FLW_POOL_HIT_CONTEXT_H
+
+#include "pool/calls/hit.h"
+
+/* ---- inside a cache in context order: false, and nothing has changed, where it cannot */
+
+static FLW_INLINE bool flw_context_alloc_inside(struct flw_tcache *cache, uint64_t size_bytes,
+                                                void **out_ptr, enum flw_hit_kind kind)
+{
+    struct flw_slot *slot;
+    if (FLW_LIKELY(size_bytes - 1 < cache->whole_bytes - 1)) {
+        uint64_t step = flw_hit_step(size_bytes);
+        if (!flw_hit_pop(&cache->hot, step + (step == 0), &slot)) {
+            return false;
+        }
+    } else {
+        uint64_t page_bytes = cache->pool->heap.source.granularity_bytes;
+        if (size_bytes - 1 >= FLW_REQUEST_MAX || /* 0, too */
+            !flw_hit_pop_run(cache, flw_align_up(size_bytes, page_bytes) >> FLW_UNIT_LOG2, &slot)) {
+            return false;
+        }
+    }
+    flw_hit_give(&cache->hot, slot, size_bytes, out_ptr, kind, false);
+    return true;
+}
+
+static FLW_INLINE bool flw_context_free_inside(struct flw_tcache *cache, const void *ptr,
+                                               enum flw_hit_kind kind)
+{
+    struct flw_tcache_hot *hot = &cache->hot;
+    struct flw_span *span;
+    struct flw_slot *slot = flw_slot_of(hot, ptr, &span);
+    if (FLW_UNLIKELY(!flw_slot_is_live(slot, (uint64_t)(uintptr_t)ptr))) {
+        return false;
+    }
+    int64_t left_bytes = cache->limbo_left_bytes - (int64_t)flw_loan_bytes(FLW_LOAD(slot->loan));
+    if (FLW_UNLIKELY(left_bytes <= 0) || FLW_UNLIKELY(cache->limbo_count == FLW_LIMBO_SLOTS) ||
+        FLW_UNLIKELY(!flw_hit_take_back(hot, slot, ptr, kind))) {
+        return false;
+    }
+    struct flw_bin *bin = (struct flw_bin *)(void *)((unsigned char *)hot + span->bin);
+    if (FLW_MUTANT(FREED_IS_READY) && bin->count < bin->capacity) {
+        bin->slots[bin->count++] = slot;
+        return true;
+    }
+    bin->moved_out++; /* of a run, that of the bin that nobody looks at */
+    if (FLW_UNLIKELY(span->kind == FLW_SPAN_RUN)) {
+        cache->run_pushes++;
+        cache->run_out_bytes -= flw_run_bytes(span);
+    }
+    cache->limbo_bins[cache->limbo_count] = (uint16_t)span->bin;
+    cache->limbo[cache->limbo_count++] = slot;
+    cache->limbo_left_bytes = left_bytes;
+    return true;
+}
+
+/* ---- the calling thread's present cache: false, and nothing has changed, where it cannot */
+
+/* Of the pool that has this name (flw_pool_place). */
+static FLW_INLINE bool flw_context_alloc(uint64_t context_id, uint64_t size_bytes, void **out_ptr,
+                                         enum flw_hit_kind kind)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
+    bool is_done = false;
+    flw_asym_enter(&hot->asym);
+    if (FLW_LIKELY(flw_asym_key_is(&hot->key, flw_context_key(hot, kind == FLW_HIT_RECORDED))) &&
+        FLW_LIKELY(cache->context_id == context_id)) {
+        is_done = flw_context_alloc_inside(cache, size_bytes, out_ptr, kind);
+    }
+    flw_asym_leave(&hot->asym);
+    return is_done;
+}
+
+static FLW_INLINE bool flw_context_free(const void *ptr, enum flw_hit_kind kind)
+{
+    struct flw_tcache_hot *hot = flw_tls_cache;
+    bool is_done = false;
+    flw_asym_enter(&hot->asym);
+    if (FLW_LIKELY(flw_asym_key_is(&hot->key, flw_context_key(hot, kind == FLW_HIT_RECORDED)))) {
+        is_done = flw_context_free_inside((struct flw_tcache *)(void *)hot, ptr, kind);
+    }
+    flw_asym_leave(&hot->asym);
+    return is_done;
+}
+
+/* The same where the cache is recorded: apart, since a hook is not to carry both. */
+bool flw_context_alloc_recorded(uint64_t context_id, uint64_t size_bytes, void **out_ptr);
+bool flw_context_free_recorded(const void *ptr);
+
+/* The same by the pool, recorded or not, whichever of its caches the thread used last: what a call on
+ * the pool's handle tries first. */
+bool flw_context_alloc_of(struct flw_pool *pool, uint64_t size_bytes, void **out_ptr);
+bool flw_context_free_to(struct flw_pool *pool, const void *ptr);
+
+#endif

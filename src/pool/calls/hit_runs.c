@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: allocate and free of runs, what is larger than any class: the hit in the run cache and, where
+ * that has none or no room, the straight way to the stream's own free runs under the heap lock.
+ * Does not: climb the ladder, or serve anything but a plain call on an open cache.
+ *
+ * All of it inside the cache: a drainer waits for the owner before it takes the heap lock, so the
+ * owner may take that lock inside. Nothing slower happens there: whoever seizes caches waits for it.
+ */
+#include <errno.h>
+
+#include "pool/calls/free.h"
+#include "pool/calls/hit.h"
+#include "pool/ladder/ladder.h"
+#include "pool/state/account.h"
+#include "pool/streams/bounds.h"
+
+/* An account may be this far from its last settlement before a call that takes a lock anyway
+ * settles it. (A request that raises the pool's peak settles at once.) */
+#define UNSETTLED_MOST ((int64_t)(64 * FLW_MIB))
+
+static inline bool has_moved_far(const struct flw_account *account)
+{
+    return account->requested_bytes > UNSETTLED_MOST || account->requested_bytes < -UNSETTLED_MOST;
+}
+
+static inline bool raises_peak(const struct flw_pool *pool, const struct flw_account *account)
+{
+    return atomic_load_explicit(&pool->usage.requested_bytes, memory_order_relaxed) +
+               account->peak_requested_bytes >
+           atomic_load_explicit(&pool->usage.peak_requested_bytes, memory_order_relaxed);
+}
+
+/* The cache has none of this size. */
+static FLW_INLINE fallow_status take_and(size_t size_bytes, void **out_ptr,
+                                         struct flw_tcache *cache, enum flw_hit_kind kind)
+{
+    struct flw_pool *pool = cache->pool;
+    struct flw_heap *heap = &pool->heap;
+    struct flw_span *run = NULL;
+    uint32_t unit_count = (uint32_t)((size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2);
+    flw_lock_acquire(&heap->lock);
+    if (FLW_UNLIKELY(heap->depot.domain == cache->domain)) {
+        run = flw_tcache_withdraw_run(cache, heap, unit_count);
+    }
+    if (FLW_LIKELY(run == NULL)) {
+        run = flw_heap_take_run(heap, cache->domain, unit_count, 1);
+    }
+    flw_lock_release(&heap->lock);
+    if (FLW_UNLIKELY(run == NULL)) {
+        flw_asym_leave(&cache->hot.asym);
+        return flw_entry_alloc((fallow_pool *)(uintptr_t)cache->handle, size_bytes, 0,
+                               cache->hot.stream, out_ptr);
+    }
+    cache->misses++;
+    cache->run_out_bytes += flw_run_bytes(run);
+    cache->run_pops++;
+    flw_hit_give(&cache->hot, (struct flw_slot *)(void *)(cache->hot.slots + run->slots),
+                 size_bytes, out_ptr, kind, true);
+    struct flw_account *account = cache->hot.account;
+    flw_asym_leave(&cache->hot.asym);
+    atomic_fetch_add_explicit(&pool->climbs.count[FLW_RUNG_OWN], 1, memory_order_relaxed);
+    if (FLW_UNLIKELY(has_moved_far(account) || raises_peak(pool, account))) {
+        flw_pool_settle(pool, account);
+    }
+    return FALLOW_OK;
+}
+
+/* (The arguments lie as the caller got them: no register moves.) */
+static FLW_NOINLINE fallow_status take(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
+                                       void **out_ptr, struct flw_tcache *cache)
+{
+    (void)handle;
+    (void)stream;
+    return take_and(size_bytes, out_ptr, cache, FLW_HIT_PLAIN);
+}
+
+static FLW_NOINLINE fallow_status take_recorded(fallow_pool *handle, size_t size_bytes,
+                                                fallow_stream stream, void **out_ptr,
+                                                struct flw_tcache *cache)
+{
+    (void)handle;
+    (void)stream;
+    return take_and(size_bytes, out_ptr, cache, FLW_HIT_RECORDED);
+}
+
+static FLW_INLINE fallow_status alloc_run(fallow_pool *handle, size_t size_bytes,
+                                          fallow_stream stream, void **out_ptr,
+                                          struct flw_tcache_hot *hot, enum flw_hit_kind kind)
+{
+    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
+    if (FLW_UNLIKELY(size_bytes - 1 >= FLW_REQUEST_MAX || out_ptr == NULL)) {
+        flw_asym_leave(&hot->asym);
+        return flw_entry_alloc(handle, size_bytes, 0, stream, out_ptr);
+    }
+    struct flw_slot *slot;
+    uint64_t unit_count = (size_bytes + FLW_UNIT_BYTES - 1) >> FLW_UNIT_LOG2;
+    if (FLW_UNLIKELY(!flw_hit_pop_run(cache, unit_count, &slot))) {
+        return kind == FLW_HIT_RECORDED ? take_recorded(handle, size_bytes, stream, out_ptr, cache)
+                                        : take(handle, size_bytes, stream, out_ptr, cache);
+    }
+    flw_hit_give(hot, slot, size_bytes, out_ptr, kind, false);
+    flw_asym_leave(&hot->asym);
+    return FALLOW_OK;
+}
+
+fallow_status flw_entry_alloc_run(fallow_pool *handle, size_t size_bytes, fallow_stream stream,
+                                  void **out_ptr, struct flw_tcache_hot *hot)
+{
+    return alloc_run(handle, size_bytes, stream, out_ptr, hot, FLW_HIT_PLAIN);
+}
+
+fallow_status flw_entry_alloc_run_recorded(fallow_pool *handle, size_t size_bytes,
+                                           fallow_stream stream, void **out_ptr,
+                                           struct flw_tcache_hot *hot)
+{
+    return alloc_run(handle, size_bytes, stream, out_ptr, hot, FLW_HIT_RECORDED);
+}
+
+/* Not inside. */
+static FLW_NOINLINE fallow_status keep_up(struct flw_tcache *cache, bool earns_fence)
+{
+    int saved = errno;
+    struct flw_pool *pool = cache->pool;
+    if (pool != NULL) {
+        struct flw_driver_section section;
+        flw_pool_settle(pool, cache->hot.account);
+        flw_heap_hold_driver(&pool->heap, &section);
+        flw_pool_keep_up(pool, cache, earns_fence);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    errno = saved;
+    return FALLOW_OK;
+}
+
+/* Inside. So much has been returned that it is time to look whether the pool has grown. */
+static FLW_NOINLINE fallow_status look_for_growth(struct flw_tcache *cache)
+{
+    uint64_t grows = atomic_load_explicit(&cache->pool->heap.count.grows, memory_order_relaxed);
+    if (FLW_LIKELY(cache->fence_credits == 0 && grows == cache->fence_grow_count)) {
+        cache->fence_left_bytes = cache->fence_step_bytes;
+        flw_asym_leave(&cache->hot.asym);
+        return FALLOW_OK;
+    }
+    bool earns_fence = flw_pool_earns_fence(cache->pool, cache);
+    flw_asym_leave(&cache->hot.asym);
+    return FLW_UNLIKELY(earns_fence) ? keep_up(cache, true) : FALLOW_OK;
+}
+
+/* The cache has no room. */
+static FLW_NOINLINE fallow_status put(struct flw_tcache *cache, struct flw_span *run)
+{
+    struct flw_pool *pool = cache->pool;
+    struct flw_heap *heap = &pool->heap;
+    cache->run_limit_bytes = flw_pool_run_limit(pool);
+    flw_lock_acquire(&heap->lock);
+    flw_tcache_clear_runs(cache, heap);
+    if (!flw_tcache_push_run(cache, run)) {
+        cache->run_out_bytes -= flw_run_bytes(run);
+        flw_heap_put_run(heap, cache->domain, run);
+    }
+    flw_lock_release(&heap->lock);
+    bool earns_fence = cache->fence_left_bytes < 0 && flw_pool_earns_fence(pool, cache);
+    bool is_due = earns_fence || has_moved_far(cache->hot.account) ||
+                  flw_pool_is_fence_due(pool, cache->domain);
+    flw_asym_leave(&cache->hot.asym);
+    return FLW_UNLIKELY(is_due) ? keep_up(cache, earns_fence) : FALLOW_OK;
+}
+
+static FLW_INLINE fallow_status free_run(fallow_pool *handle, void *ptr, fallow_stream stream,
+                                         struct flw_tcache_hot *hot, struct flw_span *run,
+                                         struct flw_slot *slot, enum flw_hit_kind kind)
+{
+    struct flw_tcache *cache = (struct flw_tcache *)(void *)hot;
+    if (FLW_UNLIKELY(!flw_hit_take_back(hot, slot, ptr, kind))) {
+        flw_asym_leave(&hot->asym);
+        return flw_entry_free(handle, ptr, stream);
+    }
+    cache->run_pushes++;
+    cache->fence_left_bytes -= (int64_t)flw_run_bytes(run);
+    if (FLW_UNLIKELY(!flw_tcache_push_run(cache, run))) {
+        return put(cache, run);
+    }
+    if (FLW_UNLIKELY(cache->fence_left_bytes < 0)) {
+        return look_for_growth(cache);
+    }
+    flw_asym_leave(&hot->asym);
+    return FALLOW_OK;
+}
+
+fallow_status flw_entry_free_run(fallow_pool *handle, void *ptr, fallow_stream stream,
+                                 struct flw_tcache_hot *hot, struct flw_span *run,
+                                 struct flw_slot *slot)
+{
+    return free_run(handle, ptr, stream, hot, run, slot, FLW_HIT_PLAIN);
+}
+
+fallow_status flw_entry_free_run_recorded(fallow_pool *handle, void *ptr, fallow_stream stream,
+                                          struct flw_tcache_hot *hot, struct flw_span *run,
+                                          struct flw_slot *slot)
+{
+    return free_run(handle, ptr, stream, hot, run, slot, FLW_HIT_RECORDED);
+}

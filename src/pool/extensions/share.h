@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the rest of the pool knows of sharing.
+ */
+#ifndef FLW_POOL_SHARE_H
+#define FLW_POOL_SHARE_H
+
+#include "pool/state/extension.h"
+
+/* Enlisted by the first export or import. */
+extern const struct flw_extension flw_share_extension;
+
+/* The same for every import, by the one thread that holds the gate. */
+CUresult flw_share_each_import(struct flw_pool *pool, flw_heap_stretch_function set,
+                               flw_heap_stretch_function set_back, const void *context);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the files of sleep share, and what layers above ask.
+ */
+#ifndef FLW_POOL_SLEEP_H
+#define FLW_POOL_SLEEP_H
+
+#include "pool/state/extension.h"
+
+/* Enlisted by the first sleep: its poll gives back what a failure has left of copies. */
+extern const struct flw_extension flw_sleep_extension;
+
+/* ---- watch.c */
+
+/* Those that are there when a turn begins. */
+struct flw_sleep_watch {
+    struct flw_sleep_watcher watchers[FLW_SLEEP_WATCHERS];
+    uint32_t count;
+};
+void flw_sleep_look_up(struct flw_sleeper *sleeper, struct flw_sleep_watch *watch);
+/* True: nobody refused. Else those that were asked are told again by flw_sleep_tell_awake. */
+bool flw_sleep_ask(struct flw_sleep_watch *watch);
+void flw_sleep_tell_awake(const struct flw_sleep_watch *watch);
+
+/* ---- contents.c */
+
+/* Room for what a sleep by this request will note: taken before anything has happened. */
+struct flw_kept_tag *flw_sleep_make_kept(const fallow_sleep_request *request);
+/* The sleep has come about. Takes `kept`. */
+void flw_sleep_note_kept(struct flw_sleeper *sleeper, const fallow_sleep_request *request,
+                         struct flw_kept_tag *kept);
+/* Driver calls, the turn held, all work complete. Copy out what the request wants kept; and back. What
+ * was taken before a failure flw_sleep_forget_saved gives back. */
+fallow_status flw_sleep_save(struct flw_pool *pool, const fallow_sleep_request *request);
+fallow_status flw_sleep_restore(struct flw_pool *pool);
+/* Driver calls, but `is_lost`. Whatever of the copies there is; what may be written still, or the driver
+ * refuses to enter for, stays. */
+void flw_sleep_forget_saved(struct flw_pool *pool, bool is_lost);
+/* Have blocks with the tag kept their contents in all sleeps after number `serial`? */
+bool flw_sleep_has_kept(struct flw_pool *pool, uint32_t tag, uint64_t serial);
+
+#endif

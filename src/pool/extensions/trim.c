@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: giving memory back: on request (trim), with time (decay).
+ */
+#include "pool/extensions/debug/guard.h"
+#include "pool/state/account.h"
+#include "pool/state/extension.h"
+#include "pool/state/table.h"
+#include "pool/streams/cache.h"
+#include "pool/streams/quiesce.h"
+#include "pool/streams/uses.h"
+
+static void complete_what_is(struct flw_pool *pool)
+{
+    struct flw_driver_section section;
+    if (flw_heap_enter_driver(&pool->heap, &section)) {
+        flw_uses_fence(pool);
+        (void)flw_heap_poll(&pool->heap);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    flw_lock_acquire(&pool->heap.lock);
+    (void)flw_heap_reclaim_slabs(&pool->heap);
+    flw_lock_release(&pool->heap.lock);
+}
+
+/* Wait for the oldest fence anywhere. False: nothing to wait for, or the deadline. */
+static bool wait_for_one(struct flw_pool *pool, uint64_t deadline_ns, bool *out_timed_out)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    struct flw_domain *domain = NULL;
+    uint64_t ticket = 0;
+    flw_lock_acquire(&heap->lock);
+    for (uint32_t i = 1; i < heap->domain_end && domain == NULL; i++) {
+        if (heap->domains[i]->newest != NULL) {
+            domain = heap->domains[i];
+            ticket = domain->newest->ticket;
+        }
+    }
+    flw_lock_release(&heap->lock);
+    if (domain == NULL || !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    fallow_status status = flw_domain_wait(heap, domain, ticket, deadline_ns);
+    flw_heap_leave_driver(heap, &section);
+    *out_timed_out = status == FALLOW_TIMEOUT;
+    return status == FALLOW_OK;
+}
+
+fallow_status fallow_pool_trim(fallow_pool *handle, size_t keep_bytes, uint64_t deadline_ns,
+                               size_t *out_released_bytes)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (out_released_bytes != NULL) {
+        *out_released_bytes = 0;
+    }
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    if (flw_gate_enter(&pool->gate, deadline_ns != 0) != FALLOW_OK) {
+        return FALLOW_OK; /* asleep: there is nothing left to give back */
+    }
+    atomic_store(&pool->heap.whole_units, pool->heap.first_whole_units); /* another phase begins */
+    atomic_store(&pool->heap.given_wholes, 0);
+    uint64_t now = flw_clock_fine_ns(), released = 0;
+    uint64_t until = deadline_ns > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + deadline_ns;
+    bool has_timed_out = false;
+    struct flw_driver_section section;
+    flw_heap_hold_driver(&pool->heap, &section);
+    FLW_EACH_EXTENSION (pool, row, release) {
+        (void)row->release(pool);
+    }
+    (void)flw_pool_drain(pool, NULL, NULL);
+    do {
+        complete_what_is(pool);
+        flw_pool_fence_all(pool); /* also what has just been settled: the next round waits for it */
+        released += flw_heap_release_idle(&pool->heap, keep_bytes);
+    } while (deadline_ns != 0 && atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
+             wait_for_one(pool, until, &has_timed_out));
+    if (deadline_ns != 0 && !has_timed_out &&
+        atomic_load(&pool->heap.reserved_bytes) > keep_bytes &&
+        flw_pool_sync_uncoverable(pool, false)) {
+        complete_what_is(pool);
+        released += flw_heap_release_idle(&pool->heap, keep_bytes);
+    }
+    if (released > 0) {
+        flw_heap_forget_refusal(&pool->heap);
+    }
+    flw_heap_leave_driver(&pool->heap, &section);
+    flw_gate_leave(&pool->gate);
+    flw_pool_note_loss(pool);
+    flw_pool_tell(pool, FLW_TRACE_EMPTY_CACHE, NULL, (struct flw_event){0});
+    if (out_released_bytes != NULL) {
+        *out_released_bytes = released;
+    }
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST
+           : has_timed_out               ? FALLOW_TIMEOUT
+                                         : FALLOW_OK;
+}
+
+/* What the last two seconds needed is the floor; above it idle memory goes after decay_ms. */
+static void decay(struct flw_pool *pool)
+{
+    if (pool->config.decay_ms == UINT32_MAX) {
+        return;
+    }
+    uint64_t now = flw_clock_coarse_ns(), last = atomic_load(&pool->demand.decay_ns);
+    /* A thread that hits only settles nothing: where memory may go, the sum is worth its lock. */
+    uint64_t most = flw_pool_note_demand(pool, flw_pool_requested(pool), now);
+    if (last == 0 || now - last < pool->config.decay_ms * 1000000ull ||
+        atomic_load(&pool->open_captures) != 0) {
+        return;
+    }
+    atomic_store(&pool->demand.decay_ns, now);
+    uint64_t floor = most + most / 8;
+    if (atomic_load(&pool->heap.reserved_bytes) > floor) {
+        (void)flw_pool_drain(pool, NULL, NULL);
+        complete_what_is(pool);
+        flw_pool_fence_all(pool); /* complete by the next time */
+        (void)flw_heap_release_idle(&pool->heap, floor);
+    }
+}
+
+fallow_status fallow_pool_poll(fallow_pool *handle)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        return FALLOW_DEVICE_LOST;
+    }
+    struct flw_driver_section section;
+    flw_heap_hold_driver(&pool->heap, &section);
+    complete_what_is(pool);
+    FLW_EACH_EXTENSION (pool, row, poll) {
+        row->poll(pool);
+    }
+    if (flw_gate_enter(&pool->gate, false) == FALLOW_OK) {
+        decay(pool);
+        flw_gate_leave(&pool->gate);
+    }
+    flw_heap_leave_driver(&pool->heap, &section);
+    flw_pool_note_loss(pool);
+    return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
+}

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: how much may be held, and growth within it. The budgets, over P, the peak requested so far
+ * (this request in it):
+ *   tight  P + min(3 % + 14 MiB, 112 MiB)   new handles below it; beyond it idle handles move instead
+ *   wide   P + 4.4 % + 14 MiB               memory first, where the tight one is short again and again;
+ *                                           9.5 % from three streams on
+ *   loose  1.15 P + 16 MiB                  balanced: grow rather than move what the device still uses;
+ *          1.16 P + 16 MiB                  settled: rather than move anything
+ */
+#include "pool/ladder/climb.h"
+#include "pool/state/account.h"
+#include "pool/state/say.h"
+#include "pool/state/settings.h"
+
+/* Memory first comes near what it promises at most (1.05 P + 16 MiB; with three streams, each of which
+ * has idle memory of its own, 1.10) only where that buys something. A climb that the tight budget does
+ * not serve is *strained*: it moves handles, takes from other streams, waits. Each adds one to a level,
+ * from which every so many allocations take one off: it rises where strain is frequent, and the budget
+ * with it. Some of the promise is left for what no move makes good. Near the end of the device, or of a
+ * limit, little of it is used. */
+#define STRAIN_ALLOCS    32 /* one strain in so many is let pass */
+#define STRAIN_LET_PASS  48
+#define STRAIN_LEVEL_MAX 112
+#define WIDE_SHARE_LEFT  8 /* of what the limit leaves */
+
+static uint64_t widened_slack(const struct flw_climb *climb, uint64_t slack)
+{
+    uint64_t peak = climb->peak_bytes, limit = climb->heap->limit_bytes;
+    uint32_t level = atomic_load_explicit(&climb->pool->budget.strain_level, memory_order_relaxed);
+    if (level <= STRAIN_LET_PASS || peak <= FLW_SMALL_POOL_BYTES || peak >= limit) {
+        return slack;
+    }
+    uint32_t per_mille = atomic_load(&climb->heap->stream_count) > 2 ? 95 : 44;
+    uint64_t most =
+        flw_min(peak * per_mille / 1000 + 14 * FLW_MIB, (limit - peak) / WIDE_SHARE_LEFT);
+    uint64_t more = most > slack ? most - slack : 0;
+    return slack + more * (level - STRAIN_LET_PASS) / (STRAIN_LEVEL_MAX - STRAIN_LET_PASS);
+}
+
+uint64_t flw_climb_tight_budget(const struct flw_climb *climb)
+{
+    uint64_t slack = flw_min(climb->peak_bytes * 3 / 100 + 14 * FLW_MIB, 112 * FLW_MIB);
+    return climb->peak_bytes + widened_slack(climb, slack);
+}
+
+/* The tight budget did not serve. */
+static void note_strain(const struct flw_climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    struct flw_pool_totals totals;
+    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0) {
+        return;
+    }
+    (void)flw_pool_live(pool, &totals);
+    flw_lock_acquire(&climb->heap->lock);
+    uint32_t level = atomic_load_explicit(&pool->budget.strain_level, memory_order_relaxed);
+    uint64_t passed =
+        (totals.allocs - flw_min(totals.allocs, pool->budget.strained_allocs)) / STRAIN_ALLOCS;
+    pool->budget.strained_allocs += passed * STRAIN_ALLOCS;
+    level -= (uint32_t)flw_min(level, passed);
+    level = flw_min(level + 1, STRAIN_LEVEL_MAX);
+    atomic_store_explicit(&pool->budget.strain_level, level, memory_order_relaxed);
+    flw_lock_release(&climb->heap->lock);
+}
+
+uint64_t flw_climb_loose_budget(const struct flw_climb *climb)
+{
+    uint64_t per_cent = climb->is_settled ? 16 : 15;
+    return climb->peak_bytes + climb->peak_bytes * per_cent / 100 + 16 * FLW_MIB;
+}
+
+/* A limit that somebody set is to be used up: then no handle is larger than this. */
+#define LIMITED_HANDLE_BYTES (8 * FLW_MIB)
+
+static bool is_limited(const struct flw_climb *climb)
+{
+    return climb->heap->limit_bytes < climb->pool->device_bytes;
+}
+
+/* Growths become larger with the pool, so that calls do not become more; small again in the last tenth
+ * of a limit. A growth is one handle. But a handle moves only as a whole: with larger ones more is held.
+ * So a memory-first pool that could not keep to its budget takes smaller ones from then on, and a small
+ * pool, where a few large ones would pin all that it may hold beyond its need, makes several for one
+ * growth. */
+#define HANDLE_HALVINGS 3
+
+static bool is_near_limit(const struct flw_climb *climb)
+{
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+    return reserved + climb->need_bytes > climb->heap->limit_bytes / 10 * 9;
+}
+
+static uint64_t usual_growth(const struct flw_climb *climb)
+{
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+    bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
+    if (is_near_limit(climb)) {
+        return climb->heap->source.granularity_bytes;
+    }
+    /* Several streams split what there is: small growths while that is little. */
+    bool splits = is_tight || atomic_load(&climb->heap->stream_count) > 1;
+    uint64_t least = is_tight ? 8 * FLW_MIB : 16 * FLW_MIB;
+    least = splits ? flw_min(least, reserved / 32) : least;
+    uint64_t most = is_tight ? 32 * FLW_MIB : 64 * FLW_MIB;
+    uint64_t wanted = flw_clamp(is_tight ? reserved / 1024 : reserved / 256, least, most);
+    wanted >>= atomic_load_explicit(&climb->pool->budget.handle_halvings, memory_order_relaxed);
+    return is_limited(climb) ? flw_min(wanted, LIMITED_HANDLE_BYTES) : wanted;
+}
+
+/* A power of two. However large the request, it takes at most about a thousand handles: each is two
+ * driver calls, and the first request of a pool may be for most of the device. */
+#define GROWTH_HANDLES 1024
+
+static uint64_t growth_size(const struct flw_climb *climb)
+{
+    uint64_t wanted = flw_max(usual_growth(climb), climb->need_bytes / GROWTH_HANDLES);
+    wanted = wanted < 2 * FLW_MIB ? 2 * FLW_MIB : 1ull << flw_log2_floor(wanted);
+    return flw_max(wanted, climb->heap->source.granularity_bytes);
+}
+
+/* Memory first has small handles, and maps a few more of them than are missing, which the next requests
+ * find: as long as the tight budget, which the pool may hold in any case, has room for them. */
+static uint64_t beyond_size(const struct flw_climb *climb, uint64_t budget_bytes)
+{
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+    if (climb->pool->config.economy != FALLOW_MEMORY_FIRST || reserved <= FLW_SMALL_POOL_BYTES ||
+        is_near_limit(climb) || budget_bytes > flw_climb_tight_budget(climb)) {
+        return 0;
+    }
+    return flw_min(reserved / 128, 112 * FLW_MIB);
+}
+
+/* The budget was not enough. */
+static void halve_handles(struct flw_pool *pool)
+{
+    unsigned halvings = atomic_load_explicit(&pool->budget.handle_halvings, memory_order_relaxed);
+    if (halvings < HANDLE_HALVINGS) {
+        (void)atomic_compare_exchange_strong(&pool->budget.handle_halvings, &halvings,
+                                             halvings + 1);
+    }
+}
+
+static bool adopt_run(struct flw_climb *climb, struct flw_span *run)
+{
+    struct flw_need *need = climb->need;
+    if (need->class_index == FLW_CLASS_COUNT) {
+        need->run = run;
+        return true;
+    }
+    flw_lock_acquire(&climb->heap->lock);
+    if (flw_heap_adopt_slab(climb->heap, need->domain, need->class_index, run)) {
+        need->count = flw_heap_take_slots(climb->heap, need->domain, need->class_index, need->want,
+                                          need->slots);
+    }
+    flw_lock_release(&climb->heap->lock);
+    climb->is_headless = need->count == 0;
+    return need->count > 0;
+}
+
+static bool may_grow(const struct flw_climb *climb)
+{
+    return (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0 && !climb->is_headless;
+}
+
+void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count)
+{
+    climb->need->unit_count = unit_count;
+    climb->need_bytes =
+        flw_align_up((uint64_t)unit_count << FLW_UNIT_LOG2, climb->heap->source.granularity_bytes);
+}
+
+/* A settled pool makes room for the next request of the size too, where that is little of what it may
+ * grow by. */
+static uint64_t settled_growth(const struct flw_climb *climb, uint64_t budget_bytes)
+{
+    uint64_t loose = flw_climb_loose_budget(climb), twice = 2 * climb->need_bytes;
+    bool is_little = twice <= (loose - climb->peak_bytes) / 4;
+    return climb->is_settled && budget_bytes <= loose && is_little ? twice : 0;
+}
+
+/* Without handles to move: those at hand, then new ones while reserved stays within budget. */
+bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    struct flw_need *need = climb->need;
+    struct flw_span *run = NULL;
+    uint64_t growth = growth_size(climb);
+    uint64_t ahead_bytes = flw_max(growth, settled_growth(climb, budget_bytes));
+    uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
+    bool is_whole = flw_need_is_whole(climb->heap, need);
+    struct flw_grow_request request = {
+        .domain = need->domain,
+        .unit_count = need->unit_count,
+        .align_units = need->align_units,
+        .budget_bytes = flw_min(budget_bytes, climb->heap->limit_bytes),
+        .handle_bytes = after <= FLW_SMALL_POOL_BYTES ? 0 : growth,
+        .ahead_bytes = ahead_bytes,
+        .beyond_bytes = beyond_size(climb, budget_bytes),
+        .handle_types = need->handle_types,
+        .is_single_handle = flw_need_is_single(need) || is_whole,
+        .is_whole =
+            is_whole || (climb->heap->whole != NULL && need->class_index == FLW_CLASS_COUNT),
+        .insists = climb->insists};
+    if (!may_grow(climb)) {
+        return false;
+    }
+    fallow_status status = flw_heap_grow(climb->heap, &request, &run);
+    flw_pool_say_refusals(climb->pool);
+    if (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) {
+        climb->insists = false; /* that is its answer, for the like of it */
+        flw_pool_say_insisted(climb->pool);
+    }
+    if (status == FALLOW_WOULD_WAIT) {
+        return false; /* refused a moment ago */
+    }
+    if (status == FALLOW_OK) {
+        atomic_store_explicit(&climb->pool->climbs.refused_requests, 0, memory_order_relaxed);
+        if (climb->is_settled) {
+            atomic_store(&climb->pool->budget.settled_grows,
+                         atomic_load(&climb->heap->count.grows));
+        }
+        return adopt_run(climb, run);
+    }
+    if (climb->status == FALLOW_OUT_OF_MEMORY || status != FALLOW_OUT_OF_MEMORY) {
+        climb->status = status;
+    }
+    climb->is_headless = status == FALLOW_OUT_OF_HOST_MEMORY;
+    return false;
+}
+
+/* Segments do not move: what idles goes back to the driver, as much as the budget lacks (or the driver, where
+ * the budget does not), and one of the right size is asked for. */
+static bool replace_segments(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    uint64_t reserved = atomic_load(&climb->heap->reserved_bytes), need = climb->need_bytes;
+    uint64_t room = flw_min(budget_bytes, climb->heap->limit_bytes);
+    uint64_t keep = room - flw_min(room, need);
+    keep = reserved > keep ? keep : reserved - flw_min(reserved, need);
+    return !flw_heap_refuses(climb->heap, UINT64_MAX) &&
+           flw_heap_release_idle(climb->heap, keep) > 0 &&
+           flw_climb_grow_within(climb, budget_bytes);
+}
+
+/* Where large blocks come and go each has its handle made for it and given back for what comes next, which
+ * costs more than it is worth to anybody. In automatic mode a pool that had to do so this often gives only
+ * blocks twice as large one, until it is trimmed: then another phase begins. */
+#define WHOLES_GIVEN_MOST 3
+
+static void spare_wholes(const struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    if (climb->pool->config.one_handle_bytes != 0 ||
+        atomic_load(&heap->given_wholes) < WHOLES_GIVEN_MOST) {
+        return;
+    }
+    uint64_t units = 2 * (uint64_t)atomic_load(&heap->whole_units);
+    atomic_store(&heap->whole_units, (uint32_t)flw_min(units, UINT32_MAX));
+    atomic_store(&heap->given_wholes, 0);
+    flw_pool_log(climb->pool, FALLOW_LOG_INFO,
+                 "large blocks come and go: one lies in one handle from %llu MiB on now, until the "
+                 "pool is trimmed (one_handle_bytes names a size that stays)",
+                 (unsigned long long)(units >> (20 - FLW_UNIT_LOG2)));
+}
+
+/* Within the budget by moving what is idle; by giving back what does not fit. */
+static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    if (!may_grow(climb)) {
+        return false; /* what idles here stays */
+    }
+    if (!climb->heap->source.ops->remaps) {
+        return replace_segments(climb, budget_bytes);
+    }
+    if (flw_heap_refuses(climb->heap, 0)) {
+        return false; /* nor would it come again */
+    }
+    uint64_t unmapped = flw_heap_unmap_idle(climb->heap, climb->need_bytes);
+    spare_wholes(climb);
+    if (unmapped > 0 && flw_climb_grow_within(climb, budget_bytes)) {
+        return true;
+    }
+    uint64_t idle_bytes = climb->heap->idle_bytes;
+    if (idle_bytes > 0 && !flw_heap_is_lost(climb->heap) &&
+        !flw_heap_refuses(climb->heap, UINT64_MAX)) {
+        /* Idle handles of the wrong size: let the driver have them, ask it for the right one. */
+        uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+        uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
+        if (flw_heap_release_idle(climb->heap, keep) > 0) {
+            return flw_climb_grow_within(climb, budget_bytes);
+        }
+    }
+    return false;
+}
+
+bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes)
+{
+    return flw_climb_grow_within(climb, budget_bytes) || move_within(climb, budget_bytes);
+}
+
+/* The driver may have small handles where it has no large one; who named a size insists on it. */
+static bool may_divide(const struct flw_climb *climb)
+{
+    return climb->pool->config.one_handle_bytes == 0 && flw_need_is_whole(climb->heap, climb->need);
+}
+
+/* A slab that does not fit the limit any more is made as small as it can be. */
+bool flw_climb_grow_to_limit(struct flw_climb *climb)
+{
+    struct flw_need *need = climb->need;
+    if (climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
+        halve_handles(climb->pool);
+    }
+    if (flw_climb_grow_or_move(climb, climb->heap->limit_bytes)) {
+        return true;
+    }
+    if (may_divide(climb)) {
+        need->is_divided = true;
+        return flw_climb_take(climb->heap, need) ||
+               flw_climb_grow_or_move(climb, climb->heap->limit_bytes);
+    }
+    uint32_t smallest =
+        need->class_index < FLW_CLASS_COUNT ? flw_class_slab_units(need->class_index) : UINT32_MAX;
+    if (need->unit_count <= smallest) {
+        return false;
+    }
+    flw_climb_want_units(climb, smallest);
+    return flw_climb_grow_or_move(climb, climb->heap->limit_bytes);
+}
+
+/* Without more memory the request fails from here on, or waits. */
+bool flw_rung_limit(struct flw_climb *climb)
+{
+    climb->insists = true;
+    bool is_grown = flw_climb_grow_to_limit(climb);
+    climb->insists = false;
+    return is_grown;
+}
+
+/* A growth is rare and calls the driver anyway: the place to let memory that was freed long ago be
+ * known complete by the next one. */
+static void fence_own(struct flw_climb *climb)
+{
+    if (climb->need->domain->ops->record != NULL && !flw_heap_is_lost(climb->heap)) {
+        (void)flw_domain_fence_own(climb->heap, climb->need->domain);
+    }
+}
+
+/* A pool is settled when it has lent as many blocks since its peak last rose as before. What it does
+ * repeats, then, and so would every move: balanced rather grows, ahead too, until there is room for all
+ * of it at once. And nothing is made ready for a next growth. (Replacing one of 48 to 96 blocks of 512 B
+ * to 64 MiB at random, which does not repeat, takes an eighth of the driver calls so, too.) */
+static bool is_settled(struct flw_climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    struct flw_pool_totals totals;
+    (void)flw_pool_live(pool, &totals);
+    flw_lock_acquire(&climb->heap->lock);
+    if (climb->peak_bytes > pool->budget.risen_peak_bytes) {
+        climb->has_risen = true;
+        climb->risen_peak_bytes = pool->budget.risen_peak_bytes;
+        climb->risen_allocs = pool->budget.risen_allocs;
+        pool->budget.risen_peak_bytes = climb->peak_bytes;
+        pool->budget.risen_allocs = totals.allocs;
+    }
+    bool is_settled = totals.allocs > 2 * pool->budget.risen_allocs;
+    flw_lock_release(&climb->heap->lock);
+    return is_settled;
+}
+
+void flw_climb_forget_rise(const struct flw_climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    flw_lock_acquire(&climb->heap->lock);
+    if (climb->has_risen && pool->budget.risen_peak_bytes == climb->peak_bytes) {
+        pool->budget.risen_peak_bytes = climb->risen_peak_bytes;
+        pool->budget.risen_allocs = climb->risen_allocs;
+    }
+    flw_lock_release(&climb->heap->lock);
+}
+
+static bool grow_or_move(struct flw_climb *climb)
+{
+    uint64_t tight = flw_climb_tight_budget(climb);
+    if (climb->pool->config.economy == FALLOW_BALANCED) {
+        climb->is_settled = is_settled(climb);
+        uint64_t loose = flw_climb_loose_budget(climb);
+        return climb->is_settled
+                   ? flw_climb_grow_or_move(climb, loose)
+                   : flw_climb_grow_or_move(climb, tight) || flw_climb_grow_within(climb, loose);
+    }
+    if (flw_climb_grow_within(climb, tight)) {
+        return true;
+    }
+    note_strain(climb);
+    return move_within(climb, tight);
+}
+
+bool flw_rung_grow(struct flw_climb *climb)
+{
+    if (!grow_or_move(climb)) {
+        return false;
+    }
+    if (!climb->is_settled) {
+        fence_own(climb);
+    }
+    return true;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what the files of the ladders share: one climb, and what its rungs are made of. Does not: show
+ * anything of it to the rest of the pool, which climbs (ladder.h).
+ */
+#ifndef FLW_POOL_LADDER_CLIMB_H
+#define FLW_POOL_LADDER_CLIMB_H
+
+#include "pool/ladder/ladder.h"
+
+/* To this size what is pinned without need is a large part of a pool. */
+#define FLW_SMALL_POOL_BYTES (512 * FLW_MIB)
+
+/* What the rungs share. */
+struct flw_climb {
+    bool is_settled; /* see budget.c; false: not, or not known yet */
+    struct flw_pool *pool;
+    struct flw_heap *heap;
+    struct flw_need *need;
+    uint64_t peak_bytes;                     /* P */
+    uint64_t need_bytes;                     /* what a growth has to map */
+    uint64_t held_bytes;                     /* reserved before it */
+    uint64_t risen_peak_bytes, risen_allocs; /* has_risen: the pool's before it */
+    bool has_risen;
+    fallow_status status; /* of the last failure worth telling: a driver's refusal before no room */
+    bool has_released_kept; /* what extensions kept back is out */
+    bool is_headless;       /* a growth found no host memory for its headers: no other one helps */
+    bool insists;           /* the driver is asked, whatever it refused before */
+    fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
+};
+
+/* It wants a handle of its own: only growth makes one. */
+static inline bool flw_need_is_single(const struct flw_need *need)
+{
+    return (need->flags & (FALLOW_REQUEST_EXPORT_FD | FALLOW_REQUEST_EXPORT_FABRIC |
+                           FALLOW_REQUEST_DEDICATED)) != 0;
+}
+
+/* It is to have all of a handle, which is free memory as a whole when it comes back. */
+static inline bool flw_need_is_whole(const struct flw_heap *heap, const struct flw_need *need)
+{
+    return need->class_index == FLW_CLASS_COUNT && !flw_need_is_single(need) && !need->is_divided &&
+           need->unit_count >= heap->whole_units;
+}
+
+/* The host has no memory for a table. Then what is there may serve, another thread's or stream's; no growth
+ * does, and what the device is waited for, or a callback gives back, is device memory, which is not what is
+ * missing. */
+static inline bool flw_climb_lacks_host(const struct flw_climb *climb)
+{
+    return climb->is_headless || climb->need->lacks_host;
+}
+
+/* What served the need, for who looks on (publish/). One word: never half of another climb. */
+static inline void flw_climb_note_last(struct flw_pool *pool, const struct flw_need *need,
+                                       unsigned rung)
+{
+    atomic_store_explicit(&pool->climbs.last, need->size_bytes << 8 | ((uint64_t)rung + 1),
+                          memory_order_relaxed);
+}
+
+/* Try one rung, counted and timed by its place. */
+static inline bool flw_climb_try(struct flw_climb *climb, unsigned rung,
+                                 bool (*attempt)(struct flw_climb *climb))
+{
+    uint64_t begin = flw_clock_fine_ns();
+    bool is_done = attempt(climb);
+    atomic_fetch_add_explicit(&climb->pool->climbs.count[rung], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&climb->pool->climbs.ns[rung], flw_clock_fine_ns() - begin,
+                              memory_order_relaxed);
+    if (is_done) {
+        flw_climb_note_last(climb->pool, climb->need, rung);
+    }
+    return is_done;
+}
+
+/* ---- take.c: what lies ready for the stream, its own or nobody's. take takes the heap lock; take_slots
+ * and take_run need it. */
+bool flw_climb_take(struct flw_heap *heap, struct flw_need *need);
+bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need);
+bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need);
+/* The same after slabs without a block out have become runs; after what the calling thread's caches
+ * hold has gone to the heap, too. */
+bool flw_climb_reclaim(struct flw_climb *climb);
+bool flw_climb_own_cache(struct flw_climb *climb);
+/* The first rung: what lies ready, unless tidying is due first. */
+bool flw_rung_own(struct flw_climb *climb);
+/* Out of other threads' caches. */
+bool flw_rung_caches(struct flw_climb *climb);
+
+/* ---- budget.c */
+uint64_t flw_climb_tight_budget(const struct flw_climb *climb);
+uint64_t flw_climb_loose_budget(const struct flw_climb *climb);
+/* How much a growth has to map for the need. */
+void flw_climb_want_units(struct flw_climb *climb, uint32_t unit_count);
+/* calls. Grow within the budget; a new slab or run is the need's. */
+bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes);
+/* calls. Grow within the budget by moving what is idle, if it has to be. */
+bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes);
+/* calls. To the limit. */
+bool flw_climb_grow_to_limit(struct flw_climb *climb);
+bool flw_rung_grow(struct flw_climb *climb);
+/* Without more memory the request fails from here on, or waits. */
+bool flw_rung_limit(struct flw_climb *climb);
+/* Nothing served: the peak has not risen. */
+void flw_climb_forget_rise(const struct flw_climb *climb);
+
+/* ---- steal.c: with the fences that there are; with one recorded for it. */
+bool flw_rung_steal(struct flw_climb *climb);
+bool flw_rung_fence(struct flw_climb *climb);
+
+/* ---- wait.c */
+bool flw_rung_remap_wait(struct flw_climb *climb);
+bool flw_rung_wait(struct flw_climb *climb);
+
+/* ---- callback.c, calls. The caller's callback, then idle memory of other pools of the device. */
+bool flw_rung_callback(struct flw_climb *climb);
+
+/* ---- oom.c */
+/* The host lacks memory: the answer, and a line that says why. `fail` is the ladder's last place. */
+fallow_status flw_climb_refuse_host(const struct flw_climb *climb, unsigned fail);
+/* A line that names the call, where the driver refused the growth that would have served: of the first,
+ * second, fourth and so on such request in a row. */
+void flw_climb_tell_refusal(const struct flw_climb *climb);
+
+#endif

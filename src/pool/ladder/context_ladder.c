@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the ladder of a pool in context order.
+ */
+#include "pool/extensions/debug/guard.h"
+#include "pool/ladder/climb.h"
+#include "pool/state/account.h"
+#include "pool/streams/cache.h"
+#include "pool/streams/epoch.h"
+
+static bool may_wait(const struct flw_climb *climb)
+{
+    return (climb->need->flags & FALLOW_REQUEST_NO_WAIT) == 0 &&
+           climb->pool->config.wait_ms != UINT32_MAX && !flw_climb_lacks_host(climb);
+}
+
+static bool may_grow(const struct flw_climb *climb)
+{
+    return (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0 && !climb->is_headless;
+}
+
+/* The caller's own limbo comes first: whatever the thread needs next is what it has just freed. */
+static bool rung_complete(struct flw_climb *climb)
+{
+    struct flw_tcache *cache = climb->need->cache;
+    flw_lock_acquire(&cache->lock);
+    flw_epoch_flush(climb->pool, cache);
+    flw_lock_release(&cache->lock);
+    return flw_epoch_poll(climb->heap) && flw_climb_take(climb->heap, climb->need);
+}
+
+static uint64_t bound_of(const struct flw_climb *climb)
+{
+    return flw_epoch_bound(flw_pool_live(climb->pool, NULL) + climb->need_bytes);
+}
+
+/* Enough is open: one event for all of it. */
+static bool rung_close(struct flw_climb *climb)
+{
+    flw_lock_acquire(&climb->heap->lock);
+    bool is_wanted = flw_epoch_is_due(climb->heap);
+    flw_lock_release(&climb->heap->lock);
+    return is_wanted && flw_epoch_close(climb->pool) && flw_climb_take(climb->heap, climb->need);
+}
+
+/* Some calls of the program's cannot be tried again: memory that only idles here must not be what they
+ * lack. */
+static bool eats_the_reserve(const struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_driver_section section;
+    size_t free_bytes = SIZE_MAX, total_bytes;
+    uint64_t idle_bytes =
+        atomic_load(&heap->reserved_bytes) -
+        flw_min(atomic_load(&heap->reserved_bytes), flw_pool_live(climb->pool, NULL));
+    if (climb->pool->reserve_bytes == 0 || idle_bytes < climb->need_bytes ||
+        !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    flw_heap_count_call(heap);
+    CUresult result = heap->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    flw_heap_leave_driver(heap, &section);
+    return result == CUDA_SUCCESS && free_bytes < climb->need_bytes + climb->pool->reserve_bytes;
+}
+
+static bool rung_grow(struct flw_climb *climb)
+{
+    return !eats_the_reserve(climb) && flw_climb_grow_within(climb, bound_of(climb));
+}
+
+/* Growth would pass the bound: whatever any thread has freed, and every slab without a block out. */
+static bool rung_caches(struct flw_climb *climb)
+{
+    (void)flw_pool_drain(climb->pool, climb->need->cache, NULL);
+    if (flw_climb_own_cache(climb)) {
+        return true;
+    }
+    return flw_epoch_close(climb->pool) && flw_climb_reclaim(climb);
+}
+
+#define LOOK_MOST 4096
+
+/* heap lock. The ticket of the oldest memory in limbo that would serve the need; 0: none would. */
+static uint64_t fitting_ticket(const struct flw_heap *heap, const struct flw_need *need)
+{
+    const struct flw_domain *domain = heap->context_order;
+    bool is_run = need->class_index == FLW_CLASS_COUNT;
+    uint32_t least = is_run ? need->unit_count : flw_class_slab_units(need->class_index);
+    uint32_t most = is_run ? flw_whole_most_units(least) : UINT32_MAX;
+    uint64_t ticket = 0;
+    if (!is_run && domain->batches[need->class_index].tail != NULL) {
+        ticket = domain->batches[need->class_index].tail->ticket;
+    }
+    const struct flw_span *run = domain->runs.oldest;
+    for (uint32_t i = 0; run != NULL && i < LOOK_MOST; i++, run = run->u.run.age_next) {
+        if (run->u.run.unit_count >= least && run->u.run.unit_count <= most &&
+            flw_run_is_whole(run) == is_run) {
+            return ticket == 0 ? run->u.run.ticket : flw_min(ticket, run->u.run.ticket);
+        }
+    }
+    return ticket;
+}
+
+#define WAIT_ROUNDS 64
+
+static bool rung_wait(struct flw_climb *climb)
+{
+    for (unsigned rounds = 0; rounds < WAIT_ROUNDS && may_wait(climb); rounds++) {
+        flw_lock_acquire(&climb->heap->lock);
+        uint64_t ticket = fitting_ticket(climb->heap, climb->need);
+        flw_lock_release(&climb->heap->lock);
+        if (ticket == 0 || !flw_epoch_wait(climb->heap, ticket)) {
+            return false;
+        }
+        if (flw_climb_reclaim(climb)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nothing in limbo fits. What does not, complete or not, makes room for what does. */
+static bool rung_exchange(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    if (may_wait(climb) && flw_epoch_wait_all(heap) && flw_climb_reclaim(climb)) {
+        return true;
+    }
+    if (!may_grow(climb) || flw_heap_refuses(heap, UINT64_MAX)) {
+        return false; /* what idles here stays */
+    }
+    uint64_t bound = flw_min(bound_of(climb), heap->limit_bytes);
+    uint64_t keep_bytes = bound > climb->need_bytes ? bound - climb->need_bytes : 0;
+    if (eats_the_reserve(climb)) {
+        uint64_t reserved = atomic_load(&heap->reserved_bytes);
+        keep_bytes = flw_min(keep_bytes, reserved - flw_min(reserved, climb->need_bytes));
+    }
+    (void)flw_heap_release_idle(heap, keep_bytes);
+    return flw_climb_grow_within(climb, bound);
+}
+
+static bool grow_to_limit(struct flw_climb *climb)
+{
+    uint32_t smallest = climb->need->class_index < FLW_CLASS_COUNT
+                            ? flw_class_slab_units(climb->need->class_index)
+                            : UINT32_MAX;
+    if (flw_climb_grow_within(climb, climb->heap->limit_bytes)) {
+        return true;
+    }
+    if (climb->need->unit_count > smallest) {
+        flw_climb_want_units(climb, smallest);
+        return flw_climb_grow_within(climb, climb->heap->limit_bytes);
+    }
+    return false;
+}
+
+static bool rung_limit(struct flw_climb *climb)
+{
+    climb->insists = true;
+    bool is_grown = grow_to_limit(climb);
+    climb->insists = false;
+    return is_grown;
+}
+
+/* The driver has nothing: everything that idles here goes to it first. */
+static bool rung_trim(struct flw_climb *climb)
+{
+    return may_grow(climb) && !flw_heap_refuses(climb->heap, UINT64_MAX) &&
+           flw_epoch_trim(climb->pool) > 0 && grow_to_limit(climb);
+}
+
+static bool (*const rungs[FLW_CONTEXT_FAIL])(struct flw_climb *climb) = {
+    [FLW_CONTEXT_COMPLETE] = rung_complete,
+    [FLW_CONTEXT_CLOSE] = rung_close,
+    [FLW_CONTEXT_GROW] = rung_grow,
+    [FLW_CONTEXT_CACHES] = rung_caches,
+    [FLW_CONTEXT_WAIT] = rung_wait,
+    [FLW_CONTEXT_EXCHANGE] = rung_exchange,
+    [FLW_CONTEXT_LIMIT] = rung_limit,
+    [FLW_CONTEXT_TRIM] = rung_trim,
+    [FLW_CONTEXT_CALLBACK] = flw_rung_callback,
+};
+
+static void plan(struct flw_climb *climb)
+{
+    struct flw_need *need = climb->need;
+    int64_t requested = flw_pool_requested(climb->pool);
+    uint64_t peak = (uint64_t)atomic_load(&climb->pool->usage.peak_requested_bytes);
+    uint32_t unit_count = need->unit_count;
+    climb->peak_bytes = flw_max(peak, flw_not_negative(requested) + need->size_bytes);
+    if (need->class_index < FLW_CLASS_COUNT) {
+        flw_lock_acquire(&climb->heap->lock);
+        unit_count = flw_class_slab_units(need->class_index)
+                     << flw_heap_slab_step(need->domain, need->class_index, UINT64_MAX);
+        flw_lock_release(&climb->heap->lock);
+        need->align_units = 1;
+    }
+    flw_climb_want_units(climb, unit_count);
+}
+
+static bool is_futile(const struct flw_climb *climb, unsigned rung)
+{
+    return flw_climb_lacks_host(climb) && rung != FLW_CONTEXT_COMPLETE &&
+           rung != FLW_CONTEXT_CLOSE && rung != FLW_CONTEXT_CACHES;
+}
+
+fallow_status flw_context_climb(struct flw_pool *pool, struct flw_need *need)
+{
+    struct flw_climb climb = {.pool = pool, .heap = &pool->heap, .need = need};
+    if (need->class_index == FLW_CLASS_COUNT) {
+        need->unit_count = (uint32_t)flw_align_up(need->unit_count, pool->heap.page_units);
+        need->align_units = 1; /* a driver allocation is aligned to its pages */
+    }
+    if (flw_climb_take(&pool->heap, need)) {
+        atomic_fetch_add_explicit(&pool->climbs.count[FLW_CONTEXT_READY], 1, memory_order_relaxed);
+        return FALLOW_OK;
+    }
+    climb.status = FALLOW_OUT_OF_MEMORY;
+    flw_pool_settle(pool, need->cache->hot.account);
+    plan(&climb);
+    bool is_hopeless =
+        climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;
+    for (unsigned i = FLW_CONTEXT_COMPLETE; i < FLW_CONTEXT_FAIL && !is_hopeless; i++) {
+        if (is_futile(&climb, i)) {
+            continue;
+        }
+        if (flw_climb_try(&climb, i, rungs[i])) {
+            return FALLOW_OK;
+        }
+        if (flw_heap_is_lost(&pool->heap)) {
+            return FALLOW_DEVICE_LOST;
+        }
+    }
+    if (flw_climb_lacks_host(&climb)) {
+        return flw_climb_refuse_host(&climb, FLW_CONTEXT_FAIL);
+    }
+    if (climb.status == FALLOW_OUT_OF_MEMORY && (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
+        flw_lock_acquire(&pool->heap.lock);
+        climb.status = fitting_ticket(&pool->heap, need) != 0 ? FALLOW_WOULD_WAIT : climb.status;
+        flw_lock_release(&pool->heap.lock);
+    }
+    if (climb.status == FALLOW_OUT_OF_MEMORY) {
+        flw_oom_report_fill(pool, need);
+    }
+    flw_climb_tell_refusal(&climb);
+    flw_climb_note_last(pool, need, FLW_CONTEXT_FAIL);
+    return climb.status;
+}

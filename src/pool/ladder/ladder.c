@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the ladder of a pool in the order of streams.
+ */
+#include "pool/ladder/ladder.h"
+
+#include "heap/epoch.h"
+#include "pool/extensions/debug/guard.h"
+#include "pool/ladder/climb.h"
+#include "pool/state/account.h"
+#include "pool/state/extension.h"
+#include "pool/streams/capture.h"
+#include "pool/streams/uses.h"
+
+/* Is there anything that a look at the device may show complete? */
+static bool has_fences(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    bool has_any = heap->pending_count > 0;
+    for (uint32_t i = 1; i < heap->domain_end && !has_any; i++) {
+        has_any = heap->domains[i]->newest != NULL;
+    }
+    flw_lock_release(&heap->lock);
+    return has_any;
+}
+
+static bool rung_complete(struct flw_climb *climb)
+{
+    struct flw_driver_section section;
+    struct flw_heap *heap = climb->heap;
+    if (!has_fences(heap) || !flw_heap_enter_mode(heap, &section)) {
+        return false;
+    }
+    flw_uses_fence(climb->pool);
+    bool any = flw_heap_poll(heap);
+    flw_heap_leave_driver(heap, &section);
+    return any && flw_climb_take(heap, climb->need);
+}
+
+static bool (*const rungs[FLW_RUNG_FAIL])(struct flw_climb *climb) = {
+    [FLW_RUNG_OWN] = flw_rung_own,
+    [FLW_RUNG_COMPLETE] = rung_complete,
+    [FLW_RUNG_OWN_CACHE] = flw_climb_own_cache,
+    [FLW_RUNG_CACHES] = flw_rung_caches,
+    [FLW_RUNG_GROW] = flw_rung_grow,
+    [FLW_RUNG_STEAL] = flw_rung_steal,
+    [FLW_RUNG_FENCE] = flw_rung_fence,
+    [FLW_RUNG_REMAP_WAIT] = flw_rung_remap_wait,
+    [FLW_RUNG_LIMIT] = flw_rung_limit,
+    [FLW_RUNG_CALLBACK] = flw_rung_callback,
+    [FLW_RUNG_WAIT] = flw_rung_wait,
+};
+
+/* Nothing that these do helps a host without memory (flw_climb_lacks_host). */
+static bool is_futile(const struct flw_climb *climb, unsigned rung)
+{
+    return flw_climb_lacks_host(climb) &&
+           (rung == FLW_RUNG_GROW || rung == FLW_RUNG_REMAP_WAIT || rung == FLW_RUNG_LIMIT ||
+            rung == FLW_RUNG_CALLBACK || rung == FLW_RUNG_WAIT);
+}
+
+/* What extensions keep back gives way before anybody is asked for memory and before the request counts as
+ * failed. True: there was some, and the rungs are worth another climb. */
+static bool release_kept(struct flw_climb *climb)
+{
+    bool any = false;
+    if (!climb->has_released_kept) {
+        FLW_EACH_EXTENSION (climb->pool, row, release) {
+            any |= row->release(climb->pool);
+        }
+    }
+    climb->has_released_kept = true;
+    return any;
+}
+
+static void plan(struct flw_climb *climb)
+{
+    struct flw_need *need = climb->need;
+    int64_t live = flw_pool_requested(climb->pool);
+    uint64_t requested = live > 0 ? (uint64_t)live : 0;
+    uint64_t peak = (uint64_t)atomic_load(&climb->pool->usage.peak_requested_bytes);
+    climb->peak_bytes = flw_max(peak, requested + need->size_bytes);
+    climb->held_bytes = atomic_load(&climb->heap->reserved_bytes);
+    uint32_t unit_count = need->unit_count;
+    if (need->class_index < FLW_CLASS_COUNT) {
+        uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
+        uint64_t budget = flw_min(flw_climb_tight_budget(climb), climb->heap->limit_bytes);
+        uint64_t most_units = budget > reserved ? (budget - reserved) >> FLW_UNIT_LOG2 : 0;
+        uint32_t smallest = flw_class_slab_units(need->class_index);
+        flw_lock_acquire(&climb->heap->lock);
+        unit_count = smallest << flw_heap_slab_step(need->domain, need->class_index, most_units);
+        flw_lock_release(&climb->heap->lock);
+        need->align_units = 1;
+    }
+    flw_climb_want_units(climb, unit_count);
+}
+
+/* heap lock. Is there memory that serves the need, perhaps, once the device has done more? */
+static bool has_incomplete(const struct flw_heap *heap, const struct flw_need *need)
+{
+    bool has_any = heap->pending_count > 0;
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        const struct flw_domain *domain = heap->domains[i];
+        has_any |= flw_domain_has_runs(domain);
+        has_any |=
+            need->class_index < FLW_CLASS_COUNT && domain->batches[need->class_index].head != NULL;
+    }
+    return has_any;
+}
+
+/* The handles that the driver gave before it refused the rest of a growth: a later rung finds them, but
+ * the pool has no claim to them where none served. */
+static void give_back_made(const struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    uint64_t idle_bytes = heap->idle_bytes, reserved = atomic_load(&heap->reserved_bytes);
+    if (heap->source.ops->remaps && idle_bytes > 0 && reserved > climb->held_bytes) {
+        uint64_t made = flw_min(idle_bytes, reserved - climb->held_bytes);
+        (void)flw_heap_release_idle(heap, reserved - made);
+    }
+}
+
+fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need)
+{
+    struct flw_climb climb = {.pool = pool, .heap = &pool->heap, .need = need};
+    need->spares_waits = pool->config.economy == FALLOW_MEMORY_FIRST;
+    if (flw_rung_own(&climb)) {
+        atomic_fetch_add_explicit(&pool->climbs.count[FLW_RUNG_OWN], 1, memory_order_relaxed);
+        return FALLOW_OK;
+    }
+    /* With nothing to complete the thread's own caches come before the first driver call. */
+    if (!has_fences(&pool->heap) && flw_climb_own_cache(&climb)) {
+        atomic_fetch_add_explicit(&pool->climbs.count[FLW_RUNG_OWN_CACHE], 1, memory_order_relaxed);
+        flw_climb_note_last(pool, need, FLW_RUNG_OWN_CACHE);
+        return FALLOW_OK;
+    }
+    fallow_status status = flw_capture_check(pool, need->domain);
+    if (status != FALLOW_OK) {
+        return status;
+    }
+    climb.status = FALLOW_OUT_OF_MEMORY;
+    if (need->cache != NULL) {
+        flw_pool_settle(pool, need->cache->hot.account); /* the plan is made from the peak */
+    }
+    plan(&climb);
+    /* What can never fit moves nothing and waits for nobody. */
+    bool is_hopeless =
+        climb.need_bytes > pool->heap.limit_bytes && need->class_index == FLW_CLASS_COUNT;
+    unsigned first = is_hopeless ? FLW_RUNG_FAIL : FLW_RUNG_COMPLETE;
+    for (unsigned i = first; i < FLW_RUNG_FAIL; i++) {
+        if (i == FLW_RUNG_CALLBACK && release_kept(&climb)) {
+            i = FLW_RUNG_COMPLETE;
+        }
+        if (is_futile(&climb, i)) {
+            continue;
+        }
+        if (flw_climb_try(&climb, i, rungs[i])) {
+            return FALLOW_OK;
+        }
+        if (flw_heap_is_lost(&pool->heap)) {
+            return FALLOW_DEVICE_LOST;
+        }
+        if (climb.gate_status != FALLOW_OK) {
+            return climb.gate_status; /* put to sleep during the callback */
+        }
+    }
+    flw_climb_forget_rise(&climb);
+    give_back_made(&climb);
+    if (flw_climb_lacks_host(&climb)) {
+        return flw_climb_refuse_host(&climb, FLW_RUNG_FAIL);
+    }
+    if (climb.status == FALLOW_OUT_OF_MEMORY && !is_hopeless &&
+        (need->flags & FALLOW_REQUEST_NO_WAIT) != 0) {
+        flw_lock_acquire(&pool->heap.lock);
+        bool may_come = has_incomplete(&pool->heap, need);
+        flw_lock_release(&pool->heap.lock);
+        climb.status = may_come ? FALLOW_WOULD_WAIT : FALLOW_OUT_OF_MEMORY;
+    }
+    if (climb.status == FALLOW_OUT_OF_MEMORY) {
+        flw_oom_report_fill(pool, need);
+    }
+    flw_climb_tell_refusal(&climb);
+    flw_climb_note_last(pool, need, FLW_RUNG_FAIL);
+    return climb.status;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the two ladders that an allocation climbs when its cache has nothing: what is tried, and in what order. A
+ * rung satisfies the need or leaves everything as it was; each is counted and timed, by its place, for the
+ * out-of-memory report.
+ */
+#ifndef FLW_POOL_LADDER_LADDER_H
+#define FLW_POOL_LADDER_LADDER_H
+
+#include "pool/state/pool.h"
+
+/* The ladder of a pool in the order of streams. */
+enum flw_rung {
+    FLW_RUNG_OWN,        /* own stream's heap and nobody's */
+    FLW_RUNG_COMPLETE,   /* blocks whose fence has completed */
+    FLW_RUNG_OWN_CACHE,  /* the thread's own caches, empty slabs */
+    FLW_RUNG_CACHES,     /* other threads' caches */
+    FLW_RUNG_GROW,       /* idle handles, then new ones up to the soft target */
+    FLW_RUNG_STEAL,      /* another stream's, a fence already recorded */
+    FLW_RUNG_FENCE,      /* another stream's, a fence recorded now */
+    FLW_RUNG_REMAP_WAIT, /* wait for the device, then move handles */
+    FLW_RUNG_LIMIT,      /* grow to the limit */
+    FLW_RUNG_CALLBACK,   /* the user's callback, other pools of the device */
+    FLW_RUNG_WAIT,       /* bounded wait for what is pending */
+    FLW_RUNG_FAIL
+};
+
+/* The ladder of a pool in context order. */
+enum flw_context_rung {
+    FLW_CONTEXT_READY,    /* what lies ready */
+    FLW_CONTEXT_COMPLETE, /* blocks whose epoch has completed */
+    FLW_CONTEXT_CLOSE,    /* an epoch over what is open, if that is worth an event */
+    FLW_CONTEXT_GROW,     /* up to the bound (flw_epoch_bound) */
+    FLW_CONTEXT_CACHES,   /* whatever any thread has freed, slabs that are empty */
+    FLW_CONTEXT_WAIT,     /* for the oldest epoch with a fit */
+    FLW_CONTEXT_EXCHANGE, /* wait for all; what does not fit makes room for what does */
+    FLW_CONTEXT_LIMIT,    /* grow to the limit */
+    FLW_CONTEXT_TRIM,     /* everything idle to the driver, then grow */
+    FLW_CONTEXT_CALLBACK, /* the user's callback, other pools of the device */
+    FLW_CONTEXT_FAIL
+};
+
+/* What is wanted: slots of a class, or a run. */
+struct flw_need {
+    struct flw_domain *domain;
+    struct flw_tcache *cache; /* the caller's; NULL for a capture */
+    unsigned class_index;     /* FLW_CLASS_COUNT: a run */
+    uint32_t unit_count, align_units;
+    uint64_t size_bytes; /* as asked, for the peak and the report */
+    uint32_t flags, handle_types;
+    bool spares_waits; /* memory first: a looser fit rather than another wait between streams */
+    bool is_divided;   /* a large one that found no handle for itself: out of several */
+    uint32_t want;     /* slots */
+    struct flw_slot **slots; /* out */
+    uint32_t count;          /* out */
+    struct flw_span *run;    /* out */
+    bool lacks_host; /* the last look at what lies ready came to nothing for want of host memory */
+};
+
+/* Driver calls. OK, and need has what was wanted. Each for pools of its order. */
+fallow_status flw_ladder_climb(struct flw_pool *pool, struct flw_need *need);
+fallow_status flw_context_climb(struct flw_pool *pool, struct flw_need *need);
+
+/* Out of memory: remember why this need failed. (oom.c) */
+void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need);
+
+#endif

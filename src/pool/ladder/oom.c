@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the out-of-memory report: why an allocation failed and who holds the memory.
+ */
+#include <string.h>
+
+#include "base/sized.h"
+#include "heap/tables.h"
+#include "pool/extensions/debug/guard.h"
+#include "pool/ladder/climb.h"
+#include "pool/state/account.h"
+#include "pool/state/blocks.h"
+#include "pool/state/extension.h"
+#include "pool/state/settings.h"
+#include "pool/state/table.h"
+
+FLW_DEFINE_INIT_SIZED(fallow_oom_report)
+
+/* By tag and stream, largest first. More of them than this: the rest counts for none. */
+struct owner_sum {
+    fallow_oom_owner owners[256];
+    uint32_t count, last; /* last: whose the block before was */
+};
+
+static bool is_owner(const fallow_oom_owner *owner, uint32_t tag, uint64_t stream_id)
+{
+    return owner->tag == tag && owner->stream_id == stream_id;
+}
+
+static void add_block(struct owner_sum *sum, uint32_t tag, uint64_t stream_id, uint64_t bytes)
+{
+    uint32_t i = sum->last;
+    if (i >= sum->count || !is_owner(&sum->owners[i], tag, stream_id)) {
+        for (i = 0; i < sum->count && !is_owner(&sum->owners[i], tag, stream_id);) {
+            i++;
+        }
+        if (i == sizeof sum->owners / sizeof *sum->owners) {
+            return;
+        }
+    }
+    if (i == sum->count) {
+        sum->owners[sum->count++] = (fallow_oom_owner){.tag = tag, .stream_id = stream_id};
+    }
+    sum->owners[i].bytes += bytes;
+    sum->owners[i].count++;
+    sum->last = i;
+}
+
+static void sort_owners(struct owner_sum *sum)
+{
+    for (uint32_t i = 1; i < sum->count; i++) {
+        fallow_oom_owner moved = sum->owners[i];
+        uint32_t at = i;
+        for (; at > 0 && moved.bytes > sum->owners[at - 1].bytes; at--) {
+            sum->owners[at] = sum->owners[at - 1];
+        }
+        sum->owners[at] = moved;
+    }
+}
+
+static void add_lent(void *context, const struct flw_lent_block *block)
+{
+    add_block(context, block->tag, block->stream_id, block->usable_bytes);
+}
+
+static void sum_owners(struct flw_pool *pool, struct owner_sum *sum)
+{
+    flw_blocks_each(pool, add_lent, sum);
+    sort_owners(sum);
+}
+
+/* heap lock. In units. */
+static uint64_t largest_run(const struct flw_domain *domain)
+{
+    return flw_max(flw_run_index_largest(&domain->runs), flw_run_index_largest(&domain->wholes));
+}
+
+void flw_oom_report_fill(struct flw_pool *pool, const struct flw_need *need)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    struct owner_sum sum = {.count = 0};
+    fallow_oom_report report = {.device_free_bytes = UINT64_MAX};
+    size_t device_free = 0, device_total = 0;
+    atomic_fetch_add(&pool->climbs.ooms, 1);
+    if (flw_heap_enter_driver(heap, &section)) {
+        flw_heap_count_call(heap);
+        if (pool->driver.cuMemGetInfo_v2(&device_free, &device_total) == CUDA_SUCCESS) {
+            report.device_free_bytes = device_free;
+        }
+        flw_heap_leave_driver(heap, &section);
+    }
+    report.size_bytes = need->size_bytes;
+    report.limit_bytes = heap->limit_bytes;
+    report.requested_bytes = flw_not_negative(flw_pool_requested(pool));
+    sum_owners(pool, &sum);
+    flw_lock_acquire(&heap->lock);
+    report.reserved_bytes = atomic_load(&heap->reserved_bytes);
+    uint64_t own = largest_run(need->domain), nobody = largest_run(heap->domains[FLW_NOBODY]);
+    report.largest_free_bytes = flw_max(own, nobody) << FLW_UNIT_LOG2;
+    report.free_bytes = heap->idle_bytes;
+    for (uint32_t i = 0; i < heap->domain_end; i++) {
+        report.free_bytes += flw_domain_run_bytes(heap->domains[i]);
+    }
+    report.pending_bytes = heap->pending_bytes;
+    report.captured_bytes = flw_pool_captured_bytes(pool);
+    flw_lock_release(&heap->lock);
+    report.fragmentation = report.free_bytes == 0 ? 0
+                                                  : 1.0 - (double)report.largest_free_bytes /
+                                                              (double)report.free_bytes;
+    report.owner_count = (uint32_t)flw_min(sum.count, FALLOW_OOM_OWNERS);
+    memcpy(report.owners, sum.owners, sizeof report.owners);
+    for (unsigned i = 0; i < FLW_STAGE_COUNT; i++) {
+        report.rung_count[i] = atomic_load(&pool->climbs.count[i]);
+        report.rung_ns[i] = atomic_load(&pool->climbs.ns[i]);
+    }
+    flw_lock_acquire(&pool->climbs.report_lock);
+    pool->climbs.report = report;
+    flw_lock_release(&pool->climbs.report_lock);
+    flw_pool_log(pool, FALLOW_LOG_WARNING,
+                 "out of memory: %llu bytes asked, %llu of %llu reserved, largest hole %llu, "
+                 "%llu waiting for fences",
+                 (unsigned long long)report.size_bytes, (unsigned long long)report.reserved_bytes,
+                 (unsigned long long)report.limit_bytes,
+                 (unsigned long long)report.largest_free_bytes,
+                 (unsigned long long)report.pending_bytes);
+    FLW_EACH_EXTENSION (pool, row, failed) {
+        row->failed(pool, need->domain, &report);
+    }
+}
+
+fallow_status flw_climb_refuse_host(const struct flw_climb *climb, unsigned fail)
+{
+    struct flw_pool *pool = climb->pool;
+    const struct flw_heap *heap = climb->heap;
+    unsigned long long asked = climb->need->size_bytes;
+    if (flw_tables_are_full(heap)) {
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "out of host memory, not of device memory: %llu bytes asked, and the pool's "
+            "tables are used up at %llu MiB of addresses; where a limit made them small, lift "
+            "it (ulimit -v unlimited)",
+            asked, (unsigned long long)(flw_tables_reserve_bytes(heap, heap->table_shrink) >> 20));
+    } else {
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "out of host memory, not of device memory: %llu bytes asked, and the host refuses "
+            "more for the pool's tables: look at ulimit -d, ulimit -v and the memory limit of "
+            "the container",
+            asked);
+    }
+    flw_climb_note_last(pool, climb->need, fail);
+    return FALLOW_OUT_OF_HOST_MEMORY;
+}
+
+void flw_climb_tell_refusal(const struct flw_climb *climb)
+{
+    const struct flw_heap *heap = climb->heap;
+    const char *call = atomic_load(&heap->last_call);
+    if ((climb->status != FALLOW_DRIVER && climb->status != FALLOW_NOT_SUPPORTED) || call == NULL) {
+        return;
+    }
+    uint64_t count = atomic_fetch_add(&climb->pool->climbs.refused_requests, 1) + 1;
+    if (flw_is_pow2(count)) {
+        flw_pool_log(
+            climb->pool, FALLOW_LOG_WARNING,
+            "no %llu bytes: %s answered %s; the pool is as it was, and the next request that nothing "
+            "else serves asks again (%llu since the last that the driver gave more memory for)",
+            (unsigned long long)climb->need->size_bytes, call,
+            flw_driver_error_name(&climb->pool->driver, (CUresult)atomic_load(&heap->last_error)),
+            (unsigned long long)count);
+    }
+}
+
+fallow_status fallow_pool_get_oom_report(fallow_pool *handle, fallow_oom_report *out_report)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (out_report == NULL) {
+        return FALLOW_INVALID_ARGUMENT;
+    }
+    flw_lock_acquire(&pool->climbs.report_lock);
+    fallow_oom_report report = pool->climbs.report;
+    flw_lock_release(&pool->climbs.report_lock);
+    return flw_struct_answer(out_report, &report, sizeof report);
+}

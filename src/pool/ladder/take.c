@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: taking what is there: free memory of the stream and nobody's, empty slabs, what caches hold.
+ */
+#include "heap/tables.h"
+#include "pool/ladder/climb.h"
+#include "pool/streams/cache.h"
+
+static bool take_slots(struct flw_heap *heap, struct flw_need *need)
+{
+    need->count =
+        flw_heap_take_slots(heap, need->domain, need->class_index, need->want, need->slots);
+    return need->count > 0;
+}
+
+static struct flw_span *take_slab_run(struct flw_heap *heap, const struct flw_need *need)
+{
+    struct flw_span *run = NULL;
+    if (heap->source.ops->remaps && atomic_load(&heap->reserved_bytes) <= FLW_SMALL_POOL_BYTES) {
+        /* Memory first: the smallest, which is empty again the soonest. */
+        unsigned step =
+            need->spares_waits ? 0 : flw_heap_slab_step(need->domain, need->class_index, 0);
+        run = flw_heap_take_crowded(heap, need->domain,
+                                    flw_class_slab_units(need->class_index) << step);
+    }
+    return run != NULL ? run : flw_heap_take_slab_run(heap, need->domain, need->class_index);
+}
+
+static bool take_slab(struct flw_heap *heap, struct flw_need *need)
+{
+    struct flw_span *run = take_slab_run(heap, need);
+    return run != NULL && flw_heap_adopt_slab(heap, need->domain, need->class_index, run) &&
+           take_slots(heap, need);
+}
+
+bool flw_climb_take_slots(struct flw_heap *heap, struct flw_need *need)
+{
+    return take_slots(heap, need) || take_slab(heap, need);
+}
+
+bool flw_climb_take_run(struct flw_heap *heap, struct flw_need *need)
+{
+    need->run = need->is_divided
+                    ? flw_heap_take_divided(heap, need->domain, need->unit_count, need->align_units)
+                    : flw_heap_take_run(heap, need->domain, need->unit_count, need->align_units);
+    return need->run != NULL;
+}
+
+bool flw_climb_take(struct flw_heap *heap, struct flw_need *need)
+{
+    if (flw_need_is_single(need)) {
+        return false;
+    }
+    flw_lock_acquire(&heap->lock);
+    uint64_t refusals = flw_tables_refusals(heap);
+    bool is_taken = false;
+    if (need->class_index < FLW_CLASS_COUNT) {
+        is_taken = flw_climb_take_slots(heap, need);
+    } else if (heap->whole != NULL) {
+        need->run =
+            flw_heap_take_whole(heap, need->unit_count, flw_whole_most_units(need->unit_count));
+        is_taken = need->run != NULL;
+    } else {
+        is_taken = flw_climb_take_run(heap, need);
+    }
+    need->lacks_host = !is_taken && flw_tables_refusals(heap) != refusals;
+    flw_lock_release(&heap->lock);
+    return is_taken;
+}
+
+bool flw_climb_reclaim(struct flw_climb *climb)
+{
+    flw_lock_acquire(&climb->heap->lock);
+    (void)flw_heap_reclaim_slabs(climb->heap);
+    flw_lock_release(&climb->heap->lock);
+    return flw_climb_take(climb->heap, climb->need);
+}
+
+/* Growth comes next: what this thread holds back must not be the reason for it. */
+bool flw_climb_own_cache(struct flw_climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    uintptr_t self = flw_thread_token();
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        if (cache->thread == self) {
+            flw_lock_acquire(&cache->lock);
+            flw_lock_acquire(&climb->heap->lock);
+            (void)flw_tcache_flush(cache, climb->heap);
+            flw_lock_release(&climb->heap->lock);
+            flw_lock_release(&cache->lock);
+        }
+    }
+    flw_lock_release(&pool->lock);
+    return flw_climb_reclaim(climb); /* also where nothing was cached: slabs may be empty by now */
+}
+
+/* To take memory out of caches pays where much is held: with less than this a pool grows first, else
+ * two threads that hand little memory to and fro would stop each other at every refill. */
+#define DRAIN_FROM_BYTES (16 * FLW_MIB)
+
+/* A slab stays where it is for as long as one block of it is lent, and keeps the runs around it apart.
+ * So while a small pool still grows, what caches and slabs hold free makes room before a new slab is
+ * made. Only so often after each growth: a step that repeats does not grow, and pays nothing. */
+#define TIDIES_AFTER_GROWTH 1024
+
+/* heap lock */
+static bool may_tidy(struct flw_pool *pool)
+{
+    uint64_t grows = atomic_load_explicit(&pool->heap.count.grows, memory_order_relaxed);
+    uint64_t reserved = atomic_load_explicit(&pool->heap.reserved_bytes, memory_order_relaxed);
+    if (reserved < DRAIN_FROM_BYTES || reserved > FLW_SMALL_POOL_BYTES) {
+        return false;
+    }
+    if (pool->budget.tidied_growth != grows) {
+        pool->budget.tidied_growth = grows;
+        pool->budget.tidies_left = TIDIES_AFTER_GROWTH;
+    }
+    if (pool->budget.tidies_left == 0) {
+        return false;
+    }
+    pool->budget.tidies_left--;
+    return true;
+}
+
+bool flw_rung_own(struct flw_climb *climb)
+{
+    struct flw_heap *heap = climb->heap;
+    struct flw_need *need = climb->need;
+    if (need->class_index == FLW_CLASS_COUNT) {
+        return flw_climb_take(heap, need);
+    }
+    flw_lock_acquire(&heap->lock);
+    bool is_taken = take_slots(heap, need);
+    bool is_tidy = is_taken || !may_tidy(climb->pool);
+    is_taken = is_taken || (is_tidy && take_slab(heap, need));
+    flw_lock_release(&heap->lock);
+    return is_tidy ? is_taken : flw_climb_own_cache(climb);
+}
+
+bool flw_rung_caches(struct flw_climb *climb)
+{
+    struct flw_pool *pool = climb->pool;
+    uint64_t after = atomic_load(&climb->heap->reserved_bytes) + climb->need_bytes;
+    if (after <= flw_min(DRAIN_FROM_BYTES, climb->heap->limit_bytes) &&
+        (climb->need->flags & FALLOW_REQUEST_NO_GROW) == 0 && !flw_climb_lacks_host(climb)) {
+        return false;
+    }
+    return pool->cache_count > 1 && flw_pool_drain(pool, climb->need->cache, NULL) &&
+           flw_climb_reclaim(climb);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: waiting for the device until memory is free: to be moved, or to be taken.
+ */
+#include "pool/extensions/debug/guard.h"
+#include "pool/ladder/climb.h"
+#include "pool/streams/quiesce.h"
+#include "pool/streams/uses.h"
+
+/* heap lock. Any domain with a fence: its oldest fence's ticket, or, where that has gone on for
+ * long, its newest's. Else any with unfenced free memory. */
+static struct flw_domain *next_to_wait(const struct flw_heap *heap, const struct flw_need *need,
+                                       bool is_patient, uint64_t *out_ticket)
+{
+    struct flw_domain *unfenced = NULL;
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == NULL || domain->ops->record == NULL || domain->is_lost) {
+            continue;
+        }
+        if (domain->oldest != NULL) {
+            *out_ticket = is_patient ? domain->oldest->ticket : domain->newest->ticket;
+            return domain;
+        }
+        bool has_memory = domain->unfenced_bytes > 0 &&
+                          (flw_domain_has_runs(domain) || heap->pending_count > 0) &&
+                          flw_domain_can_fence(heap, domain, domain == need->domain);
+        if (has_memory && (unfenced == NULL || domain == need->domain)) {
+            unfenced = domain;
+        }
+    }
+    *out_ticket = unfenced != NULL ? unfenced->ticket : 0;
+    return unfenced;
+}
+
+/* Wait for the oldest fence until what it frees is enough to take or to move. A request that these
+ * do not serve soon is large: then it waits for all that there is, a domain at a time. */
+#define PATIENT_ROUNDS 64
+#define MOST_ROUNDS    (PATIENT_ROUNDS + 2 * FLW_DOMAIN_COUNT)
+
+static bool wait_and(struct flw_climb *climb, uint64_t deadline_ns,
+                     bool (*then)(struct flw_climb *climb))
+{
+    struct flw_heap *heap = climb->heap;
+    for (unsigned rounds = 0; rounds < MOST_ROUNDS && !flw_heap_is_lost(heap); rounds++) {
+        struct flw_driver_section section;
+        uint64_t ticket = 0;
+        flw_lock_acquire(&heap->lock);
+        struct flw_domain *domain =
+            next_to_wait(heap, climb->need, rounds < PATIENT_ROUNDS, &ticket);
+        flw_lock_release(&heap->lock);
+        if (domain == NULL) { /* other threads may have waited, and freed, meanwhile */
+            return climb->pool->cache_count > 1 && then(climb);
+        }
+        if (!flw_heap_enter_mode(heap, &section)) {
+            return false;
+        }
+        fallow_status status = flw_domain_wait(heap, domain, ticket, deadline_ns);
+        flw_heap_leave_driver(heap, &section);
+        if (status != FALLOW_OK) {
+            return false;
+        }
+        if (then(climb)) {
+            return true;
+        }
+        if (flw_climb_lacks_host(climb)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+static bool take_or_move(struct flw_climb *climb)
+{
+    bool is_tight = climb->pool->config.economy == FALLOW_MEMORY_FIRST;
+    return flw_climb_reclaim(climb) ||
+           flw_climb_grow_or_move(climb, is_tight ? flw_climb_tight_budget(climb)
+                                                  : flw_climb_loose_budget(climb));
+}
+
+static uint64_t wait_deadline(const struct flw_climb *climb)
+{
+    return flw_clock_fine_ns() + climb->pool->config.wait_ms * 1000000ull;
+}
+
+static bool may_wait(const struct flw_climb *climb)
+{
+    return (climb->need->flags & FALLOW_REQUEST_NO_WAIT) == 0 &&
+           climb->pool->config.wait_ms != UINT32_MAX &&
+           climb->need->domain->ops != &flw_order_capture;
+}
+
+bool flw_rung_remap_wait(struct flw_climb *climb)
+{
+    if (!may_wait(climb) || !wait_and(climb, UINT64_MAX, take_or_move)) {
+        return false;
+    }
+    atomic_fetch_add(&climb->pool->climbs.remap_waits, 1);
+    return true;
+}
+
+static bool take_or_grow(struct flw_climb *climb)
+{
+    return flw_climb_reclaim(climb) || flw_climb_grow_to_limit(climb);
+}
+
+bool flw_rung_wait(struct flw_climb *climb)
+{
+    if (!may_wait(climb)) {
+        return false;
+    }
+    flw_pool_fence_all(climb->pool);
+    if (wait_and(climb, wait_deadline(climb), take_or_grow)) {
+        return true;
+    }
+    return flw_pool_sync_uncoverable(climb->pool, false) && take_or_grow(climb);
+}

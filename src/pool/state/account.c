@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/state/account.h"
+
+#include "pool/extensions/debug/guard.h"
+
+static void raise_to(_Atomic int64_t *peak, int64_t value)
+{
+    int64_t seen = atomic_load(peak);
+    while (value > seen && !atomic_compare_exchange_weak(peak, &seen, value)) {
+    }
+}
+
+void flw_pool_account(struct flw_account *account, int64_t requested_bytes)
+{
+    int64_t now = account->requested_bytes + requested_bytes;
+    __atomic_store_n(&account->requested_bytes, now, __ATOMIC_RELAXED);
+    if (now > account->peak_requested_bytes) {
+        __atomic_store_n(&account->peak_requested_bytes, now, __ATOMIC_RELAXED);
+    }
+}
+
+void flw_pool_settle(struct flw_pool *pool, struct flw_account *account)
+{
+    int64_t delta = account->requested_bytes, peak = account->peak_requested_bytes;
+    if (delta == 0 && peak == 0) {
+        return;
+    }
+    int64_t base = atomic_fetch_add(&pool->usage.requested_bytes, delta);
+    __atomic_store_n(&account->requested_bytes, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&account->peak_requested_bytes, 0, __ATOMIC_RELAXED);
+    if (base + peak <= atomic_load(&pool->usage.peak_requested_bytes)) {
+        return;
+    }
+    /* Others may have given back what they have not settled yet: the sum over all knows. */
+    int64_t highest = flw_pool_requested(pool) + (peak - delta);
+    if (highest <= atomic_load(&pool->usage.peak_requested_bytes)) {
+        return;
+    }
+    raise_to(&pool->usage.peak_requested_bytes, highest);
+    uint64_t live = flw_pool_live(pool, NULL), most = atomic_load(&pool->usage.peak_live_bytes);
+    while (live > most &&
+           !atomic_compare_exchange_weak(&pool->usage.peak_live_bytes, &most, live)) {
+    }
+}
+
+void flw_pool_note_special(struct flw_pool *pool, struct flw_account *account,
+                           int64_t requested_bytes, int64_t live_bytes)
+{
+    flw_pool_settle(pool, account); /* so that the sum below has this thread's part */
+    int64_t now = atomic_fetch_add(&pool->usage.requested_bytes, requested_bytes) + requested_bytes;
+    atomic_fetch_add(&pool->usage.special_live_bytes, live_bytes);
+    atomic_fetch_add(
+        requested_bytes >= 0 ? &pool->usage.special_allocs : &pool->usage.special_frees, 1);
+    raise_to(&pool->usage.peak_requested_bytes, now);
+}
+
+static FLW_SNAPSHOT uint64_t read_word(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static FLW_SNAPSHOT void add_cache(struct flw_tcache *cache, struct flw_pool_totals *totals)
+{
+    uint64_t pops = read_word(&cache->run_pops), pushes = read_word(&cache->run_pushes);
+    totals->live_bytes +=
+        (int64_t)(read_word(&cache->run_out_bytes) - read_word(&cache->run_bytes));
+    totals->cached_bytes += read_word(&cache->run_bytes);
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        struct flw_bin *bin = flw_tcache_bin(cache, c);
+        uint64_t out = read_word(&bin->pops);
+        uint64_t in = read_word(&bin->count) + out - bin->moved_in + bin->moved_out;
+        pops += out;
+        pushes += in;
+        totals->live_bytes += ((int64_t)out - (int64_t)in) * (int64_t)flw_class_bytes(c);
+        totals->cached_bytes += read_word(&bin->count) * flw_class_bytes(c);
+    }
+    totals->allocs += pops;
+    totals->frees += pushes;
+    totals->misses += read_word(&cache->misses);
+}
+
+void flw_pool_keep_totals(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    struct flw_pool_totals totals = {0};
+    add_cache(cache, &totals);
+    atomic_fetch_add(&pool->usage.retired_allocs, totals.allocs);
+    atomic_fetch_add(&pool->usage.retired_frees, totals.frees);
+    atomic_fetch_add(&pool->usage.retired_misses, totals.misses);
+    atomic_fetch_add(&pool->usage.retired_live_bytes, totals.live_bytes);
+}
+
+uint64_t flw_pool_live(struct flw_pool *pool, struct flw_pool_totals *out)
+{
+    struct flw_pool_totals totals = {
+        .allocs =
+            atomic_load(&pool->usage.retired_allocs) + atomic_load(&pool->usage.special_allocs),
+        .frees = atomic_load(&pool->usage.retired_frees) + atomic_load(&pool->usage.special_frees),
+        .misses =
+            atomic_load(&pool->usage.retired_misses) + atomic_load(&pool->usage.special_allocs),
+        .live_bytes = atomic_load(&pool->usage.retired_live_bytes) +
+                      atomic_load(&pool->usage.special_live_bytes),
+        .requested_bytes = atomic_load(&pool->usage.requested_bytes)};
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = pool->caches; cache != NULL; cache = cache->next) {
+        add_cache(cache, &totals);
+    }
+    for (const struct flw_account *account = pool->accounts; account; account = account->next) {
+        totals.requested_bytes += __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
+        totals.unsettled_peak_bytes +=
+            __atomic_load_n(&account->peak_requested_bytes, __ATOMIC_RELAXED);
+    }
+    flw_lock_release(&pool->lock);
+    if (out != NULL) {
+        *out = totals;
+    }
+    return flw_not_negative(totals.live_bytes);
+}
+
+int64_t flw_pool_requested(struct flw_pool *pool)
+{
+    int64_t requested = atomic_load(&pool->usage.requested_bytes);
+    flw_lock_acquire(&pool->lock);
+    for (const struct flw_account *account = pool->accounts; account; account = account->next) {
+        requested += __atomic_load_n(&account->requested_bytes, __ATOMIC_RELAXED);
+    }
+    flw_lock_release(&pool->lock);
+    return requested;
+}
+
+uint64_t flw_pool_captured_bytes(const struct flw_pool *pool)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 1; i < pool->heap.domain_end; i++) {
+        const struct flw_domain *domain = pool->heap.domains[i];
+        if (domain->capture != 0) {
+            bytes += domain->captured_bytes + flw_domain_run_bytes(domain);
+        }
+    }
+    return bytes;
+}
+
+/* ---- what was needed lately */
+
+#define WINDOW_NS 2000000000ull
+
+uint64_t flw_pool_note_demand(struct flw_pool *pool, int64_t live, uint64_t now)
+{
+    uint64_t requested = flw_not_negative(live), none = 0;
+    uint64_t begin = atomic_load(&pool->demand.window_ns);
+    uint64_t most = atomic_load(&pool->demand.window_bytes);
+    if (now - begin > WINDOW_NS &&
+        atomic_compare_exchange_strong(&pool->demand.window_ns, &begin, now)) {
+        atomic_store(&pool->demand.before_bytes, now - begin > 2 * WINDOW_NS ? requested : most);
+        most = requested;
+        atomic_store(&pool->demand.window_bytes, most);
+    }
+    while (requested > most &&
+           !atomic_compare_exchange_weak(&pool->demand.window_bytes, &most, requested)) {
+    }
+    (void)atomic_compare_exchange_strong(&pool->demand.decay_ns, &none, now);
+    return flw_max(flw_max(requested, most), atomic_load(&pool->demand.before_bytes));
+}

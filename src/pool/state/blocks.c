@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the walk over spans and slots.
+ */
+#include "pool/state/blocks.h"
+
+#include "pool/state/notes.h"
+
+/* Both locks. False: it is not lent. `owner` is the domain of a captured block. */
+static bool describe(struct flw_pool *pool, const struct flw_slot *slot, uint32_t owner,
+                     struct flw_lent_block *block)
+{
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    uint64_t state = word & FLW_SLOT_STATE_MASK;
+    if (state == FLW_SLOT_FREE || state == FLW_SLOT_HELD) {
+        return false;
+    }
+    block->address = word & ~FLW_SLOT_STATE_MASK;
+    /* Only a block that carries a tag, or may, has a note to look for. */
+    const struct flw_note *note =
+        state == FLW_SLOT_LIVE ? NULL : flw_note_find(pool, block->address);
+    block->tag = note != NULL ? note->tag : 0;
+    block->capture = state == FLW_SLOT_LIVE_CAPTURED ? pool->heap.domains[owner]->capture : 0;
+    uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_RELAXED);
+    block->stream_id = flw_lenders_id(&pool->heap.lenders, loan);
+    block->size_bytes = flw_loan_bytes(loan);
+    return true;
+}
+
+void flw_blocks_each(struct flw_pool *pool,
+                     void (*visit)(void *context, const struct flw_lent_block *block),
+                     void *context)
+{
+    struct flw_heap *heap = &pool->heap;
+    flw_lock_acquire(&pool->notes.lock);
+    flw_lock_acquire(&heap->lock);
+    struct flw_span *span = flw_page_map_next_span(&heap->map, NULL);
+    for (; span != NULL; span = flw_page_map_next_span(&heap->map, span)) {
+        bool is_slab = span->kind == FLW_SPAN_SLAB;
+        uint32_t count = is_slab ? span->u.slab.carved_count : 1;
+        uint32_t owner = is_slab ? span->u.slab.domain : span->u.run.owner;
+        struct flw_lent_block block = {.usable_bytes = flw_span_usable_bytes(span)};
+        for (uint32_t i = 0; i < count; i++) {
+            if (describe(pool, flw_span_slot(&heap->map, span, i), owner, &block)) {
+                visit(context, &block);
+            }
+        }
+    }
+    flw_lock_release(&heap->lock);
+    flw_lock_release(&pool->notes.lock);
+}

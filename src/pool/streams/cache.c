@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/streams/cache.h"
+
+#include "pool/extensions/debug/guard.h"
+#include "pool/state/account.h"
+#include "pool/state/settings.h"
+#include "pool/streams/seize.h"
+
+/* A thread's exit against a pool's end. Taken before a pool's own locks. */
+static struct flw_lock lifecycle = {.rank = FLW_RANK_LIFECYCLE};
+
+void flw_lifecycle_renew_lock(void)
+{
+    flw_lock_init(&lifecycle, FLW_RANK_LIFECYCLE);
+}
+
+bool flw_pool_drain(struct flw_pool *pool, const struct flw_tcache *but,
+                    const struct flw_domain *only)
+{
+    bool any = false;
+    struct flw_tcache *seized = flw_seize(pool, only, but);
+    for (struct flw_tcache *cache = seized; cache != NULL; cache = cache->next_seized) {
+        flw_lock_acquire(&cache->lock);
+        flw_lock_acquire(&pool->heap.lock);
+        any |= flw_tcache_flush(cache, &pool->heap);
+        flw_lock_release(&pool->heap.lock);
+        flw_lock_release(&cache->lock);
+    }
+    flw_seize_end(pool, seized);
+    return any;
+}
+
+/* pool->seizing, pool->lock; the cache is seized, or the caller's own. Empty it for good and take it
+ * from the pool; its memory stays its thread's. */
+static void detach(struct flw_pool *pool, struct flw_tcache *cache, bool ends_thread)
+{
+    flw_lock_acquire(&cache->lock);
+    flw_tcache_set_open(cache, false);
+    flw_lock_acquire(&pool->heap.lock);
+    (void)flw_tcache_flush(cache, &pool->heap);
+    uint32_t left = --cache->domain->cache_count;
+    if (ends_thread && cache->domain->own_thread_only && left == 0) {
+        flw_domain_lose_quietly(&pool->heap,
+                                cache->domain); /* nobody can name that stream any more */
+    }
+    flw_lock_release(&pool->heap.lock);
+    flw_pool_keep_totals(pool, cache);
+    *(cache->prev != NULL ? &cache->prev->next : &pool->caches) = cache->next;
+    if (cache->next != NULL) {
+        cache->next->prev = cache->prev;
+    }
+    pool->cache_count--;
+    cache->is_detached = true;
+    flw_lock_release(&cache->lock);
+    __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE); /* its thread may drop it now */
+}
+
+void flw_pool_close_caches(struct flw_pool *pool, const struct flw_domain *domain)
+{
+    struct flw_tcache *seized = flw_seize(pool, domain, NULL);
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = seized, *next; cache != NULL; cache = next) {
+        next = cache->next_seized;
+        detach(pool, cache, false);
+    }
+    flw_lock_release(&pool->lock);
+    flw_seize_end(pool, NULL);
+}
+
+void flw_pool_detach_caches(struct flw_pool *pool)
+{
+    flw_pool_close_caches(pool, NULL);
+    /* A thread that ends and found the pool before has left it. */
+    flw_lock_acquire(&lifecycle);
+    flw_lock_release(&lifecycle);
+}
+
+/* A thread ends: its blocks go to their domains, stamped; no driver call, and no barrier: it is the
+ * owner, and not inside. */
+void flw_pool_cache_exit(struct flw_tcache *cache)
+{
+    flw_lock_acquire(&lifecycle);
+    struct flw_pool *pool = __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE);
+    if (pool != NULL) {
+        flw_lock_acquire(&pool->seizing);
+        flw_lock_acquire(&pool->lock);
+        if (cache->pool == pool) { /* no retire was faster */
+            detach(pool, cache, true);
+        }
+        flw_lock_release(&pool->lock);
+        flw_lock_release(&pool->seizing);
+    }
+    flw_lock_release(&lifecycle);
+    flw_tcache_drop(cache);
+}
+
+/* A domain's caches, or with NULL all, are open or not, as they may be by now. No hit is under way in
+ * one that is closed when this returns. */
+static void reopen(struct flw_pool *pool, const struct flw_domain *domain)
+{
+    struct flw_tcache *seized = flw_seize(pool, domain, NULL);
+    flw_lock_acquire(&pool->lock);
+    for (struct flw_tcache *cache = seized; cache != NULL; cache = cache->next_seized) {
+        flw_lock_acquire(&cache->lock);
+        flw_tcache_set_open(cache, flw_pool_may_open(pool, cache->domain));
+        flw_lock_release(&cache->lock);
+    }
+    flw_lock_release(&pool->lock);
+    flw_seize_end(pool, seized);
+}
+
+void flw_pool_close_hits(struct flw_pool *pool, bool is_closed)
+{
+    flw_lock_acquire(&pool->lock); /* a cache that is being made has looked, or will see it */
+    atomic_store(&pool->gate.closes_hits, is_closed);
+    flw_lock_release(&pool->lock);
+    reopen(pool, NULL);
+}
+
+void flw_pool_divert(struct flw_pool *pool, const struct flw_domain *domain)
+{
+    reopen(pool, domain);
+}
+
+void flw_pool_note_loss(struct flw_pool *pool)
+{
+    if (!flw_heap_is_lost(&pool->heap) || atomic_exchange(&pool->loss_noted, true)) {
+        return;
+    }
+    int error = atomic_load(&pool->heap.lost_error);
+    flw_pool_log(pool, error == CUDA_ERROR_DEINITIALIZED ? FALLOW_LOG_INFO : FALLOW_LOG_ERROR,
+                 "the device is lost: %s answered %s; nothing more is lent, free and destroy do "
+                 "nothing on the device",
+                 atomic_load(&pool->heap.lost_call),
+                 flw_driver_error_name(&pool->driver, (CUresult)error));
+    flw_lock_acquire(&pool->lock);
+    pool->divert_all = true;
+    flw_lock_release(&pool->lock);
+    reopen(pool, NULL);
+}
+
+void flw_pool_poison_all(struct flw_pool *pool)
+{
+    for (struct flw_tcache *cache = pool->caches, *next; cache != NULL; cache = next) {
+        next = cache->next;
+        cache->is_open = false;
+        __atomic_store_n(&cache->hot.key, (const void *)&flw_no_pool, __ATOMIC_RELEASE);
+        __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELEASE);
+    }
+}

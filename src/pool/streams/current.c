@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/streams/current.h"
+
+#include "pool/extensions/debug/guard.h"
+#include "pool/state/extension.h"
+#include "pool/streams/cache.h"
+#include "pool/streams/streams.h"
+
+/* pool->lock. The calling thread's account, or a dead thread's whose token it has. NULL: host
+ * memory. */
+static struct flw_account *find_account(struct flw_pool *pool)
+{
+    uintptr_t self = flw_thread_token();
+    struct flw_account *account = pool->accounts;
+    while (account != NULL && account->thread != self) {
+        account = account->next;
+    }
+    if (account == NULL) {
+        flw_lock_acquire(&pool->notes.lock);
+        account = flw_meta_extend(&pool->notes.meta, FLW_LINE_PAIR, FLW_LINE_PAIR);
+        flw_lock_release(&pool->notes.lock);
+        if (account != NULL) {
+            *account = (struct flw_account){.thread = self, .next = pool->accounts};
+            pool->accounts = account;
+        }
+    }
+    return account;
+}
+
+/* pool->lock. False: host memory. */
+static bool tell_extensions(struct flw_pool *pool, struct flw_tcache *cache,
+                            const struct flw_domain *domain)
+{
+    bool is_done = true;
+    FLW_EACH_EXTENSION (pool, row, cache_made) {
+        is_done &= row->cache_made(pool, cache, domain);
+    }
+    return is_done;
+}
+
+static struct flw_tcache *make_cache(struct flw_pool *pool, fallow_stream stream,
+                                     struct flw_domain *domain)
+{
+    struct flw_tcache *cache = flw_tcache_create();
+    if (cache == NULL) {
+        return NULL;
+    }
+    cache->pool = pool;
+    cache->handle = pool->handle;
+    cache->run_limit_bytes = 16 * FLW_MIB;
+    cache->hot.stream = stream;
+    cache->context_id = pool->context_id;
+    cache->whole_bytes = pool->heap.whole_bytes;
+    cache->limbo_left_bytes = FLW_LIMBO_BYTES;
+    flw_lock_acquire(&pool->lock);
+    cache->hot.account = find_account(pool);
+    flw_lock_release(&pool->lock);
+    if (cache->hot.account == NULL || !flw_thread_add(cache)) {
+        flw_tcache_drop(cache);
+        return NULL;
+    }
+    flw_lock_acquire(&pool->lock);
+    cache->is_open = flw_pool_may_open(pool, domain);
+    if (!tell_extensions(pool, cache, domain)) {
+        flw_lock_release(&pool->lock);
+        flw_thread_forget(cache);
+        flw_tcache_drop(cache);
+        return NULL;
+    }
+    flw_tcache_bind(cache, &pool->heap, domain);
+    cache->hot.stream = stream;
+    cache->next = pool->caches;
+    if (cache->next != NULL) {
+        cache->next->prev = cache;
+    }
+    pool->caches = cache;
+    pool->cache_count++;
+    flw_lock_acquire(&pool->heap.lock);
+    domain->cache_count++;
+    flw_lock_release(&pool->heap.lock);
+    flw_lock_release(&pool->lock);
+    return cache;
+}
+
+struct flw_tcache *flw_pool_cache(struct flw_pool *pool, fallow_stream stream,
+                                  fallow_status *status)
+{
+    struct flw_tcache *cache = flw_thread_find(pool->handle, stream);
+    *status = FALLOW_OK;
+    if (cache != NULL && __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) != pool) {
+        flw_thread_forget(cache);
+        flw_tcache_drop(cache);
+        cache = NULL;
+    }
+    if (cache != NULL && flw_pool_asks_identity(pool)) {
+        fallow_status answer;
+        struct flw_domain *domain = flw_pool_domain(pool, stream, &answer);
+        if (answer != FALLOW_OK) {
+            *status = answer;
+            return NULL;
+        }
+        if (domain != cache->domain) { /* its old stream was lost and the cache closed */
+            flw_thread_forget(cache);
+            flw_tcache_drop(cache);
+            cache = NULL;
+        }
+    }
+    if (cache == NULL) {
+        struct flw_domain *domain = flw_pool_domain(pool, stream, status);
+        if (domain == NULL) {
+            return NULL;
+        }
+        cache = make_cache(pool, stream, domain);
+        if (cache == NULL) {
+            *status = FALLOW_OUT_OF_HOST_MEMORY;
+            return NULL;
+        }
+    }
+    flw_thread_select(cache);
+    return cache;
+}

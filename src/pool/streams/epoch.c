@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/streams/epoch.h"
+
+#include "heap/epoch.h"
+#include "pool/extensions/debug/guard.h"
+#include "pool/state/account.h"
+#include "pool/streams/cache.h"
+
+/* ---- limbo */
+
+void flw_epoch_flush(struct flw_pool *pool, struct flw_tcache *cache)
+{
+    flw_lock_acquire(&pool->heap.lock);
+    (void)flw_tcache_flush_limbo(cache, &pool->heap);
+    flw_lock_release(&pool->heap.lock);
+}
+
+void flw_epoch_return(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
+                      struct flw_slot *slot)
+{
+    int64_t bytes = (int64_t)flw_loan_bytes(slot->loan);
+    flw_lock_acquire(&cache->lock);
+    if (cache->limbo_count == FLW_LIMBO_SLOTS) {
+        flw_epoch_flush(pool, cache);
+    }
+    flw_pool_account(cache->hot.account, -bytes);
+    if (span->kind == FLW_SPAN_SLAB) {
+        flw_tcache_bin(cache, span->u.slab.class_index)->moved_out++;
+    } else {
+        cache->run_pushes++;
+        cache->run_out_bytes -= flw_run_bytes(span);
+    }
+    cache->limbo_bins[cache->limbo_count] = (uint16_t)span->bin;
+    cache->limbo[cache->limbo_count++] = slot;
+    cache->limbo_left_bytes -= bytes;
+    if (cache->limbo_count == FLW_LIMBO_SLOTS || cache->limbo_left_bytes <= 0) {
+        flw_epoch_flush(pool, cache);
+    }
+    flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
+}
+
+/* ---- epochs */
+
+static bool close_epoch(struct flw_pool *pool, bool and_poll)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    bool any = false;
+    if (flw_captures_are_open() || !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    (void)flw_domain_fence(heap, heap->context_order);
+    if (and_poll) {
+        any = flw_heap_poll(heap);
+    }
+    flw_heap_leave_driver(heap, &section);
+    return any;
+}
+
+bool flw_epoch_close(struct flw_pool *pool)
+{
+    return close_epoch(pool, true);
+}
+
+void flw_epoch_close_if_due(struct flw_pool *pool)
+{
+    flw_lock_acquire(&pool->heap.lock);
+    bool is_wanted = flw_epoch_is_due(&pool->heap);
+    flw_lock_release(&pool->heap.lock);
+    if (is_wanted) {
+        (void)close_epoch(pool, false);
+    }
+}
+
+bool flw_epoch_poll(struct flw_heap *heap)
+{
+    struct flw_driver_section section;
+    flw_lock_acquire(&heap->lock);
+    bool has_epoch = heap->context_order->newest != NULL;
+    flw_lock_release(&heap->lock);
+    if (!has_epoch || flw_captures_are_open() || !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    bool any = flw_heap_poll(heap);
+    flw_heap_leave_driver(heap, &section);
+    return any;
+}
+
+/* Wait until the ticket is complete. Without a record of contexts, or where the driver refuses one, all of
+ * them are synchronised. */
+bool flw_epoch_wait(struct flw_heap *heap, uint64_t ticket)
+{
+    struct flw_driver_section section;
+    if (flw_captures_are_open() || !flw_heap_enter_driver(heap, &section)) {
+        return false;
+    }
+    bool can_record = heap->context_order->ops->record != NULL;
+    fallow_status status =
+        can_record ? flw_domain_wait(heap, heap->context_order, ticket, UINT64_MAX) : FALLOW_DRIVER;
+    flw_lock_acquire(&heap->lock);
+    bool is_refused = !can_record || heap->context_order->refuses_fences;
+    flw_lock_release(&heap->lock);
+    if (status != FALLOW_OK && is_refused) {
+        status = flw_epoch_sync(heap);
+    }
+    flw_heap_leave_driver(heap, &section);
+    return status == FALLOW_OK;
+}
+
+/* Everything that was ever freed. */
+bool flw_epoch_wait_all(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    const struct flw_domain *domain = heap->context_order;
+    uint64_t ticket = domain->ticket - (domain->unfenced_bytes == 0);
+    bool is_done = ticket <= domain->completed;
+    flw_lock_release(&heap->lock);
+    return is_done || flw_epoch_wait(heap, ticket);
+}
+
+/* ---- allocate: runs of one size */
+
+/* Both sets of a size; of what is large one thread keeps little that others may want. */
+#define FILL_MOST  (2 * FLW_RUN_SET_SLOTS)
+#define FILL_BYTES (32 * FLW_MIB)
+
+void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32_t unit_count)
+{
+    struct flw_heap *heap = &pool->heap;
+    flw_lock_acquire(&heap->lock);
+    uint64_t most = flw_min(FILL_MOST, FILL_BYTES / ((uint64_t)unit_count << FLW_UNIT_LOG2));
+    for (uint64_t n = 0; n < most && cache->is_open; n++) {
+        struct flw_span *run = flw_heap_take_whole(heap, unit_count, unit_count);
+        if (run == NULL) {
+            break;
+        }
+        bool is_cached = flw_tcache_push_run(cache, run);
+        run->u.run.ticket = 0; /* complete, unlike what a cache of a stream keeps */
+        if (!is_cached) {
+            flw_heap_put_run_at(heap, cache->domain, run);
+            break;
+        }
+        cache->run_out_bytes += flw_run_bytes(run);
+    }
+    flw_lock_release(&heap->lock);
+}
+
+/* ---- giving back, captures */
+
+uint64_t flw_epoch_expect_sync(struct flw_pool *pool)
+{
+    struct flw_tcache *cache = flw_thread_find(pool->handle, NULL);
+    if (cache != NULL && __atomic_load_n(&cache->pool, __ATOMIC_ACQUIRE) == pool) {
+        flw_lock_acquire(&cache->lock);
+        flw_epoch_flush(pool, cache);
+        flw_lock_release(&cache->lock);
+    }
+    return flw_epoch_begin_sync(&pool->heap);
+}
+
+void fallow_context_capture_begin(void)
+{
+    flw_captures_lock();
+    flw_captures_unlock(true);
+}
+
+void fallow_context_capture_end(void)
+{
+    flw_captures_end();
+}
+
+uint64_t flw_epoch_trim(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    (void)flw_pool_drain(pool, NULL, NULL);
+    (void)close_epoch(pool, true);
+    (void)flw_epoch_wait_all(heap);
+    flw_lock_acquire(&heap->lock);
+    (void)flw_heap_reclaim_slabs(heap);
+    flw_lock_release(&heap->lock);
+    return flw_heap_release_idle(heap, 0);
+}
+
+/* ---- one address; blocks that others may map, which go to the driver when they are freed */
+
+FLW_SNAPSHOT bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address)
+{
+    const struct flw_page_map *map = &pool->heap.map;
+    return address <= map->mask && map->units[address >> FLW_UNIT_LOG2] != 0;
+}
+
+/* The slot that may hold the address, and what its block takes. */
+static struct flw_slot *slot_around(const struct flw_pool *pool, uint64_t address,
+                                    struct flw_span **out_span, uint64_t *out_bytes)
+{
+    const struct flw_page_map *map = &pool->heap.map;
+    uint64_t offset = flw_page_map_offset(map, address);
+    struct flw_span *span = flw_page_map_span_at(map, offset);
+    bool is_slab = __atomic_load_n(&span->kind, __ATOMIC_RELAXED) == FLW_SPAN_SLAB;
+    *out_span = span;
+    *out_bytes = is_slab ? flw_class_bytes(span->u.slab.class_index) : flw_run_bytes(span);
+    return flw_page_map_slot_at(map, span, offset);
+}
+
+FLW_SNAPSHOT bool flw_epoch_find(const struct flw_pool *pool, uint64_t address,
+                                 struct flw_epoch_block *out)
+{
+    struct flw_span *span;
+    uint64_t bytes;
+    if (!flw_epoch_owns(pool, address)) {
+        return false;
+    }
+    const struct flw_slot *slot = slot_around(pool, address, &span, &bytes);
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    uint64_t state = word & FLW_SLOT_STATE_MASK, base = word - state;
+    uint64_t loan = __atomic_load_n(&slot->loan, __ATOMIC_ACQUIRE); /* before the second look */
+    uint64_t size_bytes = flw_loan_bytes(loan);
+    bool is_lent =
+        state == FLW_SLOT_LIVE || state == FLW_SLOT_LIVE_SPECIAL || state == FLW_SLOT_LIVE_USED;
+    *out = (struct flw_epoch_block){.base = base,
+                                    .size_bytes = size_bytes,
+                                    .is_whole = span->kind == FLW_SPAN_RUN,
+                                    .is_exported = state == FLW_SLOT_LIVE_USED};
+    return is_lent && address >= base && address - base < flw_min(size_bytes, bytes) &&
+           __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE) == word;
+}
+
+bool flw_epoch_export(struct flw_pool *pool, uint64_t base)
+{
+    struct flw_span *span;
+    uint64_t bytes;
+    struct flw_slot *slot = slot_around(pool, base, &span, &bytes);
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    if (span->kind != FLW_SPAN_RUN || word - (word & FLW_SLOT_STATE_MASK) != base) {
+        return false;
+    }
+    flw_lock_acquire(&pool->heap.lock);
+    bool can_withhold = flw_heap_withheld(&pool->heap) != NULL;
+    flw_lock_release(&pool->heap.lock);
+    if (!can_withhold) {
+        return false; /* host memory */
+    }
+    return word == base + FLW_SLOT_LIVE_USED ||
+           ((word == base + FLW_SLOT_LIVE || word == base + FLW_SLOT_LIVE_SPECIAL) &&
+            __atomic_compare_exchange_n(&slot->word, &word, base + FLW_SLOT_LIVE_USED, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+}
+
+fallow_status flw_epoch_evict(struct flw_pool *pool, struct flw_tcache *cache,
+                              struct flw_span *span, struct flw_slot *slot)
+{
+    flw_lock_acquire(&cache->lock);
+    flw_pool_account(cache->hot.account, -(int64_t)flw_loan_bytes(slot->loan));
+    cache->run_pushes++;
+    cache->run_out_bytes -= flw_run_bytes(span);
+    flw_lock_release(&cache->lock);
+    flw_pool_settle(pool, cache->hot.account);
+    return flw_heap_evict(&pool->heap, span) ? FALLOW_OK : FALLOW_DEVICE_LOST;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: a pool in context order: where what is freed goes, when an epoch is closed, what is known of one address.
+ * Does not: record or ask for events (heap/fence.h, heap/epoch.h), or climb (ladder/context_ladder.c).
+ *
+ *   ready    nobody's memory and complete whole runs: lent at once. Thread caches lend of it only.
+ *   limbo    freed; first in the freeing thread's cache, then in the heap with the context's ticket.
+ *            Ready when the epoch that closed over it is complete.
+ *
+ * An epoch is closed when 256 blocks or 64 MiB have been freed, or when an allocation would otherwise
+ * exceed the bound (flw_epoch_bound) or wait. Until then a miss grows: within the bound memory costs
+ * less than an event for every few blocks, and a device that is busy is never waited for.
+ */
+#ifndef FLW_POOL_STREAMS_EPOCH_H
+#define FLW_POOL_STREAMS_EPOCH_H
+
+#include "pool/state/pool.h"
+
+/* What a smaller request takes: the second class, whose blocks are 512 B aligned. */
+#define FLW_EPOCH_LEAST_BYTES 512ull
+
+/* Takes the cache lock. A block that was claimed goes to limbo, whose older content goes to the heap if need be. */
+void flw_epoch_return(struct flw_pool *pool, struct flw_tcache *cache, struct flw_span *span,
+                      struct flw_slot *slot);
+/* cache lock. A few complete whole runs of a size that has just been lent. */
+void flw_epoch_fill_runs(struct flw_pool *pool, struct flw_tcache *cache, uint32_t unit_count);
+/* Driver calls: where enough was freed since the last one. */
+void flw_epoch_close_if_due(struct flw_pool *pool);
+/* Driver calls. Close an epoch over everything that was freed so far; true: something is complete. */
+bool flw_epoch_close(struct flw_pool *pool);
+/* heap lock. Is enough open for an event? */
+static inline bool flw_epoch_is_due(const struct flw_heap *heap)
+{
+    return heap->open_blocks >= FLW_LIMBO_SLOTS || heap->open_bytes >= (uint64_t)FLW_LIMBO_BYTES;
+}
+/* cache lock. What the cache has in limbo goes to the heap. */
+void flw_epoch_flush(struct flw_pool *pool, struct flw_tcache *cache);
+/* Driver calls. Ask for the epochs that are closed; true: something is complete. */
+bool flw_epoch_poll(struct flw_heap *heap);
+/* Driver calls. Wait until the ticket is complete; until everything is that was ever freed. */
+bool flw_epoch_wait(struct flw_heap *heap, uint64_t ticket);
+bool flw_epoch_wait_all(struct flw_heap *heap);
+/* The caller is about to synchronise the pool's context: flw_epoch_begin_sync (heap/epoch.h) that covers
+ * what the calling thread has freed, too. */
+uint64_t flw_epoch_expect_sync(struct flw_pool *pool);
+/* Driver calls. Give back to the driver what is idle: caches emptied, the device waited for (not while
+ * something is captured). What came back. */
+uint64_t flw_epoch_trim(struct flw_pool *pool);
+
+/* Does the pool's memory hold the address, lent or not? No lock. */
+bool flw_epoch_owns(const struct flw_pool *pool, uint64_t address);
+/* The block that is lent and holds the address, as it was asked for. False: none. No lock. */
+struct flw_epoch_block {
+    uint64_t base, size_bytes;
+    bool is_whole;
+    bool is_exported;
+};
+bool flw_epoch_find(const struct flw_pool *pool, uint64_t address, struct flw_epoch_block *out);
+/* Somebody outside the process may map the whole block at `base`: when it is freed it goes to the driver
+ * at once. False: it is not whole, or was freed meanwhile. */
+bool flw_epoch_export(struct flw_pool *pool, uint64_t base);
+/* Such a block, claimed, comes back. */
+fallow_status flw_epoch_evict(struct flw_pool *pool, struct flw_tcache *cache,
+                              struct flw_span *span, struct flw_slot *slot);
+
+/* The most that may be held with so many bytes lent, before an allocation waits for the device. */
+static inline uint64_t flw_epoch_bound(uint64_t live_bytes)
+{
+    return live_bytes + flw_max(256 * FLW_MIB, live_bytes / 4);
+}
+
+#endif

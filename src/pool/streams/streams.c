@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/streams/streams.h"
+
+#include "heap/tables.h"
+#include "pool/extensions/debug/guard.h"
+#include "pool/state/settings.h"
+#include "pool/streams/cache.h"
+#include "pool/streams/quiesce.h"
+
+/* Identity of a stream: driver calls in the pool's context. */
+struct identity {
+    uint64_t id;
+    CUcontext context;
+    uint64_t context_id; /* of another context than the pool's; 0 unknown */
+};
+
+/* Driver calls. 0: it has none that could be told. */
+static uint64_t id_of_context(struct flw_pool *pool, CUcontext context)
+{
+    unsigned long long id = 0;
+    if (context == pool->heap.context || pool->driver.cuCtxGetId == NULL) {
+        return 0;
+    }
+    flw_heap_count_call(&pool->heap);
+    return pool->driver.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struct identity *out)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_driver_section section;
+    const char *call = "cuStreamGetId";
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    unsigned long long id = 0;
+    *out = (struct identity){.context = heap->context};
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return flw_heap_not_entered(heap);
+    }
+    if (pool->driver.cuStreamGetId != NULL) {
+        flw_heap_count_call(heap);
+        result = pool->driver.cuStreamGetId(stream, &id);
+        out->id = result == CUDA_SUCCESS ? id : 0;
+    }
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        result = CUDA_SUCCESS; /* then streams are known by their handles */
+    }
+    if (result == CUDA_SUCCESS && pool->driver.cuStreamGetCtx != NULL &&
+        (uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD) {
+        call = "cuStreamGetCtx";
+        flw_heap_count_call(heap);
+        result = pool->driver.cuStreamGetCtx(stream, &out->context);
+    }
+    if (result == CUDA_SUCCESS) {
+        out->context_id = id_of_context(pool, out->context);
+    }
+    flw_heap_leave_driver(heap, &section);
+    return flw_result_is_stale(result) ? FALLOW_INVALID_STREAM
+                                       : flw_heap_refuse(heap, result, call);
+}
+
+/* heap lock. A known stream under another of its names: NULL and 1 are one stream. */
+static struct flw_domain *find_by_id(const struct flw_heap *heap, uint64_t id)
+{
+    for (uint32_t i = 1; id != 0 && i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == &flw_order_stream && domain->is_known && domain->id == id) {
+            return domain;
+        }
+    }
+    return NULL;
+}
+
+/* heap lock. The stream's domain, if it is known. One that the handle named before is lost: destroyed
+ * without retire, the handle perhaps given to a new stream. */
+static struct flw_domain *match(struct flw_heap *heap, fallow_stream stream,
+                                const struct identity *identity, fallow_status status,
+                                struct flw_domain **stale)
+{
+    struct flw_domain *domain = flw_domain_find(heap, stream);
+    if (domain != NULL && (status == FALLOW_INVALID_STREAM ||
+                           (identity->id != 0 && domain->id != 0 && domain->id != identity->id))) {
+        *stale = domain;
+        flw_domain_lose(heap, domain);
+        domain = NULL;
+    }
+    return status == FALLOW_OK && domain == NULL ? find_by_id(heap, identity->id) : domain;
+}
+
+/* Does the driver's refusal to tell leave the handle to be believed? */
+static bool is_believed(struct flw_pool *pool, fallow_status status)
+{
+    return (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) &&
+           !flw_pool_asks_identity(pool);
+}
+
+/* One look; OUT_OF_HOST_MEMORY: every place is taken, or none can be made. */
+static struct flw_domain *find_domain(struct flw_pool *pool, fallow_stream stream, bool may_make,
+                                      fallow_status *status)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct identity identity;
+    struct flw_domain *stale = NULL;
+    *status = identify(pool, stream, &identity);
+    if (is_believed(pool, *status)) { /* a stream that is known is what it was */
+        flw_lock_acquire(&heap->lock);
+        struct flw_domain *known = flw_domain_find(heap, stream);
+        flw_lock_release(&heap->lock);
+        *status = known != NULL ? FALLOW_OK : *status;
+        return known;
+    }
+    if (*status != FALLOW_OK && *status != FALLOW_INVALID_STREAM) {
+        return NULL;
+    }
+    flw_lock_acquire(&heap->lock);
+    struct flw_domain *domain = match(heap, stream, &identity, *status, &stale);
+    if (*status == FALLOW_OK && domain == NULL && may_make) {
+        domain = flw_domain_create(heap, &flw_order_stream, stream, identity.context, identity.id);
+        if (domain != NULL) {
+            domain->is_known = true;
+            domain->lender = flw_lenders_name(&heap->lenders, identity.id);
+            domain->is_foreign = identity.context != heap->context;
+            domain->context_id = identity.context_id;
+            domain->own_thread_only = stream == CU_STREAM_PER_THREAD;
+            domain->thread = flw_thread_token();
+            unsigned known = atomic_fetch_add(&heap->stream_count, 1) + 1;
+            heap->absorbs_nobody = known == 1;
+        } else {
+            *status = FALLOW_OUT_OF_HOST_MEMORY;
+        }
+    }
+    flw_lock_release(&heap->lock);
+    if (stale != NULL) {
+        flw_pool_close_caches(pool, stale);
+    }
+    return domain;
+}
+
+struct flw_domain *flw_pool_known_domain(struct flw_pool *pool, fallow_stream stream,
+                                         fallow_status *status)
+{
+    *status = FALLOW_OK;
+    if (flw_pool_asks_identity(pool)) {
+        return find_domain(pool, stream, false, status);
+    }
+    flw_lock_acquire(&pool->heap.lock);
+    struct flw_domain *domain = flw_domain_find(&pool->heap, stream);
+    flw_lock_release(&pool->heap.lock);
+    return domain;
+}
+
+/* Driver calls. What is done by now gives up its place: of retired streams, first of all. */
+static bool ask_fences(struct flw_pool *pool)
+{
+    struct flw_driver_section section;
+    bool has_completed = false;
+    if (flw_heap_enter_driver(&pool->heap, &section)) {
+        has_completed = flw_heap_poll(&pool->heap);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+    return has_completed;
+}
+
+struct flw_domain *flw_pool_domain(struct flw_pool *pool, fallow_stream stream,
+                                   fallow_status *status)
+{
+    if (flw_pool_has_epochs(pool)) {
+        *status = flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
+        return *status == FALLOW_OK ? pool->heap.context_order : NULL;
+    }
+    uint64_t refusals = flw_tables_refusals(&pool->heap);
+    struct flw_domain *domain = find_domain(pool, stream, true, status);
+    bool lacks_host = flw_tables_refusals(&pool->heap) != refusals;
+    if (*status == FALLOW_OUT_OF_HOST_MEMORY && ask_fences(pool)) {
+        domain = find_domain(pool, stream, true, status);
+    }
+    if (*status == FALLOW_OUT_OF_HOST_MEMORY && !lacks_host &&
+        flw_pool_sync_uncoverable(pool, true)) {
+        domain =
+            find_domain(pool, stream, true, status); /* the places of lost streams are free now */
+    }
+    if (*status == FALLOW_OUT_OF_HOST_MEMORY && lacks_host) {
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "out of host memory: the host refuses what a stream that is new takes: look at "
+            "ulimit -d, ulimit -v and the memory limit of the container");
+    } else if (*status == FALLOW_OUT_OF_HOST_MEMORY) {
+        flw_pool_log(
+            pool, FALLOW_LOG_WARNING,
+            "no place for one more stream: a pool serves about %d at a time, captured ones "
+            "counted twice; retire those that are done (fallow_stream_retire)",
+            FLW_DOMAIN_COUNT - 1);
+    }
+    return domain;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/streams/uses.h"
+
+#include "base/mutant.h"
+#include "pool/extensions/debug/guard.h"
+#include "pool/state/extension.h"
+#include "pool/state/notes.h"
+#include "pool/state/table.h"
+#include "pool/streams/cache.h"
+#include "pool/streams/current.h"
+#include "pool/streams/epoch.h"
+#include "pool/streams/streams.h"
+
+static void add_use(struct flw_note *note, uint32_t domain)
+{
+    uint32_t i = 0;
+    while (i < note->stamp_count && note->domains[i] != domain) {
+        i++;
+    }
+    if (i < note->stamp_count || FLW_MUTANT(USE_IGNORED)) {
+        return;
+    }
+    if (note->stamp_count == FLW_STAMPS_MAX) {
+        note->overflowed = true;
+    } else {
+        note->domains[note->stamp_count++] = domain;
+    }
+}
+
+static struct flw_slot *slot_of(struct flw_pool *pool, uint64_t address)
+{
+    uint64_t offset = flw_page_map_offset(&pool->heap.map, address);
+    const struct flw_span *span = flw_page_map_span_at(&pool->heap.map, offset);
+    return flw_page_map_slot_at(&pool->heap.map, span, offset);
+}
+
+fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_t domain)
+{
+    struct flw_slot *slot = slot_of(pool, address);
+    fallow_status status = FALLOW_OK;
+    flw_lock_acquire(&pool->notes.lock);
+    uint64_t word = __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE);
+    uint64_t state = word & FLW_SLOT_STATE_MASK;
+    if (word - state != address || state == FLW_SLOT_FREE || state == FLW_SLOT_HELD) {
+        status = FALLOW_INVALID_POINTER;
+    } else {
+        struct flw_note *note = flw_note_make(pool, address);
+        if (note != NULL) {
+            add_use(note, domain);
+        }
+        if (note == NULL) {
+            status = FALLOW_OUT_OF_HOST_MEMORY;
+        } else if (state == FLW_SLOT_LIVE &&
+                   !__atomic_compare_exchange_n(&slot->word, &word, address + FLW_SLOT_LIVE_USED,
+                                                false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+            status = FALLOW_INVALID_POINTER; /* freed by another thread meanwhile */
+        }
+    }
+    flw_lock_release(&pool->notes.lock);
+    return status;
+}
+
+bool flw_uses_has(struct flw_pool *pool, uint64_t address)
+{
+    flw_lock_acquire(&pool->notes.lock);
+    const struct flw_note *note = flw_note_find(pool, address);
+    bool has_uses = note != NULL && flw_note_has_uses(note);
+    flw_lock_release(&pool->notes.lock);
+    return has_uses;
+}
+
+/* Now or never: the stream may be gone at the free. */
+static void fence_use(struct flw_pool *pool, struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    flw_lock_acquire(&pool->heap.lock);
+    flw_domain_want_fence(domain, 1);
+    flw_lock_release(&pool->heap.lock);
+    if (flw_heap_enter_driver(&pool->heap, &section)) {
+        (void)flw_domain_fence_own(&pool->heap, domain);
+        flw_heap_leave_driver(&pool->heap, &section);
+    }
+}
+
+/* A stream that is known is believed, as by a call that hits; NULL and a status otherwise. */
+static struct flw_domain *user_domain(struct flw_pool *pool, fallow_stream stream,
+                                      fallow_status *status)
+{
+    struct flw_domain *domain = NULL;
+    if (stream == CU_STREAM_PER_THREAD) { /* the thread's cache is what tells of its end */
+        const struct flw_tcache *cache = flw_pool_cache(pool, stream, status);
+        return cache != NULL ? cache->domain : NULL;
+    }
+    *status = FALLOW_OK;
+    if (!flw_pool_asks_identity(pool)) {
+        domain = flw_pool_known_domain(pool, stream, status);
+    }
+    return domain != NULL ? domain : flw_pool_domain(pool, stream, status);
+}
+
+fallow_status fallow_record_use(fallow_pool *handle, void *ptr, fallow_stream stream)
+{
+    struct flw_pool *pool = flw_pool_of(handle);
+    if (pool == NULL) {
+        return FALLOW_INVALID_POOL;
+    }
+    if (ptr == NULL) {
+        return FALLOW_OK;
+    }
+    if (flw_heap_is_lost(&pool->heap)) {
+        flw_pool_note_loss(pool);
+        return FALLOW_DEVICE_LOST;
+    }
+    if (flw_pool_has_epochs(pool)) {
+        struct flw_epoch_block block;
+        bool is_lent = flw_epoch_find(pool, (uint64_t)(uintptr_t)ptr, &block) &&
+                       block.base == (uint64_t)(uintptr_t)ptr;
+        return is_lent ? FALLOW_OK : FALLOW_INVALID_POINTER;
+    }
+    fallow_status status;
+    struct flw_domain *domain = user_domain(pool, stream, &status);
+    if (domain == NULL) {
+        flw_pool_note_loss(pool);
+        return status;
+    }
+    const struct flw_extension *front = flw_pool_front(pool);
+    struct flw_view view = {.raw = (uint64_t)(uintptr_t)ptr};
+    status = front != NULL && !front->view(pool, view.raw, &view)
+                 ? FALLOW_INVALID_POINTER
+                 : flw_uses_announce(pool, view.raw, domain->index);
+    if (status == FALLOW_INVALID_POINTER) {
+        atomic_fetch_add(&pool->usage.misuses, 1);
+    } else if (status == FALLOW_OK && pool->config.streams_may_die) {
+        fence_use(pool, domain);
+    }
+    if (status == FALLOW_OK) {
+        flw_pool_tell(pool, FLW_TRACE_USE, domain,
+                      (struct flw_event){.address = (uint64_t)(uintptr_t)ptr});
+    }
+    return status;
+}
+
+bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span)
+{
+    struct flw_heap *heap = &pool->heap;
+    if (span->kind != FLW_SPAN_RUN || atomic_load(&heap->exported_bytes) == 0) {
+        return false;
+    }
+    flw_lock_acquire(&heap->lock);
+    const struct flw_handle *handle =
+        flw_heap_handle_at(heap, (uint64_t)span->u.run.begin_unit << FLW_UNIT_LOG2);
+    bool is_exported = handle != NULL && handle->is_exported;
+    flw_lock_release(&heap->lock);
+    return is_exported;
+}
+
+/* heap lock. What was exported does not come back to its stream, whose order would cover the free: it
+ * waits for it, and goes. */
+static void await_own(struct flw_heap *heap, struct flw_pending *pending, struct flw_domain *domain)
+{
+    pending->domain = heap->withheld->index;
+    pending->own_ticket = 0;
+    pending->needs_context_sync = domain->is_lost;
+    pending->stamps[pending->stamp_count++] =
+        (struct flw_stamp){.domain = domain->index, .ticket = flw_domain_stamp(domain)};
+    domain->has_open_use = true;
+}
+
+fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
+                            const struct flw_note *note)
+{
+    struct flw_heap *heap = &pool->heap;
+    struct flw_span *span = flw_slot_span(&heap->map, slot);
+    uint64_t bytes = flw_span_usable_bytes(span);
+    bool is_exported = flw_uses_is_exported(pool, span);
+    flw_lock_acquire(&heap->lock);
+    struct flw_pending *pending = flw_heap_new_pending(heap);
+    if (pending != NULL) {
+        *pending = (struct flw_pending){.slot = slot,
+                                        .bytes = bytes,
+                                        .domain = domain->index,
+                                        .own_ticket = domain->ticket,
+                                        .sweep_next = note->overflowed};
+        domain->unfenced_bytes += bytes; /* a retire must fence it */
+        if (is_exported) {
+            await_own(heap, pending, domain);
+        }
+        for (uint32_t i = 0; i < note->stamp_count; i++) {
+            struct flw_domain *user = heap->domains[note->domains[i]];
+            if (user->ops == NULL || user == domain) {
+                continue; /* gone and complete, or ordered by the free itself */
+            }
+            bool is_fenced = heap->streams_may_die && user->unfenced_bytes == 0;
+            pending->needs_context_sync |= user->is_lost && !is_fenced;
+            pending->stamps[pending->stamp_count++] = (struct flw_stamp){
+                .domain = user->index,
+                .ticket = flw_domain_stamp(user) - is_fenced - FLW_MUTANT(USE_STAMPED_EARLY)};
+            if (!is_fenced) {
+                flw_domain_want_fence(user, bytes);
+                user->has_open_use = true;
+            }
+        }
+        heap->unfenced_use_bytes += bytes;
+        heap->unfenced_use_count++;
+        flw_heap_hold_pending(heap, pending);
+    } /* else the block stays out of reach until the pool goes: lost, not broken */
+    flw_lock_release(&heap->lock);
+    return FALLOW_OK;
+}
+
+void flw_uses_fence(struct flw_pool *pool)
+{
+    struct flw_heap *heap = &pool->heap;
+    uint32_t cursor = 0;
+    heap->unfenced_use_bytes = 0;
+    heap->unfenced_use_count = 0;
+    for (struct flw_domain *user; (user = flw_domain_next(heap, &cursor)) != NULL;) {
+        flw_lock_acquire(&heap->lock);
+        bool is_wanted = user->has_open_use;
+        flw_lock_release(&heap->lock);
+        if (is_wanted) {
+            (void)flw_domain_fence(heap, user);
+        }
+    }
+}
+
+void flw_pool_fence_all(struct flw_pool *pool)
+{
+    struct flw_driver_section section;
+    uint32_t cursor = 0;
+    if (!flw_heap_enter_driver(&pool->heap, &section)) {
+        return;
+    }
+    for (struct flw_domain *domain; (domain = flw_domain_next(&pool->heap, &cursor)) != NULL;) {
+        (void)flw_domain_fence(&pool->heap, domain);
+    }
+    flw_heap_leave_driver(&pool->heap, &section);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: announced uses: from the announcement to the free that waits for them; fences for them, and for all.
+ */
+#ifndef FLW_POOL_STREAMS_USES_H
+#define FLW_POOL_STREAMS_USES_H
+
+#include "pool/state/notes.h"
+
+/* Free a block that has announced uses: pending until they are complete. */
+fallow_status flw_uses_free(struct flw_pool *pool, struct flw_domain *domain, struct flw_slot *slot,
+                            const struct flw_note *note);
+/* Announce a use of a live (raw) block on a domain's stream. INVALID_POINTER: it is not live. */
+fallow_status flw_uses_announce(struct flw_pool *pool, uint64_t address, uint32_t domain);
+/* Were uses of a live block announced? */
+bool flw_uses_has(struct flw_pool *pool, uint64_t address);
+/* Is it a run that importers may have? Takes the heap lock. */
+bool flw_uses_is_exported(struct flw_pool *pool, const struct flw_span *span);
+/* Fence every stream with announced uses that nothing covers yet. Driver calls. */
+void flw_uses_fence(struct flw_pool *pool);
+/* Fence every stream that this thread can name. Driver calls. */
+void flw_pool_fence_all(struct flw_pool *pool);
+
+#endif
