@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: order domains: the kinds, their places, what becomes of memory that is complete, the loss of
- * a stream, a synchronisation of the context.
- * Does not: make fences, ask for them or wait (fence.c).
+ * Owns: order domains: the kinds but that of a context (epoch.c), their places, what becomes of memory that is
+ * complete, the loss of a stream.
+ * Does not: make fences, ask for them or wait (fence.c, wait.c), or synchronise (sync.c).
  */
+#include "heap/domain.h"
 #include "base/mutant.h"
-#include "heap/ctxsync.h"
-#include "heap/epoch.h"
-#include "heap/heap.h"
+#include "heap/pending.h"
+#include "heap/run.h"
 #include "heap/run_index_inl.h"
+#include "heap/slab.h"
 #include "heap/thread.h"
 
-static CUresult stream_record(struct flw_heap *heap, const struct flw_domain *domain, CUevent event)
+static CUresult stream_record(struct flw_heap *heap, const struct flw_domain *domain,
+                              struct flw_fence *fence)
 {
     flw_heap_count_call(heap);
-    return heap->driver->cuEventRecord(event, domain->stream);
+    return heap->driver->cuEventRecord(fence->event, domain->stream);
 }
 
 static CUresult stream_wait(struct flw_heap *heap, const struct flw_domain *domain, CUevent event)
@@ -24,19 +26,14 @@ static CUresult stream_wait(struct flw_heap *heap, const struct flw_domain *doma
     return heap->driver->cuStreamWaitEvent(domain->stream, event, 0);
 }
 
-static CUresult context_record(struct flw_heap *heap, const struct flw_domain *domain,
-                               CUevent event)
-{
-    flw_heap_count_call(heap);
-    return heap->driver->cuCtxRecordEvent(domain->context, event);
-}
-
-const struct flw_order_ops flw_order_stream = {
-    .name = "stream", .reuses_at_once = true, .record = stream_record, .wait = stream_wait};
+const struct flw_order_ops flw_order_stream = {.name = "stream",
+                                               .is_stream = true,
+                                               .reuses_at_once = true,
+                                               .record = stream_record,
+                                               .wait = stream_wait};
 const struct flw_order_ops flw_order_capture = {.name = "capture", .reuses_at_once = true};
 const struct flw_order_ops flw_order_released = {.name = "released capture"};
 const struct flw_order_ops flw_order_mixed = {.name = "mixed"};
-const struct flw_order_ops flw_order_context = {.name = "context", .record = context_record};
 const struct flw_order_ops flw_order_unrecorded = {.name = "context, unrecorded"};
 
 struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
@@ -166,10 +163,11 @@ void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
     }
 }
 
-void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket)
+bool flw_domain_complete_unsettled(struct flw_heap *heap, struct flw_domain *domain,
+                                   uint64_t ticket)
 {
     if (ticket <= domain->completed) {
-        return;
+        return false;
     }
     domain->completed = ticket;
     domain->refuses_fences = false;
@@ -186,6 +184,62 @@ void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint6
     }
     hand_to_nobody(heap, domain);
     flw_domain_free_place(heap, domain);
+    return heap->pending_count > 0;
+}
+
+static void settle(struct flw_heap *heap, struct flw_pending *pending)
+{
+    struct flw_domain *domain = heap->domains[pending->domain];
+    bool is_complete = pending->own_ticket != 0 && pending->own_ticket <= domain->completed;
+    if (!domain->is_known || (is_complete && !flw_domain_keeps(heap, domain))) {
+        domain = heap->domains[FLW_NOBODY];
+    }
+    heap->pending_bytes -= pending->bytes;
+    heap->pending_count--;
+    if (pending->run != NULL) {
+        flw_heap_put_run_stamped(heap, domain->index, flw_domain_stamp(domain), pending->run);
+    } else {
+        flw_heap_put_block(heap, domain, pending->slot);
+    }
+    flw_heap_drop_pending(heap, pending);
+}
+
+/* Look at one that may be done. True: it was. */
+static bool look_at(struct flw_heap *heap, struct flw_pending *pending)
+{
+    bool is_done = !flw_heap_await_pending(heap, pending);
+    if (is_done) {
+        settle(heap, pending);
+    }
+    return is_done;
+}
+
+bool flw_heap_settle_pendings(struct flw_heap *heap)
+{
+    bool any = false;
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        while (domain->waiting != NULL && domain->waiting->awaits.ticket <= domain->completed) {
+            struct flw_pending *pending = domain->waiting;
+            domain->waiting = pending->next;
+            any |= look_at(heap, pending);
+        }
+    }
+    struct flw_domain *nobody = heap->domains[FLW_NOBODY];
+    struct flw_pending *rest = nobody->waiting;
+    nobody->waiting = NULL;
+    for (struct flw_pending *next; rest != NULL; rest = next) {
+        next = rest->next;
+        any |= look_at(heap, rest);
+    }
+    return any;
+}
+
+void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket)
+{
+    if (flw_domain_complete_unsettled(heap, domain, ticket)) {
+        (void)flw_heap_settle_pendings(heap);
+    }
 }
 
 /* ---- the stream's handle */
@@ -248,7 +302,7 @@ fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *d
     return FALLOW_OK;
 }
 
-/* ---- loss, synchronisation */
+/* ---- loss */
 
 void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
 {
@@ -270,100 +324,4 @@ void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain)
         flw_domain_lose_quietly(heap, domain);
         atomic_fetch_add_explicit(&heap->count.lost_streams, 1, memory_order_relaxed);
     }
-}
-
-static CUresult sync_present(struct flw_heap *heap)
-{
-    flw_heap_count_call(heap);
-    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
-    return heap->driver->cuCtxSynchronize();
-}
-
-/* Driver calls. A context that is gone has nothing left to wait for. */
-static CUresult sync_other(struct flw_heap *heap, CUcontext context)
-{
-    struct flw_driver_section section;
-    CUresult result = flw_heap_enter_context(heap, &section, context);
-    if (result != CUDA_SUCCESS) {
-        return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
-    }
-    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (flw_ctxsync_try(heap->driver, context)) {
-        result = sync_present(heap);
-        flw_ctxsync_end(heap->driver, context);
-    }
-    flw_heap_leave_driver(heap, &section);
-    return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
-}
-
-/* Driver calls. Announced users of other contexts, lost: their own contexts alone cover them. */
-static CUresult sync_lost_foreign(struct flw_heap *heap)
-{
-    CUresult result = CUDA_SUCCESS;
-    uint32_t cursor = 0;
-    for (struct flw_domain *domain;
-         result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
-        flw_lock_acquire(&heap->lock);
-        CUcontext context = domain->context;
-        bool is_wanted = domain->sync_ticket != 0 && domain->is_foreign && domain->is_lost;
-        flw_lock_release(&heap->lock);
-        if (is_wanted) {
-            result = sync_other(heap, context);
-        }
-    }
-    return result;
-}
-
-/* Alone in the context: the tickets are those of one synchronisation. */
-static fallow_status sync_all(struct flw_heap *heap)
-{
-    flw_lock_acquire(&heap->lock);
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
-        struct flw_domain *domain = heap->domains[i];
-        bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
-                          domain != heap->withheld && (!domain->is_foreign || domain->is_lost);
-        /* What reaches a retired stream is stamped with its last fence's ticket: that one stays. */
-        domain->sync_ticket = !is_covered          ? 0
-                              : domain->is_retired ? domain->ticket - 1
-                                                   : domain->ticket++;
-        domain->unfenced_bytes = is_covered ? 0 : domain->unfenced_bytes;
-    }
-    flw_heap_begin_sync_of_pendings(heap);
-    flw_lock_release(&heap->lock);
-    CUresult result = sync_present(heap);
-    if (result == CUDA_SUCCESS) {
-        result = sync_lost_foreign(heap);
-    }
-    if (result != CUDA_SUCCESS) {
-        flw_lock_acquire(&heap->lock);
-        for (uint32_t i = 1; i < heap->domain_end; i++) {
-            if (heap->domains[i]->sync_ticket != 0) {
-                flw_domain_want_fence(heap->domains[i], 1); /* still, and for all of it */
-            }
-        }
-        flw_lock_release(&heap->lock);
-        return flw_heap_refuse(heap, result, "cuCtxSynchronize");
-    }
-    flw_lock_acquire(&heap->lock);
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
-        struct flw_domain *domain = heap->domains[i];
-        if (domain->ops != NULL && domain->sync_ticket > domain->completed) {
-            flw_domain_complete(heap, domain, domain->sync_ticket);
-        }
-    }
-    flw_heap_end_sync_of_pendings(heap);
-    flw_heap_settle_pendings(heap);
-    atomic_store(&heap->has_open_copies, false);
-    flw_lock_release(&heap->lock);
-    return FALLOW_OK;
-}
-
-fallow_status flw_heap_sync_context(struct flw_heap *heap)
-{
-    if (flw_captures_are_open() || !flw_ctxsync_begin(heap->driver, heap->context)) {
-        return FALLOW_CAPTURING;
-    }
-    fallow_status status = sync_all(heap);
-    flw_ctxsync_end(heap->driver, heap->context);
-    return status;
 }

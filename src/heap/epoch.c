@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mutant.h"
+#include "heap/domain.h"
 
 static struct {
     pthread_rwlock_t lock;
@@ -200,8 +201,10 @@ static CUresult record_other(struct flw_heap *heap, struct flw_fence *fence, CUc
     return is_over(result) ? CUDA_SUCCESS : result;
 }
 
-CUresult flw_epoch_record(struct flw_heap *heap, struct flw_fence *fence)
+static CUresult record_epoch(struct flw_heap *heap, const struct flw_domain *domain,
+                             struct flw_fence *fence)
 {
+    (void)domain;
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     (void)pthread_rwlock_rdlock(&captures.lock);
     (void)pthread_rwlock_rdlock(&contexts.lock);
@@ -218,6 +221,8 @@ CUresult flw_epoch_record(struct flw_heap *heap, struct flw_fence *fence)
     (void)pthread_rwlock_unlock(&captures.lock);
     return result;
 }
+
+const struct flw_order_ops flw_order_context = {.name = "context", .record = record_epoch};
 
 CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fence, bool is_patient)
 {
@@ -262,7 +267,6 @@ void flw_epoch_end_sync(struct flw_heap *heap, uint64_t ticket)
     if (ticket != 0) {
         flw_lock_acquire(&heap->lock);
         flw_domain_complete(heap, heap->context_order, ticket);
-        flw_heap_settle_pendings(heap);
         flw_lock_release(&heap->lock);
     }
 }

@@ -16,7 +16,7 @@
 #ifndef FLW_HEAP_EPOCH_H
 #define FLW_HEAP_EPOCH_H
 
-#include "heap/heap.h"
+#include "heap/state.h"
 
 #define FLW_CONTEXTS_MAX 256
 
@@ -49,8 +49,6 @@ bool flw_captures_are_open(void);
 
 /* ---- epochs; driver calls, no ranked lock held */
 
-/* Record the fence's events. A capture's refusal where one is open. */
-CUresult flw_epoch_record(struct flw_heap *heap, struct flw_fence *fence);
 /* Are the events of the other contexts complete, or (is_patient) wait until they are. */
 CUresult flw_epoch_ask_others(struct flw_heap *heap, const struct flw_fence *fence,
                               bool is_patient);

@@ -5,36 +5,12 @@
  * published under it again. reserved_bytes is raised before the driver is asked, so the limit
  * always holds.
  */
-#include <string.h>
+#include "heap/grow.h"
 
 #include "base/mutant.h"
-#include "heap/physical.h"
-
-struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset)
-{
-    return heap->page_handle == NULL ? NULL
-                                     : heap->page_handle[offset / heap->source.granularity_bytes];
-}
-
-void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes)
-{
-    uint64_t now = atomic_load(&heap->reserved_bytes) + bytes;
-    atomic_store(&heap->reserved_bytes, now);
-    FLW_ASSERT(now <= heap->limit_bytes);
-}
-
-void flw_heap_note_peak(struct flw_heap *heap)
-{
-    uint64_t now = atomic_load(&heap->reserved_bytes);
-    if (now > atomic_load(&heap->peak_reserved_bytes)) {
-        atomic_store(&heap->peak_reserved_bytes, now);
-    }
-}
-
-void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes)
-{
-    atomic_store(&heap->reserved_bytes, atomic_load(&heap->reserved_bytes) - bytes);
-}
+#include "heap/handle.h"
+#include "heap/place.h"
+#include "heap/run.h"
 
 /* ---- with what: idle handles first, then new ones */
 
@@ -43,23 +19,6 @@ struct stock {
     struct flw_handle **end;
     uint64_t new_bytes; /* of those that must be created */
 };
-
-void flw_handle_unlink_idle(struct flw_heap *heap, struct flw_handle *handle)
-{
-    *(handle->prev != NULL ? &handle->prev->next : &heap->idle_handles) = handle->next;
-    *(handle->next != NULL ? &handle->next->prev : &heap->oldest_idle) = handle->prev;
-    heap->idle_bytes -= flw_handle_bytes(handle);
-}
-
-void flw_handle_link_idle(struct flw_heap *heap, struct flw_handle *handle)
-{
-    handle->is_mapped = false;
-    handle->prev = NULL;
-    handle->next = heap->idle_handles;
-    *(handle->next != NULL ? &handle->next->prev : &heap->oldest_idle) = handle;
-    heap->idle_handles = handle;
-    heap->idle_bytes += flw_handle_bytes(handle);
-}
 
 static void add_stock(struct stock *stock, struct flw_handle *handle)
 {
@@ -442,20 +401,6 @@ static uint64_t segment_bytes(const struct flw_heap *heap, const struct flw_grow
     return flw_max(need, flw_min(wanted, flw_align_down(room, heap->source.granularity_bytes)));
 }
 
-void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run)
-{
-    /* In context order the map tells whose any address is: no unit of a segment is 0. */
-    if (heap->context_order != NULL) {
-        flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, run);
-    }
-    segment->next = heap->segments;
-    segment->link = &heap->segments;
-    if (segment->next != NULL) {
-        segment->next->link = &segment->next;
-    }
-    heap->segments = segment;
-}
-
 static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segment *segment,
                                         struct flw_span *run,
                                         const struct flw_grow_request *request)
@@ -587,4 +532,21 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
         status = grow(heap, &whole, out_run, &had_extra);
     }
     return status;
+}
+
+/* ---- what the driver refused */
+
+bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes)
+{
+    flw_lock_acquire(&heap->lock);
+    bool is_refused = flw_refusal_covers(&heap->refused, bytes);
+    flw_lock_release(&heap->lock);
+    return is_refused;
+}
+
+void flw_heap_forget_refusal(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    heap->refused = (struct flw_refused_growth){.is_refused = false};
+    flw_lock_release(&heap->lock);
 }

@@ -22,14 +22,18 @@
 #include "memory/source.h"
 
 struct flw_domain;
+struct flw_fence;
 struct flw_heap;
 struct flw_pending;
 
 struct flw_order_ops {
     const char *name;
+    bool is_stream;
     bool reuses_at_once; /* its free memory serves it before any fence */
-    /* Driver calls, no lock held, the domain's context current. NULL: cannot be fenced. */
-    CUresult (*record)(struct flw_heap *heap, const struct flw_domain *domain, CUevent event);
+    /* Driver calls, no lock held; a stream's in a section that fits it, the fence with an event. NULL: cannot
+     * be fenced. */
+    CUresult (*record)(struct flw_heap *heap, const struct flw_domain *domain,
+                       struct flw_fence *fence);
     /* Work given to the domain from now on comes after the event. NULL: it cannot wait on the
      * device. */
     CUresult (*wait)(struct flw_heap *heap, const struct flw_domain *domain, CUevent event);

@@ -4,8 +4,8 @@
  * several streams used. A pending waits in the queue of one domain at a time, for one ticket of it,
  * so that what is not complete costs nothing to leave alone.
  */
+#include "heap/pending.h"
 #include "base/mutant.h"
-#include "heap/heap.h"
 
 /* Stamps of the next few domains. Those of now are later than those that had no room: safe, and
  * enough, since they are all met in the end. */
@@ -87,6 +87,15 @@ static void enqueue(struct flw_heap *heap, struct flw_pending *pending)
     }
 }
 
+bool flw_heap_await_pending(struct flw_heap *heap, struct flw_pending *pending)
+{
+    bool waits = find_await(heap, pending);
+    if (waits) {
+        enqueue(heap, pending);
+    }
+    return waits;
+}
+
 void flw_heap_queue_pending(struct flw_heap *heap, struct flw_pending *pending)
 {
     (void)find_await(heap, pending);
@@ -101,66 +110,6 @@ void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending)
     heap->pending_bytes += pending->bytes;
     heap->pending_count++;
     flw_heap_queue_pending(heap, pending);
-}
-
-void flw_heap_put_block(struct flw_heap *heap, struct flw_domain *domain, struct flw_slot *slot)
-{
-    struct flw_span *span = flw_slot_span(&heap->map, slot);
-    flw_slot_set_word(slot, flw_slot_address(slot));
-    if (span->kind == FLW_SPAN_RUN) {
-        flw_heap_put_run(heap, domain, span);
-    } else {
-        flw_heap_put_slots(heap, domain, span->u.slab.class_index, &slot, 1);
-    }
-}
-
-static void settle(struct flw_heap *heap, struct flw_pending *pending)
-{
-    struct flw_domain *domain = heap->domains[pending->domain];
-    bool is_complete = pending->own_ticket != 0 && pending->own_ticket <= domain->completed;
-    if (!domain->is_known || (is_complete && !flw_domain_keeps(heap, domain))) {
-        domain = heap->domains[FLW_NOBODY];
-    }
-    heap->pending_bytes -= pending->bytes;
-    heap->pending_count--;
-    if (pending->run != NULL) {
-        flw_heap_put_run_stamped(heap, domain->index, flw_domain_stamp(domain), pending->run);
-    } else {
-        flw_heap_put_block(heap, domain, pending->slot);
-    }
-    flw_heap_drop_pending(heap, pending);
-}
-
-/* Look at one that may be done. True: it was. */
-static bool look_at(struct flw_heap *heap, struct flw_pending *pending)
-{
-    if (find_await(heap, pending)) {
-        enqueue(heap, pending);
-        return false;
-    }
-    settle(heap, pending);
-    return true;
-}
-
-bool flw_heap_settle_pendings(struct flw_heap *heap)
-{
-    bool any = false;
-    for (uint32_t i = 1; i < heap->domain_end; i++) {
-        struct flw_domain *domain = heap->domains[i];
-        while (domain->waiting != NULL && domain->waiting->awaits.ticket <= domain->completed) {
-            struct flw_pending *pending = domain->waiting;
-            domain->waiting = pending->next;
-            any |= look_at(heap, pending);
-        }
-    }
-    struct flw_domain *nobody = heap->domains[FLW_NOBODY];
-    struct flw_pending *rest = nobody->waiting;
-    nobody->waiting = NULL;
-    for (struct flw_pending *next; rest != NULL; rest = next) {
-        next = rest->next;
-        any |= look_at(heap, rest);
-    }
-    return any;
 }
 
 bool flw_heap_has_lost_pending(const struct flw_heap *heap)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: where a growth lies: address space with the fewest missing pages, set aside while the driver
- * is called, restored or settled after it; and where slabs lie in a small pool.
+ * is called, restored or settled after it.
  */
-#include "heap/physical.h"
+#include "heap/place.h"
+
+#include "heap/run.h"
 
 static struct flw_span *usable(const struct flw_domain *domain, struct flw_span *run)
 {
@@ -197,42 +199,4 @@ struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placem
     flw_run_arm_slot(heap, run);
     flw_page_map_set_run(&heap->map, run);
     return run;
-}
-
-/* ---- slabs of a small pool */
-
-/* Of two runs: the one behind a slab on the same page, else the lower. */
-struct crowd {
-    struct flw_span *run;
-    bool is_behind_slab;
-};
-
-#define CROWD_SCAN 256
-
-static void look_for_crowd(const struct flw_heap *heap, const struct flw_run_index *index,
-                           uint32_t unit_count, struct crowd *best)
-{
-    struct flw_span *run = index->oldest;
-    for (uint32_t i = 0; run != NULL && i < CROWD_SCAN; i++, run = run->u.run.age_next) {
-        const struct flw_run_part *left = &run->u.run.left->u.run;
-        bool is_behind = left->state == FLW_RUN_LIVE && left->slab != NULL &&
-                         flw_run_begin(run) % heap->page_units != 0;
-        bool is_better = best->run == NULL || (is_behind != best->is_behind_slab
-                                                   ? is_behind
-                                                   : flw_run_begin(run) < flw_run_begin(best->run));
-        if (run->u.run.unit_count >= unit_count && is_better) {
-            *best = (struct crowd){.run = run, .is_behind_slab = is_behind};
-        }
-    }
-}
-
-struct flw_span *flw_heap_take_crowded(struct flw_heap *heap, struct flw_domain *domain,
-                                       uint32_t unit_count)
-{
-    struct crowd best = {0};
-    look_for_crowd(heap, &heap->domains[FLW_NOBODY]->runs, unit_count, &best);
-    if (domain->ops->reuses_at_once) {
-        look_for_crowd(heap, &domain->runs, unit_count, &best);
-    }
-    return best.run != NULL ? flw_heap_take_from(heap, best.run, unit_count, 1) : NULL;
 }

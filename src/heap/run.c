@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the life of runs: search, cut, join. See heap.h for the invariants; everything here is
+ * Owns: the life of runs: search, cut, join. See state.h for the invariants; everything here is
  * under the heap lock.
  */
+#include "heap/run.h"
 #include "base/mutant.h"
 #include "heap/run_index_inl.h"
-#include "heap/tcache.h"
 
 void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run)
 {
@@ -91,8 +91,9 @@ static bool may_join(const struct flw_heap *heap, const struct flw_span *run,
     }
     /* With one stream "nobody's" and "its own" are the same to it: keeping them apart only
      * splinters. */
-    return heap->absorbs_nobody && neighbour->u.run.owner == FLW_NOBODY &&
-           heap->domains[run->u.run.owner]->ops == &flw_order_stream;
+    const struct flw_order_ops *order = heap->domains[run->u.run.owner]->ops;
+    return heap->absorbs_nobody && neighbour->u.run.owner == FLW_NOBODY && order != NULL &&
+           order->is_stream;
 }
 
 struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)

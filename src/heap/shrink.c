@@ -3,11 +3,14 @@
  * Owns: taking physical memory out again: unmapping what lies idle, giving handles and segments back
  * to the driver. As in grow.c, the driver is called without the lock.
  */
-#include <string.h>
+#include "heap/shrink.h"
 
 #include "base/mutant.h"
 #include "heap/epoch.h"
-#include "heap/physical.h"
+#include "heap/handle.h"
+#include "heap/place.h"
+#include "heap/run.h"
+#include "heap/sync.h"
 
 /* lock. The first handle that lies wholly inside a run at or after `unit`; NULL. */
 static struct flw_handle *handle_inside(const struct flw_heap *heap, const struct flw_span *run)
@@ -224,29 +227,6 @@ static uint64_t release_handle(struct flw_heap *heap, struct flw_handle *handle)
 
 /* ---- unmapping */
 
-CUresult flw_heap_unmap_row(struct flw_heap *heap, struct flw_row *row, bool goes_on)
-{
-    CUresult last = CUDA_SUCCESS;
-    uint64_t address = row->address;
-    memset(row->is_unmapped, 0, sizeof row->is_unmapped);
-    for (uint32_t at = 0, done; at < row->count;) {
-        CUresult result =
-            flw_source_unmap_all(&heap->source, address, row->bytes + at, row->count - at, &done);
-        last = result != CUDA_SUCCESS ? result : last;
-        for (uint32_t i = 0; i < done; i++) {
-            row->is_unmapped[at] = true;
-            address += row->bytes[at++];
-        }
-        if (result != CUDA_SUCCESS) {
-            if (!goes_on || !flw_source_is_refused(result)) {
-                break;
-            }
-            address += row->bytes[at++]; /* the one that was refused */
-        }
-    }
-    return last;
-}
-
 /* The cuts' places in `runs`, by address: they are made by age, which is the order of all else. */
 static void sort_cuts(const struct cuts *cuts, uint32_t order[UNMAP_BATCH])
 {
@@ -379,39 +359,7 @@ void flw_heap_forget_idle(struct flw_heap *heap)
     flw_lock_release(&heap->lock);
 }
 
-/* ---- what is withheld, what was exported */
-
-struct flw_domain *flw_heap_withheld(struct flw_heap *heap)
-{
-    if (heap->withheld ==
-        NULL) { /* what comes to it is complete; it never is, so nobody gets that */
-        heap->withheld = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
-        if (heap->withheld != NULL) {
-            heap->withheld->is_known = true;
-            heap->withheld->is_retired = true;
-            heap->withheld->ticket++;
-        }
-    }
-    return heap->withheld;
-}
-
-bool flw_heap_mark_exported(struct flw_heap *heap, struct flw_handle *handle)
-{
-    if (flw_heap_withheld(heap) == NULL) {
-        return false;
-    }
-    if (!handle->is_exported) {
-        handle->is_exported = true;
-        atomic_fetch_add(&heap->exported_bytes, flw_handle_bytes(handle));
-    }
-    return true;
-}
-
-void flw_heap_unmark_exported(struct flw_heap *heap, struct flw_handle *handle)
-{
-    handle->is_exported = false;
-    atomic_fetch_sub(&heap->exported_bytes, flw_handle_bytes(handle));
-}
+/* ---- what was exported */
 
 /* lock. One that was exported and that the driver did not take back when it was unmapped, out of the
  * list. NULL: none. */

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/mutant.h"
-#include "heap/tcache.h"
+#include "heap/pending.h"
+#include "heap/run.h"
+#include "heap/slab.h"
 
 static void slab_list_push(struct flw_span **list, struct flw_span *slab)
 {
@@ -261,15 +263,55 @@ struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain
     return run;
 }
 
-/* Atomic: a free of any pointer may read it. */
-static void set_bin(struct flw_span *slab, unsigned class_index)
+/* ---- slabs of a small pool */
+
+/* Of two runs: the one behind a slab on the same page, else the lower. */
+struct crowd {
+    struct flw_span *run;
+    bool is_behind_slab;
+};
+
+#define CROWD_SCAN 256
+
+static void look_for_crowd(const struct flw_heap *heap, const struct flw_run_index *index,
+                           uint32_t unit_count, struct crowd *best)
 {
-    __atomic_store_n(&slab->bin, flw_bin_offset(class_index), __ATOMIC_RELAXED);
+    struct flw_span *run = index->oldest;
+    for (uint32_t i = 0; run != NULL && i < CROWD_SCAN; i++, run = run->u.run.age_next) {
+        const struct flw_run_part *left = &run->u.run.left->u.run;
+        bool is_behind = left->state == FLW_RUN_LIVE && left->slab != NULL &&
+                         flw_run_begin(run) % heap->page_units != 0;
+        bool is_better = best->run == NULL || (is_behind != best->is_behind_slab
+                                                   ? is_behind
+                                                   : flw_run_begin(run) < flw_run_begin(best->run));
+        if (run->u.run.unit_count >= unit_count && is_better) {
+            *best = (struct crowd){.run = run, .is_behind_slab = is_behind};
+        }
+    }
 }
 
-void flw_heap_open_slab(struct flw_span *slab)
+struct flw_span *flw_heap_take_crowded(struct flw_heap *heap, struct flw_domain *domain,
+                                       uint32_t unit_count)
 {
-    set_bin(slab, slab->u.slab.class_index);
+    struct crowd best = {0};
+    look_for_crowd(heap, &heap->domains[FLW_NOBODY]->runs, unit_count, &best);
+    if (domain->ops->reuses_at_once) {
+        look_for_crowd(heap, &domain->runs, unit_count, &best);
+    }
+    return best.run != NULL ? flw_heap_take_from(heap, best.run, unit_count, 1) : NULL;
+}
+
+/* ---- slabs as such */
+
+/* Atomic: a free of any pointer may read it. */
+static void set_bin(const struct flw_heap *heap, struct flw_span *slab, unsigned class_index)
+{
+    __atomic_store_n(&slab->bin, heap->bin_offsets[class_index], __ATOMIC_RELAXED);
+}
+
+void flw_heap_open_slab(const struct flw_heap *heap, struct flw_span *slab)
+{
+    set_bin(heap, slab, slab->u.slab.class_index);
     slab->u.slab.capture = 0;
 }
 
@@ -282,7 +324,7 @@ void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, stru
     batch->ticket = stamp;
     batch->domain = domain->index;
     for (uint32_t i = 0; i < batch->count; i++) {
-        flw_heap_open_slab(flw_slot_span(&heap->map, batch->slots[i]));
+        flw_heap_open_slab(heap, flw_slot_span(&heap->map, batch->slots[i]));
     }
     if (batch->is_counted) {
         join_batch(heap, batch);
@@ -310,7 +352,7 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
         return false;
     }
     struct flw_slab_part *part = &slab->u.slab;
-    set_bin(slab, domain->capture != 0 ? FLW_CLASS_COUNT : class_index);
+    set_bin(heap, slab, domain->capture != 0 ? FLW_CLASS_COUNT : class_index);
     part->run = run;
     part->capture = (uint16_t)domain->capture;
     part->domain = domain->index;
@@ -492,5 +534,16 @@ void flw_heap_move_slots(struct flw_heap *heap, struct flw_domain *from, struct 
             flw_batch_remove(list, batch);
             flw_heap_adopt_batch(heap, to, batch);
         }
+    }
+}
+
+void flw_heap_put_block(struct flw_heap *heap, struct flw_domain *domain, struct flw_slot *slot)
+{
+    struct flw_span *span = flw_slot_span(&heap->map, slot);
+    flw_slot_set_word(slot, flw_slot_address(slot));
+    if (span->kind == FLW_SPAN_RUN) {
+        flw_heap_put_run(heap, domain, span);
+    } else {
+        flw_heap_put_slots(heap, domain, span->u.slab.class_index, &slot, 1);
     }
 }

@@ -9,7 +9,12 @@
  * The pages' handles are walked without the lock: whoever would change them is kept out meanwhile. A
  * handle's id is read by look-ups, so it changes under the lock.
  */
-#include "heap/physical.h"
+#include "heap/sleep.h"
+
+#include "heap/grow.h"
+#include "heap/handle.h"
+#include "heap/shrink.h"
+#include "heap/sync.h"
 
 /* The next handle from *page on, in address order; NULL: none. */
 static struct flw_handle *next_handle(const struct flw_heap *heap, uint64_t *page)
@@ -333,34 +338,6 @@ fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake)
         flw_heap_leave_driver(heap, &section);
     }
     return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
-}
-
-/* ---- the pool's own copies */
-
-#define COPY_TRIES 3
-
-bool flw_heap_end_copies(struct flw_heap *heap)
-{
-    struct flw_driver_section section;
-    if (!atomic_load(&heap->has_open_copies)) {
-        return true;
-    }
-    if (!flw_heap_enter_driver(heap, &section)) { /* a default stream is the current context's */
-        return false;
-    }
-    for (unsigned n = 0; atomic_load(&heap->has_open_copies) && n < COPY_TRIES; n++) {
-        flw_heap_count_call(heap);
-        bool is_probe = heap->source.is_left_busy; /* whose stream has gone */
-        CUresult result =
-            is_probe ? heap->driver->cuCtxSynchronize() : heap->driver->cuStreamSynchronize(NULL);
-        if (flw_heap_refuse(heap, result, is_probe ? "cuCtxSynchronize" : "cuStreamSynchronize") ==
-            FALLOW_OK) {
-            heap->source.is_left_busy = false;
-            atomic_store(&heap->has_open_copies, false);
-        }
-    }
-    flw_heap_leave_driver(heap, &section);
-    return !atomic_load(&heap->has_open_copies);
 }
 
 /* ---- all that is mapped */

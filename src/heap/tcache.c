@@ -7,6 +7,8 @@
 #include <time.h>
 
 #include "base/mutant.h"
+#include "heap/run.h"
+#include "heap/slab.h"
 #include "heap/thread.h"
 
 /* ---- shape */
@@ -51,6 +53,12 @@ uint32_t flw_bin_most(unsigned class_index)
 uint32_t flw_bin_offset(unsigned class_index)
 {
     return shape.offset[class_index];
+}
+
+const uint32_t *flw_bin_offsets(void)
+{
+    pthread_once(&shape_once, make_shape);
+    return shape.offset;
 }
 
 const uint16_t *flw_bin_table(void)
@@ -106,6 +114,8 @@ void flw_tcache_drop(struct flw_tcache *cache)
 }
 
 /* ---- open, divert, drain */
+
+const char flw_no_pool = 0;
 
 static void set_key(struct flw_tcache *cache, const void *key)
 {

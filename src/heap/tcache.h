@@ -28,7 +28,7 @@
 
 #include "base/asym.h"
 #include "base/mutant.h"
-#include "heap/heap.h"
+#include "heap/state.h"
 
 /* 4 KiB steps of the request size would not do: one entry each 256 B. */
 #define FLW_BIN_TABLE_LOG2  8
@@ -112,6 +112,8 @@ struct flw_tcache {
 uint32_t flw_bin_offset(unsigned class_index);
 uint32_t flw_bin_most(unsigned class_index);
 const uint16_t *flw_bin_table(void);
+/* All of the offsets, that of FLW_CLASS_COUNT last. */
+const uint32_t *flw_bin_offsets(void);
 
 static inline struct flw_bin *flw_tcache_bin(struct flw_tcache *cache, unsigned class_index)
 {

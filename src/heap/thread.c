@@ -3,8 +3,6 @@
  * Owns: a thread's table of caches, keyed by pool handle and stream handle, and what happens to
  * them when the thread ends. Touched by its thread only.
  */
-#include "heap/thread.h"
-
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -25,7 +23,6 @@ struct flw_thread {
 
 /* What a thread without a cache uses: a key that no pool has. Written (busy) by every such thread,
  * read by none. */
-const char flw_no_pool = 0;
 static struct flw_tcache_hot no_cache = {.asym = FLW_ASYM_NOBODYS, .key = &flw_no_pool};
 
 _Thread_local struct flw_tcache_hot *flw_tls_cache __attribute__((tls_model("initial-exec"))) =
@@ -43,11 +40,6 @@ static struct flw_thread *own_thread(void)
 void (*flw_thread_on_exit)(struct flw_tcache *cache);
 static pthread_key_t exit_key;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
-
-uintptr_t flw_thread_token(void)
-{
-    return (uintptr_t)&flw_tls_cache;
-}
 
 static void on_thread_exit(void *argument)
 {

@@ -5,8 +5,12 @@
 #ifndef FLW_HEAP_THREAD_H
 #define FLW_HEAP_THREAD_H
 
+#include <pthread.h>
 #include <stdint.h>
 
-uintptr_t flw_thread_token(void);
+static inline uintptr_t flw_thread_token(void)
+{
+    return (uintptr_t)pthread_self();
+}
 
 #endif

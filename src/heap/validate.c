@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the checker of heap.h's invariants: it recomputes every total from the runs and lists up.
+ * Owns: the checker of state.h's invariants: it recomputes every total from the runs and lists up.
  */
-#include "heap/heap.h"
+#include "heap/life.h"
+#include "heap/run.h"
 
 static const char *check_indexes(const struct flw_heap *heap)
 {

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "heap/ctxsync.h"
+#include "heap/sync.h"
 #include "heap/epoch.h"
-#include "heap/tables.h"
 #include "pool/extensions/helper.h"
 #include "pool/extensions/peer.h"
 #include "pool/state/account.h"

@@ -107,7 +107,7 @@ static struct flw_domain *leave_capture(struct flw_pool *pool, struct flw_domain
         domain = freeing;
     }
     if (is_slab && domain == freeing) {
-        flw_heap_open_slab(span);
+        flw_heap_open_slab(&pool->heap, span);
     }
     return domain;
 }

@@ -2,7 +2,6 @@
  *
  * Owns: taking what is there: free memory of the stream and nobody's, empty slabs, what caches hold.
  */
-#include "heap/tables.h"
 #include "pool/ladder/climb.h"
 #include "pool/streams/cache.h"
 

@@ -15,7 +15,7 @@
 #include "base/handles.h"
 #include "fallow/extend.h"
 #include "fallow/fallow.h"
-#include "heap/tcache.h"
+#include "heap/heap.h"
 #include "heap/thread.h"
 #include "pool/state/gate.h"
 #include "pool/state/sleeper.h"

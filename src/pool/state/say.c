@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "heap/tables.h"
 #include "pool/state/settings.h"
 
 /* ---- what the driver refused */

@@ -2,7 +2,7 @@
 #include "pool/streams/quiesce.h"
 
 #include "base/mutant.h"
-#include "heap/ctxsync.h"
+#include "heap/sync.h"
 #include "heap/epoch.h"
 #include "pool/extensions/debug/guard.h"
 #include "pool/state/account.h"

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "heap/ctxsync.h"
+#include "heap/sync.h"
 
 static CUresult record(CUevent event, CUstream stream)
 {

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "heap/tcache.h"
+#include "heap/heap.h"
 #include "support/sim.h"
 
 enum heap_bed_source {

@@ -1,209 +1,99 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the making and unmaking of a heap, its small objects, and the frame around driver calls.
+ * Owns: the making and unmaking of a heap: its source, its range of addresses, its tables and how large they
+ * are. On top of all other files of this folder; none of them calls it.
  */
-#include "heap/tcache.h"
+#include "heap/life.h"
 
 #include <string.h>
 
-#include "fallow/fallow.h"
-#include "heap/tables.h"
+#include "heap/domain.h"
+#include "heap/grow.h"
+#include "heap/run.h"
+#include "heap/sleep.h"
+#include "heap/sync.h"
+#include "heap/tcache.h"
 
-#define ADDRESS_BITS 47
+#define ADDRESS_BITS       47
+#define OBJECT_ARENA_BYTES (16 * FLW_GIB)
+#define OBJECT_ARENA_LEAST (32 * FLW_MIB)
+#define NOTE_ARENA_BYTES   (1 * FLW_GIB)
+#define NOTE_ARENA_LEAST   (4 * FLW_MIB)
+#define SHARE              4 /* of what a limit leaves these take one part */
 
-/* ---- objects: recycled within their kind */
+/* ---- the size of the tables */
 
-#define DEFINE_OBJECT(name, unused)                                             \
-    struct flw_##name *flw_heap_new_##name(struct flw_heap *heap)               \
-    {                                                                           \
-        struct flw_##name *object = heap->unused;                               \
-        if (object != NULL) {                                                   \
-            heap->unused = object->next;                                        \
-        } else {                                                                \
-            object = flw_meta_extend(&heap->object_meta, sizeof *object, 16);   \
-        }                                                                       \
-        return object;                                                          \
-    }                                                                           \
-    void flw_heap_drop_##name(struct flw_heap *heap, struct flw_##name *object) \
-    {                                                                           \
-        object->next = heap->unused;                                            \
-        heap->unused = object;                                                  \
+/* What the names of the page map cover: the reserved range, or the whole address space. */
+static uint64_t span_of_addresses(const struct flw_heap *heap)
+{
+    return heap->source.ops->remaps ? heap->range_bytes : 1ull << ADDRESS_BITS;
+}
+
+/* Batches, fences, pendings, handles, domains. */
+static uint64_t object_bytes(unsigned shrink)
+{
+    return flw_max(OBJECT_ARENA_BYTES >> shrink, OBJECT_ARENA_LEAST);
+}
+
+uint64_t flw_tables_note_bytes(unsigned shrink)
+{
+    return flw_max(NOTE_ARENA_BYTES >> shrink, NOTE_ARENA_LEAST);
+}
+
+/* As large as what they cover. */
+static uint64_t fixed_bytes(const struct flw_heap *heap)
+{
+    bool remaps = heap->source.ops->remaps;
+    uint64_t handle_bytes =
+        remaps ? heap->range_bytes / heap->source.granularity_bytes * sizeof *heap->page_handle : 0;
+    return flw_page_map_name_bytes(remaps, span_of_addresses(heap)) + handle_bytes;
+}
+
+static uint64_t shrinking_bytes(unsigned shrink)
+{
+    return flw_page_map_block_bytes(shrink) + object_bytes(shrink) + flw_tables_note_bytes(shrink);
+}
+
+uint64_t flw_tables_reserve_bytes(const struct flw_heap *heap, unsigned shrink)
+{
+    return fixed_bytes(heap) + shrinking_bytes(shrink);
+}
+
+/* How often they are to be halved, where `allowance` bytes may be mapped. */
+static unsigned choose_tables(const struct flw_heap *heap, uint64_t allowance)
+{
+    uint64_t fixed = fixed_bytes(heap);
+    uint64_t room = allowance > fixed ? (allowance - fixed) / SHARE : 0;
+    unsigned shrink = 0;
+    while (shrink < FLW_TABLE_SHRINK_MAX && shrinking_bytes(shrink) > room) {
+        shrink++;
     }
-
-DEFINE_OBJECT(batch, unused_batches)
-DEFINE_OBJECT(pending, unused_pendings)
-DEFINE_OBJECT(handle, unused_handles)
-DEFINE_OBJECT(segment, unused_segments)
-#undef DEFINE_OBJECT
-
-/* ---- fences and their events */
-
-struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id)
-{
-    struct flw_fence **link = &heap->unused_fences;
-    for (; *link != NULL; link = &(*link)->next) {
-        if ((*link)->context == context && (*link)->context_id == context_id) {
-            struct flw_fence *fence = *link;
-            *link = fence->next;
-            return fence;
-        }
-    }
-    struct flw_fence *fence = flw_meta_extend(&heap->object_meta, sizeof *fence, 16);
-    if (fence != NULL) {
-        *fence = (struct flw_fence){
-            .context = context, .context_id = context_id, .older_made = heap->newest_made};
-        heap->newest_made = fence;
-    }
-    return fence;
+    return shrink;
 }
 
-void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence)
+static uint64_t refusals_of(const struct flw_meta *meta)
 {
-    for (struct flw_fence *other; FLW_UNLIKELY((other = fence->others) != NULL);) {
-        fence->others = other->next;
-        other->next = heap->unused_fences;
-        heap->unused_fences = other;
-    }
-    fence->is_unlinked = false;
-    fence->next = heap->unused_fences;
-    heap->unused_fences = fence;
+    return __atomic_load_n(&meta->refusals, __ATOMIC_RELAXED);
 }
 
-CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence)
+uint64_t flw_tables_refusals(const struct flw_heap *heap)
 {
-    if (fence->event != NULL) {
-        return CUDA_SUCCESS;
-    }
-    flw_heap_count_call(heap);
-    CUresult result = heap->driver->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
-    if (result != CUDA_SUCCESS) {
-        fence->event = NULL;
-    }
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_READY : result;
+    return refusals_of(&heap->map.span_meta) + refusals_of(&heap->map.slot_meta) +
+           refusals_of(&heap->object_meta);
 }
 
-#define SPARE_EVENTS 15
-
-void flw_fence_make_spares(struct flw_heap *heap)
+static bool is_full(const struct flw_meta *meta)
 {
-    struct flw_fence *spares[SPARE_EVENTS];
-    unsigned count = 0;
-    bool is_made = true;
-    flw_lock_acquire(&heap->lock);
-    unsigned want = heap->own_events < SPARE_EVENTS ? heap->own_events : SPARE_EVENTS;
-    while (count < want && (spares[count] = flw_fence_new(heap, heap->context, 0)) != NULL) {
-        count++;
-    }
-    flw_lock_release(&heap->lock);
-    for (unsigned i = 0; i < count && is_made; i++) {
-        is_made = flw_fence_make_event(heap, spares[i]) == CUDA_SUCCESS;
-    }
-    flw_lock_acquire(&heap->lock);
-    heap->own_events += 1 + count;
-    while (count > 0) {
-        flw_fence_drop(heap, spares[--count]);
-    }
-    flw_lock_release(&heap->lock);
+    return __atomic_load_n(&meta->is_full, __ATOMIC_RELAXED);
 }
 
-/* ---- driver calls */
-
-CUresult flw_heap_enter_parts(struct flw_heap *heap, struct flw_driver_section *section,
-                              CUcontext context, unsigned parts)
+bool flw_tables_are_full(const struct flw_heap *heap)
 {
-    FLW_ASSERT(flw_lock_none_held());
-    return flw_section_open(section, heap->driver, context, (enum flw_section_parts)parts,
-                            &heap->count.driver_calls);
+    return is_full(&heap->map.span_meta) || is_full(&heap->map.slot_meta) ||
+           is_full(&heap->object_meta);
 }
 
-CUresult flw_heap_enter_context(struct flw_heap *heap, struct flw_driver_section *section,
-                                CUcontext context)
-{
-    return flw_heap_enter_parts(heap, section, context, FLW_SECTION_BOTH);
-}
-
-static bool enter_own(struct flw_heap *heap, struct flw_driver_section *section, unsigned parts)
-{
-    if (flw_heap_is_lost(heap)) {
-        return false;
-    }
-    CUresult result = flw_heap_enter_parts(heap, section, heap->context, parts);
-    if (result != CUDA_SUCCESS) {
-        (void)flw_heap_refuse(heap, result, section->refused);
-    }
-    return result == CUDA_SUCCESS;
-}
-
-bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *section)
-{
-    return enter_own(heap, section, FLW_SECTION_BOTH);
-}
-
-bool flw_heap_enter_mode(struct flw_heap *heap, struct flw_driver_section *section)
-{
-    return enter_own(heap, section, FLW_SECTION_MODE);
-}
-
-void flw_heap_hold_driver(struct flw_heap *heap, struct flw_driver_section *section)
-{
-    flw_section_hold(section, heap->driver, heap->context, &heap->count.driver_calls);
-}
-
-void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *section)
-{
-    FLW_ASSERT(flw_lock_none_held());
-    bool is_own = section->context == heap->context;
-    CUresult result = flw_section_close(section);
-    if (result != CUDA_SUCCESS && is_own) {
-        (void)flw_heap_refuse(heap, result, section->refused);
-    }
-}
-
-fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult result, const char *call)
-{
-    fallow_status status = flw_answer_status((int)result);
-    if (status == FALLOW_DEVICE_LOST) {
-        flw_heap_lose_device(heap, result, call);
-    } else if (status != FALLOW_OK) {
-        flw_heap_note_error(heap, result, call);
-    }
-    bool is_refusal = status == FALLOW_OUT_OF_MEMORY || status == FALLOW_NOT_SUPPORTED;
-    return is_refusal ? FALLOW_DRIVER : status;
-}
-
-fallow_status flw_heap_answer(struct flw_heap *heap, CUresult result, const char *call)
-{
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        return FALLOW_OUT_OF_MEMORY;
-    }
-    fallow_status status = flw_heap_refuse(heap, result, call);
-    return result == CUDA_ERROR_NOT_SUPPORTED ? FALLOW_NOT_SUPPORTED : status;
-}
-
-bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes)
-{
-    flw_lock_acquire(&heap->lock);
-    bool is_refused = flw_refusal_covers(&heap->refused, bytes);
-    flw_lock_release(&heap->lock);
-    return is_refused;
-}
-
-void flw_heap_forget_refusal(struct flw_heap *heap)
-{
-    flw_lock_acquire(&heap->lock);
-    heap->refused = (struct flw_refused_growth){.is_refused = false};
-    flw_lock_release(&heap->lock);
-}
-
-void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call)
-{
-    int none = 0;
-    if (atomic_compare_exchange_strong(&heap->lost_error, &none, (int)error)) {
-        atomic_store(&heap->lost_call, call);
-    }
-}
-
-/* ---- init, finish */
+/* ---- the source and its addresses */
 
 /* Less, or elsewhere, may be granted. */
 static bool may_reserve_other(CUresult result)
@@ -365,6 +255,8 @@ static fallow_status settle_source(struct flw_heap *heap, const struct flw_heap_
     return status;
 }
 
+/* ---- making */
+
 /* All that comes to it is complete. */
 static bool make_mixed(struct flw_heap *heap)
 {
@@ -386,11 +278,6 @@ static bool make_context_order(struct flw_heap *heap)
     heap->whole = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
     heap->whole_bytes = FLW_WHOLE_BYTES;
     return heap->context_order != NULL && heap->whole != NULL;
-}
-
-uint64_t flw_heap_span_of_addresses(const struct flw_heap *heap)
-{
-    return heap->source.ops->remaps ? heap->range_bytes : 1ull << ADDRESS_BITS;
 }
 
 static bool reserve_handles(struct flw_heap *heap)
@@ -420,13 +307,13 @@ static void release_tables(struct flw_heap *heap)
 static bool make_tables(struct flw_heap *heap)
 {
     uint64_t base = heap->map.base;
-    (void)flw_bin_table(); /* gives bins their places */
-    unsigned shrink = flw_tables_choose(heap, flw_meta_allowance());
+    heap->bin_offsets = flw_bin_offsets();
+    unsigned shrink = choose_tables(heap, flw_meta_allowance());
     for (; shrink <= FLW_TABLE_SHRINK_MAX; shrink++) {
         heap->table_shrink = shrink;
-        if (flw_page_map_init(&heap->map, base, flw_heap_span_of_addresses(heap),
-                              flw_bin_offset(FLW_CLASS_COUNT), shrink) &&
-            flw_meta_reserve(&heap->object_meta, flw_tables_object_bytes(shrink)) &&
+        if (flw_page_map_init(&heap->map, base, span_of_addresses(heap),
+                              heap->bin_offsets[FLW_CLASS_COUNT], shrink) &&
+            flw_meta_reserve(&heap->object_meta, object_bytes(shrink)) &&
             flw_lenders_init(&heap->lenders) && reserve_handles(heap)) {
             return true;
         }
@@ -469,6 +356,8 @@ fail:
     flw_heap_finish(heap, false);
     return FALLOW_OUT_OF_HOST_MEMORY;
 }
+
+/* ---- unmaking */
 
 /* An event is gone with its context, and its handle may be somebody else's since. */
 static bool has_event(struct flw_heap *heap, const struct flw_fence *fence)
