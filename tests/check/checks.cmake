@@ -9,6 +9,15 @@ set_tests_properties(check.answers PROPERTIES LABELS check SKIP_RETURN_CODE 77)
 add_test(NAME check.layers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers.sh ${PROJECT_SOURCE_DIR})
 add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_test.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/layers_tree)
+# From the object files: headers are layers.sh's.
+foreach(layer heap) # pool follows when it has no circle any more
+  add_test(NAME check.circles_${layer} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/circles.sh ${layer} ${CMAKE_NM}
+    $<TARGET_OBJECTS:flw_${layer}> COMMAND_EXPAND_LISTS)
+  set_tests_properties(check.circles_${layer} PROPERTIES LABELS check TIMEOUT 240)
+endforeach()
+add_test(NAME check.circles_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/circles_test.sh ${PROJECT_SOURCE_DIR}
+  ${CMAKE_C_COMPILER} ${CMAKE_NM} ${CMAKE_CURRENT_BINARY_DIR}/circles_tree)
+set_tests_properties(check.circles_catches PROPERTIES LABELS check TIMEOUT 240)
 add_test(NAME check.project COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/project.sh ${PROJECT_SOURCE_DIR} ${PROJECT_VERSION})
 set(libraries)
 foreach(target fallow_shared fallow-host fallow-kernels fallow-simcuda fallow-preload)
