@@ -5,18 +5,18 @@
 #ifndef FLW_HEAP_HEAP_H
 #define FLW_HEAP_HEAP_H
 
-#include "heap/domain.h"
-#include "heap/fence.h"
-#include "heap/grow.h"
-#include "heap/handle.h"
+#include "heap/caches/tcache.h"
 #include "heap/life.h"
-#include "heap/pending.h"
-#include "heap/run.h"
-#include "heap/shrink.h"
-#include "heap/slab.h"
-#include "heap/sleep.h"
-#include "heap/sync.h"
-#include "heap/tcache.h"
-#include "heap/thread.h"
+#include "heap/order/domain.h"
+#include "heap/order/fence.h"
+#include "heap/order/sync.h"
+#include "heap/physical/grow.h"
+#include "heap/physical/handle.h"
+#include "heap/physical/shrink.h"
+#include "heap/physical/sleep.h"
+#include "heap/space/pending.h"
+#include "heap/space/run.h"
+#include "heap/space/slab.h"
+#include "heap/state/thread.h"
 
 #endif

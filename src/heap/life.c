@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-#include "heap/domain.h"
-#include "heap/grow.h"
-#include "heap/run.h"
-#include "heap/sleep.h"
-#include "heap/sync.h"
-#include "heap/tcache.h"
+#include "heap/caches/tcache.h"
+#include "heap/order/domain.h"
+#include "heap/order/sync.h"
+#include "heap/physical/grow.h"
+#include "heap/physical/sleep.h"
+#include "heap/space/run.h"
 
 #define ADDRESS_BITS       47
 #define OBJECT_ARENA_BYTES (16 * FLW_GIB)

@@ -11,7 +11,7 @@
 #ifndef FLW_HEAP_LIFE_H
 #define FLW_HEAP_LIFE_H
 
-#include "heap/state.h"
+#include "heap/state/state.h"
 
 struct flw_heap_config {
     const struct flw_driver *driver;

@@ -3,7 +3,7 @@
  * Owns: the checker of state.h's invariants: it recomputes every total from the runs and lists up.
  */
 #include "heap/life.h"
-#include "heap/run.h"
+#include "heap/space/run.h"
 
 static const char *check_indexes(const struct flw_heap *heap)
 {

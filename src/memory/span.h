@@ -46,7 +46,8 @@ enum flw_slot_state {
  * alone); loan by the holder. Both are read by look-ups of any pointer: written atomically. */
 struct flw_slot {
     uint64_t word;
-    uint64_t loan; /* requested bytes | number of the stream that lent it (heap/lender.h) << 48 */
+    uint64_t
+        loan; /* requested bytes | number of the stream that lent it (heap/state/lender.h) << 48 */
 };
 
 /* FLW_REQUEST_MAX fits below. */

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "heap/epoch.h"
+#include "heap/order/epoch.h"
 #include "preload/homes.h"
 #include "preload/real.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/backoff.h"
-#include "heap/epoch.h"
+#include "heap/order/epoch.h"
 #include "preload/captures.h"
 #include "preload/inside.h"
 #include "preload/life.h"

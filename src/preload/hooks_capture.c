@@ -3,7 +3,7 @@
  * Owns: the wrappers of what begins and ends the capture of a stream: meanwhile no epoch is closed.
  * Does not: lend memory.
  */
-#include "heap/epoch.h"
+#include "heap/order/epoch.h"
 #include "preload/captures.h"
 #include "preload/homes.h"
 #include "preload/hooks.h"

@@ -4,7 +4,7 @@
  * that live, and nothing of one that has ended may be lent.
  * Does not: lend memory.
  */
-#include "heap/epoch.h"
+#include "heap/order/epoch.h"
 #include "preload/audit_lend.h"
 #include "preload/captures.h"
 #include "preload/homes.h"

@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "heap/epoch.h"
+#include "heap/order/epoch.h"
 #include "preload/audit_lend.h"
 #include "preload/homes.h"
 #include "preload/hooks.h"

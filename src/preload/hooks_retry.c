@@ -4,7 +4,7 @@
  * has no memory for it, what idles in pools goes back and it is tried once more.
  * Does not: lend memory of its own.
  */
-#include "heap/epoch.h"
+#include "heap/order/epoch.h"
 #include "preload/audit_lend.h"
 #include "preload/homes.h"
 #include "preload/hooks.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the stress of the asymmetric lock as it is shipped: owners that pay two plain stores, and
- * drainers that seize their caches with a real membarrier, as heap/tcache.c does.
+ * drainers that seize their caches with a real membarrier, as heap/caches/tcache.c does.
  * Does not: run the variant without the barrier, whose failure would be undefined behaviour;
  * tests/check/asym_model.c finds it by search.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: what the rest of the pool knows of recording. A hit tells its recorder by itself: the caches of a
- * recorded pool have a ring, and a key that sends every call the other way (heap/tcache.h, hit.h).
+ * recorded pool have a ring, and a key that sends every call the other way (heap/caches/tcache.h, hit.h).
  */
 #ifndef FLW_POOL_RECORDING_H
 #define FLW_POOL_RECORDING_H

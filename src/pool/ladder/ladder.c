@@ -4,7 +4,7 @@
  */
 #include "pool/ladder/ladder.h"
 
-#include "heap/epoch.h"
+#include "heap/order/epoch.h"
 #include "pool/extensions/debug/guard.h"
 #include "pool/ladder/climb.h"
 #include "pool/state/account.h"

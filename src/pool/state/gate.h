@@ -18,7 +18,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "fallow/status.h"
-#include "heap/thread.h"
+#include "heap/state/thread.h"
 
 enum flw_gate_state {
     FLW_GATE_OPEN,

@@ -16,7 +16,7 @@
 #include "fallow/extend.h"
 #include "fallow/fallow.h"
 #include "heap/heap.h"
-#include "heap/thread.h"
+#include "heap/state/thread.h"
 #include "pool/state/gate.h"
 #include "pool/state/sleeper.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/backoff.h"
 #include "base/mutant.h"
-#include "heap/sync.h"
+#include "heap/order/sync.h"
 #include "pool/extensions/debug/guard.h"
 #include "pool/state/extension.h"
 #include "pool/state/table.h"

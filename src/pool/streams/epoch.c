@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/streams/epoch.h"
 
-#include "heap/epoch.h"
+#include "heap/order/epoch.h"
 #include "pool/extensions/debug/guard.h"
 #include "pool/state/account.h"
 #include "pool/streams/cache.h"

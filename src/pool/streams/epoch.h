@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a pool in context order: where what is freed goes, when an epoch is closed, what is known of one address.
- * Does not: record or ask for events (heap/fence.h, heap/epoch.h), or climb (ladder/context_ladder.c).
+ * Does not: record or ask for events (heap/order/fence.h, heap/order/epoch.h), or climb (ladder/context_ladder.c).
  *
  *   ready    nobody's memory and complete whole runs: lent at once. Thread caches lend of it only.
  *   limbo    freed; first in the freeing thread's cache, then in the heap with the context's ticket.
@@ -40,7 +40,7 @@ bool flw_epoch_poll(struct flw_heap *heap);
 /* Driver calls. Wait until the ticket is complete; until everything is that was ever freed. */
 bool flw_epoch_wait(struct flw_heap *heap, uint64_t ticket);
 bool flw_epoch_wait_all(struct flw_heap *heap);
-/* The caller is about to synchronise the pool's context: flw_epoch_begin_sync (heap/epoch.h) that covers
+/* The caller is about to synchronise the pool's context: flw_epoch_begin_sync (heap/order/epoch.h) that covers
  * what the calling thread has freed, too. */
 uint64_t flw_epoch_expect_sync(struct flw_pool *pool);
 /* Driver calls. Give back to the driver what is idle: caches emptied, the device waited for (not while

@@ -2,8 +2,8 @@
 #include "pool/streams/quiesce.h"
 
 #include "base/mutant.h"
-#include "heap/sync.h"
-#include "heap/epoch.h"
+#include "heap/order/sync.h"
+#include "heap/order/epoch.h"
 #include "pool/extensions/debug/guard.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"

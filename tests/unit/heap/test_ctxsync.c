@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "heap/sync.h"
+#include "heap/order/sync.h"
 
 static CUresult record(CUevent event, CUstream stream)
 {

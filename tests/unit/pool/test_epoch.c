@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "heap/epoch.h"
+#include "heap/order/epoch.h"
 #include "pool/ladder/ladder.h"
 #include "pool/pool.h"
 #include "support/trim.h"

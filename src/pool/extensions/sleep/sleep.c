@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: sleep and wake: who is kept out and waited for, the order of the steps, the way back.
- * Does not: unmap or map (heap/sleep.c), save or put back (contents.c), ask or tell
+ * Does not: unmap or map (heap/physical/sleep.c), save or put back (contents.c), ask or tell
  * (watch.c).
  *
  *   sleep   watchers · the gate is held, caches closed and emptied, those inside waited for · the

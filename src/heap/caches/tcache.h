@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the thread cache: free slots and runs that one thread holds for one order domain of one
+ * pool, and how it empties into the heap. Does not: fill itself, or decide when (pool/calls, pool/streams).
+ *
+ * A hit compares two words of the cache with the call's arguments. Everything unusual *poisons the
+ * key*, so that it costs a hit nothing: a drainer at work, a capture on the stream, checks that
+ * want every call, a dying thread or pool. The slow path then finds out which it was.
+ *
+ * INVARIANTS
+ *   1. bin: count <= capacity <= slots there is room for. pushes = count + pops - moved_in +
+ *      moved_out.
+ *   2. Every slot of a bin has state FREE and is counted as out of its slab.
+ *   3. run_bytes is the sum over the run sets; runs in them are LIVE to the heap. run_out_bytes -
+ *      run_bytes are lent.
+ *   4. key is the pool's handle, or the cache's own address if it has a ring, or one of the two
+ *      addresses after it in context order, only while is_open and not is_seized. It was poisoned, and
+ *      the owner waited for, before is_open became false.
+ *   5. Context order: bins and run sets hold nobody's memory, to be lent. What came back is in limbo,
+ *      which lends nothing: free slots, counted as out of their slabs, and the slots of runs that are
+ *      LIVE to the heap. They get the context's ticket when they go to the heap.
+ *
+ * Synchronization: hot fields and bins by the owner between enter and leave while the key matches;
+ * else, holding `lock`, by the owner or by whoever has seized the cache (pool/streams/seize.h).
+ */
+#ifndef FLW_HEAP_CACHES_TCACHE_H
+#define FLW_HEAP_CACHES_TCACHE_H
+
+#include "base/asym.h"
+#include "base/mutant.h"
+#include "heap/state/state.h"
+
+/* 4 KiB steps of the request size would not do: one entry each 256 B. */
+#define FLW_BIN_TABLE_LOG2  8
+#define FLW_BIN_TABLE_COUNT (FLW_CLASS_MAX_BYTES >> FLW_BIN_TABLE_LOG2)
+
+struct flw_bin {
+    uint64_t count, capacity;
+    uint64_t pops, moved_in, moved_out;
+    uint32_t seen_pushes; /* at its last refill: none since means that it only lends */
+    uint32_t seen_pops;   /* when it was last full: none since means that it only takes back */
+    struct flw_slot *slots[];
+};
+
+/* What one thread has lent and taken back of one pool, over all its streams: so that the peak is
+ * exact with one thread. Lives as long as the pool. Synchronization: written by its thread; read by
+ * anyone. */
+struct flw_account {
+    int64_t requested_bytes;      /* lent minus returned since the last settlement */
+    int64_t peak_requested_bytes; /* its maximum since then */
+    uintptr_t thread;
+    struct flw_account *next;
+};
+
+/* What a hit reads and writes. */
+struct flw_tcache_hot {
+    struct flw_asym asym;
+    const void *key;
+    CUstream stream;
+    uint64_t mask;
+    const uint32_t *units;
+    unsigned char *spans;
+    unsigned char *slots;
+    uint64_t slots_mask;
+    const uint16_t *bin_of_size; /* (size - 1) >> 8 -> byte offset of the class's bin */
+    struct flw_account *account;
+    uint64_t lender; /* of the domain, as in a loan */
+};
+
+struct flw_pool;
+struct flw_ring;
+
+/* What an epoch is closed for at the latest, of one thread or of all: 64 MiB as requested, or so many
+ * blocks. */
+#define FLW_LIMBO_SLOTS 256
+#define FLW_LIMBO_BYTES ((int64_t)(64 * FLW_MIB))
+
+struct flw_tcache {
+    struct flw_tcache_hot hot;
+    struct flw_lock lock;
+    struct flw_pool *pool; /* NULL: the pool is gone; the thread drops the cache when it meets it */
+    const void *handle;    /* the pool's, as callers pass it */
+    struct flw_domain *domain;
+    struct flw_tcache *next, *prev; /* in the pool's list */
+    uintptr_t thread;
+    bool is_open;   /* hits are allowed when nobody has seized it */
+    bool is_seized; /* one at a time has (pool/streams/seize.h) */
+    struct flw_tcache *next_seized;
+    struct flw_ring *ring;         /* of its thread in the pool's recording; NULL: not recorded */
+    uint32_t recorded_stream;      /* its number there */
+    bool is_detached;              /* pool NULL: in no list, its thread may drop it at any time */
+    uint64_t misses;               /* allocations that were no hit */
+    uint64_t run_pops, run_pushes; /* lent and taken back through this cache */
+    uint64_t run_out_bytes;        /* taken from the heap less put back; those in it included */
+    uint64_t run_bytes, run_limit_bytes;
+    /* frees of runs until a look whether a fence is worth recording, of how many (pool/calls/free.c) */
+    int64_t fence_left_bytes, fence_step_bytes;
+    uint64_t fence_grow_count, fence_credits;
+    uint64_t bin_bytes;   /* sum of capacity * size: the budget that bins have been given */
+    uint64_t occupied;    /* bit i clear: run_sets[i] is empty */
+    uint64_t context_id;  /* context order: of the pool; 0 elsewhere */
+    uint64_t whole_bytes; /* context order: heap.whole_bytes */
+    uint64_t limbo_count;
+    int64_t limbo_left_bytes; /* so much more, as requested, and it goes to the heap */
+    _Alignas(64) struct flw_run_set run_sets[FLW_RUN_SETS];
+    struct flw_slot *limbo[FLW_LIMBO_SLOTS];
+    uint16_t limbo_bins[FLW_LIMBO_SLOTS]; /* offsets of their bins: which are of one class */
+    /* bins follow, each of its own size; see flw_bin_offset */
+};
+
+/* Byte offset of a class's bin in a cache; of the bin that never has room for FLW_CLASS_COUNT. */
+uint32_t flw_bin_offset(unsigned class_index);
+uint32_t flw_bin_most(unsigned class_index);
+const uint16_t *flw_bin_table(void);
+/* All of the offsets, that of FLW_CLASS_COUNT last. */
+const uint32_t *flw_bin_offsets(void);
+
+static inline struct flw_bin *flw_tcache_bin(struct flw_tcache *cache, unsigned class_index)
+{
+    return (struct flw_bin *)(void *)((unsigned char *)cache + flw_bin_offset(class_index));
+}
+
+/* The key of a cache in context order: none that a call on a stream compares with. */
+static inline const void *flw_context_key(const struct flw_tcache_hot *hot, bool is_recorded)
+{
+    return (const unsigned char *)hot + 1 + is_recorded;
+}
+
+/* Memory that is never unmapped, recycled as caches only. NULL: host memory. */
+struct flw_tcache *flw_tcache_create(void);
+void flw_tcache_drop(struct flw_tcache *cache);
+void flw_tcache_renew_lock(void); /* after a fork */
+
+/* Start serving. The caller holds no lock. */
+void flw_tcache_bind(struct flw_tcache *cache, struct flw_heap *heap, struct flw_domain *domain);
+
+/* Divert the owner, until flw_tcache_release. False: it was diverted before, and is out. Else, it may be
+ * inside: after a flw_asym_barrier, for which several may be poisoned at once, await it. */
+bool flw_tcache_poison(struct flw_tcache *cache);
+void flw_tcache_await(struct flw_tcache *cache);
+void flw_tcache_release(struct flw_tcache *cache);
+/* lock. Let the owner in, or no more, from when nobody has seized the cache. To close one that is not
+ * seized takes a barrier and a wait afterwards. */
+void flw_tcache_set_open(struct flw_tcache *cache, bool is_open);
+
+/* lock. Everything in it goes to its domain, stamped. True if there was anything. */
+bool flw_tcache_flush(struct flw_tcache *cache, struct flw_heap *heap);
+/* Whose memory it lends: in context order nobody's. */
+static inline struct flw_domain *flw_tcache_lends_of(const struct flw_tcache *cache,
+                                                     const struct flw_heap *heap)
+{
+    return FLW_UNLIKELY(cache->context_id != 0) ? heap->domains[FLW_NOBODY] : cache->domain;
+}
+
+/* Owner, inside or under lock, or a drainer; heap lock. What is in limbo goes to its domain, stamped.
+ * True if there was anything. */
+bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap);
+/* lock. Only the runs; those in the depot, if they are of its domain, as well. */
+bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap);
+
+/* Owner, inside or under lock; heap lock. No run is in it afterwards: where other threads share the
+ * domain they go into the depot, for the one that lends what this one takes back; else to the heap.
+ */
+void flw_tcache_clear_runs(struct flw_tcache *cache, struct flw_heap *heap);
+/* The same. A run of the size out of the depot, NULL: none; more of them into the cache. */
+struct flw_span *flw_tcache_withdraw_run(struct flw_tcache *cache, struct flw_heap *heap,
+                                         uint32_t unit_count);
+
+/* ---- runs of exact size: a size has its set and, where another size is in that, its second one.
+ * When one finds no room all of them go (flw_tcache_clear_runs): runs that stay keep their
+ * neighbours from joining, and holding fewer of them for longer was measured to cost more memory.
+ * Owner, inside or under lock. */
+
+static inline uint32_t flw_run_set_index(uint32_t unit_count)
+{
+    return (unit_count * 0x9E3779B1u) >> (32 - FLW_RUN_SETS_LOG2);
+}
+
+static inline uint32_t flw_run_set_count(const struct flw_run_set *set)
+{
+    return (uint32_t)set->key;
+}
+
+/* NULL: none. */
+static inline struct flw_span *flw_tcache_pop_run(struct flw_tcache *cache, uint32_t unit_count)
+{
+    uint64_t empty = (uint64_t)unit_count << 32;
+    uint32_t index = flw_run_set_index(unit_count);
+    struct flw_run_set *set = &cache->run_sets[index];
+    uint64_t place = set->key - empty - 1;
+    if (FLW_UNLIKELY(place >= FLW_RUN_SET_SLOTS)) {
+        set = &cache->run_sets[index ^ 1];
+        place = set->key - empty - 1;
+        if (place >= FLW_RUN_SET_SLOTS) {
+            return NULL;
+        }
+    }
+    set->key--;
+    cache->run_bytes -= (uint64_t)unit_count * FLW_UNIT_BYTES;
+    return set->runs[place];
+}
+
+/* Where the next run of a size goes in a set; out of range: full, or another size's. */
+static inline uint64_t flw_run_set_place(struct flw_run_set *set, uint64_t empty)
+{
+    uint64_t place = set->key - empty;
+    if (FLW_UNLIKELY(place >= FLW_RUN_SET_SLOTS) && flw_run_set_count(set) == 0) {
+        set->key = empty;
+        place = 0;
+    }
+    return place;
+}
+
+/* False: it has no room, nothing has changed. */
+static inline bool flw_tcache_push_run(struct flw_tcache *cache, struct flw_span *run)
+{
+    uint32_t unit_count = run->u.run.unit_count, index = flw_run_set_index(unit_count);
+    uint64_t run_bytes = cache->run_bytes + (uint64_t)unit_count * FLW_UNIT_BYTES;
+    if (FLW_UNLIKELY(run_bytes > cache->run_limit_bytes)) {
+        return false;
+    }
+    uint64_t empty = (uint64_t)unit_count << 32;
+    struct flw_run_set *set = &cache->run_sets[index];
+    uint64_t place = flw_run_set_place(set, empty);
+    if (FLW_UNLIKELY(place >= FLW_RUN_SET_SLOTS)) {
+        index ^= 1;
+        set = &cache->run_sets[index];
+        place = flw_run_set_place(set, empty);
+        if (place >= FLW_RUN_SET_SLOTS) {
+            return false;
+        }
+    }
+    run->u.run.ticket = atomic_load_explicit(&cache->domain->ticket, memory_order_relaxed) -
+                        FLW_MUTANT(STAMP_CACHED_RUN_EARLY);
+    set->runs[place] = run;
+    set->key++;
+    cache->run_bytes = run_bytes;
+    cache->occupied |= 1ull << index;
+    return true;
+}
+
+/* The calling thread's caches. */
+struct flw_tcache *flw_thread_find(const void *handle, CUstream stream);
+bool flw_thread_add(struct flw_tcache *cache);
+void flw_thread_select(struct flw_tcache *cache);
+void flw_thread_forget(struct flw_tcache *cache);
+/* Called at thread exit for each cache, no lock held. Set once by the pool layer. */
+extern void (*flw_thread_on_exit)(struct flw_tcache *cache);
+
+/* The key of a diverted cache: an address that no caller can hold for a pool. */
+extern const char flw_no_pool;
+
+/* 8 bytes of initial-exec storage: the cache of the last call, never NULL. */
+extern _Thread_local struct flw_tcache_hot *flw_tls_cache
+    __attribute__((tls_model("initial-exec")));
+
+/* Where a stream's cache probably is: a direct-mapped table whose empty places hold a cache that
+ * never matches, so that a switch of stream tests nothing but the key. Changed by its thread only.
+ */
+#define FLW_SWITCH_PLACES_LOG2 10
+#define FLW_SWITCH_PLACES      (1u << FLW_SWITCH_PLACES_LOG2)
+
+struct flw_switchboard {
+    uint64_t multiplier;
+    struct flw_tcache_hot *places[FLW_SWITCH_PLACES];
+};
+
+/* The other 8 bytes of initial-exec storage; never NULL. */
+extern _Thread_local struct flw_switchboard *flw_tls_board
+    __attribute__((tls_model("initial-exec")));
+
+static inline struct flw_tcache_hot **flw_switch_place(struct flw_switchboard *board,
+                                                       CUstream stream)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)stream * board->multiplier;
+    return &board->places[mixed >> (64 - FLW_SWITCH_PLACES_LOG2)];
+}
+
+#endif

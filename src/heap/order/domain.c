@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: order domains: the kinds but that of a context (epoch.c), their places, what becomes of memory that is
+ * complete, the loss of a stream.
+ * Does not: make fences, ask for them or wait (fence.c, wait.c), or synchronise (sync.c).
+ */
+#include "heap/order/domain.h"
+#include "base/mutant.h"
+#include "heap/space/pending.h"
+#include "heap/space/run.h"
+#include "heap/space/slab.h"
+#include "heap/state/run_index_inl.h"
+#include "heap/state/thread.h"
+
+static CUresult stream_record(struct flw_heap *heap, const struct flw_domain *domain,
+                              struct flw_fence *fence)
+{
+    flw_heap_count_call(heap);
+    return heap->driver->cuEventRecord(fence->event, domain->stream);
+}
+
+static CUresult stream_wait(struct flw_heap *heap, const struct flw_domain *domain, CUevent event)
+{
+    flw_heap_count_call(heap);
+    atomic_fetch_add_explicit(&heap->count.stream_waits, 1, memory_order_relaxed);
+    return heap->driver->cuStreamWaitEvent(domain->stream, event, 0);
+}
+
+const struct flw_order_ops flw_order_stream = {.name = "stream",
+                                               .is_stream = true,
+                                               .reuses_at_once = true,
+                                               .record = stream_record,
+                                               .wait = stream_wait};
+const struct flw_order_ops flw_order_capture = {.name = "capture", .reuses_at_once = true};
+const struct flw_order_ops flw_order_released = {.name = "released capture"};
+const struct flw_order_ops flw_order_mixed = {.name = "mixed"};
+const struct flw_order_ops flw_order_unrecorded = {.name = "context, unrecorded"};
+
+struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
+                                     CUstream stream, CUcontext context, uint64_t id)
+{
+    uint32_t index = 0;
+    while (index < heap->domain_end && heap->domains[index] != NULL &&
+           heap->domains[index]->ops != NULL) {
+        index++;
+    }
+    if (index == FLW_DOMAIN_COUNT) {
+        return NULL;
+    }
+    struct flw_domain *domain = heap->domains[index];
+    struct flw_pending *waiting = NULL;
+    uint64_t ticket = 1;
+    if (domain != NULL) {
+        ticket = domain->ticket; /* stamps of the place's last owner stay complete */
+        waiting = domain->waiting;
+    } else {
+        domain = flw_meta_extend(&heap->object_meta, sizeof *domain, FLW_LINE_PAIR);
+        if (domain == NULL) {
+            return NULL;
+        }
+    }
+    *domain = (struct flw_domain){.ops = ops,
+                                  .index = index,
+                                  .stream = stream,
+                                  .context = context,
+                                  .id = id,
+                                  .ticket = ticket,
+                                  .completed = ticket - 1,
+                                  .waiting = waiting};
+    while (waiting != NULL) {
+        domain->waiting_last = waiting;
+        waiting = waiting->next;
+    }
+    heap->domains[index] = domain;
+    heap->domain_end = index == heap->domain_end ? index + 1 : heap->domain_end;
+    return domain;
+}
+
+struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream)
+{
+    uintptr_t self = flw_thread_token();
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops == &flw_order_stream && domain->is_known && domain->stream == stream &&
+            (!domain->own_thread_only || domain->thread == self)) {
+            return domain;
+        }
+    }
+    return NULL;
+}
+
+struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor)
+{
+    struct flw_domain *domain = NULL;
+    flw_lock_acquire(&heap->lock);
+    while (domain == NULL && ++*cursor < heap->domain_end) {
+        domain = heap->domains[*cursor]->ops != NULL ? heap->domains[*cursor] : NULL;
+    }
+    flw_lock_release(&heap->lock);
+    return domain;
+}
+
+/* ---- completion */
+
+/* Memory that was the domain's and is covered by its completed ticket goes to nobody. */
+static void hand_to_nobody(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_domain *nobody = heap->domains[FLW_NOBODY];
+    if (flw_domain_keeps(heap, domain) || domain == heap->whole) {
+        return;
+    }
+    for (struct flw_span *run; (run = domain->runs.oldest) != NULL;) {
+        if (run->u.run.ticket > domain->completed + FLW_MUTANT(RUN_TO_NOBODY_EARLY)) {
+            break;
+        }
+        if (flw_run_is_whole(run)) { /* joins nothing; all there have ticket 0 */
+            run->u.run.owner = heap->whole->index;
+            flw_run_index_pass_oldest(&domain->runs, &heap->whole->runs, 0);
+        } else {
+            flw_run_index_remove(&domain->runs, run);
+            run->u.run.ticket = 0;
+            run->u.run.owner = FLW_NOBODY;
+            flw_run_index_by_state(heap, flw_run_join(heap, run));
+        }
+    }
+    for (struct flw_span *run; (run = domain->wholes.oldest) != NULL;) {
+        if (run->u.run.ticket > domain->completed) {
+            break;
+        }
+        run->u.run.owner = FLW_NOBODY;
+        flw_run_index_pass_oldest(&domain->wholes, &nobody->wholes, 0);
+    }
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        for (struct flw_batch *batch; (batch = domain->batches[c].tail) != NULL;) {
+            if (batch->ticket > domain->completed + FLW_MUTANT(BATCH_TO_NOBODY_EARLY)) {
+                break;
+            }
+            flw_batch_remove(&domain->batches[c], batch);
+            flw_batch_push(&nobody->batches[c], batch);
+        }
+    }
+}
+
+void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain)
+{
+    if (heap->mixed != NULL && domain->ops == &flw_order_stream) {
+        hand_to_nobody(heap, domain); /* what it kept while it was known */
+    }
+    /* Uses of live blocks may name a lost stream: only a synchronisation covers those, or, where
+     * streams may die, the fence of each. */
+    bool is_over = !domain->is_lost || heap->streams_may_die ||
+                   (domain->sync_ticket != 0 && domain->sync_ticket == domain->completed);
+    bool is_done = domain->ops == &flw_order_stream && !domain->is_known && is_over &&
+                   domain->capture == 0 && domain->newest == NULL && !domain->is_recording &&
+                   domain->naming_count == 0 && domain->unfenced_bytes == 0 &&
+                   !flw_domain_has_runs(domain);
+    for (unsigned c = 0; is_done && c < FLW_CLASS_COUNT; c++) {
+        is_done = domain->batches[c].head == NULL && domain->current[c] == NULL;
+    }
+    if (is_done && domain->cache_count == 0) {
+        domain->ops = NULL;
+        domain->completed = domain->ticket++;
+    }
+}
+
+bool flw_domain_complete_unsettled(struct flw_heap *heap, struct flw_domain *domain,
+                                   uint64_t ticket)
+{
+    if (ticket <= domain->completed) {
+        return false;
+    }
+    domain->completed = ticket;
+    domain->refuses_fences = false;
+    while (domain->oldest != NULL && domain->oldest->ticket <= ticket) {
+        struct flw_fence *fence = domain->oldest;
+        domain->oldest = fence->next;
+        if (domain->oldest == NULL) {
+            domain->newest = NULL;
+        }
+        fence->is_unlinked = true;
+        if (fence->use_count == 0) {
+            flw_fence_drop(heap, fence);
+        }
+    }
+    hand_to_nobody(heap, domain);
+    flw_domain_free_place(heap, domain);
+    return heap->pending_count > 0;
+}
+
+static void settle(struct flw_heap *heap, struct flw_pending *pending)
+{
+    struct flw_domain *domain = heap->domains[pending->domain];
+    bool is_complete = pending->own_ticket != 0 && pending->own_ticket <= domain->completed;
+    if (!domain->is_known || (is_complete && !flw_domain_keeps(heap, domain))) {
+        domain = heap->domains[FLW_NOBODY];
+    }
+    heap->pending_bytes -= pending->bytes;
+    heap->pending_count--;
+    if (pending->run != NULL) {
+        flw_heap_put_run_stamped(heap, domain->index, flw_domain_stamp(domain), pending->run);
+    } else {
+        flw_heap_put_block(heap, domain, pending->slot);
+    }
+    flw_heap_drop_pending(heap, pending);
+}
+
+/* Look at one that may be done. True: it was. */
+static bool look_at(struct flw_heap *heap, struct flw_pending *pending)
+{
+    bool is_done = !flw_heap_await_pending(heap, pending);
+    if (is_done) {
+        settle(heap, pending);
+    }
+    return is_done;
+}
+
+bool flw_heap_settle_pendings(struct flw_heap *heap)
+{
+    bool any = false;
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        while (domain->waiting != NULL && domain->waiting->awaits.ticket <= domain->completed) {
+            struct flw_pending *pending = domain->waiting;
+            domain->waiting = pending->next;
+            any |= look_at(heap, pending);
+        }
+    }
+    struct flw_domain *nobody = heap->domains[FLW_NOBODY];
+    struct flw_pending *rest = nobody->waiting;
+    nobody->waiting = NULL;
+    for (struct flw_pending *next; rest != NULL; rest = next) {
+        next = rest->next;
+        any |= look_at(heap, rest);
+    }
+    return any;
+}
+
+void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket)
+{
+    if (flw_domain_complete_unsettled(heap, domain, ticket)) {
+        (void)flw_heap_settle_pendings(heap);
+    }
+}
+
+/* ---- the stream's handle */
+
+bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, bool foreign_only)
+{
+    flw_lock_acquire(&heap->lock);
+    bool is_nameable = domain->ops == &flw_order_stream && domain->is_known &&
+                       !heap->streams_may_die && (domain->is_foreign || !foreign_only) &&
+                       (!domain->own_thread_only || domain->thread == flw_thread_token());
+    domain->naming_count += is_nameable;
+    flw_lock_release(&heap->lock);
+    return is_nameable;
+}
+
+void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain)
+{
+    flw_lock_acquire(&heap->lock);
+    if (--domain->naming_count == 0) {
+        flw_domain_free_place(heap, domain);
+    }
+    flw_lock_release(&heap->lock);
+}
+
+/* The stream's own context counts, whichever is current, but for a default stream. A driver that wants a
+ * context to be current all the same says so, and gets it. */
+fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *domain)
+{
+    struct flw_driver_section section;
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUcontext context = domain->is_foreign ? domain->context : heap->context;
+    bool is_default = (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+    unsigned parts = is_default ? FLW_SECTION_CONTEXT : 0;
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    flw_lock_acquire(&heap->lock);
+    uint64_t recorded = domain->newest != NULL ? domain->newest->ticket : 0;
+    flw_lock_release(&heap->lock);
+    for (bool is_over = false; !is_over; parts |= FLW_SECTION_CONTEXT) {
+        is_over = (parts & FLW_SECTION_CONTEXT) != 0;
+        result = flw_heap_enter_parts(heap, &section, context, parts);
+        if (result == CUDA_SUCCESS) {
+            flw_heap_count_call(heap);
+            result = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
+            flw_heap_leave_driver(heap, &section);
+        }
+        is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (flw_result_is_stale(result)) {
+        return FALLOW_INVALID_STREAM;
+    }
+    if (result != CUDA_SUCCESS) { /* IMPLICIT: the legacy stream while a blocking one is captured */
+        return flw_heap_refuse(heap, result, "cuStreamIsCapturing");
+    }
+    if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+        return FALLOW_CAPTURING;
+    }
+    flw_lock_acquire(&heap->lock);
+    domain->cleared = flw_max(domain->cleared, recorded);
+    flw_lock_release(&heap->lock);
+    return FALLOW_OK;
+}
+
+/* ---- loss */
+
+void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain)
+{
+    domain->is_lost = true;
+    if (domain->is_known) {
+        domain->is_known = false;
+        atomic_fetch_sub_explicit(&heap->stream_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&heap->count.gone_streams, 1, memory_order_release);
+    }
+    domain->cleared = domain->ticket; /* nobody can ask it, and no capture outlives its streams */
+    if (heap->mixed != NULL) {
+        hand_to_nobody(heap, domain); /* what it kept and is complete needs no synchronisation */
+    }
+}
+
+void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain)
+{
+    if (!domain->is_lost) {
+        flw_domain_lose_quietly(heap, domain);
+        atomic_fetch_add_explicit(&heap->count.lost_streams, 1, memory_order_relaxed);
+    }
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: order domains: their places, their streams' handles, completion, loss. Does not: make fences, ask for
+ * them or wait (fence.h).
+ */
+#ifndef FLW_HEAP_ORDER_DOMAIN_H
+#define FLW_HEAP_ORDER_DOMAIN_H
+
+#include "heap/state/state.h"
+
+/* lock. A new domain, or NULL (table full, host memory). */
+struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_order_ops *ops,
+                                     CUstream stream, CUcontext context, uint64_t id);
+/* lock. The known stream domain of a handle (and id, where both are known); NULL. */
+struct flw_domain *flw_domain_find(const struct flw_heap *heap, CUstream stream);
+
+/* takes the lock. The next domain in use from *cursor on (begin with 0, nobody is left out); NULL
+ * at the end. What it says of itself may have changed when the caller looks. */
+struct flw_domain *flw_domain_next(struct flw_heap *heap, uint32_t *cursor);
+
+/* take the lock. Between the two the domain's stream may be named to the driver, for a question that
+ * lasts no time: a retire, after which the caller may destroy it, waits. False: it may not be. */
+bool flw_domain_begin_naming(struct flw_heap *heap, struct flw_domain *domain, bool foreign_only);
+void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain);
+/* calls; for who may name the stream. OK: it is not being captured, and its fences are cleared. Else
+ * CAPTURING, INVALID_STREAM, DRIVER, DEVICE_LOST. */
+fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *domain);
+
+/* lock. The domain has done everything up to ticket: its old memory becomes nobody's, and pendings that wait
+ * for nothing else go to their owners. */
+void flw_domain_complete(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket);
+/* lock. The same for one of several, which are settled together. True: flw_heap_settle_pendings is to follow
+ * the last of them. */
+FALLOW_NODISCARD bool flw_domain_complete_unsettled(struct flw_heap *heap,
+                                                    struct flw_domain *domain, uint64_t ticket);
+/* Pendings whose stamps are complete go to their owners. True if any did. Cost: one look a domain,
+ * and those that may be done. */
+bool flw_heap_settle_pendings(struct flw_heap *heap);
+
+/* lock. Free the place of a stream's domain that is forgotten and owns nothing any more. */
+void flw_domain_free_place(struct flw_heap *heap, struct flw_domain *domain);
+
+/* lock. The domain's handle is gone and nothing covers its memory: all of it needs a context sync.
+ */
+void flw_domain_lose(struct flw_heap *heap, struct flw_domain *domain);
+
+/* The same where it is no mistake: a thread's default stream when the thread ends. */
+void flw_domain_lose_quietly(struct flw_heap *heap, struct flw_domain *domain);
+
+#endif

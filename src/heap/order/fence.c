@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: how fences are recorded. Does not: ask for them or wait for them (wait.c). The protocol, each step with
+ * its reason:
+ *
+ *   stamp     under the lock, after the batch's last free, with the ticket read there: a fence that
+ *             carries this ticket or a later one is recorded after the free was
+ *   fence     t = ticket++ under the lock; record without it; publish (t, event) under it
+ *   complete  the largest t seen complete covers every stamp up to it
+ *
+ * A fence that is being queried or waited on without the lock is held by use_count: its event is
+ * not recorded again before the last user is done.
+ *
+ * A record on a stream that is being captured is legal, and the capture takes the event. Asking for such an
+ * event, or waiting for it, would end the capture, and make another stream part of it. So the stream is
+ * asked for a capture between the record and the first use: a stream leaves a capture only when that is
+ * over, so one that is in none now has no event in any, and the answer *clears* all fences before it. What
+ * an ended capture took says so when it is asked for. A stream that is in one voids those that may be.
+ */
+#include "heap/order/fence.h"
+
+#include "base/mutant.h"
+#include "heap/order/domain.h"
+#include "heap/state/thread.h"
+
+/* Driver calls. An error of its own where a fence now would go into a graph. */
+static CUresult check_capture(struct flw_heap *heap, const struct flw_domain *domain)
+{
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (domain->ops != &flw_order_stream) {
+        return CUDA_SUCCESS;
+    }
+    flw_heap_count_call(heap);
+    CUresult asked = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
+    return asked == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE
+               ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+               : asked;
+}
+
+/* A record on the legacy stream would end the captures of streams that wait for it. */
+static bool is_legacy(const struct flw_domain *domain)
+{
+    return domain->ops == &flw_order_stream &&
+           (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_LEGACY;
+}
+
+/* lock. Can the stream be asked for a capture by whoever needs the fence? Others are asked by the thread that
+ * records. */
+static bool is_asked_later(const struct flw_heap *heap, const struct flw_domain *domain)
+{
+    return domain->ops == &flw_order_stream && domain->is_known && !heap->streams_may_die &&
+           !domain->own_thread_only && !domain->is_foreign && !is_legacy(domain);
+}
+
+/* What a fence takes along from its domain, which gets it back if the record fails. */
+struct taken {
+    struct flw_fence *fence;
+    uint64_t ticket, unfenced_bytes;
+    bool has_open_use;
+    bool is_asked_later;
+};
+
+/* The event covers everything the domain was given. The legacy stream, which is never captured itself, is
+ * asked before the record. Driver calls, in a section. */
+static CUresult record_event(struct flw_heap *heap, const struct flw_domain *domain,
+                             const struct taken *taken)
+{
+    CUresult result = flw_fence_make_event(heap, taken->fence);
+    if (result == CUDA_SUCCESS && is_legacy(domain)) {
+        result = check_capture(heap, domain);
+    }
+    if (result == CUDA_SUCCESS && !FLW_MUTANT(FENCE_NOT_RECORDED)) {
+        result = domain->ops->record(heap, domain, taken->fence);
+    }
+    if (result == CUDA_SUCCESS) {
+        atomic_fetch_add_explicit(&heap->count.events, 1, memory_order_relaxed);
+        bool is_asked = taken->is_asked_later || is_legacy(domain);
+        result = is_asked ? result : check_capture(heap, domain);
+    }
+    return result;
+}
+
+/* Neither a record nor the question is unsafe beside a capture, and both go by the stream's own context,
+ * whichever is current, unless the stream is a default one. To make an event takes a whole section. A driver
+ * that wants a context to be current all the same says so, and gets it. Driver calls. */
+static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *domain,
+                             const struct taken *taken)
+{
+    struct flw_fence *fence = taken->fence;
+    if (!domain->ops->is_stream) { /* an epoch: it has events and sections of its own */
+        return domain->ops->record(heap, domain, fence);
+    }
+    struct flw_driver_section section;
+    bool is_default = (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+    unsigned parts = fence->event == NULL ? FLW_SECTION_BOTH : is_default ? FLW_SECTION_CONTEXT : 0;
+    CUcontext context = domain->is_foreign ? domain->context : heap->context;
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    for (bool is_over = false; !is_over; parts |= FLW_SECTION_CONTEXT) {
+        is_over = (parts & FLW_SECTION_CONTEXT) != 0;
+        result = flw_heap_enter_parts(heap, &section, context, parts);
+        if (result == CUDA_SUCCESS) {
+            bool is_new = fence->event == NULL;
+            result = record_event(heap, domain, taken);
+            if (is_new && result == CUDA_SUCCESS && !domain->is_foreign) {
+                flw_fence_make_spares(heap);
+            }
+            flw_heap_leave_driver(heap, &section);
+        }
+        is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
+    }
+    return result;
+}
+
+/* A stream of another context: its event must be of that. One that a fence kept may be older than the
+ * context, where a driver gives contexts no identities. Driver calls. */
+static CUresult record_foreign(struct flw_heap *heap, const struct flw_domain *domain,
+                               const struct taken *taken)
+{
+    struct flw_driver_section section;
+    struct flw_fence *fence = taken->fence;
+    bool is_kept = fence->event != NULL;
+    CUresult result = flw_heap_enter_context(heap, &section, domain->context);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = record_fence(heap, domain, taken);
+    if (is_kept && flw_result_is_stale(result)) {
+        fence->event = NULL;
+        result = record_fence(heap, domain, taken);
+    }
+    flw_heap_leave_driver(heap, &section);
+    return result;
+}
+
+bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain, bool is_own)
+{
+    /* A retired stream's handle may be another stream's by now. */
+    bool is_nameable =
+        domain->is_known || domain->ops != &flw_order_stream || FLW_MUTANT(RETIRED_IS_RECORDED_ON);
+    return domain->ops->record != NULL && !domain->is_lost && domain->captured_by == 0 &&
+           is_nameable && (is_own || !heap->streams_may_die) &&
+           (!domain->own_thread_only || domain->thread == flw_thread_token());
+}
+
+/* lock. From now on stamps are covered by a later fence. False: host memory. */
+static bool begin_fence(struct flw_heap *heap, struct flw_domain *domain, struct taken *taken)
+{
+    taken->fence = flw_fence_new(heap, domain->context, domain->context_id);
+    if (taken->fence == NULL) {
+        return false;
+    }
+    taken->ticket = FLW_MUTANT(TICKET_STANDS_STILL) ? domain->ticket : domain->ticket++;
+    taken->unfenced_bytes = domain->unfenced_bytes;
+    taken->has_open_use = domain->has_open_use;
+    taken->is_asked_later = is_asked_later(heap, domain);
+    domain->unfenced_bytes = 0;
+    domain->has_open_use = false;
+    domain->is_recording = true;
+    heap->open_blocks = 0; /* of the domain in context order, the only one there is then */
+    heap->open_bytes = 0;
+    return true;
+}
+
+fallow_status flw_fence_refuse(struct flw_heap *heap, CUresult result, const char *call)
+{
+    if (flw_result_is_stale(result)) {
+        flw_heap_lose_device(heap, result, call);
+        return FALLOW_DEVICE_LOST;
+    }
+    return flw_heap_refuse(heap, result, call);
+}
+
+/* lock. What the record came to. */
+static fallow_status publish_fence(struct flw_heap *heap, struct flw_domain *domain,
+                                   const struct taken *taken, CUresult result)
+{
+    struct flw_fence *fence = taken->fence;
+    domain->is_recording = false;
+    if (result == CUDA_SUCCESS && taken->ticket <= domain->completed) {
+        flw_fence_drop(heap, fence); /* a synchronisation of the context was faster */
+        flw_domain_free_place(heap, domain);
+        return FALLOW_OK;
+    }
+    if (result == CUDA_SUCCESS) {
+        fence->ticket = taken->ticket;
+        fence->next = NULL;
+        *(domain->newest != NULL ? &domain->newest->next : &domain->oldest) = fence;
+        domain->newest = fence;
+        domain->refuses_fences = false;
+        if (!taken->is_asked_later) {
+            domain->cleared = flw_max(domain->cleared, taken->ticket);
+        }
+        return FALLOW_OK;
+    }
+    domain->unfenced_bytes += taken->unfenced_bytes;
+    domain->has_open_use |= taken->has_open_use;
+    flw_fence_drop(heap, fence);
+    bool is_over =
+        flw_result_is_stale(result) || (domain->is_foreign && flw_result_is_gone(result));
+    if (is_over && domain != heap->context_order) {
+        flw_domain_lose(heap, domain);
+        return FALLOW_INVALID_STREAM;
+    }
+    if (flw_result_is_capture_refusal(result) || result == CUDA_ERROR_NOT_READY) {
+        return FALLOW_WOULD_WAIT;
+    }
+    domain->refuses_fences = true;
+    return flw_fence_refuse(heap, result, "cuEventRecord");
+}
+
+static fallow_status take_fence(struct flw_heap *heap, struct flw_domain *domain, bool is_own)
+{
+    struct taken taken = {.fence = NULL};
+    flw_lock_acquire(&heap->lock);
+    /* A place that another thread has just freed: all of it is complete. */
+    bool is_covered = domain->ops == NULL || domain->unfenced_bytes == 0 || domain->is_recording;
+    bool is_possible = !is_covered && flw_domain_can_fence(heap, domain, is_own);
+    bool has_begun = is_possible && begin_fence(heap, domain, &taken);
+    flw_lock_release(&heap->lock);
+    if (is_covered) {
+        return FALLOW_OK;
+    }
+    if (!has_begun) {
+        return is_possible ? FALLOW_OUT_OF_HOST_MEMORY : FALLOW_WOULD_WAIT;
+    }
+    CUresult result = domain->is_foreign ? record_foreign(heap, domain, &taken)
+                                         : record_fence(heap, domain, &taken);
+    flw_lock_acquire(&heap->lock);
+    fallow_status status = publish_fence(heap, domain, &taken, result);
+    flw_lock_release(&heap->lock);
+    return status;
+}
+
+fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain)
+{
+    return take_fence(heap, domain, false);
+}
+
+fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain)
+{
+    return take_fence(heap, domain, true);
+}

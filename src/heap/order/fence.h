@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: fences: recorded (fence.c), asked for, waited for by the host or by another stream (wait.c).
+ */
+#ifndef FLW_HEAP_ORDER_FENCE_H
+#define FLW_HEAP_ORDER_FENCE_H
+
+#include "heap/state/state.h"
+
+/* lock. Can this thread have a fence recorded on the domain? `is_own`: inside a call on its stream. */
+bool flw_domain_can_fence(const struct flw_heap *heap, const struct flw_domain *domain,
+                          bool is_own);
+
+/* calls. Make an event cover every ticket so far. OK also when another thread is at it or nothing
+ * was stamped since the last one. INVALID_STREAM: it is gone, the domain is now lost. WOULD_WAIT: not
+ * now, or not by this thread. DRIVER: refused (domain.refuses_fences). */
+fallow_status flw_domain_fence(struct flw_heap *heap, struct flw_domain *domain);
+/* The same inside a call on the domain's own stream: where streams may die without notice, only then
+ * is its handle good for a record. */
+fallow_status flw_domain_fence_own(struct flw_heap *heap, struct flw_domain *domain);
+
+/* calls. See that all of its fences that stand are cleared: those that a capture may have taken are void
+ * then, and WOULD_WAIT says so. */
+fallow_status flw_domain_clear(struct flw_heap *heap, struct flw_domain *domain);
+
+/* calls. Ask the newest fences of every domain; hand what is complete to nobody. True if anything
+ * completed. */
+bool flw_heap_poll(struct flw_heap *heap);
+
+/* calls. Wait on the host until `ticket` of the domain is complete; fences first if need be. */
+fallow_status flw_domain_wait(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
+                              uint64_t deadline_ns);
+
+/* calls. Order `taker` after ticket of `donor`, fencing it first if `may_record`. */
+fallow_status flw_domain_order_after(struct flw_heap *heap, struct flw_domain *taker,
+                                     struct flw_domain *donor, uint64_t ticket, bool may_record);
+
+/* lock. Has the taker been ordered after that ticket of the donor's already? */
+bool flw_domain_is_after(const struct flw_domain *taker, const struct flw_domain *donor,
+                         uint64_t ticket);
+
+/* An answer about an event in the pool's own context: only with that can it have gone. */
+fallow_status flw_fence_refuse(struct flw_heap *heap, CUresult result, const char *call);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the synchronisation of a context (sync.h).
+ */
+#include "heap/order/sync.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "heap/order/domain.h"
+#include "heap/order/epoch.h"
+#include "heap/space/pending.h"
+
+/* ---- what must not happen at once */
+
+#define CONTEXTS 64
+
+struct place {
+    const void *driver; /* one of its functions; NULL: unused */
+    CUcontext context;
+    uint32_t captures;
+    bool is_syncing;
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct place places[CONTEXTS];
+} table = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* mutex. NULL: every place is taken. */
+static struct place *find(const struct flw_driver *driver, CUcontext context)
+{
+    struct place *unused = NULL;
+    const void *name;
+    memcpy(&name, &driver->cuEventRecord, sizeof name);
+    for (struct place *place = table.places; place < table.places + CONTEXTS; place++) {
+        if (place->driver == name && place->context == context) {
+            return place;
+        }
+        if (unused == NULL && place->captures == 0 && !place->is_syncing) {
+            unused = place;
+        }
+    }
+    if (unused != NULL) {
+        *unused = (struct place){.driver = name, .context = context};
+    }
+    return unused;
+}
+
+/* mutex. The place once nobody synchronises there. Who is cancelled ends after the call: here it would
+ * take the mutex with it. */
+static struct place *await(const struct flw_driver *driver, CUcontext context)
+{
+    struct place *place = find(driver, context);
+    int before = PTHREAD_CANCEL_ENABLE;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    while (place != NULL && place->is_syncing) {
+        (void)pthread_cond_wait(&table.changed, &table.mutex);
+        place = find(driver, context); /* it may have been given away meanwhile */
+    }
+    (void)pthread_setcancelstate(before, NULL);
+    return place;
+}
+
+void flw_ctxsync_announce(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    struct place *place = await(driver, context);
+    if (place != NULL) {
+        place->captures++;
+    }
+    (void)pthread_mutex_unlock(&table.mutex);
+}
+
+void flw_ctxsync_retract(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    struct place *place = find(driver, context);
+    if (place != NULL && place->captures > 0) {
+        place->captures--;
+    }
+    (void)pthread_mutex_unlock(&table.mutex);
+}
+
+/* mutex. NULL: nothing is kept apart there. */
+static bool take(struct place *place)
+{
+    bool may = place == NULL || (place->captures == 0 && !place->is_syncing);
+    if (place != NULL && may) {
+        place->is_syncing = true;
+    }
+    return may;
+}
+
+bool flw_ctxsync_begin(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    bool may = take(await(driver, context));
+    (void)pthread_mutex_unlock(&table.mutex);
+    return may;
+}
+
+bool flw_ctxsync_try(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    bool may = take(find(driver, context));
+    (void)pthread_mutex_unlock(&table.mutex);
+    return may;
+}
+
+void flw_ctxsync_end(const struct flw_driver *driver, CUcontext context)
+{
+    (void)pthread_mutex_lock(&table.mutex);
+    struct place *place = find(driver, context);
+    if (place != NULL) {
+        place->is_syncing = false;
+    }
+    (void)pthread_cond_broadcast(&table.changed);
+    (void)pthread_mutex_unlock(&table.mutex);
+}
+
+void flw_ctxsync_renew(void)
+{
+    (void)pthread_mutex_init(&table.mutex, NULL);
+    (void)pthread_cond_init(&table.changed, NULL);
+    memset(table.places, 0, sizeof table.places);
+}
+
+/* ---- everything of the context */
+
+static CUresult sync_present(struct flw_heap *heap)
+{
+    flw_heap_count_call(heap);
+    atomic_fetch_add_explicit(&heap->count.waits, 1, memory_order_relaxed);
+    return heap->driver->cuCtxSynchronize();
+}
+
+/* Driver calls. A context that is gone has nothing left to wait for. */
+static CUresult sync_other(struct flw_heap *heap, CUcontext context)
+{
+    struct flw_driver_section section;
+    CUresult result = flw_heap_enter_context(heap, &section, context);
+    if (result != CUDA_SUCCESS) {
+        return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
+    }
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (flw_ctxsync_try(heap->driver, context)) {
+        result = sync_present(heap);
+        flw_ctxsync_end(heap->driver, context);
+    }
+    flw_heap_leave_driver(heap, &section);
+    return flw_result_is_gone(result) ? CUDA_SUCCESS : result;
+}
+
+/* Driver calls. Announced users of other contexts, lost: their own contexts alone cover them. */
+static CUresult sync_lost_foreign(struct flw_heap *heap)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint32_t cursor = 0;
+    for (struct flw_domain *domain;
+         result == CUDA_SUCCESS && (domain = flw_domain_next(heap, &cursor)) != NULL;) {
+        flw_lock_acquire(&heap->lock);
+        CUcontext context = domain->context;
+        bool is_wanted = domain->sync_ticket != 0 && domain->is_foreign && domain->is_lost;
+        flw_lock_release(&heap->lock);
+        if (is_wanted) {
+            result = sync_other(heap, context);
+        }
+    }
+    return result;
+}
+
+/* Alone in the context: the tickets are those of one synchronisation. */
+static fallow_status sync_all(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        bool is_covered = domain->ops != NULL && domain->ops != &flw_order_capture &&
+                          domain != heap->withheld && (!domain->is_foreign || domain->is_lost);
+        /* What reaches a retired stream is stamped with its last fence's ticket: that one stays. */
+        domain->sync_ticket = !is_covered          ? 0
+                              : domain->is_retired ? domain->ticket - 1
+                                                   : domain->ticket++;
+        domain->unfenced_bytes = is_covered ? 0 : domain->unfenced_bytes;
+    }
+    flw_heap_begin_sync_of_pendings(heap);
+    flw_lock_release(&heap->lock);
+    CUresult result = sync_present(heap);
+    if (result == CUDA_SUCCESS) {
+        result = sync_lost_foreign(heap);
+    }
+    if (result != CUDA_SUCCESS) {
+        flw_lock_acquire(&heap->lock);
+        for (uint32_t i = 1; i < heap->domain_end; i++) {
+            if (heap->domains[i]->sync_ticket != 0) {
+                flw_domain_want_fence(heap->domains[i], 1); /* still, and for all of it */
+            }
+        }
+        flw_lock_release(&heap->lock);
+        return flw_heap_refuse(heap, result, "cuCtxSynchronize");
+    }
+    flw_lock_acquire(&heap->lock);
+    bool settles = heap->pending_count > 0; /* those too that nothing else completes */
+    for (uint32_t i = 1; i < heap->domain_end; i++) {
+        struct flw_domain *domain = heap->domains[i];
+        if (domain->ops != NULL && domain->sync_ticket > domain->completed) {
+            settles |= flw_domain_complete_unsettled(heap, domain, domain->sync_ticket);
+        }
+    }
+    flw_heap_end_sync_of_pendings(heap);
+    if (settles) {
+        (void)flw_heap_settle_pendings(heap);
+    }
+    atomic_store(&heap->has_open_copies, false);
+    flw_lock_release(&heap->lock);
+    return FALLOW_OK;
+}
+
+fallow_status flw_heap_sync_context(struct flw_heap *heap)
+{
+    if (flw_captures_are_open() || !flw_ctxsync_begin(heap->driver, heap->context)) {
+        return FALLOW_CAPTURING;
+    }
+    fallow_status status = sync_all(heap);
+    flw_ctxsync_end(heap->driver, heap->context);
+    return status;
+}
+
+/* ---- the pool's own copies */
+
+#define COPY_TRIES 3
+
+bool flw_heap_end_copies(struct flw_heap *heap)
+{
+    struct flw_driver_section section;
+    if (!atomic_load(&heap->has_open_copies)) {
+        return true;
+    }
+    if (!flw_heap_enter_driver(heap, &section)) { /* a default stream is the current context's */
+        return false;
+    }
+    for (unsigned n = 0; atomic_load(&heap->has_open_copies) && n < COPY_TRIES; n++) {
+        flw_heap_count_call(heap);
+        bool is_probe = heap->source.is_left_busy; /* whose stream has gone */
+        CUresult result =
+            is_probe ? heap->driver->cuCtxSynchronize() : heap->driver->cuStreamSynchronize(NULL);
+        if (flw_heap_refuse(heap, result, is_probe ? "cuCtxSynchronize" : "cuStreamSynchronize") ==
+            FALLOW_OK) {
+            heap->source.is_left_busy = false;
+            atomic_store(&heap->has_open_copies, false);
+        }
+    }
+    flw_heap_leave_driver(heap, &section);
+    return !atomic_load(&heap->has_open_copies);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what getting memory, giving it back and sleeping share (handle.h).
+ */
+#include "heap/physical/handle.h"
+
+#include <string.h>
+
+struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset)
+{
+    return heap->page_handle == NULL ? NULL
+                                     : heap->page_handle[offset / heap->source.granularity_bytes];
+}
+
+/* ---- bytes */
+
+void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes)
+{
+    uint64_t now = atomic_load(&heap->reserved_bytes) + bytes;
+    atomic_store(&heap->reserved_bytes, now);
+    FLW_ASSERT(now <= heap->limit_bytes);
+}
+
+void flw_heap_note_peak(struct flw_heap *heap)
+{
+    uint64_t now = atomic_load(&heap->reserved_bytes);
+    if (now > atomic_load(&heap->peak_reserved_bytes)) {
+        atomic_store(&heap->peak_reserved_bytes, now);
+    }
+}
+
+void flw_heap_lower_reserved(struct flw_heap *heap, uint64_t bytes)
+{
+    atomic_store(&heap->reserved_bytes, atomic_load(&heap->reserved_bytes) - bytes);
+}
+
+/* ---- lists */
+
+void flw_handle_unlink_idle(struct flw_heap *heap, struct flw_handle *handle)
+{
+    *(handle->prev != NULL ? &handle->prev->next : &heap->idle_handles) = handle->next;
+    *(handle->next != NULL ? &handle->next->prev : &heap->oldest_idle) = handle->prev;
+    heap->idle_bytes -= flw_handle_bytes(handle);
+}
+
+void flw_handle_link_idle(struct flw_heap *heap, struct flw_handle *handle)
+{
+    handle->is_mapped = false;
+    handle->prev = NULL;
+    handle->next = heap->idle_handles;
+    *(handle->next != NULL ? &handle->next->prev : &heap->oldest_idle) = handle;
+    heap->idle_handles = handle;
+    heap->idle_bytes += flw_handle_bytes(handle);
+}
+
+void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct flw_span *run)
+{
+    /* In context order the map tells whose any address is: no unit of a segment is 0. */
+    if (heap->context_order != NULL) {
+        flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, run);
+    }
+    segment->next = heap->segments;
+    segment->link = &heap->segments;
+    if (segment->next != NULL) {
+        segment->next->link = &segment->next;
+    }
+    heap->segments = segment;
+}
+
+/* ---- what nobody may get */
+
+struct flw_domain *flw_heap_withheld(struct flw_heap *heap)
+{
+    if (heap->withheld ==
+        NULL) { /* what comes to it is complete; it never is, so nobody gets that */
+        heap->withheld = flw_domain_create(heap, &flw_order_mixed, NULL, NULL, 0);
+        if (heap->withheld != NULL) {
+            heap->withheld->is_known = true;
+            heap->withheld->is_retired = true;
+            heap->withheld->ticket++;
+        }
+    }
+    return heap->withheld;
+}
+
+bool flw_heap_mark_exported(struct flw_heap *heap, struct flw_handle *handle)
+{
+    if (flw_heap_withheld(heap) == NULL) {
+        return false;
+    }
+    if (!handle->is_exported) {
+        handle->is_exported = true;
+        atomic_fetch_add(&heap->exported_bytes, flw_handle_bytes(handle));
+    }
+    return true;
+}
+
+void flw_heap_unmark_exported(struct flw_heap *heap, struct flw_handle *handle)
+{
+    handle->is_exported = false;
+    atomic_fetch_sub(&heap->exported_bytes, flw_handle_bytes(handle));
+}
+
+/* ---- mappings side by side */
+
+CUresult flw_heap_unmap_row(struct flw_heap *heap, struct flw_row *row, bool goes_on)
+{
+    CUresult last = CUDA_SUCCESS;
+    uint64_t address = row->address;
+    memset(row->is_unmapped, 0, sizeof row->is_unmapped);
+    for (uint32_t at = 0, done; at < row->count;) {
+        CUresult result =
+            flw_source_unmap_all(&heap->source, address, row->bytes + at, row->count - at, &done);
+        last = result != CUDA_SUCCESS ? result : last;
+        for (uint32_t i = 0; i < done; i++) {
+            row->is_unmapped[at] = true;
+            address += row->bytes[at++];
+        }
+        if (result != CUDA_SUCCESS) {
+            if (!goes_on || !flw_source_is_refused(result)) {
+                break;
+            }
+            address += row->bytes[at++]; /* the one that was refused */
+        }
+    }
+    return last;
+}

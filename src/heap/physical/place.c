@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: where a growth lies: address space with the fewest missing pages, set aside while the driver
+ * is called, restored or settled after it.
+ */
+#include "heap/physical/place.h"
+
+#include "heap/space/run.h"
+
+static struct flw_span *usable(const struct flw_domain *domain, struct flw_span *run)
+{
+    bool is_usable = run->u.run.state == FLW_RUN_FREE &&
+                     (run->u.run.owner == FLW_NOBODY ||
+                      (run->u.run.owner == domain->index && domain->ops->reuses_at_once));
+    return is_usable ? run : NULL;
+}
+
+static uint64_t align_unit(const struct flw_heap *heap, uint64_t unit, uint32_t align_units)
+{
+    return flw_align_up(heap->base_unit + unit, align_units) - heap->base_unit;
+}
+
+/* Place the request at `begin` over left, hole and right; false if it does not fit there. */
+static bool fit_at(const struct flw_heap *heap, struct flw_placement *place, uint64_t begin,
+                   const struct flw_grow_request *request)
+{
+    uint64_t hole_begin = flw_run_begin(place->hole), hole_end = flw_run_end(place->hole);
+    uint64_t end = begin + request->unit_count;
+    uint64_t last = place->right != NULL ? flw_run_end(place->right) : hole_end;
+    if (end > last || end <= hole_begin || begin >= hole_end) {
+        return false;
+    }
+    place->begin = begin;
+    place->end = end;
+    place->map_begin = flw_max(flw_align_down(begin, heap->page_units), hole_begin);
+    place->map_end = flw_min(flw_align_up(end, heap->page_units), hole_end);
+    if (begin >= hole_begin) {
+        place->left = NULL;
+    }
+    if (end <= hole_end) {
+        place->right = NULL;
+    }
+    return true;
+}
+
+static bool place_around(const struct flw_heap *heap, const struct flw_grow_request *request,
+                         struct flw_span *hole, struct flw_placement *out)
+{
+    struct flw_span *left = usable(request->domain, hole->u.run.left);
+    struct flw_span *right = usable(request->domain, hole->u.run.right);
+    struct flw_placement best = {0};
+    uint64_t starts[3];
+    uint32_t count = 0;
+    if (request->is_single_handle) {
+        left = right = NULL;
+    }
+    if (left != NULL) {
+        starts[count++] = align_unit(heap, flw_run_begin(left), request->align_units);
+    }
+    starts[count++] = align_unit(heap, flw_run_begin(hole), request->align_units);
+    if (right != NULL && flw_run_end(right) >= flw_run_begin(hole) + request->unit_count) {
+        starts[count++] = (heap->base_unit + flw_run_end(right) - request->unit_count) /
+                              request->align_units * request->align_units -
+                          heap->base_unit;
+    }
+    uint64_t first = flw_run_begin(left != NULL ? left : hole); /* the last start may lie below */
+    for (uint32_t i = 0; i < count; i++) {
+        struct flw_placement place = {.left = left, .hole = hole, .right = right};
+        if (starts[i] >= first && fit_at(heap, &place, starts[i], request) &&
+            (best.hole == NULL ||
+             place.map_end - place.map_begin < best.map_end - best.map_begin)) {
+            best = place;
+        }
+    }
+    *out = best;
+    return best.hole != NULL;
+}
+
+#define HOLE_SCAN 256
+
+bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *request,
+                    struct flw_placement *out)
+{
+    struct flw_placement place;
+    struct flw_span *hole = heap->unmapped.newest;
+    out->hole = NULL;
+    for (uint32_t i = 0; hole != NULL && i < HOLE_SCAN; i++, hole = hole->u.run.age_prev) {
+        if (place_around(heap, request, hole, &place) &&
+            (out->hole == NULL ||
+             place.map_end - place.map_begin < out->map_end - out->map_begin)) {
+            *out = place;
+        }
+    }
+    /* The untouched end of the range, however old. */
+    hole = heap->edge->u.run.left;
+    if (hole->u.run.state == FLW_RUN_UNMAPPED && place_around(heap, request, hole, &place) &&
+        (out->hole == NULL || place.map_end - place.map_begin < out->map_end - out->map_begin)) {
+        *out = place;
+    }
+    return out->hole != NULL;
+}
+
+/* ---- set aside, restore, settle */
+
+void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run)
+{
+    flw_run_unindex(heap, run);
+    run->u.run.state = FLW_RUN_BUSY;
+}
+
+/* Cut an unmapped stretch of the hole off, back to the index. */
+void flw_run_return_unmapped(struct flw_heap *heap, struct flw_span *run)
+{
+    run->u.run.state = FLW_RUN_UNMAPPED;
+    run->u.run.ticket = 0;
+    run->u.run.owner = FLW_NOBODY;
+    run->u.run.is_whole = false;
+    flw_run_index_by_state(heap, flw_run_join(heap, run));
+}
+
+/* Reduce the hole to [map_begin, map_end) and set all three aside. False: host memory. */
+bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place)
+{
+    struct flw_span *hole = place->hole, *rest;
+    flw_run_set_busy(heap, hole);
+    if (place->map_end < flw_run_end(hole)) {
+        rest = flw_run_split(heap, hole, (uint32_t)(place->map_end - flw_run_begin(hole)));
+        if (rest == NULL) {
+            flw_run_return_unmapped(heap, hole);
+            return false;
+        }
+        flw_run_return_unmapped(heap, rest);
+    }
+    if (place->map_begin > flw_run_begin(hole)) {
+        rest = flw_run_split(heap, hole, (uint32_t)(place->map_begin - flw_run_begin(hole)));
+        if (rest == NULL) {
+            flw_run_return_unmapped(heap, hole);
+            return false;
+        }
+        flw_run_return_unmapped(heap, hole);
+        place->hole = rest;
+    }
+    if (place->left != NULL) {
+        flw_run_set_busy(heap, place->left);
+    }
+    if (place->right != NULL) {
+        flw_run_set_busy(heap, place->right);
+    }
+    return true;
+}
+
+void flw_run_put_back(struct flw_heap *heap, struct flw_span *run)
+{
+    if (run != NULL) {
+        flw_heap_put_run_stamped(heap, run->u.run.owner, run->u.run.ticket, run);
+    }
+}
+
+struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, struct flw_span *right)
+{
+    if (run == NULL || right == NULL) {
+        return run == NULL ? right : run;
+    }
+    run->u.run.unit_count += right->u.run.unit_count;
+    flw_run_unlink(right);
+    flw_page_map_drop_run(&heap->map, right);
+    return run;
+}
+
+struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place)
+{
+    uint32_t front_owner = place->left != NULL ? place->left->u.run.owner : FLW_NOBODY;
+    uint64_t front_ticket = place->left != NULL ? place->left->u.run.ticket : 0;
+    uint32_t back_owner = place->right != NULL ? place->right->u.run.owner : FLW_NOBODY;
+    uint64_t back_ticket = place->right != NULL ? place->right->u.run.ticket : 0;
+    struct flw_span *run =
+        flw_run_absorb(heap, flw_run_absorb(heap, place->left, place->hole), place->right);
+    struct flw_span *rest;
+    if (flw_run_end(run) > place->end) {
+        rest = flw_run_split(heap, run, (uint32_t)(place->end - flw_run_begin(run)));
+        if (rest != NULL) {
+            flw_heap_put_run_stamped(heap, back_owner, back_ticket, rest);
+        } /* else the run is larger than asked for: harmless */
+    }
+    if (flw_run_begin(run) < place->begin) {
+        rest = flw_run_split(heap, run, (uint32_t)(place->begin - flw_run_begin(run)));
+        if (rest == NULL) { /* it would begin too early: all of it is the taker's, or nobody's */
+            uint32_t owner = front_owner != FLW_NOBODY ? front_owner : back_owner;
+            flw_heap_put_run_stamped(heap, owner, flw_max(front_ticket, back_ticket), run);
+            return NULL;
+        }
+        flw_heap_put_run_stamped(heap, front_owner, front_ticket, run);
+        run = rest;
+    }
+    run->u.run.state = FLW_RUN_LIVE;
+    run->u.run.owner = FLW_NOBODY;
+    run->u.run.ticket = flw_max(front_ticket, back_ticket); /* of the taker, where not complete */
+    heap->live_run_bytes += flw_run_bytes(run);
+    flw_run_arm_slot(heap, run);
+    flw_page_map_set_run(&heap->map, run);
+    return run;
+}

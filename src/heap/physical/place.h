@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the place of a growth in the address range, and stretches that are set aside. All of it under the
+ * heap lock.
+ */
+#ifndef FLW_HEAP_PHYSICAL_PLACE_H
+#define FLW_HEAP_PHYSICAL_PLACE_H
+
+#include "heap/physical/grow.h"
+
+/* Out of its index, for a growth or a move at work without the lock. */
+void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run);
+/* Address space only, back to the index. */
+void flw_run_return_unmapped(struct flw_heap *heap, struct flw_span *run);
+/* As free as it was before it was set aside. NULL: nothing. */
+void flw_run_put_back(struct flw_heap *heap, struct flw_span *run);
+/* Two neighbours as one; either may be NULL. */
+struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run,
+                                struct flw_span *right);
+
+/* ---- the place of a growth */
+
+/* left and right are free memory that the domain may use, or NULL; hole is unmapped between them.
+ */
+struct flw_placement {
+    struct flw_span *left, *hole, *right;
+    uint64_t begin, end;         /* of the run to make, in units */
+    uint64_t map_begin, map_end; /* what must get memory: whole pages of the hole */
+};
+
+/* The place with the fewest missing pages; false: none. */
+bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *request,
+                    struct flw_placement *out);
+/* Reduce the hole to [map_begin, map_end) and set all three aside. False: host memory. */
+bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place);
+/* The mapped pieces become one LIVE run [begin, end); what lies before and after is free. NULL: host
+ * memory; they are free. */
+struct flw_span *flw_place_settle(struct flw_heap *heap, const struct flw_placement *place);
+
+#endif

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: taking physical memory out again: unmapping what lies idle, giving handles and segments back
+ * to the driver. As in grow.c, the driver is called without the lock.
+ */
+#include "heap/physical/shrink.h"
+
+#include "base/mutant.h"
+#include "heap/order/epoch.h"
+#include "heap/order/sync.h"
+#include "heap/physical/handle.h"
+#include "heap/physical/place.h"
+#include "heap/space/run.h"
+
+/* lock. The first handle that lies wholly inside a run at or after `unit`; NULL. */
+static struct flw_handle *handle_inside(const struct flw_heap *heap, const struct flw_span *run)
+{
+    uint64_t page = flw_div_up(flw_run_begin(run), heap->page_units);
+    while ((page + 1) * heap->page_units <= flw_run_end(run)) {
+        struct flw_handle *handle = heap->page_handle[page];
+        uint64_t handle_end =
+            handle == NULL ? 0 : (uint64_t)handle->begin_unit + handle->unit_count;
+        if (handle != NULL && handle->begin_unit >= flw_run_begin(run) &&
+            handle_end <= flw_run_end(run)) {
+            return handle;
+        }
+        page = handle != NULL ? handle_end / heap->page_units : page + 1;
+    }
+    return NULL;
+}
+
+/* lock. Cut the units [begin, end) out of a free run, BUSY. NULL: host memory. */
+static struct flw_span *cut_range(struct flw_heap *heap, struct flw_span *run, uint64_t begin,
+                                  uint64_t end)
+{
+    struct flw_span *middle = run, *rest = NULL;
+    flw_run_set_busy(heap, run);
+    if (end < flw_run_end(run)) {
+        rest = flw_run_split(heap, run, (uint32_t)(end - flw_run_begin(run)));
+        if (rest == NULL) {
+            flw_run_put_back(heap, run);
+            return NULL;
+        }
+    }
+    if (begin > flw_run_begin(run)) {
+        middle = flw_run_split(heap, run, (uint32_t)(begin - flw_run_begin(run)));
+        if (middle == NULL) {
+            run = rest != NULL ? flw_run_absorb(heap, run, rest) : run;
+            flw_run_put_back(heap, run);
+            return NULL;
+        }
+        flw_run_put_back(heap, run);
+    }
+    if (rest != NULL) {
+        flw_run_put_back(heap, rest);
+    }
+    return middle;
+}
+
+static bool is_complete_whole(const struct flw_heap *heap, const struct flw_span *run)
+{
+    return heap->whole != NULL && run->u.run.owner == heap->whole->index;
+}
+
+static bool is_idle(const struct flw_heap *heap, const struct flw_span *run)
+{
+    const struct flw_domain *owner = heap->domains[run->u.run.owner];
+    return (run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_WHOLE) &&
+           owner != heap->withheld &&
+           (run->u.run.owner == FLW_NOBODY || is_complete_whole(heap, run) ||
+            (flw_domain_keeps(heap, owner) && run->u.run.ticket <= owner->completed));
+}
+
+/* lock. Is all memory idle from the run on to the unit? */
+static bool is_idle_until(const struct flw_heap *heap, const struct flw_span *run, uint64_t end)
+{
+    while (is_idle(heap, run) && flw_run_end(run) < end) {
+        run = run->u.run.right;
+    }
+    return is_idle(heap, run);
+}
+
+/* lock. Where complete memory keeps its owner: the units [begin, end), all of them idle, of which `part`
+ * has the first, as one run, BUSY; of several owners, then that of what they shared. NULL: host memory. */
+static struct flw_span *cut_shared(struct flw_heap *heap, struct flw_span *part, uint64_t begin,
+                                   uint64_t end)
+{
+    struct flw_span *whole = NULL;
+    for (uint64_t unit = begin; unit < end; part = whole->u.run.right) {
+        uint64_t from = flw_max(begin, flw_run_begin(part));
+        unit = flw_run_end(part);
+        part = cut_range(heap, part, from, flw_min(end, unit));
+        if (part == NULL) {
+            flw_run_put_back(heap, whole);
+            return NULL;
+        }
+        if (whole != NULL) {
+            whole->u.run.owner = heap->mixed->index;
+            whole->u.run.ticket = heap->mixed->completed;
+        }
+        whole = flw_run_absorb(heap, whole, part);
+    }
+    return whole;
+}
+
+#define UNMAP_BATCH 64
+
+struct cuts {
+    struct flw_span *runs[UNMAP_BATCH];
+    uint32_t count, whole_count;
+    uint64_t bytes, given_bytes; /* given: went back to the driver at once */
+    bool is_refused; /* the driver did not unmap all of them: it is not asked for more now */
+};
+
+static void add_cut(struct cuts *cuts, struct flw_span *run)
+{
+    cuts->bytes += flw_run_bytes(run);
+    cuts->whole_count += flw_run_is_whole(run);
+    cuts->runs[cuts->count++] = run;
+}
+
+/* lock. Cut handles out of the domain's memory, oldest first, until want_bytes are cut; last those that
+ * serve one run each. */
+static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uint64_t want_bytes,
+                     struct cuts *cuts)
+{
+    struct flw_span *run = domain->runs.oldest;
+    while (run != NULL && cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes) {
+        struct flw_span *next = run->u.run.age_next;
+        struct flw_handle *handle =
+            run->u.run.unit_count >= heap->page_units ? handle_inside(heap, run) : NULL;
+        if (handle != NULL) {
+            struct flw_span *middle = cut_range(heap, run, handle->begin_unit,
+                                                (uint64_t)handle->begin_unit + handle->unit_count);
+            if (middle == NULL) { /* the run is back at the young end: it would be met for ever */
+                return;
+            }
+            add_cut(cuts, middle);
+            /* What was cut off went back to the index at the young end: it is met again. */
+            next = next != NULL ? next : domain->runs.oldest;
+        }
+        run = next;
+    }
+    while ((run = domain->wholes.oldest) != NULL && cuts->count < UNMAP_BATCH &&
+           cuts->bytes < want_bytes) {
+        flw_run_set_busy(heap, run);
+        add_cut(cuts, run);
+    }
+}
+
+/* lock. The same for handles that lie over idle memory of several owners. */
+static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
+{
+    struct flw_span *run = heap->edge->u.run.right; /* has the handle's first unit */
+    for (uint64_t page = 0;
+         page < heap->mapped_page_end && cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes;) {
+        const struct flw_handle *handle = heap->page_handle[page];
+        if (handle == NULL) {
+            page++;
+            continue;
+        }
+        uint64_t begin = handle->begin_unit, end = begin + handle->unit_count;
+        while (flw_run_end(run) <= begin) {
+            run = run->u.run.right;
+        }
+        if (is_idle_until(heap, run, end)) {
+            run = cut_shared(heap, run, begin, end);
+            if (run == NULL) {
+                return;
+            }
+            add_cut(cuts, run);
+        }
+        page = end / heap->page_units;
+    }
+}
+
+/* lock. What is withheld; nobody's memory; where complete memory keeps its owner, then theirs. */
+static void plan_cuts(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
+{
+    uint32_t nobody = FLW_MUTANT(UNMAPS_BUSY_HANDLE) ? heap->domain_end - 1 : FLW_NOBODY;
+    cuts->count = cuts->whole_count = 0;
+    cuts->bytes = cuts->given_bytes = 0;
+    if (heap->withheld != NULL) {
+        cut_idle(heap, heap->withheld, want_bytes, cuts);
+    }
+    cut_idle(heap, heap->domains[nobody], want_bytes, cuts);
+    if (heap->mixed != NULL) {
+        cut_idle_shared(heap, want_bytes, cuts);
+    }
+}
+
+/* lock. The pages of a cut run lose their handle. */
+static struct flw_handle *detach_handle(struct flw_heap *heap, const struct flw_span *run)
+{
+    struct flw_handle *handle = flw_heap_handle_at(heap, flw_run_begin(run) << FLW_UNIT_LOG2);
+    for (uint64_t page = handle->begin_unit / heap->page_units, n = 0;
+         n < handle->unit_count / heap->page_units; n++) {
+        heap->page_handle[page + n] = NULL;
+    }
+    return handle;
+}
+
+/* In a driver section. The handle is in no list; one that the driver does not take back is idle, exported
+ * or not. What was given back. */
+static uint64_t release_handle(struct flw_heap *heap, struct flw_handle *handle)
+{
+    uint64_t bytes = flw_handle_bytes(handle);
+    CUresult result = heap->source.ops->release(&heap->source, handle->id);
+    bool is_released = flw_heap_refuse(heap, result, "cuMemRelease") == FALLOW_OK;
+    flw_lock_acquire(&heap->lock);
+    if (!is_released) {
+        flw_handle_link_idle(heap, handle);
+        flw_lock_release(&heap->lock);
+        return 0;
+    }
+    if (handle->is_exported) {
+        flw_heap_unmark_exported(heap, handle);
+    }
+    if (!FLW_MUTANT(RELEASE_NOT_COUNTED)) {
+        flw_heap_lower_reserved(heap, bytes);
+    }
+    atomic_fetch_add(&heap->count.trims, 1);
+    flw_heap_drop_handle(heap, handle);
+    flw_lock_release(&heap->lock);
+    return bytes;
+}
+
+/* ---- unmapping */
+
+/* The cuts' places in `runs`, by address: they are made by age, which is the order of all else. */
+static void sort_cuts(const struct cuts *cuts, uint32_t order[UNMAP_BATCH])
+{
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        uint32_t at = i;
+        while (at > 0 && flw_run_begin(cuts->runs[order[at - 1]]) > flw_run_begin(cuts->runs[i])) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+}
+
+/* In a driver section. is_unmapped[i]: of cut i. */
+static void unmap_rows(struct flw_heap *heap, const struct cuts *cuts,
+                       bool is_unmapped[UNMAP_BATCH])
+{
+    uint32_t order[UNMAP_BATCH];
+    sort_cuts(cuts, order);
+    for (uint32_t i = 0; i < cuts->count;) {
+        struct flw_row row;
+        uint32_t begin = i;
+        row.count = 0;
+        for (; i < cuts->count; i++) {
+            const struct flw_span *run = cuts->runs[order[i]];
+            if (!flw_row_takes(&row, flw_run_address(heap, run))) {
+                break;
+            }
+            flw_row_add(&row, flw_run_address(heap, run), flw_run_bytes(run));
+        }
+        CUresult result = flw_heap_unmap_row(heap, &row, true);
+        (void)flw_heap_refuse(heap, result, "cuMemUnmap");
+        for (uint32_t n = 0; n < row.count; n++) {
+            is_unmapped[order[begin + n]] = row.is_unmapped[n];
+        }
+    }
+}
+
+/* In a driver section. What was exported goes back to the driver, and so does the handle of a whole run, whose
+ * size nobody else wants, unless the driver may make no other; all else is idle then. What the driver refuses
+ * to unmap is as free as before. */
+static uint64_t unmap_cuts(struct flw_heap *heap, struct cuts *cuts)
+{
+    bool is_unmapped[UNMAP_BATCH] = {false};
+    uint64_t done_bytes = 0;
+    if (flw_heap_end_copies(heap)) {
+        unmap_rows(heap, cuts, is_unmapped);
+    }
+    for (uint32_t i = 0; i < cuts->count; i++) {
+        struct flw_span *run = cuts->runs[i];
+        struct flw_handle *given = NULL;
+        cuts->is_refused |= !is_unmapped[i];
+        flw_lock_acquire(&heap->lock);
+        if (is_unmapped[i]) {
+            struct flw_handle *handle = detach_handle(heap, run);
+            handle->is_mapped = false;
+            bool is_unwanted = flw_run_is_whole(run) && !heap->refused.is_refused;
+            given = handle->is_exported || is_unwanted ? handle : NULL;
+            if (given == NULL) {
+                flw_handle_link_idle(heap, handle);
+            }
+            atomic_fetch_add(&heap->count.remaps, 1);
+            done_bytes += flw_run_bytes(run);
+            flw_run_return_unmapped(heap, run);
+        } else {
+            flw_run_put_back(heap, run);
+        }
+        flw_lock_release(&heap->lock);
+        if (given != NULL) {
+            cuts->given_bytes += release_handle(heap, given);
+        }
+    }
+    return done_bytes;
+}
+
+/* *whole_count: of whole runs; *given_bytes: of what was unmapped, went back to the driver at once. */
+static uint64_t unmap_idle(struct flw_heap *heap, uint64_t want_bytes, uint32_t *whole_count,
+                           uint64_t *given_bytes)
+{
+    struct cuts cuts = {.count = 1};
+    uint64_t done_bytes = 0;
+    *whole_count = 0;
+    *given_bytes = 0;
+    struct flw_driver_section section;
+    if (!heap->source.ops->remaps || !flw_heap_enter_mode(heap, &section)) {
+        return 0;
+    }
+    while (done_bytes < want_bytes && cuts.count > 0 && !cuts.is_refused) {
+        flw_lock_acquire(&heap->lock);
+        plan_cuts(heap, want_bytes - done_bytes, &cuts);
+        flw_lock_release(&heap->lock);
+        done_bytes += unmap_cuts(heap, &cuts);
+        *whole_count += cuts.whole_count;
+        *given_bytes += cuts.given_bytes;
+    }
+    flw_heap_leave_driver(heap, &section);
+    return done_bytes;
+}
+
+uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes)
+{
+    uint32_t whole_count;
+    uint64_t given_bytes, done_bytes = unmap_idle(heap, want_bytes, &whole_count, &given_bytes);
+    atomic_fetch_add(&heap->given_wholes, whole_count);
+    return done_bytes;
+}
+
+void flw_heap_forget_idle(struct flw_heap *heap)
+{
+    struct cuts cuts = {.count = 1};
+    flw_lock_acquire(&heap->lock);
+    while (cuts.count > 0) {
+        cuts = (struct cuts){0};
+        cut_idle(heap, heap->domains[FLW_NOBODY], UINT64_MAX, &cuts);
+        if (heap->mixed != NULL) {
+            cut_idle_shared(heap, UINT64_MAX, &cuts);
+        }
+        for (uint32_t i = 0; i < cuts.count; i++) {
+            struct flw_handle *handle = detach_handle(heap, cuts.runs[i]);
+            atomic_fetch_sub(&heap->asleep_bytes, flw_handle_bytes(handle));
+            handle->is_asleep = false;
+            if (handle->id != 0) {
+                flw_handle_link_idle(heap, handle);
+            } else {
+                flw_heap_drop_handle(heap, handle);
+            }
+            flw_run_return_unmapped(heap, cuts.runs[i]);
+        }
+    }
+    flw_lock_release(&heap->lock);
+}
+
+/* ---- what was exported */
+
+/* lock. One that was exported and that the driver did not take back when it was unmapped, out of the
+ * list. NULL: none. */
+static struct flw_handle *take_idle_exported(struct flw_heap *heap)
+{
+    struct flw_handle *handle = heap->idle_handles;
+    while (handle != NULL && !handle->is_exported) {
+        handle = handle->next;
+    }
+    if (handle != NULL) {
+        flw_handle_unlink_idle(heap, handle);
+    }
+    return handle;
+}
+
+void flw_heap_release_exported(struct flw_heap *heap)
+{
+    struct cuts cuts = {.count = 1};
+    struct flw_driver_section section;
+    flw_lock_acquire(&heap->lock);
+    bool has_runs = heap->withheld != NULL && flw_domain_has_runs(heap->withheld);
+    struct flw_handle *kept = take_idle_exported(heap);
+    if (kept != NULL) {
+        flw_handle_link_idle(heap, kept);
+    }
+    flw_lock_release(&heap->lock);
+    if ((!has_runs && kept == NULL) || !flw_heap_enter_driver(heap, &section)) {
+        return;
+    }
+    for (bool goes_on = kept != NULL; goes_on;) {
+        flw_lock_acquire(&heap->lock);
+        kept = take_idle_exported(heap);
+        flw_lock_release(&heap->lock);
+        goes_on = kept != NULL && release_handle(heap, kept) > 0;
+    }
+    while (has_runs && cuts.count > 0 && !cuts.is_refused && !flw_heap_is_lost(heap)) {
+        cuts = (struct cuts){0};
+        flw_lock_acquire(&heap->lock);
+        cut_idle(heap, heap->withheld, UINT64_MAX, &cuts);
+        flw_lock_release(&heap->lock);
+        (void)unmap_cuts(heap, &cuts);
+    }
+    flw_heap_leave_driver(heap, &section);
+}
+
+/* What was given back; 0: nothing idle. */
+static uint64_t release_one_handle(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    struct flw_handle *handle = heap->oldest_idle;
+    if (handle != NULL) {
+        flw_handle_unlink_idle(heap, handle);
+    }
+    flw_lock_release(&heap->lock);
+    if (handle == NULL) {
+        return 0;
+    }
+    return release_handle(heap, handle);
+}
+
+/* lock. The run of a segment that is idle as a whole, out of its index; NULL. */
+static struct flw_span *take_idle_segment(struct flw_heap *heap, const struct flw_segment *segment)
+{
+    struct flw_span *run = segment->edge->u.run.right;
+    uint64_t begin = segment->begin_unit, end = begin + segment->unit_count;
+    bool is_withheld = heap->withheld != NULL && run->u.run.state == FLW_RUN_FREE &&
+                       run->u.run.owner == heap->withheld->index;
+    if (!is_withheld && !is_idle_until(heap, run, end)) {
+        return NULL;
+    }
+    if (run->u.run.unit_count == segment->unit_count) {
+        flw_run_set_busy(heap, run);
+        return run;
+    }
+    return heap->mixed == NULL ? NULL : cut_shared(heap, run, begin, end);
+}
+
+/* lock. In context order its units are cleared before the driver may give the addresses to somebody
+ * else: those that are not 0 are the pool's. */
+static void unlink_segment(struct flw_heap *heap, struct flw_segment *segment)
+{
+    if (heap->context_order != NULL) {
+        flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, NULL);
+    }
+    if (heap->next_to_release == segment) {
+        heap->next_to_release = segment->next;
+    }
+    *segment->link = segment->next;
+    if (segment->next != NULL) {
+        segment->next->link = segment->link;
+    }
+}
+
+/* Driver calls. An unlinked segment, the run all of it and BUSY; what it counted for. One that the driver
+ * does not take is linked again, its run as free as before: 0. */
+static uint64_t give_segment_back(struct flw_heap *heap, struct flw_segment *segment,
+                                  struct flw_span *run)
+{
+    uint64_t bytes = flw_align_up((uint64_t)segment->unit_count << FLW_UNIT_LOG2,
+                                  heap->source.granularity_bytes);
+    CUresult result = heap->source.ops->give_back(&heap->source, segment->address);
+    bool is_taken = flw_heap_refuse(heap, result, "cuMemFree") == FALLOW_OK;
+    flw_lock_acquire(&heap->lock);
+    if (is_taken) {
+        flw_heap_lower_reserved(heap, bytes);
+        atomic_fetch_add(&heap->count.trims, 1);
+        flw_page_map_drop_run(&heap->map, run);
+        flw_page_map_drop_run(&heap->map, segment->edge);
+        flw_heap_drop_segment(heap, segment);
+    } else {
+        flw_segment_link(heap, segment, run);
+        flw_run_put_back(heap, run);
+    }
+    flw_lock_release(&heap->lock);
+    return is_taken ? bytes : 0;
+}
+
+/* (Each is looked at once until the looks begin anew.) */
+static uint64_t release_one_segment(struct flw_heap *heap)
+{
+    struct flw_segment *segment;
+    struct flw_span *run = NULL;
+    flw_lock_acquire(&heap->lock);
+    while (run == NULL && (segment = heap->next_to_release) != NULL) {
+        heap->next_to_release = segment->next;
+        run = take_idle_segment(heap, segment);
+    }
+    if (run != NULL) {
+        unlink_segment(heap, segment);
+    }
+    flw_lock_release(&heap->lock);
+    return run == NULL ? 0 : give_segment_back(heap, segment, run);
+}
+
+/* lock. The segment of a LIVE whole run, which is free memory from now on, set aside, and nobody's. */
+static struct flw_segment *withhold_whole(struct flw_heap *heap, struct flw_span *run)
+{
+    struct flw_segment *segment = heap->segments;
+    while (segment->begin_unit != run->u.run.begin_unit) {
+        segment = segment->next;
+    }
+    heap->live_run_bytes -= flw_run_bytes(run);
+    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
+    run->u.run.state = FLW_RUN_BUSY;
+    run->u.run.owner = heap->withheld->index;
+    run->u.run.ticket = flw_domain_stamp(heap->withheld);
+    return segment;
+}
+
+bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
+{
+    struct flw_driver_section section;
+    bool is_inside = flw_heap_enter_driver(heap, &section);
+    flw_lock_acquire(&heap->lock);
+    struct flw_segment *segment = withhold_whole(heap, run);
+    if (is_inside) {
+        unlink_segment(heap, segment);
+    } else {
+        flw_run_put_back(heap, run);
+    }
+    flw_lock_release(&heap->lock);
+    if (is_inside) {
+        (void)give_segment_back(heap, segment, run);
+        flw_heap_leave_driver(heap, &section);
+    }
+    return !flw_heap_is_lost(heap);
+}
+
+uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
+{
+    uint64_t before = atomic_load(&heap->reserved_bytes), released = 0;
+    uint32_t whole_count;
+    struct flw_driver_section section;
+    if (heap->source.ops->remaps && before > keep_bytes && heap->idle_bytes < before - keep_bytes) {
+        (void)unmap_idle(heap, before - keep_bytes - heap->idle_bytes, &whole_count, &released);
+    }
+    bool may_give = heap->context_order == NULL || !flw_captures_are_open();
+    bool is_inside = may_give && (heap->source.ops->remaps ? flw_heap_enter_mode(heap, &section)
+                                                           : flw_heap_enter_driver(heap, &section));
+    if (!is_inside) {
+        return released;
+    }
+    flw_lock_acquire(&heap->lock);
+    heap->next_to_release = heap->segments;
+    flw_lock_release(&heap->lock);
+    while (atomic_load(&heap->reserved_bytes) > keep_bytes && !flw_heap_is_lost(heap)) {
+        uint64_t bytes =
+            heap->source.ops->remaps ? release_one_handle(heap) : release_one_segment(heap);
+        if (bytes == 0) {
+            break;
+        }
+        released += bytes;
+    }
+    flw_heap_leave_driver(heap, &section);
+    return released;
+}

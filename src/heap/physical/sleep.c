@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the physical side of a sleep: every mapping goes, then every handle; runs, spans and pages
+ * stay as they are, so that addresses do. Each step has its way back until the first handle is given
+ * up; where the driver refuses that, too, the heap is asleep and keeps what it has, contents too. Which
+ * handle is mapped is known of each. Does not: save contents, or know who is inside; the pool does
+ * (pool/extensions/sleep).
+ *
+ * The pages' handles are walked without the lock: whoever would change them is kept out meanwhile. A
+ * handle's id is read by look-ups, so it changes under the lock.
+ */
+#include "heap/physical/sleep.h"
+
+#include "heap/order/sync.h"
+#include "heap/physical/grow.h"
+#include "heap/physical/handle.h"
+#include "heap/physical/shrink.h"
+
+/* The next handle from *page on, in address order; NULL: none. */
+static struct flw_handle *next_handle(const struct flw_heap *heap, uint64_t *page)
+{
+    while (*page < heap->mapped_page_end) {
+        struct flw_handle *handle = heap->page_handle[*page];
+        *page += handle != NULL ? handle->unit_count / heap->page_units : 1;
+        if (handle != NULL) {
+            return handle;
+        }
+    }
+    return NULL;
+}
+
+/* The same of those that a sleep takes. */
+static struct flw_handle *next_private(const struct flw_heap *heap, uint64_t *page)
+{
+    struct flw_handle *handle = next_handle(heap, page);
+    while (handle != NULL && handle->is_exported) {
+        handle = next_handle(heap, page);
+    }
+    return handle;
+}
+
+static uint64_t address_of(const struct flw_heap *heap, const struct flw_handle *handle)
+{
+    return heap->map.base + ((uint64_t)handle->begin_unit << FLW_UNIT_LOG2);
+}
+
+static void set_id(struct flw_heap *heap, struct flw_handle *handle, uint64_t id)
+{
+    flw_lock_acquire(&heap->lock);
+    handle->id = id;
+    flw_lock_release(&heap->lock);
+}
+
+/* What stops a step: the call and its answer. */
+struct stop {
+    CUresult result;
+    const char *call;
+};
+
+static const struct stop no_stop = {CUDA_SUCCESS, ""};
+
+static fallow_status status_of(struct flw_heap *heap, const struct stop *stop)
+{
+    fallow_status status = flw_heap_refuse(heap, stop->result, stop->call);
+    return stop->result == CUDA_ERROR_OUT_OF_MEMORY ? FALLOW_OUT_OF_MEMORY : status;
+}
+
+/* ---- mappings */
+
+/* Every private handle accessible, in stretches without a gap. */
+static struct stop open_all(struct flw_heap *heap)
+{
+    uint64_t page = 0, begin = 0, end = 0;
+    CUresult result = CUDA_SUCCESS;
+    struct flw_handle *handle;
+    do {
+        handle = next_private(heap, &page);
+        uint64_t address = handle != NULL ? address_of(heap, handle) : 0;
+        if (handle == NULL || address != end) {
+            if (end > begin) {
+                result = heap->source.ops->set_access(&heap->source, begin, end - begin);
+            }
+            begin = end = address;
+        }
+        end += handle != NULL ? flw_handle_bytes(handle) : 0;
+    } while (handle != NULL && result == CUDA_SUCCESS);
+    return (struct stop){result, "cuMemSetAccess"};
+}
+
+/* Map what is not mapped, in order, and make all of it accessible. */
+static struct stop map_all(struct flw_heap *heap)
+{
+    uint64_t page = 0;
+    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+        if (!handle->is_mapped) {
+            CUresult result = heap->source.ops->map(&heap->source, address_of(heap, handle),
+                                                    flw_handle_bytes(handle), handle->id);
+            if (result != CUDA_SUCCESS) {
+                return (struct stop){result, "cuMemMap"};
+            }
+            handle->is_mapped = true;
+        }
+    }
+    return open_all(heap);
+}
+
+/* The next mapped one, with what is exported or without. */
+static struct flw_handle *next_mapped(const struct flw_heap *heap, bool with_exported,
+                                      uint64_t *page)
+{
+    struct flw_handle *handle;
+    do {
+        handle = with_exported ? next_handle(heap, page) : next_private(heap, page);
+    } while (handle != NULL && !handle->is_mapped);
+    return handle;
+}
+
+CUresult flw_heap_unmap_all(struct flw_heap *heap, bool with_exported, bool goes_on)
+{
+    struct flw_handle *handles[FLW_ROW_MOST], *handle;
+    struct flw_row row = {.count = 0};
+    CUresult last = CUDA_SUCCESS;
+    uint64_t page = 0;
+    do {
+        handle = next_mapped(heap, with_exported, &page);
+        if (handle == NULL || !flw_row_takes(&row, address_of(heap, handle))) {
+            CUresult result = flw_heap_unmap_row(heap, &row, goes_on);
+            for (uint32_t i = 0; i < row.count; i++) {
+                handles[i]->is_mapped = !row.is_unmapped[i];
+            }
+            last = result != CUDA_SUCCESS ? result : last;
+            row.count = 0;
+        }
+        if (handle != NULL) {
+            handles[row.count] = handle;
+            flw_row_add(&row, address_of(heap, handle), flw_handle_bytes(handle));
+        }
+    } while (handle != NULL && (last == CUDA_SUCCESS || goes_on));
+    return last;
+}
+
+/* `goes_on`: past what the driver refuses, which stays mapped. */
+static struct stop unmap_all(struct flw_heap *heap, bool goes_on)
+{
+    struct stop stop = {flw_heap_unmap_all(heap, false, goes_on), "cuMemUnmap"};
+    (void)status_of(heap, &stop);
+    return stop;
+}
+
+/* ---- handles */
+
+/* Give up what is not mapped. One that the driver keeps stays created, to be mapped again by the next wake;
+ * but if it is the first, nothing has happened yet, and one who `goes_back` does so. */
+static struct stop release_all(struct flw_heap *heap, bool fresh_only, bool goes_back)
+{
+    struct stop stop = no_stop;
+    uint64_t page = 0, released = 0;
+    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+        if (handle->id == 0 || handle->is_mapped || (fresh_only && !handle->is_fresh)) {
+            continue;
+        }
+        CUresult result = heap->source.ops->release(&heap->source, handle->id);
+        if (result == CUDA_SUCCESS) {
+            set_id(heap, handle, 0);
+            handle->is_fresh = false;
+            released += flw_handle_bytes(handle);
+            continue;
+        }
+        stop = (struct stop){result, "cuMemRelease"};
+        (void)status_of(heap, &stop);
+        if (goes_back && released == 0) {
+            return stop;
+        }
+    }
+    flw_lock_acquire(&heap->lock);
+    flw_heap_lower_reserved(heap, released);
+    flw_lock_release(&heap->lock);
+    return no_stop;
+}
+
+/* They hold nothing: one that the driver keeps is idle as before. */
+static void release_idle(struct flw_heap *heap)
+{
+    flw_lock_acquire(&heap->lock);
+    struct flw_handle *handle = heap->idle_handles, *next;
+    flw_lock_release(&heap->lock);
+    for (; handle != NULL; handle = next) {
+        next = handle->next;
+        CUresult result = heap->source.ops->release(&heap->source, handle->id);
+        if (flw_heap_refuse(heap, result, "cuMemRelease") != FALLOW_OK) {
+            continue;
+        }
+        flw_lock_acquire(&heap->lock);
+        flw_handle_unlink_idle(heap, handle);
+        if (handle->is_exported) {
+            flw_heap_unmark_exported(heap, handle);
+        }
+        flw_heap_lower_reserved(heap, flw_handle_bytes(handle));
+        flw_heap_drop_handle(heap, handle);
+        flw_lock_release(&heap->lock);
+    }
+}
+
+static struct stop create_all(struct flw_heap *heap)
+{
+    uint64_t page = 0, id;
+    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+        if (handle->id == 0) {
+            uint32_t types = handle->types;
+            CUresult result =
+                heap->source.ops->create(&heap->source, flw_handle_bytes(handle), &types, &id);
+            if (result != CUDA_SUCCESS) {
+                return (struct stop){result, "cuMemCreate"};
+            }
+            handle->types = types;
+            set_id(heap, handle, id);
+            handle->is_fresh = true;
+        }
+    }
+    return no_stop;
+}
+
+/* ---- the two ways */
+
+static void set_asleep(struct flw_heap *heap, bool is_asleep)
+{
+    uint64_t page = 0, bytes = 0;
+    flw_lock_acquire(&heap->lock);
+    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+        handle->is_asleep = is_asleep;
+        handle->is_fresh = false;
+        bytes += is_asleep ? flw_handle_bytes(handle) : 0;
+    }
+    atomic_store(&heap->asleep_bytes, bytes);
+    flw_lock_release(&heap->lock);
+}
+
+/* Awake as before; where the driver refuses that, too, asleep with all that was there. */
+static fallow_status go_back(struct flw_heap *heap)
+{
+    struct stop stop = map_all(heap);
+    if (status_of(heap, &stop) == FALLOW_OK) {
+        return FALLOW_DRIVER; /* no memory was asked for */
+    }
+    (void)unmap_all(heap, true);
+    set_asleep(heap, true);
+    return FALLOW_ASLEEP;
+}
+
+static fallow_status fall_asleep(struct flw_heap *heap)
+{
+    if (!flw_heap_end_copies(heap)) {
+        return FALLOW_DRIVER;
+    }
+    struct stop stop = unmap_all(heap, false);
+    if (stop.result == CUDA_SUCCESS) {
+        stop = release_all(heap, false, true);
+    }
+    if (stop.result != CUDA_SUCCESS) {
+        return go_back(heap);
+    }
+    release_idle(heap);
+    set_asleep(heap, true);
+    flw_heap_forget_idle(heap);
+    return FALLOW_OK;
+}
+
+fallow_status flw_heap_sleep(struct flw_heap *heap)
+{
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return flw_heap_not_entered(heap);
+    }
+    fallow_status status = fall_asleep(heap);
+    flw_heap_leave_driver(heap, &section);
+    return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
+}
+
+/* What is to be created. */
+static uint64_t missing_bytes(const struct flw_heap *heap)
+{
+    uint64_t page = 0, bytes = 0;
+    for (struct flw_handle *handle; (handle = next_private(heap, &page)) != NULL;) {
+        bytes += handle->id == 0 ? flw_handle_bytes(handle) : 0;
+    }
+    return bytes;
+}
+
+/* Asleep as before the wake, with what is mapped and cannot be unmapped. */
+static void sleep_on(struct flw_heap *heap)
+{
+    (void)unmap_all(heap, true);
+    (void)release_all(heap, true, false);
+}
+
+static fallow_status wake_up(struct flw_heap *heap)
+{
+    uint64_t missing = missing_bytes(heap);
+    flw_lock_acquire(&heap->lock);
+    flw_heap_raise_reserved(heap, missing);
+    flw_lock_release(&heap->lock);
+    struct stop stop = create_all(heap);
+    if (stop.result == CUDA_SUCCESS) {
+        stop = map_all(heap);
+    }
+    flw_lock_acquire(&heap->lock);
+    flw_heap_lower_reserved(heap, missing_bytes(heap)); /* what was not given after all */
+    flw_heap_note_peak(heap);
+    flw_lock_release(&heap->lock);
+    if (stop.result != CUDA_SUCCESS) {
+        sleep_on(heap);
+    } else {
+        flw_heap_forget_refusal(heap);
+    }
+    return status_of(heap, &stop);
+}
+
+fallow_status flw_heap_wake(struct flw_heap *heap)
+{
+    struct flw_driver_section section;
+    if (!flw_heap_enter_driver(heap, &section)) {
+        return flw_heap_not_entered(heap);
+    }
+    fallow_status status = wake_up(heap);
+    flw_heap_leave_driver(heap, &section);
+    return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : status;
+}
+
+fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake)
+{
+    struct flw_driver_section section;
+    if (is_awake) {
+        set_asleep(heap, false);
+    } else if (flw_heap_enter_driver(heap, &section)) {
+        if (flw_heap_end_copies(heap)) {
+            sleep_on(heap);
+        }
+        flw_heap_leave_driver(heap, &section);
+    }
+    return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_OK;
+}
+
+/* ---- all that is mapped */
+
+CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function set,
+                               flw_heap_stretch_function undo, const void *context)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t page = 0, end = 0; /* what was done lies before end */
+    for (struct flw_handle *handle;
+         result == CUDA_SUCCESS && (handle = next_handle(heap, &page)) != NULL;) {
+        if (handle->is_mapped) {
+            result = set(heap, address_of(heap, handle), flw_handle_bytes(handle), context);
+        }
+        end = result == CUDA_SUCCESS ? page : end;
+    }
+    page = 0;
+    for (struct flw_handle *handle; result != CUDA_SUCCESS && undo != NULL &&
+                                    (handle = next_handle(heap, &page)) != NULL && page <= end;) {
+        if (handle->is_mapped) {
+            (void)undo(heap, address_of(heap, handle), flw_handle_bytes(handle), context);
+        }
+    }
+    return result;
+}

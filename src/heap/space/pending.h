@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: memory that more than its own stream orders, and what it waits for. Does not: say who gets it
+ * (domain.h). All of it under the heap lock.
+ */
+#ifndef FLW_HEAP_SPACE_PENDING_H
+#define FLW_HEAP_SPACE_PENDING_H
+
+#include "heap/state/state.h"
+
+void flw_heap_hold_pending(struct flw_heap *heap, struct flw_pending *pending);
+/* The same for one that is counted already. */
+void flw_heap_queue_pending(struct flw_heap *heap, struct flw_pending *pending);
+/* Is there one that only a synchronisation of the context completes? */
+bool flw_heap_has_lost_pending(const struct flw_heap *heap);
+/* Those that are there when a synchronisation begins are done when it ends. */
+void flw_heap_begin_sync_of_pendings(struct flw_heap *heap);
+void flw_heap_end_sync_of_pendings(struct flw_heap *heap);
+/* What it waits for next, in whose queue it is now. False: nothing, and it is in none. */
+bool flw_heap_await_pending(struct flw_heap *heap, struct flw_pending *pending);
+
+#endif

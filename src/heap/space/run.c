@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the life of runs: search, cut, join. See state.h for the invariants; everything here is
+ * under the heap lock.
+ */
+#include "heap/space/run.h"
+#include "base/mutant.h"
+#include "heap/state/run_index_inl.h"
+
+void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run)
+{
+    edge->u.run.state = FLW_RUN_BUSY;
+    edge->u.run.left = edge->u.run.right = run;
+    run->u.run.left = run->u.run.right = edge;
+}
+
+/* `run` lies in no stretch: it is put where `right` begins. */
+static inline void link_before(struct flw_span *run, struct flw_span *right)
+{
+    struct flw_span *left = right->u.run.left;
+    run->u.run.left = left;
+    run->u.run.right = right;
+    left->u.run.right = run;
+    right->u.run.left = run;
+}
+
+void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run)
+{
+    struct flw_slot *slot = flw_span_slot(&heap->map, run, 0);
+    run->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
+    flw_slot_set_loan(slot, 0);
+    flw_slot_set_word(slot, heap->map.base + run->base);
+}
+
+/* Of a FREE run; of one that is WHOLE. */
+static struct flw_run_index *index_of(const struct flw_heap *heap, const struct flw_span *run)
+{
+    return &heap->domains[run->u.run.owner]->runs;
+}
+
+static struct flw_run_index *wholes_of(const struct flw_heap *heap, const struct flw_span *run)
+{
+    return &heap->domains[run->u.run.owner]->wholes;
+}
+
+void flw_run_unindex(struct flw_heap *heap, struct flw_span *run)
+{
+    if (run->u.run.state == FLW_RUN_FREE) {
+        flw_run_index_remove(index_of(heap, run), run);
+    } else if (run->u.run.state == FLW_RUN_WHOLE) {
+        flw_run_index_remove(wholes_of(heap, run), run);
+    } else {
+        FLW_ASSERT(run->u.run.state == FLW_RUN_UNMAPPED);
+        flw_run_index_remove(&heap->unmapped, run);
+    }
+}
+
+void flw_run_index_by_state(struct flw_heap *heap, struct flw_span *run)
+{
+    if (run->u.run.state == FLW_RUN_FREE) {
+        flw_run_index_insert(index_of(heap, run), run);
+    } else {
+        FLW_ASSERT(run->u.run.state == FLW_RUN_UNMAPPED);
+        flw_run_index_insert(&heap->unmapped, run);
+    }
+}
+
+struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint32_t unit_count)
+{
+    struct flw_span *rest = flw_page_map_copy_run(&heap->map, run);
+    if (rest == NULL) {
+        return NULL;
+    }
+    rest->u.run.begin_unit += unit_count;
+    rest->u.run.unit_count -= unit_count;
+    run->u.run.unit_count = unit_count;
+    flw_slot_set_word(flw_span_slot(&heap->map, rest, 0), 0);
+    link_before(rest, run->u.run.right);
+    return rest;
+}
+
+static bool may_join(const struct flw_heap *heap, const struct flw_span *run,
+                     const struct flw_span *neighbour)
+{
+    if (neighbour->u.run.state != run->u.run.state) {
+        return false;
+    }
+    if (run->u.run.state == FLW_RUN_UNMAPPED || neighbour->u.run.owner == run->u.run.owner ||
+        FLW_MUTANT(JOIN_ACROSS_OWNERS)) {
+        return true;
+    }
+    /* With one stream "nobody's" and "its own" are the same to it: keeping them apart only
+     * splinters. */
+    const struct flw_order_ops *order = heap->domains[run->u.run.owner]->ops;
+    return heap->absorbs_nobody && neighbour->u.run.owner == FLW_NOBODY && order != NULL &&
+           order->is_stream;
+}
+
+struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
+{
+    FLW_ASSERT(run->u.run.state == FLW_RUN_FREE || run->u.run.state == FLW_RUN_UNMAPPED);
+    struct flw_span *right = run->u.run.right, *left = run->u.run.left;
+    if (may_join(heap, run, right)) {
+        flw_run_unindex(heap, right);
+        run->u.run.unit_count += right->u.run.unit_count;
+        run->u.run.ticket = flw_max(run->u.run.ticket, right->u.run.ticket);
+        flw_run_unlink(right);
+        flw_page_map_drop_run(&heap->map, right);
+    }
+    if (may_join(heap, run, left)) {
+        flw_run_unindex(heap, left);
+        left->u.run.unit_count += run->u.run.unit_count;
+        left->u.run.ticket = FLW_MUTANT(JOIN_DROPS_STAMP)
+                                 ? flw_min(run->u.run.ticket, left->u.run.ticket)
+                                 : flw_max(run->u.run.ticket, left->u.run.ticket);
+        left->u.run.owner = run->u.run.owner;
+        flw_run_unlink(run);
+        flw_page_map_drop_run(&heap->map, run);
+        run = left;
+    }
+    return run;
+}
+
+static inline bool is_alike(const struct flw_run_part *run, const struct flw_run_part *other)
+{
+    return other->state == FLW_RUN_FREE && other->owner == run->owner &&
+           other->ticket == run->ticket;
+}
+
+/* A free run goes into its owner's index with its neighbours. One that has the same stamp keeps its
+ * place by age and only changes its size; anything else is the general join's. */
+static inline void index_joined(struct flw_heap *heap, struct flw_span *run)
+{
+    struct flw_run_part *part = &run->u.run;
+    struct flw_span *left = part->left, *right = part->right;
+    uint32_t count = part->unit_count;
+    bool joins_left = is_alike(part, &left->u.run), joins_right = is_alike(part, &right->u.run);
+    if ((!joins_left && may_join(heap, run, left)) ||
+        (!joins_right && may_join(heap, run, right))) {
+        flw_run_index_by_state(heap, flw_run_join(heap, run));
+        return;
+    }
+    struct flw_run_index *index = index_of(heap, run);
+    if (joins_left) {
+        if (joins_right) {
+            flw_run_index_take_out(index, right);
+            count += right->u.run.unit_count;
+            flw_run_unlink(right);
+            flw_page_map_drop_run(&heap->map, right);
+        }
+        flw_run_index_reshape(index, left, left->u.run.begin_unit, left->u.run.unit_count + count);
+        flw_run_unlink(run);
+        flw_page_map_drop_run(&heap->map, run);
+    } else if (joins_right) {
+        flw_run_index_reshape(index, right, part->begin_unit, right->u.run.unit_count + count);
+        flw_run_unlink(run);
+        flw_page_map_drop_run(&heap->map, run);
+    } else {
+        flw_run_index_insert(index, run);
+    }
+}
+
+/* One that is never cut; in context order it is alone in its stretch. */
+static FLW_NOINLINE void index_whole(struct flw_heap *heap, struct flw_span *run)
+{
+    bool is_of_handle = heap->whole == NULL;
+    run->u.run.state = is_of_handle ? FLW_RUN_WHOLE : FLW_RUN_FREE;
+    flw_run_index_insert(is_of_handle ? wholes_of(heap, run) : index_of(heap, run), run);
+}
+
+static inline void put_stamped(struct flw_heap *heap, struct flw_domain *domain, uint64_t ticket,
+                               struct flw_span *run)
+{
+    struct flw_run_part *part = &run->u.run;
+    FLW_ASSERT(part->state != FLW_RUN_FREE && part->state != FLW_RUN_WHOLE);
+    uint32_t owner = domain->index;
+    if (ticket <= domain->completed && !flw_domain_keeps(heap, domain)) { /* nobody's own too */
+        owner = flw_run_is_whole(run) && heap->whole != NULL ? heap->whole->index : FLW_NOBODY;
+        ticket = 0;
+    } else if (ticket == domain->ticket) { /* an open stamp: the next fence is wanted */
+        atomic_fetch_add_explicit(&domain->unfenced_bytes, flw_run_bytes(run),
+                                  memory_order_relaxed);
+    }
+    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
+    part->state = FLW_RUN_FREE;
+    part->owner = owner;
+    part->ticket = ticket;
+    part->slab = NULL;
+    if (FLW_UNLIKELY(part->is_whole)) {
+        index_whole(heap, run);
+    } else {
+        index_joined(heap, run);
+    }
+}
+
+void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ticket,
+                              struct flw_span *run)
+{
+    put_stamped(heap, heap->domains[owner], ticket, run);
+}
+
+void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
+{
+    heap->live_run_bytes -= flw_run_bytes(run);
+    put_stamped(heap, domain, flw_domain_stamp(domain) - FLW_MUTANT(STAMP_RUN_EARLY), run);
+}
+
+void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
+{
+    heap->live_run_bytes -= flw_run_bytes(run);
+    put_stamped(heap, domain, run->u.run.ticket, run);
+}
+
+/* Exact fit of one's own, else the tighter of own and nobody's. */
+static FLW_INLINE struct flw_span *find_run(const struct flw_heap *heap,
+                                            const struct flw_domain *domain, uint32_t unit_count,
+                                            uint32_t align_units)
+{
+    const struct flw_run_index *nobody = &heap->domains[FLW_NOBODY]->runs;
+    struct flw_span *own = NULL;
+    if (domain->ops->reuses_at_once) {
+        own = FLW_LIKELY(align_units == 1)
+                  ? flw_run_index_fit(&domain->runs, unit_count)
+                  : flw_run_index_find(&domain->runs, unit_count, align_units, heap->base_unit);
+        if (own != NULL && own->u.run.unit_count == unit_count) {
+            return own;
+        }
+    }
+    if (nobody->first_bits == 0) {
+        return own;
+    }
+    struct flw_span *other = flw_run_index_find(nobody, unit_count, align_units, heap->base_unit);
+    if (own == NULL || other == NULL) {
+        return own != NULL ? own : other;
+    }
+    return other->u.run.unit_count < own->u.run.unit_count ? other : own;
+}
+
+/* Leave the first `skip` units of an indexed run where they are; the rest, indexed at the same age.
+ * NULL: host memory. */
+static FLW_NOINLINE struct flw_span *skip_units(struct flw_heap *heap, struct flw_span *run,
+                                                uint32_t skip)
+{
+    struct flw_run_index *index = index_of(heap, run);
+    struct flw_span *rest = flw_page_map_copy_run(&heap->map, run);
+    if (rest == NULL) {
+        return NULL;
+    }
+    rest->u.run.begin_unit += skip;
+    rest->u.run.unit_count -= skip;
+    link_before(rest, run->u.run.right);
+    flw_run_index_resize(index, run, run->u.run.begin_unit, skip);
+    flw_run_index_insert(index, rest);
+    return rest;
+}
+
+/* Cut the first units out of an indexed run, LIVE; what remains stays indexed, at its age. */
+static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_span *run,
+                                           uint32_t unit_count)
+{
+    struct flw_run_index *index = index_of(heap, run);
+    struct flw_run_part *part = &run->u.run;
+    if (part->unit_count == unit_count) {
+        flw_run_index_take_out(index, run);
+        part->owner = FLW_NOBODY;
+        part->state = FLW_RUN_LIVE;
+        return run;
+    }
+    struct flw_span *front = flw_page_map_unused_run(&heap->map);
+    if (front == NULL) {
+        return NULL;
+    }
+    uint32_t begin = part->begin_unit;
+    front->u.run.begin_unit = begin;
+    front->u.run.unit_count = unit_count;
+    front->u.run.ticket = part->ticket;
+    front->u.run.owner = FLW_NOBODY;
+    front->u.run.slab = NULL;
+    front->u.run.state = FLW_RUN_LIVE;
+    front->u.run.is_whole = false;
+    link_before(front, run);
+    flw_run_index_reshape(index, run, begin + unit_count, part->unit_count - unit_count);
+    return front;
+}
+
+static FLW_NOINLINE struct flw_span *cut_behind(struct flw_heap *heap, struct flw_span *run,
+                                                uint32_t skip, uint32_t unit_count)
+{
+    struct flw_span *rest = skip > 0 ? skip_units(heap, run, skip) : run;
+    struct flw_span *cut = rest != NULL ? cut_run(heap, rest, unit_count) : NULL;
+    if (cut == NULL && rest != NULL && rest != run) { /* host memory: one run again */
+        flw_run_index_remove(index_of(heap, rest), rest);
+        flw_run_index_resize(index_of(heap, run), run, run->u.run.begin_unit,
+                             skip + rest->u.run.unit_count);
+        flw_run_unlink(rest);
+        flw_page_map_drop_run(&heap->map, rest);
+    }
+    return cut;
+}
+
+static FLW_NOINLINE struct flw_span *cut_aligned(struct flw_heap *heap, struct flw_span *run,
+                                                 uint32_t unit_count, uint32_t align_units)
+{
+    uint32_t skip =
+        FLW_MUTANT(ALIGNMENT_IGNORED) ? 0 : flw_run_align_gap(run, align_units, heap->base_unit);
+    return cut_behind(heap, run, skip, unit_count);
+}
+
+/* A run that was cut is lent. */
+static FLW_INLINE struct flw_span *arm(struct flw_heap *heap, struct flw_span *run)
+{
+    if (run == NULL) {
+        return NULL;
+    }
+    heap->live_run_bytes += flw_run_bytes(run);
+    flw_run_arm_slot(heap, run);
+    flw_page_map_set_run(&heap->map, run);
+    return run;
+}
+
+static FLW_INLINE struct flw_span *take_from(struct flw_heap *heap, struct flw_span *run,
+                                             uint32_t unit_count, uint32_t align_units)
+{
+    return arm(heap, FLW_UNLIKELY(align_units > 1) ? cut_aligned(heap, run, unit_count, align_units)
+                                                   : cut_run(heap, run, unit_count));
+}
+
+/* ---- runs that are all of one handle */
+
+/* A handle that serves such a run serves no other: a small block in its rest would keep all of it in place,
+ * which nothing that moves could use. So it is as large as the run, and little may be over when it is lent
+ * again. Whoever wants something else has it given back and smaller ones created. */
+static uint32_t most_whole_units(uint32_t unit_count)
+{
+    return unit_count + unit_count / 64;
+}
+
+struct flw_span *flw_heap_find_whole(const struct flw_heap *heap,
+                                     const struct flw_run_index *wholes, uint32_t unit_count,
+                                     uint32_t align_units)
+{
+    uint32_t units = (uint32_t)flw_align_up(unit_count, heap->page_units);
+    struct flw_span *run = wholes->run_count > 0
+                               ? flw_run_index_find(wholes, units, align_units, heap->base_unit)
+                               : NULL;
+    bool fits = run != NULL && run->u.run.unit_count <= most_whole_units(units) &&
+                flw_run_align_gap(run, align_units, heap->base_unit) == 0;
+    return fits ? run : NULL;
+}
+
+static FLW_NOINLINE struct flw_span *take_whole(struct flw_heap *heap, struct flw_domain *domain,
+                                                uint32_t unit_count, uint32_t align_units)
+{
+    struct flw_span *own = domain->ops->reuses_at_once
+                               ? flw_heap_find_whole(heap, &domain->wholes, unit_count, align_units)
+                               : NULL;
+    struct flw_span *run =
+        flw_heap_find_whole(heap, &heap->domains[FLW_NOBODY]->wholes, unit_count, align_units);
+    if (own != NULL && (run == NULL || own->u.run.unit_count <= run->u.run.unit_count)) {
+        run = own;
+    }
+    if (run == NULL) {
+        return NULL;
+    }
+    flw_run_unindex(heap, run);
+    run->u.run.owner = FLW_NOBODY;
+    run->u.run.state = FLW_RUN_LIVE;
+    return arm(heap, run);
+}
+
+struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
+                                       uint32_t unit_count, uint32_t align_units)
+{
+    struct flw_span *run = find_run(heap, domain, unit_count, align_units);
+    return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
+}
+
+struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
+                                   uint32_t unit_count, uint32_t align_units)
+{
+    if (FLW_UNLIKELY(unit_count >= heap->whole_units)) {
+        return take_whole(heap, domain, unit_count, align_units);
+    }
+    struct flw_span *run = find_run(heap, domain, unit_count, align_units);
+    return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
+}
+
+struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
+                                    uint32_t unit_count, uint32_t align_units)
+{
+    return take_from(heap, run, unit_count, align_units);
+}
+
+struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
+                                     uint32_t most_units)
+{
+    struct flw_run_index *index = &heap->whole->runs;
+    struct flw_span *run = flw_run_index_fit(index, unit_count);
+    if (run == NULL || run->u.run.unit_count > most_units) {
+        return NULL;
+    }
+    flw_run_index_take_out(index, run);
+    run->u.run.owner = FLW_NOBODY;
+    run->u.run.state = FLW_RUN_LIVE;
+    heap->live_run_bytes += flw_run_bytes(run);
+    flw_run_arm_slot(heap, run);
+    return run;
+}
+
+/* As flw_heap_put_run, for a run that has no neighbours. */
+void flw_heap_put_whole(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run)
+{
+    struct flw_run_part *part = &run->u.run;
+    FLW_ASSERT(flw_run_is_whole(run) && part->state != FLW_RUN_FREE);
+    heap->live_run_bytes -= flw_run_bytes(run);
+    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
+    part->state = FLW_RUN_FREE;
+    part->owner = domain->index;
+    part->ticket = flw_domain_stamp(domain) - FLW_MUTANT(STAMP_RUN_EARLY);
+    part->slab = NULL;
+    flw_run_index_insert(&domain->runs, run);
+    flw_domain_want_fence(domain, flw_run_bytes(run));
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: runs: search, cut, join, and their way out and back. Does not: get or give back memory (grow.h,
+ * shrink.h). All of it under the heap lock.
+ */
+#ifndef FLW_HEAP_SPACE_RUN_H
+#define FLW_HEAP_SPACE_RUN_H
+
+#include "heap/state/state.h"
+
+/* A free mapped run of the domain or nobody, cut to unit_count, LIVE; from whole_units on all of one
+ * handle, of little more. NULL: none, or host memory. */
+struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *domain,
+                                   uint32_t unit_count, uint32_t align_units);
+/* The same, however many: out of as many handles as it comes. */
+struct flw_span *flw_heap_take_divided(struct flw_heap *heap, struct flw_domain *domain,
+                                       uint32_t unit_count, uint32_t align_units);
+/* A run of domain.wholes for so many units; NULL: none. */
+struct flw_span *flw_heap_find_whole(const struct flw_heap *heap,
+                                     const struct flw_run_index *wholes, uint32_t unit_count,
+                                     uint32_t align_units);
+/* The same out of this free run, which is large enough. */
+struct flw_span *flw_heap_take_from(struct flw_heap *heap, struct flw_span *run,
+                                    uint32_t unit_count, uint32_t align_units);
+/* A LIVE run becomes free memory of the domain, stamped now, and joins its neighbours. */
+void flw_heap_put_run(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
+/* The same for a run that a cache kept: stamped with the ticket of its own free. */
+void flw_heap_put_run_at(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
+/* The same with a given stamp. */
+void flw_heap_put_run_stamped(struct flw_heap *heap, uint32_t owner, uint64_t ticket,
+                              struct flw_span *run);
+/* Cut a run in two at `unit_count` from its begin; the run keeps the front, the rest is returned
+ * with the same state, in no index. NULL: host memory, run unchanged. */
+struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint32_t unit_count);
+/* Join an unindexed run with free neighbours of the same owner and state; returns the run to index.
+ */
+struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run);
+/* A stretch of addresses with one run: its edge, a header that is nobody's memory and stands left of
+ * its first run and right of its last, so that every run has neighbours. */
+void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run);
+/* Its neighbours become each other's. */
+static inline void flw_run_unlink(const struct flw_span *run)
+{
+    run->u.run.left->u.run.right = run->u.run.right;
+    run->u.run.right->u.run.left = run->u.run.left;
+}
+/* Take a free or unmapped run out of whatever index holds it. */
+void flw_run_unindex(struct flw_heap *heap, struct flw_span *run);
+void flw_run_index_by_state(struct flw_heap *heap, struct flw_span *run);
+static inline uint64_t flw_run_bytes(const struct flw_span *run)
+{
+    return (uint64_t)run->u.run.unit_count * FLW_UNIT_BYTES;
+}
+/* What a block of the run or slab holds, which may be more than was asked for. */
+static inline uint64_t flw_span_usable_bytes(const struct flw_span *span)
+{
+    return span->kind == FLW_SPAN_SLAB ? flw_class_bytes(span->u.slab.class_index)
+                                       : flw_run_bytes(span);
+}
+static inline uint64_t flw_run_address(const struct flw_heap *heap, const struct flw_span *run)
+{
+    return heap->map.base + (uint64_t)run->u.run.begin_unit * FLW_UNIT_BYTES;
+}
+/* Set a LIVE run's slot to its address, free. (A whole run is known to the map for good.) */
+void flw_run_arm_slot(struct flw_heap *heap, struct flw_span *run);
+/* Context order: a complete whole run of unit_count to most_units, LIVE. NULL: none. */
+struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
+                                     uint32_t most_units);
+/* A LIVE whole run becomes free memory of the domain in context order, stamped now. */
+void flw_heap_put_whole(struct flw_heap *heap, struct flw_domain *domain, struct flw_span *run);
+/* What is lent for a request of so many: an eighth more at most. */
+static inline uint32_t flw_whole_most_units(uint32_t unit_count)
+{
+    return unit_count + unit_count / 8;
+}
+static inline bool flw_run_is_whole(const struct flw_span *run)
+{
+    return run->u.run.is_whole;
+}
+static inline uint64_t flw_run_begin(const struct flw_span *run)
+{
+    return run->u.run.begin_unit;
+}
+static inline uint64_t flw_run_end(const struct flw_span *run)
+{
+    return (uint64_t)run->u.run.begin_unit + run->u.run.unit_count;
+}
+
+#endif

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: slabs and batches: slots on their way between thread caches and runs. Under the heap lock.
+ */
+#include <string.h>
+
+#include "base/mutant.h"
+#include "heap/space/pending.h"
+#include "heap/space/run.h"
+#include "heap/space/slab.h"
+
+static void slab_list_push(struct flw_span **list, struct flw_span *slab)
+{
+    slab->u.slab.empty_prev = NULL;
+    slab->u.slab.empty_next = *list;
+    if (*list != NULL) {
+        (*list)->u.slab.empty_prev = slab;
+    }
+    *list = slab;
+}
+
+static void slab_list_remove(struct flw_span **list, struct flw_span *slab)
+{
+    struct flw_span *next = slab->u.slab.empty_next, *prev = slab->u.slab.empty_prev;
+    *(prev != NULL ? &prev->u.slab.empty_next : list) = next;
+    if (next != NULL) {
+        next->u.slab.empty_prev = prev;
+    }
+}
+
+static void count_out(struct flw_heap *heap, struct flw_span *slab, uint32_t count)
+{
+    struct flw_slab_part *part = &slab->u.slab;
+    if (count > 0 && part->free_count == part->slot_count) {
+        slab_list_remove(&heap->empty_slabs[part->class_index], slab);
+        heap->empty_slab_count--;
+    }
+    FLW_ASSERT(part->free_count >= count);
+    part->free_count -= count;
+}
+
+static void count_in(struct flw_heap *heap, struct flw_span *slab)
+{
+    struct flw_slab_part *part = &slab->u.slab;
+    if (++part->free_count == part->slot_count) {
+        slab_list_push(&heap->empty_slabs[part->class_index], slab);
+        heap->empty_slab_count++;
+    }
+    FLW_ASSERT(part->free_count <= part->slot_count);
+}
+
+/* The join: everything that ever left the slab must be complete before its memory is another's. */
+static void join_stamp(const struct flw_heap *heap, struct flw_slab_part *slab,
+                       struct flw_stamp stamp)
+{
+    uint32_t at = slab->stamp_count;
+    for (uint32_t i = 0; i < slab->stamp_count; i++) {
+        if (slab->stamps[i].domain == stamp.domain) {
+            slab->stamps[i].ticket = flw_max(slab->stamps[i].ticket, stamp.ticket);
+            return;
+        }
+        if (flw_stamp_is_complete(heap, &slab->stamps[i])) {
+            at = i; /* its place is free */
+        }
+    }
+    if (at == FLW_STAMPS_MAX) {
+        slab->stamps_overflowed = !FLW_MUTANT(SLAB_FORGETS_OVERFLOW);
+        return;
+    }
+    slab->stamp_count += at == slab->stamp_count;
+    slab->stamps[at] = stamp;
+}
+
+/* ---- counting: what slabs know of batches */
+
+static void hide(struct flw_heap *heap, struct flw_batch *batch)
+{
+    struct flw_batch *newest = heap->newest_uncounted;
+    batch->is_counted = false;
+    batch->uncounted_next = NULL;
+    batch->uncounted_prev = newest;
+    *(newest != NULL ? &newest->uncounted_next : &heap->oldest_uncounted) = batch;
+    heap->newest_uncounted = batch;
+}
+
+static void unhide(struct flw_heap *heap, struct flw_batch *batch)
+{
+    struct flw_batch *next = batch->uncounted_next, *prev = batch->uncounted_prev;
+    *(prev != NULL ? &prev->uncounted_next : &heap->oldest_uncounted) = next;
+    *(next != NULL ? &next->uncounted_prev : &heap->newest_uncounted) = prev;
+    batch->is_counted = true;
+}
+
+static void join_batch(struct flw_heap *heap, const struct flw_batch *batch)
+{
+    struct flw_stamp stamp = {.domain = batch->domain, .ticket = batch->ticket};
+    if (batch->domain == FLW_NOBODY || flw_stamp_is_complete(heap, &stamp) ||
+        FLW_MUTANT(SLAB_FORGETS_JOIN)) {
+        return;
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        join_stamp(heap, &flw_slot_span(&heap->map, batch->slots[i])->u.slab, stamp);
+    }
+}
+
+static void count_batches(struct flw_heap *heap)
+{
+    for (struct flw_batch *batch; (batch = heap->oldest_uncounted) != NULL;) {
+        unhide(heap, batch);
+        for (uint32_t i = 0; i < batch->count; i++) {
+            count_in(heap, flw_slot_span(&heap->map, batch->slots[i]));
+        }
+        join_batch(heap, batch);
+    }
+}
+
+/* ---- batches */
+
+static void drop_batch(struct flw_heap *heap, struct flw_batch_list *list, struct flw_batch *batch)
+{
+    flw_batch_remove(list, batch);
+    if (!batch->is_counted) {
+        unhide(heap, batch);
+    }
+    flw_heap_drop_batch(heap, batch);
+}
+
+static uint32_t take_from_list(struct flw_heap *heap, struct flw_batch_list *list, uint32_t want,
+                               struct flw_slot **out)
+{
+    uint32_t taken = 0;
+    while (taken < want && list->head != NULL) {
+        struct flw_batch *batch = list->head;
+        uint32_t count = (uint32_t)flw_min(want - taken, batch->count);
+        struct flw_slot **slots = &batch->slots[batch->count - count];
+        memcpy(out + taken, slots, count * sizeof *slots);
+        for (uint32_t i = 0; batch->is_counted && i < count; i++) {
+            count_out(heap, flw_slot_span(&heap->map, slots[i]), 1);
+        }
+        taken += count;
+        batch->count -= count;
+        if (batch->count == 0) {
+            drop_batch(heap, list, batch);
+        }
+    }
+    return taken;
+}
+
+static uint32_t carve(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                      uint32_t want, struct flw_slot **out)
+{
+    struct flw_span *slab = domain->current[class_index];
+    if (slab == NULL) {
+        return 0;
+    }
+    struct flw_slab_part *part = &slab->u.slab;
+    uint64_t size = flw_class_bytes(class_index);
+    uint32_t count = (uint32_t)flw_min(want, part->slot_count - part->carved_count);
+    count_out(heap, slab, count);
+    for (uint32_t i = 0; i < count; i++, part->carved_count++) {
+        struct flw_slot *slot = flw_span_slot(&heap->map, slab, part->carved_count);
+        flw_slot_set_word(slot, heap->map.base + slab->base + part->carved_count * size);
+        flw_slot_set_loan(slot, 0);
+        out[i] = slot;
+    }
+    if (part->carved_count == part->slot_count) {
+        domain->current[class_index] = NULL;
+    }
+    return count;
+}
+
+void flw_heap_carve_rest(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index)
+{
+    struct flw_slot *slots[FLW_BATCH_SLOTS];
+    for (uint32_t count = 1; count > 0;) {
+        count = carve(heap, domain, class_index, FLW_BATCH_SLOTS, slots);
+        flw_heap_put_slots(heap, domain, class_index, slots, count);
+    }
+}
+
+uint32_t flw_heap_take_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                             uint32_t want, struct flw_slot **out)
+{
+    uint32_t taken = 0;
+    if (domain->ops->reuses_at_once) {
+        taken = take_from_list(heap, &domain->batches[class_index], want, out);
+    }
+    if (taken < want) {
+        struct flw_batch_list *nobody = &heap->domains[FLW_NOBODY]->batches[class_index];
+        if (domain->capture == 0) {
+            taken += take_from_list(heap, nobody, want - taken, out + taken);
+        }
+    }
+    return taken < want ? taken + carve(heap, domain, class_index, want - taken, out + taken)
+                        : taken;
+}
+
+void flw_heap_put_slots(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                        struct flw_slot *const *slots, uint32_t count)
+{
+    uint64_t stamp = flw_domain_stamp(domain);
+    if (stamp <= domain->completed) { /* a retired stream that is done */
+        domain = heap->domains[FLW_NOBODY];
+    }
+    struct flw_batch_list *list = &domain->batches[class_index];
+    struct flw_batch *batch = list->head;
+    for (uint32_t done = 0, part; done < count; done += part) {
+        if (batch == NULL || batch->is_counted || batch->count == FLW_BATCH_SLOTS ||
+            batch->ticket != stamp || batch->domain != domain->index) {
+            batch = flw_heap_new_batch(heap);
+            if (batch == NULL) {
+                return; /* the slots stay unused until the pool goes: memory is lost, nothing breaks
+                         */
+            }
+            batch->ticket = stamp - FLW_MUTANT(STAMP_SLOTS_EARLY);
+            batch->domain = domain->index;
+            batch->class_index = class_index;
+            batch->count = 0;
+            hide(heap, batch);
+            flw_batch_push(list, batch);
+        }
+        part = (uint32_t)flw_min(count - done, FLW_BATCH_SLOTS - batch->count);
+        memcpy(&batch->slots[batch->count], slots + done, part * sizeof(struct flw_slot *));
+        batch->count += part;
+    }
+    flw_domain_want_fence(domain, count * flw_class_bytes(class_index));
+}
+
+unsigned flw_heap_slab_step(const struct flw_domain *domain, unsigned class_index,
+                            uint64_t most_units)
+{
+    uint32_t units = flw_class_slab_units(class_index);
+    uint32_t wanted = domain->slab_count[class_index] / 4; /* a quarter of what it has already */
+    unsigned step = 0;
+    while (step + 1 < FLW_SLAB_STEPS && (2u << step) <= wanted &&
+           (units << (step + 1)) <= FLW_SLAB_MAX_UNITS) {
+        step++;
+    }
+    uint64_t many_units = FLW_SLAB_MANY_SLOTS * flw_class_bytes(class_index) / FLW_UNIT_BYTES;
+    most_units = flw_min(flw_min(most_units, many_units), domain->slab_units[class_index] / 256);
+    while (step + 1 < FLW_SLAB_STEPS && units << (step + 1) <= most_units) {
+        step++;
+    }
+    return step;
+}
+
+struct flw_span *flw_heap_take_slab_run(struct flw_heap *heap, struct flw_domain *domain,
+                                        unsigned class_index)
+{
+    uint32_t smallest = flw_class_slab_units(class_index);
+    unsigned usual = flw_heap_slab_step(domain, class_index, 0);
+    struct flw_span *run = NULL;
+    for (unsigned step = flw_heap_slab_step(domain, class_index, UINT64_MAX);
+         run == NULL && step > usual; step--) {
+        run = flw_heap_take_run(heap, domain, smallest << step, 1);
+    }
+    if (run == NULL) {
+        run = flw_heap_take_run(heap, domain, smallest << usual, 1);
+    }
+    if (run == NULL && usual > 0) {
+        run = flw_heap_take_run(heap, domain, smallest, 1);
+    }
+    return run;
+}
+
+/* ---- slabs of a small pool */
+
+/* Of two runs: the one behind a slab on the same page, else the lower. */
+struct crowd {
+    struct flw_span *run;
+    bool is_behind_slab;
+};
+
+#define CROWD_SCAN 256
+
+static void look_for_crowd(const struct flw_heap *heap, const struct flw_run_index *index,
+                           uint32_t unit_count, struct crowd *best)
+{
+    struct flw_span *run = index->oldest;
+    for (uint32_t i = 0; run != NULL && i < CROWD_SCAN; i++, run = run->u.run.age_next) {
+        const struct flw_run_part *left = &run->u.run.left->u.run;
+        bool is_behind = left->state == FLW_RUN_LIVE && left->slab != NULL &&
+                         flw_run_begin(run) % heap->page_units != 0;
+        bool is_better = best->run == NULL || (is_behind != best->is_behind_slab
+                                                   ? is_behind
+                                                   : flw_run_begin(run) < flw_run_begin(best->run));
+        if (run->u.run.unit_count >= unit_count && is_better) {
+            *best = (struct crowd){.run = run, .is_behind_slab = is_behind};
+        }
+    }
+}
+
+struct flw_span *flw_heap_take_crowded(struct flw_heap *heap, struct flw_domain *domain,
+                                       uint32_t unit_count)
+{
+    struct crowd best = {0};
+    look_for_crowd(heap, &heap->domains[FLW_NOBODY]->runs, unit_count, &best);
+    if (domain->ops->reuses_at_once) {
+        look_for_crowd(heap, &domain->runs, unit_count, &best);
+    }
+    return best.run != NULL ? flw_heap_take_from(heap, best.run, unit_count, 1) : NULL;
+}
+
+/* ---- slabs as such */
+
+/* Atomic: a free of any pointer may read it. */
+static void set_bin(const struct flw_heap *heap, struct flw_span *slab, unsigned class_index)
+{
+    __atomic_store_n(&slab->bin, heap->bin_offsets[class_index], __ATOMIC_RELAXED);
+}
+
+void flw_heap_open_slab(const struct flw_heap *heap, struct flw_span *slab)
+{
+    set_bin(heap, slab, slab->u.slab.class_index);
+    slab->u.slab.capture = 0;
+}
+
+void flw_heap_adopt_batch(struct flw_heap *heap, struct flw_domain *domain, struct flw_batch *batch)
+{
+    uint64_t stamp = flw_domain_stamp(domain);
+    if (stamp <= domain->completed) { /* a retired stream that is done */
+        domain = heap->domains[FLW_NOBODY];
+    }
+    batch->ticket = stamp;
+    batch->domain = domain->index;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        flw_heap_open_slab(heap, flw_slot_span(&heap->map, batch->slots[i]));
+    }
+    if (batch->is_counted) {
+        join_batch(heap, batch);
+    }
+    flw_domain_want_fence(domain, batch->count * flw_class_bytes(batch->class_index));
+    flw_batch_push(&domain->batches[batch->class_index], batch);
+}
+
+bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsigned class_index,
+                         struct flw_span *run)
+{
+    uint32_t smallest = flw_class_slab_units(class_index);
+    unsigned step = 0;
+    while (smallest << step < run->u.run.unit_count) {
+        step++;
+    }
+    if (domain->current[class_index] != NULL || smallest << step != run->u.run.unit_count) {
+        /* Another thread was faster: its slab is carved first. */
+        flw_heap_put_run(heap, domain, run);
+        return domain->current[class_index] != NULL;
+    }
+    struct flw_span *slab = flw_page_map_new_slab(&heap->map, class_index, step);
+    if (slab == NULL) {
+        flw_heap_put_run(heap, domain, run);
+        return false;
+    }
+    struct flw_slab_part *part = &slab->u.slab;
+    set_bin(heap, slab, domain->capture != 0 ? FLW_CLASS_COUNT : class_index);
+    part->run = run;
+    part->capture = (uint16_t)domain->capture;
+    part->domain = domain->index;
+    /* The run may come from the domain's own memory: then its stamp joins from the start. */
+    part->stamps[0] = (struct flw_stamp){.domain = domain->index, .ticket = run->u.run.ticket};
+    part->stamp_count = run->u.run.ticket > domain->completed;
+    slab->base = (uint64_t)run->u.run.begin_unit << FLW_UNIT_LOG2;
+    flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
+    run->u.run.slab = slab;
+    flw_page_map_set_slab(&heap->map, slab);
+    heap->slab_bytes += flw_run_bytes(run);
+    slab_list_push(&heap->empty_slabs[class_index], slab);
+    heap->empty_slab_count++;
+    domain->slab_count[class_index]++;
+    domain->slab_units[class_index] += run->u.run.unit_count;
+    domain->captured_bytes += domain->capture != 0 ? flw_run_bytes(run) : 0;
+    FLW_ASSERT(domain->current[class_index] == NULL);
+    domain->current[class_index] = slab;
+    return true;
+}
+
+static bool is_empty(const struct flw_span *slab)
+{
+    return slab->u.slab.free_count == slab->u.slab.slot_count;
+}
+
+/* Drop the slots of empty slabs from a list of their class. */
+static void filter_list(struct flw_heap *heap, struct flw_batch_list *list)
+{
+    for (struct flw_batch *batch = list->head, *next; batch != NULL; batch = next) {
+        next = batch->next;
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < batch->count; i++) {
+            if (!is_empty(flw_slot_span(&heap->map, batch->slots[i]))) {
+                batch->slots[kept++] = batch->slots[i];
+            }
+        }
+        batch->count = kept;
+        if (kept == 0) {
+            drop_batch(heap, list, batch);
+        }
+    }
+}
+
+static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
+{
+    struct flw_slab_part *part = &slab->u.slab;
+    struct flw_domain *maker = heap->domains[part->domain];
+    for (uint32_t i = 0; i < part->slot_count; i++) {
+        flw_slot_set_word(flw_span_slot(&heap->map, slab, i), 0);
+    }
+    if (maker->current[part->class_index] == slab) {
+        maker->current[part->class_index] = NULL;
+    }
+    maker->slab_count[part->class_index] -= maker->slab_count[part->class_index] > 0;
+    maker->slab_units[part->class_index] -=
+        (uint32_t)flw_min(maker->slab_units[part->class_index], part->run->u.run.unit_count);
+    slab_list_remove(&heap->empty_slabs[part->class_index], slab);
+    heap->empty_slab_count--;
+}
+
+/* Whose memory the empty slabs of a class are, where complete memory keeps its owner: their slots lie
+ * in lists, what is uncarved is the maker's. */
+static void note_owners(struct flw_heap *heap, unsigned class_index)
+{
+    struct flw_span *slab = heap->empty_slabs[class_index];
+    for (; slab != NULL; slab = slab->u.slab.empty_next) {
+        struct flw_slab_part *part = &slab->u.slab;
+        part->owner = part->carved_count < part->slot_count ? part->domain : FLW_NOBODY;
+    }
+    for (uint32_t d = 1; d < heap->domain_end; d++) {
+        const struct flw_batch *batch = heap->domains[d]->batches[class_index].head;
+        for (; batch != NULL; batch = batch->next) {
+            for (uint32_t i = 0; i < batch->count; i++) {
+                uint32_t *owner = &flw_slot_span(&heap->map, batch->slots[i])->u.slab.owner;
+                *owner = *owner == FLW_NOBODY || *owner == d ? d : heap->mixed->index;
+            }
+        }
+    }
+}
+
+static uint32_t owner_of(const struct flw_heap *heap, const struct flw_slab_part *part)
+{
+    return heap->mixed != NULL      ? part->owner
+           : part->stamp_count == 1 ? part->stamps[0].domain
+                                    : FLW_NOBODY;
+}
+
+/* What waits for several domains waits for a fence of each. */
+static void want_fences(struct flw_heap *heap, const struct flw_slab_part *part)
+{
+    for (uint32_t i = 0; i < part->stamp_count; i++) {
+        struct flw_domain *domain = heap->domains[part->stamps[i].domain];
+        if (part->stamps[i].ticket == domain->ticket) { /* open */
+            domain->unfenced_bytes++;
+            domain->has_open_use = true;
+        }
+    }
+}
+
+/* The slab's run becomes free memory: of one domain, of nobody, or pending on several. */
+static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
+{
+    struct flw_slab_part *part = &slab->u.slab;
+    struct flw_span *run = part->run;
+    struct flw_pending *pending = NULL;
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < part->stamp_count; i++) {
+        if (!flw_stamp_is_complete(heap, &part->stamps[i])) {
+            part->stamps[live++] = part->stamps[i];
+        }
+    }
+    part->stamp_count = (uint16_t)live;
+    uint32_t owner = owner_of(heap, part), kept = heap->mixed != NULL ? owner : FLW_NOBODY;
+    if (live > 1 || part->stamps_overflowed || (live == 1 && part->stamps[0].domain != owner)) {
+        pending = flw_heap_new_pending(heap);
+        if (pending == NULL) {
+            return false;
+        }
+        want_fences(heap, part);
+    }
+    forget_slots(heap, slab);
+    if (!FLW_MUTANT(PAGE_MAP_NOT_CLEARED)) {
+        flw_page_map_clear_slab(&heap->map, slab);
+    }
+    run->u.run.slab = NULL;
+    if (part->capture != 0) {
+        heap->domains[part->domain]->captured_bytes -= flw_run_bytes(run);
+    }
+    heap->slab_bytes -= flw_run_bytes(run);
+    heap->live_run_bytes -= flw_run_bytes(run);
+    if (pending != NULL) {
+        run->u.run.state = FLW_RUN_PENDING;
+        *pending = (struct flw_pending){.run = run,
+                                        .bytes = flw_run_bytes(run),
+                                        .domain = kept,
+                                        .sweep_next = part->stamps_overflowed,
+                                        .stamp_count = live};
+        memcpy(pending->stamps, part->stamps, live * sizeof *part->stamps);
+        flw_heap_hold_pending(heap, pending);
+    } else {
+        uint64_t ticket = live == 1 ? part->stamps[0].ticket : heap->domains[owner]->completed;
+        flw_heap_put_run_stamped(heap, owner, ticket, run);
+    }
+    flw_page_map_drop_slab(&heap->map, slab);
+    return true;
+}
+
+bool flw_heap_reclaim_slabs(struct flw_heap *heap)
+{
+    bool any = false;
+    count_batches(heap);
+    for (unsigned c = 0; c < FLW_CLASS_COUNT && heap->empty_slab_count > 0; c++) {
+        if (heap->empty_slabs[c] == NULL) {
+            continue;
+        }
+        if (heap->mixed != NULL) {
+            note_owners(heap, c);
+        }
+        for (uint32_t d = 0; d < heap->domain_end; d++) {
+            if (heap->domains[d] != NULL) {
+                filter_list(heap, &heap->domains[d]->batches[c]);
+            }
+        }
+        for (struct flw_span *slab = heap->empty_slabs[c], *next; slab != NULL; slab = next) {
+            next = slab->u.slab.empty_next;
+            any |= release_slab(heap, slab);
+        }
+    }
+    return any;
+}
+
+void flw_heap_move_slots(struct flw_heap *heap, struct flw_domain *from, struct flw_domain *to)
+{
+    for (unsigned c = 0; c < FLW_CLASS_COUNT; c++) {
+        struct flw_batch_list *list = &from->batches[c];
+        while (list->head != NULL) {
+            struct flw_batch *batch = list->head;
+            flw_batch_remove(list, batch);
+            flw_heap_adopt_batch(heap, to, batch);
+        }
+    }
+}
+
+void flw_heap_put_block(struct flw_heap *heap, struct flw_domain *domain, struct flw_slot *slot)
+{
+    struct flw_span *span = flw_slot_span(&heap->map, slot);
+    flw_slot_set_word(slot, flw_slot_address(slot));
+    if (span->kind == FLW_SPAN_RUN) {
+        flw_heap_put_run(heap, domain, span);
+    } else {
+        flw_heap_put_slots(heap, domain, span->u.slab.class_index, &slot, 1);
+    }
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the batch, a handful of free slots of one class that left a thread cache together and share
+ * a stamp, and the list of batches of one class. Does not: know who owns a list. Synchronization:
+ * the heap lock.
+ */
+#ifndef FLW_HEAP_STATE_BATCH_H
+#define FLW_HEAP_STATE_BATCH_H
+
+#include "memory/span.h"
+
+#define FLW_BATCH_SLOTS 64
+
+/* A batch changes hands as it is: a put or a take of one looks at none of its slots, whose words
+ * are in another core's cache. Slabs count the slots of a batch, and join its stamp, only when
+ * somebody looks for empty slabs; until then it is *uncounted* and in the heap's list of those. */
+struct flw_batch {
+    struct flw_batch *next, *prev; /* head of a list: newest stamp */
+    struct flw_batch *uncounted_next, *uncounted_prev;
+    uint64_t ticket; /* of `domain` */
+    uint32_t domain; /* the owner, or in nobody's lists the last one: its stamp is complete */
+    uint32_t count;
+    uint32_t class_index;
+    bool is_counted;
+    struct flw_slot *slots[FLW_BATCH_SLOTS];
+};
+
+struct flw_batch_list {
+    struct flw_batch *head, *tail;
+};
+
+static inline void flw_batch_push(struct flw_batch_list *list, struct flw_batch *batch)
+{
+    batch->prev = NULL;
+    batch->next = list->head;
+    *(list->head != NULL ? &list->head->prev : &list->tail) = batch;
+    list->head = batch;
+}
+
+static inline void flw_batch_remove(struct flw_batch_list *list, struct flw_batch *batch)
+{
+    *(batch->prev != NULL ? &batch->prev->next : &list->head) = batch->next;
+    *(batch->next != NULL ? &batch->next->prev : &list->tail) = batch->prev;
+}
+
+#endif

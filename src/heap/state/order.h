@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: order domains: what "everything given before" means for a piece of freed memory. The heap
+ * knows three verbs only: *stamp* (a ticket, under the lock), *fence* (make an event cover every
+ * ticket so far), *completed* (the largest ticket seen complete).
+ *
+ *   stream    a CUDA stream: the next work on it comes after all earlier work, so its own memory is
+ *             reused at once and never fenced
+ *   capture   one stream inside one graph capture: as a stream, but never fenced
+ *   context   everything in a context: memory is reusable only when its epoch's event is complete. A
+ *             heap in context order has one such domain (epoch.h), and *whole* runs: driver
+ *             allocations of their own, never cut and never joined
+ *
+ * Tickets count up and never restart, so a stamp of a domain whose place was reused stays complete.
+ */
+#ifndef FLW_HEAP_STATE_ORDER_H
+#define FLW_HEAP_STATE_ORDER_H
+
+#include "base/mutant.h"
+#include "heap/state/batch.h"
+#include "heap/state/run_index.h"
+#include "memory/source.h"
+
+struct flw_domain;
+struct flw_fence;
+struct flw_heap;
+struct flw_pending;
+
+struct flw_order_ops {
+    const char *name;
+    bool is_stream;
+    bool reuses_at_once; /* its free memory serves it before any fence */
+    /* Driver calls, no lock held; a stream's in a section that fits it, the fence with an event. NULL: cannot
+     * be fenced. */
+    CUresult (*record)(struct flw_heap *heap, const struct flw_domain *domain,
+                       struct flw_fence *fence);
+    /* Work given to the domain from now on comes after the event. NULL: it cannot wait on the
+     * device. */
+    CUresult (*wait)(struct flw_heap *heap, const struct flw_domain *domain, CUevent event);
+};
+
+extern const struct flw_order_ops flw_order_stream;
+extern const struct flw_order_ops flw_order_capture;
+/* A capture's, released, with blocks still lent. */
+extern const struct flw_order_ops flw_order_released;
+extern const struct flw_order_ops flw_order_context;
+/* The same where the driver cannot record a context: only a synchronisation completes. */
+extern const struct flw_order_ops flw_order_unrecorded;
+/* Of no stream: heap.mixed. */
+extern const struct flw_order_ops flw_order_mixed;
+
+/* A recorded event and the tickets it covers. Synchronization: the heap lock. */
+struct flw_fence {
+    struct flw_fence *next; /* older to newer within a domain, or unused, or one of `others` */
+    /* Context order: of the other live contexts; the fence is complete when all are (epoch.h). */
+    struct flw_fence *others;
+    struct flw_fence *older_made; /* of all that the heap has ever made */
+    CUevent event;
+    CUcontext context;
+    uint64_t
+        context_id; /* its domain's: a handle may be another's by the time an event is used again */
+    uint64_t ticket;
+    uint32_t use_count; /* callers that query or wait on it without the lock */
+    bool is_unlinked;   /* complete or void: unused as soon as nobody holds it */
+};
+
+/* INVARIANTS
+ *   1. completed < ticket; every fence's ticket is in (completed, ticket) unless complete; fences
+ *      ascend.
+ *   2. Batches and runs of the domain carry tickets in (0, ticket].
+ *   3. Domain 0 is nobody: no fences; everything in its lists is complete.
+ *   4. A place is free (ops NULL) only when every stamp that names it is complete.
+ *   5. The fences of a stream that is not known any more are all cleared.
+ * Synchronization: the heap lock, but ops, index, context, stream, id: immutable while it lives. */
+struct flw_domain {
+    const struct flw_order_ops *ops; /* NULL: this place is unused */
+    uint32_t index;
+    CUstream stream;
+    CUcontext context;
+    uint64_t context_id;     /* cuCtxGetId of a foreign one; 0 the pool's own, or unknown */
+    uint64_t id;             /* cuStreamGetId; 0 unknown */
+    uint64_t lender;         /* its number, as in a loan (lender.h); a capture's: its stream's */
+    bool is_known;           /* the handle finds it (false once retired or lost) */
+    bool is_lost;            /* destroyed without retire: cannot be fenced */
+    bool is_retired;         /* its last fence is recorded and covers all it will ever own */
+    bool own_thread_only;    /* CU_STREAM_PER_THREAD: only its thread may record on it */
+    bool is_foreign;         /* another context's stream, only ever an announced user */
+    uintptr_t thread;        /* own_thread_only: its token (thread.h) */
+    uint32_t cache_count;    /* thread caches that name it */
+    uint64_t sync_ticket;    /* scratch of a context synchronisation under way */
+    uint32_t capture;        /* a capture's domain: 1 + the capture's place */
+    uint64_t captured_bytes; /* a capture's domain: its slabs and the runs it has lent */
+    uint64_t captured_live;  /* a capture's domain: blocks lent */
+    uint32_t captured_by;    /* a stream's domain: capture under way on it, 0 none. Atomic */
+
+    /* What the next fence will carry; starts at 1. Raised under the lock by a sequentially
+     * consistent increment *before* the fence is recorded, so that an owner who reads an older
+     * value without the lock has freed before that record: a cached run keeps the ticket of its own
+     * free. */
+    _Atomic uint64_t ticket;
+    uint64_t completed;
+    _Atomic uint64_t unfenced_bytes; /* freed since the last fence was taken: > 0 where any stamp
+                                        is open, that is, equal to ticket */
+    bool is_recording;               /* a fence has been taken and is not published yet */
+    /* Its fences up to this ticket are in no capture that goes on: the stream has said so since they were
+     * recorded. Only these are asked for and waited for; asking for the others might end a capture. */
+    uint64_t cleared;
+    bool refuses_fences; /* the driver refused to record one, or to ask for one, and has not done it
+                            since: a synchronisation of the context completes what it owns */
+    uint32_t naming_count; /* threads that ask the driver about the stream right now */
+    struct flw_fence *oldest, *newest;
+
+    struct flw_stamp after[FLW_STAMPS_MAX]; /* others that it has been made to wait for, and their
+                                               tickets: all up to these comes before its next work */
+    uint32_t after_next;                    /* whose place the next one gets */
+    struct flw_pending *waiting, *waiting_last; /* for a ticket of it, ascending; last: if any */
+    bool has_open_use; /* one of them waits for a fence that nobody has recorded */
+
+    struct flw_batch_list batches[FLW_CLASS_COUNT];
+    struct flw_span *current[FLW_CLASS_COUNT]; /* slab with uncarved slots, or NULL */
+    uint32_t slab_count[FLW_CLASS_COUNT];      /* slabs made for it: slabs grow with demand */
+    uint32_t slab_units[FLW_CLASS_COUNT];      /* and what they take */
+    struct flw_run_index runs;
+    struct flw_run_index wholes; /* free memory, too: runs that are each all of a handle */
+};
+
+/* lock. Are there fences that nobody may ask for before the stream was asked for a capture? */
+static inline bool flw_domain_has_uncleared(const struct flw_domain *domain)
+{
+    return domain->newest != NULL && domain->newest->ticket > domain->cleared;
+}
+
+/* lock. The stamp of what comes back now. A retired stream takes no fence any more: what reaches it
+ * late was given to the device before its last one. */
+static inline uint64_t flw_domain_stamp(const struct flw_domain *domain)
+{
+    return domain->ticket - (domain->is_retired && !FLW_MUTANT(RETIRED_IS_RECORDED_ON));
+}
+
+/* lock. Memory has got that stamp: where it is open, the next fence is wanted. */
+static inline void flw_domain_want_fence(struct flw_domain *domain, uint64_t bytes)
+{
+    if (!domain->is_retired || FLW_MUTANT(RETIRED_IS_RECORDED_ON)) {
+        domain->unfenced_bytes += bytes;
+    }
+}
+
+/* lock */
+static inline bool flw_domain_has_runs(const struct flw_domain *domain)
+{
+    return domain->runs.run_count > 0 || domain->wholes.run_count > 0;
+}
+
+/* lock */
+static inline uint64_t flw_domain_run_bytes(const struct flw_domain *domain)
+{
+    return (domain->runs.unit_count_total + domain->wholes.unit_count_total) << FLW_UNIT_LOG2;
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: what a heap remembers of a growth that the driver refused. Does not: call the driver, or know of
+ * memory that it has not.
+ *
+ * A refusal lasts, as a rule (a permission, a kind of machine), and to find that out anew costs every request
+ * calls. So the like of what was refused is not asked for again before ever more growths have gone without:
+ * none after the first refusal, then 1, 3, 7 and so on. Whoever would fail without an answer insists on one,
+ * and any other answer ends the memory of it.
+ */
+#ifndef FLW_HEAP_STATE_REFUSAL_H
+#define FLW_HEAP_STATE_REFUSAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FLW_REFUSAL_SPARES_MOST 1023
+
+/* Zero: none is remembered. Synchronization: the heap lock. */
+struct flw_refused_growth {
+    bool is_refused;
+    uint64_t
+        bytes; /* of the smallest new handle or segment that was; 0: nothing is mapped either */
+    uint32_t spared; /* growths that went without since */
+    uint32_t spares; /* how many are to */
+};
+
+/* Is a new handle or segment of so many bytes (0: none, but what is at hand mapped) like what was refused? */
+static inline bool flw_refusal_covers(const struct flw_refused_growth *refused, uint64_t bytes)
+{
+    return refused->is_refused && bytes >= refused->bytes;
+}
+
+/* The driver is not to be asked for it now. */
+static inline bool flw_refusal_spares(struct flw_refused_growth *refused, uint64_t bytes)
+{
+    bool is_spared = flw_refusal_covers(refused, bytes) && refused->spared < refused->spares;
+    refused->spared += is_spared;
+    return is_spared;
+}
+
+/* The driver refused it. What somebody insisted on leaves the order of the others as it is. */
+static inline void flw_refusal_note(struct flw_refused_growth *refused, uint64_t bytes,
+                                    bool is_insisted)
+{
+    bool is_again = flw_refusal_covers(refused, bytes);
+    if (is_again && !is_insisted) {
+        uint32_t spares = 2 * refused->spares + 1;
+        refused->spares =
+            spares < FLW_REFUSAL_SPARES_MOST ? spares : (uint32_t)FLW_REFUSAL_SPARES_MOST;
+        refused->spared = 0;
+    }
+    refused->bytes = refused->is_refused && refused->bytes < bytes ? refused->bytes : bytes;
+    refused->is_refused = true;
+}
+
+/* The driver gave it, or had no memory for it. */
+static inline void flw_refusal_end(struct flw_refused_growth *refused, uint64_t bytes)
+{
+    if (flw_refusal_covers(refused, bytes)) {
+        *refused = (struct flw_refused_growth){.is_refused = false};
+    }
+}
+
+#endif

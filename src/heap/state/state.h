@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: the state of a heap, the free memory of one pool (batches of slots, slabs, runs, fences, physical
+ * handles), its small objects, and the frame around driver calls.
+ * Does not: cache for threads (tcache.h), climb the ladder or speak to callers (pool).
+ *
+ * One lock. Everything here is the slow path of a slow path: thread caches take and return whole
+ * batches, so a lock a batch is nothing, and one lock lets neighbours of different owners meet. It
+ * is never held over a driver call: a function either needs it held (`lock` in its comment) or
+ * makes driver calls and takes it itself (`calls`).
+ *
+ * INVARIANTS (flw_heap_broken_invariant recomputes them)
+ *   1. Runs partition each stretch of addresses, the range or a segment: from its edge each leads to its
+ *      right neighbour, which begins where it ends, and so back to the edge.
+ *   2. No two neighbours are free with the same owner, nor both unmapped.
+ *   3. A page (granularity) has a handle <=> its run is not unmapped. Handles that are created add
+ *      up to reserved_bytes while no growth is under way; those that sleep, to asleep_bytes.
+ *   4. reserved_bytes <= limit_bytes, always: it is raised before the driver is asked.
+ *   5. Of every slab: slots in counted batches + uncarved = free_count <= slot_count, and its stamps
+ *      are the join of theirs.
+ */
+#ifndef FLW_HEAP_STATE_STATE_H
+#define FLW_HEAP_STATE_STATE_H
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "driver/answer.h"
+#include "driver/section.h"
+#include "heap/state/lender.h"
+#include "heap/state/order.h"
+#include "heap/state/refusal.h"
+#include "memory/page_map.h"
+
+/* Physical memory. Synchronization: the heap lock. */
+struct flw_handle {
+    struct flw_handle *next, *prev; /* idle list, or unused */
+    uint64_t id;                    /* CUmemGenericAllocationHandle */
+    uint32_t begin_unit;            /* where it is mapped */
+    uint32_t unit_count;
+    uint32_t types; /* what it carries: FALLOW_HANDLE_ bits, FLW_HANDLE_RDMA */
+    bool is_mapped;
+    bool is_asleep; /* its place is kept, nothing is to be found there; id 0: not created either */
+    bool is_fresh;  /* created by a wake that is under way: nothing is in it */
+    bool is_exported; /* importers may have it: it serves this one block and goes */
+};
+
+/* Free memory whose stamps are of several domains, or a block held back for announced uses. */
+struct flw_pending {
+    struct flw_pending *next;
+    struct flw_span *run;    /* a whole run, or NULL */
+    struct flw_slot *slot;   /* else a slot */
+    struct flw_stamp awaits; /* whose queue it is in, and until when */
+    uint32_t domain;         /* who gets it; FLW_NOBODY: nobody */
+    uint64_t own_ticket;     /* of that domain when the block was freed */
+    uint32_t stamp_count;
+    uint32_t sweep_next;     /* the next domain to get a stamp of, where too many came for all to be
+                                kept; 0: none */
+    bool needs_context_sync; /* no fence can cover it: a stream was lost */
+    bool is_in_sync;         /* scratch of a context synchronisation under way */
+    struct flw_stamp stamps[FLW_STAMPS_MAX + 4];
+    uint64_t bytes;
+};
+
+/* A driver allocation of a source that does not remap. Synchronization: the heap lock. */
+struct flw_segment {
+    struct flw_segment *next, **link;
+    struct flw_span *edge;
+    uint64_t address;
+    uint32_t begin_unit, unit_count;
+};
+
+/* In context order a request from here on, at the latest, is a driver allocation of its own. */
+#define FLW_WHOLE_BYTES FLW_MIB
+
+#define FLW_RUN_SETS_LOG2 6
+#define FLW_RUN_SETS      (1u << FLW_RUN_SETS_LOG2)
+#define FLW_RUN_SET_SLOTS 7
+
+/* Runs of one exact size: one line. `key` is the size in units in the upper half, their count in the
+ * lower: a key less that of an empty set of a size is the place of the next run, or out of range. */
+struct flw_run_set {
+    uint64_t key;
+    struct flw_span *runs[FLW_RUN_SET_SLOTS];
+};
+
+/* Runs on their way from one thread's cache to another's, of one domain, as sets; LIVE to the heap.
+ * INVARIANT  at most what one cache may hold; empty, or its domain has a cache. */
+struct flw_run_depot {
+    struct flw_domain *domain; /* NULL: empty */
+    uint64_t occupied;         /* bit i clear: sets[i] is empty */
+    struct flw_run_set sets[FLW_RUN_SETS];
+};
+
+struct flw_heap_counters {
+    _Atomic uint64_t driver_calls, events, queries, steals, waits, remaps, grows, trims;
+    _Atomic uint64_t lost_streams, stream_waits;
+    _Atomic uint64_t gone_streams; /* retired and lost: their handles may be others' by now */
+};
+
+struct flw_heap {
+    struct flw_lock lock;
+    const struct flw_driver *driver;
+    CUcontext context;
+    struct flw_source source;
+    struct flw_page_map map;
+    uint64_t base_unit; /* map.base in units */
+    uint64_t range_bytes;
+    uint64_t reservation, reservation_bytes; /* what the driver set aside for it; 0: nothing */
+    unsigned table_shrink;                   /* its tables were halved so often (life.h) */
+    struct flw_meta object_meta;             /* batches, fences, pendings, handles, domains */
+    struct flw_batch *unused_batches;
+    /* Their slabs know nothing of them yet. */
+    struct flw_batch *oldest_uncounted, *newest_uncounted;
+    struct flw_fence *unused_fences;
+    struct flw_fence *newest_made; /* every fence there is, wherever it is */
+    uint32_t own_events;           /* made so far for fences of its own context, roughly */
+    struct flw_pending *unused_pendings;
+    struct flw_handle *unused_handles;
+
+    struct flw_domain *domains[FLW_DOMAIN_COUNT]; /* [0]: nobody */
+    uint32_t domain_end;                          /* one past the highest ever used */
+    atomic_uint stream_count;                     /* domains that are known streams */
+
+    uint64_t pending_bytes, pending_count;
+    _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
+    const uint32_t
+        *bin_offsets; /* what a hit adds to its cache for a slab: of each class (tcache.h) */
+    struct flw_span *empty_slabs[FLW_CLASS_COUNT]; /* slabs with every slot free */
+    _Atomic uint64_t empty_slab_count;
+
+    struct flw_run_depot depot;
+    struct flw_lenders lenders;
+
+    struct flw_span *edge;         /* of the range (remapping sources), or NULL */
+    struct flw_run_index unmapped; /* address space only (remapping sources) */
+    struct flw_meta handle_meta;
+    struct flw_segment *segments, *unused_segments;
+    struct flw_segment *next_to_release;           /* where a look for idle ones goes on */
+    uint64_t mapped_page_end;                      /* no page from here on was ever mapped */
+    struct flw_handle **page_handle;               /* remapping: page -> handle; NULL none */
+    uint32_t page_units;                           /* units a page */
+    struct flw_handle *idle_handles, *oldest_idle; /* created, mapped nowhere; most recent first */
+
+    _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
+    uint64_t limit_bytes;
+    _Atomic uint64_t idle_bytes;     /* in idle_handles */
+    _Atomic uint64_t asleep_bytes;   /* what a wake has to get */
+    _Atomic uint64_t exported_bytes; /* handles that are exported */
+    atomic_bool
+        has_open_copies;     /* the pool's own, on the default stream: nothing is unmapped before
+                                        they have been waited for */
+    uint64_t live_run_bytes; /* runs lent or cached, slabs included */
+    uint64_t slab_bytes;     /* runs serving slabs */
+    /* A run for so many or more is all of one handle; UINT32_MAX: none has to. */
+    _Atomic uint32_t whole_units;
+    uint32_t first_whole_units;    /* at first */
+    _Atomic uint32_t given_wholes; /* given back for a growth, since whole_units rose */
+    bool streams_may_die;          /* a stored handle is never named to the driver */
+    bool absorbs_nobody;           /* one stream only: its runs join nobody's neighbours */
+    bool has_odd_segments;         /* one began at no multiple of a unit: all are longer now */
+    /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
+     * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
+    struct flw_domain *context_order, *whole;
+    uint64_t whole_bytes;
+    uint64_t open_blocks, open_bytes;
+    struct flw_domain *mixed; /* NULL: complete memory is nobody's. Else it stays with its stream
+                                    while that lives; what blocks of several streams had shared is
+                                    this domain's, which lends nothing. Only unmapped does either
+                                    come to another stream */
+
+    /* Owns what nobody may get before it is unmapped; lends nothing. What was exported, freed and
+     * complete; what is mapped without access, since the driver refused to unmap it. NULL: nothing yet. */
+    struct flw_domain *withheld;
+
+    struct flw_refused_growth refused;
+    struct flw_heap_counters count;
+    _Atomic int lost_error; /* CUresult that lost the device; 0 none */
+    const char *_Atomic lost_call;
+    _Atomic int last_error; /* last unexpected but survivable CUresult */
+    const char *_Atomic last_call;
+};
+
+/* ---- objects (lock), recycled within their kind. NULL: host memory. */
+
+struct flw_batch *flw_heap_new_batch(struct flw_heap *heap);
+void flw_heap_drop_batch(struct flw_heap *heap, struct flw_batch *batch);
+struct flw_pending *flw_heap_new_pending(struct flw_heap *heap);
+void flw_heap_drop_pending(struct flw_heap *heap, struct flw_pending *pending);
+struct flw_segment *flw_heap_new_segment(struct flw_heap *heap);
+void flw_heap_drop_segment(struct flw_heap *heap, struct flw_segment *segment);
+struct flw_handle *flw_heap_new_handle(struct flw_heap *heap);
+void flw_heap_drop_handle(struct flw_heap *heap, struct flw_handle *handle);
+
+/* lock. A fence of the context, unused; NULL: host memory. And back. */
+struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id);
+void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence);
+/* calls, the fence's context current. It has an event; NOT_READY: the driver has no memory for one. */
+CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence);
+/* calls, in a whole section of the pool's own context, which an event takes: so as many more as it has made
+ * so far, within reason, lie ready for the next fences. */
+void flw_fence_make_spares(struct flw_heap *heap);
+
+/* ---- what the fields say */
+
+/* lock. Does memory of the domain stay its own when it is complete? */
+static inline bool flw_domain_keeps(const struct flw_heap *heap, const struct flw_domain *domain)
+{
+    return FLW_UNLIKELY(heap->mixed != NULL) && domain->is_known;
+}
+
+static inline bool flw_stamp_is_complete(const struct flw_heap *heap, const struct flw_stamp *stamp)
+{
+    return stamp->ticket <= heap->domains[stamp->domain]->completed;
+}
+
+/* ---- driver calls */
+
+/* Make the pool's context current and this thread's capture mode relaxed (driver/section.h), so that what
+ * follows neither fails under nor kills somebody's capture. False: the device is lost, or the driver refuses
+ * now; flw_heap_not_entered says which. */
+bool flw_heap_enter_driver(struct flw_heap *heap, struct flw_driver_section *section);
+void flw_heap_leave_driver(struct flw_heap *heap, struct flw_driver_section *section);
+/* Around a call that may enter more than once: the first pays for all. No driver call by itself, and
+ * for a lost device none at all; ended by flw_heap_leave_driver. */
+void flw_heap_hold_driver(struct flw_heap *heap, struct flw_driver_section *section);
+/* Driver calls. The same for calls that need less; none: no driver call. Left by flw_heap_leave_driver. */
+CUresult flw_heap_enter_parts(struct flw_heap *heap, struct flw_driver_section *section,
+                              CUcontext context, unsigned parts);
+/* Driver calls. For a look at fences, and for handles and mappings: the mode, no context. False: the device is
+ * lost, or the driver refuses. */
+bool flw_heap_enter_mode(struct flw_heap *heap, struct flw_driver_section *section);
+/* Driver calls. The same of any context, left by flw_heap_leave_driver too. What another one refuses loses
+ * nothing. */
+CUresult flw_heap_enter_context(struct flw_heap *heap, struct flw_driver_section *section,
+                                CUcontext context);
+
+/* Count a driver call about to be made. */
+static inline void flw_heap_count_call(struct flw_heap *heap)
+{
+    FLW_ASSERT(flw_lock_none_held());
+    atomic_fetch_add_explicit(&heap->count.driver_calls, 1, memory_order_relaxed);
+}
+/* An answer that was not expected and changed nothing: remembered for the caller. */
+static inline void flw_heap_note_error(struct flw_heap *heap, CUresult error, const char *call)
+{
+    atomic_store(&heap->last_error, (int)error);
+    atomic_store(&heap->last_call, call);
+}
+/* What an answer comes to (driver/answer.h): OK; a refusal, which is remembered and by which nothing is
+ * lost: DRIVER, NOT_SUPPORTED, CAPTURING; DEVICE_LOST, where it says so. */
+fallow_status flw_heap_refuse(struct flw_heap *heap, CUresult result, const char *call);
+/* The same of a call that asks for memory: OUT_OF_MEMORY is its own answer, and nothing to remember. */
+fallow_status flw_heap_answer(struct flw_heap *heap, CUresult result, const char *call);
+/* The context is gone, and all that was in it. */
+void flw_heap_lose_device(struct flw_heap *heap, CUresult error, const char *call);
+static inline bool flw_heap_is_lost(const struct flw_heap *heap)
+{
+    return atomic_load_explicit(&heap->lost_error, memory_order_acquire) != 0;
+}
+
+/* Why a section could not be entered. */
+static inline fallow_status flw_heap_not_entered(const struct flw_heap *heap)
+{
+    return flw_heap_is_lost(heap) ? FALLOW_DEVICE_LOST : FALLOW_DRIVER;
+}
+
+#endif
