@@ -15,6 +15,7 @@
 #   kernels  itself, fallow/, the driver's answers and section: kernel modules are a user of the pool like any other
 #   tools/fallow   main.c alone in the root; common < policies < a folder for each subcommand, which includes no
 #                  other's; no header shares its path with one of src or kernels, and trace/ in an include is src's
+#   heap     state < space < order < physical < caches < what lies beside these folders
 #   src includes nothing of tools/ or tests/; nobody but tests/support/test.h includes <cmocka.h>
 #   an entry point is called by its exported name: cuda.h would rename a plain one, and where there is no
 #   toolkit nothing does
@@ -45,10 +46,36 @@ allowed_of() {
     esac
 }
 
+# The folders of a layer of src, from the ground. What of it is in no folder lies on top.
+floors_of() {
+    case $1 in
+    heap) echo 'state space order physical caches' ;;
+    esac
+}
+
 # file:line:path of every quoted include below a folder
 includes() {
     grep -rHnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' --include='*.[ch]' "$@" 2>/dev/null |
         sed -E 's/^([^:]+:[0-9]+):.*"([^"]+)".*/\1:\2/'
+}
+
+# Of one layer: a folder that is no floor, an include that leads up.
+floor_offences() {
+    floors=$(floors_of "$1")
+    [ -n "$floors" ] || return 0
+    for folder in src/"$1"/*/; do
+        case " $floors " in
+        *" $(basename "$folder") "*) ;;
+        *) echo "$folder: a folder that is no floor of $1; add it to tests/check/layers.sh" ;;
+        esac
+    done
+    below=''
+    for floor in $floors; do
+        below="${below:+$below|}$floor"
+        includes "src/$1/$floor" | grep -E ":$1/" | grep -vE ":$1/($below)/" | while IFS=: read -r file line path; do
+            echo "$file:$line: the floor $floor of $1 must not include \"$path\", which lies above it"
+        done || true
+    done
 }
 
 # The folders of tools/fallow. Whether a path is one of theirs is asked of the files: src has a trace/ too.
@@ -96,6 +123,7 @@ offences=$(
             echo "$path" | grep -qE "$allowed" ||
                 echo "$file:$line: src/$layer must not include \"$path\""
         done
+        floor_offences "$layer"
     done
     includes kernels | while IFS=: read -r file line path; do
         case $path in

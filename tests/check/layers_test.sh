@@ -13,9 +13,11 @@ failures=0
 
 fresh() {
     rm -rf "$tree"
-    mkdir -p "$tree/src/base" "$tree/src/driver" "$tree/src/heap" "$tree/src/record" "$tree/src/simcuda" "$tree/src/trace" \
-        "$tree/include/fallow" "$tree/kernels/common" "$tree/tests/support" "$tree/tests/unit"
+    mkdir -p "$tree/src/base" "$tree/src/driver" "$tree/src/heap/state" "$tree/src/heap/order" "$tree/src/record" \
+        "$tree/src/simcuda" "$tree/src/trace" "$tree/include/fallow" "$tree/kernels/common" "$tree/tests/support" "$tree/tests/unit"
     printf '%s\n#include "base/b.h"\n' "$spdx" >"$tree/src/heap/a.c"
+    printf '%s\n#include "heap/order/a.h"\n#include "heap/state/a.h"\n' "$spdx" >"$tree/src/heap/order/a.c"
+    printf '%s\n#include "heap/order/a.h"\n#include "heap/life.h"\n' "$spdx" >"$tree/src/heap/life.c"
     for folder in bench common policies trace; do
         mkdir -p "$tree/tools/fallow/$folder"
         echo "$spdx" >"$tree/tools/fallow/$folder/$folder.h"
@@ -49,6 +51,8 @@ expect 0 "a clean tree passes"
 plant src/base/x.c '#include "heap/a.h"' "base must not include heap"
 plant src/driver/x.c '  #  include "heap/a.h"' "spaces do not hide an include"
 plant src/heap/x.h '#include "pool/pool.h"' "heap must not include pool"
+plant src/heap/state/x.c '#include "heap/order/a.h"' "a floor must not include one above it"
+plant src/heap/order/x.c '#include "heap/life.h"' "a floor must not include what lies on top"
 plant src/trace/x.c '#include "driver/driver.h"' "trace must not include driver"
 plant src/record/x.c '#include "trace/trace.h"' "record must not include trace"
 plant src/simcuda/x.c '#include "driver/driver.h"' "simcuda includes the driver's types only"
@@ -71,6 +75,9 @@ expect 0 "exported names pass"
 fresh
 mkdir "$tree/src/novel"
 expect 1 "an unknown layer is named"
+fresh
+mkdir "$tree/src/heap/novel"
+expect 1 "an unknown floor is named"
 fresh
 { echo "$spdx"; yes 'int x;' | head -n 801; } >"$tree/src/heap/x.c"
 expect 1 "a long file without a reason"
