@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: the making and unmaking of a heap: its source, its range of addresses, its tables and how large they
- * are. On top of all other files of this folder; none of them calls it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/life.h"
 
 #include <string.h>
@@ -10,8 +6,7 @@
 #include "heap/caches/tcache.h"
 #include "heap/order/domain.h"
 #include "heap/order/sync.h"
-#include "heap/physical/grow.h"
-#include "heap/physical/sleep.h"
+#include "heap/physical/physical.h"
 #include "heap/space/run.h"
 
 #define ADDRESS_BITS       47

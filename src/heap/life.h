@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: making, checking and unmaking a heap, how large its tables are, and the address space that they take.
+ * Owns: making, checking and unmaking a heap: its source, its range of addresses, its tables and how large they
+ * are. It stands on all of the heap; nothing of it calls here.
  *
  * Tables are reserved for all that the device could hold; only what is used takes memory. Addresses cost
  * nothing, but where the process may map only so many (ulimit -v). Names of units and cells are as many as

@@ -155,8 +155,6 @@ static inline struct flw_domain *flw_tcache_lends_of(const struct flw_tcache *ca
 /* Owner, inside or under lock, or a drainer; heap lock. What is in limbo goes to its domain, stamped.
  * True if there was anything. */
 bool flw_tcache_flush_limbo(struct flw_tcache *cache, struct flw_heap *heap);
-/* lock. Only the runs; those in the depot, if they are of its domain, as well. */
-bool flw_tcache_flush_runs(struct flw_tcache *cache, struct flw_heap *heap);
 
 /* Owner, inside or under lock; heap lock. No run is in it afterwards: where other threads share the
  * domain they go into the depot, for the one that lends what this one takes back; else to the heap.

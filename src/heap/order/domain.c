@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: order domains: the kinds but that of a context (epoch.c), their places, what becomes of memory that is
- * complete, the loss of a stream.
- * Does not: make fences, ask for them or wait (fence.c, wait.c), or synchronise (sync.c).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/order/domain.h"
 #include "base/mutant.h"
 #include "heap/space/pending.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: order domains: their places, their streams' handles, completion, loss. Does not: make fences, ask for
- * them or wait (fence.h).
+ * Owns: order domains: the kinds but that of a context (epoch.c), their places, their streams' handles, what
+ * becomes of memory that is complete, the loss of a stream.
+ * Does not: make fences, ask for them or wait (fence.h), or synchronise (sync.h).
  */
 #ifndef FLW_HEAP_ORDER_DOMAIN_H
 #define FLW_HEAP_ORDER_DOMAIN_H

@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: the synchronisation of a context (sync.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/order/sync.h"
 
 #include <pthread.h>

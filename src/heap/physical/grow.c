@@ -1,11 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: physical memory: getting it and mapping it. Giving it back is shrink.c's. Plans are made under the heap lock,
- * which sets the address range aside (state BUSY); the driver is called without it; the outcome is
- * published under it again. reserved_bytes is raised before the driver is asked, so the limit
- * always holds.
- */
-#include "heap/physical/grow.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/physical/physical.h"
 
 #include "base/mutant.h"
 #include "heap/physical/handle.h"

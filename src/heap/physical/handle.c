@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: what getting memory, giving it back and sleeping share (handle.h).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/physical/handle.h"
 
 #include <string.h>

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: where a growth lies: address space with the fewest missing pages, set aside while the driver
- * is called, restored or settled after it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/physical/place.h"
 
 #include "heap/space/run.h"
@@ -162,8 +158,7 @@ struct flw_span *flw_run_absorb(struct flw_heap *heap, struct flw_span *run, str
         return run == NULL ? right : run;
     }
     run->u.run.unit_count += right->u.run.unit_count;
-    flw_run_unlink(right);
-    flw_page_map_drop_run(&heap->map, right);
+    flw_run_merge(heap, right);
     return run;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the place of a growth in the address range, and stretches that are set aside. All of it under the
- * heap lock.
+ * Owns: where a growth lies: address space with the fewest missing pages, set aside while the driver is called,
+ * restored or settled after it. All of it under the heap lock.
  */
 #ifndef FLW_HEAP_PHYSICAL_PLACE_H
 #define FLW_HEAP_PHYSICAL_PLACE_H
 
-#include "heap/physical/grow.h"
+#include "heap/physical/physical.h"
 
 /* Out of its index, for a growth or a move at work without the lock. */
 void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run);

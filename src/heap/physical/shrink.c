@@ -1,9 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: taking physical memory out again: unmapping what lies idle, giving handles and segments back
- * to the driver. As in grow.c, the driver is called without the lock.
- */
-#include "heap/physical/shrink.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/physical/physical.h"
 
 #include "base/mutant.h"
 #include "heap/order/epoch.h"

@@ -9,12 +9,10 @@
  * The pages' handles are walked without the lock: whoever would change them is kept out meanwhile. A
  * handle's id is read by look-ups, so it changes under the lock.
  */
-#include "heap/physical/sleep.h"
+#include "heap/physical/physical.h"
 
 #include "heap/order/sync.h"
-#include "heap/physical/grow.h"
 #include "heap/physical/handle.h"
-#include "heap/physical/shrink.h"
 
 /* The next handle from *page on, in address order; NULL: none. */
 static struct flw_handle *next_handle(const struct flw_heap *heap, uint64_t *page)

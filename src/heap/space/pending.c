@@ -1,9 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: memory that more than its own stream orders: blocks with announced uses, runs of slabs that
- * several streams used. A pending waits in the queue of one domain at a time, for one ticket of it,
- * so that what is not complete costs nothing to leave alone.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/space/pending.h"
 #include "base/mutant.h"
 

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: the life of runs: search, cut, join. See state.h for the invariants; everything here is
- * under the heap lock.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/space/run.h"
 #include "base/mutant.h"
 #include "heap/state/run_index_inl.h"
@@ -104,8 +100,7 @@ struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
         flw_run_unindex(heap, right);
         run->u.run.unit_count += right->u.run.unit_count;
         run->u.run.ticket = flw_max(run->u.run.ticket, right->u.run.ticket);
-        flw_run_unlink(right);
-        flw_page_map_drop_run(&heap->map, right);
+        flw_run_merge(heap, right);
     }
     if (may_join(heap, run, left)) {
         flw_run_unindex(heap, left);
@@ -114,8 +109,7 @@ struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)
                                  ? flw_min(run->u.run.ticket, left->u.run.ticket)
                                  : flw_max(run->u.run.ticket, left->u.run.ticket);
         left->u.run.owner = run->u.run.owner;
-        flw_run_unlink(run);
-        flw_page_map_drop_run(&heap->map, run);
+        flw_run_merge(heap, run);
         run = left;
     }
     return run;
@@ -143,18 +137,15 @@ static inline void index_joined(struct flw_heap *heap, struct flw_span *run)
     struct flw_run_index *index = index_of(heap, run);
     if (joins_left) {
         if (joins_right) {
-            flw_run_index_take_out(index, right);
+            flw_run_index_remove(index, right);
             count += right->u.run.unit_count;
-            flw_run_unlink(right);
-            flw_page_map_drop_run(&heap->map, right);
+            flw_run_merge(heap, right);
         }
-        flw_run_index_reshape(index, left, left->u.run.begin_unit, left->u.run.unit_count + count);
-        flw_run_unlink(run);
-        flw_page_map_drop_run(&heap->map, run);
+        flw_run_index_resize(index, left, left->u.run.begin_unit, left->u.run.unit_count + count);
+        flw_run_merge(heap, run);
     } else if (joins_right) {
-        flw_run_index_reshape(index, right, part->begin_unit, right->u.run.unit_count + count);
-        flw_run_unlink(run);
-        flw_page_map_drop_run(&heap->map, run);
+        flw_run_index_resize(index, right, part->begin_unit, right->u.run.unit_count + count);
+        flw_run_merge(heap, run);
     } else {
         flw_run_index_insert(index, run);
     }
@@ -261,7 +252,7 @@ static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_spa
     struct flw_run_index *index = index_of(heap, run);
     struct flw_run_part *part = &run->u.run;
     if (part->unit_count == unit_count) {
-        flw_run_index_take_out(index, run);
+        flw_run_index_remove(index, run);
         part->owner = FLW_NOBODY;
         part->state = FLW_RUN_LIVE;
         return run;
@@ -279,7 +270,7 @@ static FLW_INLINE struct flw_span *cut_run(struct flw_heap *heap, struct flw_spa
     front->u.run.state = FLW_RUN_LIVE;
     front->u.run.is_whole = false;
     link_before(front, run);
-    flw_run_index_reshape(index, run, begin + unit_count, part->unit_count - unit_count);
+    flw_run_index_resize(index, run, begin + unit_count, part->unit_count - unit_count);
     return front;
 }
 
@@ -292,8 +283,7 @@ static FLW_NOINLINE struct flw_span *cut_behind(struct flw_heap *heap, struct fl
         flw_run_index_remove(index_of(heap, rest), rest);
         flw_run_index_resize(index_of(heap, run), run, run->u.run.begin_unit,
                              skip + rest->u.run.unit_count);
-        flw_run_unlink(rest);
-        flw_page_map_drop_run(&heap->map, rest);
+        flw_run_merge(heap, rest);
     }
     return cut;
 }
@@ -399,7 +389,7 @@ struct flw_span *flw_heap_take_whole(struct flw_heap *heap, uint32_t unit_count,
     if (run == NULL || run->u.run.unit_count > most_units) {
         return NULL;
     }
-    flw_run_index_take_out(index, run);
+    flw_run_index_remove(index, run);
     run->u.run.owner = FLW_NOBODY;
     run->u.run.state = FLW_RUN_LIVE;
     heap->live_run_bytes += flw_run_bytes(run);

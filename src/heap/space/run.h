@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: runs: search, cut, join, and their way out and back. Does not: get or give back memory (grow.h,
- * shrink.h). All of it under the heap lock.
+ * Owns: the life of runs: search, cut, join. See state.h for the invariants. Does not: get or give back memory.
+ * All of it under the heap lock.
  */
 #ifndef FLW_HEAP_SPACE_RUN_H
 #define FLW_HEAP_SPACE_RUN_H
@@ -38,11 +38,12 @@ struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run);
 /* A stretch of addresses with one run: its edge, a header that is nobody's memory and stands left of
  * its first run and right of its last, so that every run has neighbours. */
 void flw_run_open_stretch(struct flw_span *edge, struct flw_span *run);
-/* Its neighbours become each other's. */
-static inline void flw_run_unlink(const struct flw_span *run)
+/* It is part of a neighbour now: its own neighbours become each other's. */
+static inline void flw_run_merge(struct flw_heap *heap, struct flw_span *run)
 {
     run->u.run.left->u.run.right = run->u.run.right;
     run->u.run.right->u.run.left = run->u.run.left;
+    flw_page_map_drop_run(&heap->map, run);
 }
 /* Take a free or unmapped run out of whatever index holds it. */
 void flw_run_unindex(struct flw_heap *heap, struct flw_span *run);

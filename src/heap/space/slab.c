@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: slabs and batches: slots on their way between thread caches and runs. Under the heap lock.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/mutant.h"

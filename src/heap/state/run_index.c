@@ -18,17 +18,6 @@ void flw_run_index_insert(struct flw_run_index *index, struct flw_span *run)
     index->run_count++;
 }
 
-void flw_run_index_remove(struct flw_run_index *index, struct flw_span *run)
-{
-    flw_run_index_take_out(index, run);
-}
-
-void flw_run_index_resize(struct flw_run_index *index, struct flw_span *run, uint32_t begin_unit,
-                          uint32_t unit_count)
-{
-    flw_run_index_reshape(index, run, begin_unit, unit_count);
-}
-
 static inline struct flw_span *best_of_bin(struct flw_span *run, uint32_t unit_count,
                                            uint32_t align_units, uint64_t base_unit)
 {

@@ -33,11 +33,6 @@ struct flw_run_index {
 };
 
 void flw_run_index_insert(struct flw_run_index *index, struct flw_span *run);
-void flw_run_index_remove(struct flw_run_index *index, struct flw_span *run);
-
-/* Shrink a run where it stands: it keeps its age. */
-void flw_run_index_resize(struct flw_run_index *index, struct flw_span *run, uint32_t begin_unit,
-                          uint32_t unit_count);
 
 /* Best run of at least unit_count units that can hold them aligned; NULL: none. O(FLW_BIN_SCAN). */
 struct flw_span *flw_run_index_find(const struct flw_run_index *index, uint32_t unit_count,

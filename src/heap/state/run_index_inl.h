@@ -65,8 +65,7 @@ static inline struct flw_span *flw_run_index_fit(const struct flw_run_index *ind
     return flw_run_index_find(index, unit_count, 1, 0);
 }
 
-/* flw_run_index_remove */
-static inline void flw_run_index_take_out(struct flw_run_index *index, const struct flw_span *run)
+static inline void flw_run_index_remove(struct flw_run_index *index, const struct flw_span *run)
 {
     const struct flw_run_part *part = &run->u.run;
     flw_run_bin_unlink(index, run);
@@ -98,9 +97,9 @@ static inline void flw_run_index_pass_oldest(struct flw_run_index *from, struct 
     to->run_count++;
 }
 
-/* flw_run_index_resize */
-static inline void flw_run_index_reshape(struct flw_run_index *index, struct flw_span *run,
-                                         uint32_t begin_unit, uint32_t unit_count)
+/* Shrink a run where it stands: it keeps its age. */
+static inline void flw_run_index_resize(struct flw_run_index *index, struct flw_span *run,
+                                        uint32_t begin_unit, uint32_t unit_count)
 {
     struct flw_run_part *part = &run->u.run;
     unsigned bin = flw_run_bin(unit_count);

@@ -1,8 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Owns: a heap's small objects, fences and their events among them, and the frame around driver calls.
- * Does not: make or unmake a heap (life.c).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "heap/state/state.h"
 
 /* ---- objects: recycled within their kind */

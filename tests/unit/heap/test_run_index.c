@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "heap/state/run_index.h"
+#include "heap/state/run_index_inl.h"
 
 #define RUNS 400
 

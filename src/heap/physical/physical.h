@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Owns: physical memory: getting and mapping it (grow.c), unmapping what lies idle and giving handles and
+ * segments back (shrink.c), a sleep (sleep.c). Plans are made under the heap lock, which sets the address range
+ * aside (state BUSY); the driver is called without it; the outcome is published under it again. reserved_bytes
+ * is raised before the driver is asked, so the limit always holds. The functions make driver calls, but where a
+ * comment says otherwise.
+ */
+#ifndef FLW_HEAP_PHYSICAL_PHYSICAL_H
+#define FLW_HEAP_PHYSICAL_PHYSICAL_H
+
+#include "heap/state/state.h"
+
+/* ---- growth */
+
+struct flw_grow_request {
+    struct flw_domain *domain; /* the run becomes LIVE for it */
+    uint32_t unit_count;
+    uint32_t align_units;
+    uint64_t budget_bytes; /* reserved may reach this by new handles */
+    uint64_t handle_bytes; /* of a new handle, preferably; 0: the granularity */
+    uint64_t ahead_bytes;  /* map at least so much, where budget and hole allow */
+    uint64_t beyond_bytes; /* and so much more than is missing */
+    uint32_t handle_types; /* exportable: one handle of its own */
+    bool is_single_handle; /* a handle or segment of its own, all of it */
+    bool is_whole;         /* with is_single_handle, or in context order: a whole run */
+    bool is_exact;         /* no more than the need */
+    bool insists;          /* the driver is asked, whatever it refused before */
+};
+/* lock; nobody else has the heap yet. What the probe could not take back is the heap's: to be unmapped, lent
+ * or given back when the driver lets it. */
+void flw_heap_adopt_left(struct flw_heap *heap);
+/* Make a mapped run: address space with the fewest missing pages, idle handles, new handles. Where the
+ * driver has no memory for more than the need, it is asked for that alone.
+ * OUT_OF_MEMORY: budget, limit or the driver; DRIVER, NOT_SUPPORTED: the driver refused; WOULD_WAIT: it
+ * refused the like of it and was not asked now (refusal.h). Nothing changed then but that there may be more
+ * idle handles. */
+fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request *request,
+                            struct flw_span **out_run);
+/* takes the lock. Did the driver refuse a new handle or segment of so many bytes, and give none since; 0: the
+ * mapping of one that is at hand. What goes back to it then does not come again. */
+bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes);
+/* takes the lock. Things have changed: the next growth asks. */
+void flw_heap_forget_refusal(struct flw_heap *heap);
+
+/* ---- giving back */
+
+/* Unmap complete, idle memory (oldest first) until want_bytes are idle handles, or back at the driver, where
+ * they were whole runs' or exported; returns what was. What the driver refuses to unmap stays mapped, and
+ * free. */
+uint64_t flw_heap_unmap_idle(struct flw_heap *heap, uint64_t want_bytes);
+/* Give idle handles or segments back until reserved <= keep_bytes. Returns what was given back; what the
+ * driver refuses stays the pool's. */
+uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes);
+/* A LIVE whole run goes to the driver, now; nobody may use it any more. Where that is refused it is
+ * withheld, whose domain there is. False: the device is lost. */
+bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run);
+/* calls. Handles that were exported and whose blocks are freed and complete go back; what the driver
+ * refuses stays for the next time. */
+void flw_heap_release_exported(struct flw_heap *heap);
+/* After a sleep: idle stretches that nothing is mapped behind become address space only. */
+void flw_heap_forget_idle(struct flw_heap *heap);
+
+/* ---- sleep. Nobody else gets, maps or gives back memory meanwhile; blocks may be freed. */
+
+/* Unmap and give back everything but what was exported; the addresses stay set aside. DRIVER: as
+ * before, contents too. ASLEEP: nor was that to be had; asleep with all of its memory, contents too. */
+fallow_status flw_heap_sleep(struct flw_heap *heap);
+/* In a driver section. Unmap all handles, those that were exported or not; addresses and handles stay. What
+ * is refused stays mapped and ends it, or (`goes_on`) does not. The last refusal. */
+CUresult flw_heap_unmap_all(struct flw_heap *heap, bool with_exported, bool goes_on);
+/* Create and map it all again. OUT_OF_MEMORY, DRIVER: asleep as before. OK: flw_heap_end_wake is to
+ * follow. */
+fallow_status flw_heap_wake(struct flw_heap *heap);
+/* It is awake; or, contents could not be put back, asleep again. */
+fallow_status flw_heap_end_wake(struct flw_heap *heap, bool is_awake);
+/* calls. Run `set` over every mapped handle, in order; where one fails, `undo` over those before it, as
+ * far as it is not refused. */
+typedef CUresult (*flw_heap_stretch_function)(struct flw_heap *heap, uint64_t address,
+                                              uint64_t bytes, const void *context);
+CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function set,
+                               flw_heap_stretch_function undo, const void *context);
+
+#endif
