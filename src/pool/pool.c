@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "heap/order/sync.h"
 #include "heap/order/epoch.h"
+#include "heap/order/sync.h"
 #include "pool/extensions/helper.h"
 #include "pool/extensions/peer.h"
 #include "pool/state/account.h"

@@ -10,11 +10,18 @@ add_test(NAME check.layers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers.sh ${PROJE
 add_test(NAME check.layers_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/layers_test.sh
   ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/layers_tree)
 # From the object files: headers are layers.sh's.
-foreach(layer heap) # pool follows when it has no circle any more
+foreach(layer heap pool)
   add_test(NAME check.circles_${layer} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/circles.sh ${layer} ${CMAKE_NM}
     $<TARGET_OBJECTS:flw_${layer}> COMMAND_EXPAND_LISTS)
   set_tests_properties(check.circles_${layer} PROPERTIES LABELS check TIMEOUT 240)
 endforeach()
+if(NOT FALLOW_SANITIZE)
+  add_test(NAME check.features COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/features.sh ${PROJECT_SOURCE_DIR}
+    ${CMAKE_CURRENT_BINARY_DIR}/features_tree ${CMAKE_C_COMPILER} $<TARGET_OBJECTS:flw_base> $<TARGET_OBJECTS:flw_driver>
+    $<TARGET_OBJECTS:flw_section> $<TARGET_OBJECTS:flw_memory> $<TARGET_OBJECTS:flw_heap> $<TARGET_OBJECTS:flw_record>
+    $<TARGET_OBJECTS:flw_pool> COMMAND_EXPAND_LISTS)
+  set_tests_properties(check.features PROPERTIES LABELS check TIMEOUT 240)
+endif()
 add_test(NAME check.circles_catches COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/circles_test.sh ${PROJECT_SOURCE_DIR}
   ${CMAKE_C_COMPILER} ${CMAKE_NM} ${CMAKE_CURRENT_BINARY_DIR}/circles_tree)
 set_tests_properties(check.circles_catches PROPERTIES LABELS check TIMEOUT 240)

@@ -2,7 +2,6 @@
 #include "pool/calls/alloc.h"
 
 #include "pool/calls/free.h"
-#include "pool/extensions/debug/guard.h"
 #include "pool/ladder/ladder.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"

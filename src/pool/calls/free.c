@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "pool/extensions/debug/guard.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/state/notes.h"

@@ -5,7 +5,7 @@
 #include "pool/extensions/peer.h"
 
 #include "fallow/share.h"
-#include "pool/extensions/share.h"
+#include "pool/state/extension.h"
 #include "pool/state/settings.h"
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"
@@ -115,7 +115,9 @@ static fallow_status change_all(struct flw_pool *pool, const struct change *chan
     }
     CUresult result = flw_heap_each_stretch(heap, apply, undo, change);
     if (result == CUDA_SUCCESS) {
-        result = flw_share_each_import(pool, apply, undo, change);
+        FLW_EACH_EXTENSION (pool, row, each_stretch) { /* one has such memory: imports */
+            result = row->each_stretch(pool, apply, undo, change);
+        }
         if (result != CUDA_SUCCESS) {
             (void)flw_heap_each_stretch(heap, undo, NULL, change);
         }

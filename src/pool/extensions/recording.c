@@ -14,7 +14,6 @@
 #include "base/backoff.h"
 #include "base/sized.h"
 #include "fallow/trace.h"
-#include "pool/extensions/debug/guard.h"
 #include "pool/state/blocks.h"
 #include "pool/state/extension.h"
 #include "pool/state/settings.h"

@@ -467,8 +467,8 @@ fallow_status fallow_unimport(fallow_pool *handle, void *ptr)
     return flw_heap_is_lost(&pool->heap) ? FALLOW_DEVICE_LOST : status;
 }
 
-CUresult flw_share_each_import(struct flw_pool *pool, flw_heap_stretch_function set,
-                               flw_heap_stretch_function set_back, const void *context)
+static CUresult each_import(struct flw_pool *pool, flw_heap_stretch_function set,
+                            flw_heap_stretch_function set_back, const void *context)
 {
     CUresult result = CUDA_SUCCESS;
     const struct flw_import *import = pool->sharing.imports, *end;
@@ -532,5 +532,8 @@ static void read_stats(struct flw_pool *pool, fallow_stats *stats)
     stats->imported_bytes = atomic_load(&pool->sharing.imported_bytes);
 }
 
-const struct flw_extension flw_share_extension = {
-    .finish = finish, .is_used_untold = is_used_untold, .poll = collect, .read_stats = read_stats};
+const struct flw_extension flw_share_extension = {.finish = finish,
+                                                  .is_used_untold = is_used_untold,
+                                                  .each_stretch = each_import,
+                                                  .poll = collect,
+                                                  .read_stats = read_stats};

@@ -10,8 +10,4 @@
 /* Enlisted by the first export or import. */
 extern const struct flw_extension flw_share_extension;
 
-/* The same for every import, by the one thread that holds the gate. */
-CUresult flw_share_each_import(struct flw_pool *pool, flw_heap_stretch_function set,
-                               flw_heap_stretch_function set_back, const void *context);
-
 #endif

@@ -2,7 +2,6 @@
  *
  * Owns: giving memory back: on request (trim), with time (decay).
  */
-#include "pool/extensions/debug/guard.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/state/table.h"

@@ -2,7 +2,6 @@
  *
  * Owns: the ladder of a pool in context order.
  */
-#include "pool/extensions/debug/guard.h"
 #include "pool/ladder/climb.h"
 #include "pool/state/account.h"
 #include "pool/streams/cache.h"

@@ -5,7 +5,6 @@
 #include "pool/ladder/ladder.h"
 
 #include "heap/order/epoch.h"
-#include "pool/extensions/debug/guard.h"
 #include "pool/ladder/climb.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/sized.h"
-#include "pool/extensions/debug/guard.h"
 #include "pool/ladder/climb.h"
 #include "pool/state/account.h"
 #include "pool/state/blocks.h"

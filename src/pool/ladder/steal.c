@@ -3,7 +3,6 @@
  * Owns: taking free memory from other streams, which the taker then waits for on the device.
  */
 #include "base/mutant.h"
-#include "pool/extensions/debug/guard.h"
 #include "pool/ladder/climb.h"
 
 /* heap lock. The donor's run to take: the tightest; memory first, the tightest of those that the

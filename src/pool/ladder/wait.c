@@ -2,7 +2,6 @@
  *
  * Owns: waiting for the device until memory is free: to be moved, or to be taken.
  */
-#include "pool/extensions/debug/guard.h"
 #include "pool/ladder/climb.h"
 #include "pool/streams/quiesce.h"
 #include "pool/streams/uses.h"

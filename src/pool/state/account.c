@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/state/account.h"
 
-#include "pool/extensions/debug/guard.h"
-
 static void raise_to(_Atomic int64_t *peak, int64_t value)
 {
     int64_t seen = atomic_load(peak);

@@ -72,6 +72,10 @@ struct flw_extension {
     void (*stream_ends)(struct flw_pool *pool, fallow_stream stream);
     /* May work that the pool was never told of use memory of the feature's? */
     bool (*is_used_untold)(struct flw_pool *pool);
+    /* The gate is held. The feature's memory outside of the heap, a stretch after the other; where `set` fails, those
+     * before it are set back. */
+    CUresult (*each_stretch)(struct flw_pool *pool, flw_heap_stretch_function set,
+                             flw_heap_stretch_function set_back, const void *context);
     /* What is complete by now. Never waits. Driver calls. */
     void (*poll)(struct flw_pool *pool);
     void (*read_stats)(struct flw_pool *pool, fallow_stats *stats);

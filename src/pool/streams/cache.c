@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/streams/cache.h"
 
-#include "pool/extensions/debug/guard.h"
 #include "pool/state/account.h"
 #include "pool/state/settings.h"
 #include "pool/streams/seize.h"

@@ -10,7 +10,6 @@
 #include "base/backoff.h"
 #include "base/mutant.h"
 #include "heap/order/sync.h"
-#include "pool/extensions/debug/guard.h"
 #include "pool/state/extension.h"
 #include "pool/state/table.h"
 #include "pool/streams/cache.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/streams/current.h"
 
-#include "pool/extensions/debug/guard.h"
 #include "pool/state/extension.h"
 #include "pool/streams/cache.h"
 #include "pool/streams/streams.h"

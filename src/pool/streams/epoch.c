@@ -2,7 +2,6 @@
 #include "pool/streams/epoch.h"
 
 #include "heap/order/epoch.h"
-#include "pool/extensions/debug/guard.h"
 #include "pool/state/account.h"
 #include "pool/streams/cache.h"
 

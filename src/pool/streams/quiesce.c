@@ -2,9 +2,8 @@
 #include "pool/streams/quiesce.h"
 
 #include "base/mutant.h"
-#include "heap/order/sync.h"
 #include "heap/order/epoch.h"
-#include "pool/extensions/debug/guard.h"
+#include "heap/order/sync.h"
 #include "pool/state/account.h"
 #include "pool/state/extension.h"
 #include "pool/state/say.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/streams/seize.h"
 
-#include "pool/extensions/debug/guard.h"
 #include "pool/state/settings.h"
 
 /* True: somebody may be inside one, so that a barrier and a wait are due. */

@@ -2,7 +2,6 @@
 #include "pool/streams/uses.h"
 
 #include "base/mutant.h"
-#include "pool/extensions/debug/guard.h"
 #include "pool/state/extension.h"
 #include "pool/state/notes.h"
 #include "pool/state/table.h"

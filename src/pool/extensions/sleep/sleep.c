@@ -17,7 +17,6 @@
 
 #include "base/mutant.h"
 #include "base/sized.h"
-#include "pool/extensions/debug/guard.h"
 #include "pool/ladder/ladder.h"
 #include "pool/state/extension.h"
 #include "pool/state/say.h"
