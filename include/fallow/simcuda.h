@@ -80,6 +80,9 @@ typedef struct flw_sim_config {
                              for it (dma-buf) */
     uint32_t mild;    /**< FLW_SIM_MILD_ bits */
     uint32_t queue_depth; /**< 0 = 1,024 */
+    uint8_t
+        wants_context; /**< 1: what gives, takes or asks about memory or work answers INVALID_CONTEXT
+                             where none is current, also where cuda.h asks for none */
 } flw_sim_config;
 
 /** flw_sim_range.flags: the operation was launched with programmatic serialisation and touches the

@@ -272,7 +272,7 @@ static CUresult meet_context(struct flw_call *call, unsigned needs)
 {
     CUresult result = CUDA_SUCCESS;
     struct flw_context *context = flw_context_current(call->thread, &result);
-    if ((needs & FLW_CALL_CONTEXT) == 0) {
+    if ((needs & FLW_CALL_CONTEXT) == 0 && !flw_world.config.wants_context) {
         return context != NULL ? context->sticky : CUDA_SUCCESS;
     }
     call->context = context;

@@ -298,6 +298,25 @@ static void planned_faults_strike_the_nth_call_and_sticky_ones_stay(void **state
     ASSERT_CU(sim.cu.cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
 }
 
+static void a_driver_may_want_a_context_where_none_is_needed(void **state)
+{
+    (void)state;
+    flw_sim_config config = flw_sim_config_default(1);
+    for (config.wants_context = 0; config.wants_context < 2; config.wants_context++) {
+        CUcontext context;
+        CUdeviceptr range;
+        int expected = config.wants_context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+        flw_sim_begin(&sim, &config);
+        CUevent event = make_event();
+        ASSERT_OK(sim.cu.cuCtxPopCurrent_v2(&context));
+        ASSERT_CU(sim.cu.cuMemAddressReserve(&range, 2 << 20, 0, 0, 0), expected);
+        ASSERT_CU(sim.cu.cuEventQuery(event), expected);
+        ASSERT_OK(sim.cu.cuCtxPushCurrent_v2(context));
+        ASSERT_OK(sim.cu.cuMemAddressReserve(&range, 2 << 20, 0, 0, 0));
+        ASSERT_OK(sim.cu.cuEventQuery(event));
+    }
+}
+
 static void the_clock_completes_work_after_its_lag_and_counts_waits(void **state)
 {
     (void)state;
@@ -411,6 +430,7 @@ int main(void)
         cmocka_unit_test(a_kernel_runs_in_stream_order_and_its_unwritten_loads_are_named),
         cmocka_unit_test(pool_memory_is_reused_in_stream_order_and_guarded_after_its_free),
         cmocka_unit_test(planned_faults_strike_the_nth_call_and_sticky_ones_stay),
+        cmocka_unit_test(a_driver_may_want_a_context_where_none_is_needed),
         cmocka_unit_test(the_clock_completes_work_after_its_lag_and_counts_waits),
         cmocka_unit_test(a_host_that_asks_on_and_on_lets_the_clock_move),
         cmocka_unit_test(a_fork_in_a_host_function_or_a_kernel_returns_in_both),
