@@ -259,28 +259,35 @@ void flw_domain_end_naming(struct flw_heap *heap, struct flw_domain *domain)
     flw_lock_release(&heap->lock);
 }
 
-/* The stream's own context counts, whichever is current, but for a default stream. A driver that wants a
- * context to be current all the same says so, and gets it. */
+/* Driver calls. */
+static CUresult enter_and_ask(struct flw_heap *heap, const struct flw_domain *domain,
+                              CUcontext context, CUstreamCaptureStatus *capturing)
+{
+    struct flw_driver_section section;
+    bool is_default = (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+    CUresult result =
+        flw_heap_enter_parts(heap, &section, context, is_default ? FLW_SECTION_CONTEXT : 0);
+    if (result == CUDA_SUCCESS) {
+        flw_heap_count_call(heap);
+        result = heap->driver->cuStreamIsCapturing(domain->stream, capturing);
+        flw_heap_leave_driver(heap, &section);
+    }
+    return result;
+}
+
+/* The stream's own context counts, whichever is current, but for a default stream. */
 fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *domain)
 {
     struct flw_driver_section section;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     CUcontext context = domain->is_foreign ? domain->context : heap->context;
-    bool is_default = (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_PER_THREAD;
-    unsigned parts = is_default ? FLW_SECTION_CONTEXT : 0;
-    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
     flw_lock_acquire(&heap->lock);
     uint64_t recorded = domain->newest != NULL ? domain->newest->ticket : 0;
     flw_lock_release(&heap->lock);
-    for (bool is_over = false; !is_over; parts |= FLW_SECTION_CONTEXT) {
-        is_over = (parts & FLW_SECTION_CONTEXT) != 0;
-        result = flw_heap_enter_parts(heap, &section, context, parts);
-        if (result == CUDA_SUCCESS) {
-            flw_heap_count_call(heap);
-            result = heap->driver->cuStreamIsCapturing(domain->stream, &capturing);
-            flw_heap_leave_driver(heap, &section);
-        }
-        is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = enter_and_ask(heap, domain, context, &capturing);
+    if (flw_heap_enter_instead(heap, &section, context, result)) {
+        result = enter_and_ask(heap, domain, context, &capturing);
+        flw_heap_leave_driver(heap, &section);
     }
     if (flw_result_is_stale(result)) {
         return FALLOW_INVALID_STREAM;

@@ -80,33 +80,43 @@ static CUresult record_event(struct flw_heap *heap, const struct flw_domain *dom
     return result;
 }
 
+/* Driver calls, in a section of the parts. */
+static CUresult enter_and_record(struct flw_heap *heap, const struct flw_domain *domain,
+                                 const struct taken *taken, CUcontext context, unsigned parts)
+{
+    struct flw_driver_section section;
+    bool is_new = taken->fence->event == NULL;
+    CUresult result = flw_heap_enter_parts(heap, &section, context, parts);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = record_event(heap, domain, taken);
+    if (is_new && result == CUDA_SUCCESS && !domain->is_foreign) {
+        flw_fence_make_spares(heap);
+    }
+    flw_heap_leave_driver(heap, &section);
+    return result;
+}
+
 /* Neither a record nor the question is unsafe beside a capture, and both go by the stream's own context,
- * whichever is current, unless the stream is a default one. To make an event takes a whole section. A driver
- * that wants a context to be current all the same says so, and gets it. Driver calls. */
+ * whichever is current, unless the stream is a default one. To make an event takes a whole section. Driver
+ * calls. */
 static CUresult record_fence(struct flw_heap *heap, const struct flw_domain *domain,
                              const struct taken *taken)
 {
-    struct flw_fence *fence = taken->fence;
     if (!domain->ops->is_stream) { /* an epoch: it has events and sections of its own */
-        return domain->ops->record(heap, domain, fence);
+        return domain->ops->record(heap, domain, taken->fence);
     }
     struct flw_driver_section section;
     bool is_default = (uintptr_t)domain->stream <= (uintptr_t)CU_STREAM_PER_THREAD;
-    unsigned parts = fence->event == NULL ? FLW_SECTION_BOTH : is_default ? FLW_SECTION_CONTEXT : 0;
+    unsigned parts = taken->fence->event == NULL ? FLW_SECTION_BOTH
+                     : is_default                ? FLW_SECTION_CONTEXT
+                                                 : 0;
     CUcontext context = domain->is_foreign ? domain->context : heap->context;
-    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-    for (bool is_over = false; !is_over; parts |= FLW_SECTION_CONTEXT) {
-        is_over = (parts & FLW_SECTION_CONTEXT) != 0;
-        result = flw_heap_enter_parts(heap, &section, context, parts);
-        if (result == CUDA_SUCCESS) {
-            bool is_new = fence->event == NULL;
-            result = record_event(heap, domain, taken);
-            if (is_new && result == CUDA_SUCCESS && !domain->is_foreign) {
-                flw_fence_make_spares(heap);
-            }
-            flw_heap_leave_driver(heap, &section);
-        }
-        is_over |= result != CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = enter_and_record(heap, domain, taken, context, parts);
+    if (flw_heap_enter_instead(heap, &section, context, result)) {
+        result = enter_and_record(heap, domain, taken, context, parts);
+        flw_heap_leave_driver(heap, &section);
     }
     return result;
 }

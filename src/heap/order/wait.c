@@ -108,16 +108,13 @@ static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
     }
 }
 
-/* Driver calls, in a section of at least the mode: an event is of its own context, whichever is current. A
- * driver that wants one to be current all the same, or that answers what another died of, gets the pool's. */
+/* Driver calls, in a section of at least the mode: an event is of its own context, whichever is current. */
 static CUresult ask_event(struct flw_heap *heap, CUevent event, CUresult (*ask)(CUevent event))
 {
     struct flw_driver_section section;
     flw_heap_count_call(heap);
     CUresult result = ask(event);
-    if (flw_result_is_gone(result) &&
-        flw_section_open_elsewhere(&section, heap->driver, heap->context,
-                                   &heap->count.driver_calls)) {
+    if (flw_heap_enter_instead(heap, &section, heap->context, result)) {
         flw_heap_count_call(heap);
         result = ask(event);
         flw_heap_leave_driver(heap, &section);
@@ -412,9 +409,7 @@ static CUresult make_wait(struct flw_heap *heap, const struct flw_domain *taker,
     CUresult result = taker->ops->wait(heap, taker, event);
     if (is_default) {
         flw_heap_leave_driver(heap, &section);
-    } else if (flw_result_is_gone(result) &&
-               flw_section_open_elsewhere(&section, heap->driver, heap->context,
-                                          &heap->count.driver_calls)) {
+    } else if (flw_heap_enter_instead(heap, &section, heap->context, result)) {
         result = taker->ops->wait(heap, taker, event);
         flw_heap_leave_driver(heap, &section);
     }

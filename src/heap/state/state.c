@@ -112,6 +112,13 @@ CUresult flw_heap_enter_context(struct flw_heap *heap, struct flw_driver_section
     return flw_heap_enter_parts(heap, section, context, FLW_SECTION_BOTH);
 }
 
+bool flw_heap_enter_instead(struct flw_heap *heap, struct flw_driver_section *section,
+                            CUcontext context, CUresult result)
+{
+    return flw_result_is_gone(result) &&
+           flw_section_open_elsewhere(section, heap->driver, context, &heap->count.driver_calls);
+}
+
 static bool enter_own(struct flw_heap *heap, struct flw_driver_section *section, unsigned parts)
 {
     if (flw_heap_is_lost(heap)) {

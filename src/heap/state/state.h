@@ -228,6 +228,11 @@ void flw_heap_hold_driver(struct flw_heap *heap, struct flw_driver_section *sect
 /* Driver calls. The same for calls that need less; none: no driver call. Left by flw_heap_leave_driver. */
 CUresult flw_heap_enter_parts(struct flw_heap *heap, struct flw_driver_section *section,
                               CUcontext context, unsigned parts);
+/* Driver calls. A call that by cuda.h needs no context to be current answered `result`: because another one is,
+ * or none? A driver that wants one all the same, or that answers what the other one died of, gets this. True:
+ * it is current, the call is worth another try, and flw_heap_leave_driver is to follow. */
+bool flw_heap_enter_instead(struct flw_heap *heap, struct flw_driver_section *section,
+                            CUcontext context, CUresult result);
 /* Driver calls. For a look at fences, and for handles and mappings: the mode, no context. False: the device is
  * lost, or the driver refuses. */
 bool flw_heap_enter_mode(struct flw_heap *heap, struct flw_driver_section *section);
