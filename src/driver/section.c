@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/check.h"
+#include "driver/answer.h"
 
 /* The section that this thread is in. Initial-exec: no allocation on first use. */
 static _Thread_local struct flw_driver_section *innermost
@@ -79,9 +80,9 @@ static CUresult relax(struct flw_driver_section *section)
     }
     section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result = exchange_mode(section);
-    if (result == CUDA_ERROR_INVALID_CONTEXT && (section->opened & FLW_SECTION_CONTEXT) == 0) {
+    if (flw_result_is_gone(result) && (section->opened & FLW_SECTION_CONTEXT) == 0) {
         if (section->context == NULL) {
-            return CUDA_SUCCESS; /* no context, no mode */
+            return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result; /* none, no mode */
         }
         result = make_current(section);
         result = result == CUDA_SUCCESS ? exchange_mode(section) : result;

@@ -56,8 +56,8 @@ CUresult flw_section_open(struct flw_driver_section *section, const struct flw_d
 bool flw_section_open_elsewhere(struct flw_driver_section *section, const struct flw_driver *driver,
                                 CUcontext context, _Atomic uint64_t *counter);
 
-/* As flw_section_open, for whatever is opened inside; by itself it makes no call. The driver's table stays where it is
- * until flw_section_close. */
+/* As flw_section_open, for whatever is opened inside; by itself it makes no call. The driver's table stays
+ * where it is until flw_section_close. */
 void flw_section_hold(struct flw_driver_section *section, const struct flw_driver *driver,
                       CUcontext context, _Atomic uint64_t *counter);
 

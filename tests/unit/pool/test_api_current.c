@@ -225,11 +225,34 @@ static void a_driver_that_wants_a_context_for_every_call_gets_it(void **state)
     live_with_all(true);
 }
 
+/* The frame itself, where the thread's capture mode is its current context's. */
+static void what_the_current_context_died_of_is_no_answer_about_the_mode(void **state)
+{
+    (void)state;
+    static const CUresult answers[] = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                                       CUDA_ERROR_ILLEGAL_ADDRESS};
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        struct api api;
+        CUcontext other = NULL, current = NULL;
+        api_begin_with_pool(&api);
+        (void)api_alloc(&api, 5 * MIB,
+                        api.stream); /* what follows is a growth alone: its mode is all it needs */
+        assert_int_equal(api.sim.cu.cuCtxCreate_v2(&other, 0, 0), 0);
+        assert_true((api.sim.fail)("cuThreadExchangeStreamCaptureMode", 1, (int)answers[i], 0));
+        (void)api_alloc(&api, 90 * MIB, api.stream);
+        assert_int_equal(api.sim.cu.cuCtxGetCurrent(&current), 0);
+        assert_ptr_equal(current, other);
+        assert_int_equal(api.sim.cu.cuCtxDestroy_v2(other), 0);
+        api_end(&api);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pool_serves_whichever_context_is_current),
         cmocka_unit_test(a_driver_that_wants_a_context_for_every_call_gets_it),
+        cmocka_unit_test(what_the_current_context_died_of_is_no_answer_about_the_mode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
