@@ -538,6 +538,14 @@ bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes)
     return is_refused;
 }
 
+bool flw_heap_spares(struct flw_heap *heap, uint64_t bytes)
+{
+    flw_lock_acquire(&heap->lock);
+    bool is_spared = flw_refusal_spares(&heap->refused, bytes);
+    flw_lock_release(&heap->lock);
+    return is_spared;
+}
+
 void flw_heap_forget_refusal(struct flw_heap *heap)
 {
     flw_lock_acquire(&heap->lock);

@@ -40,6 +40,8 @@ fallow_status flw_heap_grow(struct flw_heap *heap, const struct flw_grow_request
 /* takes the lock. Did the driver refuse a new handle or segment of so many bytes, and give none since; 0: the
  * mapping of one that is at hand. What goes back to it then does not come again. */
 bool flw_heap_refuses(struct flw_heap *heap, uint64_t bytes);
+/* takes the lock. And is it not to be asked for it now? This counts as one that went without. */
+bool flw_heap_spares(struct flw_heap *heap, uint64_t bytes);
 /* takes the lock. Things have changed: the next growth asks. */
 void flw_heap_forget_refusal(struct flw_heap *heap);
 

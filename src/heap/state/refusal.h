@@ -6,7 +6,8 @@
  * A refusal lasts, as a rule (a permission, a kind of machine), and to find that out anew costs every request
  * calls. So the like of what was refused is not asked for again before ever more growths have gone without:
  * none after the first refusal, then 1, 3, 7 and so on. Whoever would fail without an answer insists on one,
- * and any other answer ends the memory of it.
+ * and any other answer ends the memory of it. Only where something has to go back to the driver before it can
+ * be asked, and may not come again, such requests take their turn among the others.
  */
 #ifndef FLW_HEAP_STATE_REFUSAL_H
 #define FLW_HEAP_STATE_REFUSAL_H

@@ -205,9 +205,11 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
         return false;
     }
     fallow_status status = flw_heap_grow(climb->heap, &request, &run);
+    bool is_answer = status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED;
+    climb->is_refused = is_answer || status == FALLOW_WOULD_WAIT;
     flw_pool_say_refusals(climb->pool);
-    if (status == FALLOW_DRIVER || status == FALLOW_NOT_SUPPORTED) {
-        climb->insists = false; /* that is its answer, for the like of it */
+    if (is_answer) {
+        climb->insists = false; /* for the like of it */
         flw_pool_say_insisted(climb->pool);
     }
     if (status == FALLOW_WOULD_WAIT) {
@@ -228,6 +230,17 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes)
     return false;
 }
 
+bool flw_climb_may_exchange(struct flw_climb *climb)
+{
+    if (climb->is_refused || !flw_heap_refuses(climb->heap, climb->need_bytes)) {
+        return !climb->is_refused;
+    }
+    bool is_due = climb->insists && !flw_heap_spares(climb->heap, climb->need_bytes);
+    climb->insists =
+        false; /* it is asked once, and if it is refused the next has to wait for longer */
+    return is_due;
+}
+
 /* Segments do not move: what idles goes back to the driver, as much as the budget lacks (or the driver, where
  * the budget does not), and one of the right size is asked for. */
 static bool replace_segments(struct flw_climb *climb, uint64_t budget_bytes)
@@ -236,8 +249,7 @@ static bool replace_segments(struct flw_climb *climb, uint64_t budget_bytes)
     uint64_t room = flw_min(budget_bytes, climb->heap->limit_bytes);
     uint64_t keep = room - flw_min(room, need);
     keep = reserved > keep ? keep : reserved - flw_min(reserved, need);
-    return !flw_heap_refuses(climb->heap, UINT64_MAX) &&
-           flw_heap_release_idle(climb->heap, keep) > 0 &&
+    return flw_climb_may_exchange(climb) && flw_heap_release_idle(climb->heap, keep) > 0 &&
            flw_climb_grow_within(climb, budget_bytes);
 }
 
@@ -280,8 +292,7 @@ static bool move_within(struct flw_climb *climb, uint64_t budget_bytes)
         return true;
     }
     uint64_t idle_bytes = climb->heap->idle_bytes;
-    if (idle_bytes > 0 && !flw_heap_is_lost(climb->heap) &&
-        !flw_heap_refuses(climb->heap, UINT64_MAX)) {
+    if (idle_bytes > 0 && !flw_heap_is_lost(climb->heap) && flw_climb_may_exchange(climb)) {
         /* Idle handles of the wrong size: let the driver have them, ask it for the right one. */
         uint64_t reserved = atomic_load(&climb->heap->reserved_bytes);
         uint64_t keep = reserved - flw_min(reserved, flw_min(idle_bytes, climb->need_bytes));
@@ -307,6 +318,7 @@ static bool may_divide(const struct flw_climb *climb)
 bool flw_climb_grow_to_limit(struct flw_climb *climb)
 {
     struct flw_need *need = climb->need;
+    bool insists = climb->insists;
     if (climb->pool->config.economy == FALLOW_MEMORY_FIRST) {
         halve_handles(climb->pool);
     }
@@ -315,6 +327,7 @@ bool flw_climb_grow_to_limit(struct flw_climb *climb)
     }
     if (may_divide(climb)) {
         need->is_divided = true;
+        climb->insists = insists; /* on handles of another size */
         return flw_climb_take(climb->heap, need) ||
                flw_climb_grow_or_move(climb, climb->heap->limit_bytes);
     }

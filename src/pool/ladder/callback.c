@@ -36,8 +36,7 @@ bool flw_rung_callback(struct flw_climb *climb)
                 flw_rung_limit(climb))) {
         return true;
     }
-    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0 ||
-        flw_heap_refuses(climb->heap, UINT64_MAX)) {
+    if ((climb->need->flags & FALLOW_REQUEST_NO_GROW) != 0 || climb->is_refused) {
         return false; /* what idles elsewhere is not for it, or would not be given to it */
     }
     flw_pool_table_each(trim_other, climb);

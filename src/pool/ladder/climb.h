@@ -26,6 +26,7 @@ struct flw_climb {
     bool has_released_kept; /* what extensions kept back is out */
     bool is_headless;       /* a growth found no host memory for its headers: no other one helps */
     bool insists;           /* the driver is asked, whatever it refused before */
+    bool is_refused; /* the last growth was, by the driver or since it had refused the like of it */
     fallow_status gate_status; /* ASLEEP: nothing more is to be tried */
 };
 
@@ -99,6 +100,10 @@ bool flw_climb_grow_within(struct flw_climb *climb, uint64_t budget_bytes);
 bool flw_climb_grow_or_move(struct flw_climb *climb, uint64_t budget_bytes);
 /* calls. To the limit. */
 bool flw_climb_grow_to_limit(struct flw_climb *climb);
+/* takes the heap lock. May what idles go back to the driver for what is needed, which it was not asked for, or
+ * has no memory for? Not where it would refuse that: what idled would not come again. Whoever insists tries
+ * it all the same, before ever more have gone without (heap/refusal.h). */
+bool flw_climb_may_exchange(struct flw_climb *climb);
 bool flw_rung_grow(struct flw_climb *climb);
 /* Without more memory the request fails from here on, or waits. */
 bool flw_rung_limit(struct flw_climb *climb);

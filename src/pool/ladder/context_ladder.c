@@ -125,7 +125,7 @@ static bool rung_exchange(struct flw_climb *climb)
     if (may_wait(climb) && flw_epoch_wait_all(heap) && flw_climb_reclaim(climb)) {
         return true;
     }
-    if (!may_grow(climb) || flw_heap_refuses(heap, UINT64_MAX)) {
+    if (!may_grow(climb) || !flw_climb_may_exchange(climb)) {
         return false; /* what idles here stays */
     }
     uint64_t bound = flw_min(bound_of(climb), heap->limit_bytes);
@@ -164,8 +164,11 @@ static bool rung_limit(struct flw_climb *climb)
 /* The driver has nothing: everything that idles here goes to it first. */
 static bool rung_trim(struct flw_climb *climb)
 {
-    return may_grow(climb) && !flw_heap_refuses(climb->heap, UINT64_MAX) &&
-           flw_epoch_trim(climb->pool) > 0 && grow_to_limit(climb);
+    climb->insists = true;
+    bool is_grown = may_grow(climb) && flw_climb_may_exchange(climb) &&
+                    flw_epoch_trim(climb->pool) > 0 && grow_to_limit(climb);
+    climb->insists = false;
+    return is_grown;
 }
 
 static bool (*const rungs[FLW_CONTEXT_FAIL])(struct flw_climb *climb) = {

@@ -324,6 +324,116 @@ static void a_handle_that_was_moved_in_vain_serves_what_is_smaller(void **state)
     api_end(&api);
 }
 
+/* ---- a refusal that is over, while the pool is as large as it may be, or the device full: nothing asks the
+ * driver before something was given back to it */
+
+static const struct {
+    fallow_page_source source;
+    fallow_order order;
+    uint32_t flags; /* of the requests */
+} over[] = {{FALLOW_PAGES_SEGMENTS, FALLOW_ORDER_STREAM, 0},
+            {FALLOW_PAGES_AUTOMATIC, FALLOW_ORDER_STREAM, FALLOW_REQUEST_DEDICATED},
+            {FALLOW_PAGES_AUTOMATIC, FALLOW_ORDER_CONTEXT, 0}};
+#define OVER        (sizeof over / sizeof *over)
+#define PIECE_BYTES (10 * MIB)
+#define PIECES      6
+
+static fallow_status lend_over(struct api *api, size_t i, size_t bytes, void **out_ptr)
+{
+    fallow_request request;
+    fallow_request_init(&request);
+    request.size_bytes = bytes;
+    request.flags = over[i].flags;
+    return fallow_alloc_request(api->pool, &request, api->stream, out_ptr);
+}
+
+/* It was refused 40 MiB; then it lent so many pieces of 10. */
+static void begin_over(struct api *api, size_t i, size_t limit_bytes, void **pieces, size_t count)
+{
+    flw_sim_config world = flw_sim_config_default(7);
+    world.check = 1;
+    world.device_bytes = 100 * MIB;
+    api_begin(api, &world);
+    fallow_pool_config config = api_config(api);
+    config.page_source = over[i].source;
+    config.order = over[i].order;
+    config.limit_bytes = limit_bytes;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+    bool is_segment = over[i].flags == 0;
+    refuse_from_now_on(api, is_segment ? "cuMemAlloc_v2" : "cuMemCreate", CUDA_ERROR_UNKNOWN);
+    assert_int_equal(lend_over(api, i, 40 * MIB, pieces), FALLOW_DRIVER);
+    (void)(api->sim.fail)(NULL, 0, 0, 0);
+    for (size_t n = 0; n < count; n++) {
+        assert_int_equal(lend_over(api, i, PIECE_BYTES, &pieces[n]), FALLOW_OK);
+    }
+}
+
+/* The second size is like what was refused: one request may fail before what idles is given for it. */
+static void what_was_refused_once_is_exchanged_for_what_idles(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {30 * MIB, 45 * MIB};
+    for (size_t n = 0; n < 2 * OVER; n++) {
+        struct api api;
+        void *pieces[PIECES], *ptr = NULL;
+        begin_over(&api, n % OVER, PIECES * PIECE_BYTES + 4 * MIB, pieces, PIECES);
+        for (size_t k = 0; k < PIECES; k++) {
+            assert_int_equal(fallow_free(api.pool, pieces[k], api.stream), FALLOW_OK);
+        }
+        fallow_status status = lend_over(&api, n % OVER, sizes[n / OVER], &ptr);
+        if (status == FALLOW_OUT_OF_MEMORY && n >= OVER) {
+            status = lend_over(&api, n % OVER, sizes[n / OVER], &ptr);
+        }
+        assert_int_equal(status, FALLOW_OK);
+        assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        api_end(&api);
+    }
+}
+
+/* Large handles are refused, and smaller ones not any more. */
+static void a_block_without_a_handle_of_its_own_asks_for_several(void **state)
+{
+    (void)state;
+    struct api api;
+    void *ptr = NULL;
+    api_begin(&api, NULL);
+    fallow_pool_config config = api_config(&api);
+    assert_int_equal(fallow_pool_create(&config, &api.pool), FALLOW_OK);
+    refuse_from_now_on(&api, "cuMemCreate", CUDA_ERROR_NOT_SUPPORTED);
+    for (unsigned n = 0; n < FAILING_REQUESTS; n++) {
+        assert_int_equal(fallow_alloc(api.pool, 3 * MIB, api.stream, &ptr), FALLOW_NOT_SUPPORTED);
+    }
+    (void)(api.sim.fail)(NULL, 0, 0, 0);
+    uint64_t asked = api.sim.call_count("cuMemCreate");
+    assert_int_equal((api.sim.fail)("cuMemCreate", 1, CUDA_ERROR_NOT_SUPPORTED, 0), 1);
+    assert_int_equal((api.sim.fail)("cuMemCreate", 2, CUDA_ERROR_NOT_SUPPORTED, 0), 1); /* least */
+    ptr = api_alloc(&api, 1100 * MIB, api.stream);
+    assert_true(api.sim.call_count("cuMemCreate") - asked > 2); /* several, after the refused one */
+    assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+    expect_service(&api);
+    api_end(&api);
+}
+
+static void what_idles_in_another_pool_serves_one_that_was_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < OVER; i++) {
+        struct api api;
+        void *pieces[PIECES], *ptr = NULL;
+        begin_over(&api, i, 0, pieces, 3);
+        fallow_pool *other = api_create(&api);
+        assert_int_equal(fallow_alloc(other, 60 * MIB, api.stream, &ptr), FALLOW_OK);
+        assert_int_equal(fallow_free(other, ptr, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_pool_trim(other, SIZE_MAX, 0, NULL), FALLOW_OK); /* fences it */
+        assert_int_equal(api.sim.cu.cuCtxSynchronize(), 0);
+        assert_int_equal(fallow_pool_poll(other), FALLOW_OK);
+        assert_int_equal(lend_over(&api, i, 35 * MIB, &ptr), FALLOW_OK);
+        fallow_pool_destroy(other);
+        api_end(&api);
+    }
+}
+
 /* Neither the way back of a growth nor the taking out of idle memory: what stays mapped is known, and goes
  * when the driver lets it. */
 static void what_cannot_be_unmapped_is_kept_until_it_can(void **state)
@@ -427,6 +537,9 @@ int main(void)
         cmocka_unit_test(a_lasting_refusal_costs_each_request_one_question),
         cmocka_unit_test(a_refused_pool_lends_what_it_has),
         cmocka_unit_test(a_handle_that_was_moved_in_vain_serves_what_is_smaller),
+        cmocka_unit_test(what_was_refused_once_is_exchanged_for_what_idles),
+        cmocka_unit_test(a_block_without_a_handle_of_its_own_asks_for_several),
+        cmocka_unit_test(what_idles_in_another_pool_serves_one_that_was_refused),
         cmocka_unit_test(what_cannot_be_unmapped_is_kept_until_it_can),
         cmocka_unit_test(destroy_says_what_stays_with_the_driver),
         cmocka_unit_test(refused_events_leave_memory_to_a_synchronisation),
