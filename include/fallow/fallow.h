@@ -588,7 +588,8 @@ FALLOW_API int fallow_pool_last_driver_error(fallow_pool *pool, const char **out
 
 /** Give idle memory back until at most keep_bytes are reserved. Waits for what is needed, at most
  *  deadline_ns from now (0 = not at all, which is OK; UINT64_MAX = as long as it takes). TIMEOUT if it
- *  passed with work left. OK also when live memory keeps more. out_released_bytes may be NULL. */
+ *  passed with work left. OK also when live memory keeps more. out_released_bytes may be NULL.
+ *  No deadline bounds a sleep or wake under way, or the synchronisation that memory of a lost stream takes. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_trim(fallow_pool *pool, size_t keep_bytes,
                                                            uint64_t deadline_ns,
                                                            size_t *out_released_bytes);
