@@ -372,6 +372,9 @@ struct flw_span *flw_heap_take_run(struct flw_heap *heap, struct flw_domain *dom
         return take_whole(heap, domain, unit_count, align_units);
     }
     struct flw_span *run = find_run(heap, domain, unit_count, align_units);
+    if (FLW_UNLIKELY(run == NULL && unit_count >= heap->first_whole_units)) {
+        return take_whole(heap, domain, unit_count, align_units); /* from before whole_units rose */
+    }
     return run != NULL ? take_from(heap, run, unit_count, align_units) : NULL;
 }
 

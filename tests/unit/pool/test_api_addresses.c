@@ -316,6 +316,34 @@ static void where_large_blocks_come_and_go_only_larger_ones_have_a_handle(void *
     api_end(&api);
 }
 
+/* What has a handle from before that serves its size still. */
+static void a_large_handle_outlives_the_size_from_which_they_are_made(void **state)
+{
+    (void)state;
+    struct api api;
+    fallow_request request;
+    void *again = NULL;
+    fallow_request_init(&request);
+    request.size_bytes = ONE_HANDLE;
+    request.flags = FALLOW_REQUEST_NO_GROW;
+    begin_with(&api, 0, 0);
+    void *kept = api_alloc(&api, ONE_HANDLE, api.stream);
+    assert_true(has_its_handle(&api, kept, ONE_HANDLE));
+    take_turns(&api, 8);
+    assert_non_null(strstr(api.log, "from 2048 MiB on"));
+    void *divided = api_alloc(&api, ONE_HANDLE, api.stream);
+    assert_false(lies_in_one_handle(&api, divided, ONE_HANDLE));
+    give(&api, kept);
+    uint64_t before = creates(&api);
+    assert_int_equal(fallow_alloc_request(api.pool, &request, api.stream, &again), FALLOW_OK);
+    assert_ptr_equal(again, kept);
+    assert_true(creates(&api) == before);
+    give(&api, again);
+    give(&api, divided);
+    assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+    api_end(&api);
+}
+
 /* A growth asks three times, ever more freely; the fourth time for small handles. Who named a size does not
  * get those. */
 static void without_memory_for_a_large_handle_small_ones_serve(void **state)
@@ -439,6 +467,7 @@ int main(void)
         cmocka_unit_test(large_blocks_are_seen_whole_in_automatic_mode),
         cmocka_unit_test(a_large_handle_serves_nothing_else),
         cmocka_unit_test(where_large_blocks_come_and_go_only_larger_ones_have_a_handle),
+        cmocka_unit_test(a_large_handle_outlives_the_size_from_which_they_are_made),
         cmocka_unit_test(without_memory_for_a_large_handle_small_ones_serve),
         cmocka_unit_test(large_blocks_sleep_and_are_exported),
         cmocka_unit_test(large_blocks_change_hands),
