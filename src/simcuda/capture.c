@@ -281,10 +281,8 @@ static CUresult begin(struct flw_call *call, struct flw_stream *stream, CUstream
 
 CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuStreamBeginCapture_v2, FLW_CALL_CONTEXT, handle);
-    return flw_call_leave(result == CUDA_SUCCESS ? begin(&call, call.stream, mode) : result);
+    FLW_CALL_ON_STREAM(cuStreamBeginCapture_v2, FLW_CALL_CONTEXT, handle);
+    return begin(&call, call.stream, mode);
 }
 
 /* Is all captured work behind the origin's tips? */
@@ -344,10 +342,8 @@ static CUresult end(struct flw_call *call, struct flw_stream *stream, CUgraph *g
 
 CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph *graph)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuStreamEndCapture, FLW_CALL_CONTEXT, handle);
-    return flw_call_leave(result == CUDA_SUCCESS ? end(&call, call.stream, graph) : result);
+    FLW_CALL_ON_STREAM(cuStreamEndCapture, FLW_CALL_CONTEXT, handle);
+    return end(&call, call.stream, graph);
 }
 
 static CUresult status_of(const struct flw_stream *stream, CUstreamCaptureStatus *status)
@@ -370,13 +366,11 @@ static CUresult status_of(const struct flw_stream *stream, CUstreamCaptureStatus
 
 CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuStreamIsCapturing, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS && status == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_STREAM(cuStreamIsCapturing, FLW_CALL_CONTEXT, handle);
+    if (status == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return flw_call_leave(result == CUDA_SUCCESS ? status_of(call.stream, status) : result);
+    return status_of(call.stream, status);
 }
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status,
@@ -384,16 +378,12 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatu
                                            const CUgraphNode **dependencies,
                                            size_t *dependency_count)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuStreamGetCaptureInfo_v2, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS && status == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_STREAM(cuStreamGetCaptureInfo_v2, FLW_CALL_CONTEXT, handle);
+    if (status == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        result = status_of(call.stream, status);
-    }
-    if (result == CUDA_SUCCESS && *status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    FLW_TRY(status_of(call.stream, status));
+    if (*status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         struct flw_capture *capture = call.stream->capture;
         if (id != NULL) {
             *id = capture->id;
@@ -411,23 +401,19 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatu
             *dependency_count = dependencies != NULL ? 0 : call.stream->capture_tip_count;
         }
     }
-    return flw_call_leave(result);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuThreadExchangeStreamCaptureMode, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS && (mode == NULL || (*mode != CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                                                    *mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
-                                                    *mode != CU_STREAM_CAPTURE_MODE_RELAXED))) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuThreadExchangeStreamCaptureMode, FLW_CALL_PLAIN);
+    if (mode == NULL ||
+        (*mode != CU_STREAM_CAPTURE_MODE_GLOBAL && *mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
+         *mode != CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        CUstreamCaptureMode previous = call.thread->capture_mode;
-        call.thread->capture_mode = *mode;
-        *mode = previous;
-    }
-    return flw_call_leave(result);
+    CUstreamCaptureMode previous = call.thread->capture_mode;
+    call.thread->capture_mode = *mode;
+    *mode = previous;
+    return CUDA_SUCCESS;
 }

@@ -132,16 +132,12 @@ static struct flw_context *retain_primary(struct flw_device *device)
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_device_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxRetain, FLW_CALL_PLAIN, device);
-    if (result == CUDA_SUCCESS && context == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuDevicePrimaryCtxRetain, FLW_CALL_PLAIN, device);
+    if (context == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *context = retain_primary(call.device)->handle;
-    }
-    return flw_call_leave(result);
+    *context = retain_primary(call.device)->handle;
+    return CUDA_SUCCESS;
 }
 
 static void reset_primary(struct flw_thread *thread, struct flw_device *device)
@@ -163,75 +159,56 @@ static void release_primary(struct flw_thread *thread, struct flw_device *device
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_device_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxRelease_v2, FLW_CALL_PLAIN, device);
+    FLW_CALL_ON_DEVICE(cuDevicePrimaryCtxRelease_v2, FLW_CALL_PLAIN, device);
     /* "Releasing a primary context that has not been previously retained will fail with
      * CUDA_ERROR_INVALID_CONTEXT." */
-    if (result == CUDA_SUCCESS && call.device->primary_retain_count == 0) {
-        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (call.device->primary_retain_count == 0) {
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (result == CUDA_SUCCESS) {
-        release_primary(call.thread, call.device);
-    }
-    return flw_call_leave(result);
+    release_primary(call.thread, call.device);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_device_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxGetState, FLW_CALL_PLAIN, device);
-    if (result == CUDA_SUCCESS && (flags == NULL || active == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuDevicePrimaryCtxGetState, FLW_CALL_PLAIN, device);
+    if (flags == NULL || active == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *flags = call.device->primary_flags;
-        *active = call.device->primary != NULL;
-    }
-    return flw_call_leave(result);
+    *flags = call.device->primary_flags;
+    *active = call.device->primary != NULL;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_device_enter(&call, FLW_ENTRY_cuDevicePrimaryCtxReset_v2, FLW_CALL_PLAIN, device);
-    if (result == CUDA_SUCCESS) {
-        /* "Resetting the primary context does not release it": the count stays. */
-        reset_primary(call.thread, call.device);
-    }
-    return flw_call_leave(result);
+    FLW_CALL_ON_DEVICE(cuDevicePrimaryCtxReset_v2, FLW_CALL_PLAIN, device);
+    /* "Resetting the primary context does not release it": the count stays. */
+    reset_primary(call.thread, call.device);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
 {
-    struct flw_call call;
-    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuCtxCreate_v2, FLW_CALL_PLAIN, device);
-    if (result == CUDA_SUCCESS && context == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuCtxCreate_v2, FLW_CALL_PLAIN, device);
+    if (context == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_context *made = make_context(call.device, false, flags);
-        push(call.thread, made); /* "and associates it with the calling thread" */
-        *context = made->handle;
-    }
-    return flw_call_leave(result);
+    struct flw_context *made = make_context(call.device, false, flags);
+    push(call.thread, made); /* "and associates it with the calling thread" */
+    *context = made->handle;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxDestroy_v2, FLW_CALL_PLAIN);
-    if (result != CUDA_SUCCESS) {
-        return flw_call_leave(result);
-    }
+    FLW_CALL(cuCtxDestroy_v2, FLW_CALL_PLAIN);
     struct flw_context *found = flw_context_find(context);
     if (context == NULL) {
-        return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     }
     if (found == NULL || found->is_primary) {
-        return flw_call_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
     /* "If ctx is current to the calling thread then ctx will also be popped" */
     struct flw_thread *thread = call.thread;
@@ -239,112 +216,94 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context)
         thread->depth--;
     }
     end_context(thread, found);
-    return flw_call_leave(CUDA_SUCCESS);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext context)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxPushCurrent_v2, FLW_CALL_PLAIN);
+    FLW_CALL(cuCtxPushCurrent_v2, FLW_CALL_PLAIN);
     struct flw_context *found = flw_context_find(context);
-    if (result == CUDA_SUCCESS && found == NULL) {
-        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (found == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (result == CUDA_SUCCESS) {
-        push(call.thread, found);
-    }
-    return flw_call_leave(result);
+    push(call.thread, found);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *context)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxPopCurrent_v2, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS && call.thread->depth == 0) {
-        result = CUDA_ERROR_INVALID_CONTEXT;
+    FLW_CALL(cuCtxPopCurrent_v2, FLW_CALL_PLAIN);
+    if (call.thread->depth == 0) {
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_context *top = call.thread->stack[--call.thread->depth];
-        if (context != NULL) {
-            *context = top != NULL ? top->handle : NULL;
-        }
+    struct flw_context *top = call.thread->stack[--call.thread->depth];
+    if (context != NULL) {
+        *context = top != NULL ? top->handle : NULL;
     }
-    return flw_call_leave(result);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxSetCurrent, FLW_CALL_PLAIN);
+    FLW_CALL(cuCtxSetCurrent, FLW_CALL_PLAIN);
     struct flw_context *found = flw_context_find(context);
     struct flw_thread *thread = call.thread;
-    if (result == CUDA_SUCCESS && context != NULL && found == NULL) {
-        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (context != NULL && found == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (result == CUDA_SUCCESS) {
-        /* "If there exists a CUDA context stack on the calling CPU thread, this will replace the
-         * top of that stack with ctx. If ctx is NULL then this will be equivalent to popping the
-         * top" */
-        if (thread->depth > 0) {
-            thread->depth--;
-        }
-        if (found != NULL) {
-            push(thread, found);
-        }
+    /* "If there exists a CUDA context stack on the calling CPU thread, this will replace the
+     * top of that stack with ctx. If ctx is NULL then this will be equivalent to popping the
+     * top" */
+    if (thread->depth > 0) {
+        thread->depth--;
     }
-    return flw_call_leave(result);
+    if (found != NULL) {
+        push(thread, found);
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxGetCurrent, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS && context == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuCtxGetCurrent, FLW_CALL_PLAIN);
+    if (context == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        /* "If no context is bound to the calling CPU thread then *pctx is set to NULL" */
-        struct flw_thread *thread = call.thread;
-        *context = thread->depth > 0 ? thread->stack[thread->depth - 1]->handle : NULL;
-    }
-    return flw_call_leave(result);
+    /* "If no context is bound to the calling CPU thread then *pctx is set to NULL" */
+    struct flw_thread *thread = call.thread;
+    *context = thread->depth > 0 ? thread->stack[thread->depth - 1]->handle : NULL;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxGetDevice, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS && device == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuCtxGetDevice, FLW_CALL_PLAIN);
+    if (device == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_context *context = flw_context_current(call.thread, &result);
-        if (context != NULL) {
-            *device = context->device->ordinal;
-        }
+    CUresult result = CUDA_SUCCESS;
+    struct flw_context *context = flw_context_current(call.thread, &result);
+    if (context != NULL) {
+        *device = context->device->ordinal;
     }
-    return flw_call_leave(result);
+    return result;
 }
 
 CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxGetId, FLW_CALL_IDS);
-    if (result == CUDA_SUCCESS && id == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuCtxGetId, FLW_CALL_IDS);
+    if (id == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        /* "If context is supplied as NULL and there is one current, the Id of the current context"
-         */
-        struct flw_context *found =
-            context == NULL ? flw_context_current(call.thread, &result) : flw_context_find(context);
-        if (found != NULL) {
-            *id = found->id;
-        } else if (result == CUDA_SUCCESS) {
-            result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-        }
+    /* "If context is supplied as NULL and there is one current, the Id of the current context" */
+    CUresult result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    struct flw_context *found =
+        context == NULL ? flw_context_current(call.thread, &result) : flw_context_find(context);
+    if (found == NULL) {
+        return result;
     }
-    return flw_call_leave(result);
+    *id = found->id;
+    return CUDA_SUCCESS;
 }
 
 static CUresult synchronize(struct flw_call *call, struct flw_context *context)
@@ -364,10 +323,8 @@ static CUresult synchronize(struct flw_call *call, struct flw_context *context)
 
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuCtxSynchronize, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    return flw_call_leave(result == CUDA_SUCCESS ? synchronize(&call, call.context) : result);
+    FLW_CALL(cuCtxSynchronize, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    return synchronize(&call, call.context);
 }
 
 /* "If the specified context is NULL, the API will operate on the current context." */
@@ -376,13 +333,12 @@ FLW_SIM_NEWER(cuCtxSynchronize_v2, (CUcontext handle))
     if (handle == NULL) {
         return cuCtxSynchronize();
     }
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxSynchronize, FLW_CALL_UNSAFE);
+    FLW_CALL(cuCtxSynchronize, FLW_CALL_UNSAFE);
     struct flw_context *context = flw_context_find(handle);
-    if (result == CUDA_SUCCESS && context == NULL) {
-        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (context == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
-    return flw_call_leave(result == CUDA_SUCCESS ? synchronize(&call, context) : result);
+    return synchronize(&call, context);
 }
 
 /* ---- green contexts: a part of the device under the primary context. How many multiprocessors one has is not
@@ -408,18 +364,15 @@ static struct flw_context *find_green(CUgreenCtx green)
 FLW_SIM_NEWER(cuDeviceGetDevResource,
               (CUdevice device, struct CUdevResource_st *resource, CUdevResourceType type))
 {
-    struct flw_call call;
-    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
-    if (result == CUDA_SUCCESS && (resource == NULL || type != CU_DEV_RESOURCE_TYPE_SM)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
+    if (resource == NULL || type != CU_DEV_RESOURCE_TYPE_SM) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        unsigned count = SM_COUNT;
-        memset((void *)resource, 0, RESOURCE_END);
-        memcpy((void *)resource, &type, sizeof type);
-        memcpy((unsigned char *)resource + SM_COUNT_AT, &count, sizeof count);
-    }
-    return flw_call_leave(result);
+    unsigned count = SM_COUNT;
+    memset((void *)resource, 0, RESOURCE_END);
+    memcpy((void *)resource, &type, sizeof type);
+    memcpy((unsigned char *)resource + SM_COUNT_AT, &count, sizeof count);
+    return CUDA_SUCCESS;
 }
 
 /* It stands for all of the device, whatever the resources are. */
@@ -437,66 +390,52 @@ FLW_SIM_NEWER(cuDevResourceGenerateDesc,
 FLW_SIM_NEWER(cuGreenCtxCreate,
               (CUgreenCtx * green, CUdevResourceDesc descriptor, CUdevice device, unsigned flags))
 {
-    struct flw_call call;
-    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
-    if (result == CUDA_SUCCESS &&
-        (green == NULL || descriptor == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
+    if (green == NULL || descriptor == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        /* "This API will retain the primary context on device" */
-        struct flw_context *made = make_context(call.device, false, 0);
-        made->main = retain_primary(call.device);
-        *green = flw_context_green(made);
-    }
-    return flw_call_leave(result);
+    /* "This API will retain the primary context on device" */
+    struct flw_context *made = make_context(call.device, false, 0);
+    made->main = retain_primary(call.device);
+    *green = flw_context_green(made);
+    return CUDA_SUCCESS;
 }
 
 FLW_SIM_NEWER(cuGreenCtxDestroy, (CUgreenCtx green))
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT);
+    FLW_CALL(cuCtxFromGreenCtx, FLW_CALL_SILENT);
     struct flw_context *found = find_green(green);
-    if (result == CUDA_SUCCESS && found == NULL) {
-        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (found == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (result == CUDA_SUCCESS) {
-        /* "Destroys the green context, releasing the primary context of the device" */
-        end_context(call.thread, found);
-        release_primary(call.thread, found->device);
-    }
-    return flw_call_leave(result);
+    /* "Destroys the green context, releasing the primary context of the device" */
+    end_context(call.thread, found);
+    release_primary(call.thread, found->device);
+    return CUDA_SUCCESS;
 }
 
 FLW_SIM_NEWER(cuCtxFromGreenCtx, (CUcontext * context, CUgreenCtx green))
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_PLAIN);
+    FLW_CALL(cuCtxFromGreenCtx, FLW_CALL_PLAIN);
     struct flw_context *found = find_green(green);
-    if (result == CUDA_SUCCESS && (found == NULL || context == NULL)) {
-        result = found == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+    if (found == NULL || context == NULL) {
+        return found == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *context = found->handle;
-    }
-    return flw_call_leave(result);
+    *context = found->handle;
+    return CUDA_SUCCESS;
 }
 
 /* "the API ignores the context that is current to the calling thread" */
 FLW_SIM_NEWER(cuGreenCtxStreamCreate,
               (CUstream * stream, CUgreenCtx green, unsigned flags, int priority))
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxFromGreenCtx, FLW_CALL_SILENT);
+    FLW_CALL(cuCtxFromGreenCtx, FLW_CALL_SILENT);
     struct flw_context *found = find_green(green);
-    if (result == CUDA_SUCCESS && found == NULL) {
-        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (found == NULL) {
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (result == CUDA_SUCCESS && flags != CU_STREAM_NON_BLOCKING) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (flags != CU_STREAM_NON_BLOCKING) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        result = flw_stream_create(found, stream, flags, priority);
-    }
-    return flw_call_leave(result);
+    return flw_stream_create(found, stream, flags, priority);
 }

@@ -95,80 +95,59 @@ static CUresult copy_out(struct flw_call *call, struct flw_stream *stream, void 
 
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyHtoD_v2, FLW_CALL_CONTEXT);
-    return flw_call_leave(result == CUDA_SUCCESS
-                              ? copy_in(&call, call.context->legacy, to, from, bytes, true)
-                              : result);
+    FLW_CALL(cuMemcpyHtoD_v2, FLW_CALL_CONTEXT);
+    return copy_in(&call, call.context->legacy, to, from, bytes, true);
 }
 
 CUresult CUDAAPI cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemcpyDtoH_v2, FLW_CALL_CONTEXT);
-    return flw_call_leave(result == CUDA_SUCCESS
-                              ? copy_out(&call, call.context->legacy, to, from, bytes, true)
-                              : result);
+    FLW_CALL(cuMemcpyDtoH_v2, FLW_CALL_CONTEXT);
+    return copy_out(&call, call.context->legacy, to, from, bytes, true);
 }
 
 CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyHtoD_v2, FLW_CALL_CONTEXT, CU_STREAM_PER_THREAD);
-    return flw_call_leave(
-        result == CUDA_SUCCESS ? copy_in(&call, call.stream, to, from, bytes, true) : result);
+    FLW_CALL_ON_STREAM(cuMemcpyHtoD_v2, FLW_CALL_CONTEXT, CU_STREAM_PER_THREAD);
+    return copy_in(&call, call.stream, to, from, bytes, true);
 }
 
 CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyDtoH_v2, FLW_CALL_CONTEXT, CU_STREAM_PER_THREAD);
-    return flw_call_leave(
-        result == CUDA_SUCCESS ? copy_out(&call, call.stream, to, from, bytes, true) : result);
+    FLW_CALL_ON_STREAM(cuMemcpyDtoH_v2, FLW_CALL_CONTEXT, CU_STREAM_PER_THREAD);
+    return copy_out(&call, call.stream, to, from, bytes, true);
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
                                       CUstream handle)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyHtoDAsync_v2, FLW_CALL_CONTEXT, handle);
-    return flw_call_leave(
-        result == CUDA_SUCCESS ? copy_in(&call, call.stream, to, from, bytes, false) : result);
+    FLW_CALL_ON_STREAM(cuMemcpyHtoDAsync_v2, FLW_CALL_CONTEXT, handle);
+    return copy_in(&call, call.stream, to, from, bytes, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream handle)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyDtoHAsync_v2, FLW_CALL_CONTEXT, handle);
-    return flw_call_leave(
-        result == CUDA_SUCCESS ? copy_out(&call, call.stream, to, from, bytes, false) : result);
+    FLW_CALL_ON_STREAM(cuMemcpyDtoHAsync_v2, FLW_CALL_CONTEXT, handle);
+    return copy_out(&call, call.stream, to, from, bytes, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                                       CUstream handle)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS && bytes > 0 &&
-        (!flw_storage_is_known(to) || !flw_storage_is_readable(from))) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_STREAM(cuMemcpyDtoDAsync_v2, FLW_CALL_CONTEXT, handle);
+    if (bytes == 0) {
+        return CUDA_SUCCESS;
     }
-    if (result == CUDA_SUCCESS && bytes > 0) {
-        struct flw_sim_range range[2] = {{.address = to, .bytes = bytes, .is_write = 1},
-                                         {.address = from, .bytes = bytes}};
-        struct flw_work work = {.kind = FLW_WORK_COPY,
-                                .name = "copy on the device",
-                                .ranges = range,
-                                .range_count = 2,
-                                .to = to,
-                                .from = from,
-                                .bytes = bytes};
-        result = flw_order_submit(call.stream, &work, NULL);
+    if (!flw_storage_is_known(to) || !flw_storage_is_readable(from)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return flw_call_leave(result);
+    struct flw_sim_range range[2] = {{.address = to, .bytes = bytes, .is_write = 1},
+                                     {.address = from, .bytes = bytes}};
+    struct flw_work work = {.kind = FLW_WORK_COPY,
+                            .name = "copy on the device",
+                            .ranges = range,
+                            .range_count = 2,
+                            .to = to,
+                            .from = from,
+                            .bytes = bytes};
+    return flw_order_submit(call.stream, &work, NULL);
 }

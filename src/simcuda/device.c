@@ -32,85 +32,65 @@ CUresult flw_device_enter(struct flw_call *call, enum flw_entry entry, unsigned 
 
 CUresult CUDAAPI cuInit(unsigned flags)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuInit, FLW_CALL_BEFORE_INIT);
-    if (result == CUDA_SUCCESS && flags != 0) {
-        result = CUDA_ERROR_INVALID_VALUE; /* "Currently, the Flags parameter must be 0." */
+    FLW_CALL(cuInit, FLW_CALL_BEFORE_INIT);
+    if (flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE; /* "Currently, the Flags parameter must be 0." */
     }
-    if (result == CUDA_SUCCESS && flw_profile_is_wrong()) {
-        result = CUDA_ERROR_INVALID_VALUE; /* it was said which name is meant */
+    if (flw_profile_is_wrong()) {
+        return CUDA_ERROR_INVALID_VALUE; /* it was said which name is meant */
     }
-    if (result == CUDA_SUCCESS) {
-        flw_world.is_initialised = true;
-    }
-    return flw_call_leave(result);
+    flw_world.is_initialised = true;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDriverGetVersion(int *version)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDriverGetVersion,
-                                     FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
-    if (result == CUDA_SUCCESS && version == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuDriverGetVersion, FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
+    if (version == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *version = flw_world.config.driver_version;
-    }
-    return flw_call_leave(result);
+    *version = flw_world.config.driver_version;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGetCount(int *count)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceGetCount, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS && count == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuDeviceGetCount, FLW_CALL_PLAIN);
+    if (count == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *count = flw_world.config.device_count;
-    }
-    return flw_call_leave(result);
+    *count = flw_world.config.device_count;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 {
-    struct flw_call call;
-    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuDeviceGet, FLW_CALL_PLAIN, ordinal);
-    if (result == CUDA_SUCCESS && device == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuDeviceGet, FLW_CALL_PLAIN, ordinal);
+    if (device == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *device = ordinal;
-    }
-    return flw_call_leave(result);
+    *device = ordinal;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device)
 {
-    struct flw_call call;
-    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuDeviceGetName, FLW_CALL_PLAIN, device);
-    if (result == CUDA_SUCCESS && (name == NULL || length <= 0)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuDeviceGetName, FLW_CALL_PLAIN, device);
+    if (name == NULL || length <= 0) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        snprintf(name, (size_t)length, "simulated device %d", device);
-    }
-    return flw_call_leave(result);
+    snprintf(name, (size_t)length, "simulated device %d", device);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_device_enter(&call, FLW_ENTRY_cuDeviceTotalMem_v2, FLW_CALL_PLAIN, device);
-    if (result == CUDA_SUCCESS && bytes == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuDeviceTotalMem_v2, FLW_CALL_PLAIN, device);
+    if (bytes == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *bytes = flw_world.config.device_bytes;
-    }
-    return flw_call_leave(result);
+    *bytes = flw_world.config.device_bytes;
+    return CUDA_SUCCESS;
 }
 
 /* An attribute that the simulated device does not have reads 0, as an unsupported feature does. */
@@ -170,46 +150,35 @@ static bool is_known_attribute(CUdevice_attribute attribute)
 
 CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_device_enter(&call, FLW_ENTRY_cuDeviceGetAttribute, FLW_CALL_PLAIN, device);
-    if (result == CUDA_SUCCESS && (value == NULL || !is_known_attribute(attribute))) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuDeviceGetAttribute, FLW_CALL_PLAIN, device);
+    if (value == NULL || !is_known_attribute(attribute)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *value = attribute_value(attribute);
-    }
-    return flw_call_leave(result);
+    *value = attribute_value(attribute);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuDeviceCanAccessPeer, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS && can == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuDeviceCanAccessPeer, FLW_CALL_PLAIN);
+    if (can == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS &&
-        (flw_device_find(device) == NULL || flw_device_find(peer) == NULL)) {
-        result = CUDA_ERROR_INVALID_DEVICE;
+    if (flw_device_find(device) == NULL || flw_device_find(peer) == NULL) {
+        return CUDA_ERROR_INVALID_DEVICE;
     }
-    if (result == CUDA_SUCCESS) {
-        *can = device != peer && flw_device_reaches(device, peer);
-    }
-    return flw_call_leave(result);
+    *can = device != peer && flw_device_reaches(device, peer);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetInfo_v2, FLW_CALL_CONTEXT);
-    if (result == CUDA_SUCCESS && (free_bytes == NULL || total_bytes == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuMemGetInfo_v2, FLW_CALL_CONTEXT);
+    if (free_bytes == NULL || total_bytes == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        flw_memory_collect();
-        *total_bytes = flw_world.config.device_bytes;
-        *free_bytes = flw_world.config.device_bytes - call.context->device->given_bytes;
-    }
-    return flw_call_leave(result);
+    flw_memory_collect();
+    *total_bytes = flw_world.config.device_bytes;
+    *free_bytes = flw_world.config.device_bytes - call.context->device->given_bytes;
+    return CUDA_SUCCESS;
 }

@@ -112,16 +112,12 @@ static CUresult describe(CUresult error, const char **out, bool wants_name)
 
 CUresult CUDAAPI cuGetErrorName(CUresult error, const char **name)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGetErrorName,
-                                     FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
-    return flw_call_leave(result == CUDA_SUCCESS ? describe(error, name, true) : result);
+    FLW_CALL(cuGetErrorName, FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
+    return describe(error, name, true);
 }
 
 CUresult CUDAAPI cuGetErrorString(CUresult error, const char **text)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGetErrorString,
-                                     FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
-    return flw_call_leave(result == CUDA_SUCCESS ? describe(error, text, false) : result);
+    FLW_CALL(cuGetErrorString, FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
+    return describe(error, text, false);
 }

@@ -76,42 +76,35 @@ static bool is_done(const struct flw_event *event)
 
 CUresult CUDAAPI cuEventCreate(CUevent *out, unsigned flags)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventCreate, FLW_CALL_CONTEXT);
+    FLW_CALL(cuEventCreate, FLW_CALL_CONTEXT);
     unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-    if (result == CUDA_SUCCESS && (out == NULL || (flags & ~known) != 0)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (out == NULL || (flags & ~known) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
     /* "CU_EVENT_INTERPROCESS must be set with CU_EVENT_DISABLE_TIMING" */
-    if (result == CUDA_SUCCESS && (flags & CU_EVENT_INTERPROCESS) != 0 &&
-        (flags & CU_EVENT_DISABLE_TIMING) == 0) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_event *event = flw_host_get(sizeof *event);
-        event->context = call.context;
-        event->flags = flags;
-        event->handle = (CUevent)(uintptr_t)flw_table_add(&flw_world.event_table, event);
-        *out = event->handle;
-    }
-    return flw_call_leave(result);
+    struct flw_event *event = flw_host_get(sizeof *event);
+    event->context = call.context;
+    event->flags = flags;
+    event->handle = (CUevent)(uintptr_t)flw_table_add(&flw_world.event_table, event);
+    *out = event->handle;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventDestroy_v2, FLW_CALL_CONTEXT);
+    FLW_CALL(cuEventDestroy_v2, FLW_CALL_CONTEXT);
     struct flw_event *event = flw_event_find(handle);
-    if (result == CUDA_SUCCESS && event == NULL) {
-        result = CUDA_ERROR_INVALID_HANDLE;
+    if (event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (result == CUDA_SUCCESS) {
-        /* "An event may be destroyed before it is complete": those who wait hold what it stood for
-         */
-        flw_table_remove(&flw_world.event_table, (uintptr_t)handle);
-        free_event(event);
-    }
-    return flw_call_leave(result);
+    /* "An event may be destroyed before it is complete": those who wait hold what it stood for
+     */
+    flw_table_remove(&flw_world.event_table, (uintptr_t)handle);
+    free_event(event);
+    return CUDA_SUCCESS;
 }
 
 static CUresult record(struct flw_stream *stream, struct flw_event *event)
@@ -137,14 +130,9 @@ static CUresult record(struct flw_stream *stream, struct flw_event *event)
 
 CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuEventRecord, FLW_CALL_CONTEXT, stream_handle);
-    if (result == CUDA_SUCCESS) {
-        struct flw_event *event = flw_event_find(handle);
-        result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : record(call.stream, event);
-    }
-    return flw_call_leave(result);
+    FLW_CALL_ON_STREAM(cuEventRecord, FLW_CALL_CONTEXT, stream_handle);
+    struct flw_event *event = flw_event_find(handle);
+    return event == NULL ? CUDA_ERROR_INVALID_HANDLE : record(call.stream, event);
 }
 
 /* "attempting cuEventQuery on an event that was last recorded inside a capture sequence" conflicts
@@ -164,32 +152,24 @@ static CUresult usable_by_host(const struct flw_event *event)
 
 CUresult CUDAAPI cuEventQuery(CUevent handle)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventQuery, FLW_CALL_UNSAFE);
+    FLW_CALL(cuEventQuery, FLW_CALL_UNSAFE);
     struct flw_event *event = flw_event_find(handle);
-    if (result == CUDA_SUCCESS) {
-        result = usable_by_host(event);
-    }
-    if (result == CUDA_SUCCESS && !is_done(event)) {
+    FLW_TRY(usable_by_host(event));
+    if (!is_done(event)) {
         flw_order_asked(call.thread, handle);
-        result = CUDA_ERROR_NOT_READY;
-    } else if (result == CUDA_SUCCESS && flw_check_is_on()) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    if (flw_check_is_on()) {
         flw_clock_host_saw(&event->clock);
     }
-    return flw_call_leave(result);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuEventSynchronize(CUevent handle)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuEventSynchronize, FLW_CALL_UNSAFE);
+    FLW_CALL(cuEventSynchronize, FLW_CALL_UNSAFE);
     struct flw_event *event = flw_event_find(handle);
-    if (result == CUDA_SUCCESS) {
-        result = usable_by_host(event);
-    }
-    if (result != CUDA_SUCCESS) {
-        return flw_call_leave(result);
-    }
+    FLW_TRY(usable_by_host(event));
     /* Waiting may drop the lock: another thread may destroy the event meanwhile. */
     struct flw_event held = {.count = event->count};
     held.positions = flw_host_get(event->count * sizeof *held.positions);
@@ -205,7 +185,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle)
     flw_clock_finish(&held.clock);
     free(held.positions);
     flw_pool_host_waited();
-    return flw_call_leave(context->sticky);
+    return context->sticky;
 }
 
 static CUresult wait_on_stream(struct flw_stream *stream, struct flw_event *event)
@@ -223,24 +203,18 @@ static CUresult wait_on_stream(struct flw_stream *stream, struct flw_event *even
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuStreamWaitEvent, FLW_CALL_CONTEXT, stream_handle);
-    if (result == CUDA_SUCCESS && flags > CU_EVENT_WAIT_EXTERNAL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_STREAM(cuStreamWaitEvent, FLW_CALL_CONTEXT, stream_handle);
+    if (flags > CU_EVENT_WAIT_EXTERNAL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_event *event = flw_event_find(handle);
-        if (event == NULL) {
-            result = CUDA_ERROR_INVALID_HANDLE;
-        } else if (flags == CU_EVENT_WAIT_EXTERNAL && call.stream->capture == NULL) {
-            result =
-                CUDA_ERROR_INVALID_VALUE; /* "This flag is invalid outside of stream capture." */
-        } else {
-            result = wait_on_stream(call.stream, event);
-        }
+    struct flw_event *event = flw_event_find(handle);
+    if (event == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
     }
-    return flw_call_leave(result);
+    if (flags == CU_EVENT_WAIT_EXTERNAL && call.stream->capture == NULL) {
+        return CUDA_ERROR_INVALID_VALUE; /* "This flag is invalid outside of stream capture." */
+    }
+    return wait_on_stream(call.stream, event);
 }
 
 static void add_work_of(struct flw_context *context, struct flw_event *event)
@@ -307,21 +281,15 @@ static CUresult find_context_event(struct flw_call *call, CUcontext context_hand
 
 FLW_SIM_NEWER(cuCtxRecordEvent, (CUcontext context_handle, CUevent handle))
 {
-    struct flw_call call;
     struct flw_context *context;
     struct flw_event *event;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxRecordEvent, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS) {
-        result = find_context_event(&call, context_handle, handle, &context, &event);
+    FLW_CALL(cuCtxRecordEvent, FLW_CALL_PLAIN);
+    FLW_TRY(find_context_event(&call, context_handle, handle, &context, &event));
+    if (event->context != context) {
+        return CUDA_ERROR_INVALID_HANDLE; /* "must be from the same CUDA context, otherwise ..." */
     }
-    if (result == CUDA_SUCCESS && event->context != context) {
-        result =
-            CUDA_ERROR_INVALID_HANDLE; /* "must be from the same CUDA context, otherwise ..." */
-    }
-    if (result == CUDA_SUCCESS) {
-        record_context(context, event);
-    }
-    return flw_call_leave(result);
+    record_context(context, event);
+    return CUDA_SUCCESS;
 }
 
 static void make_wait(struct flw_context *context, struct flw_event *event)
@@ -333,20 +301,15 @@ static void make_wait(struct flw_context *context, struct flw_event *event)
 
 FLW_SIM_NEWER(cuCtxWaitEvent, (CUcontext context_handle, CUevent handle))
 {
-    struct flw_call call;
     struct flw_context *context;
     struct flw_event *event;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuCtxWaitEvent, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS) {
-        result = find_context_event(&call, context_handle, handle, &context, &event);
+    FLW_CALL(cuCtxWaitEvent, FLW_CALL_PLAIN);
+    FLW_TRY(find_context_event(&call, context_handle, handle, &context, &event));
+    if (flw_capture_of_event(event) != 0) {
+        return flw_capture_wait(context->legacy, event);
     }
-    if (result == CUDA_SUCCESS && flw_capture_of_event(event) != 0) {
-        result = flw_capture_wait(context->legacy, event);
-    } else if (result == CUDA_SUCCESS) {
-        for (struct flw_context *part = NULL;
-             (part = flw_context_next_part(context, part)) != NULL;) {
-            make_wait(part, event);
-        }
+    for (struct flw_context *part = NULL; (part = flw_context_next_part(context, part)) != NULL;) {
+        make_wait(part, event);
     }
-    return flw_call_leave(result);
+    return CUDA_SUCCESS;
 }

@@ -282,22 +282,18 @@ void flw_graph_finish_all(void)
 CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle,
                                              unsigned long long flags)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuGraphInstantiateWithFlags, FLW_CALL_CONTEXT);
+    FLW_CALL(cuGraphInstantiateWithFlags, FLW_CALL_CONTEXT);
     struct graph *graph = flw_table_find(&flw_world.graph_table, (uintptr_t)handle);
-    if (result == CUDA_SUCCESS && (out == NULL || graph == NULL || flags > 15)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (out == NULL || graph == NULL || flags > 15) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        struct executable *executable = flw_host_get(sizeof *executable);
-        flw_program_retain(graph->program);
-        executable->program = graph->program;
-        executable->handle =
-            (CUgraphExec)(uintptr_t)flw_table_add(&flw_world.executable_table, executable);
-        *out = executable->handle;
-    }
-    return flw_call_leave(result);
+    struct executable *executable = flw_host_get(sizeof *executable);
+    flw_program_retain(graph->program);
+    executable->program = graph->program;
+    executable->handle =
+        (CUgraphExec)(uintptr_t)flw_table_add(&flw_world.executable_table, executable);
+    *out = executable->handle;
+    return CUDA_SUCCESS;
 }
 
 static CUresult launch(struct executable *executable, struct flw_stream *stream)
@@ -322,40 +318,31 @@ static CUresult launch(struct executable *executable, struct flw_stream *stream)
 
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuGraphLaunch, FLW_CALL_CONTEXT, stream_handle);
+    FLW_CALL_ON_STREAM(cuGraphLaunch, FLW_CALL_CONTEXT, stream_handle);
     struct executable *executable = flw_table_find(&flw_world.executable_table, (uintptr_t)handle);
-    if (result == CUDA_SUCCESS && executable == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (executable == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return flw_call_leave(result == CUDA_SUCCESS ? launch(executable, call.stream) : result);
+    return launch(executable, call.stream);
 }
 
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGraphExecDestroy, FLW_CALL_PLAIN);
+    FLW_CALL(cuGraphExecDestroy, FLW_CALL_PLAIN);
     struct executable *executable = flw_table_find(&flw_world.executable_table, (uintptr_t)handle);
-    if (result == CUDA_SUCCESS && executable == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (executable == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        end_executable(executable);
-    }
-    return flw_call_leave(result);
+    end_executable(executable);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuGraphDestroy(CUgraph handle)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGraphDestroy, FLW_CALL_PLAIN);
-    if (result == CUDA_SUCCESS &&
-        flw_table_find(&flw_world.graph_table, (uintptr_t)handle) == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuGraphDestroy, FLW_CALL_PLAIN);
+    if (flw_table_find(&flw_world.graph_table, (uintptr_t)handle) == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        flw_graph_end(handle);
-    }
-    return flw_call_leave(result);
+    flw_graph_end(handle);
+    return CUDA_SUCCESS;
 }

@@ -255,17 +255,13 @@ void flw_sim_store(flw_sim_launch *launch, const char *argument, uint64_t to, co
 
 CUresult CUDAAPI cuModuleLoadData(CUmodule *out, const void *image)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuModuleLoadData, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (result == CUDA_SUCCESS && (out == NULL || image == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuModuleLoadData, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (out == NULL || image == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        struct module *module = flw_host_get(sizeof *module);
-        *out = (CUmodule)(uintptr_t)flw_table_add(&flw_world.module_table, module);
-    }
-    return flw_call_leave(result);
+    struct module *module = flw_host_get(sizeof *module);
+    *out = (CUmodule)(uintptr_t)flw_table_add(&flw_world.module_table, module);
+    return CUDA_SUCCESS;
 }
 
 static void drop_functions(CUmodule module)
@@ -290,83 +286,69 @@ void flw_kernel_finish_all(void)
 
 CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuModuleUnload, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    FLW_CALL(cuModuleUnload, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
     struct module *module = flw_table_find(&flw_world.module_table, (uintptr_t)handle);
-    if (result == CUDA_SUCCESS && module == NULL) {
-        result = CUDA_ERROR_INVALID_HANDLE;
+    if (module == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (result == CUDA_SUCCESS) {
-        drop_functions(handle);
-        flw_table_remove(&flw_world.module_table, (uintptr_t)handle);
-        free(module);
-    }
-    return flw_call_leave(result);
+    drop_functions(handle);
+    flw_table_remove(&flw_world.module_table, (uintptr_t)handle);
+    free(module);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuModuleGetFunction, FLW_CALL_CONTEXT);
-    if (result == CUDA_SUCCESS && (out == NULL || name == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuModuleGetFunction, FLW_CALL_CONTEXT);
+    if (out == NULL || name == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS &&
-        flw_table_find(&flw_world.module_table, (uintptr_t)module) == NULL) {
-        result = CUDA_ERROR_INVALID_HANDLE;
+    if (flw_table_find(&flw_world.module_table, (uintptr_t)module) == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_kernel *kernel = find_kernel(name);
-        if (kernel == NULL) {
-            return flw_call_leave(CUDA_ERROR_NOT_FOUND); /* "If no function of that name exists" */
-        }
-        struct function *function = flw_host_get(sizeof *function);
-        function->module = module;
-        function->kernel = kernel;
-        *out = (CUfunction)(uintptr_t)flw_table_add(&flw_world.function_table, function);
+    struct flw_kernel *kernel = find_kernel(name);
+    if (kernel == NULL) {
+        return CUDA_ERROR_NOT_FOUND; /* "If no function of that name exists" */
     }
-    return flw_call_leave(result);
+    struct function *function = flw_host_get(sizeof *function);
+    function->module = module;
+    function->kernel = kernel;
+    *out = (CUfunction)(uintptr_t)flw_table_add(&flw_world.function_table, function);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction handle)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuFuncGetName, 0);
+    FLW_CALL(cuFuncGetName, 0);
     struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
-    if (result == CUDA_SUCCESS && (name == NULL || handle == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (name == NULL || handle == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && function == NULL) {
-        result = CUDA_ERROR_INVALID_HANDLE;
+    if (function == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (result == CUDA_SUCCESS) {
-        *name = function->kernel->name;
-    }
-    return flw_call_leave(result);
+    *name = function->kernel->name;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *bytes)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuFuncGetParamInfo, 0);
+    FLW_CALL(cuFuncGetParamInfo, 0);
     struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
-    if (result == CUDA_SUCCESS && function == NULL) {
-        result = CUDA_ERROR_INVALID_HANDLE;
+    if (function == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (result == CUDA_SUCCESS && !function->kernel->has_layout) {
-        result = CUDA_ERROR_NOT_SUPPORTED; /* a twin without flw_sim_parameters */
+    if (!function->kernel->has_layout) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* a twin without flw_sim_parameters */
     }
-    if (result == CUDA_SUCCESS && (offset == NULL || index >= function->kernel->count)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (offset == NULL || index >= function->kernel->count) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *offset = function->kernel->offset[index];
-        if (bytes != NULL) {
-            *bytes = function->kernel->bytes[index];
-        }
+    *offset = function->kernel->offset[index];
+    if (bytes != NULL) {
+        *bytes = function->kernel->bytes[index];
     }
-    return flw_call_leave(result);
+    return CUDA_SUCCESS;
 }
 
 /* "a single buffer that is passed in via the extra parameter": where each parameter lies in it. */
@@ -423,34 +405,29 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gri
                                 unsigned block_z, unsigned shared_bytes, CUstream stream_handle,
                                 void **parameters, void **extra)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuLaunchKernel, FLW_CALL_CONTEXT, stream_handle);
+    FLW_CALL_ON_STREAM(cuLaunchKernel, FLW_CALL_CONTEXT, stream_handle);
     struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
     uint64_t threads = (uint64_t)block_x * block_y * block_z;
-    if (result == CUDA_SUCCESS && function == NULL) {
-        result = CUDA_ERROR_INVALID_HANDLE;
+    if (function == NULL) {
+        return CUDA_ERROR_INVALID_HANDLE;
     }
     /* The limits of compute capability 9.0. */
-    if (result == CUDA_SUCCESS && (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 ||
-                                   grid_z > 65535 || grid_x > 0x7fffffff || threads == 0 ||
-                                   threads > 1024 || block_z > 64 || shared_bytes > 227u << 10)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 || grid_z > 65535 ||
+        grid_x > 0x7fffffff || threads == 0 || threads > 1024 || block_z > 64 ||
+        shared_bytes > 227u << 10) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
     void *unpacked[PARAMETER_MAX];
-    if (result == CUDA_SUCCESS && extra != NULL) {
-        result = parameters != NULL ? CUDA_ERROR_INVALID_VALUE
-                                    : unpack(function->kernel, extra, unpacked);
+    if (extra != NULL) {
+        FLW_TRY(parameters != NULL ? CUDA_ERROR_INVALID_VALUE
+                                   : unpack(function->kernel, extra, unpacked));
         parameters = unpacked;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_work work = {
-            .kind = FLW_WORK_LAUNCH,
-            .name = function->kernel->name,
-            .kernel = function->kernel,
-            .parameters = parameters,
-            .dimensions = {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes}};
-        result = give_launch(&call, call.stream, function->kernel, &work);
-    }
-    return flw_call_leave(result);
+    struct flw_work work = {
+        .kind = FLW_WORK_LAUNCH,
+        .name = function->kernel->name,
+        .kernel = function->kernel,
+        .parameters = parameters,
+        .dimensions = {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes}};
+    return give_launch(&call, call.stream, function->kernel, &work);
 }

@@ -175,24 +175,18 @@ static CUdriverProcAddressQueryResult find(const char *base, int version, bool w
 static CUresult answer(const char *symbol, void **function, int version, cuuint64_t flags,
                        CUdriverProcAddressQueryResult *status)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuGetProcAddress_v2,
-                                     FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
-    if (result != CUDA_SUCCESS) {
-        return flw_call_leave(result);
-    }
+    FLW_CALL(cuGetProcAddress_v2, FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
     /* "If the specified CUDA version is greater than the driver version": INVALID_VALUE */
     if (symbol == NULL || function == NULL || flags > 2 ||
         version > flw_world.config.driver_version) {
-        return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     }
     *function = NULL;
     CUdriverProcAddressQueryResult found = find(symbol, version, flags == 2, function);
     if (status != NULL) {
         *status = found;
     }
-    return flw_call_leave(found == CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_SUCCESS
-                                                               : CUDA_ERROR_NOT_FOUND);
+    return found == CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **function, int version,

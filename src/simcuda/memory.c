@@ -246,33 +246,27 @@ void flw_memory_finish_all(void)
 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuMemAlloc_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    return flw_call_leave(result == CUDA_SUCCESS ? allocate(call.context, pointer, bytes) : result);
+    FLW_CALL(cuMemAlloc_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    return allocate(call.context, pointer, bytes);
 }
 
 CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes,
                                     size_t height, unsigned element_bytes)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuMemAllocPitch_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (result == CUDA_SUCCESS &&
-        (pitch == NULL || height == 0 || width_bytes > flw_world.config.device_bytes ||
-         height > flw_world.config.device_bytes ||
-         (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuMemAllocPitch_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (pitch == NULL || height == 0 || width_bytes > flw_world.config.device_bytes ||
+        height > flw_world.config.device_bytes ||
+        (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        uint64_t row = flw_align_up(width_bytes, SMALL_STEP);
-        uint64_t whole;
-        result = __builtin_mul_overflow(row, (uint64_t)height, &whole)
-                     ? CUDA_ERROR_OUT_OF_MEMORY
-                     : allocate(call.context, pointer, whole);
-        *pitch = result == CUDA_SUCCESS ? row : *pitch;
+    uint64_t row = flw_align_up(width_bytes, SMALL_STEP);
+    uint64_t whole;
+    if (__builtin_mul_overflow(row, (uint64_t)height, &whole)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return flw_call_leave(result);
+    FLW_TRY(allocate(call.context, pointer, whole));
+    *pitch = row;
+    return CUDA_SUCCESS;
 }
 
 /* What begins there and is nobody's to free yet but the caller's; NULL: none. */
@@ -342,10 +336,8 @@ void flw_memory_collect(void)
 
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuMemFree_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    return flw_call_leave(result == CUDA_SUCCESS ? give_back(&call, pointer) : result);
+    FLW_CALL(cuMemFree_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    return give_back(&call, pointer);
 }
 
 /* ---- memory at real host addresses ---- */
@@ -388,53 +380,43 @@ static struct flw_region *map_host(enum flw_region_kind kind, uint64_t bytes)
 
 CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned flags)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuMemAllocManaged, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (result == CUDA_SUCCESS && (pointer == NULL || bytes == 0 || flags == 0 ||
-                                   flags > (CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST))) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuMemAllocManaged, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (pointer == NULL || bytes == 0 || flags == 0 ||
+        flags > (CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && flw_world.profile.is_vgpu) {
-        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (flw_world.profile.is_vgpu) {
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (result == CUDA_SUCCESS) {
-        result = flw_ledger_give(call.context->device, flw_align_up(bytes, FLW_PAGE));
+    FLW_TRY(flw_ledger_give(call.context->device, flw_align_up(bytes, FLW_PAGE)));
+    struct flw_region *region = map_host(FLW_REGION_MANAGED, bytes);
+    if (region == NULL) {
+        flw_ledger_take_back(call.context->device, flw_align_up(bytes, FLW_PAGE));
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_region *region = map_host(FLW_REGION_MANAGED, bytes);
-        if (region == NULL) {
-            flw_ledger_take_back(call.context->device, flw_align_up(bytes, FLW_PAGE));
-            return flw_call_leave(CUDA_ERROR_OUT_OF_MEMORY);
-        }
-        region->context = flw_context_owner(call.context);
-        region->device = call.context->device;
-        region->device->allocation_count++;
-        *pointer = region->node.begin;
-    }
-    return flw_call_leave(result);
+    region->context = flw_context_owner(call.context);
+    region->device = call.context->device;
+    region->device->allocation_count++;
+    *pointer = region->node.begin;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuMemHostAlloc, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (result == CUDA_SUCCESS && (pointer == NULL || bytes == 0 || flags > 7)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuMemHostAlloc, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    if (pointer == NULL || bytes == 0 || flags > 7) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_region *region = map_host(FLW_REGION_HOST, bytes);
-        if (region == NULL) {
-            return flw_call_leave(CUDA_ERROR_OUT_OF_MEMORY);
-        }
-        region->context = flw_context_owner(call.context);
-        region->flags = flags;
-        flw_world.pinned_bytes += region->node.end - region->node.begin;
-        flw_latency_add_bytes(FLW_ENTRY_cuMemHostAlloc, bytes);
-        *pointer = region->host;
+    struct flw_region *region = map_host(FLW_REGION_HOST, bytes);
+    if (region == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return flw_call_leave(result);
+    region->context = flw_context_owner(call.context);
+    region->flags = flags;
+    flw_world.pinned_bytes += region->node.end - region->node.begin;
+    flw_latency_add_bytes(FLW_ENTRY_cuMemHostAlloc, bytes);
+    *pointer = region->host;
+    return CUDA_SUCCESS;
 }
 
 /* Operations may still read it: as with cuMemFree the call waits. */
@@ -452,60 +434,45 @@ static void drop_pinned(struct flw_call *call, struct flw_region *region)
 
 CUresult CUDAAPI cuMemFreeHost(void *pointer)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuMemFreeHost, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (result != CUDA_SUCCESS) {
-        return flw_call_leave(result);
-    }
+    FLW_CALL(cuMemFreeHost, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
     struct flw_region *region = flw_region_find((uintptr_t)pointer);
     if (region == NULL || region->kind != FLW_REGION_HOST || region->host != pointer ||
         region->is_registered) {
-        return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     }
     drop_pinned(&call, region);
-    return flw_call_leave(CUDA_SUCCESS);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuMemHostRegister_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    FLW_CALL(cuMemHostRegister_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
     uint64_t begin = (uintptr_t)pointer, end = begin + bytes;
-    if (result == CUDA_SUCCESS && (pointer == NULL || bytes == 0 || end < begin || flags > 15)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (pointer == NULL || bytes == 0 || end < begin || flags > 15) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        const struct flw_tree_node *next = flw_tree_from(&flw_world.regions, begin);
-        result = next != NULL && next->begin < end ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
-                                                   : CUDA_SUCCESS;
+    const struct flw_tree_node *next = flw_tree_from(&flw_world.regions, begin);
+    if (next != NULL && next->begin < end) {
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_region *region = flw_region_add(FLW_REGION_HOST, begin, end);
-        region->bytes = bytes;
-        region->host = pointer;
-        region->context = flw_context_owner(call.context);
-        region->flags = flags;
-        region->is_registered = true;
-        flw_world.pinned_bytes += bytes;
-        flw_latency_add_bytes(FLW_ENTRY_cuMemHostRegister_v2, bytes);
-    }
-    return flw_call_leave(result);
+    struct flw_region *region = flw_region_add(FLW_REGION_HOST, begin, end);
+    region->bytes = bytes;
+    region->host = pointer;
+    region->context = flw_context_owner(call.context);
+    region->flags = flags;
+    region->is_registered = true;
+    flw_world.pinned_bytes += bytes;
+    flw_latency_add_bytes(FLW_ENTRY_cuMemHostRegister_v2, bytes);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemHostUnregister(void *pointer)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuMemHostUnregister, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (result == CUDA_SUCCESS) {
-        struct flw_region *region = flw_region_find((uintptr_t)pointer);
-        if (region == NULL || !region->is_registered || region->host != pointer) {
-            result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-        } else {
-            drop_pinned(&call, region);
-        }
+    FLW_CALL(cuMemHostUnregister, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
+    struct flw_region *region = flw_region_find((uintptr_t)pointer);
+    if (region == NULL || !region->is_registered || region->host != pointer) {
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
-    return flw_call_leave(result);
+    drop_pinned(&call, region);
+    return CUDA_SUCCESS;
 }

@@ -453,37 +453,25 @@ void flw_pool_drop_blocks(struct flw_memory_pool *pool)
 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream handle)
 {
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuMemAllocAsync, FLW_CALL_POOLS, handle);
-    if (result == CUDA_SUCCESS) {
-        /* "The allocation comes from the memory pool current to the stream's device." */
-        result =
-            allocate(flw_pool_current(call.stream->context->device), call.stream, pointer, bytes);
-    }
-    return flw_call_leave(result);
+    FLW_CALL_ON_STREAM(cuMemAllocAsync, FLW_CALL_POOLS, handle);
+    /* "The allocation comes from the memory pool current to the stream's device." */
+    return allocate(flw_pool_current(call.stream->context->device), call.stream, pointer, bytes);
 }
 
 CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes,
                                          CUmemoryPool pool_handle, CUstream handle)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuMemAllocFromPoolAsync, FLW_CALL_POOLS, handle);
+    FLW_CALL_ON_STREAM(cuMemAllocFromPoolAsync, FLW_CALL_POOLS, handle);
     struct flw_memory_pool *pool = flw_pool_find(pool_handle);
-    if (result == CUDA_SUCCESS && pool == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (pool == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return flw_call_leave(result == CUDA_SUCCESS ? allocate(pool, call.stream, pointer, bytes)
-                                                 : result);
+    return allocate(pool, call.stream, pointer, bytes);
 }
 
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
 {
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuMemFreeAsync, FLW_CALL_POOLS, handle);
-    if (result == CUDA_SUCCESS) {
-        result = flw_pool_owns(pointer) ? give_back(call.stream, pointer)
-                                        : flw_memory_free_in_order(call.stream, pointer);
-    }
-    return flw_call_leave(result);
+    FLW_CALL_ON_STREAM(cuMemFreeAsync, FLW_CALL_POOLS, handle);
+    return flw_pool_owns(pointer) ? give_back(call.stream, pointer)
+                                  : flw_memory_free_in_order(call.stream, pointer);
 }

@@ -54,9 +54,8 @@ static CUresult fill(struct flw_stream *stream, const struct rectangle *area)
 
 static CUresult fill_on(enum flw_entry entry, struct rectangle area, CUstream handle)
 {
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, entry, FLW_CALL_CONTEXT, handle);
-    return flw_call_leave(result == CUDA_SUCCESS ? fill(call.stream, &area) : result);
+    FLW_FRAME(flw_stream_enter(&call, entry, FLW_CALL_CONTEXT, handle));
+    return fill(call.stream, &area);
 }
 
 static CUresult fill_now(struct rectangle area, CUstream handle)

@@ -76,101 +76,82 @@ struct flw_memory_pool *flw_pool_current(struct flw_device *device)
 
 CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_device_enter(&call, FLW_ENTRY_cuDeviceGetDefaultMemPool, FLW_CALL_POOLS, device);
-    if (result == CUDA_SUCCESS && pool == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuDeviceGetDefaultMemPool, FLW_CALL_POOLS, device);
+    if (pool == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *pool = default_pool(call.device)->handle;
-    }
-    return flw_call_leave(result);
+    *pool = default_pool(call.device)->handle;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 {
-    struct flw_call call;
-    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuDeviceGetMemPool, FLW_CALL_POOLS, device);
-    if (result == CUDA_SUCCESS && pool == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_DEVICE(cuDeviceGetMemPool, FLW_CALL_POOLS, device);
+    if (pool == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *pool = flw_pool_current(call.device)->handle;
-    }
-    return flw_call_leave(result);
+    *pool = flw_pool_current(call.device)->handle;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 {
-    struct flw_call call;
-    CUresult result = flw_device_enter(&call, FLW_ENTRY_cuDeviceSetMemPool, FLW_CALL_POOLS, device);
+    FLW_CALL_ON_DEVICE(cuDeviceSetMemPool, FLW_CALL_POOLS, device);
     struct flw_memory_pool *pool = flw_pool_find(handle);
     /* "The memory pool must be local to the specified device." */
-    if (result == CUDA_SUCCESS && (pool == NULL || pool->device != call.device)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (pool == NULL || pool->device != call.device) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        call.device->current_pool = pool;
-    }
-    return flw_call_leave(result);
+    call.device->current_pool = pool;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolCreate, POOLS);
-    if (result == CUDA_SUCCESS && (out == NULL || properties == NULL ||
-                                   properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-                                   properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-                                   flw_device_find(properties->location.id) == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuMemPoolCreate, POOLS);
+    if (out == NULL || properties == NULL ||
+        properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        flw_device_find(properties->location.id) == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-        result = CUDA_ERROR_NOT_SUPPORTED; /* pools between processes are not simulated */
+    if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* pools between processes are not simulated */
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_memory_pool *pool = make_pool(flw_device_find(properties->location.id));
-        pool->max_bytes = properties->maxSize;
-        *out = pool->handle;
-    }
-    return flw_call_leave(result);
+    struct flw_memory_pool *pool = make_pool(flw_device_find(properties->location.id));
+    pool->max_bytes = properties->maxSize;
+    *out = pool->handle;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolDestroy, POOLS);
+    FLW_CALL(cuMemPoolDestroy, POOLS);
     struct flw_memory_pool *pool = flw_pool_find(handle);
     /* "A device's default memory pool cannot be destroyed." */
-    if (result == CUDA_SUCCESS && (pool == NULL || pool->is_default)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (pool == NULL || pool->is_default) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        /* "Destroying the current mempool of a device sets the default mempool ... as the current"
-         */
-        if (pool->device->current_pool == pool) {
-            pool->device->current_pool = NULL;
-        }
-        flw_table_remove(&flw_world.pool_table, (uintptr_t)handle);
-        pool->is_destroyed = true;
-        flw_pool_end_if_unused(pool);
+    /* "Destroying the current mempool of a device sets the default mempool ... as the current"
+     */
+    if (pool->device->current_pool == pool) {
+        pool->device->current_pool = NULL;
     }
-    return flw_call_leave(result);
+    flw_table_remove(&flw_world.pool_table, (uintptr_t)handle);
+    pool->is_destroyed = true;
+    flw_pool_end_if_unused(pool);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolTrimTo, POOLS);
+    FLW_CALL(cuMemPoolTrimTo, POOLS);
     struct flw_memory_pool *pool = flw_pool_find(handle);
-    if (result == CUDA_SUCCESS && pool == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (pool == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        flw_pool_trim(pool, keep_bytes);
-    }
-    return flw_call_leave(result);
+    flw_pool_trim(pool, keep_bytes);
+    return CUDA_SUCCESS;
 }
 
 static CUresult set_attribute(struct flw_memory_pool *pool, CUmemPool_attribute attribute,
@@ -209,13 +190,12 @@ static CUresult set_attribute(struct flw_memory_pool *pool, CUmemPool_attribute 
 CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
                                        void *value)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolSetAttribute, POOLS);
+    FLW_CALL(cuMemPoolSetAttribute, POOLS);
     struct flw_memory_pool *pool = flw_pool_find(handle);
-    if (result == CUDA_SUCCESS && (pool == NULL || value == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (pool == NULL || value == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return flw_call_leave(result == CUDA_SUCCESS ? set_attribute(pool, attribute, value) : result);
+    return set_attribute(pool, attribute, value);
 }
 
 static CUresult get_attribute(const struct flw_memory_pool *pool, CUmemPool_attribute attribute,
@@ -257,11 +237,10 @@ static CUresult get_attribute(const struct flw_memory_pool *pool, CUmemPool_attr
 CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
                                        void *value)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemPoolGetAttribute, POOLS);
+    FLW_CALL(cuMemPoolGetAttribute, POOLS);
     struct flw_memory_pool *pool = flw_pool_find(handle);
-    if (result == CUDA_SUCCESS && (pool == NULL || value == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (pool == NULL || value == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return flw_call_leave(result == CUDA_SUCCESS ? get_attribute(pool, attribute, value) : result);
+    return get_attribute(pool, attribute, value);
 }

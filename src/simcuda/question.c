@@ -41,20 +41,19 @@ static bool range_of(uint64_t address, uint64_t *begin, uint64_t *bytes)
 
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
+    FLW_CALL(cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
     uint64_t begin = 0;
     uint64_t length = 0;
-    if (result == CUDA_SUCCESS && !range_of(pointer, &begin, &length)) {
-        result = CUDA_ERROR_NOT_FOUND;
+    if (!range_of(pointer, &begin, &length)) {
+        return CUDA_ERROR_NOT_FOUND;
     }
-    if (result == CUDA_SUCCESS && base != NULL) {
+    if (base != NULL) {
         *base = begin; /* "Both parameters pbase and psize are optional." */
     }
-    if (result == CUDA_SUCCESS && bytes != NULL) {
+    if (bytes != NULL) {
         *bytes = length;
     }
-    return flw_call_leave(result);
+    return CUDA_SUCCESS;
 }
 
 static struct flw_device *device_of(uint64_t address)
@@ -165,15 +164,11 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
 CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                        CUdeviceptr pointer)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuPointerGetAttribute, FLW_CALL_CONTEXT);
-    if (result == CUDA_SUCCESS && data == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuPointerGetAttribute, FLW_CALL_CONTEXT);
+    if (data == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        result = pointer_attribute(data, attribute, pointer);
-    }
-    return flw_call_leave(result);
+    return pointer_attribute(data, attribute, pointer);
 }
 
 /* "this function will not return an error when the ptr encountered is not a valid CUDA pointer.
@@ -227,40 +222,36 @@ static bool is_attribute(CUpointer_attribute attribute)
 CUresult CUDAAPI cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
                                         void **data, CUdeviceptr pointer)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuPointerGetAttribute, FLW_CALL_CONTEXT);
-    if (result == CUDA_SUCCESS && (attributes == NULL || data == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuPointerGetAttribute, FLW_CALL_CONTEXT);
+    if (attributes == NULL || data == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++) {
+    for (unsigned i = 0; i < count; i++) {
         if (data[i] == NULL || !is_attribute(attributes[i])) {
-            result = CUDA_ERROR_INVALID_VALUE;
-        } else if (pointer_attribute(data[i], attributes[i], pointer) != CUDA_SUCCESS) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (pointer_attribute(data[i], attributes[i], pointer) != CUDA_SUCCESS) {
             clear_attribute(data[i], attributes[i]);
         }
     }
-    return flw_call_leave(result);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                        CUdeviceptr pointer)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuPointerGetAttribute, FLW_CALL_CONTEXT);
+    FLW_CALL(cuPointerGetAttribute, FLW_CALL_CONTEXT);
     struct flw_region *region = flw_region_find(pointer);
-    if (result == CUDA_SUCCESS &&
-        (value == NULL || region == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (value == NULL || region == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && region->kind == FLW_REGION_RESERVATION) {
-        result = CUDA_ERROR_NOT_SUPPORTED; /* as a driver was seen to answer for mapped memory */
+    if (region->kind == FLW_REGION_RESERVATION) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* as a driver was seen to answer for mapped memory */
     }
-    if (result == CUDA_SUCCESS) {
-        unsigned wanted;
-        memcpy(&wanted, value, sizeof wanted);
-        region->is_synchronous = wanted != 0;
-    }
-    return flw_call_leave(result);
+    unsigned wanted;
+    memcpy(&wanted, value, sizeof wanted);
+    region->is_synchronous = wanted != 0;
+    return CUDA_SUCCESS;
 }
 
 /* "If a region of memory is freed with cuMemFree() and a subsequent call to cuMemAlloc() returns
@@ -268,22 +259,18 @@ CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute at
  * memory." An address inside gives the handle of the whole allocation. */
 CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
+    FLW_CALL(cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
     struct flw_region *region = flw_region_find(pointer);
-    if (result == CUDA_SUCCESS &&
-        (handle == NULL || region == NULL || region->kind != FLW_REGION_ALLOCATION)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (handle == NULL || region == NULL || region->kind != FLW_REGION_ALLOCATION) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && flw_world.profile.is_vgpu) {
-        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (flw_world.profile.is_vgpu) {
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (result == CUDA_SUCCESS) {
-        uint64_t content[3] = {(uint64_t)getpid(), region->physical->id, region->bytes};
-        memset(handle, 0, sizeof *handle);
-        memcpy(handle->reserved, content, sizeof content);
-    }
-    return flw_call_leave(result);
+    uint64_t content[3] = {(uint64_t)getpid(), region->physical->id, region->bytes};
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle->reserved, content, sizeof content);
+    return CUDA_SUCCESS;
 }
 
 /* ---- the memory as a file for another driver */
@@ -344,13 +331,10 @@ static CUresult make_file(int *out, uint64_t bytes)
 CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t bytes,
                                                CUmemRangeHandleType type, unsigned long long flags)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
-    if (result == CUDA_SUCCESS && (handle == NULL || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL(cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
+    if (handle == NULL || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        result = can_be_a_file(pointer, bytes, flags);
-    }
-    return flw_call_leave(result == CUDA_SUCCESS ? make_file(handle, bytes) : result);
+    FLW_TRY(can_be_a_file(pointer, bytes, flags));
+    return make_file(handle, bytes);
 }

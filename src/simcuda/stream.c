@@ -173,35 +173,27 @@ CUresult flw_stream_create(struct flw_context *context, CUstream *out, unsigned 
 
 CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamCreate, FLW_CALL_CONTEXT);
-    return flw_call_leave(result == CUDA_SUCCESS ? flw_stream_create(call.context, stream, flags, 0)
-                                                 : result);
+    FLW_CALL(cuStreamCreate, FLW_CALL_CONTEXT);
+    return flw_stream_create(call.context, stream, flags, 0);
 }
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamCreateWithPriority, FLW_CALL_CONTEXT);
-    return flw_call_leave(
-        result == CUDA_SUCCESS ? flw_stream_create(call.context, stream, flags, priority) : result);
+    FLW_CALL(cuStreamCreateWithPriority, FLW_CALL_CONTEXT);
+    return flw_stream_create(call.context, stream, flags, priority);
 }
 
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuStreamDestroy_v2, FLW_CALL_CONTEXT);
-    if (result != CUDA_SUCCESS) {
-        return flw_call_leave(result);
-    }
+    FLW_CALL(cuStreamDestroy_v2, FLW_CALL_CONTEXT);
     struct flw_stream *stream = flw_table_find(&flw_world.stream_table, (uintptr_t)handle);
     if (stream == NULL) {
-        return flw_call_leave(CUDA_ERROR_INVALID_HANDLE);
+        return CUDA_ERROR_INVALID_HANDLE;
     }
     /* "the function will return immediately and the resources associated with hStream will be
      * released automatically once the device has completed all work in hStream" */
     flw_stream_end(stream);
-    return flw_call_leave(CUDA_SUCCESS);
+    return CUDA_SUCCESS;
 }
 
 /* Queries and waits have no place in a capture: they kill it. */
@@ -216,119 +208,86 @@ static CUresult refuse_capturing(struct flw_stream *stream)
 
 CUresult CUDAAPI cuStreamQuery(CUstream handle)
 {
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuStreamQuery, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS) {
-        result = refuse_capturing(call.stream);
+    FLW_CALL_ON_STREAM(cuStreamQuery, FLW_CALL_CONTEXT, handle);
+    FLW_TRY(refuse_capturing(call.stream));
+    struct flw_position last = flw_order_last(call.stream);
+    struct flw_context *context = call.stream->context;
+    if (!flw_order_is_done(&last)) {
+        flw_order_asked(call.thread, handle);
+        return CUDA_ERROR_NOT_READY;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_position last = flw_order_last(call.stream);
-        struct flw_context *context = call.stream->context;
-        if (!flw_order_is_done(&last)) {
-            flw_order_asked(call.thread, handle);
-            result = CUDA_ERROR_NOT_READY;
-        } else {
-            if (flw_check_is_on()) {
-                flw_clock_host_saw(&call.stream->clock);
-            }
-            result = context->sticky;
-        }
+    if (flw_check_is_on()) {
+        flw_clock_host_saw(&call.stream->clock);
     }
-    return flw_call_leave(result);
+    return context->sticky;
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuStreamSynchronize, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS) {
-        result = refuse_capturing(call.stream);
+    FLW_CALL_ON_STREAM(cuStreamSynchronize, FLW_CALL_CONTEXT, handle);
+    FLW_TRY(refuse_capturing(call.stream));
+    struct flw_position last = flw_order_last(call.stream);
+    struct flw_context *context = call.stream->context;
+    struct flw_order_clock clock = {0};
+    if (flw_check_is_on()) {
+        flw_clock_copy(&clock, &call.stream->clock);
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_position last = flw_order_last(call.stream);
-        struct flw_context *context = call.stream->context;
-        struct flw_order_clock clock = {0};
-        if (flw_check_is_on()) {
-            flw_clock_copy(&clock, &call.stream->clock);
-        }
-        flw_order_wait(call.thread, &last);
-        flw_clock_host_saw(&clock);
-        flw_clock_finish(&clock);
-        flw_pool_host_waited();
-        result = context->sticky;
-    }
-    return flw_call_leave(result);
+    flw_order_wait(call.thread, &last);
+    flw_clock_host_saw(&clock);
+    flw_clock_finish(&clock);
+    flw_pool_host_waited();
+    return context->sticky;
 }
 
 CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long *id)
 {
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuStreamGetId, FLW_CALL_IDS, handle);
-    if (result == CUDA_SUCCESS && id == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_STREAM(cuStreamGetId, FLW_CALL_IDS, handle);
+    if (id == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *id = call.stream->id;
-    }
-    return flw_call_leave(result);
+    *id = call.stream->id;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
 {
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuStreamGetCtx, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS && context == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_STREAM(cuStreamGetCtx, FLW_CALL_CONTEXT, handle);
+    if (context == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *context = call.stream->context->handle;
-    }
-    return flw_call_leave(result);
+    *context = call.stream->context->handle;
+    return CUDA_SUCCESS;
 }
 
 FLW_SIM_NEWER(cuStreamGetGreenCtx, (CUstream handle, CUgreenCtx *green))
 {
-    struct flw_call call;
-    CUresult result =
-        flw_stream_enter(&call, FLW_ENTRY_cuStreamGetGreenCtx, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS && green == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_STREAM(cuStreamGetGreenCtx, FLW_CALL_CONTEXT, handle);
+    if (green == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *green = flw_context_green(call.stream->context);
-    }
-    return flw_call_leave(result);
+    *green = flw_context_green(call.stream->context);
+    return CUDA_SUCCESS;
 }
 
 /* "the API returns the green context in pGreenCtx and the primary context of the associated device in pCtx" */
 FLW_SIM_NEWER(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreenCtx *green))
 {
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuStreamGetCtx, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS && (context == NULL || green == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_STREAM(cuStreamGetCtx, FLW_CALL_CONTEXT, handle);
+    if (context == NULL || green == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *context = flw_context_owner(call.stream->context)->handle;
-        *green = flw_context_green(call.stream->context);
-    }
-    return flw_call_leave(result);
+    *context = flw_context_owner(call.stream->context)->handle;
+    *green = flw_context_green(call.stream->context);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void *argument)
 {
-    struct flw_call call;
-    CUresult result = flw_stream_enter(&call, FLW_ENTRY_cuLaunchHostFunc, FLW_CALL_CONTEXT, handle);
-    if (result == CUDA_SUCCESS && function == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    FLW_CALL_ON_STREAM(cuLaunchHostFunc, FLW_CALL_CONTEXT, handle);
+    if (function == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        struct flw_work work = {.kind = FLW_WORK_HOST,
-                                .name = "host function",
-                                .function = function,
-                                .argument = argument};
-        result = flw_order_submit(call.stream, &work, NULL);
-    }
-    return flw_call_leave(result);
+    struct flw_work work = {
+        .kind = FLW_WORK_HOST, .name = "host function", .function = function, .argument = argument};
+    return flw_order_submit(call.stream, &work, NULL);
 }

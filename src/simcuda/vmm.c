@@ -66,34 +66,25 @@ static CUresult reserve(CUdeviceptr *out, uint64_t bytes, uint64_t align, CUdevi
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t alignment,
                                      CUdeviceptr address, unsigned long long flags)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemAddressReserve, VMM);
-    if (result == CUDA_SUCCESS) {
-        result =
-            flags != 0 ? CUDA_ERROR_INVALID_VALUE : reserve(pointer, bytes, alignment, address);
-    }
-    return flw_call_leave(result);
+    FLW_CALL(cuMemAddressReserve, VMM);
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : reserve(pointer, bytes, alignment, address);
 }
 
 CUresult CUDAAPI cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemAddressFree, VMM);
-    if (result != CUDA_SUCCESS) {
-        return flw_call_leave(result);
-    }
+    FLW_CALL(cuMemAddressFree, VMM);
     /* "The size must match what was given to memAddressReserve and the ptr given must match what
      * was returned from memAddressReserve." Mapped parts are refused. */
     struct flw_region *region = flw_region_find(pointer);
     struct flw_tree_node *mapped = flw_tree_from(&flw_world.mappings, pointer);
     if (region == NULL || region->kind != FLW_REGION_RESERVATION || region->node.begin != pointer ||
         region->bytes != bytes || (mapped != NULL && mapped->begin < pointer + bytes)) {
-        return flw_call_leave(CUDA_ERROR_INVALID_VALUE);
+        return CUDA_ERROR_INVALID_VALUE;
     }
     flw_world.reserved_address_bytes -= bytes;
     flw_space_release(&flw_world.space, pointer, bytes);
     flw_region_remove(region);
-    return flw_call_leave(CUDA_SUCCESS);
+    return CUDA_SUCCESS;
 }
 
 /* ---- handles ---- */
@@ -161,84 +152,65 @@ static CUresult create(CUmemGenericAllocationHandle *out, uint64_t bytes,
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
                              const CUmemAllocationProp *properties, unsigned long long flags)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemCreate, VMM);
-    if (result == CUDA_SUCCESS && properties != NULL) {
+    FLW_CALL(cuMemCreate, VMM);
+    if (properties != NULL) {
         flw_profile_stall(&call, flw_device_find(properties->location.id));
     }
-    if (result == CUDA_SUCCESS) {
-        result = flags != 0 ? CUDA_ERROR_INVALID_VALUE : create(handle, bytes, properties);
-    }
-    return flw_call_leave(result);
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : create(handle, bytes, properties);
 }
 
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemRelease, VMM);
+    FLW_CALL(cuMemRelease, VMM);
     struct flw_physical *physical = find_handle(handle);
-    if (result == CUDA_SUCCESS && physical == NULL) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (physical == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
     /* "The generic memory handle can be freed when there are still outstanding mappings" */
-    if (result == CUDA_SUCCESS && --physical->handle_count == 0) {
+    if (--physical->handle_count == 0) {
         flw_table_remove(&flw_world.handle_table, handle);
         physical->handle = 0;
         flw_physical_drop_if_unused(physical);
     }
-    return flw_call_leave(result);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *properties,
                                                CUmemAllocationGranularity_flags option)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAllocationGranularity, FLW_CALL_VMM);
-    if (result == CUDA_SUCCESS) {
-        result = check_properties(properties);
+    FLW_CALL(cuMemGetAllocationGranularity, FLW_CALL_VMM);
+    FLW_TRY(check_properties(properties));
+    if (bytes == NULL || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+                          option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS &&
-        (bytes == NULL || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
-                           option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS) {
-        *bytes = FLW_GRANULARITY;
-    }
-    return flw_call_leave(result);
+    *bytes = FLW_GRANULARITY;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemRetainAllocationHandle, VMM);
-    if (result == CUDA_SUCCESS) {
-        /* "can be any address in a range previously mapped by cuMemMap" */
-        struct flw_mapping *mapping = flw_mapping_find((uintptr_t)address);
-        if (mapping == NULL || handle == NULL) {
-            result = CUDA_ERROR_INVALID_VALUE;
-        } else {
-            give_handle(mapping->physical);
-            *handle = mapping->physical->handle;
-        }
+    FLW_CALL(cuMemRetainAllocationHandle, VMM);
+    /* "can be any address in a range previously mapped by cuMemMap" */
+    struct flw_mapping *mapping = flw_mapping_find((uintptr_t)address);
+    if (mapping == NULL || handle == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return flw_call_leave(result);
+    give_handle(mapping->physical);
+    *handle = mapping->physical->handle;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
                                                         CUmemGenericAllocationHandle handle)
 {
-    struct flw_call call;
-    CUresult result =
-        flw_call_enter(&call, FLW_ENTRY_cuMemGetAllocationPropertiesFromHandle, FLW_CALL_VMM);
+    FLW_CALL(cuMemGetAllocationPropertiesFromHandle, FLW_CALL_VMM);
     struct flw_physical *physical = find_handle(handle);
-    if (result == CUDA_SUCCESS && (physical == NULL || properties == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (physical == NULL || properties == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        *properties = physical->properties;
-    }
-    return flw_call_leave(result);
+    *properties = physical->properties;
+    return CUDA_SUCCESS;
 }
 
 /* ---- mappings ---- */
@@ -277,12 +249,8 @@ static CUresult map(CUdeviceptr pointer, uint64_t bytes, uint64_t offset,
 CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
                           CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemMap, VMM);
-    if (result == CUDA_SUCCESS) {
-        result = flags != 0 ? CUDA_ERROR_INVALID_VALUE : map(pointer, bytes, offset, handle);
-    }
-    return flw_call_leave(result);
+    FLW_CALL(cuMemMap, VMM);
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : map(pointer, bytes, offset, handle);
 }
 
 static void unmap_one(struct flw_mapping *mapping)
@@ -312,27 +280,24 @@ static bool is_whole(uint64_t begin, uint64_t end)
 
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, size_t bytes)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemUnmap, VMM);
+    FLW_CALL(cuMemUnmap, VMM);
     const struct flw_mapping *first = flw_mapping_find(pointer);
-    if (result == CUDA_SUCCESS && first != NULL) {
+    if (first != NULL) {
         flw_profile_stall(&call, first->physical->device);
     }
     /* "cuMemUnmap cannot unmap a sub-range of an address range mapped by cuMemCreate / cuMemMap" */
-    if (result == CUDA_SUCCESS && !is_whole(pointer, pointer + bytes)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (!is_whole(pointer, pointer + bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS) {
-        /* It does not wait for work that uses the range. */
-        flw_check_takes_away(pointer, pointer + bytes, "cuMemUnmap");
-        flw_latency_add_bytes(FLW_ENTRY_cuMemUnmap, bytes);
-        for (uint64_t at = pointer; at < pointer + bytes;) {
-            struct flw_mapping *mapping = flw_mapping_find(at);
-            at = mapping->node.end;
-            unmap_one(mapping);
-        }
+    /* It does not wait for work that uses the range. */
+    flw_check_takes_away(pointer, pointer + bytes, "cuMemUnmap");
+    flw_latency_add_bytes(FLW_ENTRY_cuMemUnmap, bytes);
+    for (uint64_t at = pointer; at < pointer + bytes;) {
+        struct flw_mapping *mapping = flw_mapping_find(at);
+        at = mapping->node.end;
+        unmap_one(mapping);
     }
-    return flw_call_leave(result);
+    return CUDA_SUCCESS;
 }
 
 void flw_vmm_finish_all(void)
@@ -399,29 +364,23 @@ static CUresult set_access(CUdeviceptr pointer, uint64_t bytes, const CUmemAcces
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *access,
                                 size_t count)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemSetAccess, VMM);
-    return flw_call_leave(result == CUDA_SUCCESS ? set_access(pointer, bytes, access, count)
-                                                 : result);
+    FLW_CALL(cuMemSetAccess, VMM);
+    return set_access(pointer, bytes, access, count);
 }
 
 CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                                 CUdeviceptr pointer)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemGetAccess, FLW_CALL_VMM);
+    FLW_CALL(cuMemGetAccess, FLW_CALL_VMM);
     struct flw_mapping *mapping = flw_mapping_find(pointer);
-    if (result == CUDA_SUCCESS && (flags == NULL || location == NULL || mapping == NULL)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if (flags == NULL || location == NULL || mapping == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS &&
-        (location->type != CU_MEM_LOCATION_TYPE_DEVICE || flw_device_find(location->id) == NULL)) {
-        result = CUDA_ERROR_INVALID_DEVICE;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || flw_device_find(location->id) == NULL) {
+        return CUDA_ERROR_INVALID_DEVICE;
     }
-    if (result == CUDA_SUCCESS) {
-        *flags = mapping->access[location->id];
-    }
-    return flw_call_leave(result);
+    *flags = mapping->access[location->id];
+    return CUDA_SUCCESS;
 }
 
 /* ---- between processes ---- */
@@ -464,12 +423,8 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareable, CUmemGenericAlloc
                                               CUmemAllocationHandleType type,
                                               unsigned long long flags)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemExportToShareableHandle, VMM);
-    if (result == CUDA_SUCCESS) {
-        result = flags != 0 ? CUDA_ERROR_INVALID_VALUE : export_handle(shareable, handle, type);
-    }
-    return flw_call_leave(result);
+    FLW_CALL(cuMemExportToShareableHandle, VMM);
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : export_handle(shareable, handle, type);
 }
 
 /* The memory behind the file, if this world has it already: an import of one's own export. */
@@ -580,7 +535,6 @@ static CUresult import_handle(CUmemGenericAllocationHandle *out, void *shareable
 CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
                                                 void *shareable, CUmemAllocationHandleType type)
 {
-    struct flw_call call;
-    CUresult result = flw_call_enter(&call, FLW_ENTRY_cuMemImportFromShareableHandle, VMM);
-    return flw_call_leave(result == CUDA_SUCCESS ? import_handle(handle, shareable, type) : result);
+    FLW_CALL(cuMemImportFromShareableHandle, VMM);
+    return import_handle(handle, shareable, type);
 }

@@ -322,10 +322,9 @@ CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned ne
     return result;
 }
 
-CUresult flw_call_leave(CUresult result)
+void flw_call_leave(struct flw_call *call)
 {
-    if (this_thread == NULL || !this_thread->is_in_twin) {
+    if (call->thread == NULL || !call->thread->is_in_twin) {
         pthread_mutex_unlock(&flw_world.lock);
     }
-    return result;
 }

@@ -190,9 +190,29 @@ struct flw_call {
     struct flw_device *device;   /* with flw_device_enter */
 };
 
-/* Takes the lock, always. Anything but CUDA_SUCCESS: pass it to leave. */
+/* Takes the lock, always. Anything but CUDA_SUCCESS is the answer; leave drops the lock in any case. */
 CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned needs);
-CUresult flw_call_leave(CUresult result);
+void flw_call_leave(struct flw_call *call);
+
+/* Answer at once what a step refuses. */
+#define FLW_TRY(step)                  \
+    do {                               \
+        CUresult refusal = (step);     \
+        if (refusal != CUDA_SUCCESS) { \
+            return refusal;            \
+        }                              \
+    } while (0)
+
+/* The frame of an entry point: `call` from here on, under the lock until its block is left by whichever
+ * return, unless the call may not run. */
+#define FLW_FRAME(enter)                                           \
+    struct flw_call call __attribute__((cleanup(flw_call_leave))); \
+    FLW_TRY(enter)
+#define FLW_CALL(symbol, needs) FLW_FRAME(flw_call_enter(&call, FLW_ENTRY_##symbol, needs))
+#define FLW_CALL_ON_DEVICE(symbol, needs, device) \
+    FLW_FRAME(flw_device_enter(&call, FLW_ENTRY_##symbol, needs, device))
+#define FLW_CALL_ON_STREAM(symbol, needs, stream) \
+    FLW_FRAME(flw_stream_enter(&call, FLW_ENTRY_##symbol, needs, stream))
 
 void flw_world_make_ready(void);
 void flw_world_reset(const struct flw_sim_config *config);
