@@ -17,7 +17,7 @@ static const struct point entries[] = {
 #define X(need, symbol, parameters) {#symbol, (void (*)(void))symbol, 2000, 0},
     FLW_DRIVER_ENTRY_POINTS(X)
 #undef X
-#define X(symbol, since, before, parameters) {#symbol, (void (*)(void))symbol, since, before},
+#define X(symbol, since, before, ...) {#symbol, (void (*)(void))symbol, since, before},
         FLW_OTHER_FORMS(X)
 #undef X
 };

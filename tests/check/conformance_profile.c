@@ -270,7 +270,7 @@ static void an_old_driver_lacks_what_came_later(struct bed *b)
                    {"cuCtxWaitEvent", 12050},
                    {"cuCtxFromGreenCtx", 12040},
                    {"cuStreamGetGreenCtx", 12040},
-#define X(symbol, since, before, parameters) {#symbol, since},
+#define X(symbol, since, ...) {#symbol, since},
                    FLW_OTHER_FORMS(X)
 #undef X
     };
