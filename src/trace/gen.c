@@ -121,8 +121,10 @@ static void put_event(struct flw_gen *gen, const struct flw_trace_event *event)
 
 static void add_event(struct flw_gen *gen, uint8_t op, uint32_t block, uint64_t stream)
 {
+    bool has_size = block != FLW_GEN_NO_BLOCK && !gen->has_failed;
     struct flw_trace_event event = {.time_ns = gen->time_ns,
-                                    .size_bytes = flw_gen_size(gen, block),
+                                    .size_bytes =
+                                        has_size ? gen->build.trace->blocks[block].size_bytes : 0,
                                     .block = block,
                                     .stream = (uint16_t)stream,
                                     .op = op};
@@ -159,6 +161,13 @@ uint32_t flw_gen_take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
     return block;
 }
 
+uint32_t flw_gen_turn(struct flw_gen *gen, uint32_t from, uint64_t size_bytes, uint64_t stream)
+{
+    uint32_t block = flw_gen_take(gen, size_bytes, stream);
+    flw_gen_give(gen, from);
+    return block;
+}
+
 void flw_gen_use(struct flw_gen *gen, uint32_t block, uint64_t stream)
 {
     if (block != FLW_GEN_NO_BLOCK) {
@@ -174,17 +183,17 @@ void flw_gen_give(struct flw_gen *gen, uint32_t block)
     }
 }
 
+void flw_gen_give_each(struct flw_gen *gen, const uint32_t *blocks, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        flw_gen_give(gen, blocks[i]);
+    }
+}
+
 void flw_gen_drop(struct flw_gen *gen, uint32_t *block)
 {
     flw_gen_give(gen, *block);
     *block = FLW_GEN_NO_BLOCK;
-}
-
-uint64_t flw_gen_size(const struct flw_gen *gen, uint32_t block)
-{
-    return block == FLW_GEN_NO_BLOCK || gen->has_failed
-               ? 0
-               : gen->build.trace->blocks[block].size_bytes;
 }
 
 static void add_named(struct flw_gen *gen, uint8_t op, const char *name)

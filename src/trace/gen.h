@@ -85,6 +85,12 @@ struct flw_gen {
     char *extra; /* header lines of the generator's own; NULL: none */
 };
 
+/* What an option is set to. */
+static inline uint64_t flw_gen_number(const struct flw_gen *gen, int option)
+{
+    return gen->values->numbers[option];
+}
+
 bool flw_gen_fail(struct flw_gen *gen, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -108,11 +114,16 @@ uint32_t flw_gen_take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
 uint32_t flw_gen_take_quick(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream);
 /* A stream other than the block's own uses it. */
 void flw_gen_use(struct flw_gen *gen, uint32_t block, uint64_t stream);
+/* A kernel makes a new block out of `from`, which is freed behind it. */
+uint32_t flw_gen_turn(struct flw_gen *gen, uint32_t from, uint64_t size_bytes, uint64_t stream);
 /* Freed by its own stream; FLW_GEN_NO_BLOCK: nothing. */
 void flw_gen_give(struct flw_gen *gen, uint32_t block);
-/* The same, and *block is FLW_GEN_NO_BLOCK then. */
+void flw_gen_give_each(struct flw_gen *gen, const uint32_t *blocks, size_t count);
+#define FLW_GEN_GIVE(gen, ...)                                \
+    flw_gen_give_each((gen), (const uint32_t[]){__VA_ARGS__}, \
+                      sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+/* The same as flw_gen_give, and *block is FLW_GEN_NO_BLOCK then. */
 void flw_gen_drop(struct flw_gen *gen, uint32_t *block);
-uint64_t flw_gen_size(const struct flw_gen *gen, uint32_t block);
 void flw_gen_begin_phase(struct flw_gen *gen, const char *name);
 void flw_gen_end_phase(struct flw_gen *gen, const char *name);
 /* A capture into the private pool gen->context.pool; blocks taken meanwhile are its own. */

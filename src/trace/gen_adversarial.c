@@ -55,14 +55,9 @@ static const struct flw_gen_option options[OPTION_COUNT] = {
     [OPTION_SEED] = {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL},
 };
 
-static uint64_t number(const struct flw_gen *gen, int option)
-{
-    return gen->values->numbers[option];
-}
-
 static uint32_t take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
 {
-    uint64_t percent = flw_gen_between(gen, 0, number(gen, OPTION_JITTER));
+    uint64_t percent = flw_gen_between(gen, 0, flw_gen_number(gen, OPTION_JITTER));
     return flw_gen_take(gen, flw_max(size_bytes - size_bytes / 100 * percent, 1), stream);
 }
 
@@ -84,7 +79,7 @@ static void give_row(struct flw_gen *gen, uint32_t *blocks, size_t count, size_t
 static void run_sawtooth(struct flw_gen *gen, uint64_t cycle)
 {
     uint32_t blocks[TOOTH_BLOCKS];
-    uint64_t size_bytes = number(gen, OPTION_SIZE) / (2 * TOOTH_BLOCKS);
+    uint64_t size_bytes = flw_gen_number(gen, OPTION_SIZE) / (2 * TOOTH_BLOCKS);
     take_row(gen, blocks, TOOTH_BLOCKS, size_bytes + size_bytes / 8 * (cycle % 9));
     give_row(gen, blocks, TOOTH_BLOCKS, 1);
 }
@@ -92,19 +87,18 @@ static void run_sawtooth(struct flw_gen *gen, uint64_t cycle)
 /* size / 45 and half of that; of 4 GiB: 91 MiB and 45.5 MiB. What stays is freed at the end. */
 static void run_pin(struct flw_gen *gen, uint32_t *pinned)
 {
-    uint64_t size_bytes = number(gen, OPTION_SIZE) / 45;
+    uint64_t size_bytes = flw_gen_number(gen, OPTION_SIZE) / 45;
     uint32_t large = take(gen, size_bytes, 0);
     uint32_t half = take(gen, size_bytes / 2, 0);
     *pinned = take(gen, 2 * FLW_MIB, 0);
-    flw_gen_give(gen, large);
-    flw_gen_give(gen, half);
+    FLW_GEN_GIVE(gen, large, half);
 }
 
 static void run_comb(struct flw_gen *gen)
 {
     uint32_t comb[COMB_BLOCKS];
     uint32_t wide[COMB_BLOCKS / 4];
-    uint64_t size_bytes = number(gen, OPTION_SIZE) / COMB_BLOCKS;
+    uint64_t size_bytes = flw_gen_number(gen, OPTION_SIZE) / COMB_BLOCKS;
     take_row(gen, comb, COMB_BLOCKS, size_bytes);
     give_row(gen, comb, COMB_BLOCKS, 2);
     take_row(gen, wide, COMB_BLOCKS / 4, 2 * size_bytes);
@@ -116,7 +110,7 @@ static void run_comb(struct flw_gen *gen)
 static void run_streams(struct flw_gen *gen)
 {
     uint32_t blocks[STREAM_BLOCKS];
-    uint64_t size_bytes = number(gen, OPTION_SIZE);
+    uint64_t size_bytes = flw_gen_number(gen, OPTION_SIZE);
     for (uint64_t stream = 0; stream < 2; stream++) {
         size_t count = stream == 0 ? STREAM_BLOCKS : STREAM_BLOCKS * 3 / 4;
         for (size_t i = 0; i < count; i++) {
@@ -131,7 +125,7 @@ static void run_half(struct flw_gen *gen)
     static const size_t counts[] = {8, 2, 1, 2};
     uint32_t blocks[8];
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        take_row(gen, blocks, counts[i], number(gen, OPTION_SIZE) / counts[i]);
+        take_row(gen, blocks, counts[i], flw_gen_number(gen, OPTION_SIZE) / counts[i]);
         give_row(gen, blocks, counts[i], 1);
     }
 }
@@ -142,7 +136,7 @@ static void run_step(struct flw_gen *gen, uint64_t batch_quarters)
 {
     static const uint64_t shares[4] = {2, 6, 3, 8};
     uint32_t kept[LAYERS][4];
-    uint64_t unit = number(gen, OPTION_SIZE) / (LAYERS * 20) * batch_quarters / 4;
+    uint64_t unit = flw_gen_number(gen, OPTION_SIZE) / (LAYERS * 20) * batch_quarters / 4;
     for (size_t layer = 0; layer < LAYERS; layer++) {
         for (size_t i = 0; i < 4; i++) {
             kept[layer][i] = take(gen, unit * shares[i], 0);
@@ -151,15 +145,14 @@ static void run_step(struct flw_gen *gen, uint64_t batch_quarters)
     for (size_t layer = LAYERS; layer-- > 0;) {
         for (size_t i = 4; i-- > 0;) {
             uint32_t gradient = take(gen, unit * shares[i], 0);
-            flw_gen_give(gen, kept[layer][i]);
-            flw_gen_give(gen, gradient);
+            FLW_GEN_GIVE(gen, kept[layer][i], gradient);
         }
     }
 }
 
 static void run_cycle(struct flw_gen *gen, uint64_t cycle, uint32_t *pinned)
 {
-    switch (number(gen, OPTION_SCENARIO)) {
+    switch (flw_gen_number(gen, OPTION_SCENARIO)) {
     case SCENARIO_SAWTOOTH:
         run_sawtooth(gen, cycle);
         break;
@@ -183,23 +176,21 @@ static void run_cycle(struct flw_gen *gen, uint64_t cycle, uint32_t *pinned)
 
 static void run(struct flw_gen *gen)
 {
-    uint64_t cycles = number(gen, OPTION_CYCLES);
+    uint64_t cycles = flw_gen_number(gen, OPTION_CYCLES);
     uint32_t *pinned = malloc((size_t)cycles * sizeof(*pinned));
     if (pinned == NULL) {
         flw_gen_fail(gen, "no memory for %llu cycles", (unsigned long long)cycles);
         return;
     }
-    flw_gen_seed(gen, number(gen, OPTION_SEED));
-    flw_gen_add_streams(gen, number(gen, OPTION_SCENARIO) == SCENARIO_STREAMS ? 2 : 1);
+    flw_gen_seed(gen, flw_gen_number(gen, OPTION_SEED));
+    flw_gen_add_streams(gen, flw_gen_number(gen, OPTION_SCENARIO) == SCENARIO_STREAMS ? 2 : 1);
     for (uint64_t i = 0; i < cycles; i++) {
         pinned[i] = FLW_GEN_NO_BLOCK;
         flw_gen_begin_phase(gen, "cycle");
         run_cycle(gen, i, &pinned[i]);
         flw_gen_end_phase(gen, "cycle");
     }
-    for (uint64_t i = 0; i < cycles; i++) {
-        flw_gen_give(gen, pinned[i]);
-    }
+    flw_gen_give_each(gen, pinned, (size_t)cycles);
     free(pinned);
 }
 

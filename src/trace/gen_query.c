@@ -197,8 +197,7 @@ static void join(struct store *s, struct table *left, struct table *right, struc
     flw_gen_give(s->gen, hashes);
     gather(s, out, left);
     gather(s, out, right);
-    flw_gen_give(s->gen, left_rows);
-    flw_gen_give(s->gen, right_rows);
+    FLW_GEN_GIVE(s->gen, left_rows, right_rows);
     drop_table(s, left);
     drop_table(s, right);
 }
@@ -213,8 +212,7 @@ static void group(struct store *s, struct table *in, struct table *out)
         take_column(s, &out->columns[i], out->rows, STREAM_COMPUTE);
     }
     gather(s, out, in);
-    flw_gen_give(s->gen, rows);
-    flw_gen_give(s->gen, hashes);
+    FLW_GEN_GIVE(s->gen, rows, hashes);
     drop_table(s, in);
 }
 
@@ -227,12 +225,9 @@ static void sort(struct store *s, struct table *in, struct table *out)
     parts[2] = compute(s, in->rows * 4);
     parts[3] = compute(s, in->rows * 4);
     parts[4] = compute(s, flw_max(in->rows * 24 / 16, 1));
-    flw_gen_give(s->gen, parts[4]);
-    flw_gen_give(s->gen, parts[1]);
-    flw_gen_give(s->gen, parts[0]);
+    FLW_GEN_GIVE(s->gen, parts[4], parts[1], parts[0]);
     gather(s, out, in);
-    flw_gen_give(s->gen, parts[2]);
-    flw_gen_give(s->gen, parts[3]);
+    FLW_GEN_GIVE(s->gen, parts[2], parts[3]);
     drop_table(s, in);
 }
 

@@ -78,11 +78,6 @@ struct thread {
     uint64_t stream;
 };
 
-static uint64_t number(const struct flw_gen *gen, int option)
-{
-    return gen->values->numbers[option];
-}
-
 static void free_one(struct flw_gen *gen, struct thread *thread)
 {
     if (thread->live_count == 0) {
@@ -92,7 +87,7 @@ static void free_one(struct flw_gen *gen, struct thread *thread)
     uint32_t block = thread->blocks[place];
     thread->blocks[place] = thread->blocks[--thread->live_count];
     uint64_t streams = gen->build.trace->stream_count;
-    if (streams > 1 && flw_gen_chance(gen, number(gen, OPTION_SHARED))) {
+    if (streams > 1 && flw_gen_chance(gen, flw_gen_number(gen, OPTION_SHARED))) {
         flw_gen_use(gen, block, (thread->stream + flw_gen_between(gen, 1, streams - 1)) % streams);
     }
     flw_gen_give(gen, block);
@@ -100,8 +95,8 @@ static void free_one(struct flw_gen *gen, struct thread *thread)
 
 static void step(struct flw_gen *gen, struct thread *thread)
 {
-    uint64_t size_bytes = flw_gen_between(gen, 1, number(gen, OPTION_MAX));
-    bool takes = gen->live_bytes + size_bytes < number(gen, OPTION_CAP);
+    uint64_t size_bytes = flw_gen_between(gen, 1, flw_gen_number(gen, OPTION_MAX));
+    bool takes = gen->live_bytes + size_bytes < flw_gen_number(gen, OPTION_CAP);
     if (thread->live_count > 0) {
         takes =
             flw_gen_chance(gen, ALLOCATION_PERCENT) && thread->taken_count < thread->count && takes;
@@ -125,11 +120,11 @@ static void finish(struct flw_gen *gen, struct thread *thread)
 static void run_threads(struct flw_gen *gen, uint64_t thread_count, uint64_t stream_count)
 {
     struct thread threads[THREADS_MAX] = {{0}};
-    uint64_t count = number(gen, OPTION_COUNT_OF_BLOCKS) / thread_count;
+    uint64_t count = flw_gen_number(gen, OPTION_COUNT_OF_BLOCKS) / thread_count;
     uint64_t room = 2 * (count + 1); /* a thread */
     if (count == 0) {
         flw_gen_fail(gen, "--count %" PRIu64 " is not one block for each of %" PRIu64 " threads",
-                     number(gen, OPTION_COUNT_OF_BLOCKS), thread_count);
+                     flw_gen_number(gen, OPTION_COUNT_OF_BLOCKS), thread_count);
         return;
     }
     uint32_t *blocks = calloc(thread_count * room, sizeof(*blocks));
@@ -156,30 +151,30 @@ static void run_threads(struct flw_gen *gen, uint64_t thread_count, uint64_t str
 
 static void run_kernels(struct flw_gen *gen)
 {
-    flw_gen_add_streams(gen, number(gen, OPTION_STREAMS));
-    for (uint64_t i = 0; i < number(gen, OPTION_COUNT_OF_BLOCKS) && !gen->has_failed; i++) {
-        uint64_t stream = i % number(gen, OPTION_STREAMS);
+    flw_gen_add_streams(gen, flw_gen_number(gen, OPTION_STREAMS));
+    for (uint64_t i = 0; i < flw_gen_number(gen, OPTION_COUNT_OF_BLOCKS) && !gen->has_failed; i++) {
+        uint64_t stream = i % flw_gen_number(gen, OPTION_STREAMS);
         flw_gen_give(gen, flw_gen_take(gen, KERNEL_BYTES, stream));
     }
 }
 
 static void run(struct flw_gen *gen)
 {
-    flw_gen_seed(gen, number(gen, OPTION_SEED));
-    switch (number(gen, OPTION_PATTERN)) {
+    flw_gen_seed(gen, flw_gen_number(gen, OPTION_SEED));
+    switch (flw_gen_number(gen, OPTION_PATTERN)) {
     case PATTERN_RMM:
         run_threads(gen, 1, 1);
         break;
     case PATTERN_MULTI_STREAM:
-        run_threads(gen, number(gen, OPTION_THREADS), number(gen, OPTION_STREAMS));
+        run_threads(gen, flw_gen_number(gen, OPTION_THREADS), flw_gen_number(gen, OPTION_STREAMS));
         break;
     case PATTERN_KERNELS:
         run_kernels(gen);
         break;
     default: {
-        struct flw_query_params params = {.queries = number(gen, OPTION_COUNT_OF_BLOCKS),
-                                          .rows_max = number(gen, OPTION_ROWS),
-                                          .device_bytes = number(gen, OPTION_CAP)};
+        struct flw_query_params params = {.queries = flw_gen_number(gen, OPTION_COUNT_OF_BLOCKS),
+                                          .rows_max = flw_gen_number(gen, OPTION_ROWS),
+                                          .device_bytes = flw_gen_number(gen, OPTION_CAP)};
         flw_query_run(gen, &params);
         break;
     }

@@ -108,7 +108,6 @@ struct request {
 struct server {
     struct flw_serve serve;
     struct flw_gen *gen;
-    const struct flw_gen_values *values;
     struct flw_requests file;
     size_t next_request;      /* of the file */
     struct request *requests; /* running, oldest first */
@@ -122,18 +121,15 @@ struct server {
 
 static uint64_t number(const struct server *s, int option)
 {
-    return s->values->numbers[option];
+    return flw_gen_number(s->gen, option);
 }
 
 static uint32_t take(struct server *s, uint64_t size_bytes)
 {
-    return flw_serve_take(&s->serve, size_bytes);
+    return flw_gen_take(s->gen, size_bytes, FLW_SERVE_COMPUTE);
 }
 
-static void give(struct server *s, uint32_t block)
-{
-    flw_gen_give(s->gen, block);
-}
+#define give(s, ...) FLW_GEN_GIVE((s)->gen, __VA_ARGS__)
 
 /* ---- requests ---- */
 
@@ -142,7 +138,7 @@ static void await_next(struct server *s)
 {
     struct flw_request request;
     uint64_t since_ns = s->waiting.arrival_ns;
-    if (s->values->paths[OPTION_REQUESTS] == NULL) {
+    if (s->gen->values->paths[OPTION_REQUESTS] == NULL) {
         request = flw_requests_draw(s->gen, (enum flw_requests_kind)number(s, OPTION_TRAFFIC));
     } else if (s->next_request < s->file.count) {
         request = s->file.items[s->next_request++];
@@ -212,9 +208,7 @@ static void grow_cache(struct server *s, struct request *r)
 
 static void retire(struct server *s, struct request *r)
 {
-    for (size_t i = 0; i < r->page_count; i++) {
-        give(s, r->pages[i]);
-    }
+    flw_gen_give_each(s->gen, r->pages, r->page_count);
     free(r->pages);
     s->reserved_tokens -= all_tokens(r);
 }
@@ -280,16 +274,13 @@ static void sample(struct server *s, uint64_t samples)
     uint32_t hidden = take(s, samples * s->serve.model->hidden * 2);
     uint32_t logits = take(s, values * 2);
     uint32_t wide = take(s, values * 4);
-    give(s, logits);
-    give(s, hidden);
+    give(s, logits, hidden);
     for (size_t i = 0; i < SAMPLING_TENSORS; i++) {
         temporaries[i] = take(s, values * 4);
     }
     flw_gen_drop(s->gen, &s->last_ids);
     s->last_ids = take(s, samples * 8);
-    for (size_t i = 0; i < SAMPLING_TENSORS; i++) {
-        give(s, temporaries[i]);
-    }
+    flw_gen_give_each(s->gen, temporaries, SAMPLING_TENSORS);
     give(s, wide);
     flw_gen_use(s->gen, s->last_ids, FLW_SERVE_COPY);
 }
@@ -311,9 +302,7 @@ static void run_eager(struct server *s, const struct flw_serve_batch *batch)
         sample(s, batch->samples);
     }
     give(s, hidden);
-    for (size_t i = 0; i < INPUTS; i++) {
-        give(s, inputs[i]);
-    }
+    flw_gen_give_each(s->gen, inputs, INPUTS);
 }
 
 /* A replayed graph takes the time of its kernels, which is its weights' time, and nothing else. */
@@ -448,7 +437,7 @@ static bool set_up(struct server *s)
 static bool read_requests(struct server *s)
 {
     char message[FLW_TRACE_MESSAGE_BYTES];
-    const char *path = s->values->paths[OPTION_REQUESTS];
+    const char *path = s->gen->values->paths[OPTION_REQUESTS];
     if (path == NULL) {
         return true;
     }
@@ -475,8 +464,7 @@ static void serve(struct server *s)
 
 static void run(struct flw_gen *gen)
 {
-    struct server s = {
-        .serve = {.gen = gen}, .gen = gen, .values = gen->values, .last_ids = FLW_GEN_NO_BLOCK};
+    struct server s = {.serve = {.gen = gen}, .gen = gen, .last_ids = FLW_GEN_NO_BLOCK};
     flw_gen_seed(gen, number(&s, OPTION_SEED));
     if (set_up(&s) && read_requests(&s)) {
         serve(&s);

@@ -50,9 +50,4 @@ void flw_serve_draw_shares(struct flw_serve *s, uint64_t skew);
 /* All layers; the hidden states at their end, which the caller frees. */
 uint32_t flw_serve_run_layers(struct flw_serve *s, const struct flw_serve_batch *batch);
 
-static inline uint32_t flw_serve_take(struct flw_serve *s, uint64_t size_bytes)
-{
-    return flw_gen_take(s->gen, size_bytes, FLW_SERVE_COMPUTE);
-}
-
 #endif

@@ -34,14 +34,16 @@
 #define NORMAL_DRAWS              12 /* their sum's deviation is one */
 #define NORMAL_UNIT               UINT64_C(65536)
 
-static void give(struct flw_serve *s, uint32_t block)
-{
-    flw_gen_give(s->gen, block);
-}
+#define give(s, ...) FLW_GEN_GIVE((s)->gen, __VA_ARGS__)
 
 static uint32_t take(struct flw_serve *s, uint64_t size_bytes)
 {
-    return flw_serve_take(s, size_bytes);
+    return flw_gen_take(s->gen, size_bytes, FLW_SERVE_COMPUTE);
+}
+
+static uint32_t turn(struct flw_serve *s, uint32_t from, uint64_t size_bytes)
+{
+    return flw_gen_turn(s->gen, from, size_bytes, FLW_SERVE_COMPUTE);
 }
 
 static uint32_t take_hidden(struct flw_serve *s, uint64_t tokens)
@@ -55,19 +57,16 @@ static uint32_t take_hidden(struct flw_serve *s, uint64_t tokens)
 static uint32_t attend(struct flw_serve *s, const struct flw_serve_batch *b, uint32_t normed)
 {
     uint64_t head_bytes = s->model->head_dim * 2;
-    uint32_t qkv = take(s, b->tokens * (s->heads + 2 * s->kv_heads) * head_bytes);
-    give(s, normed);
+    uint32_t qkv = turn(s, normed, b->tokens * (s->heads + 2 * s->kv_heads) * head_bytes);
     uint32_t out = take(s, b->tokens * s->heads * head_bytes);
     uint32_t sums = take(s, s->heads * b->tokens * 4);
     if (b->splits > 1 && b->decodes > 0) {
         uint64_t parts = b->splits * s->heads * b->decodes;
         uint32_t partial = take(s, parts * s->model->head_dim * 4);
         uint32_t partial_sums = take(s, parts * 4);
-        give(s, partial);
-        give(s, partial_sums);
+        give(s, partial, partial_sums);
     }
-    give(s, sums);
-    give(s, qkv);
+    give(s, sums, qkv);
     uint32_t projection = take_hidden(s, b->tokens);
     give(s, out);
     return projection;
@@ -87,10 +86,7 @@ static void decode_flashmla(struct flw_serve *s, uint64_t decodes)
     uint32_t splits = take(s, (decodes + 1) * 4);
     uint32_t sums = take(s, rows * 4);
     uint32_t partial = take(s, rows * s->model->kv_rank * 4);
-    give(s, partial);
-    give(s, sums);
-    give(s, splits);
-    give(s, plan);
+    give(s, partial, sums, splits, plan);
 }
 
 static void decode_latent(struct flw_serve *s, uint64_t decodes)
@@ -106,8 +102,7 @@ static void decode_latent(struct flw_serve *s, uint64_t decodes)
     }
     give(s, query);
     uint32_t heads = take(s, rows * m->head_dim * 2);
-    give(s, out);
-    give(s, heads);
+    give(s, out, heads);
 }
 
 static void prefill_latent(struct flw_serve *s, uint64_t tokens, uint64_t context)
@@ -119,18 +114,15 @@ static void prefill_latent(struct flw_serve *s, uint64_t tokens, uint64_t contex
         uint64_t chunk = flw_min(s->chunk_tokens, context - done);
         uint32_t up = take(s, chunk * s->heads * 2 * m->head_dim * 2);
         uint32_t keys = take(s, chunk * s->heads * (m->head_dim + m->rope_dim) * 2);
-        give(s, keys);
-        give(s, up);
+        give(s, keys, up);
     }
-    give(s, sums);
-    give(s, out);
+    give(s, sums, out);
 }
 
 static uint32_t attend_latent(struct flw_serve *s, const struct flw_serve_batch *b, uint32_t normed)
 {
     const fallow_model *m = s->model;
-    uint32_t in = take(s, b->tokens * (m->query_rank + m->kv_rank + m->rope_dim) * 2);
-    give(s, normed);
+    uint32_t in = turn(s, normed, b->tokens * (m->query_rank + m->kv_rank + m->rope_dim) * 2);
     uint32_t query = take(s, b->tokens * s->heads * (m->head_dim + m->rope_dim) * 2);
     uint32_t out = take(s, b->tokens * s->heads * m->head_dim * 2);
     if (b->tokens > b->decodes) {
@@ -139,8 +131,7 @@ static uint32_t attend_latent(struct flw_serve *s, const struct flw_serve_batch 
     if (b->decodes > 0) {
         decode_latent(s, b->decodes);
     }
-    give(s, query);
-    give(s, in);
+    give(s, query, in);
     uint32_t projection = take_hidden(s, b->tokens);
     give(s, out);
     return projection;
@@ -152,8 +143,7 @@ static uint32_t attend_latent(struct flw_serve *s, const struct flw_serve_batch 
 static uint32_t run_dense(struct flw_serve *s, uint64_t tokens, uint64_t intermediate)
 {
     uint32_t gate_up = take(s, tokens * 2 * intermediate * 2);
-    uint32_t product = take(s, tokens * intermediate * 2);
-    give(s, gate_up);
+    uint32_t product = turn(s, gate_up, tokens * intermediate * 2);
     uint32_t down = take_hidden(s, tokens);
     give(s, product);
     return down;
@@ -185,11 +175,7 @@ static uint32_t run_experts(struct flw_serve *s, uint64_t tokens)
     uint32_t first = take(s, choices * flw_max(2 * width, m->hidden) * 2);
     uint32_t second = take(s, choices * width * 2);
     uint32_t sum = take_hidden(s, tokens);
-    give(s, second);
-    give(s, first);
-    give(s, count);
-    give(s, experts);
-    give(s, order);
+    give(s, second, first, count, experts, order);
     return sum;
 }
 
@@ -223,13 +209,10 @@ static uint32_t run_dealt_experts(struct flw_serve *s, uint64_t layer, uint64_t 
     uint32_t received = flw_gen_take(s->gen, choices * m->hidden * 2, FLW_SERVE_COPY);
     flw_gen_use(s->gen, received, FLW_SERVE_COMPUTE);
     uint32_t order = take(s, choices * 4);
-    uint32_t gate_up = take(s, choices * 2 * s->expert_intermediate * 2);
-    give(s, received);
-    uint32_t product = take(s, choices * s->expert_intermediate * 2);
-    give(s, gate_up);
+    uint32_t gate_up = turn(s, received, choices * 2 * s->expert_intermediate * 2);
+    uint32_t product = turn(s, gate_up, choices * s->expert_intermediate * 2);
     uint32_t down = take(s, choices * m->hidden * 2);
-    give(s, product);
-    give(s, order);
+    give(s, product, order);
     flw_gen_use(s->gen, down, FLW_SERVE_COPY); /* sent back */
     uint32_t sum = flw_gen_take(s->gen, tokens * m->hidden * 2, FLW_SERVE_COMPUTE);
     give(s, down);
@@ -250,13 +233,9 @@ static uint32_t run_inner(struct flw_serve *s, uint64_t layer, uint64_t tokens, 
     }
     uint32_t scores = take(s, tokens * m->experts * 2);
     uint32_t weights = take(s, tokens * m->top_k * 4);
-    uint32_t ids = take(s, tokens * m->top_k * 4);
-    give(s, scores);
+    uint32_t ids = turn(s, scores, tokens * m->top_k * 4);
     uint32_t sum = s->ep > 1 ? run_dealt_experts(s, layer, tokens) : run_experts(s, tokens);
-    give(s, ids);
-    give(s, weights);
-    give(s, shared);
-    give(s, normed);
+    give(s, ids, weights, shared, normed);
     return sum;
 }
 

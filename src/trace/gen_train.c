@@ -83,7 +83,6 @@ static const struct flw_gen_option options[OPTION_COUNT] = {
 
 struct run {
     struct flw_train train;
-    const struct flw_gen_values *values;
     struct flw_requests lengths; /* of the file */
     size_t next_length;
     uint64_t micro_count, flight_count;
@@ -93,7 +92,7 @@ struct run {
 
 static uint64_t number(const struct run *run, int option)
 {
-    return run->values->numbers[option];
+    return flw_gen_number(run->train.gen, option);
 }
 
 /* ---- microbatches ---- */
@@ -271,7 +270,7 @@ static bool read_lengths(struct run *run)
 {
     struct flw_gen *gen = run->train.gen;
     char message[FLW_TRACE_MESSAGE_BYTES];
-    const char *path = run->values->paths[OPTION_LENGTHS];
+    const char *path = gen->values->paths[OPTION_LENGTHS];
     if (path == NULL) {
         return true;
     }
@@ -297,15 +296,13 @@ static void train(struct run *run)
     for (uint64_t i = 0; i < number(run, OPTION_STEPS) && !t->gen->has_failed; i++) {
         run_step(run);
     }
-    for (size_t i = 0; i < WORKSPACE_COUNT + ROPE_TABLES; i++) {
-        flw_gen_give(t->gen, standing[i]);
-    }
+    flw_gen_give_each(t->gen, standing, WORKSPACE_COUNT + ROPE_TABLES);
     flw_train_free_parameters(t);
 }
 
 static void run_train(struct flw_gen *gen)
 {
-    struct run run = {.train = {.gen = gen}, .values = gen->values};
+    struct run run = {.train = {.gen = gen}};
     flw_gen_seed(gen, number(&run, OPTION_SEED));
     if (set_up(&run) && read_lengths(&run)) {
         train(&run);

@@ -65,10 +65,12 @@ static inline uint32_t flw_train_take(struct flw_train *t, uint64_t size_bytes)
     return flw_gen_take(t->gen, size_bytes, FLW_TRAIN_COMPUTE);
 }
 
-static inline void flw_train_give(struct flw_train *t, uint32_t block)
+static inline uint32_t flw_train_turn(struct flw_train *t, uint32_t from, uint64_t size_bytes)
 {
-    flw_gen_give(t->gen, block);
+    return flw_gen_turn(t->gen, from, size_bytes, FLW_TRAIN_COMPUTE);
 }
+
+#define flw_train_give(t, ...) FLW_GEN_GIVE((t)->gen, __VA_ARGS__)
 
 static inline void flw_train_drop(struct flw_train *t, uint32_t *block)
 {

@@ -41,13 +41,12 @@ static void sort_ids(struct flw_train *t, const struct flw_train_micro *m)
 {
     uint32_t sorted[5];
     sorted[0] = flw_train_take(t, m->tokens * 8);
-    sorted[1] = flw_train_take(t, m->tokens * 8);
-    flw_train_give(t, sorted[0]);
+    sorted[1] = flw_train_turn(t, sorted[0], m->tokens * 8);
     for (size_t i = 2; i < 5; i++) {
         sorted[i] = flw_train_take(t, m->tokens * 8);
     }
-    uint32_t scratch = flw_train_take(t, SORT_SCRATCH_BYTES + m->tokens * SORT_SCRATCH_PER_TOKEN);
-    flw_train_give(t, scratch);
+    uint64_t scratch_bytes = SORT_SCRATCH_BYTES + m->tokens * SORT_SCRATCH_PER_TOKEN;
+    flw_train_give(t, flw_train_take(t, scratch_bytes));
     for (size_t i = 5; i-- > 1;) {
         flw_train_give(t, sorted[i]);
     }
@@ -79,19 +78,14 @@ static void forward_loss(struct flw_train *t, struct flw_train_micro *m)
     m->maxima = flw_train_take(t, m->tokens * 8);
     uint32_t shifted = flw_train_take(t, bytes);
     uint32_t wide = flw_train_take(t, 2 * bytes);
-    m->exponents = flw_train_take(t, 2 * bytes);
-    flw_train_give(t, wide);
+    m->exponents = flw_train_turn(t, wide, 2 * bytes);
     m->sums = flw_train_take(t, m->tokens * 4);
     uint32_t log_sums = flw_train_take(t, m->tokens * 4);
     uint32_t log_softmax = flw_train_take(t, 2 * bytes);
-    flw_train_give(t, log_sums);
-    flw_train_give(t, shifted);
-    flw_train_give(t, maxima);
-    m->logs = flw_train_take(t, 2 * bytes);
-    flw_train_give(t, log_softmax);
+    flw_train_give(t, log_sums, shifted, maxima);
+    m->logs = flw_train_turn(t, log_softmax, 2 * bytes);
     uint32_t picked = flw_train_take(t, m->tokens * 4);
-    m->loss = flw_train_take(t, 4);
-    flw_train_give(t, picked);
+    m->loss = flw_train_turn(t, picked, 4);
 }
 
 void flw_train_forward_head(struct flw_train *t, struct flw_train_micro *m)
@@ -115,30 +109,22 @@ static uint32_t backward_loss(struct flw_train *t, struct flw_train_micro *m)
     uint64_t bytes = m->tokens * t->vocab * 2;
     m->one = flw_train_take(t, 4);
     uint32_t mean = flw_train_take(t, m->tokens * 4);
-    uint32_t scattered = flw_train_take(t, 2 * bytes);
-    flw_train_give(t, mean);
+    uint32_t scattered = flw_train_turn(t, mean, 2 * bytes);
     flw_train_drop(t, &m->logs);
-    uint32_t negative = flw_train_take(t, 2 * bytes);
-    flw_train_give(t, scattered);
+    uint32_t negative = flw_train_turn(t, scattered, 2 * bytes);
     uint32_t direct = flw_train_take(t, 2 * bytes);
     uint32_t logits = flw_train_take(t, bytes);
     uint32_t log_sums = flw_train_take(t, m->tokens * 4);
-    flw_train_give(t, direct);
-    flw_train_give(t, negative);
-    uint32_t sums = flw_train_take(t, m->tokens * 4);
-    flw_train_give(t, log_sums);
+    flw_train_give(t, direct, negative);
+    uint32_t sums = flw_train_turn(t, log_sums, m->tokens * 4);
     flw_train_drop(t, &m->sums);
-    uint32_t exponents = flw_train_take(t, 2 * bytes);
-    flw_train_give(t, sums);
+    uint32_t exponents = flw_train_turn(t, sums, 2 * bytes);
     flw_train_drop(t, &m->exponents);
     uint32_t narrow = flw_train_take(t, bytes);
-    flw_train_give(t, exponents);
-    flw_train_give(t, narrow);
+    flw_train_give(t, exponents, narrow);
     uint32_t shifted = flw_train_take(t, bytes);
-    uint32_t maxima = flw_train_take(t, m->tokens * 2);
-    flw_train_give(t, shifted);
-    uint32_t spread = flw_train_take(t, bytes);
-    flw_train_give(t, maxima);
+    uint32_t maxima = flw_train_turn(t, shifted, m->tokens * 2);
+    uint32_t spread = flw_train_turn(t, maxima, bytes);
     flw_train_drop(t, &m->maxima);
     flw_train_give(t, spread);
     return logits;
@@ -154,8 +140,7 @@ void flw_train_backward_head(struct flw_train *t, struct flw_train_micro *m)
     uint64_t values = t->vocab * t->hidden;
     uint32_t logits = backward_loss(t, m);
     uint32_t weight = flw_train_take(t, values * 2);
-    uint32_t input = flw_train_take(t, flw_train_half_bytes(t, m));
-    flw_train_give(t, logits);
+    uint32_t input = flw_train_turn(t, logits, flw_train_half_bytes(t, m));
     flw_train_drop(t, &m->w);
     flw_train_drop(t, &m->x);
     flw_train_keep_gradient(t, weight, values, &outside(t)->gradients[OUTSIDE_HEAD]);

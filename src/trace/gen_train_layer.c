@@ -65,8 +65,7 @@ static uint32_t rotate_half(struct flw_train *t, uint64_t bytes)
     uint32_t first = flw_train_take(t, bytes);
     uint32_t second = flw_train_take(t, bytes);
     uint32_t sum = flw_train_take(t, bytes);
-    flw_train_give(t, first);
-    flw_train_give(t, second);
+    flw_train_give(t, first, second);
     return sum;
 }
 
@@ -76,9 +75,7 @@ static uint32_t rotate(struct flw_train *t, const struct flw_train_micro *m, uin
     uint32_t even = rotate_half(t, bytes);
     uint32_t odd = rotate_half(t, bytes);
     uint32_t rotated = flw_train_take(t, m->tokens * t->hidden * 4);
-    flw_train_give(t, even);
-    flw_train_give(t, odd);
-    flw_train_give(t, x);
+    flw_train_give(t, even, odd, x);
     return rotated;
 }
 
@@ -87,27 +84,21 @@ static uint32_t softmax(struct flw_train *t, const struct flw_train_micro *m,
                         struct flw_train_kept *k)
 {
     uint32_t products = flw_train_take(t, score_bytes(t, m, 2));
-    uint32_t scaled = flw_train_take(t, score_bytes(t, m, 2));
-    flw_train_give(t, products);
+    uint32_t scaled = flw_train_turn(t, products, score_bytes(t, m, 2));
     uint32_t infinity = flw_train_take(t, 2);
     uint32_t masked = flw_train_take(t, score_bytes(t, m, 2));
-    flw_train_give(t, infinity);
-    flw_train_give(t, scaled);
+    flw_train_give(t, infinity, scaled);
     uint32_t maxima = flw_train_take(t, row_bytes(t, m, 2));
     k->maxima = flw_train_take(t, row_bytes(t, m, 8));
-    uint32_t shifted = flw_train_take(t, score_bytes(t, m, 2));
-    flw_train_give(t, maxima);
+    uint32_t shifted = flw_train_turn(t, maxima, score_bytes(t, m, 2));
     uint32_t wide = flw_train_take(t, score_bytes(t, m, 4));
-    k->exponents = flw_train_take(t, score_bytes(t, m, 4));
-    flw_train_give(t, wide);
+    k->exponents = flw_train_turn(t, wide, score_bytes(t, m, 4));
     k->sums = flw_train_take(t, row_bytes(t, m, 4));
-    uint32_t weights = flw_train_take(t, score_bytes(t, m, 4));
-    flw_train_give(t, shifted);
+    uint32_t weights = flw_train_turn(t, shifted, score_bytes(t, m, 4));
     k->scores = flw_train_take(t, score_bytes(t, m, 2));
     k->value = flw_train_take(t, flw_train_half_bytes(t, m));
     uint32_t out = flw_train_take(t, flw_train_half_bytes(t, m));
-    flw_train_give(t, masked);
-    flw_train_give(t, weights);
+    flw_train_give(t, masked, weights);
     return out;
 }
 
@@ -128,14 +119,10 @@ static uint32_t attend(struct flw_train *t, const struct flw_train_micro *m,
         k->key = flw_train_take(t, flw_train_half_bytes(t, m));
         out = softmax(t, m, k);
     }
-    k->x[O] = flw_train_take(t, flw_train_half_bytes(t, m));
-    flw_train_give(t, out);
+    k->x[O] = flw_train_turn(t, out, flw_train_half_bytes(t, m));
     k->w[O] = flw_train_cast_weight(t, matrix_values(t, O));
     uint32_t projected = flw_train_take(t, flw_train_half_bytes(t, m));
-    flw_train_give(t, rotated[Q]);
-    flw_train_give(t, rotated[K]);
-    flw_train_give(t, rotated[V]);
-    flw_train_give(t, positions);
+    flw_train_give(t, rotated[Q], rotated[K], rotated[V], positions);
     return projected;
 }
 
@@ -184,8 +171,7 @@ void flw_train_forward_layer(struct flw_train *t, struct flw_train_micro *m, siz
     k->middle = flw_train_take(t, flw_train_full_bytes(t, m));
     uint32_t out = forward_inner(t, m, k);
     m->residual = flw_train_take(t, flw_train_full_bytes(t, m));
-    flw_train_give(t, projected);
-    flw_train_give(t, out);
+    flw_train_give(t, projected, out);
 }
 
 void flw_train_forget_layer(struct flw_train *t, struct flw_train_micro *m, size_t layer)
@@ -213,9 +199,8 @@ static uint32_t backward_matrix(struct flw_train *t, struct flw_train_micro *m, 
     struct flw_train_kept *k = &m->layers[layer];
     uint64_t values = matrix_values(t, matrix);
     uint32_t weight = flw_train_take(t, values * 2);
-    uint32_t input =
-        flw_train_take(t, matrix == DOWN ? inner_bytes(t, m) : flw_train_half_bytes(t, m));
-    flw_train_give(t, upstream);
+    uint32_t input = flw_train_turn(
+        t, upstream, matrix == DOWN ? inner_bytes(t, m) : flw_train_half_bytes(t, m));
     flw_train_drop(t, &k->w[matrix]);
     flw_train_drop(t, matrix == DOWN ? &k->product : &k->x[matrix]);
     flw_train_keep_gradient(t, weight, values, &t->units[layer].gradients[matrix]);
@@ -229,17 +214,14 @@ static void backward_inner(struct flw_train *t, struct flw_train_micro *m, size_
     uint32_t upstream = flw_train_take(t, flw_train_half_bytes(t, m));
     uint32_t product = backward_matrix(t, m, layer, DOWN, upstream);
     uint32_t up = flw_train_take(t, inner_bytes(t, m));
-    uint32_t silu = flw_train_take(t, inner_bytes(t, m));
-    flw_train_give(t, product);
+    uint32_t silu = flw_train_turn(t, product, inner_bytes(t, m));
     flw_train_drop(t, &k->up);
     flw_train_drop(t, &k->silu);
     flw_train_widen(t, m, backward_matrix(t, m, layer, UP, up), &sum);
     uint32_t sigmoid = flw_train_take(t, inner_bytes(t, m));
-    uint32_t gate = flw_train_take(t, inner_bytes(t, m));
-    flw_train_give(t, silu);
+    uint32_t gate = flw_train_turn(t, silu, inner_bytes(t, m));
     flw_train_drop(t, &k->gate);
-    uint32_t through = flw_train_take(t, inner_bytes(t, m));
-    flw_train_give(t, sigmoid);
+    uint32_t through = flw_train_turn(t, sigmoid, inner_bytes(t, m));
     flw_train_drop(t, &k->sigmoid);
     flw_train_give(t, through);
     flw_train_widen(t, m, backward_matrix(t, m, layer, GATE, gate), &sum);
@@ -252,8 +234,7 @@ static uint32_t backward_softmax(struct flw_train *t, struct flw_train_micro *m,
                                  struct flw_train_kept *k, uint32_t weights)
 {
     uint64_t bytes = score_bytes(t, m, 2);
-    uint32_t wide = flw_train_take(t, 2 * bytes);
-    flw_train_give(t, weights);
+    uint32_t wide = flw_train_turn(t, weights, 2 * bytes);
     uint32_t parts[4];
     for (size_t i = 0; i < 4; i++) {
         parts[i] = flw_train_take(t, 2 * bytes);
@@ -263,30 +244,22 @@ static uint32_t backward_softmax(struct flw_train *t, struct flw_train_micro *m,
     }
     uint32_t exponents = flw_train_take(t, 2 * bytes);
     uint32_t sums = flw_train_take(t, row_bytes(t, m, 4));
-    flw_train_give(t, parts[3]);
-    flw_train_give(t, wide);
+    flw_train_give(t, parts[3], wide);
     flw_train_drop(t, &k->sums);
     flw_train_give(t, sums);
-    uint32_t through = flw_train_take(t, 2 * bytes);
-    flw_train_give(t, exponents);
+    uint32_t through = flw_train_turn(t, exponents, 2 * bytes);
     flw_train_drop(t, &k->exponents);
-    uint32_t shifted = flw_train_take(t, bytes);
-    flw_train_give(t, through);
+    uint32_t shifted = flw_train_turn(t, through, bytes);
     uint32_t negative = flw_train_take(t, bytes);
-    uint32_t maxima = flw_train_take(t, row_bytes(t, m, 2));
-    flw_train_give(t, negative);
-    uint32_t scattered = flw_train_take(t, bytes);
-    flw_train_give(t, maxima);
+    uint32_t maxima = flw_train_turn(t, negative, row_bytes(t, m, 2));
+    uint32_t scattered = flw_train_turn(t, maxima, bytes);
     flw_train_drop(t, &k->maxima);
     flw_train_give(t, scattered);
     uint32_t zero = flw_train_take(t, 2);
     uint32_t masked = flw_train_take(t, bytes);
-    flw_train_give(t, zero);
-    flw_train_give(t, shifted);
+    flw_train_give(t, zero, shifted);
     flw_train_drop(t, &k->mask);
-    uint32_t scores = flw_train_take(t, bytes);
-    flw_train_give(t, masked);
-    return scores;
+    return flw_train_turn(t, masked, bytes);
 }
 
 /* From the attention's output to its three inputs, in bf16. */
@@ -300,21 +273,17 @@ static void backward_attend(struct flw_train *t, struct flw_train_micro *m,
         for (int i = Q; i <= V; i++) {
             out[i] = flw_train_take(t, flw_train_half_bytes(t, m));
         }
-        flw_train_give(t, sum);
-        flw_train_give(t, delta);
-        flw_train_give(t, upstream);
+        flw_train_give(t, sum, delta, upstream);
         flw_train_drop(t, &k->lse);
         flw_train_drop(t, &k->value);
     } else {
         out[V] = flw_train_take(t, flw_train_half_bytes(t, m));
-        uint32_t weights = flw_train_take(t, score_bytes(t, m, 2));
-        flw_train_give(t, upstream);
+        uint32_t weights = flw_train_turn(t, upstream, score_bytes(t, m, 2));
         flw_train_drop(t, &k->value);
         flw_train_drop(t, &k->scores);
         uint32_t scores = backward_softmax(t, m, k, weights);
         out[Q] = flw_train_take(t, flw_train_half_bytes(t, m));
-        out[K] = flw_train_take(t, flw_train_half_bytes(t, m));
-        flw_train_give(t, scores);
+        out[K] = flw_train_turn(t, scores, flw_train_half_bytes(t, m));
     }
     flw_train_drop(t, &k->key);
     flw_train_drop(t, &k->query);
@@ -323,9 +292,7 @@ static void backward_attend(struct flw_train *t, struct flw_train_micro *m,
 static uint32_t narrow_half(struct flw_train *t, uint64_t bytes)
 {
     uint32_t product = flw_train_take(t, bytes);
-    uint32_t narrow = flw_train_take(t, bytes / 2);
-    flw_train_give(t, product);
-    return narrow;
+    return flw_train_turn(t, product, bytes / 2);
 }
 
 /* Back through the rotation; `upstream`, fp32, is freed. Returns bf16. */
@@ -336,20 +303,13 @@ static uint32_t backward_rotate(struct flw_train *t, struct flw_train_micro *m, 
     uint32_t odd = narrow_half(t, bytes);
     uint32_t halves[2] = {flw_train_take(t, bytes), flw_train_take(t, bytes)};
     uint32_t sum = flw_train_take(t, bytes / 2);
-    flw_train_give(t, halves[1]);
-    flw_train_give(t, halves[0]);
-    flw_train_give(t, sum);
+    flw_train_give(t, halves[1], halves[0], sum);
     uint32_t last = flw_train_take(t, bytes);
     sum = flw_train_take(t, bytes / 2);
-    flw_train_give(t, last);
-    flw_train_give(t, upstream);
-    flw_train_give(t, sum);
+    flw_train_give(t, last, upstream, sum);
     uint32_t zeros = flw_train_take(t, bytes);
-    flw_train_give(t, odd);
-    flw_train_give(t, even);
-    uint32_t whole = flw_train_take(t, bytes);
-    flw_train_give(t, zeros);
-    return whole;
+    flw_train_give(t, odd, even);
+    return flw_train_turn(t, zeros, bytes);
 }
 
 static void backward_attention(struct flw_train *t, struct flw_train_micro *m, size_t layer)
@@ -359,21 +319,18 @@ static void backward_attention(struct flw_train *t, struct flw_train_micro *m, s
     uint32_t sum = NONE;
     uint32_t upstream = flw_train_take(t, flw_train_half_bytes(t, m));
     uint32_t out = backward_matrix(t, m, layer, O, upstream);
-    uint32_t joined = flw_train_take(t, flw_train_half_bytes(t, m));
-    flw_train_give(t, out);
+    uint32_t joined = flw_train_turn(t, out, flw_train_half_bytes(t, m));
     backward_attend(t, m, k, joined, made);
     uint32_t wide[2];
     for (int i = Q; i <= K; i++) {
-        wide[i] = flw_train_take(t, 2 * flw_train_half_bytes(t, m));
-        flw_train_give(t, made[i]);
+        wide[i] = flw_train_turn(t, made[i], 2 * flw_train_half_bytes(t, m));
     }
     made[Q] = backward_rotate(t, m, wide[Q]);
     made[K] = backward_rotate(t, m, wide[K]);
     static const int order[3] = {V, Q, K};
     for (size_t i = 0; i < 3; i++) {
-        uint32_t split = flw_train_take(t, flw_train_half_bytes(t, m));
-        flw_train_give(t, made[order[i]]);
-        made[order[i]] = split;
+        int at = order[i]; /* split */
+        made[at] = flw_train_turn(t, made[at], flw_train_half_bytes(t, m));
     }
     for (int i = V; i >= Q; i--) {
         flw_train_widen(t, m, backward_matrix(t, m, layer, i, made[i]), &sum);

@@ -61,12 +61,9 @@ uint32_t flw_train_forward_norm(struct flw_train *t, const struct flw_train_micr
     uint64_t bytes = flw_train_full_bytes(t, m);
     uint64_t row = m->tokens * t->value_bytes;
     uint32_t squares = flw_train_take(t, bytes);
-    uint32_t means = flw_train_take(t, row);
-    flw_train_give(t, squares);
-    uint32_t shifted = flw_train_take(t, row);
-    flw_train_give(t, means);
-    norm->inverse = flw_train_take(t, row);
-    flw_train_give(t, shifted);
+    uint32_t means = flw_train_turn(t, squares, row);
+    uint32_t shifted = flw_train_turn(t, means, row);
+    norm->inverse = flw_train_turn(t, shifted, row);
     norm->normed = flw_train_take(t, bytes);
     return flw_train_take(t, bytes);
 }
@@ -78,8 +75,7 @@ static void sum_rows(struct flw_train *t, const struct flw_train_micro *m,
     uint32_t sum = flw_train_take(t, t->hidden * t->value_bytes);
     uint32_t staging = flw_train_take(t, m->tokens * t->hidden * REDUCE_BYTES_PER_VALUE);
     uint32_t semaphores = flw_train_take(t, SEMAPHORE_BYTES);
-    flw_train_give(t, semaphores);
-    flw_train_give(t, staging);
+    flw_train_give(t, semaphores, staging);
     if (*weight_gradient == NONE && t->ranks == 1) {
         *weight_gradient = sum;
     } else {
@@ -96,14 +92,12 @@ void flw_train_backward_norm(struct flw_train *t, struct flw_train_micro *m,
     uint32_t scaled = flw_train_take(t, bytes);
     uint32_t weighted = flw_train_take(t, bytes);
     sum_rows(t, m, weight_gradient);
-    flw_train_give(t, weighted);
-    flw_train_give(t, upstream);
+    flw_train_give(t, weighted, upstream);
     flw_train_drop(t, &norm->normed);
     uint32_t by_inverse = flw_train_take(t, bytes);
     uint32_t direct = flw_train_take(t, bytes);
     uint32_t inverse_sum = flw_train_take(t, row);
-    flw_train_give(t, by_inverse);
-    flw_train_give(t, scaled);
+    flw_train_give(t, by_inverse, scaled);
     if (m->gradient == NONE) {
         m->gradient = direct;
     } else {
@@ -113,19 +107,14 @@ void flw_train_backward_norm(struct flw_train *t, struct flw_train_micro *m,
     for (size_t i = 0; i < 3; i++) {
         rows[i] = flw_train_take(t, row);
     }
-    flw_train_give(t, rows[1]);
-    flw_train_give(t, rows[0]);
-    flw_train_give(t, inverse_sum);
+    flw_train_give(t, rows[1], rows[0], inverse_sum);
     flw_train_drop(t, &norm->inverse);
-    uint32_t spread = flw_train_take(t, bytes);
-    flw_train_give(t, rows[2]);
+    uint32_t spread = flw_train_turn(t, rows[2], bytes);
     uint32_t powers[3];
     for (size_t i = 0; i < 3; i++) {
         powers[i] = flw_train_take(t, bytes);
     }
-    flw_train_give(t, powers[1]);
-    flw_train_give(t, powers[0]);
-    flw_train_give(t, spread);
+    flw_train_give(t, powers[1], powers[0], spread);
     flw_train_drop(t, input);
     flw_train_give(t, powers[2]);
 }

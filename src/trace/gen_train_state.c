@@ -122,23 +122,17 @@ static void update_tensor(struct flw_train *t, uint32_t moments[2], uint64_t byt
     uint32_t kept = flw_train_take(t, bytes);
     uint32_t added = flw_train_take(t, bytes);
     moments[0] = flw_train_take(t, bytes);
-    flw_train_give(t, kept);
-    flw_train_give(t, added);
+    flw_train_give(t, kept, added);
     kept = flw_train_take(t, bytes);
     uint32_t squared = flw_train_take(t, bytes);
-    added = flw_train_take(t, bytes);
-    flw_train_give(t, squared);
+    added = flw_train_turn(t, squared, bytes);
     moments[1] = flw_train_take(t, bytes);
-    flw_train_give(t, kept);
-    flw_train_give(t, added);
+    flw_train_give(t, kept, added);
     uint32_t scaled = flw_train_take(t, bytes);
     uint32_t root = flw_train_take(t, bytes);
-    uint32_t divisor = flw_train_take(t, bytes);
-    flw_train_give(t, root);
+    uint32_t divisor = flw_train_turn(t, root, bytes);
     uint32_t change = flw_train_take(t, bytes);
-    flw_train_give(t, scaled);
-    flw_train_give(t, divisor);
-    flw_train_give(t, change);
+    flw_train_give(t, scaled, divisor, change);
 }
 
 static void update(struct flw_train *t, struct flw_train_unit *unit, size_t i)
