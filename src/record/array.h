@@ -5,24 +5,32 @@
 #ifndef FLW_RECORD_ARRAY_H
 #define FLW_RECORD_ARRAY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* `array` with room for at least element number `count`. NULL: no memory, the old array stays. */
-static inline void *flw_array_reserve(void *array, size_t count, size_t *room, size_t size)
+/* Is there room for element number `count` in the array whose pointer lies at `place`, which grows where
+ * there is none? False: no memory, the array stays. */
+static inline bool flw_array_fit(void *place, size_t count, size_t *room, size_t size)
 {
+    void *array;
     if (count < *room) {
-        return array;
+        return true;
     }
     size_t next = *room == 0 ? 64 : *room * 2;
-    void *moved = next <= SIZE_MAX / size ? realloc(array, next * size) : NULL;
-    if (moved != NULL) {
+    memcpy(&array, place, sizeof array);
+    array = next <= SIZE_MAX / size ? realloc(array, next * size) : NULL;
+    if (array != NULL) {
+        memcpy(place, &array, sizeof array);
         *room = next;
     }
-    return moved;
+    return array != NULL;
 }
+
+#define FLW_ARRAY_FITS(array, count, room) \
+    flw_array_fit(&(array), (count), &(room), sizeof *(array))
 
 /* A copy of a string, for free. NULL: no memory. (strdup asks the C library's malloc, which need not
  * be the one that `free` here belongs to.) */

@@ -31,15 +31,11 @@ uint32_t flw_names_stream(struct flw_names *names, uint64_t handle)
     flw_lock_acquire(&names->lock);
     uint32_t number = flw_addressmap_find(&names->streams, handle);
     if (number == FLW_ADDRESSMAP_ABSENT) {
-        uint64_t *handles = NULL;
         number = (uint32_t)names->stream_count;
-        if (number < FLW_RING_STREAMS) {
-            handles =
-                flw_array_reserve(names->handles, number, &names->stream_room, sizeof *handles);
-            names->handles = handles != NULL ? handles : names->handles;
-        }
-        if (handles != NULL && flw_addressmap_put(&names->streams, handle, number)) {
-            handles[number] = handle;
+        if (number < FLW_RING_STREAMS &&
+            FLW_ARRAY_FITS(names->handles, number, names->stream_room) &&
+            flw_addressmap_put(&names->streams, handle, number)) {
+            names->handles[number] = handle;
             names->stream_count++;
         } else {
             number = number > 0 ? number - 1 : 0;
@@ -51,25 +47,22 @@ uint32_t flw_names_stream(struct flw_names *names, uint64_t handle)
 
 bool flw_names_name(struct flw_names *names, const char *name, uint32_t *out)
 {
-    char *copy = flw_array_copy_text(name), **all = NULL;
+    char *copy = flw_array_copy_text(name);
     flw_lock_acquire(&names->lock);
     size_t number = 0;
     while (number < names->name_count && strcmp(names->names[number], name) != 0) {
         number++;
     }
     bool is_known = number < names->name_count;
-    if (!is_known && copy != NULL) {
-        all = flw_array_reserve(names->names, number, &names->name_room, sizeof *all);
-    }
-    if (all != NULL) {
-        names->names = all;
-        all[names->name_count++] = copy;
+    if (!is_known && copy != NULL && FLW_ARRAY_FITS(names->names, number, names->name_room)) {
+        names->names[names->name_count++] = copy;
+        is_known = true;
         copy = NULL;
     }
     flw_lock_release(&names->lock);
     free(copy);
     *out = (uint32_t)number;
-    return is_known || all != NULL;
+    return is_known;
 }
 
 /* The next entry of either table. Names stay where they are; the arrays may move. */

@@ -68,13 +68,10 @@ static bool remember_block(struct flw_record_state *state, const struct flw_reco
 {
     size_t number = (size_t)(state->next_block - state->first_block);
     if (state->has_addresses) {
-        struct flw_record_recent *recent =
-            flw_array_reserve(state->recent, number, &state->recent_room, sizeof(*recent));
-        if (recent == NULL) {
+        if (!FLW_ARRAY_FITS(state->recent, number, state->recent_room)) {
             return false;
         }
-        state->recent = recent;
-        recent[number] =
+        state->recent[number] =
             (struct flw_record_recent){record->address, record->size_bytes, record->stream};
     }
     state->next_block++;

@@ -17,18 +17,16 @@ void flw_warm_finish(struct flw_warm *warm)
 
 void flw_warm_add(struct flw_warm *warm, const struct flw_warm_block *block)
 {
-    struct flw_warm_block *blocks =
-        flw_array_reserve(warm->blocks, warm->count, &warm->room, sizeof *blocks);
-    if (blocks == NULL || warm->count >= FLW_ADDRESSMAP_ABSENT) {
+    if (!FLW_ARRAY_FITS(warm->blocks, warm->count, warm->room) ||
+        warm->count >= FLW_ADDRESSMAP_ABSENT) {
         warm->has_failed = true;
         return;
     }
-    warm->blocks = blocks;
     if (!flw_addressmap_put(&warm->numbers, block->address, (uint32_t)warm->count)) {
         warm->has_failed = true;
         return;
     }
-    blocks[warm->count++] = *block;
+    warm->blocks[warm->count++] = *block;
 }
 
 void flw_warm_tell(struct flw_warm *warm, const struct flw_merge_record *record)

@@ -31,53 +31,35 @@ bool flw_build_init(struct flw_build *build, const char *source, const char *for
 bool flw_build_add_event(struct flw_build *build, const struct flw_trace_event *event)
 {
     struct flw_trace *trace = build->trace;
-    struct flw_trace_event *events = flw_largearray_reserve(trace->events, trace->event_count,
-                                                            &trace->event_room, sizeof(*events));
-    if (events == NULL) {
+    if (!FLW_LARGEARRAY_FITS(trace->events, trace->event_count, trace->event_room)) {
         return false;
     }
-    trace->events = events;
-    events[trace->event_count++] = *event;
+    trace->events[trace->event_count++] = *event;
     return true;
 }
 
 bool flw_build_add_block(struct flw_build *build, const struct flw_trace_block *block)
 {
     struct flw_trace *trace = build->trace;
-    struct flw_trace_block *blocks = flw_largearray_reserve(trace->blocks, trace->block_count,
-                                                            &trace->block_room, sizeof(*blocks));
-    if (blocks == NULL) {
+    if (!FLW_LARGEARRAY_FITS(trace->blocks, trace->block_count, trace->block_room)) {
         return false;
     }
-    trace->blocks = blocks;
-    blocks[trace->block_count++] = *block;
+    trace->blocks[trace->block_count++] = *block;
     return true;
 }
 
 bool flw_build_reserve_blocks(struct flw_build *build, size_t count)
 {
-    struct flw_trace *trace = build->trace;
-    struct flw_trace_block *blocks =
-        count > trace->block_room
-            ? flw_largearray_grow(trace->blocks, count, &trace->block_room, sizeof(*blocks))
-            : trace->blocks;
-    if (blocks == NULL && count > 0) {
-        return false;
-    }
-    trace->blocks = blocks;
-    return true;
+    return FLW_LARGEARRAY_HOLDS(build->trace->blocks, count, build->trace->block_room);
 }
 
 bool flw_build_add_segment(struct flw_build *build, const struct flw_trace_segment *segment)
 {
     struct flw_trace *trace = build->trace;
-    struct flw_trace_segment *segments = flw_array_reserve(trace->segments, trace->segment_count,
-                                                           &build->segment_room, sizeof(*segments));
-    if (segments == NULL) {
+    if (!FLW_ARRAY_FITS(trace->segments, trace->segment_count, build->segment_room)) {
         return false;
     }
-    trace->segments = segments;
-    segments[trace->segment_count++] = *segment;
+    trace->segments[trace->segment_count++] = *segment;
     return true;
 }
 
@@ -92,17 +74,14 @@ bool flw_build_add_stream(struct flw_build *build, uint64_t handle, uint16_t *ou
     if (trace->stream_count == FLW_BUILD_STREAMS_MAX) {
         return false;
     }
-    uint64_t *streams = flw_array_reserve(trace->streams, trace->stream_count, &build->stream_room,
-                                          sizeof(*streams));
-    if (streams == NULL) {
+    if (!FLW_ARRAY_FITS(trace->streams, trace->stream_count, build->stream_room)) {
         return false;
     }
-    trace->streams = streams;
     if (!flw_addressmap_put(&build->streams, handle, (uint32_t)trace->stream_count)) {
         return false;
     }
     *out_stream = (uint16_t)trace->stream_count;
-    streams[trace->stream_count++] = handle;
+    trace->streams[trace->stream_count++] = handle;
     return true;
 }
 
@@ -118,12 +97,9 @@ bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes,
         }
         hash++; /* two names of one hash */
     }
-    char **names =
-        flw_array_reserve(trace->names, trace->name_count, &build->name_room, sizeof(*names));
-    if (names == NULL) {
+    if (!FLW_ARRAY_FITS(trace->names, trace->name_count, build->name_room)) {
         return false;
     }
-    trace->names = names;
     char *copy = strndup(name, bytes);
     if (copy == NULL || trace->name_count >= FLW_TRACE_NO_NAME - 1 ||
         !flw_addressmap_put(&build->names, hash, (uint32_t)trace->name_count)) {
@@ -131,7 +107,7 @@ bool flw_build_add_name(struct flw_build *build, const char *name, size_t bytes,
         return false;
     }
     *out_name = (uint32_t)trace->name_count;
-    names[trace->name_count++] = copy;
+    trace->names[trace->name_count++] = copy;
     return true;
 }
 
@@ -145,14 +121,11 @@ struct flw_trace_detail flw_build_no_detail(void)
 bool flw_build_add_detail(struct flw_build *build, struct flw_trace_detail detail)
 {
     struct flw_trace *trace = build->trace;
-    struct flw_trace_detail *details = flw_array_reserve(trace->details, trace->detail_count,
-                                                         &build->detail_room, sizeof(*details));
-    if (details == NULL) {
+    if (!FLW_ARRAY_FITS(trace->details, trace->detail_count, build->detail_room)) {
         return false;
     }
     detail.event = trace->event_count - 1;
-    trace->details = details;
-    details[trace->detail_count++] = detail;
+    trace->details[trace->detail_count++] = detail;
     return true;
 }
 
@@ -166,13 +139,10 @@ bool flw_build_add_context(struct flw_build *build, const struct flw_trace_conte
         last->pool == context->pool) {
         return true;
     }
-    struct flw_trace_context *contexts =
-        flw_array_reserve(trace->contexts, count, &build->context_room, sizeof(*contexts));
-    if (contexts == NULL) {
+    if (!FLW_ARRAY_FITS(trace->contexts, count, build->context_room)) {
         return false;
     }
-    trace->contexts = contexts;
-    contexts[trace->context_count++] = *context;
+    trace->contexts[trace->context_count++] = *context;
     return true;
 }
 

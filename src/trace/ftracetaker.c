@@ -90,12 +90,10 @@ static bool read_name(struct flw_ftracereader *r, struct flw_wire_in body)
     if (!flw_trace_is_name((const char *)body.at, bytes)) {
         return flw_ftracereader_stop(r, "a name is empty, too long or not printable");
     }
-    uint32_t *names = flw_array_reserve(r->names, r->name_count, &r->name_room, sizeof(*r->names));
-    if (names == NULL) {
+    if (!FLW_ARRAY_FITS(r->names, r->name_count, r->name_room)) {
         return flw_ftracereader_fail_memory(r);
     }
-    r->names = names;
-    if (!flw_build_add_name(&r->build, (const char *)body.at, bytes, &names[number])) {
+    if (!flw_build_add_name(&r->build, (const char *)body.at, bytes, &r->names[number])) {
         return flw_ftracereader_fail_memory(r);
     }
     r->name_count += number == r->name_count;
@@ -153,12 +151,10 @@ static bool add_block(struct flw_ftracereader *r, const struct flw_record *recor
     if (!trace->has_addresses && block.address != 0) {
         return flw_ftracereader_stop(r, "an address, but the header says there are none");
     }
-    uint8_t *stages = flw_array_reserve(r->stages, number, &r->stage_room, sizeof(*stages));
-    if (stages == NULL) {
+    if (!FLW_ARRAY_FITS(r->stages, number, r->stage_room)) {
         return flw_ftracereader_fail_memory(r);
     }
-    r->stages = stages;
-    stages[number] = STAGE_LENT;
+    r->stages[number] = STAGE_LENT;
     r->block_count++;
     return flw_build_add_block(&r->build, &block) || flw_ftracereader_fail_memory(r);
 }
@@ -399,13 +395,10 @@ bool flw_ftracereader_step_over_loss(struct flw_ftracereader *r)
 {
     uint64_t lost_events = r->frame.first_event - r->event_count;
     if (r->frame.first_block > r->block_count) {
-        struct flw_ftracereader_hole *holes =
-            flw_array_reserve(r->holes, r->hole_count, &r->hole_room, sizeof(*holes));
-        if (holes == NULL) {
+        if (!FLW_ARRAY_FITS(r->holes, r->hole_count, r->hole_room)) {
             return flw_ftracereader_fail_memory(r);
         }
-        r->holes = holes;
-        holes[r->hole_count++] = (struct flw_ftracereader_hole){
+        r->holes[r->hole_count++] = (struct flw_ftracereader_hole){
             r->block_count, r->frame.first_block, r->block_count - r->build.trace->block_count};
         r->block_count = r->frame.first_block;
     }

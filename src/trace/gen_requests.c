@@ -118,11 +118,9 @@ static bool take_number(const char **at, uint64_t *out)
 static bool add(struct reader *r, const struct flw_request *request)
 {
     struct flw_requests *out = r->out;
-    struct flw_request *items = flw_array_reserve(out->items, out->count, &r->room, sizeof(*items));
-    if (items == NULL) {
+    if (!FLW_ARRAY_FITS(out->items, out->count, r->room)) {
         return fail(r, "no memory to hold the requests");
     }
-    out->items = items;
     if (out->count == 0) {
         r->first_us = request->arrival_us;
     }
@@ -133,7 +131,7 @@ static bool add(struct reader *r, const struct flw_request *request)
     kept.prompt = flw_clamp(kept.prompt, 1, FLW_REQUEST_TOKENS_MAX);
     kept.output = flw_clamp(kept.output, 1, FLW_REQUEST_TOKENS_MAX);
     kept.known = flw_min(kept.known, kept.prompt - 1);
-    items[out->count++] = kept;
+    out->items[out->count++] = kept;
     return true;
 }
 

@@ -52,17 +52,8 @@ static const struct flw_pickle_value absent = {0, FLW_PICKLE_ABSENT};
 static bool reserve_bytes(struct flw_harvest *harvest, size_t bytes)
 {
     size_t need = harvest->byte_count + bytes + sizeof(uint64_t);
-    if (FLW_LIKELY(need <= harvest->byte_room)) {
-        return true;
-    }
-    unsigned char *grown = need <= UINT32_MAX
-                               ? flw_largearray_grow(harvest->bytes, need, &harvest->byte_room, 1)
-                               : NULL;
-    if (grown == NULL) {
-        return false;
-    }
-    harvest->bytes = grown;
-    return true;
+    return FLW_LIKELY(need <= harvest->byte_room) ||
+           (need <= UINT32_MAX && FLW_LARGEARRAY_HOLDS(harvest->bytes, need, harvest->byte_room));
 }
 
 /* Those that put expect room. */
@@ -160,13 +151,10 @@ struct flw_harvest *flw_harvest_create(void)
 bool flw_harvest_add_node(struct flw_harvest *harvest, enum flw_pickle_kind kind, uint64_t offset,
                           struct flw_pickle_value *out_value)
 {
-    struct node *nodes = flw_largearray_reserve(harvest->nodes, harvest->node_count,
-                                                &harvest->node_room, sizeof(*nodes));
-    if (FLW_UNLIKELY(nodes == NULL)) {
+    if (!FLW_LARGEARRAY_FITS(harvest->nodes, harvest->node_count, harvest->node_room)) {
         return false;
     }
-    harvest->nodes = nodes;
-    nodes[harvest->node_count] = (struct node){(uint32_t)offset, 0};
+    harvest->nodes[harvest->node_count] = (struct node){(uint32_t)offset, 0};
     *out_value = (struct flw_pickle_value){harvest->node_count++, (uint32_t)kind};
     return true;
 }
@@ -181,13 +169,10 @@ static bool is_kept_item(const struct flw_harvest *harvest, struct flw_pickle_va
 static struct list *list_of(struct flw_harvest *harvest, struct node *node)
 {
     if (node->first == 0 || node->first == ALL_LEFT_OUT) {
-        struct list *lists = flw_largearray_reserve(harvest->lists, harvest->list_count,
-                                                    &harvest->list_room, sizeof(*lists));
-        if (lists == NULL) {
+        if (!FLW_LARGEARRAY_FITS(harvest->lists, harvest->list_count, harvest->list_room)) {
             return NULL;
         }
-        harvest->lists = lists;
-        lists[harvest->list_count++] = (struct list){.has_left_out = node->first != 0};
+        harvest->lists[harvest->list_count++] = (struct list){.has_left_out = node->first != 0};
         node->first = (uint32_t)harvest->list_count;
     }
     return &harvest->lists[node->first - 1];

@@ -19,54 +19,37 @@
 
 bool flw_history_add_event(struct flw_history *history, const struct flw_trace_event *event)
 {
-    struct flw_trace_event *events = flw_largearray_reserve(history->events, history->event_count,
-                                                            &history->event_room, sizeof(*events));
-    if (events == NULL) {
+    if (!FLW_LARGEARRAY_FITS(history->events, history->event_count, history->event_room)) {
         return false;
     }
-    history->events = events;
-    events[history->event_count++] = *event;
+    history->events[history->event_count++] = *event;
     return true;
 }
 
 bool flw_history_reserve_events(struct flw_history *history, size_t count)
 {
-    if (count <= history->event_room) {
-        return true;
-    }
-    struct flw_trace_event *events =
-        flw_largearray_grow(history->events, count, &history->event_room, sizeof(*events));
-    if (events == NULL) {
-        return false;
-    }
-    history->events = events;
-    return true;
+    return FLW_LARGEARRAY_HOLDS(history->events, count, history->event_room);
 }
 
 bool flw_history_add_detail(struct flw_history *history, struct flw_trace_detail detail,
                             uint32_t *out_number)
 {
-    struct flw_trace_detail *details = flw_array_reserve(history->details, history->detail_count,
-                                                         &history->detail_room, sizeof(*details));
-    if (details == NULL || history->detail_count >= UINT32_MAX) {
+    if (!FLW_ARRAY_FITS(history->details, history->detail_count, history->detail_room) ||
+        history->detail_count >= UINT32_MAX) {
         return false;
     }
-    history->details = details;
     *out_number = (uint32_t)history->detail_count;
-    details[history->detail_count++] = detail;
+    history->details[history->detail_count++] = detail;
     return true;
 }
 
 bool flw_history_set_pool(struct flw_history *history, uint32_t pool)
 {
     while (pool != 0 && history->pool_count < history->event_count) {
-        uint32_t *pools = flw_array_reserve(history->pools, history->pool_count,
-                                            &history->pool_room, sizeof(*pools));
-        if (pools == NULL) {
+        if (!FLW_ARRAY_FITS(history->pools, history->pool_count, history->pool_room)) {
             return false;
         }
-        history->pools = pools;
-        pools[history->pool_count++] = 0;
+        history->pools[history->pool_count++] = 0;
     }
     if (pool != 0) {
         history->pools[history->event_count - 1] = pool;
@@ -77,25 +60,19 @@ bool flw_history_set_pool(struct flw_history *history, uint32_t pool)
 bool flw_history_add_block(struct flw_history *history, const struct flw_trace_block *block,
                            uint32_t pool)
 {
-    struct flw_history_block *blocks = flw_array_reserve(history->blocks, history->block_count,
-                                                         &history->block_room, sizeof(*blocks));
-    if (blocks == NULL) {
+    if (!FLW_ARRAY_FITS(history->blocks, history->block_count, history->block_room)) {
         return false;
     }
-    history->blocks = blocks;
-    blocks[history->block_count++] = (struct flw_history_block){*block, pool};
+    history->blocks[history->block_count++] = (struct flw_history_block){*block, pool};
     return true;
 }
 
 bool flw_history_add_segment(struct flw_history *history, const struct flw_trace_segment *segment)
 {
-    struct flw_trace_segment *segments = flw_array_reserve(
-        history->segments, history->segment_count, &history->segment_room, sizeof(*segments));
-    if (segments == NULL) {
+    if (!FLW_ARRAY_FITS(history->segments, history->segment_count, history->segment_room)) {
         return false;
     }
-    history->segments = segments;
-    segments[history->segment_count++] = *segment;
+    history->segments[history->segment_count++] = *segment;
     return true;
 }
 
@@ -274,12 +251,10 @@ static bool add_range(struct edges *edges, const struct flw_trace_segment *range
         {end, range->stream, (int8_t)-delta, (uint8_t)pool, range->pool},
     };
     for (size_t i = 0; i < 2; i++) {
-        struct edge *at = flw_array_reserve(edges->at, edges->count, &edges->room, sizeof(*at));
-        if (at == NULL) {
+        if (!FLW_ARRAY_FITS(edges->at, edges->count, edges->room)) {
             return false;
         }
-        edges->at = at;
-        at[edges->count++] = pair[i];
+        edges->at[edges->count++] = pair[i];
     }
     return true;
 }
@@ -414,13 +389,8 @@ static bool make_gap(struct forward *f)
     if (trace->event_count + 2 <= f->next) {
         return true;
     }
-    if (f->end + gap > trace->event_room) {
-        struct flw_trace_event *events = flw_largearray_grow(
-            trace->events, f->end + gap, &trace->event_room, sizeof(*trace->events));
-        if (events == NULL) {
-            return false;
-        }
-        trace->events = events;
+    if (!FLW_LARGEARRAY_HOLDS(trace->events, f->end + gap, trace->event_room)) {
+        return false;
     }
     memmove(trace->events + f->next + gap, trace->events + f->next,
             (f->end - f->next) * sizeof(*trace->events));

@@ -25,11 +25,9 @@ uint64_t flw_intern_hash(const void *bytes, size_t count)
 static bool reserve_text(struct flw_intern *intern, size_t bytes)
 {
     while (intern->text_room < intern->text_bytes + bytes) {
-        char *texts = flw_array_reserve(intern->texts, intern->text_room, &intern->text_room, 1);
-        if (texts == NULL) {
+        if (!FLW_ARRAY_FITS(intern->texts, intern->text_room, intern->text_room)) {
             return false;
         }
-        intern->texts = texts;
     }
     return true;
 }
@@ -70,18 +68,15 @@ bool flw_intern_add_pair(struct flw_intern *intern, struct flw_intern_pair pair,
         }
         hash++;
     }
-    struct flw_intern_pair *pairs =
-        flw_array_reserve(intern->pairs, intern->pair_count, &intern->pair_room, sizeof(*pairs));
-    if (pairs == NULL) {
+    if (!FLW_ARRAY_FITS(intern->pairs, intern->pair_count, intern->pair_room)) {
         return false;
     }
-    intern->pairs = pairs;
     if (intern->pair_count >= FLW_ADDRESSMAP_ABSENT ||
         !flw_addressmap_put(&intern->pair_places, hash, (uint32_t)intern->pair_count)) {
         return false;
     }
     *out = intern->pair_count;
-    pairs[intern->pair_count++] = pair;
+    intern->pairs[intern->pair_count++] = pair;
     return true;
 }
 

@@ -235,14 +235,11 @@ static bool add_sample(struct import *import, const struct record *record)
     if (import->sample_count >= UINT32_MAX) {
         return fail_memory(import);
     }
-    struct sample *samples = flw_array_reserve(import->samples, import->sample_count,
-                                               &import->sample_room, sizeof(*samples));
-    if (samples == NULL) {
+    if (!FLW_ARRAY_FITS(import->samples, import->sample_count, import->sample_room)) {
         return fail_memory(import);
     }
-    import->samples = samples;
     import->device_counts[record->values[FIELD_DEVICE]]++;
-    samples[import->sample_count] = (struct sample){
+    import->samples[import->sample_count] = (struct sample){
         .time_ns = record->values[FIELD_TIME],
         .address = record->values[FIELD_ADDRESS],
         .bytes = record->values[FIELD_BYTES],

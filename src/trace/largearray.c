@@ -5,7 +5,6 @@
  */
 #include "trace/largearray.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,18 +56,21 @@ static void *resize(void *array, size_t old_bytes, size_t bytes)
     return moved;
 }
 
-void *flw_largearray_grow(void *array, size_t count, size_t *room, size_t size)
+bool flw_largearray_grow(void *place, size_t count, size_t *room, size_t size)
 {
+    void *array;
     size_t next = *room == 0 ? FIRST_ROOM : *room * 2;
     next = next < count ? count : next;
     if (next > SIZE_MAX / 2 / size) {
-        return NULL;
+        return false;
     }
-    void *moved = resize(array, *room * size, next * size);
-    if (moved != NULL) {
+    memcpy(&array, place, sizeof array);
+    array = resize(array, *room * size, next * size);
+    if (array != NULL) {
+        memcpy(place, &array, sizeof array);
         *room = next;
     }
-    return moved;
+    return array != NULL;
 }
 
 void flw_largearray_free(void *array, size_t room, size_t size)

@@ -9,19 +9,20 @@
 #ifndef FLW_TRACE_LARGEARRAY_H
 #define FLW_TRACE_LARGEARRAY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define FLW_LARGEARRAY_BYTES ((size_t)1 << 20)
 
-/* `array` with room for at least `count` elements of `size` bytes; what is new is zero. The room
- * doubles, but to exactly `count` where that is more. NULL: no memory, the old array stays. */
-void *flw_largearray_grow(void *array, size_t count, size_t *room, size_t size);
+/* Makes room for at least `count` elements of `size` bytes in the array whose pointer lies at `place`; what
+ * is new is zero. The room doubles, but to exactly `count` where that is more. False: no memory, the old
+ * array stays. */
+bool flw_largearray_grow(void *place, size_t count, size_t *room, size_t size);
 
-/* The same for element number `count`, which is one more. */
-static inline void *flw_largearray_reserve(void *array, size_t count, size_t *room, size_t size)
-{
-    return count < *room ? array : flw_largearray_grow(array, count + 1, room, size);
-}
+/* Room for `count` elements, and for element number `count`, which is one more. */
+#define FLW_LARGEARRAY_HOLDS(array, count, room) \
+    ((count) <= (room) || flw_largearray_grow(&(array), (count), &(room), sizeof *(array)))
+#define FLW_LARGEARRAY_FITS(array, count, room) FLW_LARGEARRAY_HOLDS(array, (count) + 1, room)
 
 /* NULL with a room of 0 is allowed. */
 void flw_largearray_free(void *array, size_t room, size_t size);

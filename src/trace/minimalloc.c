@@ -120,13 +120,10 @@ static bool read_header(struct reader *r)
 
 static bool add_moment(struct reader *r, const struct moment *moment)
 {
-    struct moment *moments =
-        flw_array_reserve(r->moments, r->moment_count, &r->moment_room, sizeof(*moments));
-    if (moments == NULL) {
+    if (!FLW_ARRAY_FITS(r->moments, r->moment_count, r->moment_room)) {
         return fail_row(r, "no memory to hold the trace");
     }
-    r->moments = moments;
-    moments[r->moment_count++] = *moment;
+    r->moments[r->moment_count++] = *moment;
     return true;
 }
 

@@ -51,11 +51,9 @@ bool flw_notes_add(struct flw_notes *notes, const char *begin, const char *end)
 {
     size_t bytes = (size_t)(end - begin);
     while (notes->bytes + bytes + 1 >= notes->room) {
-        char *text = flw_array_reserve(notes->text, notes->room, &notes->room, 1);
-        if (text == NULL) {
+        if (!FLW_ARRAY_FITS(notes->text, notes->room, notes->room)) {
             return false;
         }
-        notes->text = text;
     }
     memcpy(notes->text + notes->bytes, begin, bytes);
     notes->bytes += bytes;

@@ -11,12 +11,10 @@
 
 bool flw_phases_add(struct flw_phases *phases, uint64_t time_us, uint32_t name, bool is_begin)
 {
-    struct flw_phase *at = flw_array_reserve(phases->at, phases->count, &phases->room, sizeof(*at));
-    if (at == NULL) {
+    if (!FLW_ARRAY_FITS(phases->at, phases->count, phases->room)) {
         return false;
     }
-    phases->at = at;
-    at[phases->count] = (struct flw_phase){time_us, phases->count, name, is_begin};
+    phases->at[phases->count] = (struct flw_phase){time_us, phases->count, name, is_begin};
     phases->count++;
     return true;
 }

@@ -114,63 +114,38 @@ static bool run_pop(struct flw_machine *m)
     return true;
 }
 
-static bool push_container(struct flw_machine *m, enum flw_pickle_kind kind)
+static bool run_empty(struct flw_machine *m)
 {
     struct flw_pickle_value value;
-    return flw_harvest_add_node(m->kept, kind, m->opcode_offset, &value)
+    return flw_harvest_add_node(m->kept, (enum flw_pickle_kind)m->operand, m->opcode_offset, &value)
                ? flw_machine_push(m, value)
                : flw_machine_fail_memory(m);
 }
 
-static bool run_empty_dict(struct flw_machine *m)
+static bool run_extend_by_one(struct flw_machine *m)
 {
-    return push_container(m, FLW_PICKLE_DICT);
+    size_t count = m->operand == FLW_PICKLE_DICT ? 2 : 1;
+    return flw_machine_need(m, 1 + count) && extend_below(m, m->depth - count, m->operand);
 }
 
-static bool run_empty_list(struct flw_machine *m)
-{
-    return push_container(m, FLW_PICKLE_LIST);
-}
-
-static bool run_setitem(struct flw_machine *m)
-{
-    return flw_machine_need(m, 3) && extend_below(m, m->depth - 2, FLW_PICKLE_DICT);
-}
-
-static bool run_append(struct flw_machine *m)
-{
-    return flw_machine_need(m, 2) && extend_below(m, m->depth - 1, FLW_PICKLE_LIST);
-}
-
-static bool run_setitems(struct flw_machine *m)
+static bool run_extend(struct flw_machine *m)
 {
     size_t first = 0;
-    return flw_machine_pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_DICT);
+    return flw_machine_pop_mark(m, &first) && extend_below(m, first, m->operand);
 }
 
-static bool run_appends(struct flw_machine *m)
+static bool run_other_tuple(struct flw_machine *m)
 {
-    size_t first = 0;
-    return flw_machine_pop_mark(m, &first) && extend_below(m, first, FLW_PICKLE_LIST);
-}
-
-static bool replace_top(struct flw_machine *m, size_t count)
-{
-    if (!flw_machine_need(m, count)) {
+    if (!flw_machine_need(m, m->operand)) {
         return false;
     }
-    m->depth -= count;
+    m->depth -= m->operand;
     return flw_machine_push(m, absent);
 }
 
 static bool run_absent(struct flw_machine *m)
 {
     return flw_machine_push(m, absent);
-}
-
-static bool run_tuple1(struct flw_machine *m)
-{
-    return replace_top(m, 1);
 }
 
 /* The topmost two become a tuple. */
@@ -194,11 +169,6 @@ static bool run_tuple2(struct flw_machine *m)
     return flw_machine_need(m, 2) && make_pair(m);
 }
 
-static bool run_tuple3(struct flw_machine *m)
-{
-    return replace_top(m, 3);
-}
-
 static bool run_tuple(struct flw_machine *m)
 {
     size_t first = 0;
@@ -212,30 +182,15 @@ static bool run_tuple(struct flw_machine *m)
     return flw_machine_push(m, absent);
 }
 
-static bool run_true(struct flw_machine *m)
+static bool run_bool(struct flw_machine *m)
 {
-    return flw_machine_push(m, (struct flw_pickle_value){1, FLW_PICKLE_BOOL});
+    return flw_machine_push(m, (struct flw_pickle_value){m->operand, FLW_PICKLE_BOOL});
 }
 
-static bool run_false(struct flw_machine *m)
-{
-    return flw_machine_push(m, (struct flw_pickle_value){0, FLW_PICKLE_BOOL});
-}
-
-static bool push_unsigned(struct flw_machine *m, size_t count)
+static bool run_unsigned(struct flw_machine *m)
 {
     struct flw_pickle_value value = {0, FLW_PICKLE_UNSIGNED};
-    return flw_machine_take_number(m, count, &value.bits) && flw_machine_push(m, value);
-}
-
-static bool run_binint1(struct flw_machine *m)
-{
-    return push_unsigned(m, 1);
-}
-
-static bool run_binint2(struct flw_machine *m)
-{
-    return push_unsigned(m, 2);
+    return flw_machine_take_number(m, m->operand, &value.bits) && flw_machine_push(m, value);
 }
 
 static bool run_binint(struct flw_machine *m)
@@ -251,9 +206,13 @@ static bool run_binint(struct flw_machine *m)
     return flw_machine_push(m, (struct flw_pickle_value){raw, FLW_PICKLE_UNSIGNED});
 }
 
-/* Two's complement of `count` bytes. */
-static bool push_long(struct flw_machine *m, uint64_t count)
+/* Two's complement, behind its length. */
+static bool run_long(struct flw_machine *m)
 {
+    uint64_t count;
+    if (!flw_machine_take_number(m, m->operand, &count)) {
+        return false;
+    }
     if (count > INTEGER_BYTES) {
         return flw_machine_fail(m, "the integer has more than 64 bits");
     }
@@ -274,18 +233,6 @@ static bool push_long(struct flw_machine *m, uint64_t count)
         value |= ~UINT64_C(0) << (8 * low);
     }
     return flw_machine_push(m, (struct flw_pickle_value){value, FLW_PICKLE_NEGATIVE});
-}
-
-static bool run_long1(struct flw_machine *m)
-{
-    uint64_t count;
-    return flw_machine_take_number(m, 1, &count) && push_long(m, count);
-}
-
-static bool run_long4(struct flw_machine *m)
-{
-    uint64_t count;
-    return flw_machine_take_number(m, 4, &count) && push_long(m, count);
 }
 
 static bool run_binfloat(struct flw_machine *m)
@@ -337,10 +284,10 @@ static bool skip_bytes(struct flw_machine *m, uint64_t count)
     return true;
 }
 
-static bool push_string(struct flw_machine *m, size_t length_bytes)
+static bool run_text(struct flw_machine *m)
 {
     uint64_t count;
-    if (!flw_machine_take_number(m, length_bytes, &count) || !check_length(m, count)) {
+    if (!flw_machine_take_number(m, m->operand, &count) || !check_length(m, count)) {
         return false;
     }
     if (count <= FLW_PICKLE_TEXT_BYTES) {
@@ -352,36 +299,11 @@ static bool push_string(struct flw_machine *m, size_t length_bytes)
            skip_bytes(m, count - FLW_PICKLE_TEXT_BYTES - 1);
 }
 
-static bool run_short_binunicode(struct flw_machine *m)
-{
-    return push_string(m, 1);
-}
-
-static bool run_binunicode(struct flw_machine *m)
-{
-    return push_string(m, 4);
-}
-
-static bool run_binunicode8(struct flw_machine *m)
-{
-    return push_string(m, 8);
-}
-
-static bool push_bytes(struct flw_machine *m, size_t length_bytes)
+static bool run_bytes(struct flw_machine *m)
 {
     uint64_t count;
-    return flw_machine_take_number(m, length_bytes, &count) && skip_bytes(m, count) &&
+    return flw_machine_take_number(m, m->operand, &count) && skip_bytes(m, count) &&
            flw_machine_push(m, absent);
-}
-
-static bool run_short_binbytes(struct flw_machine *m)
-{
-    return push_bytes(m, 1);
-}
-
-static bool run_binbytes(struct flw_machine *m)
-{
-    return push_bytes(m, 4);
 }
 
 static bool run_memoize(struct flw_machine *m)
@@ -389,106 +311,91 @@ static bool run_memoize(struct flw_machine *m)
     return flw_memo_put(m, m->memo_next++);
 }
 
-static bool run_binput(struct flw_machine *m)
+static bool run_put(struct flw_machine *m)
 {
     uint64_t index;
-    return flw_machine_take_number(m, 1, &index) && flw_memo_put(m, index);
-}
-
-static bool run_long_binput(struct flw_machine *m)
-{
-    uint64_t index;
-    return flw_machine_take_number(m, 4, &index) && flw_memo_put(m, index);
-}
-
-static bool run_binget(struct flw_machine *m)
-{
-    return flw_memo_get(m, 1);
-}
-
-static bool run_long_binget(struct flw_machine *m)
-{
-    return flw_memo_get(m, 4);
+    return flw_machine_take_number(m, m->operand, &index) && flw_memo_put(m, index);
 }
 
 struct opcode {
     const char *name;
     bool (*run)(struct flw_machine *m); /* NULL: refused */
+    uint8_t operand; /* bytes of what follows; or the kind, the count, the value */
 };
 
 static const struct opcode opcodes[256] = {
-    [0x80] = {"PROTO", run_proto},
-    [0x95] = {"FRAME", run_frame},
-    ['.'] = {"STOP", run_stop},
-    ['('] = {"MARK", run_mark},
-    ['0'] = {"POP", run_pop},
-    ['N'] = {"NONE", run_absent},
-    [0x88] = {"NEWTRUE", run_true},
-    [0x89] = {"NEWFALSE", run_false},
-    ['J'] = {"BININT", run_binint},
-    ['K'] = {"BININT1", run_binint1},
-    ['M'] = {"BININT2", run_binint2},
-    [0x8A] = {"LONG1", run_long1},
-    [0x8B] = {"LONG4", run_long4},
-    ['G'] = {"BINFLOAT", run_binfloat},
-    [0x8C] = {"SHORT_BINUNICODE", run_short_binunicode},
-    ['X'] = {"BINUNICODE", run_binunicode},
-    [0x8D] = {"BINUNICODE8", run_binunicode8},
-    ['B'] = {"BINBYTES", run_binbytes},
-    ['C'] = {"SHORT_BINBYTES", run_short_binbytes},
-    ['}'] = {"EMPTY_DICT", run_empty_dict},
-    [']'] = {"EMPTY_LIST", run_empty_list},
-    [')'] = {"EMPTY_TUPLE", run_absent},
-    [0x85] = {"TUPLE1", run_tuple1},
-    [0x86] = {"TUPLE2", run_tuple2},
-    [0x87] = {"TUPLE3", run_tuple3},
-    ['t'] = {"TUPLE", run_tuple},
-    ['s'] = {"SETITEM", run_setitem},
-    ['u'] = {"SETITEMS", run_setitems},
-    ['a'] = {"APPEND", run_append},
-    ['e'] = {"APPENDS", run_appends},
-    [0x94] = {"MEMOIZE", run_memoize},
-    ['q'] = {"BINPUT", run_binput},
-    ['r'] = {"LONG_BINPUT", run_long_binput},
-    ['h'] = {"BINGET", run_binget},
-    ['j'] = {"LONG_BINGET", run_long_binget},
+    [0x80] = {"PROTO", run_proto, 0},
+    [0x95] = {"FRAME", run_frame, 0},
+    ['.'] = {"STOP", run_stop, 0},
+    ['('] = {"MARK", run_mark, 0},
+    ['0'] = {"POP", run_pop, 0},
+    ['N'] = {"NONE", run_absent, 0},
+    [0x88] = {"NEWTRUE", run_bool, 1},
+    [0x89] = {"NEWFALSE", run_bool, 0},
+    ['J'] = {"BININT", run_binint, 0},
+    ['K'] = {"BININT1", run_unsigned, 1},
+    ['M'] = {"BININT2", run_unsigned, 2},
+    [0x8A] = {"LONG1", run_long, 1},
+    [0x8B] = {"LONG4", run_long, 4},
+    ['G'] = {"BINFLOAT", run_binfloat, 0},
+    [0x8C] = {"SHORT_BINUNICODE", run_text, 1},
+    ['X'] = {"BINUNICODE", run_text, 4},
+    [0x8D] = {"BINUNICODE8", run_text, 8},
+    ['B'] = {"BINBYTES", run_bytes, 4},
+    ['C'] = {"SHORT_BINBYTES", run_bytes, 1},
+    ['}'] = {"EMPTY_DICT", run_empty, FLW_PICKLE_DICT},
+    [']'] = {"EMPTY_LIST", run_empty, FLW_PICKLE_LIST},
+    [')'] = {"EMPTY_TUPLE", run_absent, 0},
+    [0x85] = {"TUPLE1", run_other_tuple, 1},
+    [0x86] = {"TUPLE2", run_tuple2, 0},
+    [0x87] = {"TUPLE3", run_other_tuple, 3},
+    ['t'] = {"TUPLE", run_tuple, 0},
+    ['s'] = {"SETITEM", run_extend_by_one, FLW_PICKLE_DICT},
+    ['u'] = {"SETITEMS", run_extend, FLW_PICKLE_DICT},
+    ['a'] = {"APPEND", run_extend_by_one, FLW_PICKLE_LIST},
+    ['e'] = {"APPENDS", run_extend, FLW_PICKLE_LIST},
+    [0x94] = {"MEMOIZE", run_memoize, 0},
+    ['q'] = {"BINPUT", run_put, 1},
+    ['r'] = {"LONG_BINPUT", run_put, 4},
+    ['h'] = {"BINGET", flw_memo_get, 1},
+    ['j'] = {"LONG_BINGET", flw_memo_get, 4},
 
     /* These import, call, or make objects. */
-    ['c'] = {"GLOBAL", NULL},
-    [0x93] = {"STACK_GLOBAL", NULL},
-    ['i'] = {"INST", NULL},
-    ['o'] = {"OBJ", NULL},
-    [0x81] = {"NEWOBJ", NULL},
-    [0x92] = {"NEWOBJ_EX", NULL},
-    ['R'] = {"REDUCE", NULL},
-    ['b'] = {"BUILD", NULL},
-    [0x82] = {"EXT1", NULL},
-    [0x83] = {"EXT2", NULL},
-    [0x84] = {"EXT4", NULL},
-    ['P'] = {"PERSID", NULL},
-    ['Q'] = {"BINPERSID", NULL},
-    [0x97] = {"NEXT_BUFFER", NULL},
-    [0x98] = {"READONLY_BUFFER", NULL},
+    ['c'] = {"GLOBAL", NULL, 0},
+    [0x93] = {"STACK_GLOBAL", NULL, 0},
+    ['i'] = {"INST", NULL, 0},
+    ['o'] = {"OBJ", NULL, 0},
+    [0x81] = {"NEWOBJ", NULL, 0},
+    [0x92] = {"NEWOBJ_EX", NULL, 0},
+    ['R'] = {"REDUCE", NULL, 0},
+    ['b'] = {"BUILD", NULL, 0},
+    [0x82] = {"EXT1", NULL, 0},
+    [0x83] = {"EXT2", NULL, 0},
+    [0x84] = {"EXT4", NULL, 0},
+    ['P'] = {"PERSID", NULL, 0},
+    ['Q'] = {"BINPERSID", NULL, 0},
+    [0x97] = {"NEXT_BUFFER", NULL, 0},
+    [0x98] = {"READONLY_BUFFER", NULL, 0},
 
     /* No snapshot has these. */
-    ['1'] = {"POP_MARK", NULL},
-    ['2'] = {"DUP", NULL},
-    ['F'] = {"FLOAT", NULL},
-    ['I'] = {"INT", NULL},
-    ['L'] = {"LONG", NULL},
-    ['S'] = {"STRING", NULL},
-    ['T'] = {"BINSTRING", NULL},
-    ['U'] = {"SHORT_BINSTRING", NULL},
-    ['V'] = {"UNICODE", NULL},
-    ['d'] = {"DICT", NULL},
-    ['l'] = {"LIST", NULL},
-    ['g'] = {"GET", NULL},
-    ['p'] = {"PUT", NULL},
-    [0x8E] = {"BINBYTES8", NULL},
-    [0x8F] = {"EMPTY_SET", NULL},
-    [0x90] = {"ADDITEMS", NULL},
-    [0x91] = {"FROZENSET", NULL},
-    [0x96] = {"BYTEARRAY8", NULL},
+    ['1'] = {"POP_MARK", NULL, 0},
+    ['2'] = {"DUP", NULL, 0},
+    ['F'] = {"FLOAT", NULL, 0},
+    ['I'] = {"INT", NULL, 0},
+    ['L'] = {"LONG", NULL, 0},
+    ['S'] = {"STRING", NULL, 0},
+    ['T'] = {"BINSTRING", NULL, 0},
+    ['U'] = {"SHORT_BINSTRING", NULL, 0},
+    ['V'] = {"UNICODE", NULL, 0},
+    ['d'] = {"DICT", NULL, 0},
+    ['l'] = {"LIST", NULL, 0},
+    ['g'] = {"GET", NULL, 0},
+    ['p'] = {"PUT", NULL, 0},
+    [0x8E] = {"BINBYTES8", NULL, 0},
+    [0x8F] = {"EMPTY_SET", NULL, 0},
+    [0x90] = {"ADDITEMS", NULL, 0},
+    [0x91] = {"FROZENSET", NULL, 0},
+    [0x96] = {"BYTEARRAY8", NULL, 0},
 };
 
 static bool refuse(struct flw_machine *m, unsigned char code)
@@ -514,6 +421,7 @@ static bool step(struct flw_machine *m)
     }
     input->at++;
     m->opcode_name = opcode->name;
+    m->operand = opcode->operand;
     return opcode->run(m);
 }
 

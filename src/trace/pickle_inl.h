@@ -30,6 +30,7 @@ struct flw_machine {
     uint64_t frame_end;
     uint64_t opcode_offset;
     const char *opcode_name;
+    uint8_t operand;              /* of the opcode */
     struct flw_pickle_value root; /* once stopped */
     uint64_t end_offset;          /* once stopped: one past STOP */
     bool stopped;
@@ -81,11 +82,9 @@ static inline bool flw_machine_push(struct flw_machine *m, struct flw_pickle_val
         if (m->depth >= FLW_MACHINE_STACK_MAX) {
             return flw_machine_fail(m, "the stack is deeper than any snapshot's");
         }
-        void *stack = flw_array_reserve(m->stack, m->depth, &m->stack_room, sizeof(*m->stack));
-        if (stack == NULL) {
+        if (!FLW_ARRAY_FITS(m->stack, m->depth, m->stack_room)) {
             return flw_machine_fail_memory(m);
         }
-        m->stack = stack;
     }
     m->stack[m->depth++] = value;
     return true;

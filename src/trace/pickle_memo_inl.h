@@ -51,23 +51,21 @@ static inline bool flw_memo_put(struct flw_machine *m, uint64_t index)
     if (index >= m->opcode_offset) {
         return flw_machine_fail(m, "the memo index is larger than the bytes read");
     }
-    uint64_t *memo = flw_largearray_reserve(m->memo, (size_t)index, &m->memo_room, sizeof(*memo));
-    if (memo == NULL) {
+    if (!FLW_LARGEARRAY_FITS(m->memo, (size_t)index, m->memo_room)) {
         return flw_machine_fail_memory(m);
     }
-    m->memo = memo;
     if (!flw_memo_pack(m, m->stack[m->depth - 1], &entry)) {
         return flw_machine_fail_memory(m);
     }
-    memo[index] = entry;
+    m->memo[index] = entry;
     return true;
 }
 
-/* What was put at the index that follows, of `index_bytes` bytes, goes on the stack. */
-static inline bool flw_memo_get(struct flw_machine *m, size_t index_bytes)
+/* What was put at the index that follows, of as many bytes as the operand says, goes on the stack. */
+static inline bool flw_memo_get(struct flw_machine *m)
 {
     uint64_t index;
-    if (!flw_machine_take_number(m, index_bytes, &index)) {
+    if (!flw_machine_take_number(m, m->operand, &index)) {
         return false;
     }
     if (FLW_UNLIKELY(index >= m->memo_room || m->memo[index] == 0)) {

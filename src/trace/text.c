@@ -231,12 +231,10 @@ static bool take_block(struct reader *r, struct flw_trace_block *block)
         !take_address(r, &block->address) || !take_context_and_end(r)) {
         return false;
     }
-    uint8_t *stages = flw_array_reserve(r->stages, number, &r->stage_room, sizeof(*stages));
-    if (stages == NULL) {
+    if (!FLW_ARRAY_FITS(r->stages, number, r->stage_room)) {
         return fail_memory(r);
     }
-    r->stages = stages;
-    stages[number] = STAGE_LENT;
+    r->stages[number] = STAGE_LENT;
     return flw_build_add_block(&r->build, block) || fail_memory(r);
 }
 
