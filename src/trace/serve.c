@@ -26,35 +26,28 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
-#include "base/random.h"
-#include "trace/build.h"
+#include "trace/gen.h"
 #include "trace/measure.h"
 
 #define STREAM_COMPUTE 0
 #define STREAM_COPY    1
-#define NO_BLOCK       UINT32_MAX
 
 #define SPLIT_TOKENS     1024 /* of context that one split of a decode takes */
 #define SPLITS_MAX       8
 #define CANDIDATES       1024 /* log-probabilities kept for a prompt token */
-#define LAUNCH_NS        2000
-#define BYTES_PER_NS     2048 /* a kernel that writes a tensor takes this long for it */
 #define INPUTS_PER_STEP  3
 #define SAMPLING_TENSORS 3
 
 struct request {
     uint64_t prompt_left, context, output_left;
-    uint32_t counts, embeddings, logprobs; /* blocks or NO_BLOCK */
+    uint32_t counts, embeddings, logprobs; /* blocks or FLW_GEN_NO_BLOCK */
 };
 
 struct server {
     const struct flw_serve_params *p;
-    struct flw_build build;
-    uint64_t random_state;
-    uint64_t time_ns;
+    struct flw_gen gen;
     struct request *requests; /* running, oldest first */
     size_t request_count;
-    bool has_memory;
 };
 
 struct flw_serve_params flw_serve_demo(void)
@@ -77,46 +70,16 @@ struct flw_serve_params flw_serve_demo(void)
     };
 }
 
-/* From `low` up to but not including `end`. */
-static uint64_t random_between(struct server *s, uint64_t low, uint64_t end)
-{
-    return low + flw_random_next(&s->random_state) % (end - low);
-}
-
-/* ---- blocks ---- */
-
-static void add_event(struct server *s, uint8_t op, uint32_t block, uint16_t stream)
-{
-    struct flw_trace_event event = {
-        .time_ns = s->time_ns,
-        .size_bytes = s->has_memory ? s->build.trace->blocks[block].size_bytes : 0,
-        .block = block,
-        .stream = stream,
-        .op = op,
-    };
-    s->has_memory = s->has_memory && flw_build_add_event(&s->build, &event);
-}
-
-static uint32_t take(struct server *s, uint64_t size_bytes, uint16_t stream)
-{
-    uint32_t number = (uint32_t)s->build.trace->block_count;
-    struct flw_trace_block block = {.size_bytes = size_bytes, .stream = stream};
-    s->has_memory = s->has_memory && flw_build_add_block(&s->build, &block);
-    add_event(s, FLW_TRACE_ALLOC, number, stream);
-    s->time_ns += LAUNCH_NS + size_bytes / BYTES_PER_NS;
-    return number;
-}
+#define give(s, ...) FLW_GEN_GIVE(&(s)->gen, __VA_ARGS__)
 
 static uint32_t compute(struct server *s, uint64_t size_bytes)
 {
-    return take(s, size_bytes, STREAM_COMPUTE);
+    return flw_gen_take(&s->gen, size_bytes, STREAM_COMPUTE);
 }
 
-static void give(struct server *s, uint32_t block)
+static uint32_t turn(struct server *s, uint32_t from, uint64_t size_bytes)
 {
-    if (block != NO_BLOCK) {
-        add_event(s, FLW_TRACE_FREE, block, s->build.trace->blocks[block].stream);
-    }
+    return flw_gen_turn(&s->gen, from, size_bytes, STREAM_COMPUTE);
 }
 
 /* ---- the start ---- */
@@ -146,31 +109,31 @@ static void load_model(struct server *s)
 
 static uint64_t draw_prompt(struct server *s)
 {
-    uint64_t kind = random_between(s, 0, 100);
-    return kind < 60   ? random_between(s, 16, 256)
-           : kind < 90 ? random_between(s, 256, 2048)
-                       : random_between(s, 2048, 8192);
+    uint64_t kind = flw_gen_between(&s->gen, 0, 99);
+    return kind < 60   ? flw_gen_between(&s->gen, 16, 255)
+           : kind < 90 ? flw_gen_between(&s->gen, 256, 2047)
+                       : flw_gen_between(&s->gen, 2048, 8191);
 }
 
 static void admit(struct server *s)
 {
     const struct flw_serve_params *p = s->p;
     struct request *r = &s->requests[s->request_count++];
-    *r = (struct request){.embeddings = NO_BLOCK, .logprobs = NO_BLOCK};
+    *r = (struct request){.embeddings = FLW_GEN_NO_BLOCK, .logprobs = FLW_GEN_NO_BLOCK};
     r->prompt_left = draw_prompt(s);
-    r->output_left = random_between(s, 8, 40);
+    r->output_left = flw_gen_between(&s->gen, 8, 39);
     r->counts = compute(s, p->vocabulary * 4);
-    if (random_between(s, 0, 4) == 0) {
+    if (flw_gen_between(&s->gen, 0, 3) == 0) {
         r->embeddings = compute(s, r->prompt_left * p->hidden * 2);
     }
-    if (random_between(s, 0, 8) == 0) {
+    if (flw_gen_between(&s->gen, 0, 7) == 0) {
         r->logprobs = compute(s, r->prompt_left * CANDIDATES * 4);
     }
 }
 
 static void admit_arrivals(struct server *s)
 {
-    uint64_t arrivals = random_between(s, 0, s->p->arrivals_max + 1);
+    uint64_t arrivals = flw_gen_between(&s->gen, 0, s->p->arrivals_max);
     for (; arrivals > 0 && s->request_count < s->p->requests_max; arrivals--) {
         admit(s);
     }
@@ -181,13 +144,11 @@ static void retire_finished(struct server *s)
     size_t kept = 0;
     for (size_t i = 0; i < s->request_count; i++) {
         struct request *r = &s->requests[i];
-        if (r->prompt_left == 0 && r->embeddings != NO_BLOCK) {
-            give(s, r->embeddings);
-            r->embeddings = NO_BLOCK;
+        if (r->prompt_left == 0) {
+            flw_gen_drop(&s->gen, &r->embeddings);
         }
         if (r->prompt_left == 0 && r->output_left == 0) {
-            give(s, r->logprobs);
-            give(s, r->counts);
+            give(s, r->logprobs, r->counts);
         } else {
             s->requests[kept++] = *r;
         }
@@ -236,22 +197,17 @@ static uint32_t attend(struct server *s, const struct batch *b, uint32_t norm)
 {
     const struct flw_serve_params *p = s->p;
     uint64_t t = b->tokens;
-    uint32_t qkv = compute(s, t * (p->heads + 2 * p->kv_heads) * p->head_dim * 2);
-    give(s, norm);
+    uint32_t qkv = turn(s, norm, t * (p->heads + 2 * p->kv_heads) * p->head_dim * 2);
     uint32_t out = compute(s, t * p->heads * p->head_dim * 2);
     uint32_t sums = compute(s, t * p->heads * 4);
     if (b->splits > 1) {
         uint64_t parts = b->splits * b->decodes * p->heads;
         uint32_t partial = compute(s, parts * p->head_dim * 4);
         uint32_t partial_sums = compute(s, parts * 4);
-        give(s, partial);
-        give(s, partial_sums);
+        give(s, partial, partial_sums);
     }
-    give(s, sums);
-    give(s, qkv);
-    uint32_t projection = compute(s, t * p->hidden * 2);
-    give(s, out);
-    return projection;
+    give(s, sums, qkv);
+    return turn(s, out, t * p->hidden * 2);
 }
 
 /* Takes the residual stream's block and returns the next one. */
@@ -260,14 +216,10 @@ static uint32_t run_layer(struct server *s, const struct batch *b, uint32_t resi
     const struct flw_serve_params *p = s->p;
     uint64_t t = b->tokens;
     uint32_t projection = attend(s, b, compute(s, t * p->hidden * 2));
-    uint32_t norm = compute(s, t * p->hidden * 2);
-    give(s, residual);
-    uint32_t gate_up = compute(s, t * p->intermediate * 4);
-    give(s, norm);
-    uint32_t activation = compute(s, t * p->intermediate * 2);
-    give(s, gate_up);
-    uint32_t down = compute(s, t * p->hidden * 2);
-    give(s, activation);
+    uint32_t norm = turn(s, residual, t * p->hidden * 2);
+    uint32_t gate_up = turn(s, norm, t * p->intermediate * 4);
+    uint32_t activation = turn(s, gate_up, t * p->intermediate * 2);
+    uint32_t down = turn(s, activation, t * p->hidden * 2);
     give(s, projection);
     return down;
 }
@@ -278,17 +230,14 @@ static uint32_t sample(struct server *s, const struct batch *b)
     uint64_t values = b->samples * s->p->vocabulary;
     uint32_t temporaries[SAMPLING_TENSORS];
     uint32_t logits = compute(s, values * 2);
-    uint32_t wide = compute(s, values * 4);
-    give(s, logits);
+    uint32_t wide = turn(s, logits, values * 4);
     for (size_t i = 0; i < SAMPLING_TENSORS; i++) {
         temporaries[i] = compute(s, values * 4);
     }
     uint32_t ids = compute(s, b->samples * 8);
-    for (size_t i = 0; i < SAMPLING_TENSORS; i++) {
-        give(s, temporaries[i]);
-    }
+    flw_gen_give_each(&s->gen, temporaries, SAMPLING_TENSORS);
     give(s, wide);
-    add_event(s, FLW_TRACE_USE, ids, STREAM_COPY);
+    flw_gen_use(&s->gen, ids, STREAM_COPY);
     return ids;
 }
 
@@ -301,22 +250,19 @@ static void run_step(struct server *s, uint32_t *last_ids)
         return;
     }
     for (size_t i = 0; i < INPUTS_PER_STEP; i++) {
-        inputs[i] = take(s, batch.tokens * 8, STREAM_COPY);
-        add_event(s, FLW_TRACE_USE, inputs[i], STREAM_COMPUTE);
+        inputs[i] = flw_gen_take(&s->gen, batch.tokens * 8, STREAM_COPY);
+        flw_gen_use(&s->gen, inputs[i], STREAM_COMPUTE);
     }
     uint32_t residual = compute(s, batch.tokens * s->p->hidden * 2);
     for (uint64_t i = 0; i < s->p->layers; i++) {
         residual = run_layer(s, &batch, residual);
     }
-    give(s, *last_ids);
-    *last_ids = NO_BLOCK;
+    flw_gen_drop(&s->gen, last_ids);
     if (batch.samples > 0) {
         *last_ids = sample(s, &batch);
     }
     give(s, residual);
-    for (size_t i = 0; i < INPUTS_PER_STEP; i++) {
-        give(s, inputs[i]);
-    }
+    flw_gen_give_each(&s->gen, inputs, INPUTS_PER_STEP);
     retire_finished(s);
 }
 
@@ -326,7 +272,7 @@ static bool add_notes(struct server *s)
 {
     const struct flw_serve_params *p = s->p;
     int count =
-        asprintf(&s->build.trace->notes,
+        asprintf(&s->gen.build.trace->notes,
                  "# serving with continuous batching; the formulas are in src/trace/serve.c\n"
                  "generator serve 1\n"
                  "seed %" PRIu64 "\n"
@@ -339,35 +285,35 @@ static bool add_notes(struct server *s)
                  p->vocabulary, p->weight_bytes_per_value, p->kv_cache_bytes, p->token_budget,
                  p->requests_max, p->arrivals_max, p->steps);
     if (count < 0) {
-        s->build.trace->notes = NULL;
+        s->gen.build.trace->notes = NULL;
     }
     return count >= 0;
 }
 
 static bool serve(struct server *s)
 {
-    uint16_t stream;
-    uint32_t last_ids = NO_BLOCK;
-    if (!flw_build_add_stream(&s->build, STREAM_COMPUTE, &stream) ||
-        !flw_build_add_stream(&s->build, STREAM_COPY, &stream) || !add_notes(s)) {
+    uint32_t last_ids = FLW_GEN_NO_BLOCK;
+    flw_gen_add_streams(&s->gen, 2);
+    if (!add_notes(s)) {
         return false;
     }
     load_model(s);
     for (uint64_t i = 0; i < s->p->steps; i++) {
         run_step(s, &last_ids);
     }
-    s->build.trace->has_times = true;
-    return s->has_memory && flw_measure_trace(s->build.trace) == NULL;
+    s->gen.build.trace->has_times = true;
+    return !s->gen.has_failed && flw_measure_trace(s->gen.build.trace) == NULL;
 }
 
 bool flw_serve_generate(const struct flw_serve_params *params, struct flw_trace **out_trace)
 {
-    struct server s = {.p = params, .random_state = params->seed, .has_memory = true};
+    char message[FLW_TRACE_MESSAGE_BYTES];
+    struct server s = {.p = params, .gen = {.message = message, .random_state = params->seed}};
     *out_trace = NULL;
     s.requests = calloc((size_t)params->requests_max + 1, sizeof(*s.requests));
     bool is_made =
-        s.requests != NULL && flw_build_init(&s.build, "serve", "generated") && serve(&s);
-    flw_build_end(&s.build, is_made, out_trace);
+        s.requests != NULL && flw_build_init(&s.gen.build, "serve", "generated") && serve(&s);
+    flw_build_end(&s.gen.build, is_made, out_trace);
     free(s.requests);
     return is_made;
 }
