@@ -94,6 +94,19 @@ static const char *xz_problem(lzma_ret code)
     }
 }
 
+static const char *start_xz_pack(struct flw_codec *codec)
+{
+    codec->xz = (lzma_stream)LZMA_STREAM_INIT;
+    return lzma_easy_encoder(&codec->xz, XZ_LEVEL, LZMA_CHECK_CRC64) == LZMA_OK
+               ? NULL
+               : "no memory to pack it";
+}
+
+static void end_xz(struct flw_codec *codec)
+{
+    lzma_end(&codec->xz);
+}
+
 /* Either way. */
 static lzma_ret step_xz(lzma_stream *stream, struct flw_codec_buffers *buffers)
 {
@@ -143,6 +156,19 @@ static enum flw_codec_step unpack_xz(struct flw_codec *codec, struct flw_codec_b
 static const char *start_gzip(struct flw_codec *codec)
 {
     return inflateInit2(&codec->gzip, GZIP_WINDOW) == Z_OK ? NULL : "no memory to unpack it";
+}
+
+static const char *start_gzip_pack(struct flw_codec *codec)
+{
+    return deflateInit2(&codec->gzip, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
+                        Z_DEFAULT_STRATEGY) == Z_OK
+               ? NULL
+               : "no memory to pack it";
+}
+
+static void end_gzip(struct flw_codec *codec)
+{
+    (void)(codec->packs ? deflateEnd(&codec->gzip) : inflateEnd(&codec->gzip));
 }
 
 static const char *gzip_problem(int code)
@@ -248,13 +274,21 @@ static const char *zstd_problem(size_t code)
     }
 }
 
-static bool start_zstd_pack(struct flw_codec *codec)
+static const char *start_zstd_pack(struct flw_codec *codec)
 {
     codec->zstd_pack = ZSTD_createCCtx();
     return codec->zstd_pack != NULL &&
-           !ZSTD_isError(
-               ZSTD_CCtx_setParameter(codec->zstd_pack, ZSTD_c_compressionLevel, ZSTD_LEVEL)) &&
-           !ZSTD_isError(ZSTD_CCtx_setParameter(codec->zstd_pack, ZSTD_c_checksumFlag, 1));
+                   !ZSTD_isError(ZSTD_CCtx_setParameter(codec->zstd_pack, ZSTD_c_compressionLevel,
+                                                        ZSTD_LEVEL)) &&
+                   !ZSTD_isError(ZSTD_CCtx_setParameter(codec->zstd_pack, ZSTD_c_checksumFlag, 1))
+               ? NULL
+               : "no memory to pack it";
+}
+
+static void end_zstd(struct flw_codec *codec)
+{
+    ZSTD_freeDCtx(codec->zstd);
+    ZSTD_freeCCtx(codec->zstd_pack);
 }
 
 static void move_zstd(struct flw_codec_buffers *buffers, size_t taken, size_t given)
@@ -303,70 +337,50 @@ static enum flw_codec_step unpack_zstd(struct flw_codec *codec, struct flw_codec
 
 /* ---- any ---- */
 
-static const char *start(struct flw_codec *codec)
-{
-    switch (codec->kind) {
-    case FLW_CODEC_XZ:
+/* What a kind needs; no functions where this build has not its library. */
+static const struct library {
+    const char *lacks_unpack, *lacks_pack;
+    const char *(*start)(struct flw_codec *codec), *(*start_pack)(struct flw_codec *codec);
+    void (*end)(struct flw_codec *codec);
+    enum flw_codec_step (*unpack)(struct flw_codec *codec, struct flw_codec_buffers *buffers,
+                                  const char **out_problem);
+    enum flw_codec_step (*pack)(struct flw_codec *codec, struct flw_codec_buffers *buffers);
+} libraries[] = {
+#define LACKS(suffix, library, unpacker, package)                                            \
+    .lacks_unpack = "packed as " suffix " and this build has no " library ": run `" unpacker \
+                    "` on it first, or install " package " and build again",                 \
+    .lacks_pack =                                                                            \
+        "this build has no " library " to pack it with: leave " suffix " out of its name"
+#define HAS(kind)                                                                \
+    .start = start_##kind, .start_pack = start_##kind##_pack, .end = end_##kind, \
+    .unpack = unpack_##kind, .pack = pack_##kind
+    [FLW_CODEC_PLAIN] = {.lacks_unpack = "not packed", .lacks_pack = "nothing to pack it with"},
+    [FLW_CODEC_XZ] = {LACKS(".xz", "liblzma", "unxz -k", "liblzma-dev"),
 #if FLW_HAS_LZMA
-        return start_xz(codec);
-#else
-        return "packed as .xz and this build has no liblzma: run `unxz -k` on it first, or install "
-               "liblzma-dev and build again";
+                      HAS(xz)
 #endif
-    case FLW_CODEC_GZIP:
+    },
+    [FLW_CODEC_GZIP] = {LACKS(".gz", "zlib", "gunzip -k", "zlib1g-dev"),
 #if FLW_HAS_ZLIB
-        return start_gzip(codec);
-#else
-        return "packed as .gz and this build has no zlib: run `gunzip -k` on it first, or install "
-               "zlib1g-dev and build again";
+                        HAS(gzip)
 #endif
-    case FLW_CODEC_ZSTD:
+    },
+    [FLW_CODEC_ZSTD] = {LACKS(".zst", "libzstd", "unzstd", "libzstd-dev"),
 #if FLW_HAS_ZSTD
-        return start_zstd(codec);
-#else
-        return "packed as .zst and this build has no libzstd: run `unzstd` on it first, or install "
-               "libzstd-dev and build again";
+                        HAS(zstd)
 #endif
-    default:
-        return "not packed";
-    }
-}
-
-static const char *start_pack(struct flw_codec *codec)
-{
-    const char *problem = "no memory to pack it";
-    switch (codec->kind) {
-    case FLW_CODEC_XZ:
-#if FLW_HAS_LZMA
-        codec->xz = (lzma_stream)LZMA_STREAM_INIT;
-        return lzma_easy_encoder(&codec->xz, XZ_LEVEL, LZMA_CHECK_CRC64) == LZMA_OK ? NULL
-                                                                                    : problem;
-#else
-        return "this build has no liblzma to pack it with: leave .xz out of its name";
-#endif
-    case FLW_CODEC_GZIP:
-#if FLW_HAS_ZLIB
-        return deflateInit2(&codec->gzip, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
-                            Z_DEFAULT_STRATEGY) == Z_OK
-                   ? NULL
-                   : problem;
-#else
-        return "this build has no zlib to pack it with: leave .gz out of its name";
-#endif
-    case FLW_CODEC_ZSTD:
-#if FLW_HAS_ZSTD
-        return start_zstd_pack(codec) ? NULL : problem;
-#else
-        return "this build has no libzstd to pack it with: leave .zst out of its name";
-#endif
-    default:
-        (void)problem;
-        return "nothing to pack it with";
-    }
-}
+    },
+#undef HAS
+#undef LACKS
+};
 
 static struct flw_codec *create(enum flw_codec_kind kind, bool packs, const char **out_problem)
 {
+    const struct library *library = &libraries[kind];
+    *out_problem = packs ? library->lacks_pack : library->lacks_unpack;
+    if (library->start == NULL) {
+        return NULL;
+    }
     struct flw_codec *codec = calloc(1, sizeof(*codec));
     *out_problem = packs ? "no memory to pack it" : "no memory to unpack it";
     if (codec == NULL) {
@@ -374,7 +388,7 @@ static struct flw_codec *create(enum flw_codec_kind kind, bool packs, const char
     }
     codec->kind = kind;
     codec->packs = packs;
-    *out_problem = packs ? start_pack(codec) : start(codec);
+    *out_problem = packs ? library->start_pack(codec) : library->start(codec);
     if (*out_problem != NULL) {
         flw_codec_destroy(codec);
         return NULL;
@@ -394,65 +408,19 @@ struct flw_codec *flw_codec_create_packer(enum flw_codec_kind kind, const char *
 
 void flw_codec_destroy(struct flw_codec *codec)
 {
-    if (codec == NULL) {
-        return;
+    if (codec != NULL) {
+        libraries[codec->kind].end(codec);
+        free(codec);
     }
-#if FLW_HAS_LZMA
-    if (codec->kind == FLW_CODEC_XZ) {
-        lzma_end(&codec->xz);
-    }
-#endif
-#if FLW_HAS_ZLIB
-    if (codec->kind == FLW_CODEC_GZIP) {
-        (void)(codec->packs ? deflateEnd(&codec->gzip) : inflateEnd(&codec->gzip));
-    }
-#endif
-#if FLW_HAS_ZSTD
-    ZSTD_freeDCtx(codec->zstd);
-    ZSTD_freeCCtx(codec->zstd_pack);
-#endif
-    free(codec);
 }
 
 enum flw_codec_step flw_codec_unpack(struct flw_codec *codec, struct flw_codec_buffers *buffers,
                                      const char **out_problem)
 {
-    switch (codec->kind) {
-#if FLW_HAS_LZMA
-    case FLW_CODEC_XZ:
-        return unpack_xz(codec, buffers, out_problem);
-#endif
-#if FLW_HAS_ZLIB
-    case FLW_CODEC_GZIP:
-        return unpack_gzip(codec, buffers, out_problem);
-#endif
-#if FLW_HAS_ZSTD
-    case FLW_CODEC_ZSTD:
-        return unpack_zstd(codec, buffers, out_problem);
-#endif
-    default:
-        (void)buffers;
-        return fail(out_problem, "not packed");
-    }
+    return libraries[codec->kind].unpack(codec, buffers, out_problem);
 }
 
 enum flw_codec_step flw_codec_pack(struct flw_codec *codec, struct flw_codec_buffers *buffers)
 {
-    switch (codec->kind) {
-#if FLW_HAS_LZMA
-    case FLW_CODEC_XZ:
-        return pack_xz(codec, buffers);
-#endif
-#if FLW_HAS_ZLIB
-    case FLW_CODEC_GZIP:
-        return pack_gzip(codec, buffers);
-#endif
-#if FLW_HAS_ZSTD
-    case FLW_CODEC_ZSTD:
-        return pack_zstd(codec, buffers);
-#endif
-    default:
-        (void)buffers;
-        return FLW_CODEC_FAILED;
-    }
+    return libraries[codec->kind].pack(codec, buffers);
 }
