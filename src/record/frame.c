@@ -11,6 +11,17 @@
 
 #define CRC_BYTES 4
 
+/* What lies between magic and checksum, and in how many bytes. */
+/* clang-format off */
+#define FILE_FIELDS(X) \
+    X(major, 2) X(minor, 2) X(header_bytes, 4) X(flags, 8) X(wall_ns, 8) X(mono_ns, 8) \
+    X(ticks_per_second, 8) X(process, 4) X(device, 4) X(device_count, 4)
+#define CHUNK_FIELDS(X, GAP) \
+    X(type, 1) X(codec, 1) GAP(2) X(payload_bytes, 4) X(unpacked_bytes, 4) X(record_count, 4) \
+    X(thread, 4) X(first_event, 8) X(first_block, 8) X(base_ns, 8) X(time_scale, 4) GAP(4) \
+    X(payload_crc, 4)
+/* clang-format on */
+
 static void put_crc(const struct flw_crc32c *crc, struct flw_wire_out *out, unsigned char *begin)
 {
     flw_wire_put_fixed(out, flw_crc32c_add(crc, 0, begin, FLW_FRAME_BYTES - CRC_BYTES), CRC_BYTES);
@@ -38,16 +49,9 @@ void flw_frame_put_file(const struct flw_crc32c *crc, const struct flw_frame_fil
     struct flw_wire_out to = {out};
     memcpy(to.at, FLW_FTRACE_MAGIC, 8);
     to.at += 8;
-    flw_wire_put_fixed(&to, file->major, 2);
-    flw_wire_put_fixed(&to, file->minor, 2);
-    flw_wire_put_fixed(&to, file->header_bytes, 4);
-    flw_wire_put_fixed(&to, file->flags, 8);
-    flw_wire_put_fixed(&to, file->wall_ns, 8);
-    flw_wire_put_fixed(&to, file->mono_ns, 8);
-    flw_wire_put_fixed(&to, file->ticks_per_second, 8);
-    flw_wire_put_fixed(&to, file->process, 4);
-    flw_wire_put_fixed(&to, file->device, 4);
-    flw_wire_put_fixed(&to, file->device_count, 4);
+#define X(field, bytes) flw_wire_put_fixed(&to, file->field, bytes);
+    FILE_FIELDS(X)
+#undef X
     put_crc(crc, &to, out);
 }
 
@@ -55,16 +59,9 @@ bool flw_frame_get_file(const struct flw_crc32c *crc, const unsigned char *bytes
                         struct flw_frame_file *out)
 {
     struct flw_wire_in in = {bytes + 8, bytes + FLW_FRAME_BYTES};
-    out->major = (uint16_t)take(&in, 2);
-    out->minor = (uint16_t)take(&in, 2);
-    out->header_bytes = (uint32_t)take(&in, 4);
-    out->flags = take(&in, 8);
-    out->wall_ns = take(&in, 8);
-    out->mono_ns = take(&in, 8);
-    out->ticks_per_second = take(&in, 8);
-    out->process = (uint32_t)take(&in, 4);
-    out->device = (uint32_t)take(&in, 4);
-    out->device_count = (uint32_t)take(&in, 4);
+#define X(field, bytes) out->field = take(&in, bytes);
+    FILE_FIELDS(X)
+#undef X
     return memcmp(bytes, FLW_FTRACE_MAGIC, 8) == 0 && has_crc(crc, bytes);
 }
 
@@ -74,19 +71,11 @@ void flw_frame_put_chunk(const struct flw_crc32c *crc, const struct flw_frame_ch
     struct flw_wire_out to = {out};
     memcpy(to.at, FLW_FTRACE_CHUNK_MAGIC, 4);
     to.at += 4;
-    flw_wire_put_fixed(&to, chunk->type, 1);
-    flw_wire_put_fixed(&to, chunk->codec, 1);
-    flw_wire_put_fixed(&to, 0, 2);
-    flw_wire_put_fixed(&to, chunk->payload_bytes, 4);
-    flw_wire_put_fixed(&to, chunk->unpacked_bytes, 4);
-    flw_wire_put_fixed(&to, chunk->record_count, 4);
-    flw_wire_put_fixed(&to, chunk->thread, 4);
-    flw_wire_put_fixed(&to, chunk->first_event, 8);
-    flw_wire_put_fixed(&to, chunk->first_block, 8);
-    flw_wire_put_fixed(&to, chunk->base_ns, 8);
-    flw_wire_put_fixed(&to, chunk->time_scale, 4);
-    flw_wire_put_fixed(&to, 0, 4);
-    flw_wire_put_fixed(&to, chunk->payload_crc, 4);
+#define GAP(bytes)      flw_wire_put_fixed(&to, 0, bytes);
+#define X(field, bytes) flw_wire_put_fixed(&to, chunk->field, bytes);
+    CHUNK_FIELDS(X, GAP)
+#undef X
+#undef GAP
     put_crc(crc, &to, out);
 }
 
@@ -98,18 +87,10 @@ bool flw_frame_get_chunk(const struct flw_crc32c *crc, const unsigned char *byte
     if (memcmp(bytes, FLW_FTRACE_CHUNK_MAGIC, 4) != 0 || !has_crc(crc, bytes)) {
         return false;
     }
-    out->type = (uint8_t)take(&in, 1);
-    out->codec = (uint8_t)take(&in, 1);
-    take(&in, 2);
-    out->payload_bytes = (uint32_t)take(&in, 4);
-    out->unpacked_bytes = (uint32_t)take(&in, 4);
-    out->record_count = (uint32_t)take(&in, 4);
-    out->thread = (uint32_t)take(&in, 4);
-    out->first_event = take(&in, 8);
-    out->first_block = take(&in, 8);
-    out->base_ns = take(&in, 8);
-    out->time_scale = (uint32_t)take(&in, 4);
-    take(&in, 4);
-    out->payload_crc = (uint32_t)take(&in, 4);
+#define GAP(bytes)      take(&in, bytes);
+#define X(field, bytes) out->field = take(&in, bytes);
+    CHUNK_FIELDS(X, GAP)
+#undef X
+#undef GAP
     return true;
 }
