@@ -34,21 +34,9 @@ static void add_stats(const fallow_stats *from)
         summary.pools[summary.pool_count] = stats;
     }
     summary.pool_count++;
-    sum->alloc_count += stats.alloc_count;
-    sum->free_count += stats.free_count;
-    sum->hit_count += stats.hit_count;
-    sum->live_count += stats.live_count;
-    sum->requested_bytes += stats.requested_bytes;
-    sum->live_bytes += stats.live_bytes;
-    sum->reserved_bytes += stats.reserved_bytes;
-    sum->driver_call_count += stats.driver_call_count;
-    sum->event_count += stats.event_count;
-    sum->wait_count += stats.wait_count;
-    sum->grow_count += stats.grow_count;
-    sum->trim_count += stats.trim_count;
-    sum->oom_count += stats.oom_count;
-    sum->misuse_count += stats.misuse_count;
-    sum->bound_bytes += stats.bound_bytes;
+#define ADD(name, field) sum->field += stats.field;
+    FLW_SUMMARY_FIELDS(ADD, FLW_SUMMARY_NOT)
+#undef ADD
 }
 
 static void add_peaks(struct flw_pool *pool, void *context)
@@ -56,9 +44,9 @@ static void add_peaks(struct flw_pool *pool, void *context)
     fallow_stats stats, *now = context;
     fallow_stats_init(&stats);
     flw_pool_read_stats(pool, &stats);
-    now->peak_requested_bytes += stats.peak_requested_bytes;
-    now->peak_live_bytes += stats.peak_live_bytes;
-    now->peak_reserved_bytes += stats.peak_reserved_bytes;
+#define ADD(name, field) now->field += stats.field;
+    FLW_SUMMARY_FIELDS(FLW_SUMMARY_NOT, ADD)
+#undef ADD
 }
 
 /* A pool that is about to end counts with those beside it, and not with those that come after it. */
@@ -67,9 +55,9 @@ static void raise_peaks(void)
     fallow_stats now, *sum = &summary.sum;
     fallow_stats_init(&now);
     flw_pool_table_each(add_peaks, &now);
-    sum->peak_requested_bytes = flw_max(sum->peak_requested_bytes, now.peak_requested_bytes);
-    sum->peak_live_bytes = flw_max(sum->peak_live_bytes, now.peak_live_bytes);
-    sum->peak_reserved_bytes = flw_max(sum->peak_reserved_bytes, now.peak_reserved_bytes);
+#define RAISE(name, field) sum->field = flw_max(sum->field, now.field);
+    FLW_SUMMARY_FIELDS(FLW_SUMMARY_NOT, RAISE)
+#undef RAISE
 }
 
 static void add_pool(struct flw_pool *pool, void *context)

@@ -14,6 +14,19 @@
 /* More pools than this are in the sums but not by themselves. */
 #define FLW_SUMMARY_POOLS 64
 
+/* What is told of a pool, by its name and its field of fallow_stats: pools' SUMs, and the PEAKs of those that
+ * lived together. */
+/* clang-format off */
+#define FLW_SUMMARY_FIELDS(SUM, PEAK) \
+    SUM(allocs, alloc_count) SUM(frees, free_count) SUM(hits, hit_count) SUM(live_blocks, live_count) \
+    SUM(requested_bytes, requested_bytes) SUM(live_bytes, live_bytes) SUM(reserved_bytes, reserved_bytes) \
+    PEAK(peak_requested_bytes, peak_requested_bytes) PEAK(peak_live_bytes, peak_live_bytes) \
+    PEAK(peak_reserved_bytes, peak_reserved_bytes) SUM(driver_calls, driver_call_count) \
+    SUM(events, event_count) SUM(waits, wait_count) SUM(grows, grow_count) SUM(trims, trim_count) \
+    SUM(failed, oom_count) SUM(refused_frees, misuse_count) SUM(bound_bytes, bound_bytes)
+/* clang-format on */
+#define FLW_SUMMARY_NOT(name, field) /* of the other kind */
+
 struct flw_summary {
     const char *mode, *program;
     uint64_t dlsym_count, proc_address_count, linked_count; /* how the hooks were reached */

@@ -69,21 +69,11 @@ static double hit_rate(const fallow_stats *stats)
     return stats->alloc_count > 0 ? (double)stats->hit_count / (double)stats->alloc_count : 0.0;
 }
 
-/* clang-format off */
-#define POOL_FIELDS(X) \
-    X(allocs, alloc_count) X(frees, free_count) X(hits, hit_count) X(live_blocks, live_count) \
-    X(requested_bytes, requested_bytes) X(live_bytes, live_bytes) X(reserved_bytes, reserved_bytes) \
-    X(peak_requested_bytes, peak_requested_bytes) X(peak_live_bytes, peak_live_bytes) \
-    X(peak_reserved_bytes, peak_reserved_bytes) X(driver_calls, driver_call_count) \
-    X(events, event_count) X(waits, wait_count) X(grows, grow_count) X(trims, trim_count) \
-    X(failed, oom_count) X(refused_frees, misuse_count) X(bound_bytes, bound_bytes)
-/* clang-format on */
-
 static void put_pool(struct writer *writer, const fallow_stats *stats)
 {
     put(writer, "{");
 #define X(name, field) put(writer, "\"" #name "\": %" PRIu64 ", ", stats->field);
-    POOL_FIELDS(X)
+    FLW_SUMMARY_FIELDS(X, X)
 #undef X
     put(writer, "\"hit_rate\": %.4f}", hit_rate(stats));
 }

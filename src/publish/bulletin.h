@@ -23,63 +23,64 @@
 #define FLW_BULLETIN_CLASSES 74 /* the size classes, and all runs as one */
 #define FLW_BULLETIN_STREAMS 64 /* told of one by one; the rest as one more */
 
-/* X(name, kind, help): the numbers of a pool. Append only: the order is the form. Those of fallow_stats
- * keep their names. TOTAL counts up while the pool lives; VALUE goes up and down. */
+/* X(name, source, kind, help): the numbers of a pool. Append only: the order is the form. Those of
+ * fallow_stats (STATS) keep their names. TOTAL counts up while the pool lives; VALUE goes up and down. */
 #define FLW_BULLETIN_VALUES(X)                                                                   \
-    X(number, LABEL, "of the pool in its process")                                               \
-    X(device, LABEL, "ordinal of the device")                                                    \
-    X(limit_bytes, VALUE, "most that the driver may have given")                                 \
-    X(device_bytes, VALUE, "memory of the device")                                               \
-    X(requested_bytes, VALUE, "live blocks, as asked")                                           \
-    X(live_bytes, VALUE, "live blocks, as given")                                                \
-    X(reserved_bytes, VALUE, "what the driver has given")                                        \
-    X(peak_requested_bytes, VALUE, "most requested_bytes")                                       \
-    X(peak_live_bytes, VALUE, "most live_bytes that was seen")                                   \
-    X(peak_reserved_bytes, VALUE, "most reserved_bytes")                                         \
-    X(cached_bytes, VALUE, "free, in thread caches")                                             \
-    X(free_bytes, VALUE, "free and mapped, in the heap")                                         \
-    X(idle_bytes, VALUE, "reserved and mapped nowhere")                                          \
-    X(pending_bytes, VALUE, "freed, waiting for a fence")                                        \
-    X(captured_bytes, VALUE, "held by captures")                                                 \
-    X(host_bytes, VALUE, "host memory of the pool's tables")                                     \
-    X(live_count, VALUE, "blocks lent")                                                          \
-    X(stream_count, VALUE, "streams known")                                                      \
-    X(thread_cache_count, VALUE, "thread caches, one a thread and stream")                       \
-    X(capture_count, VALUE, "captures under way")                                                \
-    X(alloc_count, TOTAL, "blocks lent so far; size 0 apart")                                    \
-    X(free_count, TOTAL, "blocks returned so far")                                               \
-    X(zero_size_count, TOTAL, "requests of size 0")                                              \
-    X(hit_count, TOTAL, "allocations served by a thread cache")                                  \
-    X(event_count, TOTAL, "events recorded")                                                     \
-    X(query_count, TOTAL, "events queried")                                                      \
-    X(steal_count, TOTAL, "batches or runs taken from another stream with a device wait")        \
-    X(wait_count, TOTAL, "host waits for the device")                                            \
-    X(stream_wait_count, TOTAL, "waits given to streams")                                        \
-    X(driver_call_count, TOTAL, "all driver calls")                                              \
-    X(remap_count, TOTAL, "handles moved")                                                       \
-    X(remap_wait_count, TOTAL, "moves that had to wait for the device")                          \
-    X(grow_count, TOTAL, "growth operations")                                                    \
-    X(trim_count, TOTAL, "handles given back")                                                   \
-    X(lost_streams, TOTAL, "streams destroyed without retire")                                   \
-    X(misuse_count, TOTAL, "frees refused")                                                      \
-    X(oom_count, TOTAL, "allocations that failed after the whole ladder")                        \
-    X(damage_count, TOTAL, "debug checks: red zones and freed blocks found written")             \
-    X(unchecked_count, TOTAL, "debug checks left out")                                           \
-    X(uses_vmm, VALUE, "1: address space and physical memory are separate")                      \
-    X(uses_membarrier, VALUE, "0: no call is a hit")                                             \
-    X(is_lost, VALUE, "1: the device is lost")                                                   \
-    X(is_recorded, VALUE, "1: a recorder is at it")                                              \
-    X(last_climb_rung, LABEL, "rung that served the last climb above the first, plus 1; 0 none") \
-    X(last_climb_bytes, VALUE, "what that climb was for")                                        \
-    X(is_asleep, VALUE, "1: the memory is given back, the addresses are kept")                   \
-    X(asleep_bytes, VALUE, "what the next wake takes from the driver")                           \
-    X(saved_bytes, VALUE, "contents in pinned host memory while asleep")                         \
-    X(exported_bytes, VALUE, "handles that were exported")                                       \
-    X(imported_bytes, VALUE, "handles of others that are mapped here")                           \
-    X(lost_membarrier, VALUE, "1: the kernel has refused membarrier since the pool was made")
+    X(number, POOL, LABEL, "of the pool in its process")                                         \
+    X(device, POOL, LABEL, "ordinal of the device")                                              \
+    X(limit_bytes, POOL, VALUE, "most that the driver may have given")                           \
+    X(device_bytes, POOL, VALUE, "memory of the device")                                         \
+    X(requested_bytes, STATS, VALUE, "live blocks, as asked")                                    \
+    X(live_bytes, STATS, VALUE, "live blocks, as given")                                         \
+    X(reserved_bytes, STATS, VALUE, "what the driver has given")                                 \
+    X(peak_requested_bytes, STATS, VALUE, "most requested_bytes")                                \
+    X(peak_live_bytes, STATS, VALUE, "most live_bytes that was seen")                            \
+    X(peak_reserved_bytes, STATS, VALUE, "most reserved_bytes")                                  \
+    X(cached_bytes, STATS, VALUE, "free, in thread caches")                                      \
+    X(free_bytes, POOL, VALUE, "free and mapped, in the heap")                                   \
+    X(idle_bytes, POOL, VALUE, "reserved and mapped nowhere")                                    \
+    X(pending_bytes, STATS, VALUE, "freed, waiting for a fence")                                 \
+    X(captured_bytes, STATS, VALUE, "held by captures")                                          \
+    X(host_bytes, STATS, VALUE, "host memory of the pool's tables")                              \
+    X(live_count, STATS, VALUE, "blocks lent")                                                   \
+    X(stream_count, STATS, VALUE, "streams known")                                               \
+    X(thread_cache_count, POOL, VALUE, "thread caches, one a thread and stream")                 \
+    X(capture_count, POOL, VALUE, "captures under way")                                          \
+    X(alloc_count, STATS, TOTAL, "blocks lent so far; size 0 apart")                             \
+    X(free_count, STATS, TOTAL, "blocks returned so far")                                        \
+    X(zero_size_count, STATS, TOTAL, "requests of size 0")                                       \
+    X(hit_count, STATS, TOTAL, "allocations served by a thread cache")                           \
+    X(event_count, STATS, TOTAL, "events recorded")                                              \
+    X(query_count, POOL, TOTAL, "events queried")                                                \
+    X(steal_count, STATS, TOTAL, "batches or runs taken from another stream with a device wait") \
+    X(wait_count, STATS, TOTAL, "host waits for the device")                                     \
+    X(stream_wait_count, POOL, TOTAL, "waits given to streams")                                  \
+    X(driver_call_count, STATS, TOTAL, "all driver calls")                                       \
+    X(remap_count, STATS, TOTAL, "handles moved")                                                \
+    X(remap_wait_count, STATS, TOTAL, "moves that had to wait for the device")                   \
+    X(grow_count, STATS, TOTAL, "growth operations")                                             \
+    X(trim_count, STATS, TOTAL, "handles given back")                                            \
+    X(lost_streams, STATS, TOTAL, "streams destroyed without retire")                            \
+    X(misuse_count, STATS, TOTAL, "frees refused")                                               \
+    X(oom_count, STATS, TOTAL, "allocations that failed after the whole ladder")                 \
+    X(damage_count, STATS, TOTAL, "debug checks: red zones and freed blocks found written")      \
+    X(unchecked_count, STATS, TOTAL, "debug checks left out")                                    \
+    X(uses_vmm, STATS, VALUE, "1: address space and physical memory are separate")               \
+    X(uses_membarrier, STATS, VALUE, "0: no call is a hit")                                      \
+    X(is_lost, POOL, VALUE, "1: the device is lost")                                             \
+    X(is_recorded, POOL, VALUE, "1: a recorder is at it")                                        \
+    X(last_climb_rung, POOL, LABEL,                                                              \
+      "rung that served the last climb above the first, plus 1; 0 none")                         \
+    X(last_climb_bytes, POOL, VALUE, "what that climb was for")                                  \
+    X(is_asleep, STATS, VALUE, "1: the memory is given back, the addresses are kept")            \
+    X(asleep_bytes, STATS, VALUE, "what the next wake takes from the driver")                    \
+    X(saved_bytes, STATS, VALUE, "contents in pinned host memory while asleep")                  \
+    X(exported_bytes, STATS, VALUE, "handles that were exported")                                \
+    X(imported_bytes, STATS, VALUE, "handles of others that are mapped here")                    \
+    X(lost_membarrier, STATS, VALUE, "1: the kernel has refused membarrier since the pool was made")
 
 enum flw_bulletin_value {
-#define X(name, kind, help) FLW_VALUE_##name,
+#define X(name, source, kind, help) FLW_VALUE_##name,
     FLW_BULLETIN_VALUES(X)
 #undef X
     FLW_VALUE_COUNT

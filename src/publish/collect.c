@@ -201,45 +201,13 @@ static void add_spans(struct flw_collector *collector, struct flw_heap *heap)
 
 static void copy_stats(const fallow_stats *stats, uint64_t *value)
 {
-#define COPY(name) value[FLW_VALUE_##name] = stats->name
-    COPY(requested_bytes);
-    COPY(live_bytes);
-    COPY(reserved_bytes);
-    COPY(peak_requested_bytes);
-    COPY(peak_live_bytes);
-    COPY(peak_reserved_bytes);
-    COPY(alloc_count);
-    COPY(free_count);
-    COPY(zero_size_count);
-    COPY(hit_count);
-    COPY(event_count);
-    COPY(steal_count);
-    COPY(wait_count);
-    COPY(driver_call_count);
-    COPY(remap_count);
-    COPY(remap_wait_count);
-    COPY(grow_count);
-    COPY(trim_count);
-    COPY(lost_streams);
-    COPY(misuse_count);
-    COPY(oom_count);
-    COPY(cached_bytes);
-    COPY(pending_bytes);
-    COPY(captured_bytes);
-    COPY(host_bytes);
-    COPY(live_count);
-    COPY(stream_count);
-    COPY(uses_vmm);
-    COPY(uses_membarrier);
-    COPY(lost_membarrier);
-    COPY(damage_count);
-    COPY(unchecked_count);
-    COPY(is_asleep);
-    COPY(asleep_bytes);
-    COPY(saved_bytes);
-    COPY(exported_bytes);
-    COPY(imported_bytes);
-#undef COPY
+#define FROM_STATS(name)            value[FLW_VALUE_##name] = stats->name;
+#define FROM_POOL(name)             /* copy_rest */
+#define X(name, source, kind, help) FROM_##source(name)
+    FLW_BULLETIN_VALUES(X)
+#undef X
+#undef FROM_POOL
+#undef FROM_STATS
 }
 
 static void copy_rest(struct flw_pool *pool, uint64_t *value)

@@ -8,7 +8,7 @@
 #define SCHEMA 1 /* raised when a key goes or means something else */
 
 static const char *const value_names[] = {
-#define X(name, kind, help) #name,
+#define X(name, source, kind, help) #name,
     FLW_BULLETIN_VALUES(X)
 #undef X
 };

@@ -72,7 +72,7 @@ static const struct {
     enum kind kind;
     const char *help;
 } values[] = {
-#define X(name, kind, help) {#name, kind, help},
+#define X(name, source, kind, help) {#name, kind, help},
     FLW_BULLETIN_VALUES(X)
 #undef X
 };
