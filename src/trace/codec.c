@@ -41,11 +41,13 @@ struct flw_codec {
 #endif
 };
 
+#if FLW_HAS_LZMA || FLW_HAS_ZLIB || FLW_HAS_ZSTD
 static enum flw_codec_step fail(const char **out_problem, const char *problem)
 {
     *out_problem = problem;
     return FLW_CODEC_FAILED;
 }
+#endif
 
 enum flw_codec_kind flw_codec_tell(const unsigned char *bytes, size_t count)
 {
