@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "base/setting.h"
 #include "preload/say.h"
 
 struct flw_settings flw_settings;
@@ -17,6 +18,40 @@ struct flw_settings flw_settings;
     "mode, trace, stats, poison, limit, reserve, large, page_source, ipc, top, audit, trial, only, skip"
 
 #define SITE_DIGITS 12
+
+/* A program that calls cudaMalloc may count on anything that holds of its memory. */
+static const struct flw_setting_word page_sources[] = {
+    {"automatic", 0}, {"segments", 0}, {NULL, 0}};
+static const struct flw_setting_word switches[] = {{"0", false}, {"1", true}, {NULL, 0}};
+static const struct flw_setting_word modes[] = {
+    {"off", FLW_MODE_OFF},       {"trace", FLW_MODE_TRACE}, {"cache", FLW_MODE_CACHE},
+    {"strict", FLW_MODE_STRICT}, {"audit", FLW_MODE_AUDIT}, {NULL, 0}};
+
+#define FIELD(field) FLW_SETTING_FIELD(struct flw_settings, field)
+#define TEXT(field)  FLW_SETTING_IS_TEXT, FIELD(field), .expected = "give a name"
+#define BYTES(field)                                        \
+    FLW_SETTING_IS_BYTES, FIELD(field), .most = UINT64_MAX, \
+                                        .expected = "give bytes (8G, 512M, 1048576)"
+#define SWITCH(field) \
+    FLW_SETTING_IS_WORD, FIELD(field), .words = switches, .expected = "give 0 or 1"
+
+static const struct flw_setting list[] = {
+    {"mode", FLW_SETTING_IS_WORD, FIELD(mode), .words = modes,
+     .expected = "give off, trace, cache, strict or audit"},
+    {"trace", TEXT(trace_file)},
+    {"stats", TEXT(stats_file)},
+    {"audit", TEXT(audit_prefix)},
+    {"poison", FLW_SETTING_IS_NUMBER, FIELD(poison), .most = 255,
+     .expected = "give a byte (0xa5, 165)"},
+    {"limit", BYTES(limit_bytes)},
+    {"reserve", BYTES(reserve_bytes)},
+    {"large", BYTES(large_bytes)},
+    {"page_source", FLW_SETTING_IS_WORD, .words = page_sources,
+     .expected = "give automatic or segments: what is lent in the place of cudaMalloc's memory is "
+                 "of cuMemAlloc"},
+    {"ipc", SWITCH(is_ipc)},
+    {"top", SWITCH(is_top)},
+    {.name = NULL}};
 
 struct parse {
     struct flw_settings *settings;
@@ -35,133 +70,52 @@ static bool refuse(struct parse *parse, const char *expected)
     return false;
 }
 
-static bool take_text(struct parse *parse, char to[FLW_SETTING_TEXT_BYTES])
-{
-    if (parse->value[0] == '\0') {
-        return refuse(parse, "give a name");
-    }
-    if (strlen(parse->value) >= FLW_SETTING_TEXT_BYTES) {
-        return refuse(parse, "give a shorter name (1023 bytes)");
-    }
-    strcpy(to, parse->value);
-    return true;
-}
-
-static bool take_switch(struct parse *parse, bool *to)
-{
-    if (strcmp(parse->value, "0") != 0 && strcmp(parse->value, "1") != 0) {
-        return refuse(parse, "give 0 or 1");
-    }
-    *to = parse->value[0] == '1';
-    return true;
-}
-
-static bool take_bytes(struct parse *parse, uint64_t *to)
-{
-    static const char units[] = "KMGT";
-    char *end = NULL;
-    errno = 0;
-    unsigned long long value = strtoull(parse->value, &end, 0);
-    unsigned shift = 0;
-    if (end != parse->value && *end != '\0') {
-        const char *unit = strchr(units, *end);
-        shift = unit == NULL ? 64 : 10 * (unsigned)(unit - units + 1);
-        end++;
-    }
-    if (errno != 0 || parse->value[0] < '0' || parse->value[0] > '9' || *end != '\0' ||
-        shift == 64 || value > UINT64_MAX >> shift) {
-        return refuse(parse, "give bytes (8G, 512M, 1048576)");
-    }
-    *to = (uint64_t)value << shift;
-    return true;
-}
-
-static bool take_mode(struct parse *parse)
-{
-    static const char *const names[] = {"off", "trace", "cache", "strict", "audit"};
-    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(parse->value, names[i]) == 0) {
-            parse->settings->mode = (enum flw_mode)i;
-            parse->settings->has_mode = true;
-            return true;
-        }
-    }
-    return refuse(parse, "give off, trace, cache, strict or audit");
-}
-
-/* A program that calls cudaMalloc may count on anything that holds of its memory. */
-static bool take_page_source(struct parse *parse)
-{
-    return strcmp(parse->value, "automatic") == 0 || strcmp(parse->value, "segments") == 0 ||
-           refuse(parse, "give automatic or segments: what is lent in the place of cudaMalloc's "
-                         "memory is of cuMemAlloc");
-}
-
-static bool read_byte(const char *text, int *to)
-{
-    char *end = NULL;
-    unsigned long value = strtoul(text, &end, 0);
-    *to = (int)value;
-    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && value <= 255;
-}
-
-static bool take_byte(struct parse *parse, int *to)
-{
-    return read_byte(parse->value, to) || refuse(parse, "give a byte (0xa5, 165)");
-}
-
 /* A site as an audit names it, and perhaps a byte. */
 static bool take_trial(struct parse *parse)
 {
     struct flw_settings *settings = parse->settings;
     const char *rest = parse->value + strspn(parse->value, "0123456789abcdef");
+    uint64_t byte = (uint64_t)settings->trial_byte;
     settings->trial_id = strtoull(parse->value, NULL, 16);
     bool is_site = rest - parse->value == SITE_DIGITS && settings->trial_id != 0;
-    bool is_whole = *rest == '\0' || (*rest == '=' && read_byte(rest + 1, &settings->trial_byte));
-    return (is_site && is_whole) ||
+    if (*rest == '=') {
+        rest = flw_number_read(rest + 1, 0, &byte);
+    }
+    settings->trial_byte = (int)byte;
+    return (is_site && rest != NULL && *rest == '\0' && byte <= 255) ||
            refuse(parse, "give a site, 12 digits of 0-9 a-f, and perhaps =BYTE");
+}
+
+static bool take_setting(struct parse *parse, const struct flw_setting *setting)
+{
+    if (flw_setting_read(setting, parse->value, 0, parse->settings)) {
+        return true;
+    }
+    bool is_long = setting->form == FLW_SETTING_IS_TEXT && parse->value[0] != '\0';
+    return refuse(parse, is_long ? "give a shorter name (1023 bytes)" : setting->expected);
 }
 
 static bool take(struct parse *parse)
 {
-    struct flw_settings *settings = parse->settings;
-    const char *key = parse->key;
-    if (strcmp(key, "mode") == 0) {
-        return take_mode(parse);
-    } else if (strcmp(key, "trace") == 0) {
-        return take_text(parse, settings->trace_file);
-    } else if (strcmp(key, "stats") == 0) {
-        return take_text(parse, settings->stats_file);
-    } else if (strcmp(key, "audit") == 0) {
-        return take_text(parse, settings->audit_prefix);
-    } else if (strcmp(key, "trial") == 0) {
+    const struct flw_setting *setting = flw_setting_find(list, parse->key);
+    bool is_program = strcmp(parse->value, parse->program) == 0;
+    if (setting != NULL) {
+        parse->settings->has_mode |= setting == list;
+        return take_setting(parse, setting);
+    } else if (strcmp(parse->key, "trial") == 0) {
         return take_trial(parse);
-    } else if (strcmp(key, "state") == 0) {
-        return true; /* for runplace.c, also where the rest is refused */
-    } else if (strcmp(key, "poison") == 0) {
-        return take_byte(parse, &settings->poison);
-    } else if (strcmp(key, "limit") == 0) {
-        return take_bytes(parse, &settings->limit_bytes);
-    } else if (strcmp(key, "reserve") == 0) {
-        return take_bytes(parse, &settings->reserve_bytes);
-    } else if (strcmp(key, "large") == 0) {
-        return take_bytes(parse, &settings->large_bytes);
-    } else if (strcmp(key, "page_source") == 0) {
-        return take_page_source(parse);
-    } else if (strcmp(key, "ipc") == 0) {
-        return take_switch(parse, &settings->is_ipc);
-    } else if (strcmp(key, "top") == 0) {
-        return take_switch(parse, &settings->is_top);
-    } else if (strcmp(key, "only") == 0) {
+    } else if (strcmp(parse->key, "only") == 0) {
         parse->has_only = true;
-        parse->is_only = parse->is_only || strcmp(parse->value, parse->program) == 0;
+        parse->is_only |= is_program;
         return true;
-    } else if (strcmp(key, "skip") == 0) {
-        parse->is_skipped = parse->is_skipped || strcmp(parse->value, parse->program) == 0;
+    } else if (strcmp(parse->key, "skip") == 0) {
+        parse->is_skipped |= is_program;
         return true;
+    } else if (strcmp(parse->key, "state") == 0) {
+        return true; /* for runplace.c, also where the rest is refused */
     }
     snprintf(parse->message, FLW_SETTINGS_MESSAGE_BYTES,
-             "FALLOW has no key '%.80s' (%s); the program runs without Fallow", key, KEYS);
+             "FALLOW has no key '%.80s' (%s); the program runs without Fallow", parse->key, KEYS);
     return false;
 }
 

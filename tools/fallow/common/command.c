@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/command.h"
 
-#include <errno.h>
+#include "base/setting.h"
+
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void flw_complain(const char *format, ...)
@@ -34,18 +34,6 @@ void flw_signals_restore(void)
     (void)sigaction(SIGCHLD, &child_before, NULL);
 }
 
-/* The number at the front of text; NULL if there is none or it does not fit. */
-static const char *read_number(const char *text, uint64_t *out_value)
-{
-    char *end = NULL;
-    if (*text < '0' || *text > '9') {
-        return NULL;
-    }
-    errno = 0;
-    *out_value = strtoull(text, &end, 10);
-    return errno == 0 ? end : NULL;
-}
-
 const char *flw_input_place(const char *path)
 {
     return strcmp(path, "-") == 0 ? "/dev/stdin" : path;
@@ -61,26 +49,19 @@ bool flw_is_one_of(const char *text, const char *const *names)
 
 bool flw_parse_count(const char *text, uint64_t *out_value)
 {
-    const char *rest = read_number(text, out_value);
+    const char *rest = flw_number_read(text, 10, out_value);
     return rest != NULL && *rest == '\0';
 }
 
 bool flw_parse_bytes(const char *text, uint64_t *out_bytes)
 {
-    static const char letters[] = "KMGT";
-    const char *rest = read_number(text, out_bytes);
-    if (rest == NULL) {
+    const char *rest = flw_number_read(text, 10, out_bytes);
+    const char *behind = rest != NULL ? flw_number_scale(rest, out_bytes) : NULL;
+    if (behind == NULL) {
         return false;
     }
-    const char *letter = *rest == '\0' ? NULL : strchr(letters, *rest);
-    if (letter != NULL) {
-        unsigned shift = 10 * (unsigned)(letter - letters + 1);
-        if (*out_bytes > UINT64_MAX >> shift) {
-            return false;
-        }
-        *out_bytes <<= shift;
-        rest++;
-        rest += *rest == 'i' && rest[1] == 'B' ? 2 : *rest == 'B' ? 1 : 0;
+    if (behind != rest) {
+        behind += *behind == 'i' && behind[1] == 'B' ? 2 : *behind == 'B';
     }
-    return *rest == '\0';
+    return *behind == '\0';
 }
