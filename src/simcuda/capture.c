@@ -173,9 +173,7 @@ CUresult flw_capture_refuse_legacy(struct flw_stream *stream)
 CUresult flw_capture_add(struct flw_stream *stream, struct flw_work *work)
 {
     struct flw_capture *capture = stream->capture;
-    if (capture->is_killed) {
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    }
+    FLW_REFUSE_IF(capture->is_killed, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     uint32_t node =
         flw_program_add(capture->program, work, stream->capture_tips, stream->capture_tip_count);
     set_tips(&stream->capture_tips, &stream->capture_tip_count, &node, 1);
@@ -185,9 +183,7 @@ CUresult flw_capture_add(struct flw_stream *stream, struct flw_work *work)
 CUresult flw_capture_record(struct flw_stream *stream, struct flw_event *event)
 {
     struct flw_capture *capture = stream->capture;
-    if (capture->is_killed) {
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    }
+    FLW_REFUSE_IF(capture->is_killed, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     event->count = 0;
     event->done_ns = 0;
     event->capture_id = capture->id;
@@ -224,23 +220,18 @@ CUresult flw_capture_wait(struct flw_stream *stream, struct flw_event *event)
     struct flw_capture *capture = stream->capture;
     struct flw_capture *other = event->capture_id != 0 ? find(event->capture_id) : NULL;
     if (capture == NULL) {
-        if (other == NULL) {
-            return CUDA_ERROR_CAPTURED_EVENT; /* its capture is over: it stands for no work */
-        }
+        /* its capture is over: it stands for no work */
+        FLW_REFUSE_IF(other == NULL, CUDA_ERROR_CAPTURED_EVENT);
         if (stream->kind == FLW_STREAM_LEGACY) {
             flw_capture_kill(other);
             return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }
-        if (other->is_killed) {
-            return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-        }
+        FLW_REFUSE_IF(other->is_killed, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         enter_capture(stream, other);
         add_tips(stream, event);
         return CUDA_SUCCESS;
     }
-    if (capture->is_killed) {
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    }
+    FLW_REFUSE_IF(capture->is_killed, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     if (other == capture) {
         add_tips(stream, event);
         return CUDA_SUCCESS;
@@ -255,18 +246,14 @@ CUresult flw_capture_wait(struct flw_stream *stream, struct flw_event *event)
 
 static CUresult begin(struct flw_call *call, struct flw_stream *stream, CUstreamCaptureMode mode)
 {
-    if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL && mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
-        mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(mode != CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                      mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
+                      mode != CU_STREAM_CAPTURE_MODE_RELAXED,
+                  CUDA_ERROR_INVALID_VALUE);
     /* "Capture may not be initiated if stream is CU_STREAM_LEGACY." */
-    if (stream->kind == FLW_STREAM_LEGACY) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
+    FLW_REFUSE_IF(stream->kind == FLW_STREAM_LEGACY, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     /* "it may only be initiated if the stream is not already in capture mode" */
-    if (stream->capture != NULL) {
-        return CUDA_ERROR_ILLEGAL_STATE;
-    }
+    FLW_REFUSE_IF(stream->capture != NULL, CUDA_ERROR_ILLEGAL_STATE);
     struct flw_capture *capture = flw_host_get(sizeof *capture);
     capture->id = ++flw_world.next_id;
     capture->thread = call->thread;
@@ -309,21 +296,17 @@ static bool is_joined(const struct flw_capture *capture)
 static CUresult end(struct flw_call *call, struct flw_stream *stream, CUgraph *graph)
 {
     struct flw_capture *capture = stream->capture;
-    if (graph == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(graph == NULL, CUDA_ERROR_INVALID_VALUE);
     *graph = NULL;
-    if (capture == NULL) {
-        return CUDA_ERROR_ILLEGAL_STATE;
-    }
+    FLW_REFUSE_IF(capture == NULL, CUDA_ERROR_ILLEGAL_STATE);
     if (capture->origin != stream) {
         flw_capture_kill(
             capture); /* "must be ended on the same stream in which it was initiated" */
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     }
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != call->thread) {
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    }
+    FLW_REFUSE_IF(capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+                      capture->thread != call->thread,
+                  CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
     CUresult result = CUDA_SUCCESS;
     if (capture->is_killed) {
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED; /* "then a NULL graph will be returned" */
@@ -367,9 +350,7 @@ static CUresult status_of(const struct flw_stream *stream, CUstreamCaptureStatus
 CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 {
     FLW_CALL_ON_STREAM(cuStreamIsCapturing, FLW_CALL_CONTEXT, handle);
-    if (status == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(status == NULL, CUDA_ERROR_INVALID_VALUE);
     return status_of(call.stream, status);
 }
 
@@ -379,9 +360,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatu
                                            size_t *dependency_count)
 {
     FLW_CALL_ON_STREAM(cuStreamGetCaptureInfo_v2, FLW_CALL_CONTEXT, handle);
-    if (status == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(status == NULL, CUDA_ERROR_INVALID_VALUE);
     FLW_TRY(status_of(call.stream, status));
     if (*status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         struct flw_capture *capture = call.stream->capture;
@@ -407,11 +386,10 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatu
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     FLW_CALL(cuThreadExchangeStreamCaptureMode, FLW_CALL_PLAIN);
-    if (mode == NULL ||
-        (*mode != CU_STREAM_CAPTURE_MODE_GLOBAL && *mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
-         *mode != CU_STREAM_CAPTURE_MODE_RELAXED)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(mode == NULL || (*mode != CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                                   *mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
+                                   *mode != CU_STREAM_CAPTURE_MODE_RELAXED),
+                  CUDA_ERROR_INVALID_VALUE);
     CUstreamCaptureMode previous = call.thread->capture_mode;
     call.thread->capture_mode = *mode;
     *mode = previous;

@@ -420,11 +420,10 @@ CUresult flw_check_access(struct flw_stream *stream, const char *what, uint64_t 
     struct stretch *same = stretch_from(range->address);
     bool exact = is_exact(same, range);
     if (!(exact && is_known_legal(same, device, is_write))) {
-        if ((range->flags & FLW_RANGE_OWNERSHIP) == 0 &&
-            (range->address + range->bytes < range->address ||
-             !is_legal(stream, what, sequence, range))) {
-            return CUDA_ERROR_ILLEGAL_ADDRESS;
-        }
+        FLW_REFUSE_IF((range->flags & FLW_RANGE_OWNERSHIP) == 0 &&
+                          (range->address + range->bytes < range->address ||
+                           !is_legal(stream, what, sequence, range)),
+                      CUDA_ERROR_ILLEGAL_ADDRESS);
     }
     if (!exact) {
         if (is_write) {

@@ -133,9 +133,7 @@ static struct flw_context *retain_primary(struct flw_device *device)
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     FLW_CALL_ON_DEVICE(cuDevicePrimaryCtxRetain, FLW_CALL_PLAIN, device);
-    if (context == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(context == NULL, CUDA_ERROR_INVALID_VALUE);
     *context = retain_primary(call.device)->handle;
     return CUDA_SUCCESS;
 }
@@ -162,9 +160,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
     FLW_CALL_ON_DEVICE(cuDevicePrimaryCtxRelease_v2, FLW_CALL_PLAIN, device);
     /* "Releasing a primary context that has not been previously retained will fail with
      * CUDA_ERROR_INVALID_CONTEXT." */
-    if (call.device->primary_retain_count == 0) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
+    FLW_REFUSE_IF(call.device->primary_retain_count == 0, CUDA_ERROR_INVALID_CONTEXT);
     release_primary(call.thread, call.device);
     return CUDA_SUCCESS;
 }
@@ -172,9 +168,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
 {
     FLW_CALL_ON_DEVICE(cuDevicePrimaryCtxGetState, FLW_CALL_PLAIN, device);
-    if (flags == NULL || active == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(flags == NULL || active == NULL, CUDA_ERROR_INVALID_VALUE);
     *flags = call.device->primary_flags;
     *active = call.device->primary != NULL;
     return CUDA_SUCCESS;
@@ -191,9 +185,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
 {
     FLW_CALL_ON_DEVICE(cuCtxCreate_v2, FLW_CALL_PLAIN, device);
-    if (context == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(context == NULL, CUDA_ERROR_INVALID_VALUE);
     struct flw_context *made = make_context(call.device, false, flags);
     push(call.thread, made); /* "and associates it with the calling thread" */
     *context = made->handle;
@@ -204,12 +196,8 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context)
 {
     FLW_CALL(cuCtxDestroy_v2, FLW_CALL_PLAIN);
     struct flw_context *found = flw_context_find(context);
-    if (context == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (found == NULL || found->is_primary) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
+    FLW_REFUSE_IF(context == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(found == NULL || found->is_primary, CUDA_ERROR_INVALID_CONTEXT);
     /* "If ctx is current to the calling thread then ctx will also be popped" */
     struct flw_thread *thread = call.thread;
     if (thread->depth > 0 && thread->stack[thread->depth - 1] == found) {
@@ -223,9 +211,7 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext context)
 {
     FLW_CALL(cuCtxPushCurrent_v2, FLW_CALL_PLAIN);
     struct flw_context *found = flw_context_find(context);
-    if (found == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
+    FLW_REFUSE_IF(found == NULL, CUDA_ERROR_INVALID_CONTEXT);
     push(call.thread, found);
     return CUDA_SUCCESS;
 }
@@ -233,9 +219,7 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext context)
 CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *context)
 {
     FLW_CALL(cuCtxPopCurrent_v2, FLW_CALL_PLAIN);
-    if (call.thread->depth == 0) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
+    FLW_REFUSE_IF(call.thread->depth == 0, CUDA_ERROR_INVALID_CONTEXT);
     struct flw_context *top = call.thread->stack[--call.thread->depth];
     if (context != NULL) {
         *context = top != NULL ? top->handle : NULL;
@@ -248,9 +232,7 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
     FLW_CALL(cuCtxSetCurrent, FLW_CALL_PLAIN);
     struct flw_context *found = flw_context_find(context);
     struct flw_thread *thread = call.thread;
-    if (context != NULL && found == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
+    FLW_REFUSE_IF(context != NULL && found == NULL, CUDA_ERROR_INVALID_CONTEXT);
     /* "If there exists a CUDA context stack on the calling CPU thread, this will replace the
      * top of that stack with ctx. If ctx is NULL then this will be equivalent to popping the
      * top" */
@@ -266,9 +248,7 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context)
 {
     FLW_CALL(cuCtxGetCurrent, FLW_CALL_PLAIN);
-    if (context == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(context == NULL, CUDA_ERROR_INVALID_VALUE);
     /* "If no context is bound to the calling CPU thread then *pctx is set to NULL" */
     struct flw_thread *thread = call.thread;
     *context = thread->depth > 0 ? thread->stack[thread->depth - 1]->handle : NULL;
@@ -278,9 +258,7 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context)
 CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 {
     FLW_CALL(cuCtxGetDevice, FLW_CALL_PLAIN);
-    if (device == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(device == NULL, CUDA_ERROR_INVALID_VALUE);
     CUresult result = CUDA_SUCCESS;
     struct flw_context *context = flw_context_current(call.thread, &result);
     if (context != NULL) {
@@ -292,9 +270,7 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *id)
 {
     FLW_CALL(cuCtxGetId, FLW_CALL_IDS);
-    if (id == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(id == NULL, CUDA_ERROR_INVALID_VALUE);
     /* "If context is supplied as NULL and there is one current, the Id of the current context" */
     CUresult result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     struct flw_context *found =
@@ -335,9 +311,7 @@ FLW_SIM_NEWER(cuCtxSynchronize_v2, (CUcontext handle))
     }
     FLW_CALL(cuCtxSynchronize, FLW_CALL_UNSAFE);
     struct flw_context *context = flw_context_find(handle);
-    if (context == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
+    FLW_REFUSE_IF(context == NULL, CUDA_ERROR_INVALID_CONTEXT);
     return synchronize(&call, context);
 }
 
@@ -365,9 +339,7 @@ FLW_SIM_NEWER(cuDeviceGetDevResource,
               (CUdevice device, struct CUdevResource_st *resource, CUdevResourceType type))
 {
     FLW_CALL_ON_DEVICE(cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
-    if (resource == NULL || type != CU_DEV_RESOURCE_TYPE_SM) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(resource == NULL || type != CU_DEV_RESOURCE_TYPE_SM, CUDA_ERROR_INVALID_VALUE);
     unsigned count = SM_COUNT;
     memset((void *)resource, 0, RESOURCE_END);
     memcpy((void *)resource, &type, sizeof type);
@@ -380,9 +352,7 @@ FLW_SIM_NEWER(cuDevResourceGenerateDesc,
               (CUdevResourceDesc * descriptor, struct CUdevResource_st *resources, unsigned count))
 {
     static unsigned char whole_device;
-    if (descriptor == NULL || resources == NULL || count == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(descriptor == NULL || resources == NULL || count == 0, CUDA_ERROR_INVALID_VALUE);
     *descriptor = (CUdevResourceDesc)(void *)&whole_device;
     return CUDA_SUCCESS;
 }
@@ -391,9 +361,8 @@ FLW_SIM_NEWER(cuGreenCtxCreate,
               (CUgreenCtx * green, CUdevResourceDesc descriptor, CUdevice device, unsigned flags))
 {
     FLW_CALL_ON_DEVICE(cuCtxFromGreenCtx, FLW_CALL_SILENT, device);
-    if (green == NULL || descriptor == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(green == NULL || descriptor == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM,
+                  CUDA_ERROR_INVALID_VALUE);
     /* "This API will retain the primary context on device" */
     struct flw_context *made = make_context(call.device, false, 0);
     made->main = retain_primary(call.device);
@@ -405,9 +374,7 @@ FLW_SIM_NEWER(cuGreenCtxDestroy, (CUgreenCtx green))
 {
     FLW_CALL(cuCtxFromGreenCtx, FLW_CALL_SILENT);
     struct flw_context *found = find_green(green);
-    if (found == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
+    FLW_REFUSE_IF(found == NULL, CUDA_ERROR_INVALID_CONTEXT);
     /* "Destroys the green context, releasing the primary context of the device" */
     end_context(call.thread, found);
     release_primary(call.thread, found->device);
@@ -431,11 +398,7 @@ FLW_SIM_NEWER(cuGreenCtxStreamCreate,
 {
     FLW_CALL(cuCtxFromGreenCtx, FLW_CALL_SILENT);
     struct flw_context *found = find_green(green);
-    if (found == NULL) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    if (flags != CU_STREAM_NON_BLOCKING) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(found == NULL, CUDA_ERROR_INVALID_CONTEXT);
+    FLW_REFUSE_IF(flags != CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE);
     return flw_stream_create(found, stream, flags, priority);
 }

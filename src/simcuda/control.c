@@ -47,9 +47,7 @@ static CUresult touch(struct flw_thread *thread, CUstream handle, const flw_sim_
                       size_t count)
 {
     CUresult error = CUDA_SUCCESS;
-    if (thread->is_in_callback) {
-        return CUDA_ERROR_NOT_PERMITTED;
-    }
+    FLW_REFUSE_IF(thread->is_in_callback, CUDA_ERROR_NOT_PERMITTED);
     struct flw_stream *stream = flw_stream_find(thread, handle, &error);
     if (stream == NULL) {
         return error;

@@ -48,9 +48,7 @@ static CUresult copy_in(struct flw_call *call, struct flw_stream *stream, CUdevi
     if (bytes == 0) {
         return CUDA_SUCCESS;
     }
-    if (from == NULL || !flw_storage_is_known(to)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(from == NULL || !flw_storage_is_known(to), CUDA_ERROR_INVALID_VALUE);
     struct flw_sim_range range[2] = {{.address = to, .bytes = bytes, .is_write = 1},
                                      {.address = (uintptr_t)from, .bytes = bytes}};
     bool pinned = is_pinned(from);
@@ -77,9 +75,7 @@ static CUresult copy_out(struct flw_call *call, struct flw_stream *stream, void 
     if (bytes == 0) {
         return CUDA_SUCCESS;
     }
-    if (to == NULL || !flw_storage_is_readable(from)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(to == NULL || !flw_storage_is_readable(from), CUDA_ERROR_INVALID_VALUE);
     struct flw_sim_range range[2] = {{.address = from, .bytes = bytes},
                                      {.address = (uintptr_t)to, .bytes = bytes, .is_write = 1}};
     bool pinned = is_pinned(to);
@@ -137,9 +133,8 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t b
     if (bytes == 0) {
         return CUDA_SUCCESS;
     }
-    if (!flw_storage_is_known(to) || !flw_storage_is_readable(from)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(!flw_storage_is_known(to) || !flw_storage_is_readable(from),
+                  CUDA_ERROR_INVALID_VALUE);
     struct flw_sim_range range[2] = {{.address = to, .bytes = bytes, .is_write = 1},
                                      {.address = from, .bytes = bytes}};
     struct flw_work work = {.kind = FLW_WORK_COPY,

@@ -33,12 +33,10 @@ CUresult flw_device_enter(struct flw_call *call, enum flw_entry entry, unsigned 
 CUresult CUDAAPI cuInit(unsigned flags)
 {
     FLW_CALL(cuInit, FLW_CALL_BEFORE_INIT);
-    if (flags != 0) {
-        return CUDA_ERROR_INVALID_VALUE; /* "Currently, the Flags parameter must be 0." */
-    }
-    if (flw_profile_is_wrong()) {
-        return CUDA_ERROR_INVALID_VALUE; /* it was said which name is meant */
-    }
+    /* "Currently, the Flags parameter must be 0." */
+    FLW_REFUSE_IF(flags != 0, CUDA_ERROR_INVALID_VALUE);
+    /* it was said which name is meant */
+    FLW_REFUSE_IF(flw_profile_is_wrong(), CUDA_ERROR_INVALID_VALUE);
     flw_world.is_initialised = true;
     return CUDA_SUCCESS;
 }
@@ -46,9 +44,7 @@ CUresult CUDAAPI cuInit(unsigned flags)
 CUresult CUDAAPI cuDriverGetVersion(int *version)
 {
     FLW_CALL(cuDriverGetVersion, FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
-    if (version == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(version == NULL, CUDA_ERROR_INVALID_VALUE);
     *version = flw_world.config.driver_version;
     return CUDA_SUCCESS;
 }
@@ -56,9 +52,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *version)
 CUresult CUDAAPI cuDeviceGetCount(int *count)
 {
     FLW_CALL(cuDeviceGetCount, FLW_CALL_PLAIN);
-    if (count == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(count == NULL, CUDA_ERROR_INVALID_VALUE);
     *count = flw_world.config.device_count;
     return CUDA_SUCCESS;
 }
@@ -66,9 +60,7 @@ CUresult CUDAAPI cuDeviceGetCount(int *count)
 CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 {
     FLW_CALL_ON_DEVICE(cuDeviceGet, FLW_CALL_PLAIN, ordinal);
-    if (device == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(device == NULL, CUDA_ERROR_INVALID_VALUE);
     *device = ordinal;
     return CUDA_SUCCESS;
 }
@@ -76,9 +68,7 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device)
 {
     FLW_CALL_ON_DEVICE(cuDeviceGetName, FLW_CALL_PLAIN, device);
-    if (name == NULL || length <= 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(name == NULL || length <= 0, CUDA_ERROR_INVALID_VALUE);
     snprintf(name, (size_t)length, "simulated device %d", device);
     return CUDA_SUCCESS;
 }
@@ -86,9 +76,7 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int length, CUdevice device)
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     FLW_CALL_ON_DEVICE(cuDeviceTotalMem_v2, FLW_CALL_PLAIN, device);
-    if (bytes == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(bytes == NULL, CUDA_ERROR_INVALID_VALUE);
     *bytes = flw_world.config.device_bytes;
     return CUDA_SUCCESS;
 }
@@ -151,9 +139,7 @@ static bool is_known_attribute(CUdevice_attribute attribute)
 CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     FLW_CALL_ON_DEVICE(cuDeviceGetAttribute, FLW_CALL_PLAIN, device);
-    if (value == NULL || !is_known_attribute(attribute)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(value == NULL || !is_known_attribute(attribute), CUDA_ERROR_INVALID_VALUE);
     *value = attribute_value(attribute);
     return CUDA_SUCCESS;
 }
@@ -161,12 +147,9 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
     FLW_CALL(cuDeviceCanAccessPeer, FLW_CALL_PLAIN);
-    if (can == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (flw_device_find(device) == NULL || flw_device_find(peer) == NULL) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
+    FLW_REFUSE_IF(can == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(flw_device_find(device) == NULL || flw_device_find(peer) == NULL,
+                  CUDA_ERROR_INVALID_DEVICE);
     *can = device != peer && flw_device_reaches(device, peer);
     return CUDA_SUCCESS;
 }
@@ -174,9 +157,7 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     FLW_CALL(cuMemGetInfo_v2, FLW_CALL_CONTEXT);
-    if (free_bytes == NULL || total_bytes == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(free_bytes == NULL || total_bytes == NULL, CUDA_ERROR_INVALID_VALUE);
     flw_memory_collect();
     *total_bytes = flw_world.config.device_bytes;
     *free_bytes = flw_world.config.device_bytes - call.context->device->given_bytes;

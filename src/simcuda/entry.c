@@ -97,9 +97,7 @@ bool flw_error_find(const char *name, size_t length, CUresult *error)
 
 static CUresult describe(CUresult error, const char **out, bool wants_name)
 {
-    if (out == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(out == NULL, CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         if (errors[i].error == error) {
             *out = wants_name ? errors[i].name : errors[i].text;

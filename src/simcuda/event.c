@@ -78,13 +78,10 @@ CUresult CUDAAPI cuEventCreate(CUevent *out, unsigned flags)
 {
     FLW_CALL(cuEventCreate, FLW_CALL_CONTEXT);
     unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-    if (out == NULL || (flags & ~known) != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(out == NULL || (flags & ~known) != 0, CUDA_ERROR_INVALID_VALUE);
     /* "CU_EVENT_INTERPROCESS must be set with CU_EVENT_DISABLE_TIMING" */
-    if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0,
+                  CUDA_ERROR_INVALID_VALUE);
     struct flw_event *event = flw_host_get(sizeof *event);
     event->context = call.context;
     event->flags = flags;
@@ -97,9 +94,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
 {
     FLW_CALL(cuEventDestroy_v2, FLW_CALL_CONTEXT);
     struct flw_event *event = flw_event_find(handle);
-    if (event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
+    FLW_REFUSE_IF(event == NULL, CUDA_ERROR_INVALID_HANDLE);
     /* "An event may be destroyed before it is complete": those who wait hold what it stood for
      */
     flw_table_remove(&flw_world.event_table, (uintptr_t)handle);
@@ -109,9 +104,8 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
 
 static CUresult record(struct flw_stream *stream, struct flw_event *event)
 {
-    if (event->context != stream->context) {
-        return CUDA_ERROR_INVALID_HANDLE; /* "must be from the same context otherwise ..." */
-    }
+    /* "must be from the same context otherwise ..." */
+    FLW_REFUSE_IF(event->context != stream->context, CUDA_ERROR_INVALID_HANDLE);
     if (stream->capture != NULL) {
         return flw_capture_record(stream, event);
     }
@@ -140,9 +134,7 @@ CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
  * any associated capture graphs are invalidated" (the programming guide, which names this one). */
 static CUresult usable_by_host(const struct flw_event *event)
 {
-    if (event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
+    FLW_REFUSE_IF(event == NULL, CUDA_ERROR_INVALID_HANDLE);
     if (event->capture_id != 0) {
         flw_capture_kill_of_event(event);
         return CUDA_ERROR_CAPTURED_EVENT;
@@ -204,16 +196,12 @@ static CUresult wait_on_stream(struct flw_stream *stream, struct flw_event *even
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned flags)
 {
     FLW_CALL_ON_STREAM(cuStreamWaitEvent, FLW_CALL_CONTEXT, stream_handle);
-    if (flags > CU_EVENT_WAIT_EXTERNAL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(flags > CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
     struct flw_event *event = flw_event_find(handle);
-    if (event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    if (flags == CU_EVENT_WAIT_EXTERNAL && call.stream->capture == NULL) {
-        return CUDA_ERROR_INVALID_VALUE; /* "This flag is invalid outside of stream capture." */
-    }
+    FLW_REFUSE_IF(event == NULL, CUDA_ERROR_INVALID_HANDLE);
+    /* "This flag is invalid outside of stream capture." */
+    FLW_REFUSE_IF(flags == CU_EVENT_WAIT_EXTERNAL && call.stream->capture == NULL,
+                  CUDA_ERROR_INVALID_VALUE);
     return wait_on_stream(call.stream, event);
 }
 
@@ -267,9 +255,7 @@ static CUresult find_context_event(struct flw_call *call, CUcontext context_hand
     if ((*context)->sticky != CUDA_SUCCESS) {
         return (*context)->sticky;
     }
-    if (*event == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
+    FLW_REFUSE_IF(*event == NULL, CUDA_ERROR_INVALID_HANDLE);
     /* "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if the specified context hCtx has a stream in the
      * capture mode. In such a case, the call will invalidate all the conflicting captures." */
     if (flw_context_is_capturing(*context)) {
@@ -285,9 +271,8 @@ FLW_SIM_NEWER(cuCtxRecordEvent, (CUcontext context_handle, CUevent handle))
     struct flw_event *event;
     FLW_CALL(cuCtxRecordEvent, FLW_CALL_PLAIN);
     FLW_TRY(find_context_event(&call, context_handle, handle, &context, &event));
-    if (event->context != context) {
-        return CUDA_ERROR_INVALID_HANDLE; /* "must be from the same CUDA context, otherwise ..." */
-    }
+    /* "must be from the same CUDA context, otherwise ..." */
+    FLW_REFUSE_IF(event->context != context, CUDA_ERROR_INVALID_HANDLE);
     record_context(context, event);
     return CUDA_SUCCESS;
 }

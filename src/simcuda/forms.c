@@ -23,9 +23,7 @@ FLW_SIM_NEWER(cuCtxCreate_v4, (CUcontext * context, struct CUctxCreateParams_st 
 CUresult CUDAAPI cuLaunchKernelEx(const struct CUlaunchConfig_st *config, CUfunction function,
                                   void **parameters, void **extra)
 {
-    if (config == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(config == NULL, CUDA_ERROR_INVALID_VALUE);
     return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
                           config->blockDimX, config->blockDimY, config->blockDimZ,
                           config->sharedMemBytes, config->hStream, parameters, extra);
@@ -34,9 +32,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const struct CUlaunchConfig_st *config, CUfunc
 CUresult CUDAAPI cuLaunchKernelEx_ptsz(const struct CUlaunchConfig_st *config, CUfunction function,
                                        void **parameters, void **extra)
 {
-    if (config == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(config == NULL, CUDA_ERROR_INVALID_VALUE);
     struct CUlaunchConfig_st changed = *config;
     changed.hStream = flw_own_stream(config->hStream);
     return cuLaunchKernelEx(&changed, function, parameters, extra);

@@ -284,9 +284,7 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle,
 {
     FLW_CALL(cuGraphInstantiateWithFlags, FLW_CALL_CONTEXT);
     struct graph *graph = flw_table_find(&flw_world.graph_table, (uintptr_t)handle);
-    if (out == NULL || graph == NULL || flags > 15) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(out == NULL || graph == NULL || flags > 15, CUDA_ERROR_INVALID_VALUE);
     struct executable *executable = flw_host_get(sizeof *executable);
     flw_program_retain(graph->program);
     executable->program = graph->program;
@@ -320,9 +318,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
 {
     FLW_CALL_ON_STREAM(cuGraphLaunch, FLW_CALL_CONTEXT, stream_handle);
     struct executable *executable = flw_table_find(&flw_world.executable_table, (uintptr_t)handle);
-    if (executable == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(executable == NULL, CUDA_ERROR_INVALID_VALUE);
     return launch(executable, call.stream);
 }
 
@@ -330,9 +326,7 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)
 {
     FLW_CALL(cuGraphExecDestroy, FLW_CALL_PLAIN);
     struct executable *executable = flw_table_find(&flw_world.executable_table, (uintptr_t)handle);
-    if (executable == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(executable == NULL, CUDA_ERROR_INVALID_VALUE);
     end_executable(executable);
     return CUDA_SUCCESS;
 }
@@ -340,9 +334,8 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)
 CUresult CUDAAPI cuGraphDestroy(CUgraph handle)
 {
     FLW_CALL(cuGraphDestroy, FLW_CALL_PLAIN);
-    if (flw_table_find(&flw_world.graph_table, (uintptr_t)handle) == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(flw_table_find(&flw_world.graph_table, (uintptr_t)handle) == NULL,
+                  CUDA_ERROR_INVALID_VALUE);
     flw_graph_end(handle);
     return CUDA_SUCCESS;
 }

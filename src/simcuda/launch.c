@@ -256,9 +256,7 @@ void flw_sim_store(flw_sim_launch *launch, const char *argument, uint64_t to, co
 CUresult CUDAAPI cuModuleLoadData(CUmodule *out, const void *image)
 {
     FLW_CALL(cuModuleLoadData, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (out == NULL || image == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(out == NULL || image == NULL, CUDA_ERROR_INVALID_VALUE);
     struct module *module = flw_host_get(sizeof *module);
     *out = (CUmodule)(uintptr_t)flw_table_add(&flw_world.module_table, module);
     return CUDA_SUCCESS;
@@ -288,9 +286,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 {
     FLW_CALL(cuModuleUnload, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
     struct module *module = flw_table_find(&flw_world.module_table, (uintptr_t)handle);
-    if (module == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
+    FLW_REFUSE_IF(module == NULL, CUDA_ERROR_INVALID_HANDLE);
     drop_functions(handle);
     flw_table_remove(&flw_world.module_table, (uintptr_t)handle);
     free(module);
@@ -300,16 +296,11 @@ CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
     FLW_CALL(cuModuleGetFunction, FLW_CALL_CONTEXT);
-    if (out == NULL || name == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (flw_table_find(&flw_world.module_table, (uintptr_t)module) == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
+    FLW_REFUSE_IF(out == NULL || name == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(flw_table_find(&flw_world.module_table, (uintptr_t)module) == NULL,
+                  CUDA_ERROR_INVALID_HANDLE);
     struct flw_kernel *kernel = find_kernel(name);
-    if (kernel == NULL) {
-        return CUDA_ERROR_NOT_FOUND; /* "If no function of that name exists" */
-    }
+    FLW_REFUSE_IF(kernel == NULL, CUDA_ERROR_NOT_FOUND); /* "If no function of that name exists" */
     struct function *function = flw_host_get(sizeof *function);
     function->module = module;
     function->kernel = kernel;
@@ -321,12 +312,8 @@ CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction handle)
 {
     FLW_CALL(cuFuncGetName, 0);
     struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
-    if (name == NULL || handle == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (function == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
+    FLW_REFUSE_IF(name == NULL || handle == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(function == NULL, CUDA_ERROR_INVALID_HANDLE);
     *name = function->kernel->name;
     return CUDA_SUCCESS;
 }
@@ -335,15 +322,10 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *off
 {
     FLW_CALL(cuFuncGetParamInfo, 0);
     struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
-    if (function == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    if (!function->kernel->has_layout) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* a twin without flw_sim_parameters */
-    }
-    if (offset == NULL || index >= function->kernel->count) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(function == NULL, CUDA_ERROR_INVALID_HANDLE);
+    /* a twin without flw_sim_parameters */
+    FLW_REFUSE_IF(!function->kernel->has_layout, CUDA_ERROR_NOT_SUPPORTED);
+    FLW_REFUSE_IF(offset == NULL || index >= function->kernel->count, CUDA_ERROR_INVALID_VALUE);
     *offset = function->kernel->offset[index];
     if (bytes != NULL) {
         *bytes = function->kernel->bytes[index];
@@ -370,13 +352,11 @@ static CUresult unpack(const struct flw_kernel *kernel, void **extra, void **par
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
-    if (!kernel->has_layout) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* a twin without flw_sim_parameters */
-    }
+    /* a twin without flw_sim_parameters */
+    FLW_REFUSE_IF(!kernel->has_layout, CUDA_ERROR_NOT_SUPPORTED);
     for (size_t i = 0; i < kernel->count; i++) {
-        if (buffer == NULL || kernel->offset[i] + kernel->bytes[i] > bytes) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+        FLW_REFUSE_IF(buffer == NULL || kernel->offset[i] + kernel->bytes[i] > bytes,
+                      CUDA_ERROR_INVALID_VALUE);
         parameters[i] = buffer + kernel->offset[i];
     }
     return CUDA_SUCCESS;
@@ -385,13 +365,12 @@ static CUresult unpack(const struct flw_kernel *kernel, void **extra, void **par
 static CUresult give_launch(struct flw_call *call, struct flw_stream *stream,
                             struct flw_kernel *kernel, struct flw_work *work)
 {
-    if (flw_context_owner(stream->context) != flw_context_owner(call->context)) {
-        return CUDA_ERROR_INVALID_HANDLE; /* a launch needs its stream's context to be current */
-    }
-    if (kernel->has_layout ? kernel->count > 0 && work->parameters == NULL
-                           : stream->capture != NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    /* a launch needs its stream's context to be current */
+    FLW_REFUSE_IF(flw_context_owner(stream->context) != flw_context_owner(call->context),
+                  CUDA_ERROR_INVALID_HANDLE);
+    FLW_REFUSE_IF(kernel->has_layout ? kernel->count > 0 && work->parameters == NULL
+                                     : stream->capture != NULL,
+                  CUDA_ERROR_INVALID_VALUE);
     struct flw_position position = {0};
     CUresult result = flw_order_submit(stream, work, &position);
     if (result == CUDA_SUCCESS && !kernel->has_layout && !flw_world_runs_on_clock()) {
@@ -408,9 +387,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned gri
     FLW_CALL_ON_STREAM(cuLaunchKernel, FLW_CALL_CONTEXT, stream_handle);
     struct function *function = flw_table_find(&flw_world.function_table, (uintptr_t)handle);
     uint64_t threads = (uint64_t)block_x * block_y * block_z;
-    if (function == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
+    FLW_REFUSE_IF(function == NULL, CUDA_ERROR_INVALID_HANDLE);
     /* The limits of compute capability 9.0. */
     if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 || grid_z > 65535 ||
         grid_x > 0x7fffffff || threads == 0 || threads > 1024 || block_z > 64 ||

@@ -177,10 +177,9 @@ static CUresult answer(const char *symbol, void **function, int version, cuuint6
 {
     FLW_CALL(cuGetProcAddress_v2, FLW_CALL_BEFORE_INIT | FLW_CALL_IN_CALLBACK);
     /* "If the specified CUDA version is greater than the driver version": INVALID_VALUE */
-    if (symbol == NULL || function == NULL || flags > 2 ||
-        version > flw_world.config.driver_version) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(symbol == NULL || function == NULL || flags > 2 ||
+                      version > flw_world.config.driver_version,
+                  CUDA_ERROR_INVALID_VALUE);
     *function = NULL;
     CUdriverProcAddressQueryResult found = find(symbol, version, flags == 2, function);
     if (status != NULL) {

@@ -120,12 +120,9 @@ bool flw_storage_is_known(uint64_t address)
 
 static CUresult allocate(struct flw_context *context, CUdeviceptr *out, uint64_t bytes)
 {
-    if (out == NULL || bytes == 0) {
-        return CUDA_ERROR_INVALID_VALUE; /* "If bytesize is 0, ... CUDA_ERROR_INVALID_VALUE" */
-    }
-    if (bytes > flw_world.config.device_bytes) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    /* "If bytesize is 0, ... CUDA_ERROR_INVALID_VALUE" */
+    FLW_REFUSE_IF(out == NULL || bytes == 0, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(bytes > flw_world.config.device_bytes, CUDA_ERROR_OUT_OF_MEMORY);
     uint64_t step = bytes < FLW_MIB ? SMALL_STEP : FLW_GRANULARITY;
     uint64_t whole = flw_align_up(bytes, step);
     CUresult error;
@@ -261,9 +258,7 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t 
     }
     uint64_t row = flw_align_up(width_bytes, SMALL_STEP);
     uint64_t whole;
-    if (__builtin_mul_overflow(row, (uint64_t)height, &whole)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    FLW_REFUSE_IF(__builtin_mul_overflow(row, (uint64_t)height, &whole), CUDA_ERROR_OUT_OF_MEMORY);
     FLW_TRY(allocate(call.context, pointer, whole));
     *pitch = row;
     return CUDA_SUCCESS;
@@ -287,16 +282,13 @@ static CUresult give_back(struct flw_call *call, CUdeviceptr pointer)
         return flw_pool_free_now(pointer);
     }
     struct flw_region *region = live_allocation(pointer);
-    if (region == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(region == NULL, CUDA_ERROR_INVALID_VALUE);
     /* "this API may perform implicit synchronization": it does. What the host may conclude from
      * "may" is nothing, so the checker takes this for no observation. */
     flw_order_wait_device(call->thread, region->device);
     region = live_allocation(pointer);
-    if (region == NULL) {
-        return CUDA_ERROR_INVALID_VALUE; /* another thread freed it while this one waited */
-    }
+    /* another thread freed it while this one waited */
+    FLW_REFUSE_IF(region == NULL, CUDA_ERROR_INVALID_VALUE);
     flw_memory_drop(region);
     return CUDA_SUCCESS;
 }
@@ -307,9 +299,10 @@ static CUresult give_back(struct flw_call *call, CUdeviceptr pointer)
 CUresult flw_memory_free_in_order(struct flw_stream *stream, uint64_t address)
 {
     struct flw_region *region = live_allocation(address);
-    if (region == NULL || region->kind != FLW_REGION_ALLOCATION || stream->capture != NULL) {
-        return CUDA_ERROR_INVALID_VALUE; /* captured, "the address of a graph allocation" */
-    }
+    /* captured, "the address of a graph allocation" */
+    FLW_REFUSE_IF(region == NULL || region->kind != FLW_REGION_ALLOCATION ||
+                      stream->capture != NULL,
+                  CUDA_ERROR_INVALID_VALUE);
     struct flw_sim_range range = {
         .address = address, .bytes = region->bytes, .is_write = 1, .flags = FLW_RANGE_OWNERSHIP};
     struct flw_work work = {
@@ -381,13 +374,10 @@ static struct flw_region *map_host(enum flw_region_kind kind, uint64_t bytes)
 CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned flags)
 {
     FLW_CALL(cuMemAllocManaged, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (pointer == NULL || bytes == 0 || flags == 0 ||
-        flags > (CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (flw_world.profile.is_vgpu) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    FLW_REFUSE_IF(pointer == NULL || bytes == 0 || flags == 0 ||
+                      flags > (CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST),
+                  CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(flw_world.profile.is_vgpu, CUDA_ERROR_NOT_SUPPORTED);
     FLW_TRY(flw_ledger_give(call.context->device, flw_align_up(bytes, FLW_PAGE)));
     struct flw_region *region = map_host(FLW_REGION_MANAGED, bytes);
     if (region == NULL) {
@@ -404,13 +394,9 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned 
 CUresult CUDAAPI cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
 {
     FLW_CALL(cuMemHostAlloc, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
-    if (pointer == NULL || bytes == 0 || flags > 7) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pointer == NULL || bytes == 0 || flags > 7, CUDA_ERROR_INVALID_VALUE);
     struct flw_region *region = map_host(FLW_REGION_HOST, bytes);
-    if (region == NULL) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    FLW_REFUSE_IF(region == NULL, CUDA_ERROR_OUT_OF_MEMORY);
     region->context = flw_context_owner(call.context);
     region->flags = flags;
     flw_world.pinned_bytes += region->node.end - region->node.begin;
@@ -436,10 +422,9 @@ CUresult CUDAAPI cuMemFreeHost(void *pointer)
 {
     FLW_CALL(cuMemFreeHost, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
     struct flw_region *region = flw_region_find((uintptr_t)pointer);
-    if (region == NULL || region->kind != FLW_REGION_HOST || region->host != pointer ||
-        region->is_registered) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(region == NULL || region->kind != FLW_REGION_HOST || region->host != pointer ||
+                      region->is_registered,
+                  CUDA_ERROR_INVALID_VALUE);
     drop_pinned(&call, region);
     return CUDA_SUCCESS;
 }
@@ -448,13 +433,10 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flag
 {
     FLW_CALL(cuMemHostRegister_v2, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
     uint64_t begin = (uintptr_t)pointer, end = begin + bytes;
-    if (pointer == NULL || bytes == 0 || end < begin || flags > 15) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pointer == NULL || bytes == 0 || end < begin || flags > 15,
+                  CUDA_ERROR_INVALID_VALUE);
     const struct flw_tree_node *next = flw_tree_from(&flw_world.regions, begin);
-    if (next != NULL && next->begin < end) {
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    }
+    FLW_REFUSE_IF(next != NULL && next->begin < end, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     struct flw_region *region = flw_region_add(FLW_REGION_HOST, begin, end);
     region->bytes = bytes;
     region->host = pointer;
@@ -470,9 +452,8 @@ CUresult CUDAAPI cuMemHostUnregister(void *pointer)
 {
     FLW_CALL(cuMemHostUnregister, FLW_CALL_CONTEXT | FLW_CALL_UNSAFE);
     struct flw_region *region = flw_region_find((uintptr_t)pointer);
-    if (region == NULL || !region->is_registered || region->host != pointer) {
-        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    }
+    FLW_REFUSE_IF(region == NULL || !region->is_registered || region->host != pointer,
+                  CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     drop_pinned(&call, region);
     return CUDA_SUCCESS;
 }

@@ -290,18 +290,12 @@ static struct block *choose(struct flw_memory_pool *pool, struct flw_stream *str
 static CUresult allocate(struct flw_memory_pool *pool, struct flw_stream *stream, CUdeviceptr *out,
                          uint64_t asked)
 {
-    if (out == NULL || asked == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (asked > flw_world.config.device_bytes) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    FLW_REFUSE_IF(out == NULL || asked == 0, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(asked > flw_world.config.device_bytes, CUDA_ERROR_OUT_OF_MEMORY);
     struct flw_program *program = NULL;
     if (stream->capture != NULL) {
         program = flw_capture_program(stream->capture);
-        if (program == NULL) {
-            return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-        }
+        FLW_REFUSE_IF(program == NULL, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     }
     uint64_t bytes = flw_align_up(asked, STEP_BYTES);
     CUresult error = CUDA_SUCCESS;
@@ -344,18 +338,12 @@ static struct block *lent_block(uint64_t address)
 static CUresult give_back(struct flw_stream *stream, CUdeviceptr pointer)
 {
     struct block *block = lent_block(pointer);
-    if (block == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(block == NULL, CUDA_ERROR_INVALID_VALUE);
     if (stream->capture != NULL) {
         /* "must therefore be passed the address of a graph allocation" */
         struct flw_program *program = flw_capture_program(stream->capture);
-        if (program == NULL) {
-            return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-        }
-        if (!flw_program_owns_memory(program, pointer)) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+        FLW_REFUSE_IF(program == NULL, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        FLW_REFUSE_IF(!flw_program_owns_memory(program, pointer), CUDA_ERROR_INVALID_VALUE);
     }
     struct flw_position position = {0};
     bool stays = block->is_graphs;
@@ -391,9 +379,7 @@ bool flw_pool_block_at(uint64_t address, uint64_t *begin, uint64_t *end)
 CUresult flw_pool_free_now(uint64_t address)
 {
     struct block *block = lent_block(address);
-    if (block == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(block == NULL, CUDA_ERROR_INVALID_VALUE);
     /* "Callers must ensure that all accesses to these pointer have completed before cuMemFree." */
     flw_check_takes_away(block->node.begin, block->node.end, "cuMemFree of pool memory");
     block->freed = (struct flw_position){0};
@@ -463,9 +449,7 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes,
 {
     FLW_CALL_ON_STREAM(cuMemAllocFromPoolAsync, FLW_CALL_POOLS, handle);
     struct flw_memory_pool *pool = flw_pool_find(pool_handle);
-    if (pool == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pool == NULL, CUDA_ERROR_INVALID_VALUE);
     return allocate(pool, call.stream, pointer, bytes);
 }
 

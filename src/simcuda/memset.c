@@ -17,9 +17,8 @@ struct rectangle {
 static CUresult fill_row(struct flw_stream *stream, const struct rectangle *area, uint64_t to,
                          size_t bytes)
 {
-    if (!flw_storage_is_known(to) || to % area->value_bytes != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(!flw_storage_is_known(to) || to % area->value_bytes != 0,
+                  CUDA_ERROR_INVALID_VALUE);
     struct flw_sim_range range = {.address = to, .bytes = bytes, .is_write = 1};
     struct flw_work work = {.kind = FLW_WORK_MEMSET,
                             .name = "memset",
@@ -38,10 +37,10 @@ static CUresult fill(struct flw_stream *stream, const struct rectangle *area)
         return CUDA_SUCCESS;
     }
     size_t row_bytes = area->width * area->value_bytes;
-    if (area->width > SIZE_MAX / area->value_bytes || area->pitch_bytes % area->value_bytes != 0 ||
-        (area->height > 1 && area->pitch_bytes < row_bytes)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(area->width > SIZE_MAX / area->value_bytes ||
+                      area->pitch_bytes % area->value_bytes != 0 ||
+                      (area->height > 1 && area->pitch_bytes < row_bytes),
+                  CUDA_ERROR_INVALID_VALUE);
     if (area->height > 1 && area->pitch_bytes == row_bytes) {
         return fill_row(stream, area, area->to, row_bytes * area->height);
     }

@@ -20,9 +20,8 @@
 CUresult flw_ledger_give(struct flw_device *device, uint64_t bytes)
 {
     flw_memory_collect();
-    if (bytes > flw_world.config.device_bytes - device->given_bytes) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    FLW_REFUSE_IF(bytes > flw_world.config.device_bytes - device->given_bytes,
+                  CUDA_ERROR_OUT_OF_MEMORY);
     device->given_bytes += bytes;
     device->total_given_bytes += bytes;
     device->peak_given_bytes = flw_max(device->peak_given_bytes, device->given_bytes);

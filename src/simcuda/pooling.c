@@ -77,9 +77,7 @@ struct flw_memory_pool *flw_pool_current(struct flw_device *device)
 CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 {
     FLW_CALL_ON_DEVICE(cuDeviceGetDefaultMemPool, FLW_CALL_POOLS, device);
-    if (pool == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pool == NULL, CUDA_ERROR_INVALID_VALUE);
     *pool = default_pool(call.device)->handle;
     return CUDA_SUCCESS;
 }
@@ -87,9 +85,7 @@ CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 {
     FLW_CALL_ON_DEVICE(cuDeviceGetMemPool, FLW_CALL_POOLS, device);
-    if (pool == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pool == NULL, CUDA_ERROR_INVALID_VALUE);
     *pool = flw_pool_current(call.device)->handle;
     return CUDA_SUCCESS;
 }
@@ -99,9 +95,7 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
     FLW_CALL_ON_DEVICE(cuDeviceSetMemPool, FLW_CALL_POOLS, device);
     struct flw_memory_pool *pool = flw_pool_find(handle);
     /* "The memory pool must be local to the specified device." */
-    if (pool == NULL || pool->device != call.device) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pool == NULL || pool->device != call.device, CUDA_ERROR_INVALID_VALUE);
     call.device->current_pool = pool;
     return CUDA_SUCCESS;
 }
@@ -115,9 +109,8 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *proper
         flw_device_find(properties->location.id) == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* pools between processes are not simulated */
-    }
+    /* pools between processes are not simulated */
+    FLW_REFUSE_IF(properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
     struct flw_memory_pool *pool = make_pool(flw_device_find(properties->location.id));
     pool->max_bytes = properties->maxSize;
     *out = pool->handle;
@@ -129,9 +122,7 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle)
     FLW_CALL(cuMemPoolDestroy, POOLS);
     struct flw_memory_pool *pool = flw_pool_find(handle);
     /* "A device's default memory pool cannot be destroyed." */
-    if (pool == NULL || pool->is_default) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pool == NULL || pool->is_default, CUDA_ERROR_INVALID_VALUE);
     /* "Destroying the current mempool of a device sets the default mempool ... as the current"
      */
     if (pool->device->current_pool == pool) {
@@ -147,9 +138,7 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes)
 {
     FLW_CALL(cuMemPoolTrimTo, POOLS);
     struct flw_memory_pool *pool = flw_pool_find(handle);
-    if (pool == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pool == NULL, CUDA_ERROR_INVALID_VALUE);
     flw_pool_trim(pool, keep_bytes);
     return CUDA_SUCCESS;
 }
@@ -173,9 +162,7 @@ static CUresult set_attribute(struct flw_memory_pool *pool, CUmemPool_attribute 
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
         /* "It is illegal to set this attribute to a non-zero value." */
-        if (*(const cuuint64_t *)value != 0) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+        FLW_REFUSE_IF(*(const cuuint64_t *)value != 0, CUDA_ERROR_INVALID_VALUE);
         if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
             pool->used_high = pool->used_bytes;
         } else {
@@ -192,9 +179,7 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute 
 {
     FLW_CALL(cuMemPoolSetAttribute, POOLS);
     struct flw_memory_pool *pool = flw_pool_find(handle);
-    if (pool == NULL || value == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pool == NULL || value == NULL, CUDA_ERROR_INVALID_VALUE);
     return set_attribute(pool, attribute, value);
 }
 
@@ -239,8 +224,6 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute 
 {
     FLW_CALL(cuMemPoolGetAttribute, POOLS);
     struct flw_memory_pool *pool = flw_pool_find(handle);
-    if (pool == NULL || value == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(pool == NULL || value == NULL, CUDA_ERROR_INVALID_VALUE);
     return get_attribute(pool, attribute, value);
 }

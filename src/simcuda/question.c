@@ -44,9 +44,7 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdev
     FLW_CALL(cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
     uint64_t begin = 0;
     uint64_t length = 0;
-    if (!range_of(pointer, &begin, &length)) {
-        return CUDA_ERROR_NOT_FOUND;
-    }
+    FLW_REFUSE_IF(!range_of(pointer, &begin, &length), CUDA_ERROR_NOT_FOUND);
     if (base != NULL) {
         *base = begin; /* "Both parameters pbase and psize are optional." */
     }
@@ -107,9 +105,8 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
 {
     uint64_t begin;
     uint64_t bytes;
-    if (!range_of(pointer, &begin, &bytes)) {
-        return CUDA_ERROR_INVALID_VALUE; /* not a pointer that this driver gave */
-    }
+    /* not a pointer that this driver gave */
+    FLW_REFUSE_IF(!range_of(pointer, &begin, &bytes), CUDA_ERROR_INVALID_VALUE);
     struct flw_region *region = flw_region_find(pointer);
     struct flw_device *device = device_of(pointer);
     if (region->kind == FLW_REGION_RESERVATION) {
@@ -130,9 +127,7 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute, CUd
         *(CUdeviceptr *)data = pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (region->host == NULL) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+        FLW_REFUSE_IF(region->host == NULL, CUDA_ERROR_INVALID_VALUE);
         *(void **)data = (char *)region->host + (pointer - region->node.begin);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -165,9 +160,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
                                        CUdeviceptr pointer)
 {
     FLW_CALL(cuPointerGetAttribute, FLW_CALL_CONTEXT);
-    if (data == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(data == NULL, CUDA_ERROR_INVALID_VALUE);
     return pointer_attribute(data, attribute, pointer);
 }
 
@@ -223,13 +216,9 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned count, CUpointer_attribute *att
                                         void **data, CUdeviceptr pointer)
 {
     FLW_CALL(cuPointerGetAttribute, FLW_CALL_CONTEXT);
-    if (attributes == NULL || data == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(attributes == NULL || data == NULL, CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < count; i++) {
-        if (data[i] == NULL || !is_attribute(attributes[i])) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+        FLW_REFUSE_IF(data[i] == NULL || !is_attribute(attributes[i]), CUDA_ERROR_INVALID_VALUE);
         if (pointer_attribute(data[i], attributes[i], pointer) != CUDA_SUCCESS) {
             clear_attribute(data[i], attributes[i]);
         }
@@ -242,12 +231,10 @@ CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute at
 {
     FLW_CALL(cuPointerGetAttribute, FLW_CALL_CONTEXT);
     struct flw_region *region = flw_region_find(pointer);
-    if (value == NULL || region == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (region->kind == FLW_REGION_RESERVATION) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* as a driver was seen to answer for mapped memory */
-    }
+    FLW_REFUSE_IF(value == NULL || region == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                  CUDA_ERROR_INVALID_VALUE);
+    /* as a driver was seen to answer for mapped memory */
+    FLW_REFUSE_IF(region->kind == FLW_REGION_RESERVATION, CUDA_ERROR_NOT_SUPPORTED);
     unsigned wanted;
     memcpy(&wanted, value, sizeof wanted);
     region->is_synchronous = wanted != 0;
@@ -261,12 +248,9 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
     FLW_CALL(cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
     struct flw_region *region = flw_region_find(pointer);
-    if (handle == NULL || region == NULL || region->kind != FLW_REGION_ALLOCATION) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (flw_world.profile.is_vgpu) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    FLW_REFUSE_IF(handle == NULL || region == NULL || region->kind != FLW_REGION_ALLOCATION,
+                  CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(flw_world.profile.is_vgpu, CUDA_ERROR_NOT_SUPPORTED);
     uint64_t content[3] = {(uint64_t)getpid(), region->physical->id, region->bytes};
     memset(handle, 0, sizeof *handle);
     memcpy(handle->reserved, content, sizeof content);
@@ -282,10 +266,10 @@ static CUresult is_one_kind(uint64_t begin, uint64_t end)
     const struct flw_mapping *first = flw_mapping_find(begin), *mapping;
     for (uint64_t at = begin; at < end; at = mapping->node.end) {
         mapping = flw_mapping_find(at);
-        if (mapping == NULL || memcmp(&mapping->physical->properties, &first->physical->properties,
-                                      sizeof first->physical->properties) != 0) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+        FLW_REFUSE_IF(mapping == NULL ||
+                          memcmp(&mapping->physical->properties, &first->physical->properties,
+                                 sizeof first->physical->properties) != 0,
+                      CUDA_ERROR_INVALID_VALUE);
     }
     return first->physical->properties.allocFlags.gpuDirectRDMACapable != 0
                ? CUDA_SUCCESS
@@ -302,9 +286,8 @@ static CUresult can_be_a_file(uint64_t begin, uint64_t bytes, unsigned long long
         return CUDA_ERROR_INVALID_VALUE;
     }
     /* The flag asks for what only devices have whose memory is coherent with the processor's. */
-    if (flw_world.config.without_rdma || region->kind == FLW_REGION_HOST || flags != 0) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    FLW_REFUSE_IF(flw_world.config.without_rdma || region->kind == FLW_REGION_HOST || flags != 0,
+                  CUDA_ERROR_NOT_SUPPORTED);
     if (region->kind == FLW_REGION_RESERVATION) {
         return is_one_kind(begin, end);
     }
@@ -332,9 +315,8 @@ CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer
                                                CUmemRangeHandleType type, unsigned long long flags)
 {
     FLW_CALL(cuMemGetAddressRange_v2, FLW_CALL_CONTEXT);
-    if (handle == NULL || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(handle == NULL || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                  CUDA_ERROR_INVALID_VALUE);
     FLW_TRY(can_be_a_file(pointer, bytes, flags));
     return make_file(handle, bytes);
 }

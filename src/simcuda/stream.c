@@ -159,9 +159,8 @@ CUresult flw_stream_enter(struct flw_call *call, enum flw_entry entry, unsigned 
 
 CUresult flw_stream_create(struct flw_context *context, CUstream *out, unsigned flags, int priority)
 {
-    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0,
+                  CUDA_ERROR_INVALID_VALUE);
     struct flw_stream *stream =
         flw_stream_make(context, flags != 0 ? FLW_STREAM_NON_BLOCKING : FLW_STREAM_BLOCKING);
     stream->flags = flags;
@@ -187,9 +186,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
 {
     FLW_CALL(cuStreamDestroy_v2, FLW_CALL_CONTEXT);
     struct flw_stream *stream = flw_table_find(&flw_world.stream_table, (uintptr_t)handle);
-    if (stream == NULL) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
+    FLW_REFUSE_IF(stream == NULL, CUDA_ERROR_INVALID_HANDLE);
     /* "the function will return immediately and the resources associated with hStream will be
      * released automatically once the device has completed all work in hStream" */
     flw_stream_end(stream);
@@ -242,9 +239,7 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
 CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long *id)
 {
     FLW_CALL_ON_STREAM(cuStreamGetId, FLW_CALL_IDS, handle);
-    if (id == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(id == NULL, CUDA_ERROR_INVALID_VALUE);
     *id = call.stream->id;
     return CUDA_SUCCESS;
 }
@@ -252,9 +247,7 @@ CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long *id)
 CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
 {
     FLW_CALL_ON_STREAM(cuStreamGetCtx, FLW_CALL_CONTEXT, handle);
-    if (context == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(context == NULL, CUDA_ERROR_INVALID_VALUE);
     *context = call.stream->context->handle;
     return CUDA_SUCCESS;
 }
@@ -262,9 +255,7 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
 FLW_SIM_NEWER(cuStreamGetGreenCtx, (CUstream handle, CUgreenCtx *green))
 {
     FLW_CALL_ON_STREAM(cuStreamGetGreenCtx, FLW_CALL_CONTEXT, handle);
-    if (green == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(green == NULL, CUDA_ERROR_INVALID_VALUE);
     *green = flw_context_green(call.stream->context);
     return CUDA_SUCCESS;
 }
@@ -273,9 +264,7 @@ FLW_SIM_NEWER(cuStreamGetGreenCtx, (CUstream handle, CUgreenCtx *green))
 FLW_SIM_NEWER(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreenCtx *green))
 {
     FLW_CALL_ON_STREAM(cuStreamGetCtx, FLW_CALL_CONTEXT, handle);
-    if (context == NULL || green == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(context == NULL || green == NULL, CUDA_ERROR_INVALID_VALUE);
     *context = flw_context_owner(call.stream->context)->handle;
     *green = flw_context_green(call.stream->context);
     return CUDA_SUCCESS;
@@ -284,9 +273,7 @@ FLW_SIM_NEWER(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreenCt
 CUresult CUDAAPI cuLaunchHostFunc(CUstream handle, CUhostFn function, void *argument)
 {
     FLW_CALL_ON_STREAM(cuLaunchHostFunc, FLW_CALL_CONTEXT, handle);
-    if (function == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(function == NULL, CUDA_ERROR_INVALID_VALUE);
     struct flw_work work = {
         .kind = FLW_WORK_HOST, .name = "host function", .function = function, .argument = argument};
     return flw_order_submit(call.stream, &work, NULL);

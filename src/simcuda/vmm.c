@@ -41,10 +41,9 @@ static CUresult reserve(CUdeviceptr *out, uint64_t bytes, uint64_t align, CUdevi
     /* "The size and address parameters must be a multiple of the host page size and the alignment
      * must be a power of two or zero". Drivers ask for the granularity: a mapping needs it anyway.
      */
-    if (out == NULL || bytes == 0 || !is_grain(bytes) || (hint & (FLW_PAGE - 1)) != 0 ||
-        (align != 0 && !flw_is_pow2(align))) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(out == NULL || bytes == 0 || !is_grain(bytes) || (hint & (FLW_PAGE - 1)) != 0 ||
+                      (align != 0 && !flw_is_pow2(align)),
+                  CUDA_ERROR_INVALID_VALUE);
     align = flw_max(align, FLW_GRANULARITY);
     /* "when it is non-zero then the driver treats it as a hint" */
     uint64_t begin = 0;
@@ -54,9 +53,7 @@ static CUresult reserve(CUdeviceptr *out, uint64_t bytes, uint64_t align, CUdevi
     } else {
         begin = flw_space_take(&flw_world.space, bytes, align);
     }
-    if (begin == 0) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    FLW_REFUSE_IF(begin == 0, CUDA_ERROR_OUT_OF_MEMORY);
     flw_region_add(FLW_REGION_RESERVATION, begin, begin + bytes)->bytes = bytes;
     flw_world.reserved_address_bytes += bytes;
     *out = begin;
@@ -91,25 +88,22 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
 
 static CUresult check_properties(const CUmemAllocationProp *properties)
 {
-    if (properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (properties->location.type == CU_MEM_LOCATION_TYPE_HOST ||
-        properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED,
+                  CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(properties->location.type == CU_MEM_LOCATION_TYPE_HOST ||
+                      properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                  CUDA_ERROR_NOT_SUPPORTED);
+    FLW_REFUSE_IF(properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE,
+                  CUDA_ERROR_INVALID_VALUE);
     unsigned types = (unsigned)properties->requestedHandleTypes;
     if ((types &
          ~(unsigned)(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC)) != 0 ||
         ((types & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && flw_world.config.without_fabric)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (properties->allocFlags.gpuDirectRDMACapable != 0 && flw_world.config.without_rdma) {
-        return CUDA_ERROR_NOT_SUPPORTED; /* a guess */
-    }
+    /* a guess */
+    FLW_REFUSE_IF(properties->allocFlags.gpuDirectRDMACapable != 0 && flw_world.config.without_rdma,
+                  CUDA_ERROR_NOT_SUPPORTED);
     return flw_device_find(properties->location.id) == NULL ? CUDA_ERROR_INVALID_DEVICE
                                                             : CUDA_SUCCESS;
 }
@@ -130,13 +124,10 @@ static CUresult create(CUmemGenericAllocationHandle *out, uint64_t bytes,
     }
     /* "The size of this allocation must be a multiple of the the value given via
      * cuMemGetAllocationGranularity with the CU_MEM_ALLOC_GRANULARITY_MINIMUM flag." */
-    if (out == NULL || bytes == 0 || !is_grain(bytes)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (((unsigned)properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 &&
-        !flw_profile_permits_fabric()) {
-        return CUDA_ERROR_NOT_PERMITTED;
-    }
+    FLW_REFUSE_IF(out == NULL || bytes == 0 || !is_grain(bytes), CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(((unsigned)properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 &&
+                      !flw_profile_permits_fabric(),
+                  CUDA_ERROR_NOT_PERMITTED);
     struct flw_physical *physical =
         flw_physical_make(flw_device_find(properties->location.id), bytes, &result);
     if (physical == NULL) {
@@ -163,9 +154,7 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     FLW_CALL(cuMemRelease, VMM);
     struct flw_physical *physical = find_handle(handle);
-    if (physical == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(physical == NULL, CUDA_ERROR_INVALID_VALUE);
     /* "The generic memory handle can be freed when there are still outstanding mappings" */
     if (--physical->handle_count == 0) {
         flw_table_remove(&flw_world.handle_table, handle);
@@ -180,10 +169,9 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocat
 {
     FLW_CALL(cuMemGetAllocationGranularity, FLW_CALL_VMM);
     FLW_TRY(check_properties(properties));
-    if (bytes == NULL || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
-                          option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(bytes == NULL || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+                                    option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+                  CUDA_ERROR_INVALID_VALUE);
     *bytes = FLW_GRANULARITY;
     return CUDA_SUCCESS;
 }
@@ -193,9 +181,7 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
     FLW_CALL(cuMemRetainAllocationHandle, VMM);
     /* "can be any address in a range previously mapped by cuMemMap" */
     struct flw_mapping *mapping = flw_mapping_find((uintptr_t)address);
-    if (mapping == NULL || handle == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(mapping == NULL || handle == NULL, CUDA_ERROR_INVALID_VALUE);
     give_handle(mapping->physical);
     *handle = mapping->physical->handle;
     return CUDA_SUCCESS;
@@ -206,9 +192,7 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
 {
     FLW_CALL(cuMemGetAllocationPropertiesFromHandle, FLW_CALL_VMM);
     struct flw_physical *physical = find_handle(handle);
-    if (physical == NULL || properties == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(physical == NULL || properties == NULL, CUDA_ERROR_INVALID_VALUE);
     *properties = physical->properties;
     return CUDA_SUCCESS;
 }
@@ -222,20 +206,16 @@ static CUresult map(CUdeviceptr pointer, uint64_t bytes, uint64_t offset,
     struct flw_region *region = flw_region_find(pointer);
     /* "Note: currently must be zero." (offset); "ptr, size, and offset must be a multiple of the
      * value given via cuMemGetAllocationGranularity" */
-    if (physical == NULL || offset != 0 || bytes == 0 || !is_grain(pointer) || !is_grain(bytes) ||
-        bytes > physical->bytes) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(physical == NULL || offset != 0 || bytes == 0 || !is_grain(pointer) ||
+                      !is_grain(bytes) || bytes > physical->bytes,
+                  CUDA_ERROR_INVALID_VALUE);
     /* "This range must be an address reservation previously reserved" */
-    if (region == NULL || region->kind != FLW_REGION_RESERVATION ||
-        bytes > region->node.end - pointer) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(region == NULL || region->kind != FLW_REGION_RESERVATION ||
+                      bytes > region->node.end - pointer,
+                  CUDA_ERROR_INVALID_VALUE);
     /* "can only create mappings on VA range reservations that are not currently mapped" */
     struct flw_tree_node *next = flw_tree_from(&flw_world.mappings, pointer);
-    if (next != NULL && next->begin < pointer + bytes) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(next != NULL && next->begin < pointer + bytes, CUDA_ERROR_INVALID_VALUE);
     struct flw_mapping *mapping = flw_host_get(sizeof *mapping);
     mapping->node.begin = pointer;
     mapping->node.end = pointer + bytes;
@@ -286,9 +266,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, size_t bytes)
         flw_profile_stall(&call, first->physical->device);
     }
     /* "cuMemUnmap cannot unmap a sub-range of an address range mapped by cuMemCreate / cuMemMap" */
-    if (!is_whole(pointer, pointer + bytes)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(!is_whole(pointer, pointer + bytes), CUDA_ERROR_INVALID_VALUE);
     /* It does not wait for work that uses the range. */
     flw_check_takes_away(pointer, pointer + bytes, "cuMemUnmap");
     flw_latency_add_bytes(FLW_ENTRY_cuMemUnmap, bytes);
@@ -327,9 +305,7 @@ static bool reaches_all(CUdeviceptr pointer, uint64_t bytes, const CUmemAccessDe
 static CUresult set_access(CUdeviceptr pointer, uint64_t bytes, const CUmemAccessDesc *access,
                            size_t count)
 {
-    if (access == NULL || count == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(access == NULL || count == 0, CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
         if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
             (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
@@ -337,18 +313,12 @@ static CUresult set_access(CUdeviceptr pointer, uint64_t bytes, const CUmemAcces
              access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        if (flw_device_find(access[i].location.id) == NULL) {
-            return CUDA_ERROR_INVALID_DEVICE;
-        }
+        FLW_REFUSE_IF(flw_device_find(access[i].location.id) == NULL, CUDA_ERROR_INVALID_DEVICE);
     }
     /* "The range must be a fully mapped address range containing all allocations created by
      * cuMemMap / cuMemCreate." */
-    if (!is_whole(pointer, pointer + bytes)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (!reaches_all(pointer, bytes, access, count)) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
+    FLW_REFUSE_IF(!is_whole(pointer, pointer + bytes), CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(!reaches_all(pointer, bytes, access, count), CUDA_ERROR_INVALID_DEVICE);
     for (uint64_t at = pointer; at < pointer + bytes;) {
         struct flw_mapping *mapping = flw_mapping_find(at);
         for (size_t i = 0; i < count; i++) {
@@ -373,12 +343,10 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
 {
     FLW_CALL(cuMemGetAccess, FLW_CALL_VMM);
     struct flw_mapping *mapping = flw_mapping_find(pointer);
-    if (flags == NULL || location == NULL || mapping == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || flw_device_find(location->id) == NULL) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
+    FLW_REFUSE_IF(flags == NULL || location == NULL || mapping == NULL, CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+                      flw_device_find(location->id) == NULL,
+                  CUDA_ERROR_INVALID_DEVICE);
     *flags = mapping->access[location->id];
     return CUDA_SUCCESS;
 }
@@ -396,20 +364,14 @@ static CUresult export_handle(void *shareable, CUmemGenericAllocationHandle hand
                               CUmemAllocationHandleType type)
 {
     struct flw_physical *physical = find_handle(handle);
-    if (shareable == NULL || physical == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (((unsigned)physical->properties.requestedHandleTypes & (unsigned)type) == 0) {
-        return CUDA_ERROR_INVALID_VALUE; /* not of a type asked for at cuMemCreate */
-    }
-    if (!flw_physical_open(physical)) {
-        return CUDA_ERROR_OUT_OF_MEMORY; /* the host's */
-    }
+    FLW_REFUSE_IF(shareable == NULL || physical == NULL, CUDA_ERROR_INVALID_VALUE);
+    /* not of a type asked for at cuMemCreate */
+    FLW_REFUSE_IF(((unsigned)physical->properties.requestedHandleTypes & (unsigned)type) == 0,
+                  CUDA_ERROR_INVALID_VALUE);
+    FLW_REFUSE_IF(!flw_physical_open(physical), CUDA_ERROR_OUT_OF_MEMORY); /* the host's */
     if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         int file = dup(physical->file);
-        if (file < 0) {
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
+        FLW_REFUSE_IF(file < 0, CUDA_ERROR_OUT_OF_MEMORY);
         memcpy(shareable, &file, sizeof file);
         return CUDA_SUCCESS;
     }
@@ -504,13 +466,10 @@ static CUresult import_handle(CUmemGenericAllocationHandle *out, void *shareable
     struct stat about;
     /* "If shHandleType is CU_MEM_HANDLE_TYPE_FABRIC and the importer process has not been granted
      * access to the same IMEX channel": NOT_PERMITTED */
-    if (type == CU_MEM_HANDLE_TYPE_FABRIC && !flw_profile_permits_fabric()) {
-        return CUDA_ERROR_NOT_PERMITTED;
-    }
+    FLW_REFUSE_IF(type == CU_MEM_HANDLE_TYPE_FABRIC && !flw_profile_permits_fabric(),
+                  CUDA_ERROR_NOT_PERMITTED);
     int file = out != NULL ? open_shareable(shareable, type) : -1;
-    if (file < 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    FLW_REFUSE_IF(file < 0, CUDA_ERROR_INVALID_VALUE);
     if (fstat(file, &about) != 0 || about.st_size <= 0 || !is_grain((uint64_t)about.st_size)) {
         close(file);
         return CUDA_ERROR_INVALID_VALUE;

@@ -283,18 +283,16 @@ CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned ne
 {
     struct flw_world *w = &flw_world;
     *call = (struct flw_call){.thread = this_thread};
-    if (this_thread != NULL && this_thread->is_in_twin) {
-        return CUDA_ERROR_NOT_PERMITTED; /* from inside a kernel: the lock is this thread's */
-    }
+    /* from inside a kernel: the lock is this thread's */
+    FLW_REFUSE_IF(this_thread != NULL && this_thread->is_in_twin, CUDA_ERROR_NOT_PERMITTED);
     pthread_mutex_lock(&w->lock);
     flw_world_make_ready();
     struct flw_thread *thread = flw_thread_get();
     call->thread = thread;
     /* "The host function must not make any CUDA API calls.  Attempting to use a CUDA API may result
      * in CUDA_ERROR_NOT_PERMITTED" (cuLaunchHostFunc) */
-    if (thread->is_in_callback && (needs & FLW_CALL_IN_CALLBACK) == 0) {
-        return CUDA_ERROR_NOT_PERMITTED;
-    }
+    FLW_REFUSE_IF(thread->is_in_callback && (needs & FLW_CALL_IN_CALLBACK) == 0,
+                  CUDA_ERROR_NOT_PERMITTED);
     CUresult result = CUDA_SUCCESS;
     if ((needs & FLW_CALL_SILENT) == 0) {
         w->call_count++;
@@ -304,9 +302,8 @@ CUresult flw_call_enter(struct flw_call *call, enum flw_entry entry, unsigned ne
             return result;
         }
     }
-    if (w->is_orphan || ((needs & FLW_CALL_BEFORE_INIT) == 0 && !w->is_initialised)) {
-        return CUDA_ERROR_NOT_INITIALIZED;
-    }
+    FLW_REFUSE_IF(w->is_orphan || ((needs & FLW_CALL_BEFORE_INIT) == 0 && !w->is_initialised),
+                  CUDA_ERROR_NOT_INITIALIZED);
     if (needs & FLW_CALL_WORK) {
         result = meet_context(call, needs);
     }

@@ -203,6 +203,9 @@ void flw_call_leave(struct flw_call *call);
         }                              \
     } while (0)
 
+/* Answer at once what the call was given wrong. */
+#define FLW_REFUSE_IF(is_wrong, error) FLW_TRY((is_wrong) ? (error) : CUDA_SUCCESS)
+
 /* The frame of an entry point: `call` from here on, under the lock until its block is left by whichever
  * return, unless the call may not run. */
 #define FLW_FRAME(enter)                                           \
