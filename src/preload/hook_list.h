@@ -91,13 +91,16 @@ union CUstreamBatchMemOpParams_union;
     X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned flags), (peer, flags))
 
 /* streams under capture: hooks_capture.c */
-#define FLW_HOOKS_CAPTURE(X) \
+#define FLW_HOOKS_BEGIN_CAPTURE(X) \
     X(cuStreamBeginCapture, cuStreamBeginCapture, 10000, (CUstream stream), (stream)) \
     X(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, 10000, (CUstream stream), (stream)) \
     X(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
     X(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
     X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 12030, (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const struct CUgraphEdgeData_st *edges, size_t dependency_count, CUstreamCaptureMode mode), (stream, graph, dependencies, edges, dependency_count, mode)) \
-    X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 12030, (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const struct CUgraphEdgeData_st *edges, size_t dependency_count, CUstreamCaptureMode mode), (stream, graph, dependencies, edges, dependency_count, mode)) \
+    X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 12030, (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const struct CUgraphEdgeData_st *edges, size_t dependency_count, CUstreamCaptureMode mode), (stream, graph, dependencies, edges, dependency_count, mode))
+
+#define FLW_HOOKS_CAPTURE(X) \
+    FLW_HOOKS_BEGIN_CAPTURE(X) \
     X(cuStreamEndCapture, cuStreamEndCapture, 10000, (CUstream stream, CUgraph *graph), (stream, graph)) \
     X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 10000, (CUstream stream, CUgraph *graph), (stream, graph)) \
     X(cuStreamDestroy, cuStreamDestroy, 2000, (CUstream stream), (stream)) \

@@ -7,6 +7,9 @@
 #ifndef FLW_PRELOAD_HOOKS_H
 #define FLW_PRELOAD_HOOKS_H
 
+#include <stdbool.h>
+#include <string.h>
+
 #include "preload/hook_list.h"
 
 #define FLW_PRELOAD_EXPORT __attribute__((visibility("default")))
@@ -22,5 +25,13 @@ enum flw_hook {
 #undef X
     FLW_HOOK_COUNT
 };
+
+/* NULL means the thread's own stream to a _ptsz or _ptds twin. */
+static inline CUstream flw_hook_stream(CUstream stream, const char *symbol)
+{
+    const char *end = strrchr(symbol, '_');
+    bool is_twin = end != NULL && (strcmp(end, "_ptsz") == 0 || strcmp(end, "_ptds") == 0);
+    return stream == NULL && is_twin ? CU_STREAM_PER_THREAD : stream;
+}
 
 #endif

@@ -30,52 +30,14 @@ static CUresult after(bool serves, CUstream stream, CUresult result)
     return serves ? flw_captured_begun(stream, result) : result;
 }
 
-CUresult flw_hook_cuStreamBeginCapture(CUstream stream)
-{
-    bool serves = before();
-    return after(serves, stream, flw_real.cuStreamBeginCapture(stream));
-}
-
-CUresult flw_hook_cuStreamBeginCapture_ptsz(CUstream stream)
-{
-    bool serves = before();
-    return after(serves, own(stream), flw_real.cuStreamBeginCapture_ptsz(stream));
-}
-
-CUresult flw_hook_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
-{
-    bool serves = before();
-    return after(serves, stream, flw_real.cuStreamBeginCapture_v2(stream, mode));
-}
-
-CUresult flw_hook_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
-{
-    bool serves = before();
-    return after(serves, own(stream), flw_real.cuStreamBeginCapture_v2_ptsz(stream, mode));
-}
-
-CUresult flw_hook_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
-                                              const CUgraphNode *dependencies,
-                                              const struct CUgraphEdgeData_st *edges,
-                                              size_t dependency_count, CUstreamCaptureMode mode)
-{
-    bool serves = before();
-    return after(serves, stream,
-                 flw_real.cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges,
-                                                      dependency_count, mode));
-}
-
-CUresult flw_hook_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
-                                                   const CUgraphNode *dependencies,
-                                                   const struct CUgraphEdgeData_st *edges,
-                                                   size_t dependency_count,
-                                                   CUstreamCaptureMode mode)
-{
-    bool serves = before();
-    return after(serves, own(stream),
-                 flw_real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges,
-                                                           dependency_count, mode));
-}
+#define WRAP(symbol, base, since, parameters, arguments)                                   \
+    CUresult flw_hook_##symbol parameters                                                  \
+    {                                                                                      \
+        bool serves = before();                                                            \
+        return after(serves, flw_hook_stream(stream, #symbol), flw_real.symbol arguments); \
+    }
+FLW_HOOKS_BEGIN_CAPTURE(WRAP)
+#undef WRAP
 
 /* An end that fails may have ended the capture or not: the stream knows. */
 static CUresult end(CUstream stream, CUgraph *graph, CUstream named,

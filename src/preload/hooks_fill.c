@@ -54,14 +54,6 @@ struct watch {
     bool is_on;
 };
 
-/* NULL means the thread's own stream to a _ptsz or _ptds twin. */
-static CUstream name_stream(CUstream stream, const char *symbol)
-{
-    const char *end = strrchr(symbol, '_');
-    bool is_twin = end != NULL && (strcmp(end, "_ptsz") == 0 || strcmp(end, "_ptds") == 0);
-    return stream == NULL && is_twin ? CU_STREAM_PER_THREAD : stream;
-}
-
 static bool is_captured(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -91,7 +83,7 @@ static void begin_fill(struct watch *watch, const char *call, uintptr_t caller,
                                   .span =
                                       is_empty ? 0 : rows->pitch * (rows->height - 1) + rows->width,
                                   .is_zero = rows->value == 0,
-                                  .is_captured = is_captured(name_stream(rows->stream, call)),
+                                  .is_captured = is_captured(flw_hook_stream(rows->stream, call)),
                                   .call = call,
                                   .caller = caller};
     flw_audit_judge_fill(&fill, &watch->judgement);
@@ -262,7 +254,7 @@ static void begin_launch(struct watch *watch, const char *call, uintptr_t caller
     if (!watch->is_on) {
         return;
     }
-    launch->stream = name_stream(launch->stream, call);
+    launch->stream = flw_hook_stream(launch->stream, call);
     struct flw_audit_launch seen = {.is_captured = is_captured(launch->stream)};
     if (!seen.is_captured) { /* nor is the driver asked: it might load a module, under capture */
         flw_inside_enter();

@@ -280,20 +280,13 @@ uintptr_t flw_trace_layer(enum flw_hook hook, uintptr_t next)
 
 /* ---- pinned host memory: nothing but this layer hooks it */
 
-CUresult flw_hook_cuMemAllocHost_v2(void **pointer, size_t bytes)
-{
-    return flw_real.cuMemAllocHost_v2(pointer, bytes);
-}
-
-CUresult flw_hook_cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
-{
-    return flw_real.cuMemHostAlloc(pointer, bytes, flags);
-}
-
-CUresult flw_hook_cuMemFreeHost(void *pointer)
-{
-    return flw_real.cuMemFreeHost(pointer);
-}
+#define WRAP(symbol, base, since, parameters, arguments) \
+    CUresult flw_hook_##symbol parameters                \
+    {                                                    \
+        return flw_real.symbol arguments;                \
+    }
+FLW_HOOKS_HOST(WRAP)
+#undef WRAP
 
 /* ---- life */
 
