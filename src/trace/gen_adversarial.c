@@ -9,15 +9,6 @@
 #include "trace/gen.h"
 
 enum {
-    OPTION_SCENARIO,
-    OPTION_CYCLES,
-    OPTION_SIZE,
-    OPTION_JITTER,
-    OPTION_SEED,
-    OPTION_COUNT
-};
-
-enum {
     SCENARIO_SAWTOOTH,
     SCENARIO_PIN,
     SCENARIO_COMB,
@@ -45,15 +36,20 @@ static const char *const scenario_help[] = {
     "training steps of one batch size, then of another, by turns",
 };
 
-static const struct flw_gen_option options[OPTION_COUNT] = {
-    [OPTION_SCENARIO] = {"scenario", "which one", FLW_GEN_CHOICE, 0, 0, SCENARIO_BATCH, scenarios},
-    [OPTION_CYCLES] = {"cycles", "how often it comes again", FLW_GEN_COUNT, 32, 1, 100000, NULL},
-    [OPTION_SIZE] = {"size", "bytes held at the highest, about", FLW_GEN_BYTES, 4 * FLW_GIB,
-                     64 * FLW_MIB, 4096 * FLW_GIB, NULL},
-    [OPTION_JITTER] = {"jitter", "per cent by which sizes may fall short, drawn", FLW_GEN_COUNT, 0,
-                       0, 90, NULL},
-    [OPTION_SEED] = {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL},
+/* clang-format off */
+#define OPTIONS(X) \
+    X(SCENARIO, "scenario", "which one", CHOICE, 0, 0, SCENARIO_BATCH, scenarios) \
+    X(CYCLES, "cycles", "how often it comes again", COUNT, 32, 1, 100000, NULL) \
+    X(SIZE, "size", "bytes held at the highest, about", BYTES, 4 * FLW_GIB, 64 * FLW_MIB, 4096 * FLW_GIB, NULL) \
+    X(JITTER, "jitter", "per cent by which sizes may fall short, drawn", COUNT, 0, 0, 90, NULL) \
+    X(SEED, "seed", "of the drawn numbers", COUNT, 1, 0, UINT64_MAX, NULL)
+/* clang-format on */
+
+enum {
+    OPTIONS(FLW_GEN_OPTION_NUMBER) OPTION_COUNT
 };
+
+static const struct flw_gen_option options[] = {OPTIONS(FLW_GEN_OPTION_ROW)};
 
 static uint32_t take(struct flw_gen *gen, uint64_t size_bytes, uint64_t stream)
 {

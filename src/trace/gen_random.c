@@ -21,19 +21,6 @@
 #include "trace/gen_query.h"
 
 enum {
-    OPTION_PATTERN,
-    OPTION_COUNT_OF_BLOCKS,
-    OPTION_MAX,
-    OPTION_CAP,
-    OPTION_STREAMS,
-    OPTION_THREADS,
-    OPTION_SHARED,
-    OPTION_ROWS,
-    OPTION_SEED,
-    OPTION_COUNT
-};
-
-enum {
     PATTERN_RMM,
     PATTERN_MULTI_STREAM,
     PATTERN_KERNELS,
@@ -53,23 +40,24 @@ static const char *const pattern_help[] = {
     "scan, join, group, sort over columns of Zipf's row counts on two streams, spilling at 80 %",
 };
 
-static const struct flw_gen_option options[OPTION_COUNT] = {
-    [OPTION_PATTERN] = {"pattern", "which one", FLW_GEN_CHOICE, 0, 0, PATTERN_QUERY, patterns},
-    [OPTION_COUNT_OF_BLOCKS] = {"count", "blocks; queries where the pattern is query",
-                                FLW_GEN_COUNT, 1000, 1, 10000000, NULL},
-    [OPTION_MAX] = {"max", "bytes of the largest block", FLW_GEN_BYTES, 4096 * FLW_MIB, 1,
-                    1024 * FLW_GIB, NULL},
-    [OPTION_CAP] = {"cap", "bytes that are live at most; those of the device, of queries",
-                    FLW_GEN_BYTES, 16000 * FLW_MIB, 1, 1024 * FLW_GIB, NULL},
-    [OPTION_STREAMS] = {"streams", "of multi-stream and kernels", FLW_GEN_COUNT, 4, 1, THREADS_MAX,
-                        NULL},
-    [OPTION_THREADS] = {"threads", "of multi-stream", FLW_GEN_COUNT, 4, 1, THREADS_MAX, NULL},
-    [OPTION_SHARED] = {"shared", "per cent of blocks that two streams use, of multi-stream",
-                       FLW_GEN_COUNT, 5, 0, 100, NULL},
-    [OPTION_ROWS] = {"rows", "of the largest table, of query", FLW_GEN_COUNT, 50000000, 1000,
-                     UINT64_C(100000000000), NULL},
-    [OPTION_SEED] = {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL},
+/* clang-format off */
+#define OPTIONS(X) \
+    X(PATTERN, "pattern", "which one", CHOICE, 0, 0, PATTERN_QUERY, patterns) \
+    X(COUNT_OF_BLOCKS, "count", "blocks; queries where the pattern is query", COUNT, 1000, 1, 10000000, NULL) \
+    X(MAX, "max", "bytes of the largest block", BYTES, 4096 * FLW_MIB, 1, 1024 * FLW_GIB, NULL) \
+    X(CAP, "cap", "bytes that are live at most; those of the device, of queries", BYTES, 16000 * FLW_MIB, 1, 1024 * FLW_GIB, NULL) \
+    X(STREAMS, "streams", "of multi-stream and kernels", COUNT, 4, 1, THREADS_MAX, NULL) \
+    X(THREADS, "threads", "of multi-stream", COUNT, 4, 1, THREADS_MAX, NULL) \
+    X(SHARED, "shared", "per cent of blocks that two streams use, of multi-stream", COUNT, 5, 0, 100, NULL) \
+    X(ROWS, "rows", "of the largest table, of query", COUNT, 50000000, 1000, UINT64_C(100000000000), NULL) \
+    X(SEED, "seed", "of the drawn numbers", COUNT, 1, 0, UINT64_MAX, NULL)
+/* clang-format on */
+
+enum {
+    OPTIONS(FLW_GEN_OPTION_NUMBER) OPTION_COUNT
 };
+
+static const struct flw_gen_option options[] = {OPTIONS(FLW_GEN_OPTION_ROW)};
 
 /* What one thread holds. */
 struct thread {

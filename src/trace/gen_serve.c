@@ -28,26 +28,6 @@
 #include "trace/gen_requests.h"
 #include "trace/gen_serve.h"
 
-enum {
-    OPTION_MODEL,
-    OPTION_MODE,
-    OPTION_REQUESTS,
-    OPTION_TRAFFIC,
-    OPTION_SPEED,
-    OPTION_STEPS,
-    OPTION_MAX_SEQS,
-    OPTION_MAX_TOKENS,
-    OPTION_MAX_LEN,
-    OPTION_KV,
-    OPTION_KV_BYTES,
-    OPTION_TP,
-    OPTION_EP,
-    OPTION_EXPERT_SKEW,
-    OPTION_MLA,
-    OPTION_SEED,
-    OPTION_COUNT
-};
-
 #define WORKSPACE_BYTES   (256 * FLW_MIB)
 #define PAGE_TOKENS       64 /* of one block where the cache grows by pages */
 #define LATENT_PAGE       64
@@ -65,36 +45,31 @@ static const char *const traffics[] = {"conversation", "code", "long", NULL};
 static const char *const caches[] = {"pool", "pages", NULL};
 static const char *const latents[] = {"triton", "flashmla", NULL};
 
-static const struct flw_gen_option options[OPTION_COUNT] = {
-    [OPTION_MODEL] = {"model", "which one", FLW_GEN_CHOICE, 0, 0, 4, flw_serve_model_names},
-    [OPTION_MODE] = {"mode", "each kernel launched, or captured graphs where a step only decodes",
-                     FLW_GEN_CHOICE, 0, 0, 1, modes},
-    [OPTION_REQUESTS] = {"requests",
-                         "lengths and arrivals of a file: Azure's CSV, Mooncake's JSON lines",
-                         FLW_GEN_FILE, 0, 0, 0, NULL},
-    [OPTION_TRAFFIC] = {"traffic", "without a file: requests drawn as in such services",
-                        FLW_GEN_CHOICE, 0, 0, 2, traffics},
-    [OPTION_SPEED] = {"speed", "how many times as fast requests come", FLW_GEN_COUNT, 10, 1,
-                      1000000, NULL},
-    [OPTION_STEPS] = {"steps", "of the server; fewer where a file ends", FLW_GEN_COUNT, 200, 1,
-                      1000000, NULL},
-    [OPTION_MAX_SEQS] = {"max-seqs", "requests that run at once", FLW_GEN_COUNT, 256, 1, 65536,
-                         NULL},
-    [OPTION_MAX_TOKENS] = {"max-tokens", "of a step", FLW_GEN_COUNT, 8192, 1, 1048576, NULL},
-    [OPTION_MAX_LEN] = {"max-len", "tokens of a request, prompt and output", FLW_GEN_COUNT, 32768,
-                        2, 1048576, NULL},
-    [OPTION_KV] = {"kv", "the cache is one pool, or pages that come and go", FLW_GEN_CHOICE, 0, 0,
-                   1, caches},
-    [OPTION_KV_BYTES] = {"kv-bytes", "of the cache, at most", FLW_GEN_BYTES, 8 * FLW_GIB, FLW_MIB,
-                         4096 * FLW_GIB, NULL},
-    [OPTION_TP] = {"tp", "ranks that share each layer", FLW_GEN_COUNT, 1, 1, 64, NULL},
-    [OPTION_EP] = {"ep", "ranks that share the experts, each with a batch of its own",
-                   FLW_GEN_COUNT, 1, 1, 256, NULL},
-    [OPTION_EXPERT_SKEW] = {"expert-skew", "per cent of choices that follow Zipf, with ep",
-                            FLW_GEN_COUNT, 50, 0, 100, NULL},
-    [OPTION_MLA] = {"mla", "kernels of latent attention", FLW_GEN_CHOICE, 0, 0, 1, latents},
-    [OPTION_SEED] = {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL},
+/* clang-format off */
+#define OPTIONS(X) \
+    X(MODEL, "model", "which one", CHOICE, 0, 0, 4, flw_serve_model_names) \
+    X(MODE, "mode", "each kernel launched, or captured graphs where a step only decodes", CHOICE, 0, 0, 1, modes) \
+    X(REQUESTS, "requests", "lengths and arrivals of a file: Azure's CSV, Mooncake's JSON lines", FILE, 0, 0, 0, NULL) \
+    X(TRAFFIC, "traffic", "without a file: requests drawn as in such services", CHOICE, 0, 0, 2, traffics) \
+    X(SPEED, "speed", "how many times as fast requests come", COUNT, 10, 1, 1000000, NULL) \
+    X(STEPS, "steps", "of the server; fewer where a file ends", COUNT, 200, 1, 1000000, NULL) \
+    X(MAX_SEQS, "max-seqs", "requests that run at once", COUNT, 256, 1, 65536, NULL) \
+    X(MAX_TOKENS, "max-tokens", "of a step", COUNT, 8192, 1, 1048576, NULL) \
+    X(MAX_LEN, "max-len", "tokens of a request, prompt and output", COUNT, 32768, 2, 1048576, NULL) \
+    X(KV, "kv", "the cache is one pool, or pages that come and go", CHOICE, 0, 0, 1, caches) \
+    X(KV_BYTES, "kv-bytes", "of the cache, at most", BYTES, 8 * FLW_GIB, FLW_MIB, 4096 * FLW_GIB, NULL) \
+    X(TP, "tp", "ranks that share each layer", COUNT, 1, 1, 64, NULL) \
+    X(EP, "ep", "ranks that share the experts, each with a batch of its own", COUNT, 1, 1, 256, NULL) \
+    X(EXPERT_SKEW, "expert-skew", "per cent of choices that follow Zipf, with ep", COUNT, 50, 0, 100, NULL) \
+    X(MLA, "mla", "kernels of latent attention", CHOICE, 0, 0, 1, latents) \
+    X(SEED, "seed", "of the drawn numbers", COUNT, 1, 0, UINT64_MAX, NULL)
+/* clang-format on */
+
+enum {
+    OPTIONS(FLW_GEN_OPTION_NUMBER) OPTION_COUNT
 };
+
+static const struct flw_gen_option options[] = {OPTIONS(FLW_GEN_OPTION_ROW)};
 
 /* One that runs, or waits. */
 struct request {

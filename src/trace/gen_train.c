@@ -14,29 +14,6 @@
 #include "trace/gen_requests.h"
 #include "trace/gen_train.h"
 
-enum {
-    OPTION_LAYERS,
-    OPTION_HIDDEN,
-    OPTION_HEADS,
-    OPTION_INNER,
-    OPTION_VOCAB,
-    OPTION_BATCH,
-    OPTION_SEQ,
-    OPTION_STEPS,
-    OPTION_ATTENTION,
-    OPTION_PRECISION,
-    OPTION_RECOMPUTE,
-    OPTION_ZERO3,
-    OPTION_PREFETCH,
-    OPTION_STAGES,
-    OPTION_RANK,
-    OPTION_MICROBATCHES,
-    OPTION_VARY,
-    OPTION_LENGTHS,
-    OPTION_SEED,
-    OPTION_COUNT
-};
-
 #define PAD_TOKENS       8
 #define WORKSPACE_BYTES  8519680 /* of matrix products; one forward, one backward */
 #define WORKSPACE_COUNT  2
@@ -49,37 +26,34 @@ static const char *const precisions[] = {"autocast", "bf16", "bf16-master", NULL
 static const char *const recomputes[] = {"none", "full", NULL};
 static const char *const varieties[] = {"fixed", "conversation", "code", "long", NULL};
 
-static const struct flw_gen_option options[OPTION_COUNT] = {
-    [OPTION_LAYERS] = {"layers", "of the model", FLW_GEN_COUNT, 24, 1, 1000, NULL},
-    [OPTION_HIDDEN] = {"hidden", "its width", FLW_GEN_COUNT, 1024, 16, 65536, NULL},
-    [OPTION_HEADS] = {"heads", "of its attention", FLW_GEN_COUNT, 16, 1, 1024, NULL},
-    [OPTION_INNER] = {"inner", "width of the inner layers; 0: four times hidden", FLW_GEN_COUNT, 0,
-                      0, 1048576, NULL},
-    [OPTION_VOCAB] = {"vocab", "words", FLW_GEN_COUNT, 10000, 2, 1048576, NULL},
-    [OPTION_BATCH] = {"batch", "sequences of a microbatch", FLW_GEN_COUNT, 4, 1, 4096, NULL},
-    [OPTION_SEQ] = {"seq", "tokens of a sequence, at most", FLW_GEN_COUNT, 1024, 8, 131072, NULL},
-    [OPTION_STEPS] = {"steps", "of the optimizer", FLW_GEN_COUNT, 3, 1, 100000, NULL},
-    [OPTION_ATTENTION] = {"attention", "with all scores, or without", FLW_GEN_CHOICE, 0, 0, 1,
-                          attentions},
-    [OPTION_PRECISION] = {"precision", "fp32 cast to bf16, bf16, bf16 with fp32 masters",
-                          FLW_GEN_CHOICE, 0, 0, 2, precisions},
-    [OPTION_RECOMPUTE] = {"recompute", "layers' forward passes in the backward pass",
-                          FLW_GEN_CHOICE, 0, 0, 1, recomputes},
-    [OPTION_ZERO3] = {"zero3", "ranks that shard all state; 1: none", FLW_GEN_COUNT, 1, 1, 4096,
-                      NULL},
-    [OPTION_PREFETCH] = {"prefetch", "layers gathered ahead, with zero3", FLW_GEN_COUNT, 1, 0, 16,
-                         NULL},
-    [OPTION_STAGES] = {"stages", "of the pipeline", FLW_GEN_COUNT, 1, 1, 1000, NULL},
-    [OPTION_RANK] = {"rank", "whose trace it is: the stage's number", FLW_GEN_COUNT, 0, 0, 999,
-                     NULL},
-    [OPTION_MICROBATCHES] = {"microbatches", "of a step; 0: twice the stages, one without",
-                             FLW_GEN_COUNT, 0, 0, MICROBATCHES_MAX, NULL},
-    [OPTION_VARY] = {"vary", "lengths as in such requests, up to seq", FLW_GEN_CHOICE, 0, 0, 3,
-                     varieties},
-    [OPTION_LENGTHS] = {"lengths", "prompt lengths of a file of requests, in turn", FLW_GEN_FILE, 0,
-                        0, 0, NULL},
-    [OPTION_SEED] = {"seed", "of the drawn numbers", FLW_GEN_COUNT, 1, 0, UINT64_MAX, NULL},
+/* clang-format off */
+#define OPTIONS(X) \
+    X(LAYERS, "layers", "of the model", COUNT, 24, 1, 1000, NULL) \
+    X(HIDDEN, "hidden", "its width", COUNT, 1024, 16, 65536, NULL) \
+    X(HEADS, "heads", "of its attention", COUNT, 16, 1, 1024, NULL) \
+    X(INNER, "inner", "width of the inner layers; 0: four times hidden", COUNT, 0, 0, 1048576, NULL) \
+    X(VOCAB, "vocab", "words", COUNT, 10000, 2, 1048576, NULL) \
+    X(BATCH, "batch", "sequences of a microbatch", COUNT, 4, 1, 4096, NULL) \
+    X(SEQ, "seq", "tokens of a sequence, at most", COUNT, 1024, 8, 131072, NULL) \
+    X(STEPS, "steps", "of the optimizer", COUNT, 3, 1, 100000, NULL) \
+    X(ATTENTION, "attention", "with all scores, or without", CHOICE, 0, 0, 1, attentions) \
+    X(PRECISION, "precision", "fp32 cast to bf16, bf16, bf16 with fp32 masters", CHOICE, 0, 0, 2, precisions) \
+    X(RECOMPUTE, "recompute", "layers' forward passes in the backward pass", CHOICE, 0, 0, 1, recomputes) \
+    X(ZERO3, "zero3", "ranks that shard all state; 1: none", COUNT, 1, 1, 4096, NULL) \
+    X(PREFETCH, "prefetch", "layers gathered ahead, with zero3", COUNT, 1, 0, 16, NULL) \
+    X(STAGES, "stages", "of the pipeline", COUNT, 1, 1, 1000, NULL) \
+    X(RANK, "rank", "whose trace it is: the stage's number", COUNT, 0, 0, 999, NULL) \
+    X(MICROBATCHES, "microbatches", "of a step; 0: twice the stages, one without", COUNT, 0, 0, MICROBATCHES_MAX, NULL) \
+    X(VARY, "vary", "lengths as in such requests, up to seq", CHOICE, 0, 0, 3, varieties) \
+    X(LENGTHS, "lengths", "prompt lengths of a file of requests, in turn", FILE, 0, 0, 0, NULL) \
+    X(SEED, "seed", "of the drawn numbers", COUNT, 1, 0, UINT64_MAX, NULL)
+/* clang-format on */
+
+enum {
+    OPTIONS(FLW_GEN_OPTION_NUMBER) OPTION_COUNT
 };
+
+static const struct flw_gen_option options[] = {OPTIONS(FLW_GEN_OPTION_ROW)};
 
 struct run {
     struct flw_train train;
