@@ -336,10 +336,7 @@ static CUresult status_of(const struct flw_stream *stream, CUstreamCaptureStatus
      * ... CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ... The blocking stream capture is not invalidated."
      */
     if (stream->kind == FLW_STREAM_LEGACY) {
-        CUresult result = legacy_conflict(stream, false);
-        if (result != CUDA_SUCCESS) {
-            return result;
-        }
+        FLW_TRY(legacy_conflict(stream, false));
     }
     *status = stream->capture == NULL      ? CU_STREAM_CAPTURE_STATUS_NONE
               : stream->capture->is_killed ? CU_STREAM_CAPTURE_STATUS_INVALIDATED

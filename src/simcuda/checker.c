@@ -292,11 +292,7 @@ static void add_reader(struct stretch *stretch, const struct access *self,
     if (first.sequence == 0 || flw_clock_get(clock, first.slot) >= first.sequence) {
         return;
     }
-    if (stretch->more_count == stretch->more_capacity) {
-        stretch->more_capacity = stretch->more_capacity == 0 ? 4 : stretch->more_capacity * 2;
-        stretch->more =
-            flw_host_resize(stretch->more, stretch->more_capacity * sizeof *stretch->more);
-    }
+    FLW_HOST_FIT(stretch->more, stretch->more_count, stretch->more_capacity);
     stretch->more[stretch->more_count++] = first;
 }
 

@@ -114,10 +114,7 @@ void flw_context_break(struct flw_context *context, CUresult error)
 
 static void push(struct flw_thread *thread, struct flw_context *context)
 {
-    if (thread->depth == thread->capacity) {
-        thread->capacity = thread->capacity == 0 ? 8 : thread->capacity * 2;
-        thread->stack = flw_host_resize(thread->stack, thread->capacity * sizeof *thread->stack);
-    }
+    FLW_HOST_FIT(thread->stack, thread->depth, thread->capacity);
     thread->stack[thread->depth++] = context;
 }
 

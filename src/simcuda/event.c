@@ -55,11 +55,7 @@ static void clear(struct flw_event *event)
 
 static void add_position(struct flw_event *event, const struct flw_position *position)
 {
-    if (event->count == event->capacity) {
-        event->capacity = event->capacity == 0 ? 1 : event->capacity * 4;
-        event->positions =
-            flw_host_resize(event->positions, event->capacity * sizeof *event->positions);
-    }
+    FLW_HOST_FIT(event->positions, event->count, event->capacity);
     event->positions[event->count++] = *position;
     event->done_ns = flw_max(event->done_ns, position->done_ns);
 }

@@ -150,11 +150,7 @@ static void check_races(const struct flw_program *program, uint32_t index)
 uint32_t flw_program_add(struct flw_program *program, const struct flw_work *work,
                          const uint32_t *tips, uint32_t tip_count)
 {
-    if (program->count == program->capacity) {
-        program->capacity = program->capacity == 0 ? 16 : program->capacity * 2;
-        program->nodes =
-            flw_host_resize(program->nodes, program->capacity * sizeof *program->nodes);
-    }
+    FLW_HOST_FIT(program->nodes, program->count, program->capacity);
     uint32_t index = program->count++;
     struct node *node = &program->nodes[index];
     *node = (struct node){.parent_count = tip_count};

@@ -32,4 +32,13 @@ static inline void *flw_host_resize(void *old, size_t bytes)
     return flw_host_need(realloc(old, bytes), bytes);
 }
 
+/* Room for element number `count` of an array. */
+#define FLW_HOST_FIT(array, count, capacity)                                  \
+    do {                                                                      \
+        if ((count) == (capacity)) {                                          \
+            (capacity) = (capacity) == 0 ? 8 : (capacity)*2;                  \
+            (array) = flw_host_resize((array), (capacity) * sizeof *(array)); \
+        }                                                                     \
+    } while (0)
+
 #endif

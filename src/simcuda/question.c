@@ -164,51 +164,39 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     return pointer_attribute(data, attribute, pointer);
 }
 
-/* "this function will not return an error when the ptr encountered is not a valid CUDA pointer.
- * Instead, the attributes are assigned default NULL values and CUDA_SUCCESS is returned." */
-static void clear_attribute(void *data, CUpointer_attribute attribute)
-{
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        memset(data, 0, sizeof(unsigned));
-        break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = -2; /* as the driver answers for memory of no device */
-        break;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        memset(data, 0, sizeof(bool));
-        break;
-    default:
-        memset(data, 0, sizeof(void *));
-        break;
-    }
-}
+/* What an attribute takes; 0: there is none of that number. */
+static const unsigned char attribute_bytes[] = {
+    [CU_POINTER_ATTRIBUTE_CONTEXT] = sizeof(CUcontext),
+    [CU_POINTER_ATTRIBUTE_MEMORY_TYPE] = sizeof(unsigned),
+    [CU_POINTER_ATTRIBUTE_DEVICE_POINTER] = sizeof(CUdeviceptr),
+    [CU_POINTER_ATTRIBUTE_HOST_POINTER] = sizeof(void *),
+    [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] = sizeof(unsigned),
+    [CU_POINTER_ATTRIBUTE_BUFFER_ID] = sizeof(unsigned long long),
+    [CU_POINTER_ATTRIBUTE_IS_MANAGED] = sizeof(bool),
+    [CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL] = sizeof(int),
+    [CU_POINTER_ATTRIBUTE_RANGE_START_ADDR] = sizeof(CUdeviceptr),
+    [CU_POINTER_ATTRIBUTE_RANGE_SIZE] = sizeof(size_t),
+    [CU_POINTER_ATTRIBUTE_MAPPED] = sizeof(bool),
+    [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE] = sizeof(bool),
+    [CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES] = sizeof(unsigned long long),
+    [CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE] = sizeof(bool),
+    [CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE] = sizeof(CUmemoryPool),
+};
 
 static bool is_attribute(CUpointer_attribute attribute)
 {
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return true;
-    default:
-        return false;
+    return (size_t)attribute < sizeof attribute_bytes && attribute_bytes[attribute] != 0;
+}
+
+/* "this function will not return an error when the ptr encountered is not a valid CUDA pointer.
+ * Instead, the attributes are assigned default NULL values and CUDA_SUCCESS is returned." A device is -2
+ * then, as the driver answers for memory of no device. */
+static void clear_attribute(void *data, CUpointer_attribute attribute)
+{
+    int none = -2;
+    memset(data, 0, attribute_bytes[attribute]);
+    if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+        memcpy(data, &none, sizeof none);
     }
 }
 

@@ -37,10 +37,7 @@ void flw_check_violation(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (w->violation_kept_count == w->violation_capacity) {
-        w->violation_capacity = w->violation_capacity == 0 ? 16 : w->violation_capacity * 2;
-        w->violation = flw_host_resize(w->violation, w->violation_capacity * sizeof *w->violation);
-    }
+    FLW_HOST_FIT(w->violation, w->violation_kept_count, w->violation_capacity);
     size_t length = strlen(text) + 1;
     w->violation[w->violation_kept_count] = flw_host_get(length);
     memcpy(w->violation[w->violation_kept_count++], text, length);

@@ -46,11 +46,7 @@ static void come_after(struct before *before, const struct flw_position *positio
     if (flw_order_is_done(position)) {
         return;
     }
-    if (before->count == before->capacity) {
-        before->capacity = before->capacity == 0 ? 4 : before->capacity * 2;
-        before->positions =
-            flw_host_resize(before->positions, before->capacity * sizeof *before->positions);
-    }
+    FLW_HOST_FIT(before->positions, before->count, before->capacity);
     before->positions[before->count++] = *position;
 }
 
@@ -194,10 +190,7 @@ void flw_order_advance(struct flw_thread *thread, uint64_t to_ns)
 static void activate(struct flw_stream *stream)
 {
     struct flw_world *w = &flw_world;
-    if (w->active_count == w->active_capacity) {
-        w->active_capacity = w->active_capacity == 0 ? 32 : w->active_capacity * 2;
-        w->active = flw_host_resize(w->active, w->active_capacity * sizeof *w->active);
-    }
+    FLW_HOST_FIT(w->active, w->active_count, w->active_capacity);
     stream->active_index = w->active_count;
     w->active[w->active_count++] = stream;
 }
@@ -496,10 +489,7 @@ CUresult flw_order_submit(struct flw_stream *stream, struct flw_work *work,
         return flw_capture_add(stream, work);
     }
     if (stream->kind == FLW_STREAM_LEGACY && stream->context->capture_count > 0) {
-        result = flw_capture_refuse_legacy(stream);
-        if (result != CUDA_SUCCESS) {
-            return result;
-        }
+        FLW_TRY(flw_capture_refuse_legacy(stream));
     }
     if (flw_world_runs_on_clock()) {
         result = submit_on_clock(stream, work);

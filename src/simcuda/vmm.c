@@ -118,16 +118,14 @@ static void give_handle(struct flw_physical *physical)
 static CUresult create(CUmemGenericAllocationHandle *out, uint64_t bytes,
                        const CUmemAllocationProp *properties)
 {
-    CUresult result = check_properties(properties);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
+    FLW_TRY(check_properties(properties));
     /* "The size of this allocation must be a multiple of the the value given via
      * cuMemGetAllocationGranularity with the CU_MEM_ALLOC_GRANULARITY_MINIMUM flag." */
     FLW_REFUSE_IF(out == NULL || bytes == 0 || !is_grain(bytes), CUDA_ERROR_INVALID_VALUE);
     FLW_REFUSE_IF(((unsigned)properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0 &&
                       !flw_profile_permits_fabric(),
                   CUDA_ERROR_NOT_PERMITTED);
+    CUresult result = CUDA_SUCCESS;
     struct flw_physical *physical =
         flw_physical_make(flw_device_find(properties->location.id), bytes, &result);
     if (physical == NULL) {

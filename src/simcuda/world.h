@@ -141,7 +141,6 @@ struct flw_world {
     struct flw_region *freed_regions;  /* in stream order, and not found done yet */
     uint64_t pinned_bytes, reserved_address_bytes, mapping_count;
     struct flw_physical *physicals;
-    uint64_t physical_count;
     uint64_t
         fabric_count; /* handles for fabric that were asked for; counted where some are refused */
 
