@@ -23,7 +23,6 @@
 #endif
 #define FLW_NOINLINE __attribute__((noinline))
 #define FLW_INLINE   inline __attribute__((always_inline))
-#define FLW_COLD     __attribute__((noinline, cold))
 
 __extension__ typedef unsigned __int128 flw_u128;
 

@@ -44,7 +44,6 @@ static struct {
     atomic_bool is_refused[PLACES];                 /* no more records go there */
     atomic_bool has_failed[PLACES]; /* it could not be made, or written to its end */
     struct thread *_Atomic threads;
-    _Atomic uint64_t unheard_count;      /* records for which there was no memory at all */
     atomic_int first_place, is_numbered; /* of names; -1: not decided */
     int lock_fd;                         /* holds the first file where there is no page; -1 */
 } tracer = {

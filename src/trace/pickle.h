@@ -19,7 +19,6 @@
 #include "trace/harvest.h"
 #include "trace/input.h"
 
-#define FLW_PICKLE_WORD_BYTES 31   /* longest word of a vocabulary */
 #define FLW_PICKLE_TEXT_BYTES 1000 /* of a text that is kept */
 
 struct flw_pickle_vocabulary {
