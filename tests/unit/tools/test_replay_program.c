@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A trace decoded for replay: what comes first, how far the clock moves before each op, what is
- * left out, and which frees and uses cross streams.
+ * left out, and which frees and uses cross streams; and the host memory that all of it is in.
  */
 #include "support/test.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "trace/trace.h"
 
 #include "common/program.h"
+#include "common/tool_host.h"
 
 static const char text[] = "#fallow-trace 1\n"
                            "device 0\n"
@@ -132,6 +137,47 @@ static void totals_are_those_of_the_trace(void **state)
     flw_program_destroy(NULL);
 }
 
+static void memory_grows_with_what_was_in_it(void **state)
+{
+    size_t capacity = 0;
+    uint32_t *numbers = NULL;
+    (void)state;
+    for (uint32_t i = 0; i < 1000; i++) {
+        numbers = flw_host_grow(numbers, &capacity, i + 1, sizeof *numbers);
+        assert_true(capacity > i);
+        assert_int_equal(numbers[i], 0);
+        numbers[i] = i;
+    }
+    for (uint32_t i = 0; i < 1000; i++) {
+        assert_int_equal(numbers[i], i);
+    }
+    flw_host_free(numbers);
+    flw_host_free(NULL);
+}
+
+/* The product does not fit: refused without a system that has to run out of anything. */
+static void without_host_memory_the_command_says_so_and_ends(void **state)
+{
+    int ends[2], status = 0;
+    char said[256] = "";
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)dup2(ends[1], STDERR_FILENO);
+        void *memory = flw_host_alloc(SIZE_MAX / 4, 8);
+        _exit(memory == NULL ? 2 : 3);
+    }
+    assert_true(child > 0);
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(read(ends[0], said, sizeof said - 1) > 0);
+    close(ends[0]);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_non_null(strstr(said, "fallow: out of host memory for "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +185,8 @@ int main(void)
         cmocka_unit_test(without_times_the_clock_counts_events),
         cmocka_unit_test(each_event_that_is_an_op_is_known_as_one),
         cmocka_unit_test(totals_are_those_of_the_trace),
+        cmocka_unit_test(memory_grows_with_what_was_in_it),
+        cmocka_unit_test(without_host_memory_the_command_says_so_and_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,7 +188,7 @@ struct heap {
 };
 
 /* First fit, byte by byte. */
-static bool lend(struct heap *heap, struct flw_heapview *view, uint64_t bytes)
+static void lend(struct heap *heap, struct flw_heapview *view, uint64_t bytes)
 {
     for (size_t at = 0; at + bytes <= HEAP_BYTES; at++) {
         size_t length = 0;
@@ -200,10 +200,10 @@ static bool lend(struct heap *heap, struct flw_heapview *view, uint64_t bytes)
             memset(heap->owned + at, 2, bytes);
             heap->blocks[block].size_bytes = bytes;
             heap->addresses[block] = HEAP_BEGIN + at;
-            return flw_heapview_lend(view, (uint32_t)block);
+            flw_heapview_lend(view, (uint32_t)block);
+            return;
         }
     }
-    return true;
 }
 
 static void take_back(struct heap *heap, size_t block)
@@ -222,19 +222,18 @@ static void make_segments(struct heap *heap, struct flw_heapview *view)
         {.address = HEAP_BEGIN + 100, .bytes = 900},
         {.address = HEAP_BEGIN + 2000, .bytes = 500},
         {.address = HEAP_BEGIN + 2500, .bytes = 1500}};
-    assert_true(flw_heapview_make_segments(view, 3));
+    flw_heapview_make_segments(view, 3);
     for (size_t i = 0; i < 3; i++) {
         view->segments[i] = segments[i];
         memset(heap->owned + (segments[i].address - HEAP_BEGIN), 1, segments[i].bytes);
     }
-    view->segment_count = 3;
 }
 
 static void expect_same(const struct heap *heap, struct flw_heapview *view)
 {
     struct flw_holes holes;
     uint64_t count = 0, total = 0, largest = 0, run = 0;
-    assert_true(flw_heapview_look(view));
+    flw_heapview_look(view);
     flw_heapview_measure(view, &holes);
     for (size_t at = 0; at < HEAP_BYTES; at++) {
         bool is_free = heap->owned[at] == 1;
@@ -270,7 +269,7 @@ static void holes_are_those_of_a_byte_by_byte_count(void **state)
     for (size_t step = 0; step < HEAP_STEPS && heap.lent_count < HEAP_BLOCKS; step++) {
         uint64_t dice = flw_random_next(&seed);
         if (dice % 8 < 5) {
-            assert_true(lend(&heap, &view, 1 + (dice >> 8) % 300));
+            lend(&heap, &view, 1 + (dice >> 8) % 300);
         } else if (heap.lent_count != 0) {
             take_back(&heap, (dice >> 8) % heap.lent_count);
         }
@@ -296,11 +295,11 @@ static void a_frame_keeps_the_largest_blocks(void **state)
     for (size_t i = 0; i < count; i++) {
         blocks[i].size_bytes = 1 + i % 100;
         addresses[i] = HEAP_BEGIN + i * 128;
-        assert_true(flw_heapview_lend(&view, (uint32_t)i));
+        flw_heapview_lend(&view, (uint32_t)i);
     }
-    assert_true(flw_heapview_look(&view));
+    flw_heapview_look(&view);
     struct flw_sheet_frame frame = {0};
-    assert_true(flw_heapview_copy(&view, &frame));
+    flw_heapview_copy(&view, &frame);
     assert_int_equal(frame.block_count, FLW_SHEET_RECTANGLES);
     assert_int_equal(frame.left_out_count, 500);
     /* 205 each of the sizes 1 and 2, and the rest of 3: those below 3 are gone, 90 of 3 too. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/lanes.h"
 
-#include <string.h>
-
 #include "trace/trace.h"
 
 #include "common/tool_host.h"
@@ -34,33 +32,15 @@ uint16_t flw_lanes_find(const struct flw_lanes *lanes, uint32_t pool, uint16_t s
     return i == lanes->count ? UINT16_MAX : (uint16_t)(lanes->stream_count + i);
 }
 
-static bool make_room(struct flw_lanes *lanes)
-{
-    if (lanes->count < lanes->capacity) {
-        return true;
-    }
-    size_t capacity = lanes->capacity == 0 ? 8 : 2 * lanes->capacity;
-    struct flw_lane *list = flw_host_alloc(capacity, sizeof *list);
-    if (list == NULL || lanes->stream_count + capacity >= UINT16_MAX) {
-        flw_host_free(list, capacity, sizeof *list);
-        return false;
-    }
-    if (lanes->count != 0) {
-        memcpy(list, lanes->list, lanes->count * sizeof *list);
-    }
-    flw_host_free(lanes->list, lanes->capacity, sizeof *list);
-    lanes->list = list;
-    lanes->capacity = capacity;
-    return true;
-}
-
-/* Makes it where there is none. UINT16_MAX: no host memory. */
+/* Makes it where there is none. UINT16_MAX: there are too many. */
 static uint16_t find_or_add(struct flw_lanes *lanes, uint32_t pool, uint16_t stream)
 {
     uint16_t lane = flw_lanes_find(lanes, pool, stream);
-    if (lane != UINT16_MAX || !make_room(lanes)) {
+    if (lane != UINT16_MAX || lanes->stream_count + lanes->count + 1 >= UINT16_MAX) {
         return lane;
     }
+    lanes->list =
+        flw_host_grow(lanes->list, &lanes->capacity, lanes->count + 1, sizeof *lanes->list);
     bool is_known = false;
     for (size_t i = 0; i < lanes->count; i++) {
         is_known |= lanes->list[i].pool == pool;
@@ -97,12 +77,12 @@ static bool read_blocks(struct flw_lanes *lanes, const struct flw_trace *trace)
 
 bool flw_lanes_init(struct flw_lanes *lanes, const struct flw_trace *trace, size_t stream_count)
 {
-    *lanes = (struct flw_lanes){.stream_count = stream_count, .block_count = trace->block_count};
+    *lanes = (struct flw_lanes){.stream_count = stream_count};
     if (!has_private_pools(trace)) {
         return true;
     }
     lanes->block_lanes = flw_host_alloc(trace->block_count, sizeof *lanes->block_lanes);
-    bool is_done = lanes->block_lanes != NULL && read_blocks(lanes, trace);
+    bool is_done = read_blocks(lanes, trace);
     for (size_t i = 0; is_done && i < trace->segment_count; i++) {
         const struct flw_trace_segment *segment = &trace->segments[i];
         is_done = find_or_add(lanes, segment->pool, segment->stream) != UINT16_MAX;
@@ -112,6 +92,6 @@ bool flw_lanes_init(struct flw_lanes *lanes, const struct flw_trace *trace, size
 
 void flw_lanes_finish(struct flw_lanes *lanes)
 {
-    flw_host_free(lanes->list, lanes->capacity, sizeof *lanes->list);
-    flw_host_free(lanes->block_lanes, lanes->block_count, sizeof *lanes->block_lanes);
+    flw_host_free(lanes->list);
+    flw_host_free(lanes->block_lanes);
 }

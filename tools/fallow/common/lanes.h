@@ -27,10 +27,9 @@ struct flw_lanes {
     size_t count, capacity;
     size_t pool_count;     /* distinct private pools */
     uint16_t *block_lanes; /* by block; NULL: no private pools */
-    size_t block_count;
 };
 
-/* False: no host memory, or more lanes than can be told apart; finish is allowed. */
+/* False: more lanes than can be told apart; finish is allowed. */
 bool flw_lanes_init(struct flw_lanes *lanes, const struct flw_trace *trace, size_t stream_count);
 
 void flw_lanes_finish(struct flw_lanes *lanes);

@@ -157,28 +157,20 @@ struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_ti
     struct flw_program *program = flw_host_alloc(1, sizeof *program);
     struct builder builder = {.program = program,
                               .use_counts = flw_host_alloc(trace->block_count, 1)};
-    if (program == NULL || builder.use_counts == NULL) {
-        goto fail;
-    }
     program->event_count = trace->event_count;
-    program->op_capacity = trace->initial_count + trace->event_count + 1;
-    program->ops = flw_host_alloc(program->op_capacity, sizeof *program->ops);
+    size_t most_ops = trace->initial_count + trace->event_count + 1;
+    program->ops = flw_host_alloc(most_ops, sizeof *program->ops);
     program->op_bits = flw_host_alloc(trace->event_count / 64 + 1, sizeof *program->op_bits);
-    if (program->ops == NULL || program->op_bits == NULL) {
-        goto fail;
-    }
     program->block_count = trace->block_count;
     program->stream_count = trace->stream_count == 0 ? 1 : trace->stream_count;
-    if (!flw_lanes_init(&program->lanes, trace, program->stream_count)) {
-        goto fail;
+    bool is_done = flw_lanes_init(&program->lanes, trace, program->stream_count);
+    if (is_done) {
+        build(&builder, trace, by_time);
+    } else {
+        flw_program_destroy(program);
     }
-    build(&builder, trace, by_time);
-    flw_host_free(builder.use_counts, trace->block_count, 1);
-    return program;
-fail:
-    flw_host_free(builder.use_counts, trace->block_count, 1);
-    flw_program_destroy(program);
-    return NULL;
+    flw_host_free(builder.use_counts);
+    return is_done ? program : NULL;
 }
 
 void flw_program_destroy(struct flw_program *program)
@@ -187,7 +179,7 @@ void flw_program_destroy(struct flw_program *program)
         return;
     }
     flw_lanes_finish(&program->lanes);
-    flw_host_free(program->ops, program->op_capacity, sizeof *program->ops);
-    flw_host_free(program->op_bits, program->event_count / 64 + 1, sizeof *program->op_bits);
-    flw_host_free(program, 1, sizeof *program);
+    flw_host_free(program->ops);
+    flw_host_free(program->op_bits);
+    flw_host_free(program);
 }

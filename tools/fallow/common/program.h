@@ -45,7 +45,7 @@ struct flw_op {
 
 struct flw_program {
     struct flw_op *ops;
-    size_t op_count, op_capacity;
+    size_t op_count;
     uint64_t *op_bits;    /* a bit an event of the trace: an op of its own, not only clock */
     size_t initial_count; /* ops before the first event of the trace */
     size_t block_count;
@@ -65,8 +65,8 @@ static inline bool flw_program_has_op(const struct flw_program *program, size_t 
     return (program->op_bits[event / 64] >> event % 64 & 1) != 0;
 }
 
-/* `by_time`: the clock moves by the trace's own time, in ns; else one unit an event. NULL: no
- * memory. */
+/* `by_time`: the clock moves by the trace's own time, in ns; else one unit an event. NULL: it
+ * has more private pools and streams than can be told apart. */
 struct flw_program *flw_program_create(const struct flw_trace *trace, bool by_time);
 
 void flw_program_destroy(struct flw_program *program);

@@ -128,13 +128,10 @@ static uint64_t modelled_ns(const struct flw_device *device)
 
 static CUresult make_order_events(struct flw_device *device)
 {
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = CUDA_SUCCESS;
     device->order_events = flw_host_alloc(device->stream_count, sizeof(CUevent));
-    for (size_t i = 0; device->order_events != NULL && i < device->stream_count; i++) {
+    for (size_t i = 0; result == CUDA_SUCCESS && i < device->stream_count; i++) {
         result = device->driver.cuEventCreate(&device->order_events[i], CU_EVENT_DISABLE_TIMING);
-        if (result != CUDA_SUCCESS) {
-            break;
-        }
     }
     if (result == CUDA_SUCCESS) { /* one to know its cost, before anything is counted */
         uint64_t before_ns = modelled_ns(device);
@@ -181,14 +178,11 @@ static void remember_start(struct flw_device *device)
 static CUresult make_streams(struct flw_device *device, size_t count)
 {
     const struct flw_driver *driver = &device->driver;
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = CUDA_SUCCESS;
     device->streams = flw_host_alloc(count, sizeof(CUstream));
-    device->stream_count = device->streams == NULL ? 0 : count;
-    for (size_t i = 0; i < device->stream_count; i++) {
+    device->stream_count = count;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
         result = driver->cuStreamCreate(&device->streams[i], CU_STREAM_NON_BLOCKING);
-        if (result != CUDA_SUCCESS) {
-            break;
-        }
     }
     return result;
 }
@@ -246,8 +240,8 @@ void flw_device_end(struct flw_device *device)
             driver->cuStreamDestroy_v2(device->streams[i]);
         }
     }
-    flw_host_free(device->streams, device->stream_count, sizeof(CUstream));
-    flw_host_free(device->order_events, device->stream_count, sizeof(CUevent));
+    flw_host_free(device->streams);
+    flw_host_free(device->order_events);
     device->streams = NULL;
     device->order_events = NULL;
     device->stream_count = 0;

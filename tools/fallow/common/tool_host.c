@@ -2,45 +2,66 @@
 #include "common/tool_host.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
 
 #if defined(FLW_USES_JEMALLOC)
 #include <jemalloc/jemalloc.h>
 #endif
 
-/* 0: the product does not fit. */
-static size_t total_bytes(size_t count, size_t bytes)
+static _Noreturn void refuse(size_t count, size_t bytes)
 {
-    size_t total = 0;
-    if (__builtin_mul_overflow(count, bytes, &total) || total > SIZE_MAX / 2) {
-        return 0;
-    }
-    return total == 0 ? 1 : total;
+    fflush(stdout);
+    fprintf(stderr,
+            "fallow: out of host memory for %zu times %zu bytes; close other programs, or "
+            "raise the limit (ulimit -v)\n",
+            count, bytes);
+    _Exit(1); /* other threads may still run */
 }
 
 void *flw_host_alloc(size_t count, size_t bytes)
 {
-    size_t total = total_bytes(count, bytes);
-    if (total == 0) {
-        return NULL;
-    }
+    size_t total = 0;
+    void *memory = NULL;
+    if (!__builtin_mul_overflow(count, bytes, &total) && total <= SIZE_MAX / 2) {
+        total = flw_max(total, 1);
 #if defined(FLW_USES_JEMALLOC)
-    return mallocx(total, MALLOCX_ZERO);
+        memory = mallocx(total, MALLOCX_ZERO);
 #else
-    return calloc(1, total);
+        memory = calloc(1, total);
 #endif
+    }
+    if (memory == NULL) {
+        refuse(count, bytes);
+    }
+    return memory;
 }
 
-void flw_host_free(void *memory, size_t count, size_t bytes)
+void *flw_host_grow(void *memory, size_t *capacity, size_t count, size_t bytes)
 {
-    if (memory == NULL) {
-        return;
+    if (count <= *capacity) {
+        return memory;
     }
+    size_t larger = flw_max(2 * *capacity, flw_max(count, 64));
+    void *fresh = flw_host_alloc(larger, bytes);
+    if (*capacity != 0) {
+        memcpy(fresh, memory, *capacity * bytes);
+    }
+    flw_host_free(memory);
+    *capacity = larger;
+    return fresh;
+}
+
+void flw_host_free(void *memory)
+{
 #if defined(FLW_USES_JEMALLOC)
-    sdallocx(memory, total_bytes(count, bytes), 0);
+    if (memory != NULL) {
+        dallocx(memory, 0);
+    }
 #else
-    (void)count;
-    (void)bytes;
     free(memory);
 #endif
 }

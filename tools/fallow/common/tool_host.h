@@ -9,12 +9,17 @@
 
 #include <stddef.h>
 
-/* Zero-filled; NULL when the system refuses or `count * bytes` does not fit a size_t. 0 gives a
- * byte. */
+/* Zero-filled. Never NULL: where the system refuses, or `count * bytes` does not fit a size_t, the
+ * command says so and ends with exit code 1. Nothing is lost by that: files are written whole, at
+ * the end (draft.h). 0 gives a byte. */
 void *flw_host_alloc(size_t count, size_t bytes);
 
-/* The same count and bytes as at the allocation. NULL is allowed. */
-void flw_host_free(void *memory, size_t count, size_t bytes);
+/* Room for `count` elements of `bytes`: the same memory where it has that, else at least twice as
+ * much, with what was there, and zeroes behind it. `memory` may be NULL with a capacity of 0. */
+void *flw_host_grow(void *memory, size_t *capacity, size_t count, size_t bytes);
+
+/* NULL is allowed. */
+void flw_host_free(void *memory);
 
 /* "jemalloc 5.3.0-..." or "malloc". */
 const char *flw_host_name(void);

@@ -10,8 +10,6 @@
  */
 #include "policies/policy.h"
 
-#include <stdio.h>
-
 #include "common/replay_device.h"
 #include "common/tool_host.h"
 #include "policies/uses.h"
@@ -49,7 +47,7 @@ static void finish(void *self)
         driver->cuMemPoolTrimTo(async->pool, 0);
     }
     flw_uses_finish(&async->uses);
-    flw_host_free(async, 1, sizeof *async);
+    flw_host_free(async);
 }
 
 static bool is_supported(const struct flw_device *device)
@@ -95,18 +93,10 @@ static bool prepare(struct async *async, char *message)
 static void *create(const struct flw_policy_setup *setup, char *message)
 {
     struct async *async = flw_host_alloc(1, sizeof *async);
-    if (async == NULL) {
-        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy async: out of host memory");
-        return NULL;
-    }
     async->device = setup->device;
     async->threshold_bytes = flw_policy_value(setup->policy, RELEASE_THRESHOLD);
     async->sync_every = flw_policy_value(setup->policy, SYNC_EVERY);
-    if (!flw_uses_init(&async->uses, setup->program)) {
-        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy async: out of host memory");
-        finish(async);
-        return NULL;
-    }
+    flw_uses_init(&async->uses, setup->program);
     if (!prepare(async, message)) {
         finish(async);
         return NULL;

@@ -18,8 +18,6 @@
  */
 #include "policies/policy.h"
 
-#include <stdio.h>
-
 #include "base/bits.h"
 
 #include "common/replay_device.h"
@@ -36,8 +34,7 @@ struct bfc {
     const struct flw_device *device;
     struct flw_segheap heap;           /* one stream, one pool */
     struct flw_segheap_block **blocks; /* by number */
-    size_t block_count;
-    bool has_streams; /* more than one */
+    bool has_streams;                  /* more than one */
     struct flw_uses uses;
     struct flw_deferrals deferrals;
     uint64_t region_bytes; /* of the next region */
@@ -70,13 +67,10 @@ static bool take_region(struct bfc *bfc, uint64_t size_bytes)
     struct flw_segheap_shape shape = {.place = {.address = pointer, .device_address = pointer},
                                       .size_bytes = size_bytes};
     struct flw_segheap_segment *region = flw_segheap_add(&bfc->heap, &shape);
-    if (region == NULL) {
-        bfc->device->driver.cuMemFree_v2(pointer);
-        return false;
-    }
     bfc->grow_count++;
     bfc->peak_reserved_bytes = flw_max(bfc->peak_reserved_bytes, bfc->heap.reserved_bytes);
-    return flw_segheap_put(&bfc->heap, region->first) != NULL;
+    (void)flw_segheap_put(&bfc->heap, region->first);
+    return true;
 }
 
 static bool extend(struct bfc *bfc, uint64_t rounded_bytes)
@@ -151,10 +145,7 @@ static struct flw_segheap_block *take_chunk(struct bfc *bfc, uint64_t rounded_by
     flw_segheap_take(&bfc->heap, chunk);
     if (chunk->size_bytes / 2 >= rounded_bytes ||
         chunk->size_bytes - rounded_bytes >= MAX_WASTE_BYTES) {
-        struct flw_segheap_block *rest = flw_segheap_cut(&bfc->heap, chunk, rounded_bytes);
-        if (rest != NULL) {
-            (void)flw_segheap_put(&bfc->heap, rest);
-        }
+        (void)flw_segheap_put(&bfc->heap, flw_segheap_cut(&bfc->heap, chunk, rounded_bytes));
     }
     return chunk;
 }
@@ -180,47 +171,34 @@ static void take_back(void *context, void *block)
 /* --- the policy ----------------------------------------------------------------------------------
  */
 
-static void release(struct bfc *bfc)
+static void finish(void *self)
 {
+    struct bfc *bfc = self;
+    flw_deferrals_drain(&bfc->deferrals);
     for (const struct flw_segheap_segment *region = bfc->heap.segments; region != NULL;
          region = region->next) {
         bfc->call_count++;
         bfc->device->driver.cuMemFree_v2((CUdeviceptr)region->device_address);
     }
     flw_segheap_finish(&bfc->heap);
-    flw_host_free(bfc->blocks, bfc->block_count, sizeof *bfc->blocks);
+    flw_host_free(bfc->blocks);
     flw_uses_finish(&bfc->uses);
     flw_deferrals_finish(&bfc->deferrals);
-    flw_host_free(bfc, 1, sizeof *bfc);
-}
-
-static void finish(void *self)
-{
-    struct bfc *bfc = self;
-    flw_deferrals_drain(&bfc->deferrals);
-    release(bfc);
+    flw_host_free(bfc);
 }
 
 static void *create(const struct flw_policy_setup *setup, char *message)
 {
     struct bfc *bfc = flw_host_alloc(1, sizeof *bfc);
-    snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: out of host memory",
-             setup->policy->name);
-    if (bfc == NULL) {
-        return NULL;
-    }
+    (void)message;
     bfc->device = setup->device;
     bfc->region_bytes = FIRST_REGION_BYTES;
     bfc->has_streams = setup->program->stream_count > 1;
-    bfc->block_count = setup->program->block_count;
-    bfc->blocks = flw_host_alloc(bfc->block_count, sizeof *bfc->blocks);
+    bfc->blocks = flw_host_alloc(setup->program->block_count, sizeof *bfc->blocks);
     bfc->deferrals =
         (struct flw_deferrals){.device = setup->device, .done = take_back, .context = bfc};
-    if (bfc->blocks == NULL || !flw_uses_init(&bfc->uses, setup->program) ||
-        !flw_deferrals_init(&bfc->deferrals, setup->program)) {
-        release(bfc);
-        return NULL;
-    }
+    flw_uses_init(&bfc->uses, setup->program);
+    flw_deferrals_init(&bfc->deferrals, setup->program);
     return bfc;
 }
 

@@ -61,7 +61,6 @@ struct cub {
     uint64_t bin_growth, min_bin, max_bin, max_cached_bytes;
     struct bin bins[64];
     struct cached **lent; /* by block number */
-    size_t block_count;
     struct flw_uses uses;
     CUevent order_event;
     uint64_t cached_bytes, reserved_bytes, peak_reserved_bytes;
@@ -93,7 +92,7 @@ static void give_back(struct cub *cub, struct cached *block)
     cub->device->driver.cuMemFree_v2(block->pointer);
     cub->device->driver.cuEventDestroy_v2(block->event);
     cub->reserved_bytes -= block->size_bytes;
-    flw_host_free(block, 1, sizeof *block);
+    flw_host_free(block);
 }
 
 static void give_cache_back(struct cub *cub)
@@ -164,12 +163,9 @@ static bool take_from_device(struct cub *cub, struct cached *block)
 static struct cached *take_new(struct cub *cub, uint32_t bin, uint64_t size_bytes, uint16_t stream)
 {
     struct cached *block = flw_host_alloc(1, sizeof *block);
-    if (block == NULL) {
-        return NULL;
-    }
     *block = (struct cached){.size_bytes = size_bytes, .bin = bin, .stream = stream};
     if (!take_from_device(cub, block)) {
-        flw_host_free(block, 1, sizeof *block);
+        flw_host_free(block);
         return NULL;
     }
     return block;
@@ -186,30 +182,21 @@ static void finish(void *self)
         cub->device->driver.cuEventDestroy_v2(cub->order_event);
     }
     flw_uses_finish(&cub->uses);
-    flw_host_free(cub->lent, cub->block_count, sizeof(struct cached *));
-    flw_host_free(cub, 1, sizeof *cub);
+    flw_host_free(cub->lent);
+    flw_host_free(cub);
 }
 
 static void *create(const struct flw_policy_setup *setup, char *message)
 {
     struct cub *cub = flw_host_alloc(1, sizeof *cub);
-    snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: out of host memory",
-             setup->policy->name);
-    if (cub == NULL) {
-        return NULL;
-    }
     cub->device = setup->device;
     cub->bin_growth = flw_policy_value(setup->policy, BIN_GROWTH);
     cub->min_bin = flw_policy_value(setup->policy, MIN_BIN);
     cub->max_bin = flw_policy_value(setup->policy, MAX_BIN);
     cub->max_cached_bytes = flw_policy_value(setup->policy, MAX_CACHED_BYTES);
     give_cache_back(cub); /* none yet: the lists get their ends */
-    cub->block_count = setup->program->block_count;
-    cub->lent = flw_host_alloc(cub->block_count, sizeof(struct cached *));
-    if (cub->lent == NULL || !flw_uses_init(&cub->uses, setup->program)) {
-        finish(cub);
-        return NULL;
-    }
+    cub->lent = flw_host_alloc(setup->program->block_count, sizeof(struct cached *));
+    flw_uses_init(&cub->uses, setup->program);
     if (cub->max_bin < cub->min_bin) {
         snprintf(message, FLW_POLICY_MESSAGE_BYTES,
                  "policy %s: max_bin is below min_bin, which is %llu", setup->policy->name,

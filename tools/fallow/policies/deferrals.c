@@ -21,21 +21,20 @@ struct flw_deferral_queue {
     struct deferral *first, *last;
 };
 
-bool flw_deferrals_init(struct flw_deferrals *deferrals, const struct flw_program *program)
+void flw_deferrals_init(struct flw_deferrals *deferrals, const struct flw_program *program)
 {
     deferrals->queues = flw_host_alloc(program->stream_count, sizeof *deferrals->queues);
-    deferrals->stream_count = deferrals->queues == NULL ? 0 : program->stream_count;
-    return deferrals->queues != NULL;
+    deferrals->stream_count = program->stream_count;
 }
 
 void flw_deferrals_finish(struct flw_deferrals *deferrals)
 {
     while (deferrals->lost != NULL) {
         struct flw_deferred *next = deferrals->lost->next;
-        flw_host_free(deferrals->lost, 1, sizeof *deferrals->lost);
+        flw_host_free(deferrals->lost);
         deferrals->lost = next;
     }
-    flw_host_free(deferrals->queues, deferrals->stream_count, sizeof *deferrals->queues);
+    flw_host_free(deferrals->queues);
 }
 
 static bool record(const struct flw_deferrals *deferrals, CUevent *event, size_t stream)
@@ -54,8 +53,8 @@ static bool record(const struct flw_deferrals *deferrals, CUevent *event, size_t
 static bool add(struct flw_deferrals *deferrals, struct flw_deferred *deferred, size_t stream)
 {
     struct deferral *deferral = flw_host_alloc(1, sizeof *deferral);
-    if (deferral == NULL || !record(deferrals, &deferral->event, stream)) {
-        flw_host_free(deferral, 1, sizeof *deferral);
+    if (!record(deferrals, &deferral->event, stream)) {
+        flw_host_free(deferral);
         return false;
     }
     deferrals->call_count += 2;
@@ -76,9 +75,6 @@ bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t by
                        uint64_t stream_mask)
 {
     struct flw_deferred *deferred = flw_host_alloc(1, sizeof *deferred);
-    if (deferred == NULL) {
-        return false;
-    }
     deferred->block = block;
     deferrals->has_any = true;
     deferrals->deferred_bytes += bytes;
@@ -100,10 +96,10 @@ static void complete(struct flw_deferrals *deferrals, struct flw_deferral_queue 
     struct flw_deferred *deferred = deferral->of;
     queue->first = deferral->next;
     deferrals->device->driver.cuEventDestroy_v2(deferral->event);
-    flw_host_free(deferral, 1, sizeof *deferral);
+    flw_host_free(deferral);
     if (--deferred->wait_count == 0) {
         deferrals->done(deferrals->context, deferred->block);
-        flw_host_free(deferred, 1, sizeof *deferred);
+        flw_host_free(deferred);
     }
 }
 

@@ -29,12 +29,11 @@ struct flw_deferrals {
     uint64_t deferred_bytes; /* of all blocks ever put */
 };
 
-/* device, done and context are set. False: no host memory; finish is allowed. */
-bool flw_deferrals_init(struct flw_deferrals *deferrals, const struct flw_program *program);
+/* device, done and context are set. */
+void flw_deferrals_init(struct flw_deferrals *deferrals, const struct flw_program *program);
 
 /* The block, of `bytes`, waits for all that the streams of the mask have been given; stream i is bit i % 64, and
- * there is at least one. False: the device refused, or no host memory; the block never comes back.
- */
+ * there is at least one. False: the device refused; the block never comes back. */
 bool flw_deferrals_put(struct flw_deferrals *deferrals, void *block, uint64_t bytes,
                        uint64_t stream_mask);
 

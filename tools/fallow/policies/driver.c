@@ -20,9 +20,7 @@ static void *create(const struct flw_policy_setup *setup, char *message)
 {
     struct plain *plain = flw_host_alloc(1, sizeof *plain);
     message[0] = '\0';
-    if (plain != NULL) {
-        plain->device = setup->device;
-    }
+    plain->device = setup->device;
     return plain;
 }
 
@@ -69,7 +67,7 @@ static void get_statistics(void *self, struct flw_policy_statistics *out)
 
 static void finish(void *self)
 {
-    flw_host_free(self, 1, sizeof(struct plain));
+    flw_host_free(self);
 }
 
 const struct flw_policy flw_policy_driver = {

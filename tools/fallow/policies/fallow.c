@@ -27,7 +27,6 @@ struct lender {
     const struct flw_lanes *lanes;
     struct lane *captures; /* by private lane */
     atomic_bool *is_used;  /* by block: on another stream too; NULL: none is */
-    size_t block_count;
     _Atomic uint64_t deferred_bytes;
     char log[FLW_POLICY_MESSAGE_BYTES];
 };
@@ -42,27 +41,20 @@ static void remember_line(void *context, fallow_log_level level, const char *mes
 
 static void drop(struct lender *lender)
 {
-    if (lender != NULL) {
-        flw_host_free(lender->captures, lender->lanes->count, sizeof *lender->captures);
-        flw_host_free(lender->is_used, lender->block_count, sizeof *lender->is_used);
-        flw_host_free(lender, 1, sizeof *lender);
-    }
+    flw_host_free(lender->captures);
+    flw_host_free(lender->is_used);
+    flw_host_free(lender);
 }
 
-static bool make_room(struct lender *lender, const struct flw_policy_setup *setup)
+static void make_room(struct lender *lender, const struct flw_policy_setup *setup)
 {
     const struct flw_program *program = setup->program;
     lender->trace = setup->trace;
     lender->lanes = &program->lanes;
     if (program->has_uses) {
-        lender->block_count = program->block_count;
-        lender->is_used = flw_host_alloc(lender->block_count, sizeof *lender->is_used);
-        if (lender->is_used == NULL) {
-            return false;
-        }
+        lender->is_used = flw_host_alloc(program->block_count, sizeof *lender->is_used);
     }
     lender->captures = flw_host_alloc(program->lanes.count, sizeof *lender->captures);
-    return lender->captures != NULL;
 }
 
 enum {
@@ -79,11 +71,7 @@ static void *create_with(const struct flw_policy_setup *setup, fallow_economy ec
                          char *message)
 {
     struct lender *lender = flw_host_alloc(1, sizeof *lender);
-    if (lender == NULL || !make_room(lender, setup)) {
-        drop(lender);
-        snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy fallow: out of host memory");
-        return NULL;
-    }
+    make_room(lender, setup);
     fallow_pool_config config;
     fallow_pool_config_init(&config);
     config.driver = setup->device->is_sim ? "sim" : NULL;

@@ -64,7 +64,6 @@ struct torch {
     const struct flw_lanes *lanes; /* the program's */
     struct flw_pytorch_model *model;
     struct flw_segheap_block **blocks; /* by number */
-    size_t block_count;
     size_t stream_count;
     struct flw_uses uses;
     struct flw_deferrals deferrals;
@@ -271,7 +270,7 @@ static bool seed_segments(const struct seeding *seeding)
     return seeded_count == trace->initial_count;
 }
 
-static bool make_model(struct torch *torch)
+static void make_model(struct torch *torch)
 {
     struct flw_pytorch_source source = {.alloc = segment_alloc,
                                         .free = segment_free,
@@ -282,49 +281,41 @@ static bool make_model(struct torch *torch)
                                         .drain = drain,
                                         .context = torch};
     torch->model = flw_pytorch_create(&source, &torch->settings);
-    return torch->model != NULL;
 }
 
 /* A trace whose initial heap does not add up is replayed from an empty heap instead. */
-static bool start_from_record(struct torch *torch)
+static void start_from_record(struct torch *torch)
 {
     const struct flw_trace *trace = torch->trace;
     uint64_t *addresses = flw_host_alloc(trace->initial_count, sizeof *addresses);
     uint64_t *sizes = flw_host_alloc(trace->initial_count, sizeof *sizes);
-    bool has_memory = addresses != NULL && sizes != NULL;
-    for (size_t i = 0; has_memory && i < trace->initial_count; i++) {
+    for (size_t i = 0; i < trace->initial_count; i++) {
         addresses[i] = trace->blocks[i].address;
         sizes[i] = trace->blocks[i].size_bytes;
     }
     torch->is_seeding = true;
-    torch->is_seeded = has_memory && seed_segments(&(struct seeding){torch, addresses, sizes});
+    torch->is_seeded = seed_segments(&(struct seeding){torch, addresses, sizes});
     torch->is_seeding = false;
-    flw_host_free(addresses, trace->initial_count, sizeof *addresses);
-    flw_host_free(sizes, trace->initial_count, sizeof *sizes);
+    flw_host_free(addresses);
+    flw_host_free(sizes);
     if (!torch->is_seeded) {
         flw_pytorch_destroy(torch->model);
-        return make_model(torch);
+        make_model(torch);
     }
-    return true;
 }
 
 /* ---- the policy ---- */
 
-/* No block may wait for an event any more. */
-static void release(struct torch *torch)
+static void finish(void *self)
 {
+    struct torch *torch = self;
+    drain(torch);
     flw_pytorch_destroy(torch->model);
-    flw_host_free(torch->blocks, torch->block_count, sizeof *torch->blocks);
+    flw_host_free(torch->blocks);
     flw_deferrals_finish(&torch->deferrals);
     flw_pytorch_record_finish(&torch->record);
     flw_uses_finish(&torch->uses);
-    flw_host_free(torch, 1, sizeof *torch);
-}
-
-static void finish(void *self)
-{
-    drain(self);
-    release(self);
+    flw_host_free(torch);
 }
 
 /* PyTorch takes an eighth more addresses than the device has memory. */
@@ -355,11 +346,6 @@ static void read_settings(const struct flw_policy_setup *setup, struct flw_pytor
 static void *create(const struct flw_policy_setup *setup, char *message)
 {
     struct torch *torch = flw_host_alloc(1, sizeof *torch);
-    snprintf(message, FLW_POLICY_MESSAGE_BYTES, "policy %s: out of host memory",
-             setup->policy->name);
-    if (torch == NULL) {
-        goto fail;
-    }
     torch->device = setup->device;
     torch->ranges.device = setup->device;
     read_settings(setup, &torch->settings);
@@ -368,39 +354,30 @@ static void *create(const struct flw_policy_setup *setup, char *message)
         snprintf(message, FLW_POLICY_MESSAGE_BYTES,
                  "policy %s: %s has no virtual memory management; leave expandable segments out",
                  setup->policy->name, setup->device->name);
-        goto fail;
+        flw_host_free(torch);
+        return NULL;
     }
     torch->trace = setup->trace;
     torch->lanes = &setup->program->lanes;
-    torch->block_count = setup->program->block_count;
     torch->stream_count = setup->program->stream_count;
     torch->has_same_segments = true;
-    torch->blocks = flw_host_alloc(torch->block_count, sizeof *torch->blocks);
+    torch->blocks = flw_host_alloc(setup->program->block_count, sizeof *torch->blocks);
     torch->deferrals =
         (struct flw_deferrals){.device = setup->device, .done = take_back, .context = torch};
-    if (torch->blocks == NULL || !flw_uses_init(&torch->uses, setup->program) ||
-        !flw_deferrals_init(&torch->deferrals, setup->program) ||
-        !flw_pytorch_record_init(&torch->record, setup->trace)) {
-        goto fail;
-    }
+    flw_uses_init(&torch->uses, setup->program);
+    flw_deferrals_init(&torch->deferrals, setup->program);
+    flw_pytorch_record_init(&torch->record, setup->trace);
     torch->settings.first_private = (uint16_t)torch->stream_count;
-    if (!make_model(torch)) {
-        goto fail;
-    }
+    make_model(torch);
     bool is_cold = setup->trace->initial_count == 0 && setup->trace->segment_count == 0;
-    if (can_be_seeded(torch) && !start_from_record(torch)) {
-        goto fail;
+    if (can_be_seeded(torch)) {
+        start_from_record(torch);
     }
     torch->compares = is_standard(&torch->settings) && setup->trace->has_addresses &&
                       setup->trace->has_segments && (is_cold || torch->is_seeded);
     torch->has_compared = torch->compares;
     torch->seed_count = torch->is_seeded ? setup->trace->initial_count : 0;
     return torch;
-fail:
-    if (torch != NULL) {
-        release(torch);
-    }
-    return NULL;
 }
 
 static bool torch_alloc(void *self, const struct flw_op *op, uint64_t *out_address)

@@ -61,12 +61,7 @@ static struct flw_segheap_block *add_segment(const struct flw_pytorch_expand *ex
                                  &shape.place)) {
         return NULL;
     }
-    struct flw_segheap_segment *segment = flw_segheap_add(expand->heap, &shape);
-    if (segment == NULL) {
-        expand->source->unreserve(expand->source->context, shape.place.device_address);
-        return NULL;
-    }
-    return flw_segheap_put(expand->heap, segment->first);
+    return flw_segheap_put(expand->heap, flw_segheap_add(expand->heap, &shape)->first);
 }
 
 /* Memory for the front of an unmapped block. The free block that it is now a part of; NULL: none. */
@@ -78,12 +73,7 @@ static struct flw_segheap_block *map_front(const struct flw_pytorch_expand *expa
     struct flw_segheap *heap = expand->heap;
     flw_segheap_take(heap, block);
     if (block->size_bytes > mapped_bytes) {
-        struct flw_segheap_block *rest = flw_segheap_cut(heap, block, mapped_bytes);
-        if (rest == NULL) {
-            (void)flw_segheap_put(heap, block);
-            return NULL;
-        }
-        (void)flw_segheap_put(heap, rest);
+        (void)flw_segheap_put(heap, flw_segheap_cut(heap, block, mapped_bytes));
     }
     struct flw_pytorch_range range = range_of(block);
     if (!expand->source->map(expand->source->context, &range)) {
@@ -119,13 +109,6 @@ struct flw_segheap_block *flw_pytorch_expand_for(const struct flw_pytorch_expand
 
 /* ---- giving back ---- */
 
-static void put_back(const struct flw_pytorch_expand *expand, struct flw_segheap_block *block)
-{
-    if (block != NULL) {
-        (void)flw_segheap_put(expand->heap, block);
-    }
-}
-
 /* The whole granules inside a free block lose their memory. Where the walk goes on. */
 static struct flw_segheap_block *unmap_inside(const struct flw_pytorch_expand *expand,
                                               struct flw_segheap_block *block)
@@ -142,23 +125,20 @@ static struct flw_segheap_block *unmap_inside(const struct flw_pytorch_expand *e
     struct flw_segheap_block *middle = block;
     if (begin > offset) {
         middle = flw_segheap_cut(heap, block, begin - offset);
-        put_back(expand, block);
-    }
-    if (middle == NULL) {
-        return block; /* the host is out of memory: it stays mapped */
+        (void)flw_segheap_put(heap, block);
     }
     struct flw_segheap_block *rest = NULL;
     if (middle->size_bytes > end - begin) {
         rest = flw_segheap_cut(heap, middle, end - begin);
     }
-    if (middle->size_bytes == end - begin) {
-        struct flw_pytorch_range range = range_of(middle);
-        expand->source->unmap(expand->source->context, &range);
-        flw_segheap_set_mapped(heap, middle, false);
-    }
+    struct flw_pytorch_range range = range_of(middle);
+    expand->source->unmap(expand->source->context, &range);
+    flw_segheap_set_mapped(heap, middle, false);
     middle = flw_segheap_put(heap, middle);
-    put_back(expand, rest);
-    return middle != NULL ? middle : block;
+    if (rest != NULL) {
+        (void)flw_segheap_put(heap, rest);
+    }
+    return middle;
 }
 
 void flw_pytorch_expand_release(const struct flw_pytorch_expand *expand)

@@ -136,11 +136,7 @@ static struct flw_segheap_segment *add_segment(struct flw_pytorch_model *model,
     if (!model->source.alloc(model->source.context, shape->size_bytes, &shape->place)) {
         return NULL;
     }
-    struct flw_segheap_segment *segment = flw_segheap_add(&model->heap, shape);
-    if (segment == NULL) {
-        model->source.free(model->source.context, shape->place.device_address, shape->size_bytes);
-    }
-    return segment;
+    return flw_segheap_add(&model->heap, shape);
 }
 
 /* Its only block is in no list. */
@@ -284,10 +280,7 @@ struct flw_segheap_block *flw_pytorch_alloc(struct flw_pytorch_model *model, uin
         block = grow(model, pool, rounded_bytes, stream);
     }
     if (block != NULL && should_split(model, block, rounded_bytes)) {
-        struct flw_segheap_block *rest = flw_segheap_cut(&model->heap, block, rounded_bytes);
-        if (rest != NULL) {
-            flw_pytorch_free(model, rest);
-        }
+        flw_pytorch_free(model, flw_segheap_cut(&model->heap, block, rounded_bytes));
     }
     return block;
 }
@@ -350,9 +343,7 @@ bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_
         struct flw_segheap_block *block = rest;
         if (block != NULL && block->address < seed->block_addresses[i]) {
             block = flw_segheap_cut(heap, rest, seed->block_addresses[i] - rest->address);
-            if (block == NULL || flw_segheap_put(heap, rest) == NULL) {
-                return false;
-            }
+            (void)flw_segheap_put(heap, rest);
         }
         if (block == NULL) {
             return false;
@@ -361,13 +352,12 @@ bool flw_pytorch_seed(struct flw_pytorch_model *model, const struct flw_pytorch_
         bool is_exact = block->size_bytes <= bytes;
         out_blocks[i] = block;
         rest = is_exact ? NULL : flw_segheap_cut(heap, block, bytes);
-        if (rest == NULL && !is_exact) {
-            return false;
-        }
     }
-    bool is_done = rest == NULL || flw_segheap_put(heap, rest) != NULL;
+    if (rest != NULL) {
+        (void)flw_segheap_put(heap, rest);
+    }
     heap->cut_count = heap->join_count = 0;
-    return is_done;
+    return true;
 }
 
 /* ---- life ---- */
@@ -376,15 +366,12 @@ struct flw_pytorch_model *flw_pytorch_create(const struct flw_pytorch_source *so
                                              const struct flw_pytorch_settings *settings)
 {
     struct flw_pytorch_model *model = flw_host_alloc(1, sizeof *model);
-    if (model != NULL) {
-        model->source = *source;
-        model->settings = *settings;
-        model->expand =
-            (struct flw_pytorch_expand){.heap = &model->heap,
-                                        .source = &model->source,
-                                        .address_room_bytes = settings->address_room_bytes,
-                                        .first_private = settings->first_private};
-    }
+    model->source = *source;
+    model->settings = *settings;
+    model->expand = (struct flw_pytorch_expand){.heap = &model->heap,
+                                                .source = &model->source,
+                                                .address_room_bytes = settings->address_room_bytes,
+                                                .first_private = settings->first_private};
     return model;
 }
 
@@ -401,7 +388,7 @@ void flw_pytorch_destroy(struct flw_pytorch_model *model)
     }
     flw_pytorch_expand_finish(&model->expand);
     flw_segheap_finish(&model->heap);
-    flw_host_free(model, 1, sizeof *model);
+    flw_host_free(model);
 }
 
 uint64_t flw_pytorch_reserved_bytes(const struct flw_pytorch_model *model)

@@ -42,17 +42,14 @@ bool flw_pytorch_ranges_reserve(struct flw_pytorch_ranges *ranges, uint64_t size
                                 uint64_t granule_bytes, uint64_t *out_address)
 {
     struct flw_pytorch_region *region = flw_host_alloc(1, sizeof *region);
-    if (region == NULL) {
-        return false;
-    }
     region->size_bytes = size_bytes;
     region->granule_bytes = granule_bytes;
     region->handles = flw_host_alloc(count_of(region), sizeof *region->handles);
     ranges->call_count++;
-    if (region->handles == NULL || ranges->device->driver.cuMemAddressReserve(
-                                       &region->address, size_bytes, 0, 0, 0) != CUDA_SUCCESS) {
-        flw_host_free(region->handles, count_of(region), sizeof *region->handles);
-        flw_host_free(region, 1, sizeof *region);
+    if (ranges->device->driver.cuMemAddressReserve(&region->address, size_bytes, 0, 0, 0) !=
+        CUDA_SUCCESS) {
+        flw_host_free(region->handles);
+        flw_host_free(region);
         return false;
     }
     region->next = ranges->regions;
@@ -74,8 +71,8 @@ void flw_pytorch_ranges_unreserve(struct flw_pytorch_ranges *ranges, uint64_t ad
     *link = region->next;
     ranges->call_count++;
     ranges->device->driver.cuMemAddressFree(region->address, region->size_bytes);
-    flw_host_free(region->handles, count_of(region), sizeof *region->handles);
-    flw_host_free(region, 1, sizeof *region);
+    flw_host_free(region->handles);
+    flw_host_free(region);
 }
 
 /* The first `count` granules from `first` on lose their memory. */

@@ -23,7 +23,7 @@ struct flw_pytorch_ranges {
 /* Does the device have the calls? */
 bool flw_pytorch_ranges_are_supported(const struct flw_device *device);
 
-/* Addresses without memory. False: the device refused, or no host memory. */
+/* Addresses without memory. False: the device refused. */
 bool flw_pytorch_ranges_reserve(struct flw_pytorch_ranges *ranges, uint64_t size_bytes,
                                 uint64_t granule_bytes, uint64_t *out_address);
 

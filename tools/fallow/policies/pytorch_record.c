@@ -5,14 +5,13 @@
 
 #include "common/tool_host.h"
 
-static bool read_frees(struct flw_pytorch_record *record, const struct flw_trace *trace)
+void flw_pytorch_record_init(struct flw_pytorch_record *record, const struct flw_trace *trace)
 {
     uint64_t *alloc_counts = flw_host_alloc(trace->block_count, sizeof *alloc_counts);
     record->are_late = flw_host_alloc(trace->block_count, sizeof *record->are_late);
-    bool has_memory = alloc_counts != NULL && record->are_late != NULL;
     bool is_any_late = false;
     uint64_t alloc_count = 0;
-    for (size_t i = 0; has_memory && i < trace->event_count; i++) {
+    for (size_t i = 0; i < trace->event_count; i++) {
         const struct flw_trace_event *event = &trace->events[i];
         if (event->op == FLW_TRACE_ALLOC) {
             alloc_count++;
@@ -23,23 +22,16 @@ static bool read_frees(struct flw_pytorch_record *record, const struct flw_trace
             is_any_late = true;
         }
     }
-    flw_host_free(alloc_counts, trace->block_count, sizeof *alloc_counts);
+    flw_host_free(alloc_counts);
     if (!is_any_late) {
-        flw_host_free(record->are_late, trace->block_count, sizeof *record->are_late);
+        flw_host_free(record->are_late);
         record->are_late = NULL;
     }
-    return has_memory;
-}
-
-bool flw_pytorch_record_init(struct flw_pytorch_record *record, const struct flw_trace *trace)
-{
-    *record = (struct flw_pytorch_record){.block_count = trace->block_count};
-    return read_frees(record, trace);
 }
 
 void flw_pytorch_record_finish(struct flw_pytorch_record *record)
 {
-    flw_host_free(record->are_late, record->block_count, sizeof *record->are_late);
+    flw_host_free(record->are_late);
 }
 
 bool flw_pytorch_record_is_late(const struct flw_pytorch_record *record, uint32_t block)

@@ -14,11 +14,9 @@ struct flw_trace;
 
 struct flw_pytorch_record {
     bool *are_late; /* by block; NULL: every free is complete at once */
-    size_t block_count;
 };
 
-/* False: no host memory; finish is allowed. */
-bool flw_pytorch_record_init(struct flw_pytorch_record *record, const struct flw_trace *trace);
+void flw_pytorch_record_init(struct flw_pytorch_record *record, const struct flw_trace *trace);
 
 void flw_pytorch_record_finish(struct flw_pytorch_record *record);
 

@@ -257,20 +257,13 @@ static void take_aftermath(const struct flw_device *device, struct flw_run_resul
 
 /* ---- one policy ---- */
 
-static bool make_room(struct flw_run *run)
+static void make_room(struct flw_run *run)
 {
     const struct flw_program *program = run->setup->program;
     run->addresses = flw_host_alloc(program->block_count, sizeof *run->addresses);
     size_t a_pass_count = program->op_count / get_sample_every(run->setup) + 1;
     run->sample_capacity = run->setup->times ? a_pass_count * run->setup->pass_count : 0;
     run->samples = flw_host_alloc(run->sample_capacity, sizeof *run->samples);
-    return run->addresses != NULL && run->samples != NULL;
-}
-
-static void drop_room(struct flw_run *run)
-{
-    flw_host_free(run->addresses, run->setup->program->block_count, sizeof *run->addresses);
-    flw_host_free(run->samples, run->sample_capacity, sizeof *run->samples);
 }
 
 /* Counts so far, the ledger's where there is one. */
@@ -382,10 +375,7 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
         result->is_unsupported = true;
         goto done;
     }
-    if (!make_room(&run)) {
-        snprintf(result->message, sizeof result->message, "out of host memory");
-        goto done;
-    }
+    make_room(&run);
     run.self = policy->create(&policy_setup, result->message);
     if (run.self == NULL) {
         goto done;
@@ -395,7 +385,8 @@ static bool run_on_device(const struct flw_run_setup *setup, const struct flw_po
     policy->finish(run.self);
     take_aftermath(setup->device, result);
 done:
-    drop_room(&run);
+    flw_host_free(run.addresses);
+    flw_host_free(run.samples);
     flw_device_end(setup->device);
     return is_done;
 }

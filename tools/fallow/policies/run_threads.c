@@ -237,25 +237,19 @@ bool flw_run_threaded(struct flw_run *run, char *message)
     void *lines = flw_host_alloc(count + 1, sizeof(struct line));
     crew.block_states = flw_host_alloc(program->block_count, sizeof *crew.block_states);
     crew.use_counts = flw_host_alloc(program->block_count, sizeof *crew.use_counts);
-    bool is_done =
-        workers != NULL && lines != NULL && crew.block_states != NULL && crew.use_counts != NULL;
-    snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", is_done ? "" : "out of host memory");
-    if (is_done) {
-        crew.lines =
-            (struct line *)(uintptr_t)flw_align_up((uint64_t)(uintptr_t)lines, FLW_LINE_PAIR);
-        for (size_t i = 0; i < count; i++) {
-            workers[i] = (struct worker){.crew = &crew, .stream = (uint16_t)i};
-        }
-        is_done = start_and_join(&crew, workers);
-        if (!is_done) {
-            snprintf(message, FLW_RUN_MESSAGE_BYTES,
-                     "the system refused to start %zu threads; replay without --threads", count);
-        }
-        copy_results(&crew);
+    crew.lines = (struct line *)(uintptr_t)flw_align_up((uint64_t)(uintptr_t)lines, FLW_LINE_PAIR);
+    for (size_t i = 0; i < count; i++) {
+        workers[i] = (struct worker){.crew = &crew, .stream = (uint16_t)i};
     }
-    flw_host_free(workers, count, sizeof *workers);
-    flw_host_free(lines, count + 1, sizeof(struct line));
-    flw_host_free(crew.block_states, program->block_count, sizeof *crew.block_states);
-    flw_host_free(crew.use_counts, program->block_count, sizeof *crew.use_counts);
+    bool is_done = start_and_join(&crew, workers);
+    if (!is_done) {
+        snprintf(message, FLW_RUN_MESSAGE_BYTES,
+                 "the system refused to start %zu threads; replay without --threads", count);
+    }
+    copy_results(&crew);
+    flw_host_free(workers);
+    flw_host_free(lines);
+    flw_host_free(crew.block_states);
+    flw_host_free(crew.use_counts);
     return is_done;
 }

@@ -46,25 +46,6 @@ struct flw_segheap_block *flw_segheap_at(const struct flw_segheap_list *list, si
     return is_there ? list->entries[i].block : NULL;
 }
 
-static bool ensure_room(struct flw_segheap_list *list)
-{
-    if (list->count < list->capacity) {
-        return true;
-    }
-    size_t capacity = list->capacity == 0 ? 256 : 2 * list->capacity;
-    struct flw_segheap_entry *entries = flw_host_alloc(capacity, sizeof *entries);
-    if (entries == NULL) {
-        return false;
-    }
-    if (list->count != 0) {
-        memcpy(entries, list->entries, list->count * sizeof *entries);
-    }
-    flw_host_free(list->entries, list->capacity, sizeof *entries);
-    list->entries = entries;
-    list->capacity = capacity;
-    return true;
-}
-
 static struct flw_segheap_list *list_of(struct flw_segheap *heap,
                                         const struct flw_segheap_block *block)
 {
@@ -87,10 +68,11 @@ void flw_segheap_take(struct flw_segheap *heap, struct flw_segheap_block *block)
     block->is_free = false;
 }
 
-/* There is room. */
 static void insert(struct flw_segheap_list *list, struct flw_segheap_block *block)
 {
     size_t i = place_in(list, block);
+    list->entries =
+        flw_host_grow(list->entries, &list->capacity, list->count + 1, sizeof *list->entries);
     memmove(&list->entries[i + 1], &list->entries[i], (list->count - i) * sizeof *list->entries);
     list->entries[i] =
         (struct flw_segheap_entry){.size_bytes = block->is_unmapped ? 0 : block->size_bytes,
@@ -107,9 +89,6 @@ static struct flw_segheap_block *new_block(struct flw_segheap *heap)
 {
     if (heap->spares == NULL) {
         struct flw_segheap_chunk *chunk = flw_host_alloc(1, sizeof *chunk);
-        if (chunk == NULL) {
-            return NULL;
-        }
         chunk->next = heap->chunks;
         heap->chunks = chunk;
         for (size_t i = CHUNK_COUNT; i-- > 0;) {
@@ -133,9 +112,6 @@ struct flw_segheap_block *flw_segheap_cut(struct flw_segheap *heap, struct flw_s
                                           uint64_t size_bytes)
 {
     struct flw_segheap_block *rest = new_block(heap);
-    if (rest == NULL) {
-        return NULL;
-    }
     *rest = (struct flw_segheap_block){.address = block->address + size_bytes,
                                        .size_bytes = block->size_bytes - size_bytes,
                                        .previous = block,
@@ -175,9 +151,6 @@ struct flw_segheap_block *flw_segheap_put(struct flw_segheap *heap, struct flw_s
     struct flw_segheap_block *previous = block->previous;
     struct flw_segheap_block *next = block->next;
     uint64_t since = block->since;
-    if (!ensure_room(list_of(heap, block))) {
-        return NULL;
-    }
     if (can_join(block, next)) {
         flw_segheap_take(heap, next);
         join(heap, block, next);
@@ -215,13 +188,6 @@ struct flw_segheap_segment *flw_segheap_add(struct flw_segheap *heap,
 {
     struct flw_segheap_segment *segment = flw_host_alloc(1, sizeof *segment);
     struct flw_segheap_block *block = new_block(heap);
-    if (segment == NULL || block == NULL) {
-        if (block != NULL) {
-            drop_block(heap, block);
-        }
-        flw_host_free(segment, 1, sizeof *segment);
-        return NULL;
-    }
     *segment = (struct flw_segheap_segment){.next = heap->segments,
                                             .first = block,
                                             .address = shape->place.address,
@@ -254,26 +220,24 @@ void flw_segheap_drop(struct flw_segheap *heap, struct flw_segheap_segment *segm
     }
     heap->reserved_bytes -= segment->first->is_unmapped ? 0 : segment->size_bytes;
     drop_block(heap, segment->first);
-    flw_host_free(segment, 1, sizeof *segment);
+    flw_host_free(segment);
 }
 
 void flw_segheap_finish(struct flw_segheap *heap)
 {
     while (heap->segments != NULL) {
         struct flw_segheap_segment *next = heap->segments->next;
-        flw_host_free(heap->segments, 1, sizeof *heap->segments);
+        flw_host_free(heap->segments);
         heap->segments = next;
     }
     while (heap->chunks != NULL) {
         struct flw_segheap_chunk *next = heap->chunks->next;
-        flw_host_free(heap->chunks, 1, sizeof *heap->chunks);
+        flw_host_free(heap->chunks);
         heap->chunks = next;
     }
     for (size_t pool = 0; pool < FLW_SEGHEAP_POOLS; pool++) {
-        struct flw_segheap_list *mapped = &heap->mapped[pool];
-        struct flw_segheap_list *unmapped = &heap->unmapped[pool];
-        flw_host_free(mapped->entries, mapped->capacity, sizeof *mapped->entries);
-        flw_host_free(unmapped->entries, unmapped->capacity, sizeof *unmapped->entries);
+        flw_host_free(heap->mapped[pool].entries);
+        flw_host_free(heap->unmapped[pool].entries);
     }
     *heap = (struct flw_segheap){0};
 }

@@ -88,20 +88,19 @@ struct flw_segheap_shape {
     uint8_t pool;
 };
 
-/* A segment that is one block, neither free nor lent, in no list. NULL: no host memory. */
+/* A segment that is one block, neither free nor lent, in no list. */
 struct flw_segheap_segment *flw_segheap_add(struct flw_segheap *heap,
                                             const struct flw_segheap_shape *shape);
 
 /* A segment that is one block in no list. */
 void flw_segheap_drop(struct flw_segheap *heap, struct flw_segheap_segment *segment);
 
-/* Cut a block that is in no list after `size_bytes`; the rest is in none either. NULL: no host
- * memory, nothing changed. */
+/* Cut a block that is in no list after `size_bytes`; the rest is in none either. */
 struct flw_segheap_block *flw_segheap_cut(struct flw_segheap *heap, struct flw_segheap_block *block,
                                           uint64_t size_bytes);
 
 /* Make a block free: it joins free neighbours of its kind and is listed. The block that it is now a
- * part of; NULL: no host memory, and the block is lost inside the model. */
+ * part of. */
 struct flw_segheap_block *flw_segheap_put(struct flw_segheap *heap,
                                           struct flw_segheap_block *block);
 

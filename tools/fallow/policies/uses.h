@@ -20,24 +20,17 @@ struct flw_device;
 
 struct flw_uses {
     uint64_t *masks; /* NULL: the program uses no block on another stream */
-    size_t count;
-    size_t stream_count;
 };
 
-static inline bool flw_uses_init(struct flw_uses *uses, const struct flw_program *program)
+static inline void flw_uses_init(struct flw_uses *uses, const struct flw_program *program)
 {
-    *uses = (struct flw_uses){.stream_count = program->stream_count};
-    if (program->has_uses) {
-        uses->count = program->block_count;
-        uses->masks = flw_host_alloc(uses->count, sizeof *uses->masks);
-        return uses->masks != NULL;
-    }
-    return true;
+    uses->masks =
+        program->has_uses ? flw_host_alloc(program->block_count, sizeof *uses->masks) : NULL;
 }
 
 static inline void flw_uses_finish(struct flw_uses *uses)
 {
-    flw_host_free(uses->masks, uses->count, sizeof *uses->masks);
+    flw_host_free(uses->masks);
 }
 
 static inline void flw_uses_add(struct flw_uses *uses, uint32_t block, uint16_t stream)

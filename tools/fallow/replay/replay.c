@@ -245,12 +245,11 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
     struct flw_plan_lag lag =
         flw_plan_choose_lag(&options->plan, trace, options->device == FLW_DEVICE_SIM);
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
-    struct flw_run_result *results = flw_host_alloc(options->plan.policies.count, sizeof *results);
-    int code = FLW_EXIT_FAILED;
-    if (program == NULL || results == NULL) {
-        flw_complain("out of host memory for the trace's events");
-        goto done;
+    if (program == NULL) {
+        flw_complain("the trace has more private pools and streams than can be told apart");
+        return FLW_EXIT_FAILED;
     }
+    struct flw_run_result *results = flw_host_alloc(options->plan.policies.count, sizeof *results);
     bool is_sim = options->device == FLW_DEVICE_SIM;
     struct flw_run_setup setup = {.device = device,
                                   .trace = trace,
@@ -264,7 +263,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
                                   .times = options->times,
                                   .uses_threads = options->uses_threads};
     size_t result_count = 0;
-    code = run_policies(options, &setup, results, &result_count);
+    int code = run_policies(options, &setup, results, &result_count);
     if (result_count != 0) {
         struct flw_report report = {.trace = trace,
                                     .program = program,
@@ -283,8 +282,7 @@ static int replay_on(const struct options *options, const struct flw_trace *trac
         int print_code = print_results(options, &report);
         code = code == FLW_EXIT_OK ? print_code : code;
     }
-done:
-    flw_host_free(results, options->plan.policies.count, sizeof *results);
+    flw_host_free(results);
     flw_program_destroy(program);
     return code;
 }

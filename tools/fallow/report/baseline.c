@@ -29,26 +29,14 @@ static bool fail(struct reader *reader, const char *what)
                           "%s; it is not the JSON of fallow report", what);
 }
 
-static bool push(struct reader *reader)
+static void push(struct reader *reader)
 {
     struct flw_baseline *baseline = reader->baseline;
-    if (baseline->count == baseline->capacity) {
-        size_t capacity = baseline->capacity == 0 ? 256 : 2 * baseline->capacity;
-        struct flw_baseline_number *larger = flw_host_alloc(capacity, sizeof *larger);
-        if (larger == NULL) {
-            return fail(reader, "out of host memory");
-        }
-        if (baseline->count != 0) {
-            memcpy(larger, baseline->numbers, baseline->count * sizeof *larger);
-        }
-        flw_host_free(baseline->numbers, baseline->capacity, sizeof *larger);
-        baseline->numbers = larger;
-        baseline->capacity = capacity;
-    }
+    baseline->numbers = flw_host_grow(baseline->numbers, &baseline->capacity, baseline->count + 1,
+                                      sizeof *baseline->numbers);
     memcpy(reader->now.text, reader->json.text, sizeof reader->now.text);
     reader->now.value = strtod(reader->now.text, NULL);
     baseline->numbers[baseline->count++] = reader->now;
-    return true;
 }
 
 static bool expect(struct reader *reader, enum flw_json_token wanted, const char *what)
@@ -63,7 +51,8 @@ static bool read_value(struct reader *reader, enum flw_json_token token, const c
     char *key = reader->now.key;
     if (token == FLW_JSON_NUMBER ||
         (token == FLW_JSON_LITERAL && strcmp(reader->json.text, "null") == 0)) {
-        return push(reader);
+        push(reader);
+        return true;
     }
     if (token != FLW_JSON_OBJECT || outer != NULL) {
         return flw_json_skip(&reader->json, token);
@@ -209,7 +198,7 @@ bool flw_baseline_read_bytes(const char *text, size_t length, struct flw_baselin
 
 void flw_baseline_finish(struct flw_baseline *baseline)
 {
-    flw_host_free(baseline->numbers, baseline->capacity, sizeof *baseline->numbers);
+    flw_host_free(baseline->numbers);
     *baseline = (struct flw_baseline){0};
 }
 

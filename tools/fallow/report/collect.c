@@ -29,32 +29,24 @@ struct collector {
 /* --- what the device knows -----------------------------------------------------------------------
  */
 
-static bool list_segments(struct flw_probe *probe, void *context)
+static void list_segments(struct flw_probe *probe, void *context)
 {
     struct collector *collector = context;
     const struct flw_device *device = collector->setup->run->device;
     size_t count = device->get_extents(0, collector->extents, collector->extent_capacity);
     if (count > collector->extent_capacity) {
-        flw_host_free(collector->extents, collector->extent_capacity, sizeof *collector->extents);
+        flw_host_free(collector->extents);
         collector->extent_capacity = 2 * count;
         collector->extents = flw_host_alloc(collector->extent_capacity, sizeof *collector->extents);
-        if (collector->extents == NULL) {
-            collector->extent_capacity = 0;
-            return false;
-        }
         device->get_extents(0, collector->extents, collector->extent_capacity);
     }
-    if (!flw_heapview_make_segments(&probe->view, count)) {
-        return false;
-    }
+    flw_heapview_make_segments(&probe->view, count);
     for (size_t i = 0; i < count; i++) {
         probe->view.segments[i] =
             (struct flw_sheet_segment){.address = collector->extents[i].address,
                                        .bytes = collector->extents[i].bytes,
                                        .stream = UINT16_MAX};
     }
-    probe->view.segment_count = count;
-    return true;
 }
 
 static void say_progress(const struct collector *collector, size_t op)
@@ -173,13 +165,9 @@ static bool run_once(struct collector *collector, enum pass pass, struct flw_run
                                           .knows_reserved = true,
                                           .list_segments = list_segments,
                                           .context = collector};
-    bool is_ready = flw_probe_init(&collector->probe);
-    bool is_done = is_ready && flw_run_policy(&run, which, result);
+    flw_probe_init(&collector->probe);
+    bool is_done = flw_run_policy(&run, which, result);
     flw_probe_finish(&collector->probe);
-    if (!is_ready || (is_done && collector->probe.is_out_of_memory)) {
-        snprintf(result->message, sizeof result->message, "out of host memory");
-        is_done = false;
-    }
     return is_done;
 }
 
@@ -213,7 +201,7 @@ static bool run_policy(struct collector *collector, struct flw_run_result *resul
     }
     if (!is_same(&timed, result)) { /* the model of a pool reuses more under the checker, ... */
         struct flw_run_result scout = {.policy = result->policy};
-        flw_sheet_drop(collector->sheet, policy);
+        flw_sheet_drop(policy);
         collector->step = step;
         if (!run_pair(collector, PASS_SCOUT_CHECKED, &scout, result)) {
             return false;
@@ -251,13 +239,12 @@ static bool collect_policy(struct collector *collector, const struct flw_policy 
         return false;
     }
     collector->step += 2;
-    bool is_bound = strcmp(which->name, flw_policy_bound.name) == 0;
-    bool is_done = is_bound ? flw_collect_bound(collector->sheet, facts, policy)
-                            : flw_collect_record(collector->sheet, facts, policy);
-    if (!is_done) {
-        snprintf(result->message, sizeof result->message, "out of host memory");
+    if (strcmp(which->name, flw_policy_bound.name) == 0) {
+        flw_collect_bound(collector->sheet, facts, policy);
+    } else {
+        flw_collect_record(collector->sheet, facts, policy);
     }
-    return is_done;
+    return true;
 }
 
 /* --- the sheet -----------------------------------------------------------------------------------
@@ -296,16 +283,10 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
     fill_head(setup, out_sheet);
     out_sheet->policies = flw_host_alloc(setup->policy_count, sizeof *out_sheet->policies);
     out_sheet->results = flw_host_alloc(setup->policy_count, sizeof *out_sheet->results);
-    if (out_sheet->policies == NULL || out_sheet->results == NULL) {
-        flw_host_free(out_sheet->policies, setup->policy_count, sizeof *out_sheet->policies);
-        flw_host_free(out_sheet->results, setup->policy_count, sizeof *out_sheet->results);
-        *out_sheet = (struct flw_sheet){0};
-        snprintf(message, FLW_RUN_MESSAGE_BYTES, "out of host memory");
-        return false;
-    }
     out_sheet->policy_count = setup->policy_count;
-    bool is_done = flw_facts_gather(out_sheet, &facts);
-    snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", is_done ? "" : "out of host memory");
+    bool is_done = true;
+    flw_facts_gather(out_sheet, &facts);
+    message[0] = '\0';
     for (size_t i = 0; is_done && i < setup->policy_count; i++) {
         struct flw_run_result *result = &out_sheet->results[i];
         collector.probe.facts = &facts;
@@ -314,7 +295,7 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
             snprintf(message, FLW_RUN_MESSAGE_BYTES, "%s", result->message);
         }
     }
-    flw_host_free(collector.extents, collector.extent_capacity, sizeof *collector.extents);
+    flw_host_free(collector.extents);
     flw_facts_finish(&facts);
     if (!is_done) {
         flw_sheet_finish(out_sheet);

@@ -8,10 +8,10 @@
 
 #include "report/probe.h"
 
-/* The policy `recorded` and the policy `bound`: nothing runs. False: no host memory. */
-bool flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
+/* The policy `recorded` and the policy `bound`: nothing runs. */
+void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
                         struct flw_sheet_policy *policy);
-bool flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
+void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
                        struct flw_sheet_policy *policy);
 
 #endif

@@ -25,22 +25,11 @@ struct record {
 /* --- segments ------------------------------------------------------------------------------------
  */
 
-static bool insert_segment(struct record *record, struct flw_sheet_segment segment)
+static void insert_segment(struct record *record, struct flw_sheet_segment segment)
 {
     size_t at = record->segment_count;
-    if (record->segment_count == record->segment_capacity) {
-        size_t capacity = flw_max(2 * record->segment_capacity, 64);
-        struct flw_sheet_segment *larger = flw_host_alloc(capacity, sizeof *larger);
-        if (larger == NULL) {
-            return false;
-        }
-        if (at != 0) {
-            memcpy(larger, record->segments, at * sizeof *larger);
-        }
-        flw_host_free(record->segments, record->segment_capacity, sizeof *larger);
-        record->segments = larger;
-        record->segment_capacity = capacity;
-    }
+    record->segments = flw_host_grow(record->segments, &record->segment_capacity, at + 1,
+                                     sizeof *record->segments);
     while (at > 0 && record->segments[at - 1].address > segment.address) {
         record->segments[at] = record->segments[at - 1];
         at--;
@@ -48,11 +37,10 @@ static bool insert_segment(struct record *record, struct flw_sheet_segment segme
     record->segments[at] = segment;
     record->segment_count++;
     record->segment_bytes += segment.bytes;
-    return true;
 }
 
 /* Takes [begin, end) out of whatever covers it. */
-static bool remove_range(struct record *record, uint64_t begin, uint64_t end)
+static void remove_range(struct record *record, uint64_t begin, uint64_t end)
 {
     size_t kept = 0;
     struct flw_sheet_segment tail = {0};
@@ -76,10 +64,12 @@ static bool remove_range(struct record *record, uint64_t begin, uint64_t end)
         }
     }
     record->segment_count = kept;
-    return tail.bytes == 0 || insert_segment(record, tail);
+    if (tail.bytes != 0) {
+        insert_segment(record, tail);
+    }
 }
 
-static bool note_segment(struct record *record, const struct flw_trace_event *event)
+static void note_segment(struct record *record, const struct flw_trace_event *event)
 {
     uint64_t end = event->address + event->size_bytes;
     bool is_taken = event->op == FLW_TRACE_SEGMENT_ALLOC || event->op == FLW_TRACE_SEGMENT_MAP;
@@ -89,26 +79,23 @@ static bool note_segment(struct record *record, const struct flw_trace_event *ev
         record->reserved_bytes -= flw_min(event->size_bytes, record->reserved_bytes);
     }
     if (event->address == 0 || event->size_bytes == 0 || end < event->address) {
-        return true;
+        return;
     }
-    return remove_range(record, event->address, end) &&
-           (!is_taken ||
-            insert_segment(record, (struct flw_sheet_segment){.address = event->address,
-                                                              .bytes = event->size_bytes,
-                                                              .stream = event->stream}));
+    remove_range(record, event->address, end);
+    if (is_taken) {
+        insert_segment(record, (struct flw_sheet_segment){.address = event->address,
+                                                          .bytes = event->size_bytes,
+                                                          .stream = event->stream});
+    }
 }
 
-static bool list_segments(struct flw_probe *probe, void *context)
+static void list_segments(struct flw_probe *probe, void *context)
 {
     const struct record *record = context;
-    if (!flw_heapview_make_segments(&probe->view, record->segment_count)) {
-        return false;
-    }
+    flw_heapview_make_segments(&probe->view, record->segment_count);
     for (size_t i = 0; i < record->segment_count; i++) {
         probe->view.segments[i] = record->segments[i];
     }
-    probe->view.segment_count = record->segment_count;
-    return true;
 }
 
 /* --- the walk ------------------------------------------------------------------------------------
@@ -136,68 +123,67 @@ static void drop(struct record *record, uint32_t block)
     record->pending[block] = 0;
 }
 
-static bool pass_event(struct record *record, const struct flw_trace_event *event, size_t op)
+static void pass_event(struct record *record, const struct flw_trace_event *event, size_t op)
 {
     switch (event->op) {
     case FLW_TRACE_ALLOC:
         if (event->size_bytes != 0) {
             lend(record, op, event->block);
         }
-        return true;
+        break;
     case FLW_TRACE_FREE:
         if (record->has_done[event->block]) {
             record->pending[event->block] = 1;
         } else {
             drop(record, event->block);
         }
-        return true;
+        break;
     case FLW_TRACE_FREE_DONE:
         drop(record, event->block);
-        return true;
+        break;
     case FLW_TRACE_SEGMENT_ALLOC:
     case FLW_TRACE_SEGMENT_FREE:
     case FLW_TRACE_SEGMENT_MAP:
     case FLW_TRACE_SEGMENT_UNMAP:
-        return note_segment(record, event);
+        note_segment(record, event);
+        break;
     case FLW_TRACE_OOM:
         flw_probe_fail(&record->probe, op, event->size_bytes);
-        return true;
+        break;
     default:
-        return true;
+        break;
     }
 }
 
-static bool begin_with_segments(struct record *record)
+static void begin_with_segments(struct record *record)
 {
     const struct flw_trace *trace = record->trace;
-    bool is_done = true;
-    for (size_t i = 0; is_done && i < trace->segment_count; i++) {
+    for (size_t i = 0; i < trace->segment_count; i++) {
         const struct flw_trace_segment *segment = &trace->segments[i];
         struct flw_trace_event event = {.op = FLW_TRACE_SEGMENT_ALLOC,
                                         .address = segment->address,
                                         .size_bytes = segment->size_bytes,
                                         .stream = segment->stream};
-        is_done = note_segment(record, &event);
+        note_segment(record, &event);
     }
-    return is_done;
 }
 
-static bool walk(struct record *record)
+static void walk(struct record *record)
 {
     const struct flw_trace *trace = record->trace;
     struct flw_probe *probe = &record->probe;
     size_t op = 0;
-    bool is_done = begin_with_segments(record);
-    for (size_t i = 0; is_done && i < trace->initial_count; i++) {
+    begin_with_segments(record);
+    for (size_t i = 0; i < trace->initial_count; i++) {
         if (trace->blocks[i].size_bytes != 0) {
             lend(record, op, (uint32_t)i);
             note(record, op);
             flw_probe_end_op(probe, op++);
         }
     }
-    for (size_t i = 0; is_done && i < trace->event_count; i++) {
+    for (size_t i = 0; i < trace->event_count; i++) {
         const struct flw_trace_event *event = &trace->events[i];
-        is_done = pass_event(record, event, op);
+        pass_event(record, event, op);
         note(record, op);
         if (flw_program_has_op(probe->sheet->program, i)) {
             flw_probe_end_op(probe, op++);
@@ -205,7 +191,6 @@ static bool walk(struct record *record)
     }
     note(record, op); /* the end is an op too */
     flw_probe_end_op(probe, op);
-    return is_done && !probe->is_out_of_memory;
 }
 
 static void find_dones(const struct flw_trace *trace, bool *has_done)
@@ -217,7 +202,7 @@ static void find_dones(const struct flw_trace *trace, bool *has_done)
     }
 }
 
-static bool walk_once(struct record *record, struct flw_sheet *sheet, const struct flw_facts *facts,
+static void walk_once(struct record *record, struct flw_sheet *sheet, const struct flw_facts *facts,
                       struct flw_sheet_policy *policy, bool is_scout)
 {
     const struct flw_trace *trace = sheet->trace;
@@ -241,12 +226,12 @@ static bool walk_once(struct record *record, struct flw_sheet *sheet, const stru
     }
     record->probe.view.addresses = record->addresses;
     record->probe.view.pending = record->pending;
-    bool is_done = flw_probe_init(&record->probe) && walk(record);
+    flw_probe_init(&record->probe);
+    walk(record);
     flw_probe_finish(&record->probe);
-    return is_done && !record->probe.is_out_of_memory;
 }
 
-bool flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
+void flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
                         struct flw_sheet_policy *policy)
 {
     const struct flw_trace *trace = sheet->trace;
@@ -254,23 +239,19 @@ bool flw_collect_record(struct flw_sheet *sheet, const struct flw_facts *facts,
     record.addresses = flw_host_alloc(trace->block_count, sizeof *record.addresses);
     record.pending = flw_host_alloc(trace->block_count, 1);
     record.has_done = flw_host_alloc(trace->block_count, 1);
-    bool is_done = record.addresses != NULL && record.pending != NULL && record.has_done != NULL;
-    if (is_done) {
-        find_dones(trace, record.has_done);
-        is_done = walk_once(&record, sheet, facts, policy, true) &&
-                  walk_once(&record, sheet, facts, policy, false);
-    }
-    flw_host_free(record.addresses, trace->block_count, sizeof *record.addresses);
-    flw_host_free(record.pending, trace->block_count, 1);
-    flw_host_free(record.has_done, trace->block_count, 1);
-    flw_host_free(record.segments, record.segment_capacity, sizeof *record.segments);
-    return is_done;
+    find_dones(trace, record.has_done);
+    walk_once(&record, sheet, facts, policy, true);
+    walk_once(&record, sheet, facts, policy, false);
+    flw_host_free(record.addresses);
+    flw_host_free(record.pending);
+    flw_host_free(record.has_done);
+    flw_host_free(record.segments);
 }
 
 /* --- the bound -----------------------------------------------------------------------------------
  */
 
-static bool walk_program(struct flw_sheet *sheet, const struct flw_facts *facts,
+static void walk_program(struct flw_sheet *sheet, const struct flw_facts *facts,
                          struct flw_sheet_policy *policy, bool is_scout)
 {
     const struct flw_program *program = sheet->program;
@@ -280,8 +261,8 @@ static bool walk_program(struct flw_sheet *sheet, const struct flw_facts *facts,
                               .is_scout = is_scout,
                               .knows_reserved = true};
     uint64_t live_bytes = 0;
-    bool is_done = flw_probe_init(&probe);
-    for (size_t i = 0; is_done && i < program->op_count; i++) {
+    flw_probe_init(&probe);
+    for (size_t i = 0; i < program->op_count; i++) {
         const struct flw_op *op = &program->ops[i];
         if (op->kind == FLW_OP_ALLOC) {
             live_bytes += op->size_bytes;
@@ -292,11 +273,11 @@ static bool walk_program(struct flw_sheet *sheet, const struct flw_facts *facts,
         flw_probe_end_op(&probe, i);
     }
     flw_probe_finish(&probe);
-    return is_done;
 }
 
-bool flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
+void flw_collect_bound(struct flw_sheet *sheet, const struct flw_facts *facts,
                        struct flw_sheet_policy *policy)
 {
-    return walk_program(sheet, facts, policy, true) && walk_program(sheet, facts, policy, false);
+    walk_program(sheet, facts, policy, true);
+    walk_program(sheet, facts, policy, false);
 }

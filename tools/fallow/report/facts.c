@@ -17,14 +17,11 @@
 /* --- columns -------------------------------------------------------------------------------------
  */
 
-static bool make_columns(struct flw_sheet *sheet)
+static void make_columns(struct flw_sheet *sheet)
 {
     struct flw_sheet_columns *columns = &sheet->columns;
     size_t count = (size_t)flw_min(sheet->op_count, FLW_SHEET_COLUMNS);
     columns->first_op = flw_host_alloc(count + 1, sizeof *columns->first_op);
-    if (columns->first_op == NULL) {
-        return false;
-    }
     columns->count = count;
     for (size_t i = 0; i <= count; i++) {
         columns->first_op[i] = sheet->op_count * i / count; /* ops are fewer than 2^33 */
@@ -32,7 +29,6 @@ static bool make_columns(struct flw_sheet *sheet)
     if (sheet->has_times) {
         columns->time_ns = flw_host_alloc(count + 1, sizeof *columns->time_ns);
     }
-    return !sheet->has_times || columns->time_ns != NULL;
 }
 
 static void cut_name(char *out, const char *name)
@@ -107,7 +103,7 @@ static void walk_events(struct flw_sheet *sheet, bool *is_open)
     }
 }
 
-static bool make_marks(struct flw_sheet *sheet)
+static void make_marks(struct flw_sheet *sheet)
 {
     const struct flw_trace *trace = sheet->trace;
     size_t count = 0;
@@ -117,16 +113,9 @@ static bool make_marks(struct flw_sheet *sheet)
     count = flw_min(count, FLW_SHEET_MARKS);
     bool *is_open = flw_host_alloc(count, sizeof *is_open);
     sheet->marks = flw_host_alloc(count, sizeof *sheet->marks);
-    bool has_memory = is_open != NULL && sheet->marks != NULL;
-    if (has_memory) {
-        walk_events(sheet, is_open);
-        FLW_ASSERT(sheet->mark_count == count);
-    } else {
-        flw_host_free(sheet->marks, count, sizeof *sheet->marks);
-        sheet->marks = NULL;
-    }
-    flw_host_free(is_open, count, sizeof *is_open);
-    return has_memory;
+    walk_events(sheet, is_open);
+    FLW_ASSERT(sheet->mark_count == count);
+    flw_host_free(is_open);
 }
 
 /* --- sizes and lives -----------------------------------------------------------------------------
@@ -224,7 +213,7 @@ static uint64_t weigh(const struct flw_op *op, uint64_t begin_op, uint64_t end_o
 }
 
 /* The heaviest blocks by size and life; of equals, the first. `weights` is room, one a block. */
-static bool select_blocks(const struct flw_sheet *sheet, uint64_t *weights, struct flw_facts *facts)
+static void select_blocks(const struct flw_sheet *sheet, uint64_t *weights, struct flw_facts *facts)
 {
     const uint64_t *end_ops = facts->end_ops;
     const struct flw_program *program = sheet->program;
@@ -242,10 +231,6 @@ static bool select_blocks(const struct flw_sheet *sheet, uint64_t *weights, stru
         tie_count -= weights[i] > least;
     }
     facts->selected = flw_host_alloc(kept_count, sizeof *facts->selected);
-    if (facts->selected == NULL) {
-        return false;
-    }
-    facts->selected_capacity = kept_count;
     facts->left_out_count = count - kept_count;
     for (size_t i = 0; i < program->op_count; i++) {
         const struct flw_op *op = &program->ops[i];
@@ -257,7 +242,6 @@ static bool select_blocks(const struct flw_sheet *sheet, uint64_t *weights, stru
         facts->selected[facts->selected_count++] = (struct flw_fact_block){
             .begin_op = i, .end_op = end_ops[op->block], .block = op->block};
     }
-    return true;
 }
 
 static void count_blocks(struct flw_sheet *sheet, struct flw_facts *facts)
@@ -282,30 +266,25 @@ static void count_blocks(struct flw_sheet *sheet, struct flw_facts *facts)
     }
 }
 
-bool flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out)
+void flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out)
 {
     size_t block_count = sheet->program->block_count;
-    *out = (struct flw_facts){.block_count = block_count};
-    if (!make_columns(sheet) || !make_marks(sheet)) {
-        return false;
-    }
-    out->end_ops = flw_host_alloc(block_count, sizeof *out->end_ops);
     uint64_t *room = flw_host_alloc(block_count, sizeof *room);
-    bool is_done = out->end_ops != NULL && room != NULL;
-    if (is_done) {
-        find_ends(sheet, out->end_ops);
-        count_blocks(sheet, out);
-        count_distinct(sheet, room);
-        is_done = select_blocks(sheet, room, out) && flw_facts_gather_owners(sheet, out) &&
-                  flw_packing_measure(sheet->program, out->end_ops, &sheet->packed_bytes);
-    }
-    flw_host_free(room, block_count, sizeof *room);
-    return is_done;
+    *out = (struct flw_facts){.end_ops = flw_host_alloc(block_count, sizeof *out->end_ops)};
+    make_columns(sheet);
+    make_marks(sheet);
+    find_ends(sheet, out->end_ops);
+    count_blocks(sheet, out);
+    count_distinct(sheet, room);
+    select_blocks(sheet, room, out);
+    flw_facts_gather_owners(sheet, out);
+    sheet->packed_bytes = flw_packing_measure(sheet->program, out->end_ops);
+    flw_host_free(room);
 }
 
 void flw_facts_finish(struct flw_facts *facts)
 {
-    flw_host_free(facts->end_ops, facts->block_count, sizeof *facts->end_ops);
-    flw_host_free(facts->selected, facts->selected_capacity, sizeof *facts->selected);
+    flw_host_free(facts->end_ops);
+    flw_host_free(facts->selected);
     *facts = (struct flw_facts){0};
 }

@@ -16,18 +16,16 @@ struct flw_fact_block {
 
 struct flw_facts {
     struct flw_fact_block *selected; /* by block, and so by begin_op */
-    size_t selected_count, selected_capacity, left_out_count;
+    size_t selected_count, left_out_count;
     uint64_t *end_ops; /* by block: where its life ends; op_count where it does not */
-    size_t block_count;
-    uint64_t peak_op; /* where the requested bytes peak when nothing fails */
+    uint64_t peak_op;  /* where the requested bytes peak when nothing fails */
 };
 
-/* Fills the sheet's own part; sheet->trace, program and op_count are set. False: no host memory;
- * what is held goes with flw_sheet_finish and flw_facts_finish. */
-bool flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out);
+/* Fills the sheet's own part; sheet->trace, program and op_count are set. */
+void flw_facts_gather(struct flw_sheet *sheet, struct flw_facts *out);
 void flw_facts_finish(struct flw_facts *facts);
 
 /* facts_owner.c: the categories. */
-bool flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts);
+void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts);
 
 #endif

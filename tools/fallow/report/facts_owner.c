@@ -33,14 +33,11 @@ static uint32_t context_value(const struct flw_trace_context *context, enum flw_
     return kind == FLW_SHEET_BY_TAG ? context->tag : context->pool;
 }
 
-/* The distinct values, ascending; 0 is always one. False: no host memory. */
-static bool list_values(struct owners *owners)
+/* The distinct values, ascending; 0 is always one. */
+static void list_values(struct owners *owners)
 {
     const struct flw_trace *trace = owners->sheet->trace;
     owners->values = flw_host_alloc(trace->context_count + 1, sizeof *owners->values);
-    if (owners->values == NULL) {
-        return false;
-    }
     for (size_t i = 0; i < trace->context_count; i++) {
         owners->values[i + 1] = context_value(&trace->contexts[i], owners->kind);
     }
@@ -50,7 +47,6 @@ static bool list_values(struct owners *owners)
             owners->values[owners->count++] = owners->values[i];
         }
     }
-    return true;
 }
 
 static uint32_t find_value(const struct owners *owners, uint32_t value)
@@ -84,16 +80,15 @@ static void key_by_context(struct owners *owners)
     }
 }
 
-/* False: no host memory. count 0: the trace says nothing of this kind. */
-static bool key_blocks(struct owners *owners)
+static void key_blocks(struct owners *owners)
 {
     const struct flw_trace *trace = owners->sheet->trace;
     if (owners->kind == FLW_SHEET_BY_TAG || owners->kind == FLW_SHEET_BY_POOL) {
-        bool has_memory = list_values(owners);
-        if (has_memory && owners->count > 1) {
+        list_values(owners);
+        if (owners->count > 1) {
             key_by_context(owners);
         }
-        return has_memory;
+        return;
     }
     bool is_by_size = owners->kind == FLW_SHEET_BY_SIZE;
     owners->count = is_by_size ? FLW_SHEET_SIZE_BINS : owners->sheet->program->stream_count;
@@ -102,7 +97,6 @@ static bool key_blocks(struct owners *owners)
         owners->keys[i] =
             is_by_size ? (uint32_t)flw_sheet_size_bin(block->size_bytes) : block->stream;
     }
-    return true;
 }
 
 /* "up to 2 MiB" */
@@ -153,7 +147,7 @@ static void step(struct owners *owners, const struct flw_op *op)
 }
 
 /* The largest at the peak get places of their own, in that order; the rest one together. */
-static bool choose_places(struct owners *owners)
+static void choose_places(struct owners *owners)
 {
     struct flw_sheet *sheet = owners->sheet;
     struct flw_sheet_category *categories = sheet->categories[owners->kind];
@@ -197,11 +191,7 @@ static bool choose_places(struct owners *owners)
     for (size_t i = 0; i < *count; i++) {
         categories[i].high_bytes =
             flw_host_alloc(sheet->columns.count, sizeof *categories[i].high_bytes);
-        if (categories[i].high_bytes == NULL) {
-            return false;
-        }
     }
-    return true;
 }
 
 static void fill_series(struct owners *owners)
@@ -266,12 +256,12 @@ static size_t list_values_of(const struct owners *owners, const struct flw_facts
     return count;
 }
 
-static bool fill_spreads(const struct owners *owners, const struct flw_facts *facts)
+static void fill_spreads(const struct owners *owners, const struct flw_facts *facts)
 {
     struct flw_sheet *sheet = owners->sheet;
     struct flw_sheet_category *categories = sheet->categories[owners->kind];
-    uint64_t *room = flw_host_alloc(facts->block_count, sizeof *room);
-    for (size_t c = 0; room != NULL && c < sheet->category_count[owners->kind]; c++) {
+    uint64_t *room = flw_host_alloc(owners->sheet->program->block_count, sizeof *room);
+    for (size_t c = 0; c < sheet->category_count[owners->kind]; c++) {
         size_t count = list_values_of(owners, facts, c, false, room);
         categories[c].sizes = spread_of(room, count);
         for (size_t i = 0; i < count; i++) {
@@ -280,50 +270,38 @@ static bool fill_spreads(const struct owners *owners, const struct flw_facts *fa
         count = list_values_of(owners, facts, c, true, room);
         categories[c].life_ops = spread_of(room, count);
     }
-    flw_host_free(room, facts->block_count, sizeof *room);
-    return room != NULL;
+    flw_host_free(room);
 }
 
-static bool make_categories(struct owners *owners, const struct flw_facts *facts)
+static void make_categories(struct owners *owners, const struct flw_facts *facts)
 {
     const struct flw_program *program = owners->sheet->program;
     owners->live_bytes = flw_host_alloc(owners->count, sizeof *owners->live_bytes);
     owners->live_counts = flw_host_alloc(owners->count, sizeof *owners->live_counts);
     owners->places = flw_host_alloc(owners->count, 1);
-    bool is_done =
-        owners->live_bytes != NULL && owners->live_counts != NULL && owners->places != NULL;
-    if (is_done) {
-        for (size_t i = 0; i <= facts->peak_op; i++) {
-            step(owners, &program->ops[i]);
-        }
-        is_done = choose_places(owners);
+    for (size_t i = 0; i <= facts->peak_op; i++) {
+        step(owners, &program->ops[i]);
     }
-    if (is_done) {
-        fill_series(owners);
-        is_done = fill_spreads(owners, facts);
-    }
-    flw_host_free(owners->live_bytes, owners->count, sizeof *owners->live_bytes);
-    flw_host_free(owners->live_counts, owners->count, sizeof *owners->live_counts);
-    flw_host_free(owners->places, owners->count, 1);
-    return is_done;
+    choose_places(owners);
+    fill_series(owners);
+    fill_spreads(owners, facts);
+    flw_host_free(owners->live_bytes);
+    flw_host_free(owners->live_counts);
+    flw_host_free(owners->places);
 }
 
-bool flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts)
+void flw_facts_gather_owners(struct flw_sheet *sheet, const struct flw_facts *facts)
 {
     const struct flw_trace *trace = sheet->trace;
     uint32_t *keys = flw_host_alloc(trace->block_count, sizeof *keys);
-    bool is_done = keys != NULL;
-    for (int kind = 0; is_done && kind < FLW_SHEET_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
         struct owners owners = {.sheet = sheet, .kind = (enum flw_sheet_kind)kind, .keys = keys};
-        is_done = key_blocks(&owners);
+        key_blocks(&owners);
         bool says_nothing = owners.values != NULL && owners.count < 2;
-        if (is_done && !says_nothing && sheet->program->max_live_bytes != 0) {
-            is_done = make_categories(&owners, facts);
+        if (!says_nothing && sheet->program->max_live_bytes != 0) {
+            make_categories(&owners, facts);
         }
-        if (owners.values != NULL) {
-            flw_host_free(owners.values, trace->context_count + 1, sizeof *owners.values);
-        }
+        flw_host_free(owners.values);
     }
-    flw_host_free(keys, trace->block_count, sizeof *keys);
-    return is_done;
+    flw_host_free(keys);
 }

@@ -18,45 +18,18 @@ size_t flw_sheet_size_bin(uint64_t bytes)
 /* --- what is alive -------------------------------------------------------------------------------
  */
 
-/* Room for `count` elements: at least twice the old, `kept_count` of them kept. */
-static bool make_room(void **elements, size_t *capacity, size_t count, size_t kept_count,
-                      size_t element_bytes)
+void flw_heapview_lend(struct flw_heapview *view, uint32_t block)
 {
-    if (count <= *capacity) {
-        return true;
-    }
-    size_t larger = flw_max(2 * *capacity, flw_max(count, 1024));
-    void *fresh = flw_host_alloc(larger, element_bytes);
-    if (fresh == NULL) {
-        return false;
-    }
-    if (kept_count != 0) {
-        memcpy(fresh, *elements, kept_count * element_bytes);
-    }
-    flw_host_free(*elements, *capacity, element_bytes);
-    *elements = fresh;
-    *capacity = larger;
-    return true;
+    view->fresh = flw_host_grow(view->fresh, &view->fresh_capacity, view->fresh_count + 1,
+                                sizeof *view->fresh);
+    view->fresh[view->fresh_count++] = block;
 }
 
-bool flw_heapview_lend(struct flw_heapview *view, uint32_t block)
+void flw_heapview_make_segments(struct flw_heapview *view, size_t count)
 {
-    void *fresh = view->fresh;
-    bool has_room = make_room(&fresh, &view->fresh_capacity, view->fresh_count + 1,
-                              view->fresh_count, sizeof *view->fresh);
-    view->fresh = fresh;
-    if (has_room) {
-        view->fresh[view->fresh_count++] = block;
-    }
-    return has_room;
-}
-
-bool flw_heapview_make_segments(struct flw_heapview *view, size_t count)
-{
-    void *segments = view->segments;
-    bool has_room = make_room(&segments, &view->segment_capacity, count, 0, sizeof *view->segments);
-    view->segments = segments;
-    return has_room;
+    view->segments =
+        flw_host_grow(view->segments, &view->segment_capacity, count, sizeof *view->segments);
+    view->segment_count = count;
 }
 
 static int compare_blocks(const void *a, const void *b)
@@ -70,12 +43,9 @@ static int compare_blocks(const void *a, const void *b)
 }
 
 /* Drops the dead, then merges the young in from behind. */
-bool flw_heapview_look(struct flw_heapview *view)
+void flw_heapview_look(struct flw_heapview *view)
 {
     struct flw_heapview_block *young = flw_host_alloc(view->fresh_count, sizeof *young);
-    if (young == NULL) {
-        return false;
-    }
     size_t young_count = 0;
     for (size_t i = 0; i < view->fresh_count; i++) {
         uint64_t address = view->addresses[view->fresh[i]];
@@ -91,19 +61,16 @@ bool flw_heapview_look(struct flw_heapview *view)
             view->blocks[old_count++] = view->blocks[i];
         }
     }
-    void *blocks = view->blocks;
-    bool has_room = make_room(&blocks, &view->block_capacity, old_count + young_count, old_count,
-                              sizeof *view->blocks);
-    view->blocks = blocks;
-    view->block_count = has_room ? old_count + young_count : old_count;
-    for (size_t at = view->block_count; has_room && young_count > 0;) {
+    view->block_count = old_count + young_count;
+    view->blocks =
+        flw_host_grow(view->blocks, &view->block_capacity, view->block_count, sizeof *view->blocks);
+    for (size_t at = view->block_count; young_count > 0;) {
         bool is_old = old_count > 0 &&
                       compare_blocks(&view->blocks[old_count - 1], &young[young_count - 1]) > 0;
         view->blocks[--at] = is_old ? view->blocks[--old_count] : young[--young_count];
     }
-    flw_host_free(young, view->fresh_count, sizeof *young);
+    flw_host_free(young);
     view->fresh_count = 0;
-    return has_room;
 }
 
 static uint64_t taken_bytes(const struct flw_heapview *view, uint32_t block)
@@ -158,18 +125,15 @@ static int compare_sizes(const void *a, const void *b)
 }
 
 /* Blocks of at least so many bytes are shown; *out_tie_count of those with exactly so many. */
-static bool find_threshold(const struct flw_heapview *view, uint64_t *out_bytes,
+static void find_threshold(const struct flw_heapview *view, uint64_t *out_bytes,
                            size_t *out_tie_count)
 {
     *out_bytes = 0;
     *out_tie_count = SIZE_MAX;
     if (view->block_count <= FLW_SHEET_RECTANGLES) {
-        return true;
+        return;
     }
     uint64_t *sizes = flw_host_alloc(view->block_count, sizeof *sizes);
-    if (sizes == NULL) {
-        return false;
-    }
     for (size_t i = 0; i < view->block_count; i++) {
         sizes[i] = taken_bytes(view, view->blocks[i].block);
     }
@@ -179,23 +143,17 @@ static bool find_threshold(const struct flw_heapview *view, uint64_t *out_bytes,
     for (size_t i = FLW_SHEET_RECTANGLES; i > 0 && sizes[i - 1] == *out_bytes; i--) {
         (*out_tie_count)++;
     }
-    flw_host_free(sizes, view->block_count, sizeof *sizes);
-    return true;
+    flw_host_free(sizes);
 }
 
-static bool copy_blocks(const struct flw_heapview *view, struct flw_sheet_frame *frame)
+static void copy_blocks(const struct flw_heapview *view, struct flw_sheet_frame *frame)
 {
     uint64_t least_bytes = 0;
     size_t tie_count = 0;
     size_t count = flw_min(view->block_count, FLW_SHEET_RECTANGLES);
     frame->blocks = flw_host_alloc(count, sizeof *frame->blocks);
-    if (frame->blocks == NULL) {
-        return false;
-    }
     frame->block_count = count;
-    if (!find_threshold(view, &least_bytes, &tie_count)) {
-        return false;
-    }
+    find_threshold(view, &least_bytes, &tie_count);
     frame->left_out_count = view->block_count - count;
     size_t copied = 0;
     for (size_t i = 0; i < view->block_count; i++) {
@@ -213,28 +171,24 @@ static bool copy_blocks(const struct flw_heapview *view, struct flw_sheet_frame 
                                      .stream = view->trace->blocks[block].stream,
                                      .is_pending = view->pending != NULL && view->pending[block]};
     }
-    return true;
 }
 
-bool flw_heapview_copy(const struct flw_heapview *view, struct flw_sheet_frame *frame)
+void flw_heapview_copy(const struct flw_heapview *view, struct flw_sheet_frame *frame)
 {
     size_t count = flw_min(view->segment_count, FLW_SHEET_RECTANGLES);
     frame->segments = flw_host_alloc(count, sizeof *frame->segments);
-    if (frame->segments == NULL) {
-        return false;
-    }
     frame->segment_count = count;
     frame->left_out_segment_count = view->segment_count - count;
     if (count != 0) {
         memcpy(frame->segments, view->segments, count * sizeof *frame->segments);
     }
-    return copy_blocks(view, frame);
+    copy_blocks(view, frame);
 }
 
 void flw_heapview_finish(struct flw_heapview *view)
 {
-    flw_host_free(view->blocks, view->block_capacity, sizeof *view->blocks);
-    flw_host_free(view->fresh, view->fresh_capacity, sizeof *view->fresh);
-    flw_host_free(view->segments, view->segment_capacity, sizeof *view->segments);
+    flw_host_free(view->blocks);
+    flw_host_free(view->fresh);
+    flw_host_free(view->segments);
     *view = (struct flw_heapview){0};
 }

@@ -39,16 +39,15 @@ struct flw_holes {
     double square_sum;
 };
 
-/* All of these: false, no host memory. */
-bool flw_heapview_lend(struct flw_heapview *view, uint32_t block);
-/* Room for so many segments; what is there is lost. */
-bool flw_heapview_make_segments(struct flw_heapview *view, size_t count);
+void flw_heapview_lend(struct flw_heapview *view, uint32_t block);
+/* Room for so many segments, which there are now. */
+void flw_heapview_make_segments(struct flw_heapview *view, size_t count);
 /* What is alive now, in order. */
-bool flw_heapview_look(struct flw_heapview *view);
+void flw_heapview_look(struct flw_heapview *view);
 
 /* Of the last look and the present segments. */
 void flw_heapview_measure(const struct flw_heapview *view, struct flw_holes *out);
-bool flw_heapview_copy(const struct flw_heapview *view, struct flw_sheet_frame *frame);
+void flw_heapview_copy(const struct flw_heapview *view, struct flw_sheet_frame *frame);
 
 void flw_heapview_finish(struct flw_heapview *view);
 

@@ -13,6 +13,7 @@
 #include "common/command.h"
 #include "common/draft.h"
 #include "common/figures.h"
+#include "common/tool_host.h"
 #include "report/baseline.h"
 #include "report/page.h"
 #include "report/print.h"
@@ -83,26 +84,20 @@ static bool write_landing(const struct flw_report_options *options, const struct
 {
     struct flw_draft draft;
     bool has_links = strcmp(options->html_path, "-") != 0;
-    char **links = calloc(count, sizeof *links);
-    bool is_good = links != NULL;
-    for (size_t i = 0; is_good && has_links && i < count; i++) {
-        char name[PATH_BYTES];
-        name_page(options, &sheets[i], i, name);
-        links[i] = strdup(name);
-        is_good = links[i] != NULL;
+    char **links = flw_host_alloc(count, sizeof *links);
+    for (size_t i = 0; has_links && i < count; i++) {
+        links[i] = flw_host_alloc(PATH_BYTES, 1);
+        name_page(options, &sheets[i], i, links[i]);
     }
-    if (!is_good) {
-        flw_complain("out of host memory");
-    }
-    is_good =
-        is_good && flw_draft_begin(&draft, "") &&
+    bool is_good =
+        flw_draft_begin(&draft, "") &&
         flw_draft_end(&draft,
                       flw_page_write_landing(sheets, count, (const char *const *)links, draft.file),
                       options->html_path);
-    for (size_t i = 0; links != NULL && i < count; i++) {
-        free(links[i]);
+    for (size_t i = 0; i < count; i++) {
+        flw_host_free(links[i]);
     }
-    free(links);
+    flw_host_free(links);
     return is_good;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/packing.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,22 +145,19 @@ static bool list_items(const struct flw_program *program, const uint64_t *end_op
     return true;
 }
 
-bool flw_packing_measure(const struct flw_program *program, const uint64_t *end_ops,
-                         uint64_t *out_bytes)
+uint64_t flw_packing_measure(const struct flw_program *program, const uint64_t *end_ops)
 {
-    struct packing packing = {0};
-    size_t block_count = program->block_count;
-    packing.items = flw_host_alloc(block_count, sizeof *packing.items);
-    packing.placed = flw_host_alloc(block_count, sizeof *packing.placed);
-    bool has_memory = packing.items != NULL && packing.placed != NULL;
-    *out_bytes = UINT64_MAX;
-    if (has_memory && list_items(program, end_ops, &packing)) {
+    struct packing packing = {.items = flw_host_alloc(program->block_count, sizeof *packing.items),
+                              .placed =
+                                  flw_host_alloc(program->block_count, sizeof *packing.placed)};
+    uint64_t bytes = UINT64_MAX;
+    if (list_items(program, end_ops, &packing)) {
         qsort(packing.items, packing.count, sizeof *packing.items, compare_sizes);
         uint64_t by_size = pack(&packing);
         qsort(packing.items, packing.count, sizeof *packing.items, compare_weights);
-        *out_bytes = flw_min(by_size, pack(&packing));
+        bytes = flw_min(by_size, pack(&packing));
     }
-    flw_host_free(packing.items, block_count, sizeof *packing.items);
-    flw_host_free(packing.placed, block_count, sizeof *packing.placed);
-    return has_memory;
+    flw_host_free(packing.items);
+    flw_host_free(packing.placed);
+    return bytes;
 }

@@ -8,15 +8,13 @@
 #ifndef FLW_TOOL_REPORT_PACKING_H
 #define FLW_TOOL_REPORT_PACKING_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/program.h"
 
 /* First fit at fixed addresses, twice: by falling size, and by falling size times life; the better
  * of the two. `end_ops`: by block, where its life ends. UINT64_MAX: the program is too large to be
- * packed in half a second or so. False: no host memory. */
-bool flw_packing_measure(const struct flw_program *program, const uint64_t *end_ops,
-                         uint64_t *out_bytes);
+ * packed in half a second or so. */
+uint64_t flw_packing_measure(const struct flw_program *program, const uint64_t *end_ops);
 
 #endif

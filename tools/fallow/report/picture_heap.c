@@ -62,15 +62,11 @@ static int compare_begin(const void *a, const void *b)
                           (x->rectangle->block < y->rectangle->block);
 }
 
-/* The heaviest by size and lifetime, in order of their beginning. 0: none, or no host memory. */
+/* The heaviest by size and lifetime, in order of their beginning. */
 static size_t choose_polygons(const struct flw_sheet_policy *policy, struct polygon *polygons)
 {
     size_t count = policy->rectangle_count;
     const struct flw_sheet_rectangle **order = flw_host_alloc(count, sizeof(void *));
-    if (count == 0 || order == NULL) {
-        flw_host_free(order, count, sizeof(void *));
-        return 0;
-    }
     for (size_t i = 0; i < count; i++) {
         order[i] = &policy->rectangles[i];
     }
@@ -80,7 +76,7 @@ static size_t choose_polygons(const struct flw_sheet_policy *policy, struct poly
         polygons[i].rectangle = order[i];
         polygons[i].step_count = 0;
     }
-    flw_host_free(order, count, sizeof(void *));
+    flw_host_free(order);
     qsort(polygons, chosen, sizeof *polygons, compare_begin);
     return chosen;
 }
@@ -161,10 +157,10 @@ void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_po
     struct flw_svg svg = {.out = out, .height = 280, .x = op_axis(sheet)};
     struct polygon polygons[POLYGONS];
     struct step *steps = flw_host_alloc((size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
-    size_t count = steps == NULL ? 0 : choose_polygons(policy, polygons);
+    size_t count = choose_polygons(policy, polygons);
     if (count == 0) {
         fputs("<p class=none>No blocks to show.</p>\n", out);
-        flw_host_free(steps, (size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
+        flw_host_free(steps);
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -183,7 +179,7 @@ void flw_picture_active(const struct flw_sheet *sheet, const struct flw_sheet_po
         out,
         "<p class=hint>%zu of %zu blocks, the heaviest by size times lifetime, stacked; a colour a size.</p>\n",
         count, policy->rectangle_count + policy->left_out_count);
-    flw_host_free(steps, (size_t)POLYGONS * 2 * POLYGONS, sizeof *steps);
+    flw_host_free(steps);
 }
 
 /* ---- the heap at one moment: addresses as text, line after line, in cells of one colour */
@@ -318,18 +314,16 @@ void flw_picture_frame(const struct flw_sheet_frame *frame, FILE *out)
     for (size_t i = 0; i < frame->segment_count; i++) {
         total += (double)frame->segments[i].bytes;
     }
+    if (total == 0) {
+        fputs("<p class=none>Nothing was reserved at this moment.</p>\n", out);
+        return;
+    }
     while (row_bytes * FRAME_ROWS < total) {
         row_bytes *= 2;
     }
     struct paper paper = {.cell_bytes = row_bytes / FRAME_CELLS,
                           .row_count = (size_t)(total / row_bytes) + 1};
-    size_t cell_count = paper.row_count * FRAME_CELLS;
-    paper.bytes = flw_host_alloc(cell_count, sizeof *paper.bytes);
-    if (total == 0 || paper.bytes == NULL) {
-        fputs("<p class=none>Nothing was reserved at this moment.</p>\n", out);
-        flw_host_free(paper.bytes, cell_count, sizeof *paper.bytes);
-        return;
-    }
+    paper.bytes = flw_host_alloc(paper.row_count * FRAME_CELLS, sizeof *paper.bytes);
     size_t next_block = 0;
     for (size_t i = 0; i < frame->segment_count; i++) {
         next_block = ink_segment(&paper, frame, next_block, i, begin);
@@ -344,7 +338,7 @@ void flw_picture_frame(const struct flw_sheet_frame *frame, FILE *out)
     draw_paper(&svg, &paper, frame->name, sentence);
     fprintf(out, "<p class=hint>%s%s</p>\n", sentence,
             frame->left_out_count != 0 ? " The smallest blocks are left out." : "");
-    flw_host_free(paper.bytes, cell_count, sizeof *paper.bytes);
+    flw_host_free(paper.bytes);
 }
 
 /* ---- addresses over time */
@@ -407,12 +401,11 @@ void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_pol
     struct flw_svg svg = {.out = out, .height = 320, .x = op_axis(sheet)};
     struct island islands[ISLANDS];
     size_t count = policy->rectangle_count;
-    const struct flw_sheet_rectangle **order = flw_host_alloc(count, sizeof(void *));
-    if (count == 0 || order == NULL) {
+    if (count == 0) {
         fputs("<p class=none>This policy's addresses are not known.</p>\n", out);
-        flw_host_free(order, count, sizeof(void *));
         return;
     }
+    const struct flw_sheet_rectangle **order = flw_host_alloc(count, sizeof(void *));
     for (size_t i = 0; i < count; i++) {
         order[i] = &policy->rectangles[i];
     }
@@ -456,7 +449,7 @@ void flw_picture_strip(const struct flw_sheet *sheet, const struct flw_sheet_pol
         "<p class=hint>%zu of %zu blocks, each at least a pixel wide and high; empty stretches of "
         "more than 64 MiB of address space are cut out.</p>\n",
         shown, policy->rectangle_count + policy->left_out_count);
-    flw_host_free(order, count, sizeof(void *));
+    flw_host_free(order);
 }
 
 /* ---- holes over time */

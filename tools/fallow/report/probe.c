@@ -11,21 +11,16 @@
 /* --- making room ---------------------------------------------------------------------------------
  */
 
-static struct flw_sheet_range *make_series(const struct flw_sheet *sheet, bool is_known,
-                                           bool *out_failed)
+static struct flw_sheet_range *make_series(const struct flw_sheet *sheet)
 {
-    if (!is_known) {
-        return NULL;
-    }
     struct flw_sheet_range *series = flw_host_alloc(sheet->columns.count, sizeof *series);
-    *out_failed |= series == NULL;
-    for (size_t i = 0; series != NULL && i < sheet->columns.count; i++) {
+    for (size_t i = 0; i < sheet->columns.count; i++) {
         series[i].low = UINT64_MAX;
     }
     return series;
 }
 
-static bool make_holes(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
+static void make_holes(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
 {
     size_t count = (size_t)flw_min(sheet->op_count, FLW_SHEET_HOLE_COLUMNS);
     policy->hole_column_count = count;
@@ -33,12 +28,10 @@ static bool make_holes(const struct flw_sheet *sheet, struct flw_sheet_policy *p
     policy->hole_largest = flw_host_alloc(count, sizeof *policy->hole_largest);
     policy->hole_count = flw_host_alloc(count, sizeof *policy->hole_count);
     policy->hole_request = flw_host_alloc(count, sizeof *policy->hole_request);
-    return policy->hole_bytes != NULL && policy->hole_largest != NULL &&
-           policy->hole_count != NULL && policy->hole_request != NULL;
 }
 
 /* The frames that there will be; their ops are known from the scout. */
-static bool make_frames(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
+static void make_frames(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
 {
     const struct {
         const char *name;
@@ -52,9 +45,6 @@ static bool make_frames(const struct flw_sheet *sheet, struct flw_sheet_policy *
         count += named[i].op != FLW_UNKNOWN;
     }
     policy->frames = flw_host_alloc(count, sizeof *policy->frames);
-    if (policy->frames == NULL) {
-        return false;
-    }
     policy->frame_count = count;
     count = 0;
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
@@ -67,88 +57,73 @@ static bool make_frames(const struct flw_sheet *sheet, struct flw_sheet_policy *
         snprintf(policy->frames[count].name, FLW_SHEET_NAME_BYTES, "%u/8", i);
         policy->frames[count++].op = sheet->op_count / 8 * i;
     }
-    return true;
 }
 
-static bool make_pictures(struct flw_probe *probe)
+static void make_pictures(struct flw_probe *probe)
 {
     const struct flw_sheet *sheet = probe->sheet;
     struct flw_sheet_policy *policy = probe->policy;
-    bool has_failed = false;
     policy->has_series = probe->knows_reserved;
-    policy->requested = make_series(sheet, policy->has_series, &has_failed);
-    policy->reserved = make_series(sheet, policy->has_series, &has_failed);
-    policy->block = make_series(sheet, policy->has_series && probe->knows_blocks, &has_failed);
-    if (has_failed || probe->list_segments == NULL) {
-        return !has_failed;
+    if (policy->has_series) {
+        policy->requested = make_series(sheet);
+        policy->reserved = make_series(sheet);
+        policy->block = probe->knows_blocks ? make_series(sheet) : NULL;
+    }
+    if (probe->list_segments == NULL) {
+        return;
     }
     size_t count = probe->facts->selected_count;
     policy->rectangles = flw_host_alloc(count, sizeof *policy->rectangles);
     policy->rectangle_count = count; /* cut to those that were lent at the end */
     policy->left_out_count = probe->facts->left_out_count;
     policy->low_address = UINT64_MAX;
-    return policy->rectangles != NULL && make_holes(sheet, policy) && make_frames(sheet, policy);
+    make_holes(sheet, policy);
+    make_frames(sheet, policy);
 }
 
-bool flw_probe_init(struct flw_probe *probe)
+void flw_probe_init(struct flw_probe *probe)
 {
     struct flw_sheet_policy *policy = probe->policy;
     size_t block_count = probe->sheet->trace->block_count;
-    bool is_done = true;
     if (probe->is_scout) {
         policy->peak_reserved_op = policy->peak_requested_op = FLW_UNKNOWN;
         policy->first_failure_op = policy->first_failure_bytes = FLW_UNKNOWN;
         policy->first_failure_largest_hole_bytes = FLW_UNKNOWN;
         policy->first_failure_hole_bytes = FLW_UNKNOWN;
-        return true;
+        return;
     }
     if (probe->knows_blocks) {
         probe->block_bytes = flw_host_alloc(block_count, sizeof *probe->block_bytes);
         probe->view.block_bytes = probe->block_bytes;
-        is_done = probe->block_bytes != NULL;
     }
     probe->view.trace = probe->sheet->trace;
-    return is_done && make_pictures(probe);
+    make_pictures(probe);
 }
 
-/* Rectangles of blocks that were never lent go; host memory is given back by its count, so the rest
- * moves to room of its own. */
-static void cut_rectangles(struct flw_probe *probe)
+/* Rectangles of blocks that were never lent go. */
+static void cut_rectangles(struct flw_sheet_policy *policy)
 {
-    struct flw_sheet_policy *policy = probe->policy;
-    size_t count = 0;
+    size_t kept = 0;
     for (size_t i = 0; i < policy->rectangle_count; i++) {
-        count += policy->rectangles[i].bytes != 0;
-    }
-    if (count == policy->rectangle_count) {
-        return;
-    }
-    struct flw_sheet_rectangle *rest = flw_host_alloc(count, sizeof *rest);
-    probe->is_out_of_memory |= rest == NULL;
-    for (size_t i = 0, kept = 0; rest != NULL && i < policy->rectangle_count; i++) {
         if (policy->rectangles[i].bytes != 0) {
-            rest[kept++] = policy->rectangles[i];
+            policy->rectangles[kept++] = policy->rectangles[i];
         }
     }
-    flw_host_free(policy->rectangles, policy->rectangle_count, sizeof *policy->rectangles);
-    policy->rectangles = rest;
-    policy->rectangle_count = rest == NULL ? 0 : count;
+    policy->rectangle_count = kept;
 }
 
 void flw_probe_finish(struct flw_probe *probe)
 {
     struct flw_sheet_policy *policy = probe->policy;
-    if (!probe->is_scout && policy->rectangles != NULL) {
-        cut_rectangles(probe);
-    }
     if (!probe->is_scout) {
+        cut_rectangles(policy);
         bool has_clock = probe->requested_sum > 0;
         double requested = has_clock ? probe->requested_sum : probe->requested_op_sum;
         double reserved = has_clock ? probe->reserved_sum : probe->reserved_op_sum;
         policy->mean_ratio = requested > 0 && probe->knows_reserved ? reserved / requested : 0;
     }
     policy->low_address = flw_min(policy->low_address, policy->high_address);
-    flw_host_free(probe->block_bytes, probe->sheet->trace->block_count, sizeof *probe->block_bytes);
+    flw_host_free(probe->block_bytes);
     probe->block_bytes = NULL;
     flw_heapview_finish(&probe->view);
 }
@@ -193,7 +168,7 @@ void flw_probe_lend(struct flw_probe *probe, size_t op, uint64_t address, uint64
         probe->block_total_bytes += bytes;
     }
     if (probe->list_segments != NULL) {
-        probe->is_out_of_memory |= !flw_heapview_lend(&probe->view, lent->block);
+        flw_heapview_lend(&probe->view, lent->block);
         draw(probe, lent->block, address, bytes);
     }
 }
@@ -206,13 +181,10 @@ void flw_probe_take_back(struct flw_probe *probe, uint32_t block)
     }
 }
 
-static bool look(struct flw_probe *probe, struct flw_holes *out_holes)
+static void look(struct flw_probe *probe, struct flw_holes *out_holes)
 {
-    bool is_done = flw_heapview_look(&probe->view) && probe->list_segments(probe, probe->context);
-    probe->is_out_of_memory |= !is_done;
-    if (!is_done) {
-        return false;
-    }
+    flw_heapview_look(&probe->view);
+    probe->list_segments(probe, probe->context);
     flw_heapview_measure(&probe->view, out_holes);
     size_t count = probe->view.segment_count;
     if (count != 0) {
@@ -221,7 +193,6 @@ static bool look(struct flw_probe *probe, struct flw_holes *out_holes)
         policy->low_address = flw_min(policy->low_address, probe->view.segments[0].address);
         policy->high_address = flw_max(policy->high_address, last->address + last->bytes);
     }
-    return true;
 }
 
 void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
@@ -233,8 +204,8 @@ void flw_probe_fail(struct flw_probe *probe, size_t op, uint64_t request_bytes)
         policy->first_failure_op = op;
         policy->first_failure_bytes = request_bytes;
     }
-    if (!probe->is_scout && op == policy->first_failure_op && probe->list_segments != NULL &&
-        look(probe, &holes)) {
+    if (!probe->is_scout && op == policy->first_failure_op && probe->list_segments != NULL) {
+        look(probe, &holes);
         policy->first_failure_largest_hole_bytes = holes.largest_bytes;
         policy->first_failure_hole_bytes = holes.total_bytes;
     }
@@ -305,7 +276,7 @@ static void fill_frame(struct flw_probe *probe, struct flw_sheet_frame *frame,
     frame->largest_hole_bytes = holes->largest_bytes;
     frame->hole_count = holes->count;
     frame->hole_bytes = holes->total_bytes;
-    probe->is_out_of_memory |= !flw_heapview_copy(&probe->view, frame);
+    flw_heapview_copy(&probe->view, frame);
 }
 
 static void take_frames(struct flw_probe *probe, size_t op)
@@ -318,8 +289,8 @@ static void take_frames(struct flw_probe *probe, size_t op)
         if (frame->op != op) {
             continue;
         }
-        if (!has_looked && !look(probe, &holes)) {
-            return;
+        if (!has_looked) {
+            look(probe, &holes);
         }
         has_looked = true;
         fill_frame(probe, frame, &holes);
@@ -339,10 +310,10 @@ static void take_holes(struct flw_probe *probe, size_t op)
     struct flw_sheet_policy *policy = probe->policy;
     struct flw_holes holes;
     size_t h = probe->hole_column;
-    if (op + 1 < flw_sheet_hole_end(probe->sheet, policy->hole_column_count, h) ||
-        !look(probe, &holes)) {
+    if (op + 1 < flw_sheet_hole_end(probe->sheet, policy->hole_column_count, h)) {
         return;
     }
+    look(probe, &holes);
     for (size_t bin = 0; bin < FLW_SHEET_SIZE_BINS; bin++) {
         policy->hole_bytes[h][bin] = holes.bytes[bin];
     }

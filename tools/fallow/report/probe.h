@@ -16,9 +16,8 @@ struct flw_probe {
     struct flw_sheet_policy *policy;
     bool is_scout;
     bool knows_blocks, knows_reserved;
-    bool is_out_of_memory;
-    /* Brings view.segments up to date; NULL: the heap has no addresses. False: no host memory. */
-    bool (*list_segments)(struct flw_probe *probe, void *context);
+    /* Brings view.segments up to date; NULL: the heap has no addresses. */
+    void (*list_segments)(struct flw_probe *probe, void *context);
     void *context;
     struct flw_heapview view;
     uint64_t *block_bytes; /* by block; where knows_blocks */
@@ -32,9 +31,8 @@ struct flw_probe {
     double requested_sum, reserved_sum, requested_op_sum, reserved_op_sum;
 };
 
-/* sheet to is_scout, knows_ and list_segments are set, and a scout has filled the policy's peaks.
- * False: no host memory. */
-bool flw_probe_init(struct flw_probe *probe);
+/* sheet to is_scout, knows_ and list_segments are set, and a scout has filled the policy's peaks. */
+void flw_probe_init(struct flw_probe *probe);
 void flw_probe_finish(struct flw_probe *probe);
 
 /* The op lent a block; `taken_bytes` 0: unknown. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/command.h"
+#include "common/tool_host.h"
 #include "report/baseline.h"
 #include "report/work.h"
 
@@ -198,11 +199,7 @@ int flw_command_report(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "diff") == 0) {
         return run_diff(argc - 1, argv + 1);
     }
-    const char **paths = calloc((size_t)argc, sizeof *paths);
-    if (paths == NULL) {
-        flw_complain("out of host memory");
-        return FLW_EXIT_FAILED;
-    }
+    const char **paths = flw_host_alloc((size_t)argc, sizeof *paths);
     int code = FLW_EXIT_OK;
     if (!parse(&options, paths, argc, argv)) {
         code = FLW_EXIT_USAGE;
@@ -211,6 +208,6 @@ int flw_command_report(int argc, char **argv)
     } else {
         code = flw_report_work(&options);
     }
-    free(paths);
+    flw_host_free(paths);
     return code;
 }

@@ -9,19 +9,13 @@
 /* --- giving back ---------------------------------------------------------------------------------
  */
 
-static void drop_series(struct flw_sheet_range **series, size_t count)
-{
-    flw_host_free(*series, count, sizeof **series);
-    *series = NULL;
-}
-
 /* What lies in the heap; how much stays: it is counted as left out. */
 static void empty_frames(struct flw_sheet_policy *policy)
 {
     for (size_t i = 0; i < policy->frame_count; i++) {
         struct flw_sheet_frame *frame = &policy->frames[i];
-        flw_host_free(frame->segments, frame->segment_count, sizeof *frame->segments);
-        flw_host_free(frame->blocks, frame->block_count, sizeof *frame->blocks);
+        flw_host_free(frame->segments);
+        flw_host_free(frame->blocks);
         frame->segments = NULL;
         frame->blocks = NULL;
         frame->left_out_segment_count += frame->segment_count;
@@ -30,51 +24,50 @@ static void empty_frames(struct flw_sheet_policy *policy)
     }
 }
 
-static void drop_pictures(struct flw_sheet_policy *policy, size_t column_count)
+static void drop_pictures(struct flw_sheet_policy *policy)
 {
-    size_t hole_columns = policy->hole_column_count;
-    drop_series(&policy->requested, column_count);
-    drop_series(&policy->block, column_count);
-    drop_series(&policy->reserved, column_count);
+    flw_host_free(policy->requested);
+    flw_host_free(policy->block);
+    flw_host_free(policy->reserved);
+    policy->requested = policy->block = policy->reserved = NULL;
     policy->has_series = false;
     empty_frames(policy);
-    flw_host_free(policy->hole_bytes, hole_columns, sizeof *policy->hole_bytes);
-    flw_host_free(policy->hole_largest, hole_columns, sizeof *policy->hole_largest);
-    flw_host_free(policy->hole_count, hole_columns, sizeof *policy->hole_count);
-    flw_host_free(policy->hole_request, hole_columns, sizeof *policy->hole_request);
+    flw_host_free(policy->hole_bytes);
+    flw_host_free(policy->hole_largest);
+    flw_host_free(policy->hole_count);
+    flw_host_free(policy->hole_request);
     policy->hole_bytes = NULL;
     policy->hole_largest = policy->hole_count = policy->hole_request = NULL;
     policy->hole_column_count = 0;
-    flw_host_free(policy->rectangles, policy->rectangle_count, sizeof *policy->rectangles);
+    flw_host_free(policy->rectangles);
     policy->rectangles = NULL;
     policy->rectangle_count = 0;
 }
 
 void flw_sheet_shrink(struct flw_sheet *sheet)
 {
-    size_t column_count = sheet->columns.count;
     for (size_t i = 0; i < sheet->policy_count; i++) {
-        drop_pictures(&sheet->policies[i], column_count);
+        drop_pictures(&sheet->policies[i]);
     }
     for (size_t kind = 0; kind < FLW_SHEET_KIND_COUNT; kind++) {
         for (size_t i = 0; i < sheet->category_count[kind]; i++) {
             struct flw_sheet_category *category = &sheet->categories[kind][i];
-            flw_host_free(category->high_bytes, column_count, sizeof *category->high_bytes);
+            flw_host_free(category->high_bytes);
             category->high_bytes = NULL;
         }
     }
-    flw_host_free(sheet->columns.first_op, column_count + 1, sizeof *sheet->columns.first_op);
-    flw_host_free(sheet->columns.time_ns, column_count + 1, sizeof *sheet->columns.time_ns);
+    flw_host_free(sheet->columns.first_op);
+    flw_host_free(sheet->columns.time_ns);
     sheet->columns = (struct flw_sheet_columns){0};
-    flw_host_free(sheet->marks, sheet->mark_count, sizeof *sheet->marks);
+    flw_host_free(sheet->marks);
     sheet->marks = NULL;
     sheet->mark_count = 0;
 }
 
-void flw_sheet_drop(const struct flw_sheet *sheet, struct flw_sheet_policy *policy)
+void flw_sheet_drop(struct flw_sheet_policy *policy)
 {
-    drop_pictures(policy, sheet->columns.count);
-    flw_host_free(policy->frames, policy->frame_count, sizeof *policy->frames);
+    drop_pictures(policy);
+    flw_host_free(policy->frames);
     policy->frames = NULL;
     policy->frame_count = 0;
 }
@@ -83,11 +76,10 @@ void flw_sheet_finish(struct flw_sheet *sheet)
 {
     flw_sheet_shrink(sheet);
     for (size_t i = 0; i < sheet->policy_count; i++) {
-        struct flw_sheet_policy *policy = &sheet->policies[i];
-        flw_host_free(policy->frames, policy->frame_count, sizeof *policy->frames);
+        flw_host_free(sheet->policies[i].frames);
     }
-    flw_host_free(sheet->policies, sheet->policy_count, sizeof *sheet->policies);
-    flw_host_free(sheet->results, sheet->policy_count, sizeof *sheet->results);
+    flw_host_free(sheet->policies);
+    flw_host_free(sheet->results);
     *sheet = (struct flw_sheet){0};
 }
 

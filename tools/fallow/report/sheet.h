@@ -229,7 +229,7 @@ void flw_sheet_finish(struct flw_sheet *sheet);
 void flw_sheet_shrink(struct flw_sheet *sheet);
 
 /* The same of one policy, frames included. */
-void flw_sheet_drop(const struct flw_sheet *sheet, struct flw_sheet_policy *policy);
+void flw_sheet_drop(struct flw_sheet_policy *policy);
 
 bool flw_sheet_is_valid(const struct flw_sheet *sheet);
 

@@ -41,25 +41,14 @@ struct work {
 /* --- which files ---------------------------------------------------------------------------------
  */
 
-static bool add_job(struct work *work, const char *folder, const char *name)
+static void add_job(struct work *work, const char *folder, const char *name)
 {
-    if (work->job_count == work->job_capacity) {
-        size_t capacity = work->job_capacity == 0 ? 16 : 2 * work->job_capacity;
-        struct job *larger = realloc(work->jobs, capacity * sizeof *larger);
-        if (larger == NULL) {
-            return false;
-        }
-        work->jobs = larger;
-        work->job_capacity = capacity;
-    }
+    work->jobs =
+        flw_host_grow(work->jobs, &work->job_capacity, work->job_count + 1, sizeof *work->jobs);
     size_t bytes = strlen(name) + (folder == NULL ? 0 : strlen(folder)) + 2;
-    char *path = malloc(bytes);
-    if (path == NULL) {
-        return false;
-    }
+    char *path = flw_host_alloc(bytes, 1);
     snprintf(path, bytes, "%s%s%s", folder == NULL ? "" : folder, folder == NULL ? "" : "/", name);
     work->jobs[work->job_count++] = (struct job){.path = path, .is_found = folder != NULL};
-    return true;
 }
 
 static int compare_jobs(const void *a, const void *b)
@@ -75,20 +64,14 @@ static bool add_folder(struct work *work, const char *path)
         flw_complain("cannot read the folder '%.300s': %s", path, strerror(errno));
         return false;
     }
-    bool has_memory = true;
-    for (struct dirent *entry = readdir(folder); has_memory && entry != NULL;
-         entry = readdir(folder)) {
+    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
         struct stat about;
         if (entry->d_name[0] != '.' && fstatat(dirfd(folder), entry->d_name, &about, 0) == 0 &&
             S_ISREG(about.st_mode)) {
-            has_memory = add_job(work, path, entry->d_name);
+            add_job(work, path, entry->d_name);
         }
     }
     closedir(folder);
-    if (!has_memory) {
-        flw_complain("out of host memory");
-        return false;
-    }
     if (work->job_count == first) {
         flw_complain("the folder '%.300s' has no files; name a trace or a folder of traces", path);
         return false;
@@ -102,8 +85,9 @@ static bool list_jobs(struct work *work)
     for (size_t i = 0; i < work->options->path_count; i++) {
         const char *path = work->options->paths[i];
         struct stat about;
-        bool is_folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-        if (is_folder ? !add_folder(work, path) : !add_job(work, NULL, path)) {
+        if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode)) {
+            add_job(work, NULL, path);
+        } else if (!add_folder(work, path)) {
             return false;
         }
     }
@@ -216,7 +200,7 @@ static bool report_trace(struct work *work, struct flw_device *device,
     struct flw_plan_lag lag = flw_plan_choose_lag(&work->options->plan, trace, true);
     struct flw_program *program = flw_program_create(trace, lag.is_by_time);
     if (program == NULL) {
-        flw_complain("out of host memory for the trace's events");
+        flw_complain("the trace has more private pools and streams than can be told apart");
         return false;
     }
     bool is_done = collect(work, device, trace, program, sheet);
@@ -256,16 +240,16 @@ static bool do_job(struct work *work, struct flw_device *device, const struct jo
 static void finish(struct work *work)
 {
     for (size_t i = 0; i < work->job_count; i++) {
-        free(work->jobs[i].path);
+        flw_host_free(work->jobs[i].path);
     }
-    free(work->jobs);
+    flw_host_free(work->jobs);
     for (size_t i = 0; i < work->sheet_count; i++) {
         flw_sheet_finish(&work->sheets[i]);
         free(work->traces[i].format);
     }
-    flw_host_free(work->sheets, work->job_count, sizeof *work->sheets);
-    flw_host_free(work->traces, work->job_count, sizeof *work->traces);
-    flw_host_free(work->programs, work->job_count, sizeof *work->programs);
+    flw_host_free(work->sheets);
+    flw_host_free(work->traces);
+    flw_host_free(work->programs);
 }
 
 static bool make_room(struct work *work)
@@ -273,10 +257,6 @@ static bool make_room(struct work *work)
     work->sheets = flw_host_alloc(work->job_count, sizeof *work->sheets);
     work->traces = flw_host_alloc(work->job_count, sizeof *work->traces);
     work->programs = flw_host_alloc(work->job_count, sizeof *work->programs);
-    if (work->sheets == NULL || work->traces == NULL || work->programs == NULL) {
-        flw_complain("out of host memory");
-        return false;
-    }
     if (work->job_count > 1 && work->options->csv_path != NULL) {
         flw_complain("--csv is of one trace, and there are %zu; report them in turn",
                      work->job_count);
