@@ -20,7 +20,7 @@
  *              What must hold a value is written by the kernel module that owns it (FALLOW_INIT_
  *              classes say which). *Persistent* regions (FALLOW_REGION_PERSISTENT) lie apart, keep
  *              address and contents from one lease to the next and from layout to layout, found by
- *              name, and are initialised by the arena as their class says when they are first lent,
+ *              name, and are initialised by the arena as their class says when they are first used,
  *              and again after fallow_arena_lose_contents. A layout that has more of one than before
  *              moves it: it is initialised anew.
  * ORDER        a lease comes after the last one on the device, whatever the streams. Tell the pool
@@ -115,7 +115,7 @@ FALLOW_API size_t fallow_layout_find(const fallow_layout *layout, const char *na
 
 /** Bits of fallow_arena_config.checks: for tests and debugging. Each lease then takes driver calls and
  *  waits for its stream at both ends; leases in captures are not checked. On the simulated device any
- *  of them makes a read of what nobody has written in this lease a violation that names region and
+ *  of them makes a read of what was not written in this lease a violation that names region and
  *  arena. Findings go to the log at level error and to fallow_arena_last_error. */
 enum {
     FALLOW_ARENA_CHECK_POISON = 1u << 0, /**< scratch is filled at begin with 0xff or, every other
@@ -180,7 +180,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_trim(fallow_arena *arena)
  *  arena. */
 typedef int (*fallow_wake_function)(void *context, const fallow_region *region, void *address,
                                     fallow_stream stream);
-/** Have `wake` called from now on; NULL: nobody. BUSY while leased. */
+/** Have `wake` called from now on; NULL: none. BUSY while leased. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_arena_on_wake(fallow_arena *arena,
                                                                fallow_wake_function wake,
                                                                void *context);
@@ -255,11 +255,11 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_begin(fallow_arena *arena
 FALLOW_API void *fallow_lease_region(const fallow_lease *lease, const char *name);
 /** The same by index in the layout, in O(1). */
 FALLOW_API void *fallow_lease_region_at(const fallow_lease *lease, size_t index);
-/** Give everything back, in the order of `stream`'s present end, which comes after every use. Exports
+/** Release everything, in the order of `stream`'s present end, which comes after every use. Exports
  *  (fallow_lease_export) delay the end until the last one is dropped. INVALID_ARGUMENT: it has ended
  *  already. The lease stays open after INVALID_STREAM, and after CAPTURING: it was begun outside of the
  *  capture that `stream` is in. One begun inside a capture may end inside or after it. DEVICE_LOST
- *  never: on a lost device leases end, and nothing more is lent. */
+ *  never: on a lost device leases end, and nothing more is allocated. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_lease_end(fallow_lease *lease,
                                                            fallow_stream stream);
 

@@ -588,9 +588,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_attention_local_attention(
  * counters[c, i] = 0; restored[c] is how many of consumer c were not.
  *
  * A kernel that counts on zeros and leaves zeros is broken once it has been aborted. Give this after an
- * abort, when the counters are first lent, or at the start of a captured graph. Counters belong to one consumer on one
- * stream. Without `restored` they are not read, so that they may be dirty; with it they must have been
- * written before.
+ * abort, when the counters are first used, or at the start of a captured graph. Counters belong to
+ * one consumer on one stream. Without `restored` they are not read, so that they may be dirty; with
+ * it they must have been written before.
  */
 typedef struct fallow_restore_counters_params {
     size_t struct_size; /**< set by fallow_restore_counters_params_init */

@@ -9,9 +9,9 @@
  *     fallow_debug_validate(kernels, &each_output, stream);      for each of them
  *     read the report
  *
- * Do it with both patterns: 0xff is also a legal -1, which hides a sentinel that nobody wrote, and 0x7f
- * is a finite float. Neither sees bytes that were written wrongly; fallow_debug_validate_ids does that
- * for ids.
+ * Do it with both patterns: 0xff is also a legal -1, which hides a sentinel that was never written,
+ * and 0x7f is a finite float. Neither sees bytes that were written wrongly;
+ * fallow_debug_validate_ids does that for ids.
  */
 #ifndef FALLOW_DEBUG_KERNELS_H
 #define FALLOW_DEBUG_KERNELS_H

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * libfallow-host lends pinned host memory: page-locked, visible to every device, returned in stream
- * order.
+ * libfallow-host allocates pinned host memory: page-locked, visible to every device, returned in
+ * stream order.
  *
  * The CPU writes a block the moment it has it, and no stream orders the CPU. So a block that was
- * freed on a stream is lent again, to anybody, only when everything that the stream had been given by
- * then is *complete*; it never comes back at once, as device memory does on its own stream.
+ * freed on a stream is allocated again, to anybody, only when everything that the stream had been
+ * given by then is *complete*; it never comes back at once, as device memory does on its own
+ * stream.
  *
  * CAVEATS
  *  - Link this library rather than dlopen it (or load it into Python): it needs libjemalloc.so, whose
@@ -58,7 +59,7 @@ typedef struct fallow_host_config {
     size_t struct_size;     /**< set by fallow_host_config_init */
     size_t limit_bytes;     /**< most that may be pinned; 0 = half of the machine's memory */
     uint32_t slack_percent; /**< how far the pinned bytes may rise above the most that was ever in
-                                 use, before idle chunks are given back to make room for another
+                                 use, before idle chunks are released to make room for another
                                  (above it by 8 MiB in any case); 0 = 10; UINT32_MAX = any */
     uint32_t wait_ms;       /**< longest wait for copies at the limit, before failing; 0 = 100;
                            UINT32_MAX = never wait */
@@ -88,12 +89,12 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_create(fallow_pool *pool,
                                                              const fallow_host_config *config,
                                                              fallow_host **out_host);
 
-/** Wait for the copies, report live blocks to the log, give everything back. NULL is allowed, a
+/** Wait for the copies, report live blocks to the log, release everything. NULL is allowed, a
  *  destroyed handle too. No other thread may be inside a call on it. */
 FALLOW_API void fallow_host_destroy(fallow_host *host);
 
 /**
- * Lend pinned memory that the CPU may write at once.
+ * Allocate pinned memory that the CPU may write at once.
  *
  * Contents    undefined; may hold bytes of an earlier owner.
  * Units       size_bytes 0 gives FALLOW_OK and NULL. Aligned to 64 B, from 14,337 B on to 4 KiB.
@@ -120,11 +121,11 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_alloc(fallow_host *host, s
  */
 FALLOW_API fallow_status fallow_host_free(fallow_host *host, void *ptr, fallow_stream stream);
 
-/** Give back a block that no work uses any more, but for announced uses: it may be lent at once. */
+/** Free a block that no work uses any more, but for announced uses: it may be allocated at once. */
 FALLOW_API fallow_status fallow_host_free_idle(fallow_host *host, void *ptr);
 
-/** Announce that work on another stream, of any context, uses the block: after its free it stays
- *  with nobody until what that stream had been given by then is complete. Announce before the free.
+/** Announce that work on another stream, of any context, uses the block: after its free it is
+ *  not reused until what that stream had been given by then is complete. Announce before the free.
  *  On CU_STREAM_PER_THREAD call it after the use was given. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_record_use(fallow_host *host, void *ptr,
                                                                  fallow_stream stream);
@@ -141,25 +142,25 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_trim(fallow_host *host, si
                                                            uint64_t deadline_ns,
                                                            size_t *out_released_bytes);
 
-/** Take back what is complete. Never waits. */
+/** Reclaim what is complete. Never waits. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_host_poll(fallow_host *host);
 
 /** Exact at quiescent points. */
 typedef struct fallow_host_stats {
     size_t struct_size;            /**< set by fallow_host_stats_init */
-    uint64_t requested_bytes;      /**< lent, as asked */
+    uint64_t requested_bytes;      /**< allocated, as asked */
     uint64_t pending_bytes;        /**< freed, not known to be complete; as asked */
     uint64_t reserved_bytes;       /**< pinned */
     uint64_t peak_requested_bytes; /**< the most that requested_bytes was */
-    uint64_t peak_used_bytes;      /**< most ever lent or pending, known when memory was wanted */
+    uint64_t peak_used_bytes;      /**< most ever live or deferred, known when memory was wanted */
     uint64_t peak_reserved_bytes;  /**< the most that reserved_bytes was */
     uint64_t bound_bytes;          /**< of reserved_bytes: bound to a NUMA node */
     uint64_t limit_bytes;          /**< most that may be pinned */
     uint64_t live_count;           /**< blocks */
-    uint64_t alloc_count;          /**< blocks lent */
-    uint64_t free_count;           /**< blocks taken back */
+    uint64_t alloc_count;          /**< blocks allocated */
+    uint64_t free_count;           /**< blocks freed */
     uint64_t grow_count;           /**< chunks pinned */
-    uint64_t release_count;        /**< chunks given back */
+    uint64_t release_count;        /**< chunks released */
     uint64_t event_count;          /**< events recorded */
     uint64_t query_count;          /**< events asked for */
     uint64_t wait_count;           /**< host waits for the device */

@@ -127,7 +127,8 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_kernels_create(fallow_pool *poo
  * Errors      INVALID_ARGUMENT (no such name: none was loaded), NOT_SUPPORTED (no image for this GPU),
  *             DRIVER: those before the one that fallow_kernels_last_error names stay loaded.
  * Threads     any; one loads at a time, and a first launch meanwhile waits for it.
- * Capture     call it before a capture. Beside one it is made in relaxed capture mode, which ends nobody's.
+ * Capture     call it before a capture. Beside one it is made in relaxed capture mode, which ends
+ * no capture.
  * Cost        two driver calls a kernel that is not loaded yet, and what the driver takes to load an image.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_kernels_load(fallow_kernels *kernels,

@@ -313,8 +313,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_moe_silu_and_mul(
  * subnormal; where no sum of the absolute values, scaled or not, reaches 2^128.
  *
  * A j whose position is below 0 or whose weight is 0 is left out: its row is not read, so what is in it
- * (NaN of an expert that nobody chose) cannot show. A token with none left gets a row of 0. A position
- * of row_count or more counts as below 0 (INDEX). Nothing needs to be zero before: there are no atomics.
+ * (NaN of an expert that was not chosen) cannot show. A token with none left gets a row of 0. A
+ * position of row_count or more counts as below 0 (INDEX). Nothing needs to be zero before: there
+ * are no atomics.
  */
 typedef struct fallow_combine_params {
     size_t struct_size;       /**< set by fallow_combine_params_init */

@@ -4,8 +4,8 @@
  * Entry points for frameworks that take an allocator as addresses of functions: PyTorch, CuPy, and
  * through them Numba and RMM. tools/python/fallow.py hands them over; C needs none of this.
  *
- * They lend from *default pools*, one for each device and kind, made when a call first needs one and
- * kept until the process ends. Loading the library makes nothing and calls no driver.
+ * They allocate from *default pools*, one for each device and kind, made when a call first needs
+ * one and kept until the process ends. Loading the library makes nothing and calls no driver.
  *
  * SETTINGS  The environment variable FALLOW_PLUGIN, key:value pairs with commas between, read once:
  *             limit:SIZE        most that a pool may hold, "20G", "512M"; default: the device's total
@@ -14,7 +14,7 @@
  *             page_source:automatic|handles|segments
  *             one_handle:SIZE|none  a block from that size on is all of one handle; default: from 1 GiB
  *                               on, with what fallow_pool_config.one_handle_bytes says of automatic
- *             decay:MS          0: never give back by itself
+ *             decay:MS          0: never release by itself
  *             checks:poison+red_zones+quarantine
  *             driver:sim|PATH   in the place of libcuda.so.1
  *           An unknown key or value is one line on stderr, and none of the variable is used.
@@ -24,9 +24,9 @@
  *           a trim of the device's default pools and a second attempt, and write one line to stderr
  *           that says why; after 16 lines the rest are left out. Size 0 gives NULL without a line.
  * THREADS   Any, at any time. The child of a fork has no pools and makes its own, if CUDA lets it.
- * EXIT      Nothing is given back at exit. Frees from exit handlers and static destructors succeed.
+ * EXIT      Nothing is released at exit. Frees from exit handlers and static destructors succeed.
  * LOSS      After the context was lost or reset the next allocation makes a new pool; what the old one
- *           lent is gone with its context, and its frees do nothing.
+ *           allocated is gone with its context, and its frees do nothing.
  */
 #ifndef FALLOW_PLUGIN_H
 #define FALLOW_PLUGIN_H
@@ -87,7 +87,7 @@ FALLOW_API void fallow_torch_reset(void);
 /** set_memory_fraction_fn: the limit of a pool that has not been made yet; else a line and nothing. */
 FALLOW_API void fallow_torch_memory_fraction(double fraction, int device);
 /** set_base_alloc_fn: the block that contains ptr, and its usable bytes; ptr and 0 where no default pool
- *  has lent it. */
+ *  has allocated it. */
 FALLOW_API void *fallow_torch_base_alloc(void *ptr, size_t *out_size);
 /** set_record_stream_fn: fallow_record_use. */
 FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
@@ -95,16 +95,16 @@ FALLOW_API void fallow_torch_record_stream(void *ptr, fallow_stream stream);
 /**
  * Memory of graphs: set_begin_allocate_to_pool, set_end_allocate_to_pool_fn, set_release_pool.
  *
- * Between begin and end, what is lent on streams that are being captured belongs to the id and keeps
- * its address until the last release; captures of one id, one after the other, share it (PyTorch's
- * rule: their graphs are never replayed at once). Everything else between the two that the thread of
- * begin asks for is ordinary memory, tagged with the id in the out-of-memory report. Each begin has a
- * release; the last waits for the context, since graphs are launched on streams that nobody names;
- * while something is being captured it is put off until that has ended.
+ * Between begin and end, what is allocated on streams that are being captured belongs to the id and
+ * keeps its address until the last release; captures of one id, one after the other, share it
+ * (PyTorch's rule: their graphs are never replayed at once). Everything else between the two that
+ * the thread of begin asks for is ordinary memory, tagged with the id in the out-of-memory report.
+ * Each begin has a release; the last waits for the context, since graphs are launched on streams
+ * that are not named; while something is being captured it is put off until that has ended.
  *
  * `filter` is PyTorch's std::function by reference, and is not called: a stream goes to the id that its
  * capture was first seen with, found by the thread of begin, else the latest. Two captures begun by one
- * thread at a time are told apart only where each lends before the next begins.
+ * thread at a time are told apart only where each allocates before the next begins.
  *
  * Releases of PyTorch that name a stream in the place of a filter, 2.0 and 2.1, are not served.
  *

@@ -9,9 +9,10 @@
  * memory, `/dev/shm/fallow.<uid>.<pid>`, 256 KiB, which its user alone (and root) can read, and which
  * is gone with the process: at exit at once, after a kill as soon as anybody looks.
  *
- * COST     where nobody looks: a thread that sleeps. While `fallow top` looks: the thread walks the
- *          pools once for each look, at most 50 times a second, about 5 ns a block, and takes a
- *          pool's locks for some 20 us at a time. A hit does the same instructions either way.
+ * COST     while `fallow top` does not look: a thread that sleeps. While `fallow top` looks: the
+ *          thread walks the pools once for each look, at most 50 times a second, about 5 ns a
+ *          block, and takes a pool's locks for some 20 us at a time. A hit does the same
+ *          instructions either way.
  * THREADS  every function may be called from any thread at any time. The child of a fork() publishes
  *          nothing until it asks for it. Not async-signal-safe.
  *

@@ -11,7 +11,7 @@
  * CAVEATS
  *  - Order between the processes is theirs: nothing here makes one wait for the other's work.
  *  - A block may be freed while importers still have it. What they have stays: the memory goes when
- *    the last of them has unimported it. The pool never lends an exported handle again; it gives it
+ *    the last of them has unimported it. The pool never reuses an exported handle; it gives it
  *    back to the driver as soon as the freed block's work is complete, in that free or in a later
  *    call (a free of an exported block, poll, trim, a growth).
  *  - What is imported counts for no limit and in no `reserved_bytes`: it is the exporter's.
@@ -52,7 +52,7 @@ static inline void fallow_share_init(fallow_share *share)
  *             The block stays the caller's, to be freed as any other.
  * Errors      NOT_SUPPORTED (no virtual memory management, or a type that is not among the pool's
  *             `handle_types`), INVALID_POINTER (no live block begins there), INVALID_ARGUMENT
- *             (unknown type; a block that shares its handle with others, or was lent inside a
+ *             (unknown type; a block that shares its handle with others, or was allocated inside a
  *             capture), ASLEEP, DEVICE_LOST, DRIVER, OUT_OF_HOST_MEMORY. The log says which.
  * Cost        driver calls.
  */
@@ -74,7 +74,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_export(fallow_pool *pool, const
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_import(fallow_pool *pool,
                                                         const fallow_share *share, void **out_ptr);
 
-/** Give up what fallow_import lent. Waits for all work of the pool's context; work of peers must be
+/** Give up what fallow_import gave. Waits for all work of the pool's context; work of peers must be
  *  complete. What the driver refuses to unmap then is tried again by a poll. Errors: INVALID_POINTER,
  *  CAPTURING (the wait would break a capture; one on a non-blocking stream that no pool has seen has to be
  *  announced by fallow_context_capture_begin), DRIVER (it refuses to wait); nothing changed then.

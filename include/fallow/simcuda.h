@@ -154,8 +154,8 @@ typedef void (*flw_sim_reset_function)(const flw_sim_config *config); /* flw_sim
  *                                modelled_host_ns, and wait for the device's work
  *   host-pageable                devices read all that the process has mapped
  *
- * Returns 1; or 0, and nothing is changed: then `message` (NULL: nobody asks) is a sentence of at most
- * `bytes`, its end included. What dlsym finds under `old` changes at once. */
+ * Returns 1; or 0, and nothing is changed: then `message` (NULL: none asks) is a sentence of at
+ * most `bytes`, its end included. What dlsym finds under `old` changes at once. */
 typedef int (*flw_sim_play_function)(const char *names, char *message,
                                      size_t bytes); /* flw_sim_play */
 /** The names as given that the present world plays; "": none. Valid until the next one begins. */

@@ -14,7 +14,7 @@
  *  - What others have registered (network cards, collective libraries) is unmapped as well: undo it in
  *    a watcher, and do it again after the wake.
  *  - Exported handles (share.h) stay, and what lies in them; imports stay.
- *  - Other processes and pools may take what was given back: a wake may fail, and be tried again.
+ *  - Other processes and pools may take what was released: a wake may fail, and be tried again.
  */
 #ifndef FALLOW_SLEEP_H
 #define FALLOW_SLEEP_H
@@ -60,7 +60,7 @@ static inline void fallow_sleep_request_init(fallow_sleep_request *request)
  * pool and is used again by the wake.
  *
  * While asleep, allocations answer ASLEEP, frees and announced uses work as ever, trim and poll find
- * nothing to give back, destroy works; `reserved_bytes` is what the driver has still given.
+ * nothing to release, destroy works; `reserved_bytes` is what the driver has still given.
  *
  * request     NULL: drop everything, wait for nothing.
  * Ordering    all work of the pool's context, and of other contexts' streams that the pool was told
@@ -92,9 +92,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_sleep(fallow_pool *pool,
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_wake(fallow_pool *pool);
 
-/** Before a sleep, while the pool still lends: free what can go, stop giving work. Nonzero refuses: the
- *  sleep answers BUSY. Called with no lock held, by the thread that calls sleep; it may use the pool,
- *  not put it to sleep. */
+/** Before a sleep, while the pool still allocates: free what can go, stop giving work. Nonzero
+ *  refuses: the sleep answers BUSY. Called with no lock held, by the thread that calls sleep; it
+ *  may use the pool, not put it to sleep. */
 typedef int (*fallow_before_sleep_function)(void *context);
 /** After a wake; and after a sleep that failed, for those whose before_sleep had been called. */
 typedef void (*fallow_after_wake_function)(void *context);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Record what a pool lends and takes back, as a trace that `fallow replay` and `fallow trace` read.
+ * Record what a pool allocates and frees, as a trace that `fallow replay` and `fallow trace` read.
  *
- * A recording begins with the blocks that are lent at that moment, and then has every allocation,
- * free, announced use, capture, trim and failure, with its time, size, address, stream, thread and tag
- * (fallow_request.tag), and the phases that the program names. Threads put records of 32 bytes into
- * rings of their own; nothing is formatted, allocated or written there.
+ * A recording begins with the blocks that are allocated at that moment, and then has every
+ * allocation, free, announced use, capture, trim and failure, with its time, size, address, stream,
+ * thread and tag (fallow_request.tag), and the phases that the program names. Threads put records
+ * of 32 bytes into rings of their own; nothing is formatted, allocated or written there.
  *
  * Times have steps of 16 ns, about what it takes to read the clock.
  *

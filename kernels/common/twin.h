@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: how a C twin touches device memory: element by element, through the simulated device's
- * accessors, so that a byte nobody wrote is reported with kernel, argument and offset.
+ * accessors, so that a byte that was never written is reported with kernel, argument and offset.
  * Does not: know a kernel.
  *
  * A twin is the definition of its kernel: one thread, written to be read, ascending order. It never

@@ -112,14 +112,15 @@ void flw_arena_give_back(fallow_arena *arena, void *block)
         }
     }
     if (!is_over) {
-        flw_arena_say(arena, FALLOW_LOG_ERROR,
-                      "a block stays lent until its pool goes: the driver refused to wait for what "
-                      "uses it");
+        flw_arena_say(
+            arena, FALLOW_LOG_ERROR,
+            "a block stays allocated until its pool goes: the driver refused to wait for what "
+            "uses it");
         return;
     }
     fallow_status status = fallow_free(arena->handle, block, stream);
     if (status != FALLOW_OK) {
-        flw_arena_say(arena, FALLOW_LOG_ERROR, "a block could not be given back: %s",
+        flw_arena_say(arena, FALLOW_LOG_ERROR, "a block could not be freed: %s",
                       fallow_status_message(status));
     }
 }
@@ -201,7 +202,7 @@ static void destroy_event(fallow_arena *arena)
     }
 }
 
-/* Nobody else is inside. */
+/* No other thread is inside. */
 static void free_arena(fallow_arena *arena)
 {
     if (flw_pool_of(arena->handle) != NULL) {

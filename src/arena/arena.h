@@ -5,13 +5,13 @@
  * Does not: place regions (layout.h), know kernels.
  *
  * INVARIANTS
- *   1. scratch_bytes > 0 exactly where scratch is a block of the pool; nobody else knows it.
+ *   1. scratch_bytes > 0 exactly where scratch is a block of the pool; only the arena knows it.
  *   2. At most one lease is open; `state` is LEASED or DOOMED then, and open_handle its handle until its
  *      owner ends it.
  *   3. A binding's addresses are those of the persistent regions of its layout, by index; NULL for
  *      scratch ones. Where a region moves, all bindings go.
  *   4. Everything that uses the arena's memory outside of captures comes before the next work of one of
- *      `last` and `debts`. Its blocks are lent in the order of `last`.
+ *      `last` and `debts`. Its blocks are allocated in the order of `last`.
  * Synchronization: `state` is taken by compare-and-swap before anything else is looked at or changed; its
  * holder alone reads and writes every other field but the statistics (relaxed), `open_handle` and
  * `references` (they end a lease, from any thread) and `message` (`lock`).
@@ -162,7 +162,7 @@ fallow_status flw_arena_order(fallow_arena *arena, const struct flw_arena_mark *
 /* The same between two streams of one capture. */
 fallow_status flw_arena_order_captured(fallow_arena *arena, fallow_stream stream,
                                        const fallow_capture *capture);
-/* Where nobody could record on the stream later: record now. */
+/* Where the stream could not be recorded on later: record now. */
 void flw_arena_fence_now(fallow_arena *arena, struct flw_arena_mark *mark);
 /* Whether this thread may name the mark's stream. */
 bool flw_arena_can_name(fallow_arena *arena, const struct flw_arena_mark *mark);

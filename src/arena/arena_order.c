@@ -25,7 +25,7 @@ static bool is_over(const struct flw_arena_mark *mark)
            mark->domain->lender != mark->lender;
 }
 
-/* The ticket that covers the mark; 0: nothing of it is open. */
+/* The sequence number that covers the mark; 0: nothing of it is open. */
 static uint64_t ticket_of(fallow_arena *arena, const struct flw_arena_mark *mark)
 {
     uint64_t ticket = mark->ticket;

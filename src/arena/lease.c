@@ -126,7 +126,7 @@ static fallow_status make_room(fallow_arena *arena, const fallow_layout *layout,
     fallow_status status = grow(arena, bytes, layout->align_bytes, stream);
     return status == FALLOW_OK
                ? FALLOW_OK
-               : flw_arena_refuse(arena, status, "the pool did not lend %zu bytes: %s", bytes,
+               : flw_arena_refuse(arena, status, "the pool did not allocate %zu bytes: %s", bytes,
                                   fallow_status_message(status));
 }
 
@@ -315,7 +315,7 @@ void flw_lease_drop(fallow_arena *arena)
 }
 
 /* What is known of the end where it is not a plain one: it may be on another stream, inside a capture,
- * or on a stream that nobody else can record on. A refusal leaves the lease open. */
+ * or on a stream that no other thread can record on. A refusal leaves the lease open. */
 static FLW_NOINLINE fallow_status note_end(fallow_arena *arena, fallow_stream stream)
 {
     struct flw_lease *lease = &arena->lease;

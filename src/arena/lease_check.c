@@ -2,7 +2,7 @@
  *
  * Owns: the checks of an arena: poison, red zones, "was everything written". They wait for the stream at
  * both ends of a lease, and do nothing inside a capture. On the simulated device a lease's scratch is
- * named region by region and forgotten at begin, so that a kernel's read of what nobody wrote is
+ * named region by region and forgotten at begin, so that a kernel's read of unwritten bytes is
  * reported with both names.
  * Does not: run where an arena has no checks.
  */
@@ -231,8 +231,8 @@ static void count_unwritten(fallow_arena *arena, const struct flw_lease *lease)
     }
 }
 
-/* Regions that share bytes with later ones hold those at the end: only a byte that nobody ever wrote
- * counts, so sharing hides faults and never invents one. */
+/* Regions that share bytes with later ones hold those at the end: only a byte that was never
+ * written counts, so sharing hides faults and never invents one. */
 static void check_written(fallow_arena *arena, const struct flw_lease *lease, fallow_stream stream)
 {
     struct flw_arena_check *check = arena->check;
@@ -264,7 +264,8 @@ static void check_written(fallow_arena *arena, const struct flw_lease *lease, fa
     check->before_pattern = check->pattern;
 }
 
-/* The checks read bytes that nobody has written: on the simulated device that is said to be right. */
+/* The checks read bytes that were never written: on the simulated device that is said to be
+ * right. */
 static void excuse_reads(const fallow_arena *arena, const struct flw_lease *lease)
 {
     flw_sim_range range = {.address = scratch_of(lease),

@@ -157,7 +157,7 @@ static fallow_status take(fallow_arena *arena, const fallow_region *region, fall
     size_t align = flw_max(region->align_bytes, persistent->region.align_bytes);
     fallow_status status = flw_arena_take(arena, bytes, align, stream, &block);
     if (status != FALLOW_OK) {
-        return flw_arena_refuse(arena, status, "the pool did not lend %zu bytes for '%s': %s",
+        return flw_arena_refuse(arena, status, "the pool did not allocate %zu bytes for '%s': %s",
                                 bytes, region->name, fallow_status_message(status));
     }
     give_back(arena, persistent);
@@ -186,7 +186,7 @@ static struct flw_binding *find_binding(fallow_arena *arena, uint64_t layout_id)
     return NULL;
 }
 
-/* Layouts come and go, nobody says when: those used longest ago are found anew if need be. */
+/* Layouts come and go without a word: those used longest ago are found anew if need be. */
 static void limit_bindings(fallow_arena *arena)
 {
     struct flw_binding **link = &arena->bindings;

@@ -57,7 +57,7 @@ struct flw_asym {
 #endif
 };
 
-/* Of a lock that many threads enter as owners and nobody ever drains: its key never matches. */
+/* Of a lock that many threads enter as owners and none ever drains: its key never matches. */
 #if defined(FLW_ASYM_FENCED)
 #define FLW_ASYM_NOBODYS   \
     {                      \

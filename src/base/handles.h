@@ -83,8 +83,8 @@ void *flw_handles_take(struct flw_handles *table);
 void flw_handles_publish(struct flw_handles *table, const void *handle, void *object);
 
 /* The object of a handle; NULL: it has ended, is another table's, or never was a handle. Nothing keeps
- * the object but the caller's knowledge that nobody ends it now. The object is read first: where it is
- * a later owner's, so is the handle. */
+ * the object but the caller's knowledge that it is not ended now. The object is read first: where
+ * it is a later owner's, so is the handle. */
 static inline void *flw_handles_find(const struct flw_handles *table, const void *handle)
 {
     uint32_t index = flw_handle_place(handle);

@@ -5,10 +5,10 @@
  * A lock is held for a few hundred instructions and never over a driver call, a callback or a wait, but
  * for FLW_RANK_SEIZE. Whoever finds it held spins for about as long, since the holder is mostly running,
  * and then sleeps in the kernel: a holder that has lost its processor to the waiter (SCHED_FIFO beside
- * an ordinary thread) gets it back. A word that says who holds it would let the kernel lend the holder the
- * waiter's priority against a third thread in between (FUTEX_LOCK_PI); that costs each acquire and
- * release a look at the thread's number, and is what malloc's locks, which all these threads take as
- * well, do without.
+ * an ordinary thread) gets it back. A word that says who holds it would let the kernel give the
+ * holder the waiter's priority against a third thread in between (FUTEX_LOCK_PI); that costs each
+ * acquire and release a look at the thread's number, and is what malloc's locks, which all these
+ * threads take as well, do without.
  *
  * A release is a store and a look whether somebody sleeps, with no locked instruction. The processor may
  * look before its store is seen, and so miss one who falls asleep at this moment: a sleeper looks again
@@ -33,7 +33,7 @@ enum flw_lock_rank {
     FLW_RANK_POOL,          /* one pool's lists: streams, caches, captures */
     FLW_RANK_CACHE,         /* one thread cache: owner's slow path, drainers; never two at once */
     FLW_RANK_USES,          /* a pool's announced uses and tags */
-    FLW_RANK_PAGE,          /* a pool's heap: batches, tickets, runs, handles, limits */
+    FLW_RANK_PAGE,          /* a pool's heap: batches, sequence numbers, runs, handles, limits */
     FLW_RANK_META,          /* metadata memory */
     FLW_RANK_RECORD,        /* a recorder's rings, streams and names */
     FLW_RANK_AUDIT,         /* the audit's blocks and page; nothing else is held or taken */

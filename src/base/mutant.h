@@ -12,34 +12,34 @@
 
 /* clang-format off */
 #define FLW_MUTANT_LIST(X) \
-    X(STAMP_SLOTS_EARLY, "a batch is stamped with a ticket read before its last free") \
-    X(STAMP_RUN_EARLY, "a freed run is stamped with a ticket read before its free") \
-    X(STAMP_CACHED_RUN_EARLY, "a run in a cache is stamped with a ticket read before its free") \
-    X(TICKET_STANDS_STILL, "a fence takes a ticket without advancing it: later frees look covered") \
+    X(STAMP_SLOTS_EARLY, "a batch is marked with a sequence number read before its last free") \
+    X(STAMP_RUN_EARLY, "a freed run is marked with a sequence number read before its free") \
+    X(STAMP_CACHED_RUN_EARLY, "a run in a cache is marked with a sequence number read before its free") \
+    X(TICKET_STANDS_STILL, "a fence takes a sequence number without advancing it: later frees look covered") \
     X(FENCE_NOT_RECORDED, "a fence is published before it is recorded") \
     X(STEAL_WITHOUT_WAIT, "a steal does not make the taker wait") \
-    X(STEAL_WAITS_FOR_OLDER, "a steal waits for a fence older than the stamp") \
+    X(STEAL_WAITS_FOR_OLDER, "a steal waits for a fence older than the point") \
     X(STEAL_VISIBLE_EARLY, "a stolen batch is the taker's before the wait was given, and stays so if it fails") \
-    X(COMPLETES_TOO_MUCH, "a completed fence completes one ticket too many") \
+    X(COMPLETES_TOO_MUCH, "a completed fence completes one sequence number too many") \
     X(NOT_READY_IS_DONE, "a fence that is not ready counts as complete") \
-    X(RUN_TO_NOBODY_EARLY, "a run goes to nobody one ticket early") \
-    X(BATCH_TO_NOBODY_EARLY, "a batch goes to nobody one ticket early") \
-    X(JOIN_DROPS_STAMP, "two runs that join keep the older stamp") \
+    X(RUN_TO_NOBODY_EARLY, "a run becomes unowned one sequence number early") \
+    X(BATCH_TO_NOBODY_EARLY, "a batch becomes unowned one sequence number early") \
+    X(JOIN_DROPS_STAMP, "two runs that join keep the older point") \
     X(JOIN_ACROSS_OWNERS, "free runs join whoever owns them") \
-    X(SLAB_FORGETS_JOIN, "a slab does not keep the stamps of what left it") \
-    X(SLAB_FORGETS_OVERFLOW, "a slab with more streams than stamps forgets the last") \
-    X(UNMAPS_BUSY_HANDLE, "a handle is unmapped whose memory is a stream's, not nobody's") \
-    X(MAPS_WITHOUT_ACCESS, "a mapped range is lent before access was set") \
+    X(SLAB_FORGETS_JOIN, "a slab does not keep the points of what left it") \
+    X(SLAB_FORGETS_OVERFLOW, "a slab with more streams than points forgets the last") \
+    X(UNMAPS_BUSY_HANDLE, "a handle is unmapped whose memory is a stream's, not unowned") \
+    X(MAPS_WITHOUT_ACCESS, "a mapped range is used before access was set") \
     X(LIMIT_PLUS_ONE_HANDLE, "growth may exceed the limit by one handle") \
-    X(RELEASE_NOT_COUNTED, "a handle given back stays reserved in the books") \
+    X(RELEASE_NOT_COUNTED, "a handle released stays reserved in the books") \
     X(RETIRE_KEEPS_CACHES, "retire leaves memory of the stream in thread caches") \
     X(RETIRE_WITHOUT_FENCE, "retire takes what the stream was given for complete") \
     X(RETIRED_IS_RECORDED_ON, "a fence is recorded on the handle of a retired stream") \
     X(HELD_BLOCK_FORGETS_STREAM, "a held block of a retired stream waits for announced uses only") \
     X(USE_IGNORED, "an announced use is not noted") \
-    X(USE_STAMPED_EARLY, "an announced use is stamped one ticket early") \
+    X(USE_STAMPED_EARLY, "an announced use is marked one sequence number early") \
     X(CAPTURE_NOT_DIVERTED, "caches go on serving a stream that is captured") \
-    X(CAPTURE_RELEASED_TO_NOBODY, "a released capture's memory is nobody's before its last launch is done") \
+    X(CAPTURE_RELEASED_TO_NOBODY, "a released capture's memory is unowned before its last launch is done") \
     X(DRAIN_WITHOUT_POISON, "a cache is emptied while its owner uses it") \
     X(PAGE_MAP_NOT_CLEARED, "a slab's units still name it after it was dissolved") \
     X(CLASS_OFF_BY_ONE, "a size at the edge of a class gets the class below") \
@@ -47,11 +47,11 @@
     X(DOUBLE_FREE_ACCEPTED, "a free accepts a block that is free") \
     X(SIZE_NOT_VERIFIED, "a sized free accepts any size") \
     X(ALIGNMENT_IGNORED, "a run is not moved to its alignment") \
-    X(FREED_IS_READY, "in context order a freed block is lent before its epoch is complete") \
+    X(FREED_IS_READY, "in context order a freed block is allocated before its epoch is complete") \
     X(EPOCH_OF_ONE_CONTEXT, "an epoch covers the work of its own context only") \
-    X(EXPORTED_IS_REUSED, "memory that importers may have is lent again") \
+    X(EXPORTED_IS_REUSED, "memory that importers may have is allocated again") \
     X(SLEEP_LEAVES_CACHES_OPEN, "caches go on serving while a pool sleeps") \
-    X(SLEEP_IGNORES_OTHERS, "a sleep does not wait for other contexts' use of lent blocks") \
+    X(SLEEP_IGNORES_OTHERS, "a sleep does not wait for other contexts' use of live blocks") \
     X(SLEEP_SAVES_NOTHING, "a sleep saves no contents") \
     X(ARENA_REGIONS_OVERLAP, "regions of a layout that are alive together share bytes") \
     X(ARENA_NOT_ORDERED, "a lease on another stream does not come after the last one") \

@@ -22,7 +22,7 @@ enum flw_answer {
     FLW_ANSWER_NOT_READY, /* the work asked for is under way */
     FLW_ANSWER_NO_MEMORY,
     FLW_ANSWER_CAPTURING, /* a capture forbids the call, now and here */
-    FLW_ANSWER_STALE,     /* the handle that was named is nobody's any more */
+    FLW_ANSWER_STALE,     /* the handle that was named names nothing any more */
     FLW_ANSWER_GONE,      /* the context or the device, with all that was in it */
     FLW_ANSWER_REFUSED
 };

@@ -2,7 +2,8 @@
  *
  * Owns: the driver's types and values that Fallow uses, for machines without a CUDA toolkit: names,
  * sizes and numbers are cuda.h's, which the driver's binary interface fixes; nothing else is here.
- * Does not: declare a driver function (entry_points.h has their shapes); cover what nobody uses.
+ * Does not: declare a driver function (entry_points.h has their shapes); cover what is not used
+ * here.
  *
  * `check.cuda_abi` takes every name from this file and compares it with the toolkit's where there
  * is one. To add one: add it here; a new struct also needs its members in tests/check/cuda_abi.c.

@@ -34,7 +34,7 @@ enum flw_section_parts {
 struct flw_driver_section {
     const struct flw_driver *driver;
     CUcontext context;                /* NULL: whichever is current, or none */
-    _Atomic uint64_t *counter;        /* of driver calls about to be made; NULL: nobody counts */
+    _Atomic uint64_t *counter;        /* of driver calls about to be made; NULL: not counted */
     struct flw_driver_section *outer; /* the section around it, of whatever driver; NULL: none */
     CUstreamCaptureMode mode;         /* the thread's before, with FLW_SECTION_MODE in opened */
     unsigned opened; /* flw_section_parts: open since this section, which closes them */

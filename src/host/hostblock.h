@@ -5,7 +5,8 @@
  * Does not: own memory or order. Synchronization: the pool's lock.
  *
  * INVARIANTS (flw_blocks_broken_invariant recomputes them)
- *   1. Every block that is lent or pending is in the chain of its address, once; no other is.
+ *   1. Every block that is live or freed and waiting is in the chain of its address, once; no other
+ *   is.
  *   2. The buckets in use are 2^level + split; the chains hold block_count blocks.
  */
 #ifndef FLW_HOST_HOSTBLOCK_H
@@ -34,7 +35,7 @@ struct flw_hostblock {
     struct flw_hostuse own;     /* its free's */
     struct flw_hostuse *announced;
     uint32_t awaits;  /* uses in streams and fences */
-    bool is_lent;     /* else freed, pending */
+    bool is_lent;     /* else freed, its use open */
     bool is_small;    /* jemalloc's */
     bool is_returned; /* out of the table, on its way back */
 };

@@ -65,7 +65,7 @@ struct flw_hoststream {
     struct flw_hostuse *open;
     uint32_t open_count;
     uint64_t open_bytes;
-    uint32_t announced_count; /* uses of blocks that are still lent */
+    uint32_t announced_count; /* uses of blocks that are still allocated */
     struct flw_hostfence *oldest, *newest;
 };
 
@@ -102,10 +102,10 @@ bool flw_fences_is_due(const struct flw_hoststream *stream);
 
 /* ---- hostfence.c */
 
-/* Driver calls. Records what is open. CAPTURING: not now. Where nobody could record it later it is
- * lost at once. */
+/* Driver calls. Records what is open. CAPTURING: not now. Where it could not be recorded later it
+ * is lost at once. */
 fallow_status flw_fences_record(struct flw_hostpool *pool, struct flw_hoststream *stream);
-/* Driver calls. Takes back what is complete of one stream, of all (recording first). True: any. */
+/* Driver calls. Reclaims what is complete of one stream, of all (recording first). True: any. */
 bool flw_fences_poll(struct flw_hostpool *pool, struct flw_hoststream *stream);
 bool flw_fences_poll_all(struct flw_hostpool *pool);
 /* Driver calls. Polls until nothing is pending, `is_enough` says so (with the lock held; may be

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: lending, what is tried when there is nothing to lend, trim. Does not: take back (hostreturn.c).
+ * Owns: allocating, what is tried when there is nothing to allocate, trim. Does not: free
+ * (hostfree.c).
  *
  * What is tried, in order; each satisfies the need or leaves everything as it was:
- *   take back what is complete · what jemalloc keeps · pin a chunk within the budget · give idle
+ *   reclaim what is complete · what jemalloc keeps · pin a chunk within the budget · give idle
  *   chunks of other sizes back and pin one within the limit · cut whatever is free · wait for copies,
  *   and again
  */
@@ -15,7 +16,7 @@
 
 #define LARGE_BYTES (8 * FLW_MIB) /* from here on a chunk of its own */
 #define FIT_LOG2    4             /* and of another's only if it is at most a sixteenth larger: */
-                                  /* cut, that one could not be given back */
+                                  /* cut, that one could not be released */
 #define CHUNK_STEP  (64 * FLW_KIB)
 #define LEAST_CHUNK (2 * FLW_MIB)
 #define MOST_CHUNK  (8 * FLW_MIB)
@@ -282,7 +283,7 @@ static void *climb(struct flw_hostpool *pool, struct need *need, fallow_status *
     return base;
 }
 
-/* lock. Has anything been taken back since? */
+/* lock. Has anything been reclaimed since? */
 static bool is_less_pending(struct flw_hostpool *pool, void *context)
 {
     return pool->pending_bytes < *(uint64_t *)context;
@@ -301,13 +302,13 @@ static fallow_status refuse_need(struct flw_hostpool *pool, const struct need *n
     if (is_driver && flw_answer_of(need->refusal) == FLW_ANSWER_REFUSED) {
         return flw_hostpool_refuse(
             pool, flw_answer_status(need->refusal),
-            "no pinned memory for %llu bytes: %s answered %s; what was lent is not touched by it, and the next request asks again",
+            "no pinned memory for %llu bytes: %s answered %s; what was allocated is not touched by it, and the next request asks again",
             (unsigned long long)need->bytes, need->call,
             flw_pin_error_name(&pool->pin, need->refusal));
     }
     return flw_hostpool_refuse(
         pool, FALLOW_OUT_OF_PINNED_MEMORY,
-        "no pinned memory for %llu bytes: %llu lent, %llu wait for copies, %llu pinned of %llu; %s%s",
+        "no pinned memory for %llu bytes: %llu allocated, %llu wait for copies, %llu pinned of %llu; %s%s",
         (unsigned long long)need->bytes, (unsigned long long)stats.requested_bytes,
         (unsigned long long)stats.pending_bytes, (unsigned long long)stats.reserved_bytes,
         (unsigned long long)stats.limit_bytes,

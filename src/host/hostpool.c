@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the life of host pools: create, destroy, fork, handles; statistics, sentences, validation.
- * Does not: lend (hostlend.c).
+ * Does not: allocate (hostlend.c).
  */
 #include "host/hostpool.h"
 
@@ -281,7 +281,7 @@ void fallow_host_destroy(fallow_host *host)
     if (pool->live_count > 0) {
         flw_hostpool_log(
             pool, FALLOW_LOG_WARNING,
-            "fallow_host_destroy: %llu blocks of %llu bytes are still lent; they are gone now",
+            "fallow_host_destroy: %llu blocks of %llu bytes are still allocated; they are gone now",
             (unsigned long long)pool->live_count, (unsigned long long)pool->requested_bytes);
     }
     flw_fences_give_back(pool);
@@ -369,10 +369,10 @@ static const char *broken_sums(struct flw_hostpool *pool)
         bound_bytes += chunk->is_bound ? flw_chunk_bytes(chunk) : 0;
     }
     if (sums.lent_bytes != pool->requested_bytes || sums.lent_count != pool->live_count) {
-        return "lent blocks are miscounted";
+        return "live blocks are miscounted";
     }
     if (sums.pending_bytes != pool->pending_bytes || sums.is_wrong) {
-        return "pending blocks are miscounted, or wait for nothing";
+        return "deferred blocks are miscounted, or wait for nothing";
     }
     if (pool->moving_count == 0 &&
         (reserved_bytes != pool->reserved_bytes || bound_bytes != pool->bound_bytes)) {

@@ -5,7 +5,7 @@
  * INVARIANTS (fallow_host_validate recomputes them)
  *   1. reserved_bytes is the sum over chunks, but for growths and releases under way; at most
  *      limit_bytes, always: it is raised before the driver is asked.
- *   2. requested_bytes and pending_bytes are the sums over lent and over freed blocks.
+ *   2. requested_bytes and pending_bytes are the sums over allocated and over freed blocks.
  * Synchronization: `lock`, but what is immutable after create. It is never held over a driver call.
  */
 #ifndef FLW_HOST_HOSTPOOL_H

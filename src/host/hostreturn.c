@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: taking back: from the free, over what waits for streams, to the pages; announced uses; a stream
+ * Owns: a free, from the call over what waits for streams to the pages; announced uses; a stream
  * that is retired. Does not: know how streams are waited for (hostfence.c).
  */
 #include <errno.h>
@@ -28,7 +28,7 @@ void flw_hostpool_return(struct flw_hostpool *pool, struct flw_hostblock *chain)
     flw_lock_release(&pool->lock);
 }
 
-/* lock. The block waits for nothing: its address is nobody's. jemalloc's go on the chain. */
+/* lock. The block waits for nothing: its address is free. jemalloc's go on the chain. */
 static void retire_block(struct flw_hostpool *pool, struct flw_hostblock *block,
                          struct flw_hostblock **chain)
 {
@@ -98,7 +98,7 @@ static fallow_status refuse_stream(struct flw_hostpool *pool, const char *call,
         fallow_status_message(status));
 }
 
-/* lock. From lent to pending; its announced uses begin to count. */
+/* lock. From live to deferred; its announced uses begin to count. */
 static void begin_pending(struct flw_hostpool *pool, struct flw_hostblock *block)
 {
     block->is_lent = false;

@@ -70,7 +70,7 @@ struct flw_chunk *flw_pages_new_chunk(struct flw_pages *pages, uint64_t bytes,
 void flw_pages_drop_chunk(struct flw_pages *pages, struct flw_chunk *chunk);
 /* All of it is free from now on. */
 void flw_pages_publish(struct flw_pages *pages, struct flw_chunk *chunk);
-/* A chunk that is wholly free leaves; its memory is nobody's. */
+/* A chunk that is wholly free leaves; its memory is unowned. */
 void flw_pages_withdraw(struct flw_pages *pages, struct flw_chunk *chunk);
 /* The largest chunk that is wholly free, of any kind; NULL. */
 struct flw_chunk *flw_pages_idle_chunk(const struct flw_pages *pages);

@@ -35,7 +35,7 @@ static void *hand_over(extent_hooks_t *hooks, void *new_address, size_t bytes, s
     flw_lock_acquire(smalls->pages_lock);
     void *extent = flw_pages_take(smalls->pages, bytes, FLW_PAGES_SHARED, UINT64_MAX);
     flw_lock_release(smalls->pages_lock);
-    if (extent != NULL && *zero) { /* nobody here asks for it */
+    if (extent != NULL && *zero) { /* not asked for here */
         memset(extent, 0, bytes);
     }
     *zero = *zero && extent != NULL;

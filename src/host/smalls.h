@@ -41,7 +41,7 @@ struct flw_smalls {
 /* NOT_SUPPORTED: jemalloc cannot keep its metadata to itself (before 5.3). OUT_OF_HOST_MEMORY. */
 fallow_status flw_smalls_init(struct flw_smalls *smalls, struct flw_pages *pages,
                               struct flw_lock *pages_lock);
-/* Whatever is lent goes too. */
+/* Whatever is allocated goes too. */
 void flw_smalls_finish(struct flw_smalls *smalls);
 
 /* NULL: no pages. */

@@ -44,7 +44,8 @@ struct flw_source_ops {
     CUresult (*reserve)(struct flw_source *source, uint64_t bytes, uint64_t align_bytes,
                         uint64_t *out_base);
     CUresult (*unreserve)(struct flw_source *source, uint64_t base, uint64_t bytes);
-    /* *kinds: what it is to carry; what it does, where the driver refused a kind that nobody named. */
+    /* *kinds: what it is to carry; what it does, where the driver refused a kind that was not
+     * named. */
     CUresult (*create)(struct flw_source *source, uint64_t bytes, uint32_t *kinds,
                        uint64_t *out_handle);
     CUresult (*release)(struct flw_source *source, uint64_t handle);
@@ -95,9 +96,10 @@ CUresult flw_source_unmap_all(struct flw_source *source, uint64_t address, const
  * remap. An answer that says neither yes nor no (a broken context, say) is returned. */
 CUresult flw_source_vmm_ask(struct flw_source *source, bool *out_can);
 
-/* Settle kinds by doing: one grain, mapped at `address` in a reservation, written, read and given back,
- * for kinds ever fewer until all of it works. *out_can false: it never did; refusals says why. A device
- * without memory for the grain is believed. An answer of a broken context is returned. */
+/* Settle kinds by doing: one grain, mapped at `address` in a reservation, written, read and
+ * released, for kinds ever fewer until all of it works. *out_can false: it never did; refusals says
+ * why. A device without memory for the grain is believed. An answer of a broken context is
+ * returned. */
 CUresult flw_source_vmm_probe(struct flw_source *source, uint64_t address, bool *out_can);
 
 /* The call failed; device, context and pool are well. */

@@ -270,8 +270,8 @@ static CUresult create_least(struct flw_source *source, uint64_t bytes, CUresult
 }
 
 /* A kind that worked at first may be refused later (a limit of the fabric, a permission that went). What
- * nobody named is done without from then on; where that is refused too, the kind was not the cause, and
- * while that lasts two questions are enough to see that it does. */
+ * was not named is done without from then on; where that is refused too, the kind was not the
+ * cause, and while that lasts two questions are enough to see that it does. */
 static CUresult vmm_create(struct flw_source *source, uint64_t bytes, uint32_t *kinds,
                            uint64_t *out_handle)
 {

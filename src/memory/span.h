@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the two descriptors that stand, out of band, for device memory: the *slot* (one block that
- * can be lent) and the *span* (a stretch of units: a run, or a slab that serves one class).
+ * can be allocated) and the *span* (a stretch of units: a run, or a slab that serves one class).
  *
  * A free must answer for any 64-bit value. So it walks tables that are always mapped and typed:
  *
@@ -36,18 +36,20 @@ enum flw_slot_state {
     FLW_SLOT_LIVE_USED =
         1, /* live, and other streams have announced uses: the slow path frees it */
     FLW_SLOT_LIVE_SPECIAL = 2,  /* live with a tag, an export or a check: the slow path frees it */
-    FLW_SLOT_LIVE_CAPTURED = 3, /* lent by a capture */
+    FLW_SLOT_LIVE_CAPTURED = 3, /* allocated by a capture */
     FLW_SLOT_HELD = 4,          /* freed, not yet reusable: pending, parked or quarantined */
     FLW_SLOT_LIVE = 5
 };
 #define FLW_SLOT_STATE_MASK 0xffull
 
 /* Synchronization: word by compare-and-swap from live states, plain from free ones (its holder
- * alone); loan by the holder. Both are read by look-ups of any pointer: written atomically. */
+ * alone); `allocation` by the holder. Both are read by look-ups of any pointer: written
+ * atomically. */
 struct flw_slot {
     uint64_t word;
     uint64_t
-        loan; /* requested bytes | number of the stream that lent it (heap/state/lender.h) << 48 */
+        loan; /* requested bytes | number of the stream that allocated it (heap/state/lender.h) <<
+                 48 */
 };
 
 /* FLW_REQUEST_MAX fits below. */
@@ -59,7 +61,7 @@ static inline uint64_t flw_loan_bytes(uint64_t loan)
     return loan & ((1ull << FLW_LENDER_SHIFT) - 1);
 }
 
-/* A stamp: what was freed before `ticket` of an order domain was taken. Domain 0 = none. One word:
+/* A point: what was freed before `seq` of an order domain was taken. Domain 0 = none. One word:
  * a fence a microsecond for a century fits. */
 struct flw_stamp {
     uint64_t domain : 12;
@@ -75,11 +77,11 @@ enum flw_span_kind {
 };
 
 enum flw_run_state {
-    FLW_RUN_LIVE,  /* lent, cached by a thread, or serving a slab */
-    FLW_RUN_FREE,  /* mapped, in the index of its owner (a domain, or nobody) */
+    FLW_RUN_LIVE,  /* allocated, cached by a thread, or serving a slab */
+    FLW_RUN_FREE,  /* mapped, in the index of its owner (a domain, or FLW_UNOWNED) */
     FLW_RUN_WHOLE, /* the same, all of one handle, in its owner's index of those: joins nothing */
     FLW_RUN_UNMAPPED, /* address space only */
-    FLW_RUN_PENDING,  /* free, but several domains' stamps are not complete */
+    FLW_RUN_PENDING,  /* free, but points of several domains are not complete */
     FLW_RUN_BUSY      /* a growth or a move is working on it without the lock */
 };
 
@@ -92,8 +94,8 @@ struct flw_slab_part {
     uint32_t domain;                          /* that made it and carves it */
     uint32_t slot_count;
     uint32_t carved_count;  /* slots that were ever handed out since the slab was made */
-    uint32_t free_count;    /* slots in batches or uncarved; the rest is lent or cached */
-    uint16_t stamp_count;   /* join of the stamps of everything that left it */
+    uint32_t free_count;    /* slots in batches or uncarved; the rest is allocated or cached */
+    uint16_t stamp_count;   /* join of the points of everything that left it */
     uint16_t capture;       /* capture domain that owns it; 0 = none */
     bool stamps_overflowed; /* more than FLW_STAMPS_MAX domains: all are asked */
     uint8_t class_index;
@@ -105,7 +107,7 @@ struct flw_slab_part {
 struct flw_run_part {
     struct flw_span *index_next,
         *index_prev; /* in its owner's index (FREE), in the pool's list (others) */
-    struct flw_span *age_next, *age_prev; /* in an index: oldest stamp first */
+    struct flw_span *age_next, *age_prev; /* in an index: oldest point first */
     struct flw_span *left, *right;        /* neighbours by address, or the edge of their stretch */
     struct flw_span *slab;                /* the slab it serves, or NULL */
     uint64_t ticket; /* FREE, WHOLE of a domain: covered by its fence of this number */

@@ -39,7 +39,7 @@ void flw_plugin_say(const char *format, ...)
         length = (int)flw_min((uint64_t)length, sizeof line - 2);
         line[length] = '\n';
         ssize_t written = write(STDERR_FILENO, line, (size_t)length + 1);
-        (void)written; /* nobody is left to tell */
+        (void)written; /* there is no one left to tell */
     }
     errno = saved;
 }
@@ -140,7 +140,7 @@ fallow_pool *flw_plugin_make(int device, fallow_plugin_order order, fallow_statu
     return pool;
 }
 
-/* Out of use, if nobody was faster. */
+/* Out of use, if no thread was faster. */
 static void replace_lost(int device, fallow_plugin_order order, fallow_pool *pool)
 {
     struct flw_plugin_device *at = flw_plugin_device_of(device);
@@ -253,7 +253,7 @@ void fallow_torch_memory_fraction(double fraction, int device)
     pthread_mutex_unlock(&all.mutex);
 }
 
-/* ---- lend, return */
+/* ---- allocate, free */
 
 bool flw_plugin_synchronize(fallow_pool *handle)
 {

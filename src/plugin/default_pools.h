@@ -40,8 +40,8 @@ static inline fallow_pool *flw_plugin_pool_of(const struct flw_plugin_device *at
     return atomic_load_explicit(&at->pools[order], memory_order_acquire);
 }
 
-/* Lend, retry once after a trim, say why not. seen: how a first attempt ended, FALLOW_OK: there was
- * none. */
+/* Allocate, retry once after a trim, say why not. seen: how a first attempt ended, FALLOW_OK: there
+ * was none. */
 void *flw_plugin_lend(int device, fallow_plugin_order order, const fallow_request *request,
                       fallow_stream stream, fallow_status seen);
 /* Return to the device's pool of that order. */
@@ -67,8 +67,8 @@ bool flw_plugin_read_settings(const char *text, fallow_pool_config *config, char
 /* Is the stream being captured, and by which capture? False also where it cannot be told. */
 bool flw_plugin_ask_capture(struct flw_pool *pool, fallow_stream stream,
                             unsigned long long *out_driver_id);
-/* Announce to the pool what `stream` is captured for; a tag for what is lent outside of captures. Only
- * while open_ids is not 0. */
+/* Announce to the pool what `stream` is captured for; a tag for what is allocated outside of
+ * captures. Only while open_ids is not 0. */
 uint32_t flw_graph_ids_announce(int device, fallow_stream stream);
 void flw_graph_ids_forget(void);     /* after a fork */
 void flw_graph_ids_lose(int device); /* its pool was lost */

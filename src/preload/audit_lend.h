@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: what the wrappers that lend and take back device memory say to the audit. Where none is on,
+ * Owns: what the wrappers that allocate and free device memory say to the audit. Where none is on,
  * one load and a branch.
  * Does not: know what is behind them: a block of the pool and one of the driver are the same here.
  */
@@ -10,7 +10,7 @@
 #include "driver/driver_types.h"
 #include "preload/audit/audit.h"
 
-/* With the answer of what lent, which it gives on. */
+/* With the answer of what allocated, which it gives on. */
 static inline CUresult flw_audit_heed(CUresult result, const CUdeviceptr *pointer, uint64_t bytes)
 {
     if (result == CUDA_SUCCESS && pointer != NULL && flw_audit_is_on()) {
@@ -27,7 +27,8 @@ static inline void flw_audit_forget(CUdeviceptr pointer)
     }
 }
 
-/* A context has ended, and blocks with it; which, nobody says, so none counts as untouched any more. */
+/* A context has ended, and blocks with it; which is not known, so none counts as untouched any
+ * more. */
 static inline void flw_audit_end_context(bool is_over)
 {
     if (is_over && flw_audit_is_on()) {

@@ -36,8 +36,8 @@ void flw_captured_begin(void)
     flw_captures_lock();
 }
 
-/* Where the list is full the capture is not counted out again: memory is held back, never lent too
- * early. */
+/* Where the list is full the capture is not counted out again: memory is held back, never allocated
+ * too early. */
 CUresult flw_captured_begun(CUstream stream, CUresult result)
 {
     bool has_begun = result == CUDA_SUCCESS;

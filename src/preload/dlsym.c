@@ -24,7 +24,7 @@ flw_dlsym_function flw_dlsym_libc(void)
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
     void *address = NULL;
     for (unsigned i = 0; i < sizeof versions / sizeof *versions && address == NULL; i++) {
-        address = dlvsym(RTLD_NEXT, "dlsym", versions[i]); /* named: the library's, nobody else's */
+        address = dlvsym(RTLD_NEXT, "dlsym", versions[i]); /* named: the library's own */
     }
     if (address == NULL) {
         flw_say("the C library has no dlsym that this library knows; it cannot be preloaded here");

@@ -119,7 +119,8 @@ struct flw_home *flw_home_enter_of(CUdeviceptr address)
 
 /* ---- the end of a context */
 
-/* Nobody enters; who is in leaves. Under the lock: who has seen the home open there is in by now. */
+/* No thread enters; who is in leaves. Under the lock: who has seen the home open there is in by
+ * now. */
 static void close_home(struct flw_home *home)
 {
     (void)pthread_mutex_lock(&homes.lock);
@@ -367,7 +368,7 @@ static void make_pool(struct flw_home *home)
     config.device = home->device;
     config.context = home->context;
     config.limit_bytes = flw_settings.limit_bytes;
-    config.decay_ms = UINT32_MAX; /* nobody polls */
+    config.decay_ms = UINT32_MAX; /* it is never polled */
     config.log = say_error;
     struct flw_pool_place place = {.driver = &flw_real.driver,
                                    .context_id = home->id,

@@ -6,7 +6,7 @@
  *
  * A context is known by cuCtxGetId, which is never given twice; its handle may be another's tomorrow. A green
  * context "does not change the underlying context lifetime" (cuCtxFromGreenCtx): its memory is its device's
- * primary context's, an event of that one covers its work too, and so that one's pool lends to it.
+ * primary context's, an event of that one covers its work too, and so that one's pool serves it.
  * Who uses a home enters it, and its end waits until everybody has left. Hits enter nothing: a cache
  * that is closed serves none, and its end waits for one under way.
  *
@@ -28,19 +28,20 @@ struct flw_home {
     CUcontext context;
     CUdevice device;
     bool is_primary;
-    CUcontext main;             /* of a green context: the primary one, whose home lends */
+    CUcontext main;             /* of a green context: the primary one, whose home serves it */
     unsigned long long main_id; /* 0: it is none */
     _Atomic bool is_refused;    /* a pool could not be made: everything passes through */
-    fallow_pool *handle;        /* NULL: nothing was lent here yet */
+    fallow_pool *handle;        /* NULL: nothing was allocated here yet */
     struct flw_pool *_Atomic pool;
     _Atomic uint32_t users;
-    _Atomic bool is_ending; /* nobody enters any more */
+    _Atomic bool is_ending; /* no thread enters any more */
 };
 
 /* May a wrapper look into the caches? Mode cache or strict, a pool is there, nothing is to be done with
- * what is lent, the process has not forked. */
+ * what is allocated, the process has not forked. */
 extern _Atomic bool flw_homes_hit;
-/* Does this process lend at all: mode cache or strict, not dead, not from inside a call of ours. */
+/* Does this process have pools at all: mode cache or strict, not dead, not from inside a call of
+ * ours. */
 bool flw_homes_serve(void);
 
 /* Does the driver answer cuCtxGetId? Until it was asked: yes. */
@@ -56,12 +57,12 @@ unsigned long long flw_home_id_here(void);
 
 /* ---- enter, leave */
 
-/* The home that lends to a context, or (NULL) to the present one, made if need be, and its pool if that is
- * wanted. NULL: pass through. */
+/* The home that serves a context, or (NULL) to the present one, made if need be, and its pool if
+ * that is wanted. NULL: pass through. */
 struct flw_home *flw_home_enter(CUcontext context, bool wants_pool);
 /* The context's own, a green one's too, which has no pool. */
 struct flw_home *flw_home_enter_own(CUcontext context);
-/* The home whose pool's memory holds the address, lent or not. NULL: it is the driver's. */
+/* The home whose pool's memory holds the address, allocated or not. NULL: it is the driver's. */
 struct flw_home *flw_home_enter_of(CUdeviceptr address);
 /* The next home, from *cursor (begin with 0). */
 struct flw_home *flw_home_enter_next(uint32_t *cursor);
@@ -85,7 +86,7 @@ void flw_homes_forget_green(CUcontext context);
 
 /* Give idle memory of every pool back to the driver; what came back. */
 uint64_t flw_homes_trim(void);
-/* Of a device: held by pools there, but not lent. */
+/* Of a device: held by pools there, but not allocated. */
 uint64_t flw_homes_idle_bytes(CUdevice device);
 
 struct flw_home_counts {
@@ -100,7 +101,8 @@ static inline void flw_home_count(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Called with each new pool, from inside the allocation that made it; NULL: nobody. Set before main. */
+/* Called with each new pool, from inside the allocation that made it; NULL: none. Set before
+ * main. */
 extern void (*flw_homes_on_pool)(fallow_pool *pool, CUdevice device);
 /* With each whose context has ended, one at a time, before it goes. */
 extern void (*flw_homes_on_end)(struct flw_pool *pool);

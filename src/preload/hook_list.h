@@ -44,7 +44,7 @@ struct CUmemcpyAttributes_st;
 union CUstreamBatchMemOpParams_union;
 
 /* clang-format off */
-/* lend, take back, and what is asked about memory: hooks_memory.c */
+/* allocate, free, and what is asked about memory: hooks_memory.c */
 #define FLW_HOOKS_MEMORY(X) \
     X(cuMemAlloc_v2, cuMemAlloc, 3020, (CUdeviceptr *pointer, size_t bytes), (pointer, bytes)) \
     X(cuMemFree_v2, cuMemFree, 3020, (CUdeviceptr pointer), (pointer)) \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the wrappers of what begins and ends the capture of a stream: meanwhile no epoch is closed.
- * Does not: lend memory.
+ * Does not: allocate memory.
  */
 #include "heap/order/epoch.h"
 #include "preload/captures.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the wrappers of what makes, ends, selects and synchronises contexts: epochs are to cover those
- * that live, and nothing of one that has ended may be lent.
- * Does not: lend memory.
+ * that live, and nothing of one that has ended may be allocated.
+ * Does not: allocate memory.
  */
 #include "heap/order/epoch.h"
 #include "preload/audit_lend.h"
@@ -133,7 +133,7 @@ static bool find_green(CUgreenCtx green, CUcontext *out_context, CUdevice *out_d
     return result == CUDA_SUCCESS;
 }
 
-/* It gives back its share of the primary context, which may be the last one. */
+/* It releases its share of the primary context, which may be the last one. */
 CUresult flw_hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext context;

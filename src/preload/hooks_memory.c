@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the wrappers of what lends and takes back device memory, and of what is asked about it. In the
- * modes cache and strict a context's own pool answers for what it has lent; everything else, and
- * everything in the other modes, is passed through.
+ * Owns: the wrappers of what allocates and frees device memory, and of what is asked about it. In
+ * the modes cache and strict a context's own pool answers for what it has allocated; everything
+ * else, and everything in the other modes, is passed through.
  * Does not: know when a context or a capture begins and ends.
  *
  * A hit is the first lines of cuMemAlloc_v2 and cuMemFree_v2: a look into the thread's cache, and for
- * lending the driver's word on which context is current.
+ * allocating the driver's word on which context is current.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ static inline void *block_of(CUdeviceptr pointer)
     return (void *)(uintptr_t)pointer;
 }
 
-/* ---- lend */
+/* ---- allocate */
 
 /* Entered. False: the driver is to answer. */
 static bool lend_from(struct flw_home *home, CUdeviceptr *pointer, size_t bytes, CUresult *out)
@@ -176,7 +176,7 @@ CUresult flw_hook_cuMemFree_v2(CUdeviceptr pointer)
 }
 
 /* Entered, inside. The free of a pool comes after all that its context was given by then, so after the
- * stream's work too; nobody waits, in no mode. The graph of a capture takes its own allocations only. */
+ * stream's work too; no mode waits. The graph of a capture takes its own allocations only. */
 static CUresult take_back_in_order(struct flw_home *home, CUdeviceptr pointer, CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -253,7 +253,7 @@ CUresult flw_hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 enum answer {
     FOREIGN, /* ask the driver */
     LENT,
-    FREED /* ours, but nobody's block holds it */
+    FREED /* ours, but no live block holds it */
 };
 
 static enum answer look_up(CUdeviceptr pointer, struct flw_epoch_block *out)

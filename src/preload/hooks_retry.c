@@ -2,7 +2,7 @@
  *
  * Owns: the wrappers of the other calls that allocate. Each passes its call through; where the driver
  * has no memory for it, what idles in pools goes back and it is tried once more.
- * Does not: lend memory of its own.
+ * Does not: allocate memory of its own.
  */
 #include "heap/order/epoch.h"
 #include "preload/audit_lend.h"
@@ -29,7 +29,8 @@ static CUresult tried_again(CUresult result)
     return result;
 }
 
-/* ---- what each lends, by its base name: told to the audit, in terms of the parameters in the list */
+/* ---- what each allocates, by its base name: told to the audit, in terms of the parameters in the
+ * list */
 
 #define LENT_cuMemAllocPitch \
     flw_audit_heed(result, pointer, result == CUDA_SUCCESS ? *pitch * height : 0)

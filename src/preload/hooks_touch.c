@@ -2,7 +2,7 @@
  *
  * Owns: the wrappers of what reads or writes device memory and fills none: copies, writes of streams,
  * graph launches, the launches of old. They tell the audit where one is on, and pass the call through.
- * Does not: lend memory, or change a call.
+ * Does not: allocate memory, or change a call.
  */
 #include <string.h>
 

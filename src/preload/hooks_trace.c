@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: mode trace: a layer between the wrappers, which pass through there, and the driver's entry
- * points that lend and take back memory. Each calls the one below and tells the tracer. With poison some
- * of it is there in the modes that lend, for memory that does not come from pools.
+ * points that allocate and free memory. Each calls the one below and tells the tracer. With poison
+ * some of it is there in the modes with pools, for memory that does not come from pools.
  * Does not: change an answer, or see what a pool of our own asks the driver for.
  */
 #include "preload/trace_layer.h"
@@ -234,7 +234,7 @@ static CUresult trace_free_host(void *pointer)
     return tell_answer(learnt()->free_host(pointer));
 }
 
-/* Is a hook's floor laid? Where pools lend, only to fill what passes them by. */
+/* Is a hook's floor laid? Where pools serve, only to fill what passes them by. */
 static bool is_laid(uintptr_t layer)
 {
     bool lends = flw_settings.mode == FLW_MODE_CACHE || flw_settings.mode == FLW_MODE_STRICT;

@@ -10,7 +10,7 @@
 #include "preload/hooks.h"
 #include "preload/settings.h"
 
-/* Names that lend, take back or find memory. */
+/* Names that allocate, free or find memory. */
 static const char *const guarded_names[] = {
 #define X(symbol, base, since, parameters, arguments) #symbol,
     FLW_HOOKS_MEMORY(X) FLW_HOOKS_RETRY(X) FLW_HOOKS_LOOKUP(X)

@@ -6,7 +6,7 @@
  *
  * `fallow run` makes the page and names it with `state:PATH` in FALLOW; the preload library takes a
  * place in it when it is loaded. A program image has a place: one that replaces itself by exec takes
- * another one with the same pid. Without the page everything works but nobody is told.
+ * another one with the same pid. Without the page everything works but nothing is said.
  *
  * Synchronization: atomics only. A place belongs to the process that took it.
  */
@@ -52,7 +52,7 @@ struct flw_runpage_place {
 struct flw_runpage {
     uint64_t magic;
     _Atomic uint32_t place_count; /* asked for; more than FLW_RUNPAGE_PLACES: the rest has none */
-    _Atomic int32_t writers[FLW_RUNPAGE_FILE_COUNT]; /* pids; 0: nobody yet */
+    _Atomic int32_t writers[FLW_RUNPAGE_FILE_COUNT]; /* pids; 0: none yet */
     struct flw_runpage_place places[FLW_RUNPAGE_PLACES];
 };
 

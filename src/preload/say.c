@@ -22,6 +22,6 @@ void flw_say(const char *format, ...)
     bytes += sizeof prefix - 1;
     line[bytes++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, bytes);
-    (void)written; /* nobody is left to tell */
+    (void)written; /* there is no one left to tell */
     errno = saved_errno;
 }

@@ -7,7 +7,7 @@
  *   mode     off | trace | cache | strict | audit   (cache)
  *   trace    FILE   record every call there; with no mode given: trace
  *   stats    FILE | -   at exit: one line of JSON to FILE, one line of text to stderr for -
- *   poison   BYTE   fill what is lent with this byte (0xa5, 165)
+ *   poison   BYTE   fill what is allocated with this byte (0xa5, 165)
  *   limit    BYTES  at most this much device memory per context (8G; K, M, G, T are powers of 1024)
  *   reserve  BYTES  leave this much to calls that cannot be tried again (512M)
  *   large    BYTES  from here on a request gets its own driver allocation (1M)

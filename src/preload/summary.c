@@ -69,7 +69,7 @@ static void add_pool(struct flw_pool *pool, void *context)
     add_stats(&stats);
 }
 
-/* What it had lent went with its context. */
+/* What it had allocated went with its context. */
 static void add_ended(struct flw_pool *pool)
 {
     fallow_stats stats;

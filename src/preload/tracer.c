@@ -147,12 +147,12 @@ bool flw_tracer_name_file(const struct flw_tracer_settings *settings, unsigned p
 
 static void look_up(void *context, struct flw_warm *warm, struct flw_names *names)
 {
-    (void)context; /* what was lent before the first call on record is not known */
+    (void)context; /* what was allocated before the first call on record is not known */
     (void)warm;
     (void)names;
 }
 
-/* Nobody puts records there any more, but for those that are at it. A thread that turns to the place
+/* No record is put there any more, but for those that are at it. A thread that turns to the place
  * meanwhile either sees that it is refused, or is sent to look again. */
 static void close_place(unsigned place)
 {

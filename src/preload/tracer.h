@@ -2,7 +2,7 @@
  *
  * Owns: what mode trace puts on record: a recording (record/recorder.h) for each device that is used,
  * one for pinned host memory, and each thread's way into them; the names of their files.
- * Does not: hook anything, or keep what is lent: a file is all there is.
+ * Does not: hook anything, or keep what is allocated: a file is all there is.
  *
  * FILES  The first device's recording has the name that was given; "run.ftrace" makes
  * run.dev1.ftrace of device 1's and run.host.ftrace of host memory's. Where another process of the
@@ -11,12 +11,12 @@
  * allocation.
  *
  * EVENTS  ALLOC with the bytes asked for, a tag for the kind (enum flw_tracer_kind) and the stream where
- * the call names one, else stream 0; FREE before the driver has it, so that nobody who is given the
- * same address comes before it; OOM. What the driver refuses after all is counted and leaves its FREE
- * behind. A device is asked for at each call only where there are several.
+ * the call names one, else stream 0; FREE before the driver has it, so that no thread that is given
+ * the same address comes before it; OOM. What the driver refuses after all is counted and leaves
+ * its FREE behind. A device is asked for at each call only where there are several.
  *
  * Synchronization: `making` (a mutex of the system) for a new recording; each thread's counts by
- * itself. Recordings are never given back: who is inside one may stay there.
+ * itself. Recordings are never freed: who is inside one may stay there.
  */
 #ifndef FLW_PRELOAD_TRACER_H
 #define FLW_PRELOAD_TRACER_H

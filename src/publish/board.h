@@ -10,7 +10,7 @@
  *
  * A reader adds 1 to `asked` and wakes whoever sleeps on it; the writer posts a body that it has put
  * together since, sets `answered` to what it saw in `asked`, and wakes whoever sleeps on that. A
- * writer that nobody asks does nothing.
+ * writer that is not asked does nothing.
  *
  * The writer's mapping holds a lock on the file (F_OFD_SETLK): the kernel drops it with the process,
  * however that ends, and a child of fork() has neither. So *a board without a lock is stale*, and

@@ -121,7 +121,7 @@ enum flw_board_state flw_board_ask(struct flw_board_reader *reader, uint64_t tim
         if (now_ns >= end_ns) {
             return FLW_BOARD_SILENT;
         }
-        /* Not for long at once: who dies wakes nobody. */
+        /* Not for long at once: who dies wakes no reader. */
         uint64_t step_ns = end_ns - now_ns < 100000000 ? end_ns - now_ns : 100000000;
         flw_board_sleep(&header->answered, answered, step_ns);
     }

@@ -71,7 +71,7 @@ static void unmap(struct flw_board *board)
     }
 }
 
-/* The first name that nobody has. False: see errno. */
+/* The first name that is free. False: see errno. */
 static bool give_name(struct flw_board *board, const char *directory, const char *draft)
 {
     struct flw_board_name name = {.user = geteuid(), .process = getpid()};
@@ -90,7 +90,7 @@ static bool give_name(struct flw_board *board, const char *directory, const char
     return false;
 }
 
-/* One try. A draft is nobody's for a moment, and who sweeps then may take it. */
+/* One try. A draft has no owner for a moment, and who sweeps then may take it. */
 static bool make(struct flw_board *board, const char *directory, const char *draft)
 {
     flw_board_remove_stale(draft, true); /* of one that died half way, and had this number */

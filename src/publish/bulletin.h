@@ -8,8 +8,8 @@
  * lacks reads as 0.
  *
  *   words of the head    process, its name (2 words of text), clock, pools there are, pools told of
- *   per pool             words; values (FLW_BULLETIN_VALUES), rungs (count and ns), driver (4 words)
- *                        classes, words of one; the classes
+ *   per pool             words; values (FLW_BULLETIN_VALUES), stages (count and ns), driver (4
+ *                        words) classes, words of one; the classes
  *                        streams, words of one; the streams
  */
 #ifndef FLW_PUBLISH_BULLETIN_H
@@ -42,12 +42,12 @@
     X(pending_bytes, STATS, VALUE, "freed, waiting for a fence")                                 \
     X(captured_bytes, STATS, VALUE, "held by captures")                                          \
     X(host_bytes, STATS, VALUE, "host memory of the pool's tables")                              \
-    X(live_count, STATS, VALUE, "blocks lent")                                                   \
+    X(live_count, STATS, VALUE, "blocks allocated")                                              \
     X(stream_count, STATS, VALUE, "streams known")                                               \
     X(thread_cache_count, POOL, VALUE, "thread caches, one a thread and stream")                 \
     X(capture_count, POOL, VALUE, "captures under way")                                          \
-    X(alloc_count, STATS, TOTAL, "blocks lent so far; size 0 apart")                             \
-    X(free_count, STATS, TOTAL, "blocks returned so far")                                        \
+    X(alloc_count, STATS, TOTAL, "blocks allocated so far; size 0 apart")                        \
+    X(free_count, STATS, TOTAL, "blocks freed so far")                                           \
     X(zero_size_count, STATS, TOTAL, "requests of size 0")                                       \
     X(hit_count, STATS, TOTAL, "allocations served by a thread cache")                           \
     X(event_count, STATS, TOTAL, "events recorded")                                              \
@@ -59,7 +59,7 @@
     X(remap_count, STATS, TOTAL, "handles moved")                                                \
     X(remap_wait_count, STATS, TOTAL, "moves that had to wait for the device")                   \
     X(grow_count, STATS, TOTAL, "growth operations")                                             \
-    X(trim_count, STATS, TOTAL, "handles given back")                                            \
+    X(trim_count, STATS, TOTAL, "handles released")                                              \
     X(lost_streams, STATS, TOTAL, "streams destroyed without retire")                            \
     X(misuse_count, STATS, TOTAL, "frees refused")                                               \
     X(oom_count, STATS, TOTAL, "allocations that failed after the whole ladder")                 \
@@ -70,9 +70,9 @@
     X(is_lost, POOL, VALUE, "1: the device is lost")                                             \
     X(is_recorded, POOL, VALUE, "1: a recorder is at it")                                        \
     X(last_climb_rung, POOL, LABEL,                                                              \
-      "rung that served the last climb above the first, plus 1; 0 none")                         \
+      "stage that served the last climb above the first, plus 1; 0 none")                        \
     X(last_climb_bytes, POOL, VALUE, "what that climb was for")                                  \
-    X(is_asleep, STATS, VALUE, "1: the memory is given back, the addresses are kept")            \
+    X(is_asleep, STATS, VALUE, "1: the memory is released, the addresses are kept")              \
     X(asleep_bytes, STATS, VALUE, "what the next wake takes from the driver")                    \
     X(saved_bytes, STATS, VALUE, "contents in pinned host memory while asleep")                  \
     X(exported_bytes, STATS, VALUE, "handles that were exported")                                \
@@ -87,7 +87,7 @@ enum flw_bulletin_value {
 };
 
 /* One size class, or the runs: blocks above the largest class. What is reserved and neither live,
- * cached nor pending is free in its slabs. */
+ * cached nor deferred is free in its slabs. */
 struct flw_bulletin_class {
     uint64_t size_bytes;     /* of a block; 0: runs */
     uint64_t reserved_bytes; /* its slabs; of runs: those that are not free */
@@ -98,12 +98,14 @@ struct flw_bulletin_class {
 
 enum flw_bulletin_kind {
     FLW_BULLETIN_STREAM, /* known to the pool */
-    FLW_BULLETIN_GONE,   /* retired or lost, with blocks still lent or memory not yet complete */
+    FLW_BULLETIN_GONE,   /* retired or lost, with blocks still allocated or memory not yet
+                            complete */
     FLW_BULLETIN_SHARED, /* of no one stream: free for any, of the context, or mixed */
     FLW_BULLETIN_REST    /* the sum over those not told of one by one; `id` of them */
 };
 
-/* Blocks are told by the stream that lent them. Counts and hits are of the caches that are there. */
+/* Blocks are told by the stream that allocated them. Counts and hits are of the caches that are
+ * there. */
 struct flw_bulletin_stream {
     uint64_t kind;   /* enum flw_bulletin_kind */
     uint64_t id;     /* cuStreamGetId; 0 unknown */
@@ -133,7 +135,7 @@ struct flw_bulletin {
     struct flw_bulletin_pool *pools;
 };
 
-/* Of the rungs of the ladder, in its order. */
+/* Of the stages of the ladder, in its order. */
 extern const char *const flw_bulletin_rungs[FLW_BULLETIN_RUNGS];
 
 /* ---- writing: head, pools, end */

@@ -8,10 +8,10 @@
 
 #define SLOTS_A_LOCK 4096 /* looked at before others get the heap's lock */
 
-_Static_assert(FLW_BULLETIN_RUNGS == FLW_STAGE_COUNT, "a rung, a number");
+_Static_assert(FLW_BULLETIN_RUNGS == FLW_STAGE_COUNT, "a stage, a number");
 _Static_assert(FLW_BULLETIN_CLASSES == FLW_CLASS_COUNT + 1, "the classes, and runs");
 
-/* ---- rows: one a lender's number. Number 0 is what is of no one stream. */
+/* ---- rows: one for each stream number. Number 0 is what is of no one stream. */
 
 static struct flw_bulletin_stream *row_of(struct flw_collector *collector,
                                           const struct flw_heap *heap, uint64_t lender)
@@ -150,7 +150,7 @@ static uint32_t add_slab(struct flw_collector *collector, const struct flw_heap 
 {
     const struct flw_slab_part *part = &slab->u.slab;
     if (part->run == NULL || part->run->u.run.slab != slab) {
-        return 1; /* serves nobody */
+        return 1; /* serves none */
     }
     struct flw_bulletin_class *class = &collector->classes[part->class_index];
     uint64_t slot_bytes = flw_class_bytes(part->class_index);

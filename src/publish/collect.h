@@ -14,7 +14,7 @@
 
 /* Room to work in; large, and used as far as there are streams. All zero is a new one. */
 struct flw_collector {
-    uint32_t row_of[FLW_LENDER_COUNT]; /* 1 + row of a lender's number; 0 none */
+    uint32_t row_of[FLW_LENDER_COUNT]; /* 1 + row of a stream's number; 0 none */
     uint32_t number_of[FLW_COLLECT_ROWS];
     uint32_t row_count;
     struct flw_bulletin_stream rows[FLW_COLLECT_ROWS];
@@ -22,7 +22,7 @@ struct flw_collector {
     uint64_t free_run_bytes;
 };
 
-/* Exact where nobody is inside a call on the pool, else a guess of each number at about the same
+/* Exact where no thread is inside a call on the pool, else a guess of each number at about the same
  * moment. The pool is being visited (flw_pool_table_each). */
 void flw_collect_pool(struct flw_collector *collector, struct flw_pool *pool,
                       struct flw_bulletin_pool *out_pool);

@@ -2,10 +2,10 @@
  *
  * Owns: the copy of the rings that a dump is made from, and the file it becomes.
  *
- * Nobody is stopped: a ring is copied while its owner goes on, and what the owner may have
+ * No thread is stopped: a ring is copied while its owner goes on, and what the owner may have
  * overwritten meanwhile is thrown away. The rings go back to different moments. Before the latest of
- * those something is missing, so the dump begins there; what was lent then follows from what is lent
- * now and the records since (warm.h).
+ * those something is missing, so the dump begins there; what was allocated then follows from what
+ * is allocated now and the records since (warm.h).
  *
  * Where the machine is busy, or rings are small, a ring may come round while another is copied, time and
  * again, so that nothing is left that all rings have. Then owners are held for as long as a copy takes.

@@ -29,7 +29,7 @@ enum flw_trace_op {
     FLW_TRACE_SYNC_WAIT,   /* the stream waits for what another had been given */
     FLW_TRACE_POOL_BEGIN,  /* the stream is captured; blocks come from the context's pool */
     FLW_TRACE_POOL_END,
-    FLW_TRACE_EMPTY_CACHE, /* the user asked for idle memory to be given back */
+    FLW_TRACE_EMPTY_CACHE, /* the user asked for idle memory to be released */
     FLW_TRACE_CONFIG,      /* a setting was made: the name says which */
     FLW_TRACE_DROP,        /* here events are missing */
     FLW_TRACE_OP_COUNT
@@ -61,7 +61,7 @@ struct flw_trace_event {
 struct flw_trace_block {
     uint64_t address;
     uint64_t size_bytes; /* requested */
-    uint16_t stream;     /* lent on */
+    uint16_t stream;     /* allocated on */
     bool freed;          /* somewhere in the trace */
 };
 

@@ -51,9 +51,9 @@
  * Why so: frees name blocks by how many were allocated since, not by recycled slots, so a chunk needs
  * no state of the ones before it, and repeated phases of a program are repeated bytes for a
  * compressor. Addresses are kept: policies are compared with the recorded ones. A caching allocator
- * gives back what was freed last, so most cost nothing (record.h). Times have a scale a chunk since
- * recordings count in microseconds. One header for all chunks, of a cache line, keeps raw records
- * aligned.
+ * hands out again what was freed last, so most cost nothing (record.h). Times have a scale a chunk
+ * since recordings count in microseconds. One header for all chunks, of a cache line, keeps raw
+ * records aligned.
  */
 #ifndef FLW_RECORD_FTRACEWRITER_H
 #define FLW_RECORD_FTRACEWRITER_H

@@ -44,9 +44,9 @@
  *   The guess: a table of 256 addresses, zeros at the start of a chunk. A FREE or FREE_DONE of a
  *   block that was allocated in this chunk puts the block's address at place
  *     ((size ^ stream << 48) * 0x9E3779B97F4A7C15 mod 2^64) >> 56
- *   and an ALLOC looks there with its own size and stream: caching allocators lend again, for the
- *   same size, what was freed last. Only blocks of this chunk, so that a chunk decodes without the
- *   ones before it.
+ *   and an ALLOC looks there with its own size and stream: caching allocators allocate again, for
+ *   the same size, what was freed last. Only blocks of this chunk, so that a chunk decodes without
+ *   the ones before it.
  *
  * CODEC 0: 32 bytes, little-endian: u64 time since the chunk's base, in the chunk's time scale; u64
  *   address; u64 size; u32 block, as a signed difference from the chunk's first_block; u16 stream; u16

@@ -2,7 +2,7 @@
  *
  * Owns: a recording: its rings, the thread that empties them into a file, dumps.
  * Does not: know what is recorded. Whoever does makes the rings' records, looks up what was there at
- * the beginning, and sees to it that nobody puts records any more before it ends.
+ * the beginning, and sees to it that no thread puts records any more before it ends.
  *
  * Two kinds. One writes a file: a thread, the flusher, empties the rings when one is half full or
  * something has waited for some time, and hands all of it to the operating system each time: a chunk of
@@ -23,7 +23,7 @@
 /* The recorded. */
 struct flw_recorder_host {
     void *context;
-    /* Every block that is lent, in any order (warm.h). */
+    /* Every block that is allocated, in any order (warm.h). */
     void (*look_up)(void *context, struct flw_warm *warm, struct flw_names *names);
     /* See to it that no thread puts records any more. Called when the file has failed, at most once,
      * from any thread, no lock held. */
@@ -67,7 +67,7 @@ struct flw_recorder {
     atomic_bool is_abandoned;
     _Atomic uint64_t unheard;  /* records of threads that there was no memory for a ring for */
     const char *failure;       /* of the file; NULL: none. Under io */
-    atomic_bool has_to_detach; /* it has failed and nobody has been told */
+    atomic_bool has_to_detach; /* it has failed and this was not said yet */
     uint32_t seen_signals;
     uint32_t process;
 };
@@ -88,7 +88,7 @@ fallow_status flw_recorder_flush(struct flw_recorder *recorder);
 /* What the rings hold becomes the file `path`. */
 fallow_status flw_recorder_dump(struct flw_recorder *recorder, const char *path);
 
-/* From now on some threads' records may be missing; nobody waits for room. */
+/* From now on some threads' records may be missing; no thread waits for room. */
 void flw_recorder_close(struct flw_recorder *recorder);
 
 /* Detached. Write the rest and end the file; waits for the flusher. IO as above; RECORDS_LOST: the file

@@ -41,7 +41,7 @@
 
 /* Of a recording. Records that find no room count, and are waited for, only while it is RUNNING. */
 enum flw_ring_stage {
-    FLW_RING_STARTING, /* not every thread records yet, and nobody empties the rings */
+    FLW_RING_STARTING, /* not every thread records yet, and the rings are not emptied */
     FLW_RING_RUNNING,
     FLW_RING_OVER
 };
@@ -137,8 +137,8 @@ static inline void flw_ring_fence(void)
 #endif
 }
 
-/* Owner. `is_ordered` for what another thread's record may have to come before: all but what is lent
- * from the owner's own cache. */
+/* Owner. `is_ordered` for what another thread's record may have to come before: all but what is
+ * allocated from the owner's own cache. */
 static inline void flw_ring_put(struct flw_ring *ring, const struct flw_ring_entry *entry,
                                 bool is_ordered)
 {

@@ -4,8 +4,8 @@
  * missing.
  *
  * Records may be lost. A free of a block that the file does not know is left out and counted; before
- * an allocation at an address that is still lent by the file a FREE is put in and counted. Both counts
- * go into the file as its gaps.
+ * an allocation at an address that is still allocated by the file a FREE is put in and counted.
+ * Both counts go into the file as its gaps.
  */
 #ifndef FLW_RECORD_SCRIBE_H
 #define FLW_RECORD_SCRIBE_H

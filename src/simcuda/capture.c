@@ -116,7 +116,7 @@ void flw_capture_stream_ends(struct flw_stream *stream)
     flw_capture_kill(capture);
     leave_capture(stream);
     if (capture->origin == stream) {
-        end_capture(capture); /* nobody could end it any more */
+        end_capture(capture); /* nothing could end it any more */
     }
 }
 

@@ -14,7 +14,7 @@ static inline bool flw_check_is_on(void)
     return flw_world.config.check != 0;
 }
 
-/* Internal flag of a range: the operation lends or takes back the range itself. */
+/* Internal flag of a range: the operation allocates or frees the range itself. */
 #define FLW_RANGE_OWNERSHIP (1u << 31)
 /* Names of those operations; after one of the second kind nothing may touch the range. */
 extern const char flw_check_allocates[], flw_check_frees[];

@@ -3,8 +3,8 @@
  * Owns: the order of accesses: for every stretch of memory its last write and the reads since, each
  * as (slot, sequence). An access whose order clock does not reach the one before it, where one of
  * the two writes, is a race: nothing made the two happen in this order. That is decided by the
- * order made, not by the order that the scheduler happened to take. Does not: know who lent the
- * memory to whom (report.c keeps the sentences, shadow.c the bytes).
+ * order made, not by the order that the scheduler happened to take. Does not: know who allocated
+ * the memory to whom (report.c keeps the sentences, shadow.c the bytes).
  *
  * INVARIANTS  stretches never overlap; a stretch has a writer, a reader, or both
  */
@@ -171,7 +171,7 @@ static uint64_t legal_until(const struct flw_device *device, uint64_t at, bool i
                    ? mapping->node.end
                    : at;
     case FLW_REGION_POOLED:
-        return region->node.end; /* when a block is lent is a matter of order: test_stretch */
+        return region->node.end; /* when a block is allocated is a matter of order: test_stretch */
     case FLW_REGION_ALLOCATION:
         *why = "it belongs to another device";
         if (region->device != device) {
@@ -262,7 +262,7 @@ static void test_stretch(const struct stretch *stretch, const struct access *sel
     bool is_early = may_overlap(range);
     if (stretch->writer.what == flw_check_frees && (range->flags & FLW_RANGE_OWNERSHIP) == 0) {
         flw_check_violation("use after free: operation %llu of stream %llu (%s) touches [%#llx, "
-                            "+%llu), which operation %llu of stream %llu gave back to its pool",
+                            "+%llu), which operation %llu of stream %llu freed to its pool",
                             (unsigned long long)self->sequence, (unsigned long long)self->stream_id,
                             self->what, (unsigned long long)range->address,
                             (unsigned long long)range->bytes,

@@ -2,7 +2,7 @@
  *
  * Owns: regions (every stretch of address space that means something) and the allocations that are
  * one piece of memory at one address: cuMemAlloc, managed and pinned host memory.
- * Does not: map handles (vmm.c) or lend from pools (mempool.c).
+ * Does not: map handles (vmm.c) or allocate from pools (mempool.c).
  *
  * The ledger counts an allocation of less than 1 MiB in steps of 512 bytes, of more in pages of 2
  * MiB: the small ones of a driver share pages, the large ones do not. Padding is a red zone.
@@ -264,7 +264,7 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t 
     return CUDA_SUCCESS;
 }
 
-/* What begins there and is nobody's to free yet but the caller's; NULL: none. */
+/* What begins there and only the caller may free yet; NULL: none. */
 static struct flw_region *live_allocation(uint64_t address)
 {
     struct flw_region *region = flw_region_find(address);

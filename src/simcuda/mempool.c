@@ -6,7 +6,8 @@
  * model.
  *
  * INVARIANTS  the blocks of a chunk cover it without gap or overlap; the free blocks, and no
- *             others, are in the pool's tree of them; used = sum of lent blocks; reserved = sum of chunks
+ *             others, are in the pool's tree of them; used = sum of live blocks; reserved = sum of
+ *             chunks
  */
 #include <stdlib.h>
 
@@ -190,7 +191,7 @@ static void trim(struct flw_memory_pool *pool, uint64_t keep_bytes)
     }
 }
 
-/* ---- lend and take back ---- */
+/* ---- allocate and free ---- */
 
 enum reuse {
     REUSE_NO,

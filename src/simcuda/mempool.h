@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the shape of a driver pool, shared by its allocator (mempool.c) and its settings
- * (pooling.c). Does not: lend anything. Synchronization: the world's lock.
+ * (pooling.c). Does not: allocate anything. Synchronization: the world's lock.
  */
 #ifndef FLW_SIMCUDA_MEMPOOL_H
 #define FLW_SIMCUDA_MEMPOOL_H

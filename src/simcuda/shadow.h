@@ -8,7 +8,7 @@
 
 #include "simcuda/storage.h"
 
-#define FLW_SHADOW_UNWRITTEN 0   /* lent, holds garbage */
+#define FLW_SHADOW_UNWRITTEN 0   /* allocated, holds garbage */
 #define FLW_SHADOW_OPERATION 253 /* 1..253: written by operation n, modulo */
 #define FLW_SHADOW_HOST      254 /* written by the host or another process */
 #define FLW_SHADOW_RED       255 /* padding behind an allocation */

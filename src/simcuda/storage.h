@@ -90,7 +90,7 @@ void flw_vmm_finish_all(void);
 bool flw_pool_owns(uint64_t address);
 CUresult flw_pool_free_now(uint64_t address);
 void flw_pool_free_of_graph(uint64_t address);
-/* The pool block at an address: its range; false: none is lent there. */
+/* The pool block at an address: its range; false: none is allocated there. */
 bool flw_pool_block_at(uint64_t address, uint64_t *begin, uint64_t *end);
 void flw_pool_host_waited(void);
 void flw_pool_finish_all(void);

@@ -111,7 +111,7 @@ static void copy_to_host(const struct flw_work *work)
             char name[160];
             flw_check_describe(work->from + offset, name, sizeof name);
             flw_check_violation(
-                "unwritten: %s reads a byte that nobody wrote, offset %llu of %llu, "
+                "unwritten: %s reads a byte that was never written, offset %llu of %llu, "
                 "address %#llx%s",
                 work->name, (unsigned long long)offset, (unsigned long long)work->bytes,
                 (unsigned long long)(work->from + offset), name);

@@ -45,9 +45,9 @@ __attribute__((used)) static struct flw_world left_behind;
  * cuInit too. Only a reset, which no driver has, gives it a world of its own.
  *
  * Nothing is locked before a fork: whoever holds the world's lock may be waiting for memory, and an
- * allocator whose own handler came first lets nobody have any. So another thread may have been halfway
- * through a change of the parent's world; the child never looks at that again, unless it was forked by a
- * host function or a kernel: the call that runs it returns into that world. */
+ * allocator whose own handler came first lets no thread have any. So another thread may have been
+ * halfway through a change of the parent's world; the child never looks at that again, unless it
+ * was forked by a host function or a kernel: the call that runs it returns into that world. */
 static void orphan_child(void)
 {
     struct flw_world *w = &flw_world;

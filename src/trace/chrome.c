@@ -2,11 +2,11 @@
  *
  * Owns: writing a trace as Chrome's JSON, which Perfetto and chrome://tracing open, and whose
  * [memory] events the readers of PyTorch profiles take, ours among them.
- * Does not: keep which stream lent a block, nor blocks of the start one by one: the first totals
- * hold them.
+ * Does not: keep which stream allocated a block, nor blocks of the start one by one: the first
+ * totals hold them.
  *
- *   counters   "requested": lent and not freed by the user; "allocated": with what is freed and
- *              still in use; "reserved": segments, where the trace has them
+ *   counters   "requested": allocated and not freed by the user; "allocated": with what is freed
+ *              and still in use; "reserved": segments, where the trace has them
  *   instants   "[memory]" at every allocation and free; segments, out of memory, marks, waits of the
  *              host, captures, settings, missing events
  *   phases     as durations
@@ -181,7 +181,7 @@ static void print_event(struct writer *w, const struct flw_trace_event *event,
         break;
     case FLW_TRACE_SEGMENT_FREE:
     case FLW_TRACE_SEGMENT_UNMAP:
-        /* A recording whose beginning is lost may give back more than it took. */
+        /* A recording whose beginning is lost may release more than it took. */
         w->reserved_bytes -=
             event->size_bytes < w->reserved_bytes ? event->size_bytes : w->reserved_bytes;
         print_instant(w, event, detail);

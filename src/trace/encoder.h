@@ -27,7 +27,7 @@ void flw_encoder_put_word(struct flw_encoder *encoder, unsigned word);
 /* Any text; a byte that is no UTF-8 becomes a question mark. */
 void flw_encoder_put_text(struct flw_encoder *encoder, const char *text);
 void flw_encoder_put_number(struct flw_encoder *encoder, uint64_t number);
-/* Not a number, where readers look for one that nobody knows. */
+/* Not a number, where readers look for one that is not known. */
 void flw_encoder_put_unknown(struct flw_encoder *encoder);
 void flw_encoder_put_bool(struct flw_encoder *encoder, bool is_true);
 void flw_encoder_put_empty_list(struct flw_encoder *encoder);

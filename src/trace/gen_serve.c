@@ -17,9 +17,9 @@
  *            copied out on stream 1
  *   graph    steps that only decode, B <= 512, run as one of the captured graphs, the smallest that
  *            holds them: 1, 2, 4, 8, 16, then by eights. All are captured at the start, the largest
- *            first, into private pool 1: what they take is lent and freed inside the capture and is the
- *            graphs' own from then on. Inputs and hidden states of the largest stay. A replayed graph
- *            takes nothing but what samples.
+ *            first, into private pool 1: what they take is allocated and freed inside the capture
+ *            and is the graphs' own from then on. Inputs and hidden states of the largest stay. A
+ *            replayed graph takes nothing but what samples.
  */
 #include <inttypes.h>
 #include <stdlib.h>

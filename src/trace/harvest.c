@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the bytes of what is kept of a pickle.
- * Does not: keep anything that nobody asks for.
+ * Does not: keep anything that is not asked for.
  */
 #include "trace/harvest.h"
 

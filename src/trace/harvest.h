@@ -7,8 +7,8 @@
  * array of bytes. A dict's chunk is the place of the next one, the number of its *shape* (keys, kinds
  * and widths of its values, each shape kept once) and the bytes of the values: an event of a
  * snapshot takes about 22. A list's chunk is the place of the next one, a count, and the steps from
- * one item's node to the next one's. A chunk without entries is not made, so a container that
- * nobody asks for is its node and no item.
+ * one item's node to the next one's. A chunk without entries is not made, so a container that is
+ * not asked for is its node and no item.
  *
  * INVARIANTS
  *   1. Every chunk, shape and node that is named exists; 0 is no chunk.

@@ -2,7 +2,7 @@
  *
  * Owns: the walk back (initial blocks and segments) and the walk forward (block numbers).
  * Does not: fail on gaps in a recording: a block whose allocation is lost is left out and its frees
- * are counted as unknown; a free that is lost is put in before the address is lent again.
+ * are counted as unknown; a free that is lost is put in before the address is allocated again.
  */
 #include "trace/history.h"
 
@@ -376,7 +376,7 @@ static bool resolve_expandable_segments(const struct flw_history *history, struc
 struct forward {
     const struct flw_history *history;
     struct flw_build *build;
-    struct flw_addressmap places; /* address -> block that is lent or pending there */
+    struct flw_addressmap places; /* address -> block that is live or freed and waiting there */
     uint32_t pool;                /* of the event at hand */
     size_t next, end;             /* events to be read */
 };

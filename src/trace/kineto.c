@@ -7,12 +7,13 @@
  *   {"traceEvents": [event, ...], ...} or [event, ...], an event of interest being
  *   {"ph": "i", "name": "[memory]", "ts": MICROSECONDS, "args": {"Device Type": 1, "Device Id": N,
  *    "Addr": N, "Bytes": N, "Total Allocated": N, "Total Reserved": N}}
- * Bytes are rounded up by the allocator that was recorded; above 0 it lent them, below it took them
- * back. Type 1 is CUDA. Each thread's events stand together in the file: their times order them.
+ * Bytes are rounded up by the allocator that was recorded; above 0 it allocated them, below it took
+ * them back. Type 1 is CUDA. Each thread's events stand together in the file: their times order
+ * them.
  *
- * Total Allocated less what the events explain is memory lent before the first one. What of it is
- * freed later is known block by block; the rest becomes one block at address 0. Total Reserved is
- * kept as one mapped range from address 0 up, since nothing says where segments lie.
+ * Total Allocated less what the events explain is memory allocated before the first one. What of it
+ * is freed later is known block by block; the rest becomes one block at address 0. Total Reserved
+ * is kept as one mapped range from address 0 up, since nothing says where segments lie.
  */
 #include "trace/kineto.h"
 
@@ -386,10 +387,10 @@ static void count_gaps(struct import *import)
     }
 }
 
-/* Bytes of the blocks that are freed and were not lent: they were there before. */
+/* Bytes of the blocks that are freed and were not allocated: they were there before. */
 static bool sum_known_initial(const struct import *import, uint64_t *out)
 {
-    struct flw_addressmap seen = {0}; /* address -> it was lent or freed before */
+    struct flw_addressmap seen = {0}; /* address -> it was allocated or freed before */
     bool has_memory = true;
     *out = 0;
     for (size_t i = 0; has_memory && i < import->sample_count; i++) {
@@ -405,7 +406,7 @@ static bool sum_known_initial(const struct import *import, uint64_t *out)
     return has_memory;
 }
 
-/* The block that stands for everything lent before and never freed. */
+/* The block that stands for everything allocated before and never freed. */
 static bool add_remainder(struct import *import)
 {
     uint64_t before, known;

@@ -69,7 +69,7 @@ static const char *step_life(struct life *life, const struct flw_trace_event *ev
         return NULL;
     case FLW_TRACE_FREE:
         if (life->stage != STAGE_LENT) {
-            return "a block is freed that is not lent";
+            return "a block is freed that is not allocated";
         }
         life->stage = STAGE_FREED;
         return NULL;
@@ -81,7 +81,7 @@ static const char *step_life(struct life *life, const struct flw_trace_event *ev
         life->has_done = true;
         return NULL;
     default:
-        return life->stage == STAGE_LENT ? NULL : "a stream uses a block that is not lent";
+        return life->stage == STAGE_LENT ? NULL : "a stream uses a block that is not allocated";
     }
 }
 
@@ -119,7 +119,7 @@ static bool add(uint64_t *total, uint64_t *peak, uint64_t bytes)
     return true;
 }
 
-/* Recordings whose first events are lost may give back more than they took. */
+/* Recordings whose first events are lost may release more than they took. */
 static void give_back(uint64_t *total, uint64_t bytes)
 {
     *total -= bytes < *total ? bytes : *total;

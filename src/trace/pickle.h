@@ -7,7 +7,7 @@
  * and dicts inside lists; a dict without such a pair, and every number or string in a list, is
  * forgotten as soon as it is complete. Texts that are no words are kept once each, cut at
  * FLW_PICKLE_TEXT_BYTES; so are pairs of numbers. In a PyTorch snapshot three quarters of all opcodes fetch
- * stack frames, which are shared and concern nobody here: they cost no memory.
+ * stack frames, which are shared and do not matter here: they cost no memory.
  *
  * Memory: 8 B a memo entry and a container, what harvest.h says for what is kept; never more
  * than a constant times the bytes read. Nothing recurses, so nesting and cycles are harmless; who

@@ -9,7 +9,7 @@
 #include "trace/history.h"
 
 #define ROUND_BYTES       UINT64_C(512)
-#define LARGE_BYTES       (UINT64_C(1) << 20) /* PyTorch's small pool lends up to this */
+#define LARGE_BYTES       (UINT64_C(1) << 20) /* PyTorch's small pool allocates up to this */
 #define FIRST_ADDRESS     (UINT64_C(2) << 20)
 #define ADDRESS_LAST_ROOM (UINT64_C(1) << 63)
 
@@ -36,7 +36,7 @@ static bool place_blocks(struct flw_remains *remains, const struct flw_trace *tr
     return true;
 }
 
-/* Each block's is that of the record that lends it. */
+/* Each block's is that of the record that allocates it. */
 static void find_pools(struct flw_remains *remains, const struct flw_trace *trace)
 {
     struct flw_trace_walk walk = {0};

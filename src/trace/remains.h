@@ -11,7 +11,7 @@
 
 #include "trace/trace.h"
 
-/* A block that is lent at the end, or freed and not yet reusable. */
+/* A block that is allocated at the end, or freed and not yet reusable. */
 struct flw_remains_block {
     uint64_t address;
     uint32_t block;

@@ -31,7 +31,7 @@ struct reader {
     struct flw_history history;
     uint64_t begin_ns, last_ns; /* of the first row, of the latest */
     uint64_t midnight_ns;       /* of the day that a clock's time is in */
-    uint64_t null_count;        /* rows of no memory: a null pointer taken or given back */
+    uint64_t null_count;        /* rows of no memory: a null pointer allocated or freed */
     bool has_begun;
 };
 

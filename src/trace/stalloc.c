@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: reading lines "(1 | 0) POINTER BYTES STREAM": 1 lends, 0 takes back. Pointer and stream are
+ * Owns: reading lines "(1 | 0) POINTER BYTES STREAM": 1 allocates, 0 frees. Pointer and stream are
  * decimal, or hexadecimal behind 0x; there are no times.
  */
 #include "trace/stalloc.h"
@@ -56,7 +56,7 @@ static bool read_line(struct reader *r)
         }
     }
     if (numbers[0] > 1 || flw_column_take(&r->line, ' ', &none)) {
-        return fail_line(r, numbers[0] > 1 ? "neither 1 (lend) nor 0 (take back)"
+        return fail_line(r, numbers[0] > 1 ? "neither 1 (allocate) nor 0 (free)"
                                            : "more than four columns");
     }
     if (numbers[2] > UINT64_MAX - numbers[1]) {

@@ -18,7 +18,7 @@
  *     "F" TIME ID STREAM                       freed by the user
  *     "C" TIME ID STREAM                       that free is complete
  *     "U" TIME ID STREAM                       the stream uses the block
- *     "S+" TIME SIZE STREAM [ADDRESS]          a segment is taken; "S-" given back, "M+" mapped,
+ *     "S+" TIME SIZE STREAM [ADDRESS]          a segment is taken; "S-" released, "M+" mapped,
  *                                              "M-" unmapped
  *     "O" TIME SIZE STREAM ["free=" N] ["largest=" N]      out of memory, what was free
  *     "N" TIME [NAME]                          mark

@@ -66,7 +66,7 @@ static void print_initial(const struct flw_trace *trace, struct flw_trace_walk *
     }
 }
 
-/* Of one that lends nothing and frees nothing: what follows the time. */
+/* Of one that allocates nothing and frees nothing: what follows the time. */
 static void print_rare(const struct flw_trace_event *event, const struct flw_trace_detail *detail,
                        FILE *file)
 {

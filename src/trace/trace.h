@@ -58,7 +58,8 @@ struct flw_trace {
     uint64_t recorded_initial_reserved_bytes;
     uint64_t recorded_segment_calls; /* segment alloc, free, map, unmap events */
     uint64_t unknown_free_count;     /* frees of blocks the trace never showed: skipped, reported */
-    uint64_t lost_free_count; /* blocks lent again without a free on record: a FREE was put in */
+    uint64_t lost_free_count; /* blocks allocated again without a free on record: a FREE was put
+                                 in */
     char *notes; /* header lines of the text form that no field holds, as written; NULL = none */
     char *truncation; /* where and why the file could not be read further; NULL = all was read */
 };

@@ -4,10 +4,10 @@
  * The header of 0.2, in one file and frozen when 0.2 is out: then never edit it. The newest library of 0.2
  * serves programs compiled against it.
  *
- * Fallow lends GPU memory: uninitialised, reusable, ordered by streams.
+ * Fallow allocates GPU memory: uninitialised, reusable, ordered by streams.
  *
- * A *pool* belongs to one device. A block lent on a stream may be used by work given to that stream
- * after the call returns. `fallow_free(pool, block, stream)` gives it back in the same order: the
+ * A *pool* belongs to one device. A block allocated on a stream may be used by work given to that
+ * stream after the call returns. `fallow_free(pool, block, stream)` frees it in the same order: the
  * block is reused for that stream at once, for another stream only after the device has done, or
  * has been made to wait for, everything that the freeing stream had been given by then.
  *
@@ -25,10 +25,10 @@
  *    pool come back to it when they end.
  *  - Not async-signal-safe. The child of a fork() has no pools: a handle of its parent's answers
  *    INVALID_POOL.
- *  - A kernel launched with programmatic serialisation may touch lent memory only after its
+ *  - A kernel launched with programmatic serialisation may touch allocated memory only after its
  *    dependency wait.
- *  - A free of a pointer that has meanwhile been lent again is a valid free of the new block: no
- *    allocator that looks at addresses can tell. The quarantine check finds it.
+ *  - A free of a pointer that has meanwhile been allocated again is a valid free of the new block:
+ *    no allocator that looks at addresses can tell. The quarantine check finds it.
  *
  * THREADS  Every function may be called from any thread at any time, unless it says otherwise. No
  *          lock is held over a driver call or a callback. Waiting is no cancellation point: a thread
@@ -36,7 +36,7 @@
  *          what opens and writes files ends it before.
  *
  * ERRORS   A call that fails has changed nothing that the caller holds; `*out_ptr` is NULL after
- *          every failure. Lending and returning preserve errno.
+ *          every failure. Allocating and freeing preserve errno.
  *
  * COST     A *hit* is served from the calling thread's cache: no lock, no system call, no driver
  *          call, no event, no shared cache line.
@@ -134,7 +134,7 @@ typedef enum fallow_reuse_policy {
     FALLOW_REUSE_SAME_STREAM =
         2 /**< never another stream's memory, complete or not: what a stream has freed serves it alone
                until it is retired, or lost, and complete. Idle memory comes to another stream only by
-               way of the driver, unmapped or given back as whole handles or allocations, so the pool
+               way of the driver, unmapped or released as whole handles or allocations, so the pool
                holds more and refuses earlier at a limit */
 } fallow_reuse_policy;
 
@@ -143,10 +143,11 @@ typedef enum fallow_order {
     FALLOW_ORDER_STREAM = 0, /**< streams, as everything above says */
     /**
      * The context, for callers that cannot name a stream: they free, as cudaFree does, while work on
-     * any stream may still use the block. It is lent again only when all that its context, and every
-     * other that has such a pool in the process, had been given before an event recorded after the
-     * free is complete (work of a context without one must be complete at the free); nothing is waited
-     * for until more is held than what is lent and the larger of 256 MiB and a quarter of it.
+     * any stream may still use the block. It is allocated again only when all that its context, and
+     * every other that has such a pool in the process, had been given before an event recorded
+     * after the free is complete (work of a context without one must be complete at the free);
+     * nothing is waited for until more is held than what is allocated and the larger of 256 MiB and
+     * a quarter of it.
      *
      * Memory      of cuMemAlloc: IPC handles, peer access by cuCtxEnablePeerAccess and registration
      *             work as natively, and it is gone with its context. A request of 1 MiB or more is a
@@ -154,8 +155,8 @@ typedef enum fallow_order {
      * Streams     those in the calls are not looked at: any value does. fallow_record_use and
      *             fallow_stream_retire are not needed and do nothing.
      * Capture     announce each with fallow_context_capture_begin (fallow/extend.h): the event of an
-     *             epoch would end it. Until its end what is freed is not lent again, and nothing goes
-     *             back to the driver.
+     *             epoch would end it. Until its end what is freed is not allocated again, and
+     *             nothing goes back to the driver.
      * Not with    a reuse_policy, checks, streams_may_die, handle_types, peer_devices,
      *             arenas, fallow_capture_begin. FALLOW_REQUEST_ZERO waits for the fill.
      * Needs       cuCtxRecordEvent (12.5); without it memory is reused only by waiting for the
@@ -171,8 +172,9 @@ typedef enum fallow_order {
  * contents, and host memory registered: create answers NOT_SUPPORTED on a simulated device of addresses
  * only, and where the driver registers none. Red zones count as requested bytes. */
 enum {
-    FALLOW_CHECK_POISON = 1u << 1,    /**< fill each block at lend with a pattern or, every other
-                                            time, its complement: what was read unwritten shows */
+    FALLOW_CHECK_POISON = 1u << 1,    /**< fill each block when it is allocated with a pattern or,
+                                            every other time, its complement: what was read
+                                            unwritten shows */
     FALLOW_CHECK_RED_ZONES = 1u << 2, /**< 512 B on both sides, copied to the host at the free and
                                             compared by a later call: each damage goes to the log at
                                             level error, with block, tag, stream and offset */
@@ -232,7 +234,7 @@ typedef struct fallow_pool_config {
     size_t cache_bytes; /**< most that all thread caches may hold together, but for the first few
                                  blocks of a class and for runs; 0 = 1/32 of what the pool holds,
                                  at least 8 MiB */
-    uint32_t decay_ms;  /**< how often fallow_pool_poll, or the helper thread, gives back what
+    uint32_t decay_ms;  /**< how often fallow_pool_poll, or the helper thread, releases what
                                  lies above the last two seconds' need; 0 = 10,000;
                                  UINT32_MAX = never */
     fallow_reuse_policy reuse_policy; /**< whose memory an allocation may take */
@@ -244,7 +246,7 @@ typedef struct fallow_pool_config {
                                   stream had not filled a batch with counts as lost when it is
                                   gone: lost_streams of the statistics, which tells too who forgot
                                   fallow_stream_retire */
-    uint8_t helper_thread;   /**< 1: a thread of the pool polls, so an idle process gives back */
+    uint8_t helper_thread;   /**< 1: a thread of the pool polls, so an idle process releases */
     uint8_t reserved_0[2];   /**< 0 */
     uint32_t wait_ms; /**< longest wait for the device before failing; 0 = 100. Memory of a stream
                                   that was lost takes a synchronisation of its context, which lasts as
@@ -297,7 +299,7 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  *             OUT_OF_HOST_MEMORY (also a limit of the address space, see LIMITS), DRIVER. The log
  *             callback gets one line that names what failed. Nothing is left behind.
  * Probe       handles are tried, not asked for: one of the least size is created, mapped, written,
- *             read and given back. Where the driver refuses, less is tried: without registration for
+ *             read and released. Where the driver refuses, less is tried: without registration for
  *             network adapters, without fabric handles, without descriptors, in the end segments. Each
  *             thing done without is a line to the log. A device without memory for it is believed.
  * Capture     none is disturbed: the probe's stream is its own.
@@ -309,26 +311,27 @@ static inline void fallow_pool_config_init(fallow_pool_config *config)
  *             leaves, and what names the device's addresses: 76 MiB for a device of 80 GB; 9 GiB in
  *             context order and where the device cannot remap. They shrink to some 120 MiB beside
  *             that; below, create is refused. A hit costs the same. Smaller tables have room for
- *             fewer blocks, lent and free: of the smallest for 4 million, and for 130,000 that are
- *             larger than 1 MiB. The log gets one warning that says for how many.
+ *             fewer blocks, allocated and free: of the smallest for 4 million, and for 130,000 that
+ *             are larger than 1 MiB. The log gets one warning that says for how many.
  */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_create(const fallow_pool_config *config,
                                                              fallow_pool **out_pool);
 
-/** Wait for every fence, report live blocks to the log, give everything back. Captures of others go on: the
- *  context is synchronised only where blocks are lent or imported still, or a stream was destroyed without
- *  fallow_stream_retire, or is another thread's own; and not while a capture is known of. NULL is allowed, a
- *  destroyed handle too. No other thread may be inside a call on this pool. */
+/** Wait for every fence, report live blocks to the log, release everything. Captures of others go
+ *  on: the context is synchronised only where blocks are allocated or imported still, or a stream
+ *  was destroyed without fallow_stream_retire, or is another thread's own; and not while a capture
+ *  is known of. NULL is allowed, a destroyed handle too. No other thread may be inside a call on
+ *  this pool. */
 FALLOW_API void fallow_pool_destroy(fallow_pool *pool);
 
-/** Forget the pool: no driver call, nothing given back. For exit handlers and a lost context. The
+/** Forget the pool: no driver call, nothing released. For exit handlers and a lost context. The
  *  child of a fork does it by itself. NULL is allowed. */
 FALLOW_API void fallow_pool_abandon(fallow_pool *pool);
 
-/* ---- lend, return */
+/* ---- allocate, free */
 
 /**
- * Lend device memory usable by work given to `stream` after this call returns.
+ * Allocate device memory usable by work given to `stream` after this call returns.
  *
  * Contents    undefined; may hold bytes of an earlier owner of the same pool.
  * Units       size_bytes 0 gives FALLOW_OK and NULL. The block is aligned to 256 B, from 512 B on
@@ -394,7 +397,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_request(fallow_pool *pool
                                                                fallow_stream stream,
                                                                void **out_ptr);
 
-/** Lend `count` blocks, all or none. On failure every out_ptrs[i] is NULL. */
+/** Allocate `count` blocks, all or none. On failure every out_ptrs[i] is NULL. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, const size_t *sizes,
                                                              size_t count, fallow_stream stream,
                                                              void **out_ptrs);
@@ -403,9 +406,10 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_alloc_batch(fallow_pool *pool, 
  * Give a block back.
  *
  * Contract    every use of the block was given to the device before this call and is ordered before
- *             the present end of `stream`, or was announced by fallow_record_use. So is the lending,
- *             used or not: `stream` comes after what the lending stream had been given by then. The
- *             block then belongs to `stream`, not to the one it was lent on.
+ *             the present end of `stream`, or was announced by fallow_record_use. So is the
+ *             allocation, used or not: `stream` comes after what the allocating stream had been
+ *             given by then. The block then belongs to `stream`, not to the one it was allocated
+ *             on.
  * Errors      INVALID_POINTER for an interior, foreign or already freed pointer, also when two
  *             threads free one pointer at the same moment (one wins): state unchanged. NULL is OK.
  *             DRIVER: it does not tell what a stream is that the pool has not seen; state unchanged.
@@ -423,11 +427,11 @@ FALLOW_API fallow_status fallow_free_sized(fallow_pool *pool, void *ptr, size_t 
                                            fallow_stream stream);
 
 /**
- * Announce that work on another stream uses the block: after it is freed it stays with nobody until
+ * Announce that work on another stream uses the block: after it is freed it is not reused until
  * what that stream had been given by then is complete. The stream may be of another context or
  * device. Announce before the free. NULL for the block is OK.
  *
- * Errors      INVALID_POINTER (no lent block of this pool), INVALID_STREAM, OUT_OF_HOST_MEMORY,
+ * Errors      INVALID_POINTER (no live block of this pool), INVALID_STREAM, OUT_OF_HOST_MEMORY,
  *             INVALID_POOL, DRIVER, DEVICE_LOST.
  * Cost        a lock; the event is recorded in a later slow path, at the latest when 16 MiB or 256
  *             blocks wait.
@@ -436,8 +440,9 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_record_use(fallow_pool *pool, v
                                                             fallow_stream stream);
 
 /**
- * Tell the pool that a stream is about to be destroyed. Its free memory becomes nobody's once what it
- * had been given is complete; its handle is forgotten. A stream that the pool has never seen is OK.
+ * Tell the pool that a stream is about to be destroyed. Its free memory becomes unowned once what
+ * it had been given is complete; its handle is forgotten. A stream that the pool has never seen is
+ * OK.
  *
  * Errors      BUSY (it is being captured: end that first), INVALID_STREAM (it was destroyed already:
  *             its memory waits for a synchronisation of the context), INVALID_POOL, DEVICE_LOST.
@@ -481,10 +486,10 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_capture_release(fallow_capture 
 
 /** Where a block is on its way. */
 typedef enum fallow_block_state {
-    FALLOW_BLOCK_LIVE = 0,    /**< lent */
+    FALLOW_BLOCK_LIVE = 0,    /**< allocated */
     FALLOW_BLOCK_FREE = 1,    /**< in a cache or a heap */
     FALLOW_BLOCK_PENDING = 2, /**< freed, waits for an announced use or a capture's end */
-    FALLOW_BLOCK_CAPTURED = 3 /**< lent inside a capture */
+    FALLOW_BLOCK_CAPTURED = 3 /**< allocated inside a capture */
 } fallow_block_state;
 
 /** What is known of a block. */
@@ -493,9 +498,10 @@ typedef struct fallow_block {
     void *base;             /**< what the allocation returned */
     size_t requested_bytes; /**< as asked */
     size_t usable_bytes;    /**< the class or run */
-    uint64_t stream_id; /**< cuStreamGetId of the stream it was lent on, also when that is gone; 0
-                              where the driver does not tell. A pool tells 65,535 streams apart. */
-    uint32_t tag;       /**< of the request; 0 without one */
+    uint64_t stream_id;     /**< cuStreamGetId of the stream it was allocated on, also when that is
+                              gone; 0 where the driver does not tell. A pool tells 65,535 streams
+                              apart. */
+    uint32_t tag;           /**< of the request; 0 without one */
     fallow_block_state state; /**< at the time of the call */
     uint64_t handle;      /**< CUmemGenericAllocationHandle behind the first byte; 0 without VMM */
     size_t handle_offset; /**< of the first byte in it */
@@ -526,8 +532,8 @@ typedef struct fallow_stats {
     uint64_t peak_requested_bytes; /**< the most that requested_bytes was */
     uint64_t peak_live_bytes;      /**< the most that live_bytes was seen to be */
     uint64_t peak_reserved_bytes;  /**< the most that reserved_bytes was */
-    uint64_t alloc_count;          /**< blocks lent; size 0 apart */
-    uint64_t free_count;           /**< blocks taken back */
+    uint64_t alloc_count;          /**< blocks allocated; size 0 apart */
+    uint64_t free_count;           /**< blocks freed */
     uint64_t zero_size_count;      /**< requests of size 0 */
     uint64_t hit_count;            /**< allocations served by a thread cache */
     uint64_t event_count;          /**< events recorded */
@@ -537,7 +543,7 @@ typedef struct fallow_stats {
     uint64_t remap_count;       /**< handles moved */
     uint64_t remap_wait_count;  /**< moves that had to wait for the device */
     uint64_t grow_count;        /**< growth operations: create, map and set access count as one */
-    uint64_t trim_count;        /**< handles given back */
+    uint64_t trim_count;        /**< handles released */
     uint64_t lost_streams;      /**< streams destroyed without retire */
     uint64_t misuse_count;      /**< frees refused */
     uint64_t oom_count;         /**< allocations that failed after the whole ladder */
@@ -549,7 +555,7 @@ typedef struct fallow_stats {
     uint32_t stream_count;      /**< streams known */
     uint8_t uses_vmm;           /**< 1: address space and physical memory are separate */
     uint8_t uses_membarrier;    /**< 0: no call is a hit, each takes its cache's lock */
-    uint8_t is_asleep; /**< 1: the memory is given back, the addresses are kept (sleep.h) */
+    uint8_t is_asleep;          /**< 1: the memory is released, the addresses are kept (sleep.h) */
     uint8_t
         lost_membarrier; /**< 1: the kernel granted membarrier(2) at first and refuses it by now, so
                                   that uses_membarrier has become 0; the log has had a line */
@@ -561,8 +567,8 @@ typedef struct fallow_stats {
     uint64_t
         exported_bytes; /**< handles that were exported (share.h), live or freed; reserved too */
     uint64_t imported_bytes; /**< handles of others that are mapped here; not reserved */
-    uint64_t bound_bytes;    /**< FALLOW_ORDER_CONTEXT: what may be reserved, with what is lent now,
-                                  before an allocation waits for the device; else 0 */
+    uint64_t bound_bytes;    /**< FALLOW_ORDER_CONTEXT: what may be reserved, with what is allocated
+                                  now, before an allocation waits for the device; else 0 */
     uint32_t handle_types;   /**< FALLOW_HANDLE_ bits that new handles carry now */
     uint8_t page_source;     /**< FALLOW_PAGES_HANDLES or FALLOW_PAGES_SEGMENTS */
     uint8_t allows_rdma;     /**< 1: new handles are made for network adapters to register
@@ -577,7 +583,7 @@ static inline void fallow_stats_init(fallow_stats *stats)
 {
     fallow_stats_init_sized(stats, sizeof *stats);
 }
-/** Cheap: sums per-thread counters; stops nobody. */
+/** Cheap: sums per-thread counters; stops no thread. */
 FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_stats(fallow_pool *pool,
                                                                 fallow_stats *out_stats);
 
@@ -586,7 +592,7 @@ FALLOW_API FALLOW_NODISCARD fallow_status fallow_pool_get_stats(fallow_pool *poo
 
 /** One of the largest owners of memory at the time of the failure. */
 typedef struct fallow_oom_owner {
-    uint64_t stream_id; /**< that lent it, as in fallow_block; 0 = unknown */
+    uint64_t stream_id; /**< that allocated it, as in fallow_block; 0 = unknown */
     uint32_t tag;       /**< of the requests */
     uint32_t count;     /**< live blocks */
     uint64_t bytes;     /**< of them, as asked */
@@ -605,7 +611,8 @@ typedef struct fallow_oom_report {
     uint64_t captured_bytes;     /**< held by captures */
     uint64_t device_free_bytes;  /**< what the driver said was left; UINT64_MAX: it did not say */
     double fragmentation;        /**< 1 - largest_free / free; 0 when nothing is free */
-    uint64_t rung_count[12];     /**< how often each rung of the ladder was climbed, in its order */
+    uint64_t rung_count[12];     /**< how often each stage of the ladder was reached, in its
+                                    order */
     uint64_t rung_ns[12];        /**< time spent there */
     uint32_t owner_count;        /**< of owners, that are filled */
     uint32_t reserved_0;

@@ -41,8 +41,8 @@ for header in "$source"/include/fallow/*.h; do
     unit "$name" < <(printf '#include <%s>\n#include <%s>\nint main(void) { return 0; }\n' "$name" "$name")
 done
 
-use='int lend(fallow_pool *pool, STREAM stream, void **out);
-int lend(fallow_pool *pool, STREAM stream, void **out) { return (int)fallow_alloc(pool, 1, stream, out); }
+use='int allocate(fallow_pool *pool, STREAM stream, void **out);
+int allocate(fallow_pool *pool, STREAM stream, void **out) { return (int)fallow_alloc(pool, 1, stream, out); }
 int main(void) { return 0; }'
 for other in cuda.h:CUstream cuda_runtime.h:cudaStream_t; do
     file=${other%%:*} stream=${other##*:}

@@ -63,4 +63,4 @@ for thread in threads:
 lend_and_return()
 fallow.fallow_pool_destroy(pool)
 assert not failures, failures
-print("loaded after %d libraries, lent on 4 threads" % (1 + len(others)))
+print("loaded after %d libraries, allocated on 4 threads" % (1 + len(others)))

@@ -90,7 +90,7 @@ static const struct protocol protocols[] = {
     {"the key restored by a plain store", FAILS_WEAK, OWNER,
      {{BEGIN, POISON, MEMBARRIER, AWAIT(ACQUIRE), TAKE(LOCK, ACQUIRE), WORK, STORE_OF(KEY, 0, PLAIN),
        GIVE(LOCK), END}}},
-    {"the lock given back by a plain store", FAILS_WEAK, OWNER,
+    {"the lock released by a plain store", FAILS_WEAK, OWNER,
      {{BEGIN, POISON, MEMBARRIER, AWAIT(ACQUIRE), TAKE(LOCK, ACQUIRE), WORK, STORE_OF(LOCK, 0, PLAIN),
        RESTORE, END}}},
     {"the lock taken without acquire", FAILS_WEAK,

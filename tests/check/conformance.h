@@ -5,7 +5,7 @@
  * compiler, CMake and the toolkit.
  *
  * A case may rely on an initialised driver, the primary context of device 0 current in its thread,
- * global capture mode and no work under way; it gives everything back.
+ * global capture mode and no work under way; it releases everything.
  */
 #ifndef FLW_TESTS_CONFORMANCE_H
 #define FLW_TESTS_CONFORMANCE_H

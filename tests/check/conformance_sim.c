@@ -69,7 +69,7 @@ static void new_memory_holds_garbage(struct bed *b)
     unsigned zeros = 0;
     OK(b->cu->cuMemAlloc_v2(&address, sizeof bytes));
     flw_sim_config config = bed_world();
-    config.check = 0; /* with it, reading what nobody wrote is reported */
+    config.check = 0; /* with it, reading what was never written is reported */
     bed_restart(b, &config);
     OK(b->cu->cuMemAlloc_v2(&address, sizeof bytes));
     OK(b->cu->cuMemcpyDtoH_v2(bytes, address, sizeof bytes));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the check that a hit shares no cache line: two threads, each on a stream of its own, lend
- * and return out of their thread caches, and no line that one of them writes is written or read by
- * the other.
+ * Owns: the check that a hit shares no cache line: two threads, each on a stream of its own,
+ * allocate and free out of their thread caches, and no line that one of them writes is written or
+ * read by the other.
  *
  *   parent  runs this program again under `valgrind --tool=lackey --trace-mem=yes` and reads every
  *           store and load of it
@@ -91,7 +91,7 @@ static uint64_t hit_count(void)
 static void *run_worker(void *argument)
 {
     struct worker *worker = argument;
-    work(worker); /* warm: the blocks are lent for the first time */
+    work(worker); /* warm: the blocks are allocated for the first time */
     work(worker);
     for (size_t i = 0; i < THREADS; i++) {
         pthread_barrier_wait(&turn);

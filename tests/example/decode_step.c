@@ -54,6 +54,6 @@ int main(void)
     fallow_arena_destroy(arena);
     fallow_layout_destroy(layout);
     fallow_kernels_destroy(kernels);
-    fallow_pool_destroy(pool); /* takes what is still lent with it */
+    fallow_pool_destroy(pool); /* takes what is still allocated with it */
     return failed;
 }

@@ -55,6 +55,6 @@ int main(void)
     failed = failed || fallow_lease_end(lease, NULL);
     printf("%d launches, failed %d\n", (int)fallow_kernels_launch_count(kernels), failed);
     fallow_arena_destroy(arena), fallow_layout_destroy(layout), fallow_kernels_destroy(kernels);
-    fallow_pool_destroy(pool); /* takes what is still lent with it */
+    fallow_pool_destroy(pool); /* takes what is still allocated with it */
     return failed;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program of include/fallow/README.md: record what a program lends. The file is its argument.
+ * The program of include/fallow/README.md: record what a program allocates. The file is its
+ * argument.
  */
 #include <fallow/fallow.h>
 #include <fallow/trace.h>

@@ -2,7 +2,7 @@
  *
  * Owns: an example: batches go to the device through pinned memory, two streams in turn. The CPU never
  * waits and never writes a block that a copy still reads: a block that was freed behind its copy is
- * lent again when the copy is done. Link fallow::host.
+ * allocated again when the copy is done. Link fallow::host.
  */
 #include <fallow/extend.h>
 #include <fallow/host.h>
@@ -50,7 +50,7 @@ int main(void)
         failed = fallow_alloc(pool, BATCH_BYTES, stream, &device) ||
                  fallow_host_alloc(host, BATCH_BYTES, &batch);
         if (!failed) {
-            memset(batch, i, BATCH_BYTES); /* at once: it is nobody else's */
+            memset(batch, i, BATCH_BYTES); /* at once: it is no other site's */
             failed = copy((unsigned long long)(size_t)device, batch, BATCH_BYTES, stream) ||
                      fallow_host_free(host, batch, stream) || fallow_free(pool, device, stream);
         }

@@ -63,7 +63,7 @@ static bool judge(struct flw_bed *bed, fallow_status status, bool may_lack)
         complain(bed, "an answer that is not documented for it", status);
     } else if (bed->lost && status == FALLOW_OK && may_lack) {
         fprintf(stderr, "lost in %s: ", bed->lost_in);
-        complain(bed, "a lost pool lends", status);
+        complain(bed, "a lost pool allocates", status);
     }
     return status == FALLOW_OK;
 }
@@ -150,7 +150,7 @@ static void look_at(struct flw_bed *bed, unsigned index)
     }
     for (size_t i = 0; i < 2 * ends; i++) {
         if (copy[i] != bed->marks[index]) {
-            complain(bed, "a lent block has lost its contents", FALLOW_OK);
+            complain(bed, "a live block has lost its contents", FALLOW_OK);
             return;
         }
     }
@@ -358,7 +358,7 @@ static void check_whole(struct flw_bed *bed)
     fallow_status status = bed->put.ops->get_stats(bed->put.pool, &stats);
     flw_sim_ledger ledger = flw_sim_read_ledger(&bed->sim);
     if (status != FALLOW_OK || stats.requested_bytes != 0 || stats.live_count != 0) {
-        complain(bed, "blocks are counted as lent after the last free", status);
+        complain(bed, "blocks are counted as allocated after the last free", status);
     }
     if (bed->put.ops->exact_ledger && !bed->was_tried_in_vain &&
         stats.reserved_bytes != ledger.given_bytes) {

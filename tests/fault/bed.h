@@ -51,20 +51,20 @@ static inline bool flw_bed_device_works(const struct flw_bed *bed)
 }
 
 void flw_bed_create(struct flw_bed *bed);
-/* Frees what is lent, validates, destroys, reads the ledger. */
+/* Frees what is allocated, validates, destroys, reads the ledger. */
 void flw_bed_destroy(struct flw_bed *bed);
 
 /* Each makes one pool call under the planned failure. The block is used on its stream. */
 void flw_bed_alloc(struct flw_bed *bed, size_t size, unsigned stream);
 void flw_bed_alloc_flags(struct flw_bed *bed, size_t size, unsigned stream, uint32_t flags);
-/* Returns the block lent first. */
+/* Returns the block allocated first. */
 void flw_bed_free(struct flw_bed *bed, unsigned index);
 void flw_bed_free_all(struct flw_bed *bed);
 void flw_bed_record_use(struct flw_bed *bed, unsigned index, unsigned stream);
 void flw_bed_trim(struct flw_bed *bed, size_t keep_bytes);
 void flw_bed_retire(struct flw_bed *bed, unsigned stream);
 void flw_bed_poll(struct flw_bed *bed);
-/* One whole capture: two blocks lent in it, one returned in it, launched once. */
+/* One whole capture: two blocks allocated in it, one returned in it, launched once. */
 void flw_bed_capture(struct flw_bed *bed, unsigned stream);
 /* The device finishes all its work. */
 void flw_bed_finish_work(struct flw_bed *bed);

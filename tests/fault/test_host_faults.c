@@ -2,8 +2,9 @@
  *
  * fault.host: every driver call that a host pool makes fails, at every position, once or with all that
  * follow, with each of six answers by which a driver refuses; and once with one that breaks the context, by
- * which alone the pool may be lost. Each time every answer is one that the header allows, no block is lent
- * twice or too early, a pool serves again when the driver does, and nothing is left at the end.
+ * which alone the pool may be lost. Each time every answer is one that the header allows, no block
+ * is allocated twice or too early, a pool serves again when the driver does, and nothing is left at
+ * the end.
  *
  *   test_host_faults [--error N --at N] [--every N]
  *
@@ -201,7 +202,7 @@ static void play(struct run *run)
     lend(run, 0, 9 * MIB);
     give_back(run, 0, 0);
     lend(run, 2, 12 * MIB);
-    lend(run, 4, 14 * MIB); /* within the limit only when the first is given back, or is done */
+    lend(run, 4, 14 * MIB); /* within the limit only when the first is freed, or is done */
     give_back(run, 2, 1);
     verb(run, "trim some", trim_some);
     lend(run, 6, 11 * MIB);
@@ -215,7 +216,7 @@ static void play(struct run *run)
     verb(run, "poll", poll_host); /* a free does not say that the device is lost */
 }
 
-/* Whatever it was refused, it lends again, and gives all of it back. */
+/* Whatever it was refused, it allocates again, and frees all of it. */
 static void check_service(struct run *run)
 {
     fallow_host_stats stats;
@@ -293,7 +294,7 @@ static bool one_run(struct run *run, const struct kind *kind, uint64_t at,
         complain(run, "destroy", FALLOW_OK);
     }
     if (flw_sim_print_violations(&run->sim) != 0) {
-        complain(run, "a block was lent too early", FALLOW_OK);
+        complain(run, "a block was allocated too early", FALLOW_OK);
     }
     fallow_pool_destroy(run->pool);
     return run->has_fired;

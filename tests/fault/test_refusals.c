@@ -2,8 +2,9 @@
  *
  * fault.refusals: a driver refuses one of its calls, from the n-th on and for good, with each of six answers
  * that say nothing of the device: every call that makes or unmakes memory in turn, for every n. The pool
- * makes do without it or says so; what it lent keeps its contents, what it holds is lent again, a device
- * that is well is never called lost, and nothing is left at the end but what could not be given back.
+ * makes do without it or says so; what it allocated keeps its contents, what it holds is allocated
+ * again, a device that is well is never called lost, and nothing is left at the end but what could
+ * not be released.
  *
  *   test_refusals [--call NAME] [--at N] [--every N]
  *
@@ -28,7 +29,7 @@ static const char *const answers[] = {"NOT_PERMITTED",    "NOT_SUPPORTED", "INVA
 
 static const struct {
     const char *name;
-    bool takes_back; /* refused, the driver keeps what it was to be given back */
+    bool takes_back; /* refused, the driver keeps what was to be released */
     fallow_page_source source;
 } calls[] = {{"cuMemAddressReserve", false, FALLOW_PAGES_AUTOMATIC},
              {"cuMemCreate", false, FALLOW_PAGES_AUTOMATIC},
@@ -83,7 +84,7 @@ static void lend(struct run *run, unsigned i, size_t bytes)
     run->bytes[i] = bytes;
     if (block != NULL && run->sim.cu.cuMemsetD8_v2((CUdeviceptr)(uintptr_t)block,
                                                    (unsigned char)(i + 1), bytes) != CUDA_SUCCESS) {
-        complain(run, "a lent block cannot be written", FALLOW_OK);
+        complain(run, "a live block cannot be written", FALLOW_OK);
     }
 }
 
@@ -98,7 +99,7 @@ static void give_back(struct run *run, unsigned i)
     if (run->sim.cu.cuMemcpyDtoH_v2(copy, (CUdeviceptr)(uintptr_t)block, run->bytes[i]) !=
             CUDA_SUCCESS ||
         copy[0] != i + 1 || memcmp(copy, copy + 1, run->bytes[i] - 1) != 0) {
-        complain(run, "a lent block lost its contents", FALLOW_OK);
+        complain(run, "a live block lost its contents", FALLOW_OK);
     }
     fallow_status status = fallow_free(run->pool, block, run->streams[i % 2]);
     if (status != FALLOW_OK) {
@@ -106,14 +107,14 @@ static void give_back(struct run *run, unsigned i)
     }
 }
 
-/* What was just given back is lent again, whatever the driver refuses. */
+/* What was just released is allocated again, whatever the driver refuses. */
 static void lend_again(struct run *run, unsigned i)
 {
     bool is_held = run->blocks[i] != NULL;
     give_back(run, i);
     lend(run, i, run->bytes[i]);
     if (is_held && run->blocks[i] == NULL) {
-        complain(run, "a block that lay idle was not lent again", FALLOW_OK);
+        complain(run, "a block that lay idle was not allocated again", FALLOW_OK);
     }
 }
 

@@ -137,7 +137,7 @@ static void begin(struct bed *bed)
         must(bed->sim->cu.cuMemsetD8_v2((CUdeviceptr)(uintptr_t)bed->ptrs[i],
                                         (unsigned char)(0x10 + i), blocks[i].bytes));
     }
-    void *idle = NULL; /* and something that is not lent */
+    void *idle = NULL; /* and something that is not allocated */
     if (fallow_alloc(bed->pool, 2 * MIB, bed->stream, &idle) != FALLOW_OK ||
         fallow_free(bed->pool, idle, bed->stream) != FALLOW_OK) {
         abort();
@@ -180,12 +180,12 @@ static bool disarm(struct bed *bed, uint64_t before)
     return flw_sim_read_ledger(bed->sim).call_count - before >= bed->fail_at;
 }
 
-/* Awake: everything is there, `all` or what was saved; it lends. */
+/* Awake: everything is there, `all` or what was saved; it allocates. */
 static void check_awake(struct bed *bed, bool all)
 {
     void *ptr = NULL;
     bed->answers[0]++;
-    if (fallow_pool_poll(bed->pool) != FALLOW_OK) { /* what could not be given back, if anything */
+    if (fallow_pool_poll(bed->pool) != FALLOW_OK) { /* what could not be released, if anything */
         complain(bed, "a poll fails", FALLOW_DRIVER);
     }
     fallow_stats stats = stats_of(bed);
@@ -207,7 +207,7 @@ static void check_awake(struct bed *bed, bool all)
     }
     status = fallow_alloc(bed->pool, 5 * MIB, bed->stream, &ptr);
     if (status != FALLOW_OK || fallow_free(bed->pool, ptr, bed->stream) != FALLOW_OK) {
-        complain(bed, "awake, and it does not lend", status);
+        complain(bed, "awake, and it does not allocate", status);
     }
 }
 
@@ -228,7 +228,7 @@ static void check_asleep(struct bed *bed)
     }
     status = fallow_alloc(bed->pool, 100, bed->stream, &ptr);
     if (status != FALLOW_ASLEEP || ptr != NULL) {
-        complain(bed, "asleep, and it lends", status);
+        complain(bed, "asleep, and it allocates", status);
     }
 }
 
@@ -241,7 +241,7 @@ static void check_lost(struct bed *bed)
     }
     fallow_status status = fallow_alloc(bed->pool, 100, bed->stream, &ptr);
     if (status != FALLOW_DEVICE_LOST) {
-        complain(bed, "lost, and it lends", status);
+        complain(bed, "lost, and it allocates", status);
     }
     for (unsigned i = 0; i < BLOCKS; i++) {
         status = fallow_free(bed->pool, bed->ptrs[i], bed->stream);

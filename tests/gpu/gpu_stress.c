@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: random programs of several streams over one pool on a real device, judged by contents: every
- * block holds a value of its own until it is freed. What was lent twice at a time, or too early,
- * shows as a foreign value. Runs on the simulated device too, with memory behind it. No test
+ * block holds a value of its own until it is freed. What was allocated twice at a time, or too
+ * early, shows as a foreign value. Runs on the simulated device too, with memory behind it. No test
  * framework.
  *
  *   gpu_stress [--device N|sim] [--seed N] [--ops N] [--threads N] [--capture] [--sleep] [--share]

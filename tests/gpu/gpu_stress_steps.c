@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the random program of one thread: blocks that are lent, filled, handed between streams, read and
- * given back; streams that are renewed; trims.
+ * Owns: the random program of one thread: blocks that are allocated, filled, handed between
+ * streams, read and released; streams that are renewed; trims.
  */
 #include <stdio.h>
 #include <stdlib.h>

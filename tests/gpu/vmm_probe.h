@@ -51,7 +51,7 @@ void probe_rest(struct probe *probe);
 bool probe_reserve(struct probe *probe, CUdeviceptr *address, size_t bytes);
 
 /* A reservation with `count` handles of `bytes` mapped side by side, accessible; NULL: refused, and said. What was
- * made is given back by the other; of what the driver does not take back that is said. */
+ * made is released by the other; of what the driver does not take back that is said. */
 struct stretch {
     CUdeviceptr address;
     size_t bytes; /* of a handle */

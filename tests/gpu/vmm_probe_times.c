@@ -14,7 +14,7 @@
 #define FILL_BYTES    ((size_t)140000000000)
 #define FILL_LEFT     (2048 * MIB) /* of the device's memory, for the driver */
 
-/* One handle's life; false where a call failed. What was made is given back. */
+/* One handle's life; false where a call failed. What was made is released. */
 static bool live_once(struct probe *probe, CUdeviceptr address, struct row rows[5])
 {
     CUmemGenericAllocationHandle handle = 0;

@@ -92,7 +92,7 @@ void flw_bed_write_ints(struct flw_bed *bed, const void *to, const int64_t *from
                         fallow_dtype dtype);
 void *flw_bed_upload_ints(struct flw_bed *bed, const char *name, const int64_t *from, size_t count,
                           fallow_dtype dtype);
-/* Waits for the stream. Bytes that nobody has written are a violation. */
+/* Waits for the stream. Bytes that were never written are a violation. */
 void flw_bed_read(struct flw_bed *bed, void *to, const void *from, size_t bytes);
 /* A word of flags for a call, 0 to begin with; and what it has become. */
 int32_t *flw_bed_flags(struct flw_bed *bed);

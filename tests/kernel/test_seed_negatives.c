@@ -5,7 +5,8 @@
  * kernel that read it; each one beside it does what the edit was after, and passes.
  *
  * The engines' own kernels are stood for by twins that read what those read, in the order in which they
- * do. Simulated device only: what is caught is a read of what nobody wrote, and that a GPU does not tell.
+ * do. Simulated device only: what is caught is a read of what was never written, and that a GPU
+ * does not tell.
  */
 #include <string.h>
 
@@ -87,7 +88,7 @@ static void expect_caught(struct flw_bed *bed, const char *kernel, const char *b
 {
     char sentence[512];
     uint64_t count = flw_bed_expect_violations(bed, sentence, sizeof sentence);
-    FLW_EXPECT(bed, count > 0, "%s read what nobody wrote, and nothing was reported", kernel);
+    FLW_EXPECT(bed, count > 0, "%s read what was never written, and nothing was reported", kernel);
     FLW_EXPECT(bed, strstr(sentence, "unwritten") != NULL, "another violation: %s", sentence);
     FLW_EXPECT(bed, strstr(sentence, kernel) != NULL, "no kernel '%s': %s", kernel, sentence);
     FLW_EXPECT(bed, strstr(sentence, buffer) != NULL, "no buffer '%s': %s", buffer, sentence);

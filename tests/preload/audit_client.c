@@ -223,7 +223,8 @@ static PLACE bool do_kernel(void)
     return holds(block, 0, 0);
 }
 
-/* A launch that the driver says nothing of comes between the lending and the fill of one block. */
+/* A launch that the driver says nothing of comes between the allocating and the fill of one
+ * block. */
 static bool do_unreadable(void)
 {
     CUfunction add = add_kernel(false);

@@ -9,7 +9,7 @@ driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 driver.cuCtxSetCurrent(context)
 
 
-def lend():
+def allocate():
     block = ctypes.c_uint64()
     assert driver.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(4096)) == 0
     return block
@@ -20,11 +20,11 @@ def fill(block):
 
 
 def one():
-    fill(lend())
+    fill(allocate())
 
 
 def other():
-    fill(lend())
+    fill(allocate())
 
 
 for deed in (one, other, one):

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program that links the driver and lends and returns memory in every way: what the tests of mode
- * trace, of poison and of the summary run. lender SCENARIO [NUMBER]; 0 where all went as it should.
- * Does not: know whether it is preloaded.
+ * A program that links the driver and allocates and frees memory in every way: what the tests of
+ * mode trace, of poison and of the summary run. alloc_client SCENARIO [NUMBER]; 0 where all went as
+ * it should. Does not: know whether it is preloaded.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -100,7 +100,7 @@ static void misuse(uint64_t number)
     OK(cuMemFree_v2(0));
 }
 
-/* Device 1 lends, then device 0; both are returned while device 0 is current. */
+/* Device 1 allocates, then device 0; both are returned while device 0 is current. */
 static void lend_on_two(uint64_t number)
 {
     CUdeviceptr blocks[2];
@@ -164,7 +164,7 @@ static void lend_beside_child(uint64_t number)
     OK(cuMemFree_v2(block));
 }
 
-/* What nobody wrote: one byte of each kind that the program goes by. */
+/* What was never written: one byte of each kind that the program goes by. */
 static void read_unwritten(uint64_t number)
 {
     CUdeviceptr plain, async;
@@ -215,7 +215,7 @@ static void time_pairs(uint64_t number)
     printf("%.1f ns a pair\n", best);
 }
 
-/* A context ends, and what it had lent with it; another one lends. */
+/* A context ends, and what it had allocated with it; another one allocates. */
 static void lend_around_reset(uint64_t number)
 {
     CUdeviceptr block = 0;
@@ -248,6 +248,6 @@ int main(int argc, char **argv)
             return failures != 0;
         }
     }
-    fprintf(stderr, "usage: lender SCENARIO [NUMBER]\n");
+    fprintf(stderr, "usage: alloc_client SCENARIO [NUMBER]\n");
     return 2;
 }

@@ -3,7 +3,7 @@
  * Owns: somebody else's preload, in three kinds: RIVAL_EXPORTS has a cuMemAlloc_v2 of its own,
  * RIVAL_ANSWERS hooks dlsym and answers with that one, RIVAL_WATCHES hooks dlsym and answers with what
  * it found.
- * Does not: lend memory. At exit it says how often it was asked.
+ * Does not: allocate memory. At exit it says how often it was asked.
  */
 #include <dlfcn.h>
 #include <stdio.h>

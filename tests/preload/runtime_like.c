@@ -2,7 +2,7 @@
  *
  * Owns: a client that finds the driver as the CUDA runtime does: one dlopen, one dlsym, then 440 requests
  * by version in two flag values, of which the first has an empty name and version 0 and two ask for
- * cuGetProcAddress itself. Then it lends and returns blocks by what it got.
+ * cuGetProcAddress itself. Then it allocates and frees blocks by what it got.
  * Does not: check what the runtime checks of a driver; no simulated one can pass that.
  */
 #include "client.h"

@@ -220,7 +220,7 @@ static void launches_in_order(void)
     flw_audit_lend(BASE + 10 * MIB, MIB);
     launch_of("any_kernel", NULL, 0, &judgement); /* not readable: every block counts as touched */
     MUST(fill(BASE + 8 * MIB, MIB, true).verdict == FLW_AUDIT_REUSED);
-    flw_audit_lend(BASE + 12 * MIB, MIB); /* but not what is lent later */
+    flw_audit_lend(BASE + 12 * MIB, MIB); /* but not what is allocated later */
     MUST(fill(BASE + 12 * MIB, MIB, true).verdict == FLW_AUDIT_CANDIDATE);
     flw_audit_lend(BASE + 14 * MIB, MIB);
     flw_audit_touch_all(FLW_AUDIT_GRAPH);

@@ -84,7 +84,7 @@ static void what_was_touched_before_is_no_candidate(void **state)
     assert_int_equal(command_number("", "nonzero"), 1);
     assert_int_equal(audit("$A -- $C touched"), 0);
     flw_test_expect_in(out_text, "There is no candidate");
-    flw_test_expect_in(out_text, "something had touched the block since it was lent");
+    flw_test_expect_in(out_text, "something had touched the block since it was allocated");
 }
 
 static void a_kernel_known_as_a_fill_is_one(void **state)
@@ -104,7 +104,7 @@ static void a_kernel_known_as_a_fill_is_one(void **state)
 static void launches_that_cannot_be_read_touch_every_block(void **state)
 {
     (void)state;
-    expect_counts("unreadable", 1, 2); /* the block lent later is a candidate again */
+    expect_counts("unreadable", 1, 2); /* the block allocated later is a candidate again */
     assert_int_equal(command_number("", "unread_launches"), 1);
     assert_int_equal(command_number("", "reused"), 1);
     assert_int_equal(audit("$A -- $C unreadable"), 0);
@@ -117,7 +117,8 @@ static void launches_that_cannot_be_read_touch_every_block(void **state)
 static void graphs_are_counted_and_touch_every_block(void **state)
 {
     (void)state;
-    expect_counts("graph", 2, 4); /* before the graph's launch, and of what was lent after it */
+    expect_counts("graph", 2, 4); /* before the graph's launch, and of what was allocated after
+                                     it */
     assert_int_equal(command_number("", "captured"), 1);
     assert_int_equal(command_number("", "graph_launches"), 1);
 }
@@ -212,7 +213,7 @@ static void memory_of_the_pool_is_followed_as_the_drivers(void **state)
         snprintf(line, sizeof line, "$A --json --mode %s -- $C two", modes[i]);
         assert_int_equal(audit(line), 0);
         assert_int_equal(command_number("", "candidates"), 4);
-        assert_int_equal(command_number("", "blocks"), 4); /* lent, not asked of the driver */
+        assert_int_equal(command_number("", "blocks"), 4); /* allocated, not asked of the driver */
         find_site("zero_for_the_sum", needed);
         snprintf(line, sizeof line, "$A --trial %s --mode %s -- $C two", needed, modes[i]);
         assert_int_equal(audit(line), 1);

@@ -52,7 +52,7 @@ static void an_epoch_covers_both_contexts(void)
 {
     CUcontext second = NULL, popped = NULL;
     begin();
-    MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0)); /* lends nothing, but works */
+    MUST(sim.cu.cuCtxCreate_v2(&second, 0, 0)); /* allocates nothing, but works */
     CUstream stream = hidden_stream();
     give_work(stream);
     MUST(sim.cu.cuCtxPopCurrent_v2(&popped));

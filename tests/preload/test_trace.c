@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mode trace from outside: a program on the simulated driver runs as without Fallow, and what it lent
- * and returned is in the file, which the other subcommands open. FALLOW_COMMAND names the command,
- * LENDER the program, DRIVER_FOLDER where it finds its driver.
+ * Mode trace from outside: a program on the simulated driver runs as without Fallow, and what it
+ * allocated and freed is in the file, which the other subcommands open. FALLOW_COMMAND names the
+ * command, LENDER the program, DRIVER_FOLDER where it finds its driver.
  */
 #include "support/test_command.h"
 

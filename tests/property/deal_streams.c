@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a trace dealt out to several streams: the streams take turns in lending, a sixtieth of the
- * events each, and a block is freed where it was lent. No recording has more than one busy stream;
- * this is what one would look like whose phases run on streams of their own. What the recorded
- * allocator did (segments, phases) is left out.
+ * Owns: a trace dealt out to several streams: the streams take turns in allocating, a sixtieth of
+ * the events each, and a block is freed where it was allocated. No recording has more than one busy
+ * stream; this is what one would look like whose phases run on streams of their own. What the
+ * recorded allocator did (segments, phases) is left out.
  *
  *   deal_streams TRACE STREAMS OUT.ftext
  */

@@ -141,7 +141,7 @@ static void judge_block(struct flw_model *model, struct flw_client_block *block)
     flw_model_expect(model, info.usable_bytes >= size, "usable is at least what was asked", status);
     flw_model_expect(model, info.tag == block->tag, "block_info gives the tag", status);
     flw_model_expect(model, info.state == FALLOW_BLOCK_LIVE || info.state == FALLOW_BLOCK_CAPTURED,
-                     "a lent block is live", status);
+                     "a live block is live", status);
     flw_model_expect(
         model, block->align_bytes > 512 || flw_model_waste_is_bounded(size, info.usable_bytes),
         "waste stays within the published bound", status);
@@ -170,7 +170,8 @@ void flw_model_judge_alloc(struct flw_model *model, const struct flw_client_bloc
         model->zero_size_count++;
         return;
     }
-    flw_model_expect(model, size <= model->limit_bytes, "nothing beyond the limit is lent", status);
+    flw_model_expect(model, size <= model->limit_bytes, "nothing beyond the limit is allocated",
+                     status);
     size_t align = flw_max(asked->align_bytes, size >= 512 ? 512 : 256);
     flw_model_expect(model, ptr != NULL && (uintptr_t)ptr % align == 0, "the block is aligned",
                      status);
@@ -208,7 +209,7 @@ void flw_model_compare(struct flw_model *model)
     flw_model_expect(model, stats.live_count == model->client.count, "live counts the blocks",
                      status);
     flw_model_expect(model, stats.alloc_count - stats.free_count == stats.live_count,
-                     "lent less returned is live", status);
+                     "allocated less returned is live", status);
     flw_model_expect(model, stats.live_bytes >= stats.requested_bytes, "live is at least requested",
                      status);
     flw_model_expect(model, stats.reserved_bytes >= stats.live_bytes, "reserved is at least live",

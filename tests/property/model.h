@@ -17,13 +17,14 @@
 struct flw_model {
     const char *what; /* for messages */
     struct flw_sim sim;
-    struct flw_put put, other; /* the other pool of the same device lends one block, `foreign` */
+    struct flw_put put, other; /* the other pool of the same device allocates one block,
+                                  `foreign` */
     void *foreign;
     struct flw_client client;
     uint64_t seed, step, device_bytes, limit_bytes;
     uint64_t zero_size_count, misuse_count, peak_requested_bytes;
     uint64_t refused_use_count; /* also wrong sizes: a pool may count them as misuse or not */
-    bool peak_is_exact;         /* no batch was rolled back, no capture has lent */
+    bool peak_is_exact;         /* no batch was rolled back, no capture has allocated */
     bool ignore_peaks;
     bool only_common;          /* steps that every pool has; nothing that may fail for room */
     unsigned char *transcript; /* every answer of the common steps, in order */

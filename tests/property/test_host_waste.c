@@ -2,16 +2,16 @@
  *
  * property.host_waste: what libfallow-host pins for a mixed staging workload, over what it was asked
  * for at the peak. Beside it PyTorch's rule for pinned memory: sizes rounded up to powers of two, a
- * list of free blocks a size, nothing split and nothing given back.
+ * list of free blocks a size, nothing split and nothing released.
  *
  * The workload is that of a server: index tensors (1 to 64 KiB) and token batches every step, key
  * and value blocks (64 KiB to 4 MiB) that are swapped out, stay and come back, chunks of weights (16
  * to 256 MiB) while models change; four streams. Work completes a lag after it was given, in virtual
  * time: the same seed gives the same numbers on every machine.
  *
- * Columns: what was lent at the peak; with it what was freed before the device was done ("used"); what
- * was pinned ("held"), over either; PyTorch's over used; sizes alone, rounded to powers of two and to
- * jemalloc's classes, over lent.
+ * Columns: what was allocated at the peak; with it what was freed before the device was done
+ * ("used"); what was pinned ("held"), over either; PyTorch's over used; sizes alone, rounded to
+ * powers of two and to jemalloc's classes, over allocated.
  *
  *   test_property_host_waste [--seed N]
  */
@@ -42,7 +42,7 @@ enum stream_name {
     STREAMS
 };
 
-/* A block that is lent, or a free that the device has not reached. */
+/* A block that is allocated, or a free that the device has not reached. */
 struct slot {
     void *block;
     uint64_t bytes, until; /* the step at which it is freed; 0: nothing here */
@@ -269,13 +269,13 @@ static struct figures run(uint64_t lag_ns, uint32_t slack_percent)
 static void a_mixed_workload_wastes_little(void **state)
 {
     (void)state;
-    print_message("lag ms  slack  lent MiB  used MiB  held MiB    lent    used  PyTorch's  powers  "
+    print_message("lag ms  slack  live MiB  used MiB  held MiB    live    used  PyTorch's  powers  "
                   "classes  grown  given  events   blocks\n");
     for (unsigned i = 0; i < 4; i++) {
         static const uint64_t lags_ns[] = {0, 500000, 2500000, 10000000};
         struct figures figures = run(lags_ns[i], 0);
         assert_true(figures.over_used <= MOST_RATIO);
-        /* Where work is done before the next step, nothing but what is lent need be held. */
+        /* Where work is done before the next step, nothing but what is allocated need be held. */
         assert_true(lags_ns[i] >= STEP_NS || figures.over_lent <= MOST_RATIO);
     }
     (void)run(2500000, UINT32_MAX);

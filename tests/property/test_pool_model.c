@@ -107,7 +107,7 @@ static void step_free(struct flw_model *model)
         expect_unchanged(model, status, "a second free is refused", FALLOW_INVALID_POINTER);
         status = model->put.ops->record_use(model->put.pool, block.ptr, client->streams[stream]);
         flw_model_expect(model, status == FALLOW_INVALID_POINTER,
-                         "no use of a returned block can be announced", status);
+                         "no use of a freed block can be announced", status);
         model->refused_use_count++;
     }
 }
@@ -238,7 +238,7 @@ static void step_batch(struct flw_model *model)
         flw_model_expect(model,
                          after.requested_bytes == before.requested_bytes &&
                              after.live_count == before.live_count,
-                         "a failed batch lends nothing", status);
+                         "a failed batch allocates nothing", status);
         model->zero_size_count += after.zero_size_count - before.zero_size_count;
         model->peak_is_exact = false;
     }
@@ -265,12 +265,12 @@ static void step_trim(struct flw_model *model)
     flw_model_expect(model, status == FALLOW_OK || status == FALLOW_TIMEOUT,
                      "trim_within succeeds or is late", status);
     flw_model_expect(model, before.reserved_bytes - after.reserved_bytes == released,
-                     "trim_within tells what it gave back", status);
+                     "trim_within tells what it released", status);
     flw_model_expect(model, deadline_ns != 0 || after.wait_count == before.wait_count,
                      "trim with deadline 0 does not wait", status);
 }
 
-/* Nothing lent: everything can be given back, and the whole limit is there again. */
+/* Nothing allocated: everything can be released, and the whole limit is there again. */
 static void step_drain(struct flw_model *model)
 {
     const struct flw_put *put = &model->put;
@@ -301,7 +301,8 @@ static void step_drain(struct flw_model *model)
     struct flw_client_block asked = {.size_bytes = model->limit_bytes / 2, .home = 0};
     void *ptr = NULL;
     status = put->ops->alloc(put->pool, asked.size_bytes, model->client.streams[0], &ptr);
-    flw_model_expect(model, status == FALLOW_OK, "an idle pool lends half of its limit", status);
+    flw_model_expect(model, status == FALLOW_OK, "an idle pool allocates half of its limit",
+                     status);
     flw_model_judge_alloc(model, &asked, status, ptr);
     status = flw_client_free(&model->client, 0, 0, false);
     flw_model_expect(model, status == FALLOW_OK, "a good free succeeds", status);

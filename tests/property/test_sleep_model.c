@@ -113,7 +113,7 @@ static void step_lend(struct program *p)
                                ? fallow_alloc(p->pool, block->bytes, stream, &ptr)
                                : fallow_alloc_request(p->pool, &request, stream, &ptr);
     if (p->is_asleep) {
-        expect(p, status == FALLOW_ASLEEP && ptr == NULL, "a sleeping pool lends", status);
+        expect(p, status == FALLOW_ASLEEP && ptr == NULL, "a sleeping pool allocates", status);
         return;
     }
     if (status == FALLOW_OUT_OF_MEMORY) {

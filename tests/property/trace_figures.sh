@@ -21,7 +21,7 @@
 # else may join them. A trace whose goal of 1.05 is missed is still held to 1.17. attention_naive_bench has
 # 36 allocations in 60 turns, of which four wait for another stream: each wants a half, a third or a sixth of
 # the peak so far, all that is free was another stream's, and a tenth is the most that may be held beyond.
-# hta_df_index_resolver begins with one block of 3.8 GiB, all that was lent before: in one handle, whose last
+# hta_df_index_resolver begins with one block of 3.8 GiB, all that was allocated before: in one handle, whose last
 # 1.2 MiB serve nothing. By that a growth at a lag of 200 misses the tight budget and 1.062 is held, not 1.046;
 # without such handles a first block that is 1.2 MiB larger does the same (1.061).
 # Prints the table; exit 1 if anything else is over its bound, 77 without recorded traces (the demo passed).

@@ -45,7 +45,8 @@ static fallow_pool *make_pool(CUcontext context)
     return pool;
 }
 
-/* The work that was given in some context is not done: is a block that is freed now lent again? */
+/* The work that was given in some context is not done: is a block that is freed now allocated
+ * again? */
 static bool comes_too_early(fallow_pool *pool, const char *sentence)
 {
     static void *blocks[MANY];
@@ -77,13 +78,15 @@ bool flw_mutant_epochs(const struct flw_sim *sim)
     must(sim->cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
     fallow_pool *pool = make_pool(first);
     must(sim->touch(stream, NULL, 0) == 0);
-    bool is_wrong = comes_too_early(pool, "a block is lent again while a stream may still use it");
+    bool is_wrong =
+        comes_too_early(pool, "a block is allocated again while a stream may still use it");
     must(sim->cu.cuCtxSynchronize() == CUDA_SUCCESS);
     must(sim->cu.cuCtxCreate_v2(&second, 0, 0) == CUDA_SUCCESS);
     must(sim->cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
     fallow_pool *beside = make_pool(second);
     must(sim->touch(other, NULL, 0) == 0);
-    is_wrong |= comes_too_early(pool, "a block is lent again while another context may use it");
+    is_wrong |=
+        comes_too_early(pool, "a block is allocated again while another context may use it");
     if (!is_wrong) {
         fallow_pool_destroy(beside);
         fallow_pool_destroy(pool);

@@ -211,7 +211,7 @@ static void check_held_block_of_retired_stream(const struct flw_sim *sim)
 }
 
 /* A block that lies ready in the stream's cache is not the capture's: the graph would run with memory
- * that the stream goes on lending. */
+ * that the stream goes on allocating. */
 static void check_capture_beside_cache(const struct flw_sim *sim)
 {
     struct bed bed;
@@ -224,7 +224,7 @@ static void check_capture_beside_cache(const struct flw_sim *sim)
     must(bed.cu->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     expect(fallow_capture_begin(bed.pool, stream, &capture) == FALLOW_OK, "a begin is refused");
     void *captured = lend(bed.pool, 4096, stream);
-    expect(captured != cached, "a capture is lent a block of the stream's");
+    expect(captured != cached, "a capture is given a block of the stream's");
     expect(fallow_free(bed.pool, captured, stream) == FALLOW_OK, "a free is refused");
     must(bed.cu->cuStreamEndCapture(stream, &graph));
     expect(fallow_capture_end(capture) == FALLOW_OK, "an end is refused");
@@ -288,7 +288,8 @@ static void *drain_on(void *argument)
 #define HELD        8
 #define DRAIN_TURNS 300000
 
-/* One thread lends and returns out of its cache while another empties it: no block is lent twice.
+/* One thread allocates and frees out of its cache while another empties it: no block is allocated
+ * twice.
  */
 static void check_drain_beside_owner(const struct flw_sim *sim)
 {
@@ -305,7 +306,7 @@ static void check_drain_beside_owner(const struct flw_sim *sim)
         for (unsigned i = 0; i < HELD; i++) {
             held[i] = lend(bed.pool, i % 4 == 3 ? RUN : 4096, stream);
             for (unsigned k = 0; k < i; k++) {
-                expect(held[k] != held[i], "a block is lent twice");
+                expect(held[k] != held[i], "a block is allocated twice");
             }
         }
         for (unsigned i = 0; i < HELD; i++) {

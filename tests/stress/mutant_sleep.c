@@ -77,7 +77,7 @@ static void check_exported_memory(const struct flw_sim *sim)
     expect(fallow_free(pool, shared, stream) == FALLOW_OK, "a free is refused");
     char *next = lend(pool, BLOCK_BYTES, 0, stream);
     expect(next + BLOCK_BYTES <= shared || shared + share.handle_bytes <= next,
-           "memory that importers may have is lent again");
+           "memory that importers may have is allocated again");
     close(share.descriptor);
     if (!is_wrong) {
         fallow_pool_destroy(pool);
@@ -96,7 +96,7 @@ static void check_hits_asleep(const struct flw_sim *sim)
     must(sim->cu.cuCtxSynchronize());
     expect(fallow_pool_sleep(pool, NULL) == FALLOW_OK, "a sleep is refused");
     expect(fallow_free(pool, kept, stream) == FALLOW_OK, "a free asleep is refused");
-    expect(fallow_alloc(pool, 4096, stream, &ptr) == FALLOW_ASLEEP, "a sleeping pool lends");
+    expect(fallow_alloc(pool, 4096, stream, &ptr) == FALLOW_ASLEEP, "a sleeping pool allocates");
     if (!is_wrong) {
         fallow_pool_destroy(pool);
     }

@@ -75,7 +75,7 @@ static void read_reason(char *out, size_t room)
     bool is_found = false;
     static const char *const marks[] = {"scenario:", "violation", "invariant",
                                         "overlap:",  "answered",  "left behind",
-                                        "stats:",    "failed:",   "is lent while"};
+                                        "stats:",    "failed:",   "is allocated while"};
     while (in != NULL && !is_found && fgets(line, sizeof line, in) != NULL) {
         line[strcspn(line, "\n")] = '\0';
         for (size_t i = 0; i < sizeof marks / sizeof *marks && !is_found; i++) {

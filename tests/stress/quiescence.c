@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the random programs of the quiescence run. Threads lend, free each other's blocks, give work to
- * streams and launch graphs in several contexts, capture, synchronise, end streams and a context, while
- * the device does what it was given a few operations at a time, when a thread says so.
+ * Owns: the random programs of the quiescence run. Threads allocate, free each other's blocks, give
+ * work to streams and launch graphs in several contexts, capture, synchronise, end streams and a
+ * context, while the device does what it was given a few operations at a time, when a thread says
+ * so.
  *
- * A lend and the model's look at it are one step for the device: it does nothing in between. (That
- * leaves the waits of others, which only ever make more of it done.)
+ * An allocation and the model's look at it are one step for the device: it does nothing in between.
+ * (That leaves the waits of others, which only ever make more of it done.)
  */
 #include "quiescence.h"
 
@@ -431,7 +432,7 @@ int stress_quiescence(int count, char **words)
         pthread_join(workers[i].thread, NULL);
     }
     end();
-    printf("%llu operations, %llu blocks lent, %llu stretches of freed ones among them, %llu "
+    printf("%llu operations, %llu blocks allocated, %llu stretches of freed ones among them, %llu "
            "refused, %llu graph launches, %llu captures, %llu contexts ended: %s\n",
            (unsigned long long)run.ops, (unsigned long long)run.model.lent_count,
            (unsigned long long)run.model.reused_count, (unsigned long long)run.refused,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the model-checked run of memory that names no stream: random programs whose streams only the
- * driver knows, and a model that says of every block that is lent whether all that was given to any
- * stream of any context before its memory was last freed is done.
+ * driver knows, and a model that says of every block that is allocated whether all that was given
+ * to any stream of any context before its memory was last freed is done.
  */
 #ifndef FLW_TESTS_STRESS_QUIESCENCE_H
 #define FLW_TESTS_STRESS_QUIESCENCE_H

@@ -105,10 +105,10 @@ static struct model_node *make_node(struct model *model)
 static bool report(struct model *model, const struct model_node *node, uint64_t base,
                    uint64_t bytes)
 {
-    fprintf(stderr, "quiescence: [0x%llx, +%llu) is lent while [0x%llx, 0x%llx) of it %s\n",
+    fprintf(stderr, "quiescence: [0x%llx, +%llu) is allocated while [0x%llx, 0x%llx) of it %s\n",
             (unsigned long long)base, (unsigned long long)bytes, (unsigned long long)node->begin,
             (unsigned long long)node->end,
-            node->is_lent ? "is lent to somebody else"
+            node->is_lent ? "is given to somebody else"
                           : "may still be used by work given before it was freed");
     model->broken_count++;
     return false;

@@ -5,7 +5,7 @@
  *
  * A stream's work is numbered as it is given, with an event after each piece; the driver's answer about
  * that event is the only evidence that a piece is done. A block that is freed takes along the numbers
- * of all streams; bytes of it may be lent again when each stream has done that much.
+ * of all streams; bytes of it may be allocated again when each stream has done that much.
  *
  * Synchronization: `lock` around everything here.
  */
@@ -29,7 +29,7 @@ struct model_stream {
     CUevent events[MODEL_RING];
 };
 
-/* A stretch of a block within one page of 2 MiB: lent, or freed and waiting. */
+/* A stretch of a block within one page of 2 MiB: allocated, or freed and waiting. */
 struct model_node {
     struct model_node *next;
     uint64_t begin, end, base;
@@ -49,7 +49,7 @@ struct model {
 /* A piece of work for a stream: an operation, or (graph not NULL) the launch of a graph. False: as much
  * as may be under way is. */
 bool model_give(struct model *model, unsigned stream, CUgraphExec graph);
-/* A block was lent. False: a rule is broken, and was told. */
+/* A block was allocated. False: a rule is broken, and was told. */
 bool model_lend(struct model *model, uint64_t base, uint64_t bytes);
 /* A block is about to be freed. */
 void model_free(struct model *model, uint64_t base, uint64_t bytes);

@@ -264,7 +264,7 @@ static void disturb(struct worker *worker)
     expect(run, is_expected(status), "an arena answers what it never should", status);
 }
 
-/* Other owners, to whom a block that an arena gives back may go. */
+/* Other owners, to whom a block that an arena releases may go. */
 static void borrow(struct worker *worker)
 {
     struct run *run = worker->run;

@@ -42,8 +42,8 @@ static bool agrees(const struct run *run, const fallow_stats *stats, const flw_s
                : stats->reserved_bytes <= ledger->given_bytes;
 }
 
-/* With one thread every counter is exact at every moment; but for a helper's, which may be giving back
- * between the two looks. */
+/* With one thread every counter is exact at every moment; but for a helper's, which may be
+ * releasing between the two looks. */
 void stress_compare_ledger(struct worker *worker)
 {
     struct run *run = worker->run;
@@ -73,7 +73,7 @@ void stress_compare_ledger(struct worker *worker)
     }
 }
 
-/* What the pool knows of a block that is lent. */
+/* What the pool knows of a block that is allocated. */
 static void ask(struct worker *worker)
 {
     struct flw_client *client = &worker->client;
@@ -164,7 +164,7 @@ static void renew_stream(struct worker *worker, uint32_t own)
 
 /* ---- captures */
 
-/* Frees meanwhile wait for its end; what the graph touches stays lent for longer. */
+/* Frees meanwhile wait for its end; what the graph touches stays allocated for longer. */
 static void capture_in_context_order(struct worker *worker, uint32_t own)
 {
     struct flw_client *client = &worker->client;

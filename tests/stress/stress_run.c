@@ -115,8 +115,9 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* The primary context ends under the pool, in the middle of other threads' calls. What was lent and what
- * caches hold may still be lent and taken back; nothing may crash, hang or be taken for granted. */
+/* The primary context ends under the pool, in the middle of other threads' calls. What was
+ * allocated and what caches hold may still be allocated and freed; nothing may crash, hang or be
+ * taken for granted. */
 static void *work_after_the_end(void *argument)
 {
     struct worker *worker = argument;

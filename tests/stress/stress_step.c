@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the operations that a stress run is made of: lend, return, read, send to another thread.
+ * Owns: the operations that a stress run is made of: allocate, free, read, send to another thread.
  */
 #include "stress_worker.h"
 

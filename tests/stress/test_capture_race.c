@@ -166,7 +166,7 @@ int main(int count, char **words)
     require(race.ops->validate(race.pool) == FALLOW_OK, "an invariant is broken");
     require(race.ops->get_stats(race.pool, &stats) == FALLOW_OK, "no statistics");
     require(stats.live_count == 0 && stats.captured_bytes == 0,
-            "something is left lent or captured");
+            "something is left allocated or captured");
     printf("%llu captures or more under %llu allocations, %llu of them captured\n",
            (unsigned long long)race.rounds, (unsigned long long)atomic_load(&race.lent_count),
            (unsigned long long)atomic_load(&race.captured_count));

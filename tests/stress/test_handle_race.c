@@ -19,7 +19,7 @@
 #define STRANGERS  2
 #define REMEMBERED 64 /* handles that a stranger keeps */
 #define LENDS \
-    64             /* one of so many captures lends: what it takes comes back late. The other
+    64             /* one of so many captures allocates: what it takes comes back late. The other
                          capture lasts as long */
 #define LEAST   20 /* joins of strangers before the race may end */
 #define MOST    20 /* times the rounds asked for, where the machine is busy elsewhere */
@@ -176,7 +176,7 @@ int main(int count, char **words)
     require(race.ops->validate(race.pool) == FALLOW_OK, "an invariant is broken");
     require(race.ops->get_stats(race.pool, &stats) == FALLOW_OK, "no statistics");
     require(stats.live_count == 0 && stats.captured_bytes == 0,
-            "something is left lent or captured");
+            "something is left allocated or captured");
     printf("%u captures or more: %u joins and %u ends of strangers, %u handles refused\n",
            race.rounds, atomic_load(&race.joined_count), atomic_load(&race.ended_count),
            atomic_load(&race.refused_count));

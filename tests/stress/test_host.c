@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stress.host: threads lend, use and give back pinned blocks at random, under the rule checker.
+ * stress.host: threads allocate, use and release pinned blocks at random, under the rule checker.
  * stress.host_planted is the same program over a build of the library with two faults planted in it:
  * each must be caught, and without them nothing may be.
  *

@@ -2,7 +2,7 @@
  *
  * Owns: the race that a table of states must win: two threads free one pointer at the same instant,
  * over and over. Exactly one is told OK, the other INVALID_POINTER, and nothing changes twice.
- * Sizes run over slabs and runs; the block was lent by this thread or by another.
+ * Sizes run over slabs and runs; the block was allocated by this thread or by another.
  *
  *   test_misuse_race [--rounds N]
  */

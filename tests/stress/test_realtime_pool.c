@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a pool between a real-time thread and an ordinary one on the same processor. The ordinary thread
- * lends and takes back all the time, so the other, which comes by from time to time, finds it inside
+ * allocates and frees all the time, so the other, which comes by from time to time, finds it inside
  * a cache, or with a lock of the pool. It must not spin there.
  * Does not: look at the single waits (test_realtime.c).
  */

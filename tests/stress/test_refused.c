@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a pool whose kernel grants membarrier(2) when the pool is made and refuses it later, by a seccomp
- * filter, while threads lend and take back. No two blocks overlap, the pool stays whole, and says once
- * that no call is a hit any more.
+ * filter, while threads allocate and free. No two blocks overlap, the pool stays whole, and says
+ * once that no call is a hit any more.
  *
  *   test_refused [eperm|enomem]
  */
@@ -189,7 +189,7 @@ int main(int count, char **words)
         pthread_join(owners[i], NULL);
     }
     fallow_stats end = read_stats();
-    expect(end.live_count == 0 && end.requested_bytes == 0, "something is still lent");
+    expect(end.live_count == 0 && end.requested_bytes == 0, "something is still allocated");
     expect(fallow_pool_validate(bed.pool) == FALLOW_OK, "the pool is broken");
     fallow_pool_destroy(bed.pool);
     printf("%llu trades, %u failures\n", (unsigned long long)atomic_load(&bed.trades),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the race of a look-up against the tables that it looks in: one thread frees pointers that are
- * no block's (NULL, odd addresses near what was lent last, anything) while another makes slabs and
- * runs, and dissolves them. Each is refused, NULL is accepted, nothing changes.
- * ThreadSanitizer sees a read that was not meant to meet a write; so the maker lends by request, past
- * its cache, whose lock would put the two threads in order.
+ * no block's (NULL, odd addresses near what was allocated last, anything) while another makes slabs
+ * and runs, and dissolves them. Each is refused, NULL is accepted, nothing changes.
+ * ThreadSanitizer sees a read that was not meant to meet a write; so the maker allocates by
+ * request, past its cache, whose lock would put the two threads in order.
  *
  *   test_wild_race [--seed N] [--pools N]
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: one whole capture as a correct program makes it: announce, capture, lend and return inside,
- * a second stream that joins, launches, release. Does not: choose when.
+ * Owns: one whole capture as a correct program makes it: announce, capture, allocate and free
+ * inside, a second stream that joins, launches, release. Does not: choose when.
  */
 #ifndef FLW_TESTS_SUPPORT_CLIENT_CAPTURE_H
 #define FLW_TESTS_SUPPORT_CLIENT_CAPTURE_H
@@ -19,7 +19,7 @@ struct flw_client_capture {
 
 /* OK; OUT_OF_MEMORY when the pool said so (the capture was ended and released in good order);
  * what flw_client_forgives; anything else, after a line on stderr, when something happened that must
- * not. Blocks may stay lent:
+ * not. Blocks may stay allocated:
  * their home is `stream`. */
 fallow_status flw_client_capture_run(struct flw_client *client,
                                      const struct flw_client_capture *how);

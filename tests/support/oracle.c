@@ -121,7 +121,7 @@ static fallow_status take_back(void *pool, void *ptr, fallow_stream stream)
     return ptr == NULL ? FALLOW_OK : *at == NULL ? FALLOW_INVALID_POINTER : release(oracle, at);
 }
 
-/* A size is right if the block could have been lent for it. */
+/* A size is right if the block could have been allocated for it. */
 static fallow_status take_back_sized(void *pool, void *ptr, size_t size, fallow_stream stream)
 {
     struct oracle *oracle = pool;

@@ -68,7 +68,7 @@ static bool add(struct chunk *chunk, struct range range)
 {
     for (unsigned i = 0; i < chunk->count; i++) {
         if (chunk->ranges[i].begin < range.end && range.begin < chunk->ranges[i].end) {
-            fprintf(stderr, "overlap: [0x%llx, 0x%llx) is lent while [0x%llx, 0x%llx) is\n",
+            fprintf(stderr, "overlap: [0x%llx, 0x%llx) is allocated while [0x%llx, 0x%llx) is\n",
                     (unsigned long long)range.begin, (unsigned long long)range.end,
                     (unsigned long long)chunk->ranges[i].begin,
                     (unsigned long long)chunk->ranges[i].end);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the set of address ranges that are lent at this moment, so that two live blocks on one byte
- * are found also where the device could not tell (both used by one stream).
+ * Owns: the set of address ranges that are allocated at this moment, so that two live blocks on one
+ * byte are found also where the device could not tell (both used by one stream).
  * Exact, byte by byte. Synchronization: internal, one spin lock a chunk of 2 MiB of addresses.
  */
 #ifndef FLW_TESTS_SUPPORT_OVERLAP_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the order in which cmocka wants its headers, and what every test needs beside it: a seed
- * that is printed and can be given back, the way to skip, a look for a text in another. Does not: know
- * any module under test.
+ * that is printed and can be released, the way to skip, a look for a text in another. Does not:
+ * know any module under test.
  *
  * Tests include this header and never <cmocka.h>; `check.layers` enforces it.
  */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fallow for Python programs: GPU memory lent in stream order, through libfallow.so and ctypes.
+"""Fallow for Python programs: GPU memory allocated in stream order, through libfallow.so and ctypes.
 
     import fallow
     fallow.enable_torch()           # before the first CUDA tensor: PyTorch allocates from Fallow
@@ -448,7 +448,7 @@ def report(device=None):
                 )
             )
             lines.append(
-                "  %d lent, %d of them hits; %d growths, %d waits, %d driver calls; graphs hold %s"
+                "  %d allocated, %d of them hits; %d growths, %d waits, %d driver calls; graphs hold %s"
                 % (
                     now["alloc_count"], now["hit_count"], now["grow_count"], now["wait_count"],
                     now["driver_call_count"], _mib(now["captured_bytes"]),
@@ -526,7 +526,7 @@ _RECORDS_LOST = 26  # of fallow/status.h
 
 
 class Recording:
-    """What a default pool lends and takes back, in a file for `fallow report`, `fallow replay` and
+    """What a default pool allocates and frees, in a file for `fallow report`, `fallow replay` and
     `fallow trace`:
 
         with fallow.Recording("mine.ftrace") as recording:
@@ -576,7 +576,7 @@ class Recording:
 
     @contextlib.contextmanager
     def phase(self, name):
-        """What is lent inside belongs to the phase."""
+        """What is allocated inside belongs to the phase."""
         _check(_lib().fallow_record_phase_begin(self._handle, name.encode()), "a phase")
         try:
             yield
@@ -941,7 +941,7 @@ class Lease:
             self.end()
 
     def end(self, stream=None):
-        """Give everything back in the order of `stream`'s present end; None: the lease's."""
+        """Release everything in the order of `stream`'s present end; None: the lease's."""
         number = self._stream if stream is None else _stream_handle(stream)
         self._arena._refused(_lib().fallow_lease_end(self._handle, number), "end of the lease")
         self._handle = None
@@ -1005,7 +1005,7 @@ def _delete(address, is_versioned):
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _drop_capsule(capsule):
-    """A capsule that nobody took a tensor from; one that was taken from has another name."""
+    """A capsule that no tensor was taken from; one that was taken from has another name."""
     for is_versioned, name in _NAMES.items():
         if _capsule_is(capsule, name):
             _delete(_capsule_get(capsule, name), is_versioned)
@@ -1027,7 +1027,7 @@ class _View:
         """stream: the consumer's. It must be the lease's, whose order the memory is in; -1: the consumer
         sees to the order itself."""
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
-            raise BufferError("a region is lent where it lies: it is neither copied nor moved")
+            raise BufferError("a region is exported where it lies: it is neither copied nor moved")
         names = {None: 0, 1: 0}
         lease = self._lease
         if stream != -1 and names.get(stream, stream) != names.get(lease._stream, lease._stream):

@@ -3,10 +3,10 @@
  * Owns: the audit of fills: which blocks the program holds, what has touched them, which zero-fills
  * are candidates for being dropped, and what is counted of that.
  * Does not: call the driver (the hooks do); claim that a fill can go. A *candidate* is a zero-fill
- * over memory that nothing in view has touched since it was lent, and no more than that.
+ * over memory that nothing in view has touched since it was allocated, and no more than that.
  *
  * A touch is a copy, a fill or a launch with an address inside the block among its arguments. Where
- * arguments cannot be read, and at a graph launch, every block that is lent counts as touched.
+ * arguments cannot be read, and at a graph launch, every block that is allocated counts as touched.
  *
  * Order: of the calls, as threads make them; not of the device.
  *
@@ -52,7 +52,7 @@ static inline bool flw_audit_is_on(void)
     return state == FLW_AUDIT_ON || (state != FLW_AUDIT_OFF && flw_audit_wake());
 }
 
-/* Device memory was lent, is about to be given back. */
+/* Device memory was allocated, is about to be freed. */
 void flw_audit_lend(uint64_t address, uint64_t bytes);
 void flw_audit_return(uint64_t address);
 

@@ -10,7 +10,7 @@
  * INVARIANTS (flw_auditpage_is_valid)
  *   1. site_count and module_count are within their tables
  *   2. a frame's module is one of the table, or FLW_AUDIT_NO_MODULE; texts end
- *   3. a site has been filled at least once, its id is not 0 and is nobody else's
+ *   3. a site has been filled at least once, its id is not 0 and is no other site's
  *
  * Synchronization: one writer at a time (the audit's lock); a reader takes counts with acquire.
  */
@@ -56,11 +56,11 @@ struct flw_audit_module {
 
 /* Everything the audit counts; name, and the sentence that a report says of it. */
 #define FLW_AUDIT_COUNT_LIST(X)                                                               \
-    X(blocks, "blocks lent")                                                                  \
+    X(blocks, "blocks allocated")                                                             \
     X(unfollowed_blocks, "blocks not followed for want of host memory")                       \
     X(fills, "fills by memset or by a known fill kernel")                                     \
     X(candidates, "fills that are candidates")                                                \
-    X(reused, "fills over a block that something had touched since it was lent")              \
+    X(reused, "fills over a block that something had touched since it was allocated")         \
     X(nonzero, "fills with another value than zero")                                          \
     X(foreign, "fills of memory that the audit does not follow (VMM, managed, module, host)") \
     X(captured, "memsets while a stream was being captured")                                  \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the blocks that the program holds now, by address, and what has happened to each since it
- * was lent: nothing, fills of stretches, or a touch.
+ * was allocated: nothing, fills of stretches, or a touch.
  * Does not: know who filled or touched; lock.
  *
  * A search tree balanced by a hash of the address, its nodes in one range of host memory.
@@ -29,7 +29,7 @@ struct flw_stretch {
 
 struct flw_lentblock {
     uint64_t begin, end;
-    uint64_t epoch; /* of the owner when it was lent; see flw_lentblocks.epoch */
+    uint64_t epoch; /* of the owner when it was allocated; see flw_lentblocks.epoch */
     uint32_t left, right, weight;
     uint16_t fill_count;
     bool is_touched;
@@ -41,7 +41,8 @@ struct flw_lentblocks {
     struct flw_lentblock *nodes; /* [0] is nobody */
     uint32_t root, unused, made_count;
     uint64_t count;
-    uint64_t epoch; /* raised by flw_lentblocks_touch_all: blocks lent before count as touched */
+    uint64_t epoch; /* raised by flw_lentblocks_touch_all: blocks allocated before count as
+                       touched */
 };
 
 /* False: the system refused address space. */

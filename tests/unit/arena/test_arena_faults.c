@@ -183,7 +183,7 @@ static uint64_t live_with(uint64_t position, int error, int sticky, uint32_t che
     if (works(&fault)) {
         assert_int_equal(api_stats(&fault.api).live_count, 0);
         api_end(&fault.api);
-    } else { /* nothing is given back to a lost device */
+    } else { /* nothing is released to a lost device */
         expect_silence(&fault.api);
         fallow_pool_destroy(fault.api.pool);
         flw_sim_close(&fault.api.sim);

@@ -293,7 +293,7 @@ static void the_pools_out_of_memory_leaves_the_arena_usable(void **state)
     touch_lease(&api, lease, small, api.stream);
     end_lease(lease, api.stream);
     refuse_lease(arena, absurd, api.stream, FALLOW_OUT_OF_MEMORY,
-                 "the pool did not lend 524288000 bytes");
+                 "the pool did not allocate 524288000 bytes");
     assert_int_equal(arena_stats(arena).scratch_bytes, 20 * MIB);
     lease = begin_lease(arena, small, api.stream);
     touch_lease(&api, lease, small, api.stream);

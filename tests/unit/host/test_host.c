@@ -223,7 +223,7 @@ static void trim_gives_everything_idle_back(void **state)
     assert_true(before - released >= host_stats(&bed).pending_bytes);
     assert_int_equal(fallow_host_trim(bed.host, 0, UINT64_MAX, NULL), FALLOW_OK);
     assert_int_equal(host_stats(&bed).pending_bytes, 0);
-    assert_true(host_stats(&bed).reserved_bytes > 0); /* the block that is still lent */
+    assert_true(host_stats(&bed).reserved_bytes > 0); /* the block that is still allocated */
     host_check(&bed);
     assert_int_equal(fallow_host_free_idle(bed.host, kept), FALLOW_OK);
     assert_int_equal(fallow_host_trim(bed.host, 0, 0, &released), FALLOW_OK);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the proof that page sources are driver calls and nothing else, and that the whole pool
- * works through its public API on a device without virtual memory management: lent, returned,
+ * works through its public API on a device without virtual memory management: allocated, returned,
  * trimmed, and nothing kept. Does not: test the heap over them (test_heap.c does).
  */
 #include "support/test.h"

@@ -296,7 +296,7 @@ static void the_lines_come_to_an_end(void **state)
     assert_null(strchr(strchr(last, '\n') + 1, '\n'));
 }
 
-/* Lend, return, capture and release; whatever fails. */
+/* Allocate, free, capture and release; whatever fails. */
 static void run_through_everything(void)
 {
     CUgraph graph = NULL;

@@ -291,7 +291,7 @@ static void captures_uses_and_gone_streams_are_told_of(void **state)
         const struct flw_bulletin_stream *row = &bulletin.pools->streams[i];
         is_told |= row->kind == FLW_BULLETIN_GONE && row->requested_bytes == 70000;
     }
-    assert_true(is_told); /* its block is still lent */
+    assert_true(is_told); /* its block is still allocated */
     const struct flw_bulletin_class *class = find_class(bulletin.pools, 9216);
     assert_int_equal(class->live_count, 0); /* freed, and waits for the announced use */
     assert_int_equal(class->pending_bytes, 9216);

@@ -182,7 +182,7 @@ static void a_pool_with_debug_checks_is_recorded_as_its_user_sees_it(void **stat
     assert_int_equal(fallow_pool_create(&config, &bed.api.pool), FALLOW_OK);
     void *before = api_alloc(&bed.api, 1000, bed.api.stream);
     void *freed = api_alloc(&bed.api, 1000, bed.api.stream);
-    give_back(&bed, freed, bed.api.stream); /* in quarantine: not lent */
+    give_back(&bed, freed, bed.api.stream); /* in quarantine: not allocated */
     start(&bed, 0, 0);
     void *ptr = api_alloc(&bed.api, 4096, bed.api.stream);
     give_back(&bed, before, bed.api.stream);

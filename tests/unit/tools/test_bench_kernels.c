@@ -185,7 +185,7 @@ static void a_call_without_its_memory_is_broken_and_says_so(void **state)
     flw_kernel_bed_close(&bed);
 }
 
-/* An input that nobody wrote: the rule checker sees the read, and the bed says it. */
+/* An input that was never written: the rule checker sees the read, and the bed says it. */
 static void a_call_that_reads_what_nobody_wrote_is_told(void **state)
 {
     (void)state;

@@ -282,7 +282,7 @@ static void memory_of_private_pools_is_kept_apart(void **state)
     assert_int_equal(get_count("cub", "peak_reserved_bytes"), 64 << 20);
     assert_int_equal(run("replay pool.ftext --policy fallow,cub"), 0);
     assert_non_null(strstr(out_text,
-                           "1 private pool (captured graphs), kept apart by fallow; lent to "
+                           "1 private pool (captured graphs), kept apart by fallow; given to "
                            "everybody by cub\n"));
 }
 

@@ -16,8 +16,8 @@
 #define PIN_TRACE   "adversarial pin-small-between-large --cycles 4"
 #define PIN_OPTIONS "--no-times --lag 8 --policy pytorch,driver,recorded,bound"
 
-/* With addresses and segments, so that `recorded` has a heap: 4 MiB taken, 2 of them lent, a block
- * in the middle that stays, then 6 MiB more. */
+/* With addresses and segments, so that `recorded` has a heap: 4 MiB taken, 2 of them allocated, a
+ * block in the middle that stays, then 6 MiB more. */
 static const char heap_trace[] = "#fallow-trace 1\n"
                                  "device 0\n"
                                  "stream 0\n"
@@ -50,8 +50,9 @@ static void the_numbers_of_a_known_trace_are_the_known_ones(void **state)
         command_run("\"$F\" report tiny.ftext --no-times --policy driver,bound --json -"), 0);
     flw_test_expect_in(out_text, "\"ops\": 9, \"allocs\": 3, \"frees\": 3, \"initial_blocks\": 1");
     flw_test_expect_in(out_text, "\"bound_bytes\": 8388608");
-    flw_test_expect_in(out_text, "{\"name\": \"driver\", \"label\": \"driver\", \"lends\": true, "
-                                 "\"peak_requested_bytes\": 8388608");
+    flw_test_expect_in(out_text,
+                       "{\"name\": \"driver\", \"label\": \"driver\", \"allocates\": true, "
+                       "\"peak_requested_bytes\": 8388608");
     /* The driver gives 3 MiB as 4 of its pages, and 1 MiB as 2: at the peak 4 + 2 + 4. */
     flw_test_expect_in(out_text, "\"peak_reserved_bytes\": 10485760");
     flw_test_expect_in(out_text, "{\"owner\": \"stream 7\", \"bytes\": 5242880, \"blocks\": 2}");

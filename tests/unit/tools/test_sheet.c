@@ -2,7 +2,7 @@
  *
  * The sheet's invariants: a small sheet that has something of everything is valid, and each breach
  * of a rule is found. The view of a heap: its blocks and holes are those of a byte by byte count,
- * however lends, frees and looks follow each other.
+ * however allocates, frees and looks follow each other.
  */
 #include "support/test.h"
 
@@ -183,8 +183,8 @@ static void every_breach_is_found(void **state)
 struct heap {
     struct flw_trace_block blocks[HEAP_BLOCKS];
     uint64_t addresses[HEAP_BLOCKS];
-    uint8_t owned[HEAP_BYTES]; /* 0 no segment, 1 free, 2 lent */
-    size_t lent_count;         /* blocks ever lent */
+    uint8_t owned[HEAP_BYTES]; /* 0 no segment, 1 free, 2 allocated */
+    size_t lent_count;         /* blocks ever allocated */
 };
 
 /* First fit, byte by byte. */

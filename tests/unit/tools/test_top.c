@@ -257,7 +257,7 @@ static void at_a_quiet_point_the_json_says_what_the_pool_says(void **state)
     expect_text("\"name\": \"top_target\"");
     expect_text("\"kind\": \"stream\"");
     expect_text("{\"size_bytes\": null, ");
-    expect_text("\"last_climb\": {\"rung\": \"");
+    expect_text("\"last_climb\": {\"stage\": \"");
     end(&target);
 }
 

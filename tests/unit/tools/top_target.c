@@ -5,7 +5,7 @@
  * line, and answers each on standard output:
  *
  *   stats   what fallow_pool_get_stats says of each pool, "pool.name value" a line, then "end"
- *   work    every thread lends and returns, until "rest"; answered when they have begun
+ *   work    every thread allocates and frees, until "rest"; answered when they have begun
  *   rest    the threads stop; answered when all are quiet
  *   quit    destroy the pools and end
  *   exit    abandon the pools and call exit()
@@ -56,8 +56,8 @@ static void must(bool is_ok, const char *what)
     }
 }
 
-/* Small blocks and runs: one in, one out. A size is fixed by its place, so the same bytes are lent
- * whenever all are quiet. */
+/* Small blocks and runs: one in, one out. A size is fixed by its place, so the same bytes are
+ * allocated whenever all are quiet. */
 static void step(struct worker *worker, unsigned pool)
 {
     uint64_t random = next(&worker->random);
@@ -85,7 +85,7 @@ static void *work(void *argument)
             break;
         }
         take_steps(worker);
-        pthread_barrier_wait(&barrier); /* every pool has lent something */
+        pthread_barrier_wait(&barrier); /* every pool has allocated something */
         while (!atomic_load(&rests)) {
             take_steps(worker);
         }

@@ -57,7 +57,7 @@ def check_events(events, segments):
             assert live.pop(event["addr"], event["size"]) == event["size"]
     held = {b["address"]: b["requested_size"] for s in segments for b in s["blocks"] if b["state"] != "inactive"}
     for address, size in live.items():
-        assert held.get(address) == size, f"{address:#x} is lent at the end, but in no segment"
+        assert held.get(address) == size, f"{address:#x} is allocated at the end, but in no segment"
 
 
 def main():

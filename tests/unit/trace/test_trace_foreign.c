@@ -71,7 +71,7 @@ static void expect_rmm(const char *text)
     struct flw_trace *trace = read_text(text);
     assert_string_equal(trace->format, "rmm csv");
     expect_events(trace, rmm_events, sizeof(rmm_events) / sizeof(rmm_events[0]));
-    assert_int_equal(trace->initial_count, 1); /* freed, never lent */
+    assert_int_equal(trace->initial_count, 1); /* freed, never allocated */
     assert_int_equal(trace->stream_count, 2);
     assert_int_equal(trace->streams[0], 0);
     assert_int_equal(trace->streams[1], 0x5581ab);
@@ -235,7 +235,7 @@ static void a_bad_row_is_named_with_its_place_and_reason(void **state)
         {RMM "1,1,allocate,0x10,8\n", "the stream is not a number"},
         {RMM "1,1,allocate,0x10,8,\n", "the stream is not a number"},
         {RMM "1,1,allocate,0x10,8,0,1\n", "more than six columns"},
-        {"1 0x10 8 0\n2 0x10 8 0\n", "line 2: neither 1 (lend) nor 0 (take back); 1 lines before"},
+        {"1 0x10 8 0\n2 0x10 8 0\n", "line 2: neither 1 (allocate) nor 0 (free); 1 lines before"},
         {"1 0x10 8 0\n1 0x10 8\n", "byte 11: line 2: fewer than four columns"},
         {"1 0x10 8 0\n1 0x10 8 0 1\n", "more than four columns"},
         {"1 0x10 8 0\n1 -4 8 0\n", "not a number of at most 64 bits"},

@@ -255,7 +255,7 @@ static void a_wrong_line_is_named_with_its_place(void **state)
         {"", "the file is empty"},
         {"hello\n", "neither a pickled PyTorch snapshot nor"},
         {"# gtrace-text 0\nA 0 1 5 0\n", "the next block's number is 0"},
-        {"# gtrace-text 0\nA 0 0 5 0\nF 1 0\nF 1 0\n", "a block is freed that is not lent"},
+        {"# gtrace-text 0\nA 0 0 5 0\nF 1 0\nF 1 0\n", "a block is freed that is not allocated"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_null(read_text(cases[i].text));

@@ -28,7 +28,7 @@ static const char help[] =
     "usage: fallow audit [OPTIONS] -- COMMAND [ARGUMENTS]\n"
     "\n"
     "Runs a CUDA program and lists its zero-fills over memory that nothing else had touched since it\n"
-    "was lent: every cuMemset and every launch of a known fill kernel, by where it was called from.\n"
+    "was allocated: every cuMemset and every launch of a known fill kernel, by where it was called from.\n"
     "Such a fill is a candidate for being dropped, no more: the program may need the zeros. A trial\n"
     "gives it other bytes there, so that you can see whether its results change.\n"
     "\n"

@@ -122,10 +122,11 @@ static void print_table(FILE *out, struct flw_findings *findings,
               "counted\n",
               out);
     }
-    fputs("\nA candidate is a zero-fill over memory that nothing in view had touched since it was "
-          "lent. Whether the\nprogram needs the zeros is not known: fallow audit --trial SITE -- "
-          "COMMAND gives it other bytes there.\n",
-          out);
+    fputs(
+        "\nA candidate is a zero-fill over memory that nothing in view had touched since it was "
+        "allocated. Whether the\nprogram needs the zeros is not known: fallow audit --trial SITE -- "
+        "COMMAND gives it other bytes there.\n",
+        out);
 }
 
 static void print_count(FILE *out, uint64_t count, const char *sentence)
@@ -145,7 +146,7 @@ static void print_blind_spots(FILE *out, const struct flw_findings *findings)
         "cache cuts from one allocation\nare one block here.\n",
         out);
     print_count(out, counts->reused,
-                "fills, no candidates: something had touched the block since it was lent");
+                "fills, no candidates: something had touched the block since it was allocated");
     print_count(out, counts->nonzero, "fills, no candidates: with another value than zero");
     print_count(out, counts->captured, "memsets, not judged: a stream was being captured");
     print_count(out, counts->foreign,
@@ -214,7 +215,7 @@ void flw_findings_print(FILE *out, struct flw_findings *findings,
         print_table(out, findings, view);
     } else {
         fputs("There is no candidate: no zero-fill was seen over memory that nothing had touched "
-              "since it was lent.\n",
+              "since it was allocated.\n",
               out);
     }
     print_blind_spots(out, findings);
@@ -280,7 +281,7 @@ void flw_findings_print_json(FILE *file, struct flw_findings *findings,
     flw_json_begin(out, NULL, '{');
     flw_json_bool(out, "candidates_only", true);
     flw_json_text(out, "meaning",
-                  "zero-fills over memory that nothing in view had touched since it was lent; "
+                  "zero-fills over memory that nothing in view had touched since it was allocated; "
                   "not known to be unneeded");
     flw_json_general(out, "bandwidth_gbs", 6, view->bandwidth_gbs);
     FLW_JSON_NUMBERS(out, {"exit_code", (uint64_t)view->exit_code},

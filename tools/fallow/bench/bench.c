@@ -35,8 +35,8 @@ static const char help[] =
     "  handoff   one thread allocates, another frees (--streams 2: each on its own stream);\n"
     "            --live is the length of the queue between them; --lockstep: by turns, for callgrind\n"
     "  lease     begin and end an arena's lease of twelve regions (--policy fallow)\n"
-    "  pinned    a pair of pinned host memory, given back as idle (--policy fallow)\n"
-    "  staged    the same, given back in the order of a stream (--policy fallow)\n"
+    "  pinned    a pair of pinned host memory, freed as idle (--policy fallow)\n"
+    "  staged    the same, freed in the order of a stream (--policy fallow)\n"
 #if defined(FLW_HAS_KERNELS)
     "  kernels   the kernel modules: bytes, launches, time; options of its own\n"
 #endif

@@ -27,7 +27,7 @@
 #define SPINS        16384 /* some ten microseconds: to yield is to be away for a time slice */
 #define STRETCH_MOST 32
 #define ROUNDS       255
-#define LONG_ROUNDS  63 /* lockstep: nobody's time, so few ends that are unlike the middle */
+#define LONG_ROUNDS  63 /* lockstep: no one's time, so few ends that are unlike the middle */
 #define QUIET_LEAST  15
 /* Of the warm blocks, a round, whatever the count. The queue's lap is long since it takes the other
  * thread a while to wake up. */
@@ -170,7 +170,8 @@ static void *consume(void *argument)
     }
 }
 
-/* Times of one kind, a round each: ns a block. Those of rounds that nobody disturbed come first. */
+/* Times of one kind, a round each: ns a block. Those of rounds that were not disturbed come
+ * first. */
 struct series {
     double ns[ROUNDS];
     size_t count, quiet_count;

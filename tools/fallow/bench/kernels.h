@@ -97,7 +97,7 @@ bool flw_kernel_bed_settle(struct flw_kernel_bed *bed, char *message);
 /* ---- a call */
 
 enum flw_kernel_scale {
-    FLW_KERNEL_SHAPES, /* full size, no memory: pointers are not NULL, and nobody follows them */
+    FLW_KERNEL_SHAPES, /* full size, no memory: pointers are not NULL, and are not followed */
     FLW_KERNEL_FULL,
     FLW_KERNEL_SMALL
 };

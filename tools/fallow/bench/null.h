@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: libfallow-null.so, a library that lends nothing: the signatures of the timed calls with empty
- * bodies. A loop linked to it costs what the loop and the way into a shared library cost.
+ * Owns: libfallow-null.so, a library that allocates nothing: the signatures of the timed calls with
+ * empty bodies. A loop linked to it costs what the loop and the way into a shared library cost.
  */
 #ifndef FLW_TOOL_BENCH_NULL_H
 #define FLW_TOOL_BENCH_NULL_H

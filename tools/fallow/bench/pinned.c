@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the shapes `pinned` and `staged`: a pinned block of libfallow-host lent and given back, as idle
- * or in the order of a stream, where one event covers several and every event is asked for.
+ * Owns: the shapes `pinned` and `staged`: a pinned block of libfallow-host allocated and freed, as
+ * idle or in the order of a stream, where one event covers several and every event is asked for.
  */
 #include "bench/bench.h"
 

@@ -26,7 +26,7 @@ static void *create_nothing(const struct flw_bench_options *options, struct flw_
 {
     (void)options;
     message[0] = '\0';
-    return bed; /* something that is not NULL; lent as every block */
+    return bed; /* something that is not NULL; allocated as every block */
 }
 
 static void destroy_nothing(void *pool)

@@ -29,7 +29,7 @@ struct worker {
     uint64_t begin_ns, end_ns; /* of the last job */
 };
 
-/* What the crew does next. Written under the lock, while nobody works. */
+/* What the crew does next. Written under the lock, while no thread works. */
 struct crew {
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: which private pool each block of a recording came from: memory of captured graphs, which is
- * lent to nobody else. Does not: say when a capture began or ended; PyTorch's snapshots do not.
+ * given to no one else. Does not: say when a capture began or ended; PyTorch's snapshots do not.
  *
  * A *lane* is what memory never crosses: a stream in the common pool, or a stream in a private one.
  * The first lanes are the streams.
@@ -34,7 +34,7 @@ bool flw_lanes_init(struct flw_lanes *lanes, const struct flw_trace *trace, size
 
 void flw_lanes_finish(struct flw_lanes *lanes);
 
-/* Of a block that was lent on `stream`. */
+/* Of a block that was allocated on `stream`. */
 static inline uint16_t flw_lanes_get(const struct flw_lanes *lanes, uint32_t block, uint16_t stream)
 {
     return lanes->block_lanes == NULL ? stream : lanes->block_lanes[block];

@@ -21,7 +21,7 @@ struct flw_trace;
 enum flw_op_kind {
     FLW_OP_ALLOC,
     FLW_OP_FREE,
-    FLW_OP_FREE_ELSEWHERE, /* a free on another stream than the block was lent on */
+    FLW_OP_FREE_ELSEWHERE, /* a free on another stream than the block was allocated on */
     FLW_OP_USE,            /* `stream` uses the block */
     FLW_OP_SEGMENT, /* the recorded allocator took a segment: size_bytes, address in `position` */
     FLW_OP_SEGMENT_FREE, /* the recorded allocator gave memory back, or was asked to */
@@ -52,11 +52,12 @@ struct flw_program {
     size_t stream_count;     /* at least 1 */
     size_t event_count;      /* of the trace, what each policy is charged with */
     uint64_t alloc_count;    /* ALLOC ops after the initial ones */
-    uint64_t zero_count;     /* requests of size 0, left out: no policy lends anything for them */
+    uint64_t zero_count;     /* requests of size 0, left out: no policy allocates anything for
+                                them */
     uint64_t max_live_bytes; /* what the bound policy says: live until FREE */
     struct flw_lanes lanes;  /* what private pools there are */
     bool has_uses;
-    bool crosses_streams; /* uses or frees on other streams than the lending one */
+    bool crosses_streams; /* uses or frees on other streams than the allocating one */
 };
 
 /* The n-th event of which this is true is op initial_count + n. */

@@ -2,8 +2,8 @@
  *
  * Owns: the device that a replay runs on, simulated or a GPU: its driver table, one stream per
  * stream of the trace, the work put on them, and on the simulated device a fresh world per policy,
- * its clock and its ledger. Does not: decide what is lent. One device at a time: a simulated world
- * is the process's.
+ * its clock and its ledger. Does not: decide what is allocated. One device at a time: a simulated
+ * world is the process's.
  */
 #ifndef FLW_TOOL_DEVICE_H
 #define FLW_TOOL_DEVICE_H

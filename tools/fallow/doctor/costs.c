@@ -175,7 +175,7 @@ enum handle_call {
     HANDLE_CALLS
 };
 
-/* One handle's whole life at `address`; false when a call failed. What was made is given back. */
+/* One handle's whole life at `address`; false when a call failed. What was made is released. */
 static bool live_once(const struct flw_doctor_patient *patient, const struct stopwatch *watch,
                       CUdeviceptr address, size_t bytes, struct series *series)
 {

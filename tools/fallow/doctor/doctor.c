@@ -155,9 +155,9 @@ static void describe_pool(struct flw_doctor_sheet *sheet, const struct flw_docto
     flw_doctor_text(sheet, "page_source", "%s",
                     stats.uses_vmm ? "handles (cuMemCreate, cuMemMap): memory moves between sizes "
                                      "by remapping"
-                                   : "slabs (cuMemAlloc): given back whole when empty");
+                                   : "slabs (cuMemAlloc): released whole when empty");
     flw_doctor_text(sheet, "because", "%s",
-                    stats.uses_vmm     ? "a handle was created, mapped, written and given back"
+                    stats.uses_vmm     ? "a handle was created, mapped, written and released"
                     : patient->has_vmm ? "the driver refused handles: see log_1"
                                        : "the device has no virtual memory management");
     if (stats.uses_vmm) {

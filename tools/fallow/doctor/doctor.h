@@ -67,7 +67,7 @@ void flw_doctor_see_host(struct flw_doctor_sheet *sheet);
 /* All devices, then the one. False: the device cannot be used; the advice says why. */
 bool flw_doctor_see_driver(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient);
 void flw_doctor_see_costs(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient);
-/* Makes a pool and lends from it, as a program would. False: that failed. */
+/* Makes a pool and allocates from it, as a program would. False: that failed. */
 bool flw_doctor_see_pool(struct flw_doctor_sheet *sheet, struct flw_doctor_patient *patient);
 
 #endif

@@ -131,7 +131,7 @@ static bool print_page(FILE *out, const struct flw_subcommand *subcommand)
     if (subcommand == NULL) {
         flw_manual_begin(
             out, name,
-            "see who holds GPU memory, run programs on Fallow, record and replay what they lend");
+            "see who holds GPU memory, run programs on Fallow, record and replay what they allocate");
         if (!add_own_help(out)) {
             return false;
         }

@@ -109,7 +109,7 @@ static bool is_free_region(const struct flw_segheap_segment *region)
     return region->first->is_free && region->first->next == NULL;
 }
 
-/* False: that would not be enough, and nothing is given back. */
+/* False: that would not be enough, and nothing is released. */
 static bool give_free_regions_back(struct bfc *bfc, uint64_t rounded_bytes)
 {
     uint64_t free_bytes = 0;

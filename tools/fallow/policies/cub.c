@@ -4,9 +4,10 @@
  *   - a request is rounded up to a power of bin_growth, at least bin_growth^min_bin; above
  *     bin_growth^max_bin it is neither rounded nor ever cached
  *   - a block serves requests of its own bin only, and is never split or joined
- *   - it belongs to the stream that it was lent on: there it is reused at once, on other streams
- *     when the event that was recorded at its free is done; of several the longest cached is taken
- *   - it is cached while the cache then holds at most max_cached_bytes, else given back
+ *   - it belongs to the stream that it was allocated on: there it is reused at once, on other
+ *     streams when the event that was recorded at its free is done; of several the longest cached
+ *     is taken
+ *   - it is cached while the cache then holds at most max_cached_bytes, else released
  *   - when the device is full, everything cached goes back, then once more
  * The free knows one stream, so the program makes that stream wait for the others that used the
  * block first. Does not model: several devices, its lock, or its debug output.
@@ -48,7 +49,7 @@ struct cached {
     CUevent event;
     uint64_t size_bytes;
     uint32_t bin;
-    uint16_t stream; /* lent on last */
+    uint16_t stream; /* allocated on last */
 };
 
 /* Cached blocks of one size, the longest cached first. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: freed blocks that may not be lent again before events are done: one event for each stream
- * that still uses a block, recorded at its free, in one queue a stream. Does not: decide which
- * streams those are, or take the block back (`done` does).
+ * Owns: freed blocks that may not be allocated again before events are done: one event for each
+ * stream that still uses a block, recorded at its free, in one queue a stream. Does not: decide
+ * which streams those are, or take the block back (`done` does).
  */
 #ifndef FLW_TOOL_DEFERRALS_H
 #define FLW_TOOL_DEFERRALS_H

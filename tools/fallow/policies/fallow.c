@@ -189,7 +189,7 @@ static bool announce(void *self, const struct flw_op *op, uint64_t address)
 static void advance(void *self, const struct flw_op *op)
 {
     if (op->kind == FLW_OP_PASS) {
-        (void)release(self); /* what stays is given back with the pool */
+        (void)release(self); /* what stays is released with the pool */
     }
 }
 

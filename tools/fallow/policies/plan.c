@@ -145,7 +145,7 @@ void flw_plan_say_pools(const struct flw_program *program, const struct flw_run_
     size_t mixed_length = list_names(results, count, false, mixed, sizeof mixed);
     snprintf(out, FLW_PLAN_NOTE_BYTES, "%zu private pool%s (captured graphs)%s%.150s%s%.150s",
              pool_count, pool_count == 1 ? "" : "s", apart_length == 0 ? "" : ", kept apart by ",
-             apart, mixed_length == 0 ? "" : "; lent to everybody by ", mixed);
+             apart, mixed_length == 0 ? "" : "; given to everybody by ", mixed);
 }
 
 bool flw_plan_complain(const struct flw_run_result *result)

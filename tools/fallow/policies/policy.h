@@ -56,7 +56,7 @@ struct flw_policy_setup {
 struct flw_policy_statistics {
     uint64_t peak_requested_bytes; /* where the policy knows better than the replay */
     uint64_t peak_reserved_bytes;  /* the policy's own counter; the ledger's where there is one */
-    uint64_t failure_count;        /* policies that lend nothing: what the trace says */
+    uint64_t failure_count;        /* policies that allocate nothing: what the trace says */
     uint64_t grow_count;
     uint64_t driver_call_count;
     uint64_t event_count;
@@ -66,7 +66,8 @@ struct flw_policy_statistics {
     uint64_t remap_wait_count;
     uint64_t hit_count;
     uint64_t split_count, merge_count; /* blocks cut in two, neighbours joined */
-    uint64_t deferred_bytes; /* freed, and lent to nobody until events of other streams were done */
+    uint64_t deferred_bytes; /* freed, and given to no one until events of other streams were
+                                done */
     uint64_t match_count;    /* addresses equal to the recorded ones ... */
     uint64_t compare_count;  /* ... of so many compared */
     uint64_t segment_count;  /* taken since the first event */
@@ -81,7 +82,7 @@ struct flw_policy {
     const char *sim_label;  /* shown on the simulated device; NULL = name */
     bool lends;             /* false: says numbers of the trace, runs nothing */
     bool is_thread_safe;    /* alloc, free and use from several threads */
-    bool keeps_pools_apart; /* memory of private pools of the recording is lent to nobody else */
+    bool keeps_pools_apart; /* memory of private pools of the recording is given to no one else */
     bool limits_by_device;  /* a limit is the device's size, not a setting */
     /* False: this device cannot run the policy at all. NULL: every device can. */
     bool (*is_supported)(const struct flw_device *device);
@@ -96,11 +97,11 @@ struct flw_policy {
     /* What is no request passed: a segment event of the recorded allocator, the
      * end of a free, a wait of the recorded host, the trace's end (FLW_OP_PASS). NULL: not interested. */
     void (*advance)(void *self, const struct flw_op *op);
-    /* What the block that was just lent takes of the policy's memory; 0 = this time unknown. NULL:
-     * the policy cannot say how it rounds. */
+    /* What the block that was just allocated takes of the policy's memory; 0 = this time unknown.
+     * NULL: the policy cannot say how it rounds. */
     uint64_t (*block_bytes)(void *self, const struct flw_op *op, uint64_t address);
     void (*get_statistics)(void *self, struct flw_policy_statistics *out);
-    /* Give everything back. */
+    /* Release everything. */
     void (*finish)(void *self);
     const struct flw_policy_setting *settings;
     size_t setting_count;

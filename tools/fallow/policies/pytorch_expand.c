@@ -107,7 +107,7 @@ struct flw_segheap_block *flw_pytorch_expand_for(const struct flw_pytorch_expand
     return block;
 }
 
-/* ---- giving back ---- */
+/* ---- freeing ---- */
 
 /* The whole granules inside a free block lose their memory. Where the walk goes on. */
 static struct flw_segheap_block *unmap_inside(const struct flw_pytorch_expand *expand,

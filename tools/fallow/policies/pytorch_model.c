@@ -158,7 +158,7 @@ static struct flw_segheap_block *take_new_memory(struct flw_pytorch_model *model
     return segment == NULL ? NULL : segment->first;
 }
 
-/* ---- giving back ---- */
+/* ---- freeing ---- */
 
 static void release_block(struct flw_pytorch_model *model, struct flw_segheap_block *block)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: a model of the policy of PyTorch's caching allocator: which segments it takes, where in
- * them a block lands, what it splits, merges and gives back. Written from the documented behaviour.
+ * them a block lands, what it splits, merges and releases. Written from the documented behaviour.
  *   - sizes in multiples of 512 B; up to 1 MiB from the small pool, else the large pool
  *   - segments of 2 MiB (small), 20 MiB (requests below 10 MiB), else the request in multiples of
  *     2 MiB
@@ -91,7 +91,7 @@ struct flw_segheap_block *flw_pytorch_alloc(struct flw_pytorch_model *model, uin
 
 void flw_pytorch_free(struct flw_pytorch_model *model, struct flw_segheap_block *block);
 
-/* What empty_cache() does: give back every segment without a live block, and every such granule. */
+/* What empty_cache() does: release every segment without a live block, and every such granule. */
 void flw_pytorch_release_cached(struct flw_pytorch_model *model);
 
 /* False: blocks that overlap or do not lie in the segment. */

@@ -133,7 +133,7 @@ static void run_ops(struct flw_run *run)
     }
 }
 
-/* Blocks that the trace never frees: the policy must be able to give everything back. */
+/* Blocks that the trace never frees: the policy must be able to release everything. */
 static void free_the_rest(struct flw_run *run)
 {
     const struct flw_program *program = run->setup->program;

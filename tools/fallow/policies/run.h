@@ -41,7 +41,7 @@ struct flw_run_setup {
     bool times;            /* single operations are timed */
     bool uses_threads;     /* one thread a stream, for policies that allow it */
     unsigned sample_every; /* 0 = FLW_RUN_SAMPLE_EVERY */
-    const struct flw_run_observer *observer; /* NULL = nobody */
+    const struct flw_run_observer *observer; /* NULL = none */
 };
 
 /* Of the timed operations of a kind, what taking a time costs taken off. */
@@ -61,7 +61,8 @@ struct flw_run_result {
     uint64_t refused_count;       /* frees or announcements that the policy refused */
     /* What the policy counted; what the ledger knows better is the ledger's. */
     struct flw_policy_statistics statistics;
-    /* The ledger's alone. Bytes that the driver gave and was given back, until the trace's end. */
+    /* The ledger's alone. Bytes that the driver gave and that it got back, until the trace's
+     * end. */
     uint64_t modelled_ns, stream_wait_units, given_bytes, returned_bytes;
     uint64_t frame_call_count; /* the ledger's too; see struct flw_device_account */
     /* Of these, in the last pass alone; FLW_NOT_APPLICABLE with one pass. */
@@ -83,7 +84,7 @@ struct flw_run {
     const struct flw_run_setup *setup;
     const struct flw_policy *policy;
     void *self;
-    uint64_t *addresses; /* by block; 0 = not lent */
+    uint64_t *addresses; /* by block; 0 = not allocated */
     uint32_t *samples;   /* ticks of allocs from the front, of frees from the back; sorted: all */
     size_t alloc_sample_count, free_sample_count, sample_count, sample_capacity;
     uint64_t live_bytes, peak_bytes;
@@ -91,15 +92,16 @@ struct flw_run {
     bool has_lost_device; /* work could not be put on the device */
 };
 
-/* False: result->message is one line. Policies that lend nothing need no device. */
+/* False: result->message is one line. Policies that allocate nothing need no device. */
 bool flw_run_policy(const struct flw_run_setup *setup, const struct flw_policy *policy,
                     struct flw_run_result *result);
 
-/* The work of one op that uses a block: on another stream than the lending one it is ordered first.
+/* The work of one op that uses a block: on another stream than the allocating one it is ordered
+ * first.
  */
 bool flw_run_put_use(const struct flw_run *run, const struct flw_op *op, uint64_t address);
 
-/* Before a free on another stream than the lending one: the contract of a free. */
+/* Before a free on another stream than the allocating one: the contract of a free. */
 bool flw_run_order_free(const struct flw_run *run, const struct flw_op *op);
 
 /* run_threads.c: all ops, one thread a stream. False: message. */

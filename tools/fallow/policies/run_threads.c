@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Owns: the threaded replay: one thread a stream of the trace, each doing its stream's ops in
- * order. Every block's order is kept: a use or a free waits until the block has been lent, a free
- * until every use before it was announced. No thread runs more than WINDOW ops ahead of the
+ * order. Every block's order is kept: a use or a free waits until the block has been allocated, a
+ * free until every use before it was announced. No thread runs more than WINDOW ops ahead of the
  * slowest, so that what is live stays near what the trace says. Progress is sure: the unfinished op
  * that comes first in the trace waits for nothing.
  *
- * Synchronization: block_states: release by the thread that lent, acquire by users and freers;
+ * Synchronization: block_states: release by the thread that allocated, acquire by users and freers;
  * use_counts: release increments, acquire by the freer; positions: relaxed, a hint with a bound.
  */
 #include "policies/run.h"
@@ -200,7 +200,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Nobody begins before everybody has been started: a missing thread would be waited for for ever.
+/* No thread begins before all have been started: a missing thread would be waited for for ever.
  */
 static bool start_and_join(struct crew *crew, struct worker *workers)
 {

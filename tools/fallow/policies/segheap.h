@@ -88,7 +88,7 @@ struct flw_segheap_shape {
     uint8_t pool;
 };
 
-/* A segment that is one block, neither free nor lent, in no list. */
+/* A segment that is one block, neither free nor allocated, in no list. */
 struct flw_segheap_segment *flw_segheap_add(struct flw_segheap *heap,
                                             const struct flw_segheap_shape *shape);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: which streams have used each block besides the one it was lent on: a bit a stream, for
+ * Owns: which streams have used each block besides the one it was allocated on: a bit a stream, for
  * policies that have no such call of their own; and what a program does about them before a free. Does not: know more than 64 streams; a trace with
  * more shares bits, which only waits more.
  */

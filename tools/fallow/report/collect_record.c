@@ -12,7 +12,7 @@
 struct record {
     const struct flw_trace *trace;
     struct flw_probe probe;
-    uint64_t *addresses; /* by block; 0 = not lent */
+    uint64_t *addresses; /* by block; 0 = not allocated */
     uint8_t *pending;    /* by block: freed, not yet reusable */
     bool *has_done;      /* by block: a FREE_DONE follows its FREE */
     uint64_t live_bytes, reserved_bytes;

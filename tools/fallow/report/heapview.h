@@ -2,8 +2,8 @@
  *
  * Owns: a policy's heap as a picture can show it: its live blocks and segments by address, and the
  * holes between them, at moments that the caller chooses. Between two moments it only notes what
- * was lent, so that a moment costs what is alive then and not what has passed.
- * Does not: know policies or devices; the caller names what is lent and brings the segments.
+ * was allocated, so that a moment costs what is alive then and not what has passed.
+ * Does not: know policies or devices; the caller names what is allocated and brings the segments.
  */
 #ifndef FLW_TOOL_REPORT_HEAPVIEW_H
 #define FLW_TOOL_REPORT_HEAPVIEW_H
@@ -22,12 +22,12 @@ struct flw_heapview_block {
 /* All zero but for the borrowed ones is an empty heap. */
 struct flw_heapview {
     const struct flw_trace *trace;     /* borrowed */
-    const uint64_t *addresses;         /* borrowed: by block; 0 = not lent */
+    const uint64_t *addresses;         /* borrowed: by block; 0 = not allocated */
     const uint64_t *block_bytes;       /* borrowed: by block; NULL: as requested */
     const uint8_t *pending;            /* borrowed: by block, 1 = freed; NULL: none is */
     struct flw_heapview_block *blocks; /* those alive at the last look, by address */
     size_t block_count, block_capacity;
-    uint32_t *fresh; /* lent since */
+    uint32_t *fresh; /* allocated since */
     size_t fresh_count, fresh_capacity;
     struct flw_sheet_segment *segments; /* by address; the caller fills them */
     size_t segment_count, segment_capacity;

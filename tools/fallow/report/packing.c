@@ -52,7 +52,7 @@ static int compare_weights(const void *a, const void *b)
     return compare(weight_of(a), weight_of(b), a, b);
 }
 
-/* The lowest address where the item meets nobody who lives when it does. */
+/* The lowest address where the item meets none that lives when it does. */
 static uint64_t find_address(struct packing *packing, const struct item *item)
 {
     uint64_t address = 0;

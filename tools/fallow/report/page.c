@@ -196,7 +196,7 @@ static void write_timelines(const struct flw_sheet *sheet, FILE *out)
     fputs(
         "<section><h2 id=timelines>Policy by policy</h2><p class=hint>The area is what the program "
         "had requested (the stronger colour: the least within a column), the upper line what the "
-        "policy had reserved, the lower one what it had lent, rounded.</p>\n",
+        "policy had reserved, the lower one what it had allocated, rounded.</p>\n",
         out);
     write_phases(sheet, out);
     for (size_t i = 0; i < sheet->policy_count; i++) {
@@ -378,7 +378,7 @@ static void write_words(FILE *out)
         {"reserved",
          "what the policy had taken from the driver: what nvidia-smi sees of it, less the "
          "context and other libraries"},
-        {"free", "reserved and not lent: it can be lent again without the driver"},
+        {"free", "reserved and not allocated: it can be allocated again without the driver"},
         {"hole",
          "a stretch of free memory between two blocks; a request that fits no hole needs new "
          "memory, however much is free in all"},
@@ -390,9 +390,9 @@ static void write_words(FILE *out)
         {"events", "recorded on a stream, to learn when its work is done"},
         {"splits, merges", "blocks cut in two, free neighbours joined; - where it is not counted"},
         {"deferred",
-         "bytes that were freed while other streams still used them, and lent to nobody until those "
+         "bytes that were freed while other streams still used them, and given to no one until those "
          "were done"},
-        {"alive at the start", "lent before the recording began: part of the replay"},
+        {"alive at the start", "allocated before the recording began: part of the replay"},
         {"recorded", "what the recording says really happened"},
         {"(model)", "a policy written from its documentation, not the original"}};
     fputs("<section><h2 id=words>Words</h2><dl>\n", out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: the page: a sheet as one self-contained HTML file. It needs no script and asks nobody for
- * anything: pictures are inline SVG, choices are radio buttons, the style is inside. Every string
- * of the trace is escaped. The same sheet makes the same bytes.
+ * Owns: the page: a sheet as one self-contained HTML file. It needs no script and asks no server
+ * for anything: pictures are inline SVG, choices are radio buttons, the style is inside. Every
+ * string of the trace is escaped. The same sheet makes the same bytes.
  *
  * Size: bounded for any trace by the sheet's own bounds and by PIXELS of the pictures, below 2 MB.
  */

@@ -169,7 +169,7 @@ void flw_page_table_more(const struct flw_sheet *sheet, FILE *out)
                                          "reserved at the end",
                                          "mean ratio"};
     static const char *const work[] = {"policy",      "taken from the driver",
-                                       "given back",  "driver time (model)",
+                                       "released",    "driver time (model)",
                                        "cache hits",  "splits",
                                        "merges",      "remaps",
                                        "remap waits", "deferred"};

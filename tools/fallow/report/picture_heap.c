@@ -332,7 +332,7 @@ void flw_picture_frame(const struct flw_sheet_frame *frame, FILE *out)
     struct flw_svg svg = {.out = out, .x.high = 1, .y.high = 1};
     snprintf(
         sentence, sizeof sentence,
-        "Reserved memory in address order, a line is %s. Coloured: lent, a colour a size; grey: "
+        "Reserved memory in address order, a line is %s. Coloured: allocated, a colour a size; grey: "
         "free; a cell has the colour of most of it.",
         flw_svg_format(number, FLW_SVG_BYTES, row_bytes));
     draw_paper(&svg, &paper, frame->name, sentence);

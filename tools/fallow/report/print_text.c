@@ -149,7 +149,7 @@ static void print_sparks(const struct flw_sheet *sheet, const struct flw_sheet_p
 /* --- heap map ------------------------------------------------------------------------------------
  */
 
-/* Segments end to end, cut into cells: how many bytes of each cell are lent. */
+/* Segments end to end, cut into cells: how many bytes of each cell are allocated. */
 static void fill_map(const struct flw_sheet_frame *frame, uint64_t cell_bytes, size_t cell_count,
                      uint64_t *lent_bytes)
 {

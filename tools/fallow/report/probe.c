@@ -74,7 +74,7 @@ static void make_pictures(struct flw_probe *probe)
     }
     size_t count = probe->facts->selected_count;
     policy->rectangles = flw_host_alloc(count, sizeof *policy->rectangles);
-    policy->rectangle_count = count; /* cut to those that were lent at the end */
+    policy->rectangle_count = count; /* cut to those that were allocated at the end */
     policy->left_out_count = probe->facts->left_out_count;
     policy->low_address = UINT64_MAX;
     make_holes(sheet, policy);
@@ -100,7 +100,7 @@ void flw_probe_init(struct flw_probe *probe)
     make_pictures(probe);
 }
 
-/* Rectangles of blocks that were never lent go. */
+/* Rectangles of blocks that were never allocated go. */
 static void cut_rectangles(struct flw_sheet_policy *policy)
 {
     size_t kept = 0;
@@ -137,7 +137,7 @@ static void draw(struct flw_probe *probe, uint32_t block, uint64_t address, uint
     struct flw_sheet_policy *policy = probe->policy;
     while (probe->next_selected < facts->selected_count &&
            facts->selected[probe->next_selected].block < block) {
-        probe->next_selected++; /* it was not lent */
+        probe->next_selected++; /* it was not allocated */
     }
     if (probe->next_selected == facts->selected_count ||
         facts->selected[probe->next_selected].block != block) {

@@ -2,7 +2,8 @@
  *
  * Owns: what one policy's part of a sheet is gathered with while a run passes: series, peaks, holes,
  * frames and rectangles. Used twice a policy: first as a scout, which only finds where the peaks lie.
- * Does not: run anything. The caller says what is lent, how much is held, and when an op is done.
+ * Does not: run anything. The caller says what is allocated, how much is held, and when an op is
+ * done.
  */
 #ifndef FLW_TOOL_REPORT_PROBE_H
 #define FLW_TOOL_REPORT_PROBE_H
@@ -35,7 +36,7 @@ struct flw_probe {
 void flw_probe_init(struct flw_probe *probe);
 void flw_probe_finish(struct flw_probe *probe);
 
-/* The op lent a block; `taken_bytes` 0: unknown. */
+/* The op allocated a block; `taken_bytes` 0: unknown. */
 void flw_probe_lend(struct flw_probe *probe, size_t op, uint64_t address, uint64_t taken_bytes);
 void flw_probe_take_back(struct flw_probe *probe, uint32_t block);
 /* The op's request failed. */

@@ -6,8 +6,7 @@
 
 #include "common/tool_host.h"
 
-/* --- giving back ---------------------------------------------------------------------------------
- */
+/* --- freeing ------------------------------------------------------------------------------------ */
 
 /* What lies in the heap; how much stays: it is counted as left out. */
 static void empty_frames(struct flw_sheet_policy *policy)

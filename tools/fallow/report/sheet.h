@@ -57,7 +57,7 @@ struct flw_sheet_columns {
  * reserved: a handle without a mapping has no address. */
 struct flw_sheet_segment {
     uint64_t address, bytes;
-    uint16_t stream; /* UINT16_MAX: nobody's in particular */
+    uint16_t stream; /* UINT16_MAX: no stream in particular */
 };
 
 struct flw_sheet_block {
@@ -94,7 +94,7 @@ struct flw_sheet_rectangle {
 enum flw_sheet_call {
     FLW_SHEET_ALLOCS, /* cuMemAlloc, cuMemFree */
     FLW_SHEET_FREES,
-    FLW_SHEET_CREATES, /* handles: made, mapped, unmapped, given back */
+    FLW_SHEET_CREATES, /* handles: made, mapped, unmapped, released */
     FLW_SHEET_MAPS,
     FLW_SHEET_UNMAPS,
     FLW_SHEET_RELEASES,
@@ -224,7 +224,7 @@ bool flw_sheet_collect(const struct flw_sheet_setup *setup, struct flw_sheet *ou
 /* sheet.c */
 void flw_sheet_finish(struct flw_sheet *sheet);
 
-/* Gives back all that only pictures need: series, rectangles, holes, what lies in frames. Numbers and
+/* Frees all that only pictures need: series, rectangles, holes, what lies in frames. Numbers and
  * counts stay, for JSON and tables. */
 void flw_sheet_shrink(struct flw_sheet *sheet);
 

@@ -93,7 +93,7 @@ static void say_failures(const struct flw_sheet *sheet, char *out, size_t room)
     }
     snprintf(out, room,
              sheet->program->max_live_bytes == 0 ? "the trace asks for no memory"
-                                                 : "no policy ran that lends memory");
+                                                 : "no policy ran that allocates memory");
 }
 
 void flw_verdict_write(const struct flw_sheet *sheet, char *out, size_t room)

@@ -9,11 +9,11 @@
 #include "report/sheet.h"
 
 /* What the user has now: the recorded allocator where the trace knows what it held, else the model
- * of PyTorch's policy, else the first policy that lends; NULL if nothing was held at all. */
+ * of PyTorch's policy, else the first policy that allocates; NULL if nothing was held at all. */
 const struct flw_sheet_policy *flw_verdict_reference(const struct flw_sheet *sheet);
 
-/* Of those that lend and failed no request, the one that holds least; NULL if there is none. Not the
- * driver alone: it holds least by making every free wait. */
+/* Of those that allocate and failed no request, the one that holds least; NULL if there is none.
+ * Not the driver alone: it holds least by making every free wait. */
 const struct flw_sheet_policy *flw_verdict_best(const struct flw_sheet *sheet);
 
 /* Reserved over requested at their peaks; 0 unknown. */

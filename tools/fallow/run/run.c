@@ -27,7 +27,7 @@ static const char run_help[] =
     "  --trace FILE      where the record goes; '%p' stands for the process's number. With no --mode\n"
     "                    this is mode trace\n"
     "  --stats FILE|-    at the end, what was done: JSON into FILE, or one line to standard error\n"
-    "  --poison BYTE     fill what is lent, to find reads of memory that nobody wrote\n"
+    "  --poison BYTE     fill what is allocated, to find reads of memory that was never written\n"
     "  --compare         run twice, with the patterns of --poison A,B (0x00,0xff), and compare exit\n"
     "                    status and standard output; COMMAND gets no input\n"
     "  --limit BYTES     hold at most so much device memory (K, M, G, T: powers of 1,024)\n"

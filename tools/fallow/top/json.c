@@ -16,10 +16,10 @@ static const char *const value_names[] = {
 static void put_ladder(struct flw_json_writer *out, const struct flw_bulletin_pool *pool)
 {
     uint64_t last = pool->value[FLW_VALUE_last_climb_rung];
-    flw_json_begin(out, "rungs", '[');
+    flw_json_begin(out, "stages", '[');
     for (unsigned i = 0; i < FLW_BULLETIN_RUNGS; i++) {
         flw_json_begin(out, NULL, '{');
-        flw_json_text(out, "rung", flw_bulletin_rungs[i]);
+        flw_json_text(out, "stage", flw_bulletin_rungs[i]);
         FLW_JSON_NUMBERS(out, {"count", pool->rung_count[i]}, {"ns", pool->rung_ns[i]});
         flw_json_end(out, '}');
     }
@@ -29,7 +29,7 @@ static void put_ladder(struct flw_json_writer *out, const struct flw_bulletin_po
         return;
     }
     flw_json_begin(out, "last_climb", '{');
-    flw_json_text(out, "rung", flw_bulletin_rungs[last - 1]);
+    flw_json_text(out, "stage", flw_bulletin_rungs[last - 1]);
     flw_json_number(out, "bytes", pool->value[FLW_VALUE_last_climb_bytes]);
     flw_json_end(out, '}');
 }

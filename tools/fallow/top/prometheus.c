@@ -138,7 +138,7 @@ static void put_climbs(FILE *out, const char *metric, const struct flw_top_look 
 {
     for (unsigned i = 0; i < FLW_BULLETIN_RUNGS; i++) {
         put_sample(out, metric, look, pool, label);
-        fprintf(out, ",rung=\"%s\"} ", flw_bulletin_rungs[i]);
+        fprintf(out, ",stage=\"%s\"} ", flw_bulletin_rungs[i]);
         if (which == 0) {
             fprintf(out, "%" PRIu64 "\n", pool->rung_count[i]);
         } else {
@@ -165,16 +165,16 @@ static const struct column class_columns[] = {
     COLUMN(flw_bulletin_class, requested_bytes, "requested_bytes", "live blocks, as asked"),
     COLUMN(flw_bulletin_class, cached_bytes, "cached_bytes", "free, in thread caches"),
     COLUMN(flw_bulletin_class, pending_bytes, "pending_bytes", "freed, not yet reusable"),
-    COLUMN(flw_bulletin_class, live_count, "live_blocks", "blocks lent"),
+    COLUMN(flw_bulletin_class, live_count, "live_blocks", "blocks allocated"),
 };
 
 static const struct column stream_columns[] = {
-    COLUMN(flw_bulletin_stream, live_bytes, "live_bytes", "blocks that it lent, as given"),
-    COLUMN(flw_bulletin_stream, requested_bytes, "requested_bytes", "blocks that it lent"),
+    COLUMN(flw_bulletin_stream, live_bytes, "live_bytes", "blocks that it allocated, as given"),
+    COLUMN(flw_bulletin_stream, requested_bytes, "requested_bytes", "blocks that it allocated"),
     COLUMN(flw_bulletin_stream, cached_bytes, "cached_bytes", "free, in caches of threads"),
     COLUMN(flw_bulletin_stream, free_bytes, "free_bytes", "free, its own"),
     COLUMN(flw_bulletin_stream, captured_bytes, "captured_bytes", "held by captures on it"),
-    COLUMN(flw_bulletin_stream, live_count, "live_blocks", "blocks that it lent"),
+    COLUMN(flw_bulletin_stream, live_count, "live_blocks", "blocks that it allocated"),
     COLUMN(flw_bulletin_stream, cache_count, "thread_caches", "threads that use it"),
     COLUMN(flw_bulletin_stream, fence_count, "open_fences", "recorded, not known to be complete"),
 };
@@ -254,9 +254,9 @@ void flw_top_print_prometheus(const struct flw_top_look *all, size_t count, FILE
     put_head(out, "fallow_pool_info", "gauge", "whose pool it is, and of which driver; always 1");
     each_pool(&looks, "fallow_pool_info", put_info, 0);
     put_values(&looks);
-    put_head(out, "fallow_ladder_climb_total", "counter", "how often a rung was climbed");
+    put_head(out, "fallow_ladder_climb_total", "counter", "how often a stage was reached");
     each_pool(&looks, "fallow_ladder_climb_total", put_climbs, 0);
-    put_head(out, "fallow_ladder_seconds_total", "counter", "time spent on a rung");
+    put_head(out, "fallow_ladder_seconds_total", "counter", "time spent on a stage");
     each_pool(&looks, "fallow_ladder_seconds_total", put_climbs, 1);
     put_table(&looks, "fallow_stream_", stream_columns,
               sizeof stream_columns / sizeof *stream_columns, put_stream);

@@ -170,7 +170,7 @@ static void add_traffic(struct flw_top_page *page, const struct change *change)
              count_text(e, value[FLW_VALUE_trim_count]));
 }
 
-/* The last climb above the first rung; then every rung that was climbed, over as many lines as it
+/* The last climb above the first stage; then every stage that was reached, over as many lines as it
  * takes. */
 static void add_ladder(struct flw_top_page *page, const struct flw_bulletin_pool *pool)
 {
@@ -202,7 +202,7 @@ static void add_absent(struct flw_top_page *page, const uint64_t *value)
 {
     char a[TEXT_BYTES], b[TEXT_BYTES];
     if (value[FLW_VALUE_is_asleep] != 0) {
-        add_line(page, FLW_TOP_TITLE, "asleep   %9s  given back  %s saved in host memory",
+        add_line(page, FLW_TOP_TITLE, "asleep   %9s  released  %s saved in host memory",
                  bytes_text(a, value[FLW_VALUE_asleep_bytes]),
                  bytes_text(b, value[FLW_VALUE_saved_bytes]));
     }
