@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * libfallow-host allocates pinned host memory: page-locked, visible to every device, returned in
- * stream order.
+ * libfallow-host allocates pinned host memory: page-locked, visible to every device,
+ * freed in stream order.
  *
  * The CPU writes a block the moment it has it, and no stream orders the CPU. So a block that was
  * freed on a stream is allocated again, to anybody, only when everything that the stream had been

@@ -93,7 +93,7 @@ CUresult flw_hook_cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     return alloc_missed(pointer, bytes);
 }
 
-/* ---- take back */
+/* ---- free */
 
 /* A real synchronisation of the home's context, current or not. */
 static CUresult synchronize(struct flw_home *home)

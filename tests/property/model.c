@@ -209,7 +209,7 @@ void flw_model_compare(struct flw_model *model)
     flw_model_expect(model, stats.live_count == model->client.count, "live counts the blocks",
                      status);
     flw_model_expect(model, stats.alloc_count - stats.free_count == stats.live_count,
-                     "allocated less returned is live", status);
+                     "allocated less freed is live", status);
     flw_model_expect(model, stats.live_bytes >= stats.requested_bytes, "live is at least requested",
                      status);
     flw_model_expect(model, stats.reserved_bytes >= stats.live_bytes, "reserved is at least live",

@@ -48,7 +48,7 @@ static fallow_status lend(struct flw_client *client, struct flw_client_block *bl
     return status;
 }
 
-/* Some blocks allocated and some returned on one captured stream. */
+/* Some blocks allocated and some freed on one captured stream. */
 static fallow_status work(struct flw_client *client, const struct flw_client_capture *how,
                           uint32_t stream)
 {

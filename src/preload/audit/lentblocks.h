@@ -38,7 +38,7 @@ struct flw_lentblock {
 
 struct flw_lentblocks {
     struct flw_meta memory;
-    struct flw_lentblock *nodes; /* [0] is nobody */
+    struct flw_lentblock *nodes; /* [0] is unused */
     uint32_t root, unused, made_count;
     uint64_t count;
     uint64_t epoch; /* raised by flw_lentblocks_touch_all: blocks allocated before count as
