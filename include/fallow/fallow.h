@@ -198,8 +198,8 @@ typedef struct fallow_pool_config {
                                   stream had not filled a batch with counts as lost when it is
                                   gone: lost_streams of the statistics, which tells too who forgot
                                   fallow_stream_retire */
-    uint8_t helper_thread;   /**< 1: a thread of the pool polls, so an idle process releases */
-    uint8_t reserved_0[2];   /**< 0 */
+    uint8_t helper_thread; /**< 1: a thread of the pool polls, so an idle process releases memory */
+    uint8_t reserved_0[2]; /**< 0 */
     uint32_t wait_ms; /**< longest wait for the device before failing; 0 = 100. Memory of a stream
                                   that was lost takes a synchronisation of its context, which lasts as
                                   long as the device works, and so does a trim's. Before more is

@@ -154,7 +154,7 @@ typedef void (*flw_sim_reset_function)(const flw_sim_config *config); /* flw_sim
  *                                modelled_host_ns, and wait for the device's work
  *   host-pageable                devices read all that the process has mapped
  *
- * Returns 1; or 0, and nothing is changed: then `message` (NULL: none asks) is a sentence of at
+ * Returns 1; or 0, and nothing is changed: then `message` (NULL: not wanted) is a sentence of at
  * most `bytes`, its end included. What dlsym finds under `old` changes at once. */
 typedef int (*flw_sim_play_function)(const char *names, char *message,
                                      size_t bytes); /* flw_sim_play */

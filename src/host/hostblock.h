@@ -5,8 +5,7 @@
  * Does not: own memory or order. Synchronization: the pool's lock.
  *
  * INVARIANTS (flw_blocks_broken_invariant recomputes them)
- *   1. Every block that is live or freed and waiting is in the chain of its address, once; no other
- *   is.
+ *   1. Every block that is live or deferred is in the chain of its address, once; no other is.
  *   2. The buckets in use are 2^level + split; the chains hold block_count blocks.
  */
 #ifndef FLW_HOST_HOSTBLOCK_H

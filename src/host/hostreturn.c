@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Owns: a free, from the call over what waits for streams to the pages; announced uses; a stream
+ * Owns: the way of a free: the call, what waits for streams, the pages; announced uses; a stream
  * that is retired. Does not: know how streams are waited for (hostfence.c).
  */
 #include <errno.h>

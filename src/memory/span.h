@@ -47,9 +47,8 @@ enum flw_slot_state {
  * atomically. */
 struct flw_slot {
     uint64_t word;
-    uint64_t
-        loan; /* requested bytes | number of the stream that allocated it (heap/state/lender.h) <<
-                 48 */
+    /* requested bytes | number of the stream that allocated it (heap/state/lender.h) << 48 */
+    uint64_t loan;
 };
 
 /* FLW_REQUEST_MAX fits below. */

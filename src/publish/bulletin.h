@@ -8,8 +8,8 @@
  * lacks reads as 0.
  *
  *   words of the head    process, its name (2 words of text), clock, pools there are, pools told of
- *   per pool             words; values (FLW_BULLETIN_VALUES), stages (count and ns), driver (4
- *                        words) classes, words of one; the classes
+ *   per pool             words; values (FLW_BULLETIN_VALUES), stages (count and ns), driver (4 words)
+ *                        classes, words of one; the classes
  *                        streams, words of one; the streams
  */
 #ifndef FLW_PUBLISH_BULLETIN_H

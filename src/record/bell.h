@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Counts how often it was stage. All zero is a new one. */
+/* Counts how often it was called. All zero is a new one. */
 struct flw_bell {
     _Atomic uint32_t count;
 };

@@ -45,7 +45,7 @@ void flw_ring_destroy(struct flw_ring *ring)
 }
 
 /* False: there is no room for so many records. Then and where half of the ring is full, the bell has
- * been stage, once for each time that it gets so far. */
+ * been called, once for each time that it gets so far. */
 static bool look_for_room(struct flw_ring *ring, uint64_t wanted, bool *has_rung)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
