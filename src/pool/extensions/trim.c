@@ -22,26 +22,37 @@ static void complete_what_is(struct flw_pool *pool)
     flw_lock_release(&pool->heap.lock);
 }
 
-/* Wait for the oldest fence anywhere. False: nothing to wait for, or the deadline. */
+/* heap lock. The next domain from *cursor on that has a fence, and its newest; NULL. */
+static struct flw_domain *next_fenced(const struct flw_heap *heap, uint32_t *cursor,
+                                      uint64_t *out_ticket)
+{
+    while (++*cursor < heap->domain_end) {
+        if (heap->domains[*cursor]->newest != NULL) {
+            *out_ticket = heap->domains[*cursor]->newest->ticket;
+            return heap->domains[*cursor];
+        }
+    }
+    return NULL;
+}
+
+/* Wait for the first domain that can be waited for: a stream that is captured cannot. False: nothing to wait
+ * for, or the deadline. */
 static bool wait_for_one(struct flw_pool *pool, uint64_t deadline_ns, bool *out_timed_out)
 {
     struct flw_heap *heap = &pool->heap;
     struct flw_driver_section section;
-    struct flw_domain *domain = NULL;
-    uint64_t ticket = 0;
-    flw_lock_acquire(&heap->lock);
-    for (uint32_t i = 1; i < heap->domain_end && domain == NULL; i++) {
-        if (heap->domains[i]->newest != NULL) {
-            domain = heap->domains[i];
-            ticket = domain->newest->ticket;
+    fallow_status status = FALLOW_WOULD_WAIT;
+    for (uint32_t cursor = 0; status == FALLOW_WOULD_WAIT;) {
+        uint64_t ticket = 0;
+        flw_lock_acquire(&heap->lock);
+        struct flw_domain *domain = next_fenced(heap, &cursor, &ticket);
+        flw_lock_release(&heap->lock);
+        if (domain == NULL || !flw_heap_enter_driver(heap, &section)) {
+            return false;
         }
+        status = flw_domain_wait(heap, domain, ticket, deadline_ns);
+        flw_heap_leave_driver(heap, &section);
     }
-    flw_lock_release(&heap->lock);
-    if (domain == NULL || !flw_heap_enter_driver(heap, &section)) {
-        return false;
-    }
-    fallow_status status = flw_domain_wait(heap, domain, ticket, deadline_ns);
-    flw_heap_leave_driver(heap, &section);
     *out_timed_out = status == FALLOW_TIMEOUT;
     return status == FALLOW_OK;
 }

@@ -23,6 +23,56 @@ static void a_capture_nobody_announced_is_refused_and_survives(void **state)
     api_end(&api);
 }
 
+/* Two streams freed memory that the device still uses, the first 20 MiB, the second 12, which no fence covers
+ * yet; then the first is captured, and nobody is told. */
+static void begin_with_one_captured(struct api *api, flw_sim_schedule schedule)
+{
+    flw_sim_config world = flw_sim_config_default(7);
+    world.schedule = schedule;
+    api_begin(api, &world);
+    fallow_pool_config config = api_config(api);
+    config.reuse_policy = FALLOW_REUSE_COMPLETED; /* what another stream freed is waited for */
+    config.limit_bytes = 34 * MIB;
+    assert_int_equal(fallow_pool_create(&config, &api->pool), FALLOW_OK);
+    void *first = api_alloc(api, 20 * MIB, api->stream);
+    void *second = api_alloc(api, 12 * MIB, api->other);
+    for (unsigned n = 0; n < 200; n++) {
+        api_use(api, first, 20 * MIB, api->stream);
+        api_use(api, second, 12 * MIB, api->other);
+    }
+    assert_int_equal(fallow_free(api->pool, first, api->stream), FALLOW_OK);
+    assert_int_equal(fallow_free(api->pool, second, api->other), FALLOW_OK);
+    api_begin_capturing(api, api->stream);
+}
+
+/* What was freed on a captured stream comes back after the capture; what others freed, while it goes on. */
+static void a_trim_waits_for_the_streams_that_are_not_captured(void **state)
+{
+    (void)state;
+    struct api api;
+    size_t released = 0;
+    begin_with_one_captured(&api, FLW_SIM_RANDOM);
+    assert_int_equal(fallow_pool_trim(api.pool, 0, UINT64_MAX, &released), FALLOW_OK);
+    assert_int_equal(released, 12 * MIB);
+    api_drop_captured(&api, api.stream);
+    assert_int_equal(fallow_pool_trim(api.pool, 0, UINT64_MAX, &released), FALLOW_OK);
+    assert_int_equal(released, 20 * MIB);
+    api_end(&api);
+}
+
+static void an_allocation_waits_for_the_streams_that_are_not_captured(void **state)
+{
+    (void)state;
+    struct api api;
+    CUstream third = NULL;
+    begin_with_one_captured(&api, FLW_SIM_HELD); /* only a wait without end ends it */
+    assert_int_equal(api.sim.cu.cuStreamCreate(&third, CU_STREAM_NON_BLOCKING), 0);
+    void *ptr = api_alloc(&api, 14 * MIB, third);
+    api_drop_captured(&api, api.stream);
+    assert_int_equal(fallow_free(api.pool, ptr, third), FALLOW_OK);
+    api_end(&api);
+}
+
 static void captured_memory_keeps_its_address_until_release(void **state)
 {
     (void)state;
@@ -427,6 +477,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_capture_nobody_announced_is_refused_and_survives),
+        cmocka_unit_test(a_trim_waits_for_the_streams_that_are_not_captured),
+        cmocka_unit_test(an_allocation_waits_for_the_streams_that_are_not_captured),
         cmocka_unit_test(captured_memory_keeps_its_address_until_release),
         cmocka_unit_test(ordinary_memory_freed_inside_a_capture_waits_for_its_end),
         cmocka_unit_test(a_joined_stream_is_served_from_the_capture),
