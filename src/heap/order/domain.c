@@ -289,7 +289,7 @@ fallow_status flw_domain_ask_capture(struct flw_heap *heap, struct flw_domain *d
         result = enter_and_ask(heap, domain, context, &capturing);
         flw_heap_leave_driver(heap, &section);
     }
-    if (flw_result_is_stale(result)) {
+    if (flw_result_is_stale(result) || (domain->is_foreign && flw_result_is_gone(result))) {
         return FALLOW_INVALID_STREAM;
     }
     if (result != CUDA_SUCCESS) { /* IMPLICIT: the legacy stream while a blocking one is captured */

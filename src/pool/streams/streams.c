@@ -23,6 +23,18 @@ static uint64_t id_of_context(struct flw_pool *pool, CUcontext context)
     return pool->driver.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
 }
 
+/* Driver calls, in a section. A stream answers what its context died of. Is that another one than the pool's,
+ * which says of its own legacy stream that it is well? */
+static bool is_of_other(struct flw_pool *pool, CUresult result)
+{
+    CUstreamCaptureStatus none = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!flw_result_is_gone(result)) {
+        return false;
+    }
+    flw_heap_count_call(&pool->heap);
+    return !flw_result_is_gone(pool->driver.cuStreamIsCapturing(CU_STREAM_LEGACY, &none));
+}
+
 static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struct identity *out)
 {
     struct flw_heap *heap = &pool->heap;
@@ -51,9 +63,9 @@ static fallow_status identify(struct flw_pool *pool, fallow_stream stream, struc
     if (result == CUDA_SUCCESS) {
         out->context_id = id_of_context(pool, out->context);
     }
+    bool is_nobodys = flw_result_is_stale(result) || is_of_other(pool, result);
     flw_heap_leave_driver(heap, &section);
-    return flw_result_is_stale(result) ? FALLOW_INVALID_STREAM
-                                       : flw_heap_refuse(heap, result, call);
+    return is_nobodys ? FALLOW_INVALID_STREAM : flw_heap_refuse(heap, result, call);
 }
 
 /* heap lock. A known stream under another of its names: NULL and 1 are one stream. */

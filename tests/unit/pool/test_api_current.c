@@ -247,11 +247,68 @@ static void what_the_current_context_died_of_is_no_answer_about_the_mode(void **
     }
 }
 
+/* A stream of the other context announced a use, or asks for memory; then that context breaks, or ends. */
+static void the_end_of_a_users_context_is_not_the_pools(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < 8; n++) {
+        struct api api;
+        CUcontext other = NULL, popped;
+        CUstream foreign = NULL, unknown = NULL;
+        void *none = NULL;
+        bool breaks = n % 2 == 0, stays_current = n / 2 % 2 == 0, is_late = n / 4 == 0;
+        flw_sim_config world = flw_sim_config_default(7);
+        world.check = 1;
+        api_begin(&api, &world);
+        api.pool = api_create(&api);
+        void *ptr = api_alloc(&api, 5 * MIB, api.stream);
+        void *kept = api_alloc(&api, 7 * MIB, api.stream);
+        assert_int_equal(api.sim.cu.cuCtxCreate_v2(&other, 0, 0), 0);
+        assert_int_equal(api.sim.cu.cuStreamCreate(&foreign, CU_STREAM_NON_BLOCKING), 0);
+        assert_int_equal(api.sim.cu.cuStreamCreate(&unknown, CU_STREAM_NON_BLOCKING), 0);
+        assert_int_equal(fallow_record_use(api.pool, ptr, foreign), FALLOW_OK);
+        assert_int_equal(fallow_record_use(api.pool, kept, foreign), FALLOW_OK);
+        assert_int_equal(fallow_free(api.pool, api_alloc(&api, 5000, foreign), foreign), FALLOW_OK);
+        if (!is_late) {
+            assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        }
+        if (breaks) {
+            assert_true((api.sim.fail)("cuCtxSynchronize", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1));
+            assert_int_equal(api.sim.cu.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+        }
+        if (!stays_current || !breaks) {
+            assert_int_equal(api.sim.cu.cuCtxPopCurrent_v2(&popped), 0);
+        }
+        if (!breaks) {
+            assert_int_equal(api.sim.cu.cuCtxDestroy_v2(other), 0);
+        }
+        assert_int_equal(fallow_alloc(api.pool, 90 * MIB, foreign, &none), FALLOW_INVALID_STREAM);
+        assert_int_equal(fallow_alloc(api.pool, 90 * MIB, unknown, &none), FALLOW_INVALID_STREAM);
+        assert_int_equal(fallow_record_use(api.pool, kept, unknown), FALLOW_INVALID_STREAM);
+        assert_null(none);
+        if (is_late) {
+            assert_int_equal(fallow_free(api.pool, ptr, api.stream), FALLOW_OK);
+        }
+        assert_int_equal(fallow_free(api.pool, kept, api.stream), FALLOW_OK);
+        assert_int_equal(fallow_pool_poll(api.pool), FALLOW_OK);
+        assert_int_equal(fallow_pool_trim(api.pool, 0, UINT64_MAX, NULL), FALLOW_OK);
+        assert_int_equal(api_stats(&api).reserved_bytes, 0);
+        assert_int_equal(fallow_pool_validate(api.pool), FALLOW_OK);
+        if (breaks) {
+            assert_int_equal(api.sim.cu.cuCtxDestroy_v2(other), 0);
+        }
+        fallow_pool_destroy(api.pool);
+        api.pool = NULL;
+        api_end(&api);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pool_serves_whichever_context_is_current),
         cmocka_unit_test(a_driver_that_wants_a_context_for_every_call_gets_it),
+        cmocka_unit_test(the_end_of_a_users_context_is_not_the_pools),
         cmocka_unit_test(what_the_current_context_died_of_is_no_answer_about_the_mode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
