@@ -21,7 +21,7 @@
 /* What the names of the page map cover: the reserved range, or the whole address space. */
 static uint64_t span_of_addresses(const struct flw_heap *heap)
 {
-    return heap->source.ops->remaps ? heap->range_bytes : 1ull << ADDRESS_BITS;
+    return heap->source.ops->remaps ? heap->range.bytes : 1ull << ADDRESS_BITS;
 }
 
 /* Batches, fences, pendings, handles, domains. */
@@ -40,7 +40,7 @@ static uint64_t fixed_bytes(const struct flw_heap *heap)
 {
     bool remaps = heap->source.ops->remaps;
     uint64_t handle_bytes =
-        remaps ? heap->range_bytes / heap->source.granularity_bytes * sizeof *heap->page_handle : 0;
+        remaps ? heap->range.bytes / heap->source.granularity_bytes * sizeof *heap->page_handle : 0;
     return flw_page_map_name_bytes(remaps, span_of_addresses(heap)) + handle_bytes;
 }
 
@@ -74,7 +74,7 @@ static uint64_t refusals_of(const struct flw_meta *meta)
 uint64_t flw_tables_refusals(const struct flw_heap *heap)
 {
     return refusals_of(&heap->map.span_meta) + refusals_of(&heap->map.slot_meta) +
-           refusals_of(&heap->object_meta);
+           refusals_of(&heap->objects.meta);
 }
 
 static bool is_full(const struct flw_meta *meta)
@@ -85,7 +85,7 @@ static bool is_full(const struct flw_meta *meta)
 bool flw_tables_are_full(const struct flw_heap *heap)
 {
     return is_full(&heap->map.span_meta) || is_full(&heap->map.slot_meta) ||
-           is_full(&heap->object_meta);
+           is_full(&heap->objects.meta);
 }
 
 /* ---- the source and its addresses */
@@ -112,9 +112,9 @@ static CUresult reserve_aligned(struct flw_heap *heap, uint64_t bytes)
         result = source->ops->reserve(source, held_bytes, 0, &base);
     }
     if (result == CUDA_SUCCESS) {
-        heap->reservation = base;
-        heap->reservation_bytes = held_bytes;
-        heap->range_bytes = bytes;
+        heap->range.reservation = base;
+        heap->range.reservation_bytes = held_bytes;
+        heap->range.bytes = bytes;
         heap->map.base = flw_align_up(base, bytes);
     }
     return result;
@@ -140,14 +140,15 @@ static CUresult unreserve_range(struct flw_heap *heap)
 {
     const struct flw_source_ops *ops = heap->source.ops;
     ops = ops != NULL && ops->remaps ? ops : &flw_source_vmm;
-    CUresult result = heap->reservation_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    CUresult result = heap->range.reservation_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     for (unsigned n = 0; result != CUDA_SUCCESS && n < GIVE_ROUNDS; n++) {
-        result = ops->unreserve(&heap->source, heap->reservation, heap->reservation_bytes);
+        result =
+            ops->unreserve(&heap->source, heap->range.reservation, heap->range.reservation_bytes);
     }
     if (result == CUDA_SUCCESS) {
-        heap->reservation = heap->reservation_bytes = 0;
+        heap->range.reservation = heap->range.reservation_bytes = 0;
     }
-    heap->range_bytes = heap->map.base = 0;
+    heap->range.bytes = heap->map.base = 0;
     return result;
 }
 
@@ -158,10 +159,10 @@ static bool make_address_run(struct flw_heap *heap)
     if (run == NULL) {
         return false;
     }
-    heap->edge = edge;
+    heap->range.edge = edge;
     flw_run_open_stretch(edge, run);
     run->u.run.state = FLW_RUN_UNMAPPED;
-    run->u.run.unit_count = (uint32_t)(heap->range_bytes >> FLW_UNIT_LOG2);
+    run->u.run.unit_count = (uint32_t)(heap->range.bytes >> FLW_UNIT_LOG2);
     flw_run_index_by_state(heap, run);
     return true;
 }
@@ -277,7 +278,7 @@ static bool make_context_order(struct flw_heap *heap)
 
 static bool reserve_handles(struct flw_heap *heap)
 {
-    uint64_t pages = heap->range_bytes / heap->source.granularity_bytes;
+    uint64_t pages = heap->range.bytes / heap->source.granularity_bytes;
     if (!heap->source.ops->remaps) {
         return true;
     }
@@ -292,7 +293,7 @@ static bool reserve_handles(struct flw_heap *heap)
 static void release_tables(struct flw_heap *heap)
 {
     flw_page_map_finish(&heap->map);
-    flw_meta_release(&heap->object_meta);
+    flw_meta_release(&heap->objects.meta);
     flw_lenders_finish(&heap->lenders);
     flw_meta_release(&heap->handle_meta);
     heap->page_handle = NULL;
@@ -302,13 +303,13 @@ static void release_tables(struct flw_heap *heap)
 static bool make_tables(struct flw_heap *heap)
 {
     uint64_t base = heap->map.base;
-    heap->bin_offsets = flw_bin_offsets();
+    heap->slabs.bin_offsets = flw_bin_offsets();
     unsigned shrink = choose_tables(heap, flw_meta_allowance());
     for (; shrink <= FLW_TABLE_SHRINK_MAX; shrink++) {
         heap->table_shrink = shrink;
         if (flw_page_map_init(&heap->map, base, span_of_addresses(heap),
-                              heap->bin_offsets[FLW_CLASS_COUNT], shrink) &&
-            flw_meta_reserve(&heap->object_meta, object_bytes(shrink)) &&
+                              heap->slabs.bin_offsets[FLW_CLASS_COUNT], shrink) &&
+            flw_meta_reserve(&heap->objects.meta, object_bytes(shrink)) &&
             flw_lenders_init(&heap->lenders) && reserve_handles(heap)) {
             return true;
         }
@@ -384,7 +385,8 @@ static bool note_given(struct flw_heap *heap, struct leftover *left, CUresult re
 
 static void destroy_events(struct flw_heap *heap, struct leftover *left)
 {
-    for (struct flw_fence *fence = heap->newest_made; fence != NULL; fence = fence->older_made) {
+    for (struct flw_fence *fence = heap->objects.newest_fence; fence != NULL;
+         fence = fence->older_made) {
         if (has_event(heap, fence)) {
             flw_heap_count_call(heap);
             CUresult result = heap->driver->cuEventDestroy_v2(fence->event);
@@ -422,7 +424,8 @@ static struct leftover give_round(struct flw_heap *heap)
     for (struct flw_handle *handle = heap->idle_handles; handle != NULL; handle = handle->next) {
         give_handle(heap, handle, &left);
     }
-    for (struct flw_segment *segment = heap->segments; segment != NULL; segment = segment->next) {
+    for (struct flw_segment *segment = heap->segments.newest; segment != NULL;
+         segment = segment->next) {
         if (segment->address != 0) {
             CUresult result = heap->source.ops->give_back(&heap->source, segment->address);
             if (note_given(heap, &left, result, "cuMemFree",

@@ -27,7 +27,8 @@ static const char *check_indexes(const struct flw_heap *heap)
             return "a fence stands that nobody can clear";
         }
     }
-    return flw_run_index_is_valid(&heap->unmapped) ? NULL : "the index of unmapped runs is broken";
+    return flw_run_index_is_valid(&heap->range.unmapped) ? NULL
+                                                         : "the index of unmapped runs is broken";
 }
 
 static uint64_t counted_slots(const struct flw_heap *heap)
@@ -155,7 +156,7 @@ static const char *check_stretch(const struct flw_heap *heap, const struct flw_s
         }
         unit += run->u.run.unit_count;
         broken = check_run(heap, run, totals);
-        if (broken == NULL && edge == heap->edge) {
+        if (broken == NULL && edge == heap->range.edge) {
             broken = check_pages(heap, run);
         }
     }
@@ -167,14 +168,15 @@ static const char *check_runs(const struct flw_heap *heap)
 {
     struct totals totals = {0};
     const char *broken = NULL;
-    uint64_t indexed = heap->unmapped.run_count;
+    uint64_t indexed = heap->range.unmapped.run_count;
     for (uint32_t i = 0; i < heap->domain_end; i++) {
         indexed += heap->domains[i]->runs.run_count + heap->domains[i]->wholes.run_count;
     }
-    if (heap->edge != NULL) {
-        broken = check_stretch(heap, heap->edge, 0, heap->range_bytes >> FLW_UNIT_LOG2, &totals);
+    if (heap->range.edge != NULL) {
+        broken =
+            check_stretch(heap, heap->range.edge, 0, heap->range.bytes >> FLW_UNIT_LOG2, &totals);
     }
-    const struct flw_segment *segment = heap->segments;
+    const struct flw_segment *segment = heap->segments.newest;
     for (; segment != NULL && broken == NULL; segment = segment->next) {
         uint64_t begin = segment->begin_unit;
         broken = check_stretch(heap, segment->edge, begin, begin + segment->unit_count, &totals);

@@ -49,7 +49,7 @@ struct flw_domain *flw_domain_create(struct flw_heap *heap, const struct flw_ord
         ticket = domain->ticket; /* stamps of the place's last owner stay complete */
         waiting = domain->waiting;
     } else {
-        domain = flw_meta_extend(&heap->object_meta, sizeof *domain, FLW_LINE_PAIR);
+        domain = flw_meta_extend(&heap->objects.meta, sizeof *domain, FLW_LINE_PAIR);
         if (domain == NULL) {
             return NULL;
         }

@@ -116,7 +116,8 @@ void flw_contexts_unlock(void)
 void flw_heap_forget_context(struct flw_heap *heap, CUcontext context)
 {
     flw_lock_acquire(&heap->lock);
-    for (struct flw_fence *fence = heap->newest_made; fence != NULL; fence = fence->older_made) {
+    for (struct flw_fence *fence = heap->objects.newest_fence; fence != NULL;
+         fence = fence->older_made) {
         if (fence->context == context) { /* the others are being read */
             fence->event = NULL;
         }

@@ -101,7 +101,8 @@ static bool is_refusal(CUresult result)
 static void forget_events(struct flw_heap *heap, struct flw_fence *fence)
 {
     fence->event = NULL;
-    for (struct flw_fence *unused = heap->unused_fences; unused != NULL; unused = unused->next) {
+    for (struct flw_fence *unused = heap->objects.unused_fences; unused != NULL;
+         unused = unused->next) {
         if (unused->context == fence->context && unused->context_id == fence->context_id) {
             unused->event = NULL;
         }

@@ -202,7 +202,7 @@ void flw_heap_adopt_left(struct flw_heap *heap)
     atomic_store(&heap->has_open_copies, source->is_left_busy);
     if (handle->is_mapped) {
         struct stock stock = {.handles = handle};
-        struct flw_span *hole = heap->edge->u.run.right;
+        struct flw_span *hole = heap->range.edge->u.run.right;
         flw_run_set_busy(heap, hole);
         keep_mapped(heap, &stock, hole);
     } else {
@@ -376,7 +376,7 @@ static uint64_t needed_segment_bytes(const struct flw_heap *heap,
                                      const struct flw_grow_request *request)
 {
     uint64_t units = (uint64_t)request->unit_count + request->align_units - 1;
-    return flw_align_up((units + heap->has_odd_segments) << FLW_UNIT_LOG2,
+    return flw_align_up((units + heap->segments.has_odd) << FLW_UNIT_LOG2,
                         heap->source.granularity_bytes);
 }
 
@@ -414,7 +414,7 @@ static struct flw_span *publish_segment(struct flw_heap *heap, struct flw_segmen
     }
     uint64_t gap = flw_run_align_gap(run, request->align_units, heap->base_unit);
     if (run->u.run.unit_count < request->unit_count + gap) {
-        heap->has_odd_segments = true; /* the next one is a unit longer */
+        heap->segments.has_odd = true; /* the next one is a unit longer */
         return NULL;
     }
     return flw_heap_take_from(heap, run, request->unit_count, request->align_units);

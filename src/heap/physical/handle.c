@@ -56,12 +56,12 @@ void flw_segment_link(struct flw_heap *heap, struct flw_segment *segment, struct
     if (heap->context_order != NULL) {
         flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, run);
     }
-    segment->next = heap->segments;
-    segment->link = &heap->segments;
+    segment->next = heap->segments.newest;
+    segment->link = &heap->segments.newest;
     if (segment->next != NULL) {
         segment->next->link = &segment->next;
     }
-    heap->segments = segment;
+    heap->segments.newest = segment;
 }
 
 /* ---- what nobody may get */

@@ -78,7 +78,7 @@ bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *
                     struct flw_placement *out)
 {
     struct flw_placement place;
-    struct flw_span *hole = heap->unmapped.newest;
+    struct flw_span *hole = heap->range.unmapped.newest;
     out->hole = NULL;
     for (uint32_t i = 0; hole != NULL && i < HOLE_SCAN; i++, hole = hole->u.run.age_prev) {
         if (place_around(heap, request, hole, &place) &&
@@ -88,7 +88,7 @@ bool flw_place_find(const struct flw_heap *heap, const struct flw_grow_request *
         }
     }
     /* The untouched end of the range, however old. */
-    hole = heap->edge->u.run.left;
+    hole = heap->range.edge->u.run.left;
     if (hole->u.run.state == FLW_RUN_UNMAPPED && place_around(heap, request, hole, &place) &&
         (out->hole == NULL || place.map_end - place.map_begin < out->map_end - out->map_begin)) {
         *out = place;

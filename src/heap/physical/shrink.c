@@ -147,7 +147,7 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
 /* lock. The same for handles that lie over idle memory of several owners. */
 static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
-    struct flw_span *run = heap->edge->u.run.right; /* has the handle's first unit */
+    struct flw_span *run = heap->range.edge->u.run.right; /* has the handle's first unit */
     for (uint64_t page = 0;
          page < heap->mapped_page_end && cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes;) {
         const struct flw_handle *handle = heap->page_handle[page];
@@ -440,8 +440,8 @@ static void unlink_segment(struct flw_heap *heap, struct flw_segment *segment)
     if (heap->context_order != NULL) {
         flw_page_map_set_units(&heap->map, segment->begin_unit, segment->unit_count, NULL);
     }
-    if (heap->next_to_release == segment) {
-        heap->next_to_release = segment->next;
+    if (heap->segments.next_to_release == segment) {
+        heap->segments.next_to_release = segment->next;
     }
     *segment->link = segment->next;
     if (segment->next != NULL) {
@@ -479,8 +479,8 @@ static uint64_t release_one_segment(struct flw_heap *heap)
     struct flw_segment *segment;
     struct flw_span *run = NULL;
     flw_lock_acquire(&heap->lock);
-    while (run == NULL && (segment = heap->next_to_release) != NULL) {
-        heap->next_to_release = segment->next;
+    while (run == NULL && (segment = heap->segments.next_to_release) != NULL) {
+        heap->segments.next_to_release = segment->next;
         run = take_idle_segment(heap, segment);
     }
     if (run != NULL) {
@@ -493,7 +493,7 @@ static uint64_t release_one_segment(struct flw_heap *heap)
 /* lock. The segment of a LIVE whole run, which is free memory from now on, set aside, and nobody's. */
 static struct flw_segment *withhold_whole(struct flw_heap *heap, struct flw_span *run)
 {
-    struct flw_segment *segment = heap->segments;
+    struct flw_segment *segment = heap->segments.newest;
     while (segment->begin_unit != run->u.run.begin_unit) {
         segment = segment->next;
     }
@@ -527,10 +527,11 @@ bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run)
 uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
 {
     uint64_t before = atomic_load(&heap->reserved_bytes), released = 0;
+    uint64_t idle = atomic_load(&heap->idle_bytes);
     uint32_t whole_count;
     struct flw_driver_section section;
-    if (heap->source.ops->remaps && before > keep_bytes && heap->idle_bytes < before - keep_bytes) {
-        (void)unmap_idle(heap, before - keep_bytes - heap->idle_bytes, &whole_count, &released);
+    if (heap->source.ops->remaps && before > keep_bytes && idle < before - keep_bytes) {
+        (void)unmap_idle(heap, before - keep_bytes - idle, &whole_count, &released);
     }
     bool may_give = heap->context_order == NULL || !flw_captures_are_open();
     bool is_inside = may_give && (heap->source.ops->remaps ? flw_heap_enter_mode(heap, &section)
@@ -539,7 +540,7 @@ uint64_t flw_heap_release_idle(struct flw_heap *heap, uint64_t keep_bytes)
         return released;
     }
     flw_lock_acquire(&heap->lock);
-    heap->next_to_release = heap->segments;
+    heap->segments.next_to_release = heap->segments.newest;
     flw_lock_release(&heap->lock);
     while (atomic_load(&heap->reserved_bytes) > keep_bytes && !flw_heap_is_lost(heap)) {
         uint64_t bytes =

@@ -29,8 +29,8 @@ static void count_out(struct flw_heap *heap, struct flw_span *slab, uint32_t cou
 {
     struct flw_slab_part *part = &slab->u.slab;
     if (count > 0 && part->free_count == part->slot_count) {
-        slab_list_remove(&heap->empty_slabs[part->class_index], slab);
-        heap->empty_slab_count--;
+        slab_list_remove(&heap->slabs.empty[part->class_index], slab);
+        heap->slabs.empty_count--;
     }
     FLW_ASSERT(part->free_count >= count);
     part->free_count -= count;
@@ -40,8 +40,8 @@ static void count_in(struct flw_heap *heap, struct flw_span *slab)
 {
     struct flw_slab_part *part = &slab->u.slab;
     if (++part->free_count == part->slot_count) {
-        slab_list_push(&heap->empty_slabs[part->class_index], slab);
-        heap->empty_slab_count++;
+        slab_list_push(&heap->slabs.empty[part->class_index], slab);
+        heap->slabs.empty_count++;
     }
     FLW_ASSERT(part->free_count <= part->slot_count);
 }
@@ -72,19 +72,19 @@ static void join_stamp(const struct flw_heap *heap, struct flw_slab_part *slab,
 
 static void hide(struct flw_heap *heap, struct flw_batch *batch)
 {
-    struct flw_batch *newest = heap->newest_uncounted;
+    struct flw_batch *newest = heap->slabs.newest_uncounted;
     batch->is_counted = false;
     batch->uncounted_next = NULL;
     batch->uncounted_prev = newest;
-    *(newest != NULL ? &newest->uncounted_next : &heap->oldest_uncounted) = batch;
-    heap->newest_uncounted = batch;
+    *(newest != NULL ? &newest->uncounted_next : &heap->slabs.oldest_uncounted) = batch;
+    heap->slabs.newest_uncounted = batch;
 }
 
 static void unhide(struct flw_heap *heap, struct flw_batch *batch)
 {
     struct flw_batch *next = batch->uncounted_next, *prev = batch->uncounted_prev;
-    *(prev != NULL ? &prev->uncounted_next : &heap->oldest_uncounted) = next;
-    *(next != NULL ? &next->uncounted_prev : &heap->newest_uncounted) = prev;
+    *(prev != NULL ? &prev->uncounted_next : &heap->slabs.oldest_uncounted) = next;
+    *(next != NULL ? &next->uncounted_prev : &heap->slabs.newest_uncounted) = prev;
     batch->is_counted = true;
 }
 
@@ -102,7 +102,7 @@ static void join_batch(struct flw_heap *heap, const struct flw_batch *batch)
 
 static void count_batches(struct flw_heap *heap)
 {
-    for (struct flw_batch *batch; (batch = heap->oldest_uncounted) != NULL;) {
+    for (struct flw_batch *batch; (batch = heap->slabs.oldest_uncounted) != NULL;) {
         unhide(heap, batch);
         for (uint32_t i = 0; i < batch->count; i++) {
             count_in(heap, flw_slot_span(&heap->map, batch->slots[i]));
@@ -303,7 +303,7 @@ struct flw_span *flw_heap_take_crowded(struct flw_heap *heap, struct flw_domain 
 /* Atomic: a free of any pointer may read it. */
 static void set_bin(const struct flw_heap *heap, struct flw_span *slab, unsigned class_index)
 {
-    __atomic_store_n(&slab->bin, heap->bin_offsets[class_index], __ATOMIC_RELAXED);
+    __atomic_store_n(&slab->bin, heap->slabs.bin_offsets[class_index], __ATOMIC_RELAXED);
 }
 
 void flw_heap_open_slab(const struct flw_heap *heap, struct flw_span *slab)
@@ -360,9 +360,9 @@ bool flw_heap_adopt_slab(struct flw_heap *heap, struct flw_domain *domain, unsig
     flw_slot_set_word(flw_span_slot(&heap->map, run, 0), 0);
     run->u.run.slab = slab;
     flw_page_map_set_slab(&heap->map, slab);
-    heap->slab_bytes += flw_run_bytes(run);
-    slab_list_push(&heap->empty_slabs[class_index], slab);
-    heap->empty_slab_count++;
+    heap->slabs.bytes += flw_run_bytes(run);
+    slab_list_push(&heap->slabs.empty[class_index], slab);
+    heap->slabs.empty_count++;
     domain->slab_count[class_index]++;
     domain->slab_units[class_index] += run->u.run.unit_count;
     domain->captured_bytes += domain->capture != 0 ? flw_run_bytes(run) : 0;
@@ -407,15 +407,15 @@ static void forget_slots(struct flw_heap *heap, struct flw_span *slab)
     maker->slab_count[part->class_index] -= maker->slab_count[part->class_index] > 0;
     maker->slab_units[part->class_index] -=
         (uint32_t)flw_min(maker->slab_units[part->class_index], part->run->u.run.unit_count);
-    slab_list_remove(&heap->empty_slabs[part->class_index], slab);
-    heap->empty_slab_count--;
+    slab_list_remove(&heap->slabs.empty[part->class_index], slab);
+    heap->slabs.empty_count--;
 }
 
 /* Whose memory the empty slabs of a class are, where complete memory keeps its owner: their slots lie
  * in lists, what is uncarved is the maker's. */
 static void note_owners(struct flw_heap *heap, unsigned class_index)
 {
-    struct flw_span *slab = heap->empty_slabs[class_index];
+    struct flw_span *slab = heap->slabs.empty[class_index];
     for (; slab != NULL; slab = slab->u.slab.empty_next) {
         struct flw_slab_part *part = &slab->u.slab;
         part->owner = part->carved_count < part->slot_count ? part->domain : FLW_NOBODY;
@@ -479,7 +479,7 @@ static bool release_slab(struct flw_heap *heap, struct flw_span *slab)
     if (part->capture != 0) {
         heap->domains[part->domain]->captured_bytes -= flw_run_bytes(run);
     }
-    heap->slab_bytes -= flw_run_bytes(run);
+    heap->slabs.bytes -= flw_run_bytes(run);
     heap->live_run_bytes -= flw_run_bytes(run);
     if (pending != NULL) {
         run->u.run.state = FLW_RUN_PENDING;
@@ -502,8 +502,8 @@ bool flw_heap_reclaim_slabs(struct flw_heap *heap)
 {
     bool any = false;
     count_batches(heap);
-    for (unsigned c = 0; c < FLW_CLASS_COUNT && heap->empty_slab_count > 0; c++) {
-        if (heap->empty_slabs[c] == NULL) {
+    for (unsigned c = 0; c < FLW_CLASS_COUNT && heap->slabs.empty_count > 0; c++) {
+        if (heap->slabs.empty[c] == NULL) {
             continue;
         }
         if (heap->mixed != NULL) {
@@ -514,7 +514,7 @@ bool flw_heap_reclaim_slabs(struct flw_heap *heap)
                 filter_list(heap, &heap->domains[d]->batches[c]);
             }
         }
-        for (struct flw_span *slab = heap->empty_slabs[c], *next; slab != NULL; slab = next) {
+        for (struct flw_span *slab = heap->slabs.empty[c], *next; slab != NULL; slab = next) {
             next = slab->u.slab.empty_next;
             any |= release_slab(heap, slab);
         }

@@ -6,18 +6,18 @@
 #define DEFINE_OBJECT(name, unused)                                             \
     struct flw_##name *flw_heap_new_##name(struct flw_heap *heap)               \
     {                                                                           \
-        struct flw_##name *object = heap->unused;                               \
+        struct flw_##name *object = heap->objects.unused;                       \
         if (object != NULL) {                                                   \
-            heap->unused = object->next;                                        \
+            heap->objects.unused = object->next;                                \
         } else {                                                                \
-            object = flw_meta_extend(&heap->object_meta, sizeof *object, 16);   \
+            object = flw_meta_extend(&heap->objects.meta, sizeof *object, 16);  \
         }                                                                       \
         return object;                                                          \
     }                                                                           \
     void flw_heap_drop_##name(struct flw_heap *heap, struct flw_##name *object) \
     {                                                                           \
-        object->next = heap->unused;                                            \
-        heap->unused = object;                                                  \
+        object->next = heap->objects.unused;                                    \
+        heap->objects.unused = object;                                          \
     }
 
 DEFINE_OBJECT(batch, unused_batches)
@@ -30,7 +30,7 @@ DEFINE_OBJECT(segment, unused_segments)
 
 struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64_t context_id)
 {
-    struct flw_fence **link = &heap->unused_fences;
+    struct flw_fence **link = &heap->objects.unused_fences;
     for (; *link != NULL; link = &(*link)->next) {
         if ((*link)->context == context && (*link)->context_id == context_id) {
             struct flw_fence *fence = *link;
@@ -38,11 +38,11 @@ struct flw_fence *flw_fence_new(struct flw_heap *heap, CUcontext context, uint64
             return fence;
         }
     }
-    struct flw_fence *fence = flw_meta_extend(&heap->object_meta, sizeof *fence, 16);
+    struct flw_fence *fence = flw_meta_extend(&heap->objects.meta, sizeof *fence, 16);
     if (fence != NULL) {
         *fence = (struct flw_fence){
-            .context = context, .context_id = context_id, .older_made = heap->newest_made};
-        heap->newest_made = fence;
+            .context = context, .context_id = context_id, .older_made = heap->objects.newest_fence};
+        heap->objects.newest_fence = fence;
     }
     return fence;
 }
@@ -51,12 +51,12 @@ void flw_fence_drop(struct flw_heap *heap, struct flw_fence *fence)
 {
     for (struct flw_fence *other; FLW_UNLIKELY((other = fence->others) != NULL);) {
         fence->others = other->next;
-        other->next = heap->unused_fences;
-        heap->unused_fences = other;
+        other->next = heap->objects.unused_fences;
+        heap->objects.unused_fences = other;
     }
     fence->is_unlinked = false;
-    fence->next = heap->unused_fences;
-    heap->unused_fences = fence;
+    fence->next = heap->objects.unused_fences;
+    heap->objects.unused_fences = fence;
 }
 
 CUresult flw_fence_make_event(struct flw_heap *heap, struct flw_fence *fence)
@@ -80,7 +80,8 @@ void flw_fence_make_spares(struct flw_heap *heap)
     unsigned count = 0;
     bool is_made = true;
     flw_lock_acquire(&heap->lock);
-    unsigned want = heap->own_events < SPARE_EVENTS ? heap->own_events : SPARE_EVENTS;
+    unsigned want =
+        heap->objects.own_events < SPARE_EVENTS ? heap->objects.own_events : SPARE_EVENTS;
     while (count < want && (spares[count] = flw_fence_new(heap, heap->context, 0)) != NULL) {
         count++;
     }
@@ -89,7 +90,7 @@ void flw_fence_make_spares(struct flw_heap *heap)
         is_made = flw_fence_make_event(heap, spares[i]) == CUDA_SUCCESS;
     }
     flw_lock_acquire(&heap->lock);
-    heap->own_events += 1 + count;
+    heap->objects.own_events += 1 + count;
     while (count > 0) {
         flw_fence_drop(heap, spares[--count]);
     }

@@ -99,82 +99,102 @@ struct flw_heap_counters {
     _Atomic uint64_t gone_streams; /* retired and lost: their handles may be others' by now */
 };
 
+/* Small objects, recycled within their kind (state.c). */
+struct flw_objects {
+    struct flw_meta meta; /* batches, fences, pendings, handles, segments, domains */
+    struct flw_batch *unused_batches;
+    struct flw_pending *unused_pendings;
+    struct flw_handle *unused_handles;
+    struct flw_segment *unused_segments;
+    struct flw_fence *unused_fences;
+    struct flw_fence *newest_fence; /* every fence there is, wherever it is */
+    uint32_t own_events;            /* made so far for fences of its own context, roughly */
+};
+
+/* What slab.c keeps of all slabs. */
+struct flw_slabs {
+    /* The slabs of their slots know nothing of them yet. */
+    struct flw_batch *oldest_uncounted, *newest_uncounted;
+    struct flw_span *empty[FLW_CLASS_COUNT]; /* every slot is free */
+    uint64_t empty_count;
+    uint64_t bytes; /* runs serving slabs */
+    /* What a hit adds to its cache for a slab: of each class, and of those that no cache takes (tcache.h). */
+    const uint32_t *bin_offsets;
+};
+
+/* Addresses of a remapping source, set aside once and for all (life.c). */
+struct flw_range {
+    uint64_t bytes;
+    uint64_t reservation, reservation_bytes; /* what the driver set aside for it; 0: nothing */
+    struct flw_span *edge;                   /* of its stretch; NULL: there is no range */
+    struct flw_run_index unmapped;           /* address space only */
+};
+
+/* Driver allocations of a source that does not remap (grow.c, shrink.c). */
+struct flw_segments {
+    struct flw_segment *newest;
+    struct flw_segment *next_to_release; /* where a look for idle ones goes on */
+    bool has_odd; /* one began at no multiple of a unit: all are longer now */
+};
+
 struct flw_heap {
     struct flw_lock lock;
     const struct flw_driver *driver;
     CUcontext context;
     struct flw_source source;
     struct flw_page_map map;
-    uint64_t base_unit; /* map.base in units */
-    uint64_t range_bytes;
-    uint64_t reservation, reservation_bytes; /* what the driver set aside for it; 0: nothing */
-    unsigned table_shrink;                   /* its tables were halved so often (life.h) */
-    struct flw_meta object_meta;             /* batches, fences, pendings, handles, domains */
-    struct flw_batch *unused_batches;
-    /* Their slabs know nothing of them yet. */
-    struct flw_batch *oldest_uncounted, *newest_uncounted;
-    struct flw_fence *unused_fences;
-    struct flw_fence *newest_made; /* every fence there is, wherever it is */
-    uint32_t own_events;           /* made so far for fences of its own context, roughly */
-    struct flw_pending *unused_pendings;
-    struct flw_handle *unused_handles;
+    uint64_t base_unit;    /* map.base in units */
+    unsigned table_shrink; /* its tables were halved so often (life.h) */
+    struct flw_objects objects;
 
+    /* Order. */
     struct flw_domain *domains[FLW_DOMAIN_COUNT]; /* [0]: nobody */
     uint32_t domain_end;                          /* one past the highest ever used */
     atomic_uint stream_count;                     /* domains that are known streams */
-
+    bool streams_may_die;                         /* a stored handle is never named to the driver */
+    bool absorbs_nobody; /* one stream only: its runs join nobody's neighbours */
+    struct flw_lenders lenders;
     uint64_t pending_bytes, pending_count;
     _Atomic uint64_t unfenced_use_bytes, unfenced_use_count; /* announced uses not fenced yet */
-    const uint32_t
-        *bin_offsets; /* what a hit adds to its cache for a slab: of each class (tcache.h) */
-    struct flw_span *empty_slabs[FLW_CLASS_COUNT]; /* slabs with every slot free */
-    _Atomic uint64_t empty_slab_count;
-
-    struct flw_run_depot depot;
-    struct flw_lenders lenders;
-
-    struct flw_span *edge;         /* of the range (remapping sources), or NULL */
-    struct flw_run_index unmapped; /* address space only (remapping sources) */
-    struct flw_meta handle_meta;
-    struct flw_segment *segments, *unused_segments;
-    struct flw_segment *next_to_release;           /* where a look for idle ones goes on */
-    uint64_t mapped_page_end;                      /* no page from here on was ever mapped */
-    struct flw_handle **page_handle;               /* remapping: page -> handle; NULL none */
-    uint32_t page_units;                           /* units a page */
-    struct flw_handle *idle_handles, *oldest_idle; /* created, mapped nowhere; most recent first */
-
-    _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
-    uint64_t limit_bytes;
-    _Atomic uint64_t idle_bytes;     /* in idle_handles */
-    _Atomic uint64_t asleep_bytes;   /* what a wake has to get */
-    _Atomic uint64_t exported_bytes; /* handles that are exported */
-    atomic_bool
-        has_open_copies;     /* the pool's own, on the default stream: nothing is unmapped before
-                                        they have been waited for */
-    uint64_t live_run_bytes; /* runs lent or cached, slabs included */
-    uint64_t slab_bytes;     /* runs serving slabs */
-    /* A run for so many or more is all of one handle; UINT32_MAX: none has to. */
-    _Atomic uint32_t whole_units;
-    uint32_t first_whole_units;    /* at first */
-    _Atomic uint32_t given_wholes; /* given back for a growth, since whole_units rose */
-    bool streams_may_die;          /* a stored handle is never named to the driver */
-    bool absorbs_nobody;           /* one stream only: its runs join nobody's neighbours */
-    bool has_odd_segments;         /* one began at no multiple of a unit: all are longer now */
+    struct flw_domain *mixed; /* NULL: complete memory is nobody's. Else it stays with its stream
+                                    while that lives; what blocks of several streams had shared is
+                                    this domain's, which lends nothing. Only unmapped does either
+                                    come to another stream */
+    /* Owns what nobody may get before it is unmapped; lends nothing. What was exported, freed and
+     * complete; what is mapped without access, since the driver refused to unmap it. NULL: nothing yet. */
+    struct flw_domain *withheld;
     /* Context order (NULL, 0 elsewhere): its domain; the owner of whole runs that are complete; from
      * how many bytes on a request is a whole run; what was freed since the last epoch was closed. */
     struct flw_domain *context_order, *whole;
     uint64_t whole_bytes;
     uint64_t open_blocks, open_bytes;
-    struct flw_domain *mixed; /* NULL: complete memory is nobody's. Else it stays with its stream
-                                    while that lives; what blocks of several streams had shared is
-                                    this domain's, which lends nothing. Only unmapped does either
-                                    come to another stream */
 
-    /* Owns what nobody may get before it is unmapped; lends nothing. What was exported, freed and
-     * complete; what is mapped without access, since the driver refused to unmap it. NULL: nothing yet. */
-    struct flw_domain *withheld;
+    /* Free memory. */
+    struct flw_slabs slabs;
+    struct flw_run_depot depot;
+    uint64_t live_run_bytes; /* runs lent or cached, slabs included */
+    /* A run for so many or more is all of one handle; UINT32_MAX: none has to. */
+    _Atomic uint32_t whole_units;
+    uint32_t first_whole_units;    /* at first */
+    _Atomic uint32_t given_wholes; /* given back for a growth, since whole_units rose */
 
+    /* Physical memory. */
+    struct flw_range range;
+    struct flw_segments segments;
+    struct flw_meta handle_meta;
+    struct flw_handle **page_handle;               /* remapping: page -> handle; NULL none */
+    uint32_t page_units;                           /* units a page */
+    uint64_t mapped_page_end;                      /* no page from here on was ever mapped */
+    struct flw_handle *idle_handles, *oldest_idle; /* created, mapped nowhere; most recent first */
+    _Atomic uint64_t reserved_bytes, peak_reserved_bytes;
+    uint64_t limit_bytes;
+    _Atomic uint64_t idle_bytes;     /* in idle_handles */
+    _Atomic uint64_t asleep_bytes;   /* what a wake has to get */
+    _Atomic uint64_t exported_bytes; /* handles that are exported */
+    /* The pool's own, on the default stream: nothing is unmapped before they have been waited for. */
+    atomic_bool has_open_copies;
     struct flw_refused_growth refused;
+
     struct flw_heap_counters count;
     _Atomic int lost_error; /* CUresult that lost the device; 0 none */
     const char *_Atomic lost_call;

@@ -42,7 +42,7 @@ static bool contains(const struct flw_span *run, uint64_t unit)
 /* heap lock. The run around a unit of a segment; NULL: it is in none. */
 static const struct flw_span *run_of_segment(const struct flw_heap *heap, uint64_t unit)
 {
-    const struct flw_segment *segment = heap->segments;
+    const struct flw_segment *segment = heap->segments.newest;
     while (segment != NULL && unit - segment->begin_unit >= segment->unit_count) {
         segment = segment->next;
     }

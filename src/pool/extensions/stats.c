@@ -65,7 +65,7 @@ void flw_pool_read_stats(struct flw_pool *pool, fallow_stats *out_stats)
     stats.captured_bytes = flw_pool_captured_bytes(pool);
     stats.host_bytes =
         flw_page_map_host_bytes(&heap->map, heap->mapped_page_end * heap->page_units) +
-        heap->object_meta.used_bytes + flw_lenders_host_bytes(&heap->lenders) + note_bytes +
+        heap->objects.meta.used_bytes + flw_lenders_host_bytes(&heap->lenders) + note_bytes +
         heap->mapped_page_end * sizeof *heap->page_handle;
     flw_lock_release(&heap->lock);
     FLW_EACH_EXTENSION (pool, row, read_stats) {

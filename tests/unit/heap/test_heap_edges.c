@@ -153,7 +153,7 @@ static struct shortage begin_shortage(unsigned headers)
         flw_page_map_drop_run(map, run);
     }
     struct shortage shortage = {.spans = map->span_meta.reserved_bytes,
-                                .objects = bed.heap.object_meta.reserved_bytes};
+                                .objects = bed.heap.objects.meta.reserved_bytes};
     struct flw_span **last = &map->unused_runs;
     for (unsigned i = 0; i < headers; i++) {
         last = &(*last)->next_unused;
@@ -161,7 +161,7 @@ static struct shortage begin_shortage(unsigned headers)
     shortage.spare = *last;
     *last = NULL;
     map->span_meta.reserved_bytes = map->span_meta.used_bytes;
-    bed.heap.object_meta.reserved_bytes = bed.heap.object_meta.used_bytes;
+    bed.heap.objects.meta.reserved_bytes = bed.heap.objects.meta.used_bytes;
     return shortage;
 }
 
@@ -173,7 +173,7 @@ static void end_shortage(struct shortage shortage)
     }
     *last = shortage.spare;
     bed.heap.map.span_meta.reserved_bytes = shortage.spans;
-    bed.heap.object_meta.reserved_bytes = shortage.objects;
+    bed.heap.objects.meta.reserved_bytes = shortage.objects;
 }
 
 /* Free runs of 100, 100 and 40 units that begin and end inside handles, live ones between them. */
@@ -228,7 +228,7 @@ static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
     run = bed_obtain(&bed, domain, 20);
     bed_put(&bed, bed.heap.domains[FLW_NOBODY], run);
     assert_true(flw_heap_release_idle(&bed.heap, 0) > 0); /* one segment is unused now */
-    uint64_t objects = bed.heap.object_meta.used_bytes;
+    uint64_t objects = bed.heap.objects.meta.used_bytes;
     for (unsigned i = 0; i < 8; i++) {
         struct shortage shortage = begin_shortage(i % 2);
         assert_int_equal(bed_grow(&bed, domain, 20, &run), FALLOW_OUT_OF_HOST_MEMORY);
@@ -238,7 +238,7 @@ static void a_segment_without_host_memory_leaves_nothing_behind(void **state)
     }
     uint64_t spans = bed.heap.map.span_meta.used_bytes;
     run = bed_obtain(&bed, domain, 20);
-    assert_true(bed.heap.object_meta.used_bytes == objects);
+    assert_true(bed.heap.objects.meta.used_bytes == objects);
     assert_true(bed.heap.map.span_meta.used_bytes == spans);
     bed_put(&bed, domain, run);
     bed_check(&bed);
@@ -299,7 +299,7 @@ static void a_segment_at_any_address_lends_no_more_than_it_is(void **state)
         }
         uint64_t address = flw_run_address(&bed.heap, runs[i]),
                  end = address + flw_run_bytes(runs[i]);
-        const struct flw_segment *segment = bed.heap.segments;
+        const struct flw_segment *segment = bed.heap.segments.newest;
         assert_int_equal(runs[i]->u.run.unit_count, request.unit_count);
         assert_true(address >= segment->address && address % (request.align_units << 16) == 0);
         assert_true(end <= (uint64_t)(segment->begin_unit + segment->unit_count) << FLW_UNIT_LOG2);
