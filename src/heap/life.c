@@ -6,6 +6,7 @@
 #include "heap/caches/tcache.h"
 #include "heap/order/domain.h"
 #include "heap/order/sync.h"
+#include "heap/physical/handle.h"
 #include "heap/physical/physical.h"
 #include "heap/space/run.h"
 
@@ -414,12 +415,9 @@ static struct leftover give_round(struct flw_heap *heap)
 {
     struct leftover left = {0};
     (void)note_given(heap, &left, flw_heap_unmap_all(heap, true, true), "cuMemUnmap", 0);
-    for (uint64_t page = 0; heap->page_handle != NULL && page < heap->mapped_page_end;) {
-        struct flw_handle *handle = heap->page_handle[page];
-        if (handle != NULL) {
-            give_handle(heap, handle, &left);
-        }
-        page += handle != NULL ? handle->unit_count / heap->page_units : 1;
+    uint64_t page = 0;
+    for (struct flw_handle *handle; (handle = flw_handle_next(heap, &page)) != NULL;) {
+        give_handle(heap, handle, &left);
     }
     for (struct flw_handle *handle = heap->idle_handles; handle != NULL; handle = handle->next) {
         give_handle(heap, handle, &left);

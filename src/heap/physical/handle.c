@@ -9,6 +9,18 @@ struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offs
                                      : heap->page_handle[offset / heap->source.granularity_bytes];
 }
 
+struct flw_handle *flw_handle_next(const struct flw_heap *heap, uint64_t *page)
+{
+    while (*page < heap->mapped_page_end) {
+        struct flw_handle *handle = heap->page_handle[*page];
+        *page += handle != NULL ? handle->unit_count / heap->page_units : 1;
+        if (handle != NULL) {
+            return handle;
+        }
+    }
+    return NULL;
+}
+
 /* ---- bytes */
 
 void flw_heap_raise_reserved(struct flw_heap *heap, uint64_t bytes)

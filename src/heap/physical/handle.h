@@ -10,6 +10,8 @@
 
 /* lock. The handle behind a byte offset, or NULL. */
 struct flw_handle *flw_heap_handle_at(const struct flw_heap *heap, uint64_t offset);
+/* The next mapped or sleeping handle from *page on, in address order; NULL: none. */
+struct flw_handle *flw_handle_next(const struct flw_heap *heap, uint64_t *page);
 static inline uint64_t flw_handle_bytes(const struct flw_handle *handle)
 {
     return (uint64_t)handle->unit_count << FLW_UNIT_LOG2;

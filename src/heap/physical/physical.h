@@ -60,7 +60,7 @@ bool flw_heap_evict(struct flw_heap *heap, struct flw_span *run);
 /* calls. Handles that were exported and whose blocks are freed and complete go back; what the driver
  * refuses stays for the next time. */
 void flw_heap_release_exported(struct flw_heap *heap);
-/* After a sleep: idle stretches that nothing is mapped behind become address space only. */
+/* takes the lock. After a sleep: idle stretches that nothing is mapped behind become address space only. */
 void flw_heap_forget_idle(struct flw_heap *heap);
 
 /* ---- sleep. Nobody else gets, maps or gives back memory meanwhile; blocks may be freed. */

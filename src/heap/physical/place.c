@@ -104,7 +104,6 @@ void flw_run_set_busy(struct flw_heap *heap, struct flw_span *run)
     run->u.run.state = FLW_RUN_BUSY;
 }
 
-/* Cut an unmapped stretch of the hole off, back to the index. */
 void flw_run_return_unmapped(struct flw_heap *heap, struct flw_span *run)
 {
     run->u.run.state = FLW_RUN_UNMAPPED;
@@ -114,7 +113,6 @@ void flw_run_return_unmapped(struct flw_heap *heap, struct flw_span *run)
     flw_run_index_by_state(heap, flw_run_join(heap, run));
 }
 
-/* Reduce the hole to [map_begin, map_end) and set all three aside. False: host memory. */
 bool flw_place_set_aside(struct flw_heap *heap, struct flw_placement *place)
 {
     struct flw_span *hole = place->hole, *rest;

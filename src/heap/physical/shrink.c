@@ -148,13 +148,10 @@ static void cut_idle(struct flw_heap *heap, const struct flw_domain *domain, uin
 static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct cuts *cuts)
 {
     struct flw_span *run = heap->range.edge->u.run.right; /* has the handle's first unit */
-    for (uint64_t page = 0;
-         page < heap->mapped_page_end && cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes;) {
-        const struct flw_handle *handle = heap->page_handle[page];
-        if (handle == NULL) {
-            page++;
-            continue;
-        }
+    const struct flw_handle *handle;
+    uint64_t page = 0;
+    while (cuts->count < UNMAP_BATCH && cuts->bytes < want_bytes &&
+           (handle = flw_handle_next(heap, &page)) != NULL) {
         uint64_t begin = handle->begin_unit, end = begin + handle->unit_count;
         while (flw_run_end(run) <= begin) {
             run = run->u.run.right;
@@ -166,7 +163,6 @@ static void cut_idle_shared(struct flw_heap *heap, uint64_t want_bytes, struct c
             }
             add_cut(cuts, run);
         }
-        page = end / heap->page_units;
     }
 }
 

@@ -14,25 +14,12 @@
 #include "heap/order/sync.h"
 #include "heap/physical/handle.h"
 
-/* The next handle from *page on, in address order; NULL: none. */
-static struct flw_handle *next_handle(const struct flw_heap *heap, uint64_t *page)
-{
-    while (*page < heap->mapped_page_end) {
-        struct flw_handle *handle = heap->page_handle[*page];
-        *page += handle != NULL ? handle->unit_count / heap->page_units : 1;
-        if (handle != NULL) {
-            return handle;
-        }
-    }
-    return NULL;
-}
-
-/* The same of those that a sleep takes. */
+/* The next handle of those that a sleep takes. */
 static struct flw_handle *next_private(const struct flw_heap *heap, uint64_t *page)
 {
-    struct flw_handle *handle = next_handle(heap, page);
+    struct flw_handle *handle = flw_handle_next(heap, page);
     while (handle != NULL && handle->is_exported) {
-        handle = next_handle(heap, page);
+        handle = flw_handle_next(heap, page);
     }
     return handle;
 }
@@ -108,7 +95,7 @@ static struct flw_handle *next_mapped(const struct flw_heap *heap, bool with_exp
 {
     struct flw_handle *handle;
     do {
-        handle = with_exported ? next_handle(heap, page) : next_private(heap, page);
+        handle = with_exported ? flw_handle_next(heap, page) : next_private(heap, page);
     } while (handle != NULL && !handle->is_mapped);
     return handle;
 }
@@ -346,7 +333,7 @@ CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function 
     CUresult result = CUDA_SUCCESS;
     uint64_t page = 0, end = 0; /* what was done lies before end */
     for (struct flw_handle *handle;
-         result == CUDA_SUCCESS && (handle = next_handle(heap, &page)) != NULL;) {
+         result == CUDA_SUCCESS && (handle = flw_handle_next(heap, &page)) != NULL;) {
         if (handle->is_mapped) {
             result = set(heap, address_of(heap, handle), flw_handle_bytes(handle), context);
         }
@@ -354,7 +341,8 @@ CUresult flw_heap_each_stretch(struct flw_heap *heap, flw_heap_stretch_function 
     }
     page = 0;
     for (struct flw_handle *handle; result != CUDA_SUCCESS && undo != NULL &&
-                                    (handle = next_handle(heap, &page)) != NULL && page <= end;) {
+                                    (handle = flw_handle_next(heap, &page)) != NULL &&
+                                    page <= end;) {
         if (handle->is_mapped) {
             (void)undo(heap, address_of(heap, handle), flw_handle_bytes(handle), context);
         }
