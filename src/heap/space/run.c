@@ -75,8 +75,8 @@ struct flw_span *flw_run_split(struct flw_heap *heap, struct flw_span *run, uint
     return rest;
 }
 
-static bool may_join(const struct flw_heap *heap, const struct flw_span *run,
-                     const struct flw_span *neighbour)
+static inline bool may_join(const struct flw_heap *heap, const struct flw_span *run,
+                            const struct flw_span *neighbour)
 {
     if (neighbour->u.run.state != run->u.run.state) {
         return false;
@@ -87,9 +87,8 @@ static bool may_join(const struct flw_heap *heap, const struct flw_span *run,
     }
     /* With one stream "nobody's" and "its own" are the same to it: keeping them apart only
      * splinters. */
-    const struct flw_order_ops *order = heap->domains[run->u.run.owner]->ops;
-    return heap->absorbs_nobody && neighbour->u.run.owner == FLW_NOBODY && order != NULL &&
-           order->is_stream;
+    return heap->absorbs_nobody && neighbour->u.run.owner == FLW_NOBODY &&
+           flw_domain_is_stream(heap->domains[run->u.run.owner]);
 }
 
 struct flw_span *flw_run_join(struct flw_heap *heap, struct flw_span *run)

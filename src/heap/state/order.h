@@ -145,6 +145,12 @@ static inline void flw_domain_want_fence(struct flw_domain *domain, uint64_t byt
     }
 }
 
+/* lock. False, too, of a place that is unused. */
+static inline bool flw_domain_is_stream(const struct flw_domain *domain)
+{
+    return domain->ops != NULL && domain->ops->is_stream;
+}
+
 /* lock */
 static inline bool flw_domain_has_runs(const struct flw_domain *domain)
 {
