@@ -4,42 +4,49 @@
  */
 #include "record/recordform.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define RAW_BYTES 32
 
 /* ---- bodies of long records ---- */
 
+/* A varint of a body: a field of 4 or 8 bytes, with as much added to it. 0 bytes: the body's end. */
+struct part {
+    size_t offset;
+    unsigned bytes;
+    uint64_t added;
+};
+
+#define FIELD(field, added)                                                                   \
+    {                                                                                         \
+        offsetof(struct flw_record, field), sizeof(((struct flw_record *)NULL)->field), added \
+    }
+
+/* One more than what is unknown, or no name, is 0. */
+static const struct part bodies[FLW_TRACE_OP_COUNT + 1][5] = {
+    [FLW_TRACE_OOM] = {FIELD(stream, 0), FIELD(size_bytes, 0), FIELD(free_bytes, 1),
+                       FIELD(largest_bytes, 1)},
+    [FLW_TRACE_MARK] = {FIELD(name, 1)},
+    [FLW_TRACE_PHASE_BEGIN] = {FIELD(name, 1)},
+    [FLW_TRACE_PHASE_END] = {FIELD(name, 1)},
+    [FLW_TRACE_CONFIG] = {FIELD(name, 1)},
+    [FLW_TRACE_SYNC_WAIT] = {FIELD(stream, 0), FIELD(other_stream, 0)},
+    [FLW_TRACE_SYNC_STREAM] = {FIELD(stream, 0)},
+    [FLW_TRACE_SYNC_EVENT] = {FIELD(stream, 0)},
+    [FLW_TRACE_POOL_BEGIN] = {FIELD(stream, 0)},
+    [FLW_TRACE_POOL_END] = {FIELD(stream, 0)},
+    [FLW_TRACE_DROP] = {FIELD(lost_count, 0)},
+};
+
 void flw_record_put_body(const struct flw_record *record, struct flw_wire_out *out)
 {
-    switch (flw_record_trace_op(record->op)) {
-    case FLW_TRACE_OOM:
-        flw_wire_put_varint(out, record->stream);
-        flw_wire_put_varint(out, record->size_bytes);
-        flw_wire_put_varint(out, record->free_bytes + 1);
-        flw_wire_put_varint(out, record->largest_bytes + 1);
-        break;
-    case FLW_TRACE_MARK:
-    case FLW_TRACE_PHASE_BEGIN:
-    case FLW_TRACE_PHASE_END:
-    case FLW_TRACE_CONFIG:
-        flw_wire_put_varint(out, (uint64_t)(uint32_t)(record->name + 1));
-        break;
-    case FLW_TRACE_SYNC_WAIT:
-        flw_wire_put_varint(out, record->stream);
-        flw_wire_put_varint(out, record->other_stream);
-        break;
-    case FLW_TRACE_SYNC_STREAM:
-    case FLW_TRACE_SYNC_EVENT:
-    case FLW_TRACE_POOL_BEGIN:
-    case FLW_TRACE_POOL_END:
-        flw_wire_put_varint(out, record->stream);
-        break;
-    case FLW_TRACE_DROP:
-        flw_wire_put_varint(out, record->lost_count);
-        break;
-    default:
-        break;
+    const struct part *part = bodies[flw_record_trace_op(record->op)];
+    for (; part->bytes != 0; part++) {
+        const void *field = (const char *)record + part->offset;
+        flw_wire_put_varint(out, part->bytes == 4
+                                     ? (uint32_t)(*(const uint32_t *)field + part->added)
+                                     : *(const uint64_t *)field + part->added);
     }
 }
 
@@ -53,42 +60,20 @@ bool flw_record_get_number32(struct flw_wire_in *in, uint32_t *out)
 
 enum flw_record_result flw_record_get_body(struct flw_wire_in in, struct flw_record *record)
 {
-    bool is_read = true;
-    switch (flw_record_trace_op(record->op)) {
-    case FLW_TRACE_OOM:
-        is_read = flw_record_get_number32(&in, &record->stream) &&
-                  flw_wire_get_varint(&in, &record->size_bytes) &&
-                  flw_wire_get_varint(&in, &record->free_bytes) &&
-                  flw_wire_get_varint(&in, &record->largest_bytes);
-        record->free_bytes--;
-        record->largest_bytes--;
-        break;
-    case FLW_TRACE_MARK:
-    case FLW_TRACE_PHASE_BEGIN:
-    case FLW_TRACE_PHASE_END:
-    case FLW_TRACE_CONFIG:
-        is_read = flw_record_get_number32(&in, &record->name);
-        record->name--;
-        break;
-    case FLW_TRACE_SYNC_WAIT:
-        is_read = flw_record_get_number32(&in, &record->stream) &&
-                  flw_record_get_number32(&in, &record->other_stream);
-        break;
-    case FLW_TRACE_SYNC_STREAM:
-    case FLW_TRACE_SYNC_EVENT:
-    case FLW_TRACE_POOL_BEGIN:
-    case FLW_TRACE_POOL_END:
-        is_read = flw_record_get_number32(&in, &record->stream);
-        break;
-    case FLW_TRACE_DROP:
-        is_read = flw_wire_get_varint(&in, &record->lost_count);
-        break;
-    case FLW_TRACE_OP_COUNT:
-        return FLW_RECORD_UNKNOWN;
-    default:
-        break;
+    uint8_t op = flw_record_trace_op(record->op);
+    for (const struct part *part = bodies[op]; part->bytes != 0; part++) {
+        uint64_t number;
+        if (!flw_wire_get_varint(&in, &number) || (part->bytes == 4 && number > UINT32_MAX)) {
+            return FLW_RECORD_BAD;
+        }
+        void *field = (char *)record + part->offset;
+        if (part->bytes == 4) {
+            *(uint32_t *)field = (uint32_t)(number - part->added);
+        } else {
+            *(uint64_t *)field = number - part->added;
+        }
     }
-    return is_read ? FLW_RECORD_OK : FLW_RECORD_BAD;
+    return op == FLW_TRACE_OP_COUNT ? FLW_RECORD_UNKNOWN : FLW_RECORD_OK;
 }
 
 /* ---- codec 0 ---- */
