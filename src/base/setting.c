@@ -78,6 +78,12 @@ bool flw_setting_read(const struct flw_setting *setting, const char *text, int b
     if (is_word ? !read_words(setting, text, &value) : !read_number(setting, text, base, &value)) {
         return false;
     }
-    memcpy(field, &value, setting->size); /* the lowest bytes come first */
+    if (setting->size == sizeof(uint64_t)) {
+        *(uint64_t *)(void *)field = value;
+    } else if (setting->size == sizeof(uint32_t)) {
+        *(uint32_t *)(void *)field = (uint32_t)value;
+    } else if (setting->size == sizeof(bool)) {
+        *(bool *)field = value != 0;
+    }
     return true;
 }

@@ -27,7 +27,7 @@ struct flw_setting_word {
 struct flw_setting {
     const char *name;
     enum flw_setting_form form;
-    size_t offset, size; /* of its field: an integer of any size, or characters */
+    size_t offset, size; /* of its field: 8, 4 or 1 (bool) bytes, or characters; 0: none */
     const struct flw_setting_word *words;
     uint64_t least, most; /* of numbers and bytes */
     const char *expected; /* "give 0 or 1" */
