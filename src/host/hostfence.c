@@ -87,8 +87,7 @@ static void lose_uses(struct flw_hostfences *fences, struct flw_hostfence *holde
 static CUresult ask_capture(struct flw_hostpool *pool, CUstream handle)
 {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    flw_pin_count(&pool->pin);
-    CUresult result = pool->pin.cu.cuStreamIsCapturing(handle, &capturing);
+    CUresult result = flw_pin_ask(&pool->pin)->cuStreamIsCapturing(handle, &capturing);
     return result == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE
                ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
                : result;
@@ -99,12 +98,10 @@ static CUresult ask_capture(struct flw_hostpool *pool, CUstream handle)
 static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststream *stream,
                              struct flw_hostfence *fence)
 {
-    const struct flw_driver *cu = &pool->pin.cu;
     CUresult result = CUDA_SUCCESS;
     if (stream->has_id) {
         unsigned long long id = 0;
-        flw_pin_count(&pool->pin);
-        result = cu->cuStreamGetId(stream->handle, &id);
+        result = flw_pin_ask(&pool->pin)->cuStreamGetId(stream->handle, &id);
         if (result == CUDA_SUCCESS && id != stream->id) {
             result = CUDA_ERROR_INVALID_HANDLE; /* another stream has its handle now */
         }
@@ -114,13 +111,11 @@ static CUresult record_event(struct flw_hostpool *pool, const struct flw_hoststr
         result = ask_capture(pool, stream->handle);
     }
     if (result == CUDA_SUCCESS && fence->event == NULL) {
-        flw_pin_count(&pool->pin);
-        result = cu->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
+        result = flw_pin_ask(&pool->pin)->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
         fence->event = result == CUDA_SUCCESS ? fence->event : NULL;
     }
     if (result == CUDA_SUCCESS) {
-        flw_pin_count(&pool->pin);
-        result = cu->cuEventRecord(fence->event, stream->handle);
+        result = flw_pin_ask(&pool->pin)->cuEventRecord(fence->event, stream->handle);
     }
     return result == CUDA_SUCCESS && !is_legacy ? ask_capture(pool, stream->handle) : result;
 }
@@ -134,8 +129,7 @@ static CUcontext find_heir(struct flw_hostpool *pool, const struct flw_hoststrea
     if (pool->pin.cu.cuStreamGetCtx == NULL || !flw_pin_enter(&pool->pin, &section, NULL)) {
         return NULL;
     }
-    flw_pin_count(&pool->pin);
-    if (pool->pin.cu.cuStreamGetCtx(stream->handle, &heir) != CUDA_SUCCESS) {
+    if (flw_pin_ask(&pool->pin)->cuStreamGetCtx(stream->handle, &heir) != CUDA_SUCCESS) {
         heir = NULL;
     }
     flw_pin_leave(&pool->pin, &section);
@@ -253,10 +247,9 @@ static bool query_oldest(struct flw_hostpool *pool, struct flw_hoststream *strea
     bool has_ended = false; /* another context: then so has all its work */
     flw_lock_release(&pool->lock);
     if (flw_pin_enter(&pool->pin, &section, NULL)) {
-        flw_pin_count(&pool->pin);
+        const struct flw_driver *cu = flw_pin_ask(&pool->pin);
         atomic_fetch_add(waits ? &fences->wait_count : &fences->query_count, 1);
-        result = waits ? pool->pin.cu.cuEventSynchronize(fence->event)
-                       : pool->pin.cu.cuEventQuery(fence->event);
+        result = waits ? cu->cuEventSynchronize(fence->event) : cu->cuEventQuery(fence->event);
         bool is_over = flw_result_is_stale(result) || flw_result_is_gone(result);
         has_ended = is_over && fence->context != pool->pin.context;
         if (is_over && !has_ended) { /* of the pool's own context, with which alone its events go */
@@ -401,9 +394,8 @@ static CUresult sync_context(struct flw_hostpool *pool, CUcontext context)
         return flw_pin_is_refusal(section.refusal) ? section.refusal : CUDA_SUCCESS;
     }
     bool is_own = context == pool->pin.context;
-    flw_pin_count(&pool->pin);
     atomic_fetch_add(&pool->fences.wait_count, 1);
-    CUresult result = pool->pin.cu.cuCtxSynchronize();
+    CUresult result = flw_pin_ask(&pool->pin)->cuCtxSynchronize();
     flw_pin_leave(&pool->pin, &section);
     if (is_own) {
         flw_pin_heed(&pool->pin, result, "cuCtxSynchronize");
@@ -542,8 +534,7 @@ void flw_fences_give_back(struct flw_hostpool *pool)
     for (struct flw_hostfence *fence = pool->fences.unused; fence != NULL; fence = fence->next) {
         for (unsigned n = 0; fence->event != NULL && n < DESTROY_TRIES; n++) {
             if (flw_pin_enter(&pool->pin, &section, fence->context)) {
-                flw_pin_count(&pool->pin);
-                CUresult result = pool->pin.cu.cuEventDestroy_v2(fence->event);
+                CUresult result = flw_pin_ask(&pool->pin)->cuEventDestroy_v2(fence->event);
                 fence->event = flw_pin_is_refusal(result) ? fence->event : NULL;
                 flw_pin_leave(&pool->pin, &section);
             }

@@ -165,7 +165,8 @@ static bool grow(struct flw_hostpool *pool, struct need *need, bool is_to_limit)
     return result == CUDA_SUCCESS;
 }
 
-fallow_status flw_hostpool_release_one(struct flw_hostpool *pool, uint64_t *out_bytes)
+/* Driver calls. The largest idle chunk goes back. *out_bytes 0: there is none. */
+static fallow_status release_one(struct flw_hostpool *pool, uint64_t *out_bytes)
 {
     struct flw_pin_section section;
     *out_bytes = 0;
@@ -217,7 +218,7 @@ static bool make_room(struct flw_hostpool *pool, struct need *need)
         flw_lock_acquire(&pool->lock);
         bool fits = chunk_bytes_of(pool, need, budget_of(pool, need)) > 0;
         flw_lock_release(&pool->lock);
-        if (fits || flw_hostpool_release_one(pool, &released) != FALLOW_OK || released == 0) {
+        if (fits || release_one(pool, &released) != FALLOW_OK || released == 0) {
             return any && flw_fences_poll_all(pool);
         }
         any = true;
@@ -251,7 +252,7 @@ static bool grow_to_limit(struct flw_hostpool *pool, struct need *need)
     }
     /* The system has no more, or the limit is reached: what is idle in other sizes is in the way. */
     uint64_t released = 0;
-    while (flw_hostpool_release_one(pool, &released) == FALLOW_OK && released > 0) {
+    while (release_one(pool, &released) == FALLOW_OK && released > 0) {
         if (grow(pool, need, true)) {
             return true;
         }
@@ -404,7 +405,7 @@ static fallow_status shrink(struct flw_hostpool *pool, uint64_t keep_bytes, size
         flw_lock_acquire(&pool->lock);
         is_done = pool->reserved_bytes <= keep_bytes;
         flw_lock_release(&pool->lock);
-        status = is_done ? FALLOW_OK : flw_hostpool_release_one(pool, &bytes);
+        status = is_done ? FALLOW_OK : release_one(pool, &bytes);
         *out_released += bytes;
         is_done = is_done || status != FALLOW_OK || bytes == 0;
     }

@@ -54,9 +54,5 @@ void flw_hostpool_log(struct flw_hostpool *pool, fallow_log_level level, const c
 
 /* lock, dropped in between. Uses are complete: blocks that wait for nothing else go back. */
 void flw_hostpool_complete(struct flw_hostpool *pool, struct flw_hostuse *uses);
-/* No lock held. A block that waits for nothing and is out of the table. */
-void flw_hostpool_return(struct flw_hostpool *pool, struct flw_hostblock *chain);
-/* Driver calls. The largest idle chunk goes back. *out_bytes 0: there is none. */
-fallow_status flw_hostpool_release_one(struct flw_hostpool *pool, uint64_t *out_bytes);
 
 #endif

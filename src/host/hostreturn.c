@@ -9,7 +9,8 @@
 
 #define COMPLETE_AT_ONE 16u /* uses settled under one hold of the lock */
 
-void flw_hostpool_return(struct flw_hostpool *pool, struct flw_hostblock *chain)
+/* No lock held. Blocks that wait for nothing and are out of the table. */
+static void return_chain(struct flw_hostpool *pool, struct flw_hostblock *chain)
 {
     if (chain == NULL) {
         return;
@@ -67,7 +68,7 @@ void flw_hostpool_complete(struct flw_hostpool *pool, struct flw_hostuse *uses)
         uses = settle(pool, uses, &chain);
         if (uses != NULL || chain != NULL) {
             flw_lock_release(&pool->lock);
-            flw_hostpool_return(pool, chain);
+            return_chain(pool, chain);
             flw_lock_acquire(&pool->lock);
         }
     }
@@ -196,7 +197,7 @@ fallow_status fallow_host_free_idle(fallow_host *host, void *ptr)
         }
     }
     flw_lock_release(&pool->lock);
-    flw_hostpool_return(pool, chain);
+    return_chain(pool, chain);
     return is_lent ? FALLOW_OK : refuse_pointer(pool, "fallow_host_free_idle", ptr);
 }
 

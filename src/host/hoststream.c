@@ -74,12 +74,10 @@ static CUresult identify(struct flw_hostpool *pool, struct flw_hoststream *strea
     bool is_default = (uintptr_t)stream->handle <= (uintptr_t)CU_STREAM_PER_THREAD;
     stream->context = pool->pin.context;
     if (!is_default && cu->cuStreamGetCtx != NULL) {
-        flw_pin_count(&pool->pin);
-        result = cu->cuStreamGetCtx(stream->handle, &stream->context);
+        result = flw_pin_ask(&pool->pin)->cuStreamGetCtx(stream->handle, &stream->context);
     }
     if (result == CUDA_SUCCESS && !is_default && cu->cuStreamGetId != NULL) {
-        flw_pin_count(&pool->pin);
-        CUresult told = cu->cuStreamGetId(stream->handle, &stream->id);
+        CUresult told = flw_pin_ask(&pool->pin)->cuStreamGetId(stream->handle, &stream->id);
         stream->has_id = told == CUDA_SUCCESS;
         result = told == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : told;
     }

@@ -63,11 +63,10 @@ static int device_node(struct flw_pin *pin)
 {
     CUdevice device = 0;
     int node = -1;
-    flw_pin_count(pin);
-    CUresult result = pin->cu.cuCtxGetDevice(&device);
+    CUresult result = flw_pin_ask(pin)->cuCtxGetDevice(&device);
     if (result == CUDA_SUCCESS) {
-        flw_pin_count(pin);
-        result = pin->cu.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device);
+        result =
+            flw_pin_ask(pin)->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device);
     }
     return result == CUDA_SUCCESS ? node : -1;
 }
@@ -212,9 +211,8 @@ const char *flw_pin_error_name(const struct flw_pin *pin, int error)
 static CUresult allocate(struct flw_pin *pin, struct flw_chunk *chunk)
 {
     void *address = NULL;
-    flw_pin_count(pin);
-    CUresult result =
-        pin->cu.cuMemHostAlloc(&address, flw_chunk_bytes(chunk), CU_MEMHOSTALLOC_PORTABLE);
+    CUresult result = flw_pin_ask(pin)->cuMemHostAlloc(&address, flw_chunk_bytes(chunk),
+                                                       CU_MEMHOSTALLOC_PORTABLE);
     chunk->base = address;
     return result;
 }
@@ -231,8 +229,8 @@ static CUresult map_and_register(struct flw_pin *pin, struct flw_chunk *chunk, i
      * device would go on with the old ones. */
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (bind_to(address, bytes, node) && madvise(address, bytes, MADV_DONTFORK) == 0) {
-        flw_pin_count(pin);
-        result = pin->cu.cuMemHostRegister_v2(address, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+        result =
+            flw_pin_ask(pin)->cuMemHostRegister_v2(address, bytes, CU_MEMHOSTREGISTER_PORTABLE);
     }
     if (result != CUDA_SUCCESS) {
         munmap(address, bytes);
@@ -262,11 +260,11 @@ CUresult flw_pin_acquire(struct flw_pin *pin, struct flw_chunk *chunk, const cha
 
 CUresult flw_pin_give_back(struct flw_pin *pin, const struct flw_chunk *chunk)
 {
-    flw_pin_count(pin);
+    const struct flw_driver *cu = flw_pin_ask(pin);
     if (!chunk->is_registered) {
-        return pin->cu.cuMemFreeHost(chunk->base);
+        return cu->cuMemFreeHost(chunk->base);
     }
-    CUresult result = pin->cu.cuMemHostUnregister(chunk->base);
+    CUresult result = cu->cuMemHostUnregister(chunk->base);
     if (result == CUDA_SUCCESS) {
         munmap(chunk->base, flw_chunk_bytes(chunk));
     }

@@ -63,11 +63,12 @@ static inline bool flw_pin_is_lost(const struct flw_pin *pin)
     return atomic_load_explicit(&pin->lost_error, memory_order_relaxed) != 0;
 }
 
-/* One more driver call; no ranked lock is held over it. */
-static inline void flw_pin_count(struct flw_pin *pin)
+/* The driver, for one more call of it; no ranked lock is held over that. */
+static inline const struct flw_driver *flw_pin_ask(struct flw_pin *pin)
 {
     FLW_ASSERT(flw_lock_none_held());
     atomic_fetch_add_explicit(&pin->call_count, 1, memory_order_relaxed);
+    return &pin->cu;
 }
 
 /* Not now: beside a capture, in a host function, for want of memory, or whatever it is. */

@@ -169,11 +169,6 @@ void *flw_smalls_take(struct flw_smalls *smalls, size_t bytes)
     return block;
 }
 
-size_t flw_smalls_usable(const struct flw_smalls *smalls, size_t bytes)
-{
-    return nallocx(bytes, smalls->flags);
-}
-
 void flw_smalls_begin_put(struct flw_smalls *smalls)
 {
     flw_lock_acquire(&smalls->lock);

@@ -46,8 +46,6 @@ void flw_smalls_finish(struct flw_smalls *smalls);
 
 /* NULL: no pages. */
 void *flw_smalls_take(struct flw_smalls *smalls, size_t bytes);
-/* What a request of so many bytes takes. */
-size_t flw_smalls_usable(const struct flw_smalls *smalls, size_t bytes);
 /* Between begin and end, several. */
 void flw_smalls_begin_put(struct flw_smalls *smalls);
 void flw_smalls_put(struct flw_smalls *smalls, void *block, size_t bytes);
