@@ -14,11 +14,11 @@
 #include "preload/settings.h"
 
 _Atomic bool flw_homes_hit;
-_Atomic bool flw_homes_have_ids = true;
 struct flw_home_counts flw_home_counts;
 void (*flw_homes_on_pool)(fallow_pool *pool, CUdevice device);
 void (*flw_homes_on_end)(struct flw_pool *pool);
 
+static _Atomic bool has_ids = true; /* does the driver answer cuCtxGetId? */
 static struct {
     pthread_mutex_t lock;
     struct flw_home list[FLW_HOMES_MAX];
@@ -48,13 +48,13 @@ static unsigned long long id_of(CUcontext context)
 {
     const struct flw_driver *driver = &flw_real.driver;
     unsigned long long id = 0;
-    if (driver->cuCtxGetId != NULL && atomic_load(&flw_homes_have_ids)) {
+    if (driver->cuCtxGetId != NULL && atomic_load(&has_ids)) {
         CUresult result = flw_life_heed(driver->cuCtxGetId(context, &id));
         if (result != CUDA_ERROR_NOT_SUPPORTED) {
             return result == CUDA_SUCCESS ? id + 1 : 0;
         }
     }
-    atomic_store(&flw_homes_have_ids, false);
+    atomic_store(&has_ids, false);
     if (context == NULL && driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS) {
         return 0;
     }
@@ -86,7 +86,8 @@ void flw_home_leave(struct flw_home *home)
     atomic_fetch_sub(&home->users, 1);
 }
 
-struct flw_home *flw_home_enter_next(uint32_t *cursor)
+/* The next home, from *cursor (begin with 0). */
+static struct flw_home *enter_next(uint32_t *cursor)
 {
     struct flw_home *home = NULL;
     (void)pthread_mutex_lock(&homes.lock);
@@ -384,7 +385,7 @@ static void make_pool(struct flw_home *home)
         }
         atomic_store(&home->pool, flw_pool_of(handle));
         bool may_hit = flw_settings.poison < 0 && flw_settings.audit_prefix[0] == '\0' &&
-                       atomic_load(&flw_homes_have_ids);
+                       atomic_load(&has_ids);
         atomic_store(&flw_homes_hit, may_hit && flw_settings.mode == FLW_MODE_CACHE);
     }
 }
@@ -476,7 +477,7 @@ uint64_t flw_homes_trim(void)
     uint64_t bytes = 0;
     uint32_t cursor = 0;
     flw_inside_enter();
-    for (struct flw_home *home; (home = flw_home_enter_next(&cursor)) != NULL;) {
+    for (struct flw_home *home; (home = enter_next(&cursor)) != NULL;) {
         struct flw_pool *pool = atomic_load(&home->pool);
         if (pool != NULL && !flw_heap_is_lost(&pool->heap)) {
             bytes += flw_epoch_trim(pool);
@@ -491,7 +492,7 @@ uint64_t flw_homes_idle_bytes(CUdevice device)
 {
     uint64_t bytes = 0;
     uint32_t cursor = 0;
-    for (struct flw_home *home; (home = flw_home_enter_next(&cursor)) != NULL;) {
+    for (struct flw_home *home; (home = enter_next(&cursor)) != NULL;) {
         struct flw_pool *pool = atomic_load(&home->pool);
         if (pool != NULL && home->device == device && !flw_heap_is_lost(&pool->heap)) {
             uint64_t live = flw_pool_live(pool, NULL);

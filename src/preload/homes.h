@@ -44,9 +44,6 @@ extern _Atomic bool flw_homes_hit;
  * ours. */
 bool flw_homes_serve(void);
 
-/* Does the driver answer cuCtxGetId? Until it was asked: yes. */
-extern _Atomic bool flw_homes_have_ids;
-
 /* The name of the calling thread's context, for flw_context_alloc; 0: it has none. */
 static inline unsigned long long flw_home_id(CUresult (*get_id)(CUcontext, unsigned long long *))
 {
@@ -64,8 +61,6 @@ struct flw_home *flw_home_enter(CUcontext context, bool wants_pool);
 struct flw_home *flw_home_enter_own(CUcontext context);
 /* The home whose pool's memory holds the address, allocated or not. NULL: it is the driver's. */
 struct flw_home *flw_home_enter_of(CUdeviceptr address);
-/* The next home, from *cursor (begin with 0). */
-struct flw_home *flw_home_enter_next(uint32_t *cursor);
 void flw_home_leave(struct flw_home *home);
 
 /* ---- the lives of contexts */

@@ -103,7 +103,8 @@ static uintptr_t get_place(unsigned hook)
                            __ATOMIC_RELAXED);
 }
 
-bool flw_real_has(enum flw_hook hook)
+/* After flw_real_ready. */
+static bool has(enum flw_hook hook)
 {
     return get_place(hook) != first_of(hook);
 }
@@ -123,7 +124,7 @@ static bool is_hooked_in_vain(const char *name)
 {
     for (unsigned i = 0; i < FLW_HOOK_COUNT; i++) {
         if (strcmp(hooks[i].symbol, name) == 0) {
-            return !flw_real_has((enum flw_hook)i);
+            return !has((enum flw_hook)i);
         }
     }
     return false;
@@ -328,17 +329,6 @@ bool flw_real_ready(void)
     return is_ready;
 }
 
-void *flw_real_symbol(const char *name)
-{
-    if (!flw_real_ready()) {
-        return NULL;
-    }
-    flw_inside_enter();
-    void *address = flw_dlsym_libc()(flw_real.driver.object, name);
-    flw_inside_leave();
-    return address;
-}
-
 /* ---- substitution */
 
 static void *answer(const struct flw_address *pair, void *address, _Atomic uint64_t *count)
@@ -374,7 +364,7 @@ static uintptr_t ask_version(const char *base, int since, cuuint64_t flags)
 {
     void *address = NULL;
     CUdriverProcAddressQueryResult status;
-    CUresult result = flw_real_has(FLW_HOOK_cuGetProcAddress_v2)
+    CUresult result = has(FLW_HOOK_cuGetProcAddress_v2)
                           ? flw_real.cuGetProcAddress_v2(base, &address, since, flags, &status)
                           : flw_real.cuGetProcAddress(base, &address, since, flags);
     return result == CUDA_SUCCESS ? (uintptr_t)address : 0;

@@ -49,12 +49,6 @@ extern struct flw_real flw_real;
 /* Is the driver there, and everything above filled? Looks for it where it was not seen yet. */
 bool flw_real_ready(void);
 
-/* Does the driver have this hooked entry point? After flw_real_ready. */
-bool flw_real_has(enum flw_hook hook);
-
-/* The driver's own address of any exported name; NULL: absent, or no driver. */
-void *flw_real_symbol(const char *name);
-
 /* What a program is to get for an address that dlsym or cuGetProcAddress answered: the wrapper, or
  * the address itself. `out_learnt`: this call looked for the driver (dlerror's state is changed). */
 void *flw_real_substitute(void *address, bool *out_learnt);

@@ -118,8 +118,6 @@ enum flw_board_state flw_board_ask(struct flw_board_reader *reader, uint64_t tim
 /* The body, copied whole or not at all; `bytes` has room for FLW_BOARD_BODY_BYTES. */
 enum flw_board_state flw_board_read(struct flw_board_reader *reader, void *bytes,
                                     size_t *out_count);
-/* Has the process gone meanwhile? */
-bool flw_board_is_stale(const struct flw_board_reader *reader);
 void flw_board_close(struct flw_board_reader *reader);
 
 /* Remove stale boards of this user; `visit` (or NULL) sees each that is left, of any user. False:

@@ -98,7 +98,8 @@ void flw_board_close(struct flw_board_reader *reader)
     *reader = (struct flw_board_reader){.file = -1};
 }
 
-bool flw_board_is_stale(const struct flw_board_reader *reader)
+/* Has the process gone meanwhile? */
+static bool is_stale(const struct flw_board_reader *reader)
 {
     return !flw_board_is_locked(reader->file);
 }
@@ -115,7 +116,7 @@ enum flw_board_state flw_board_ask(struct flw_board_reader *reader, uint64_t tim
             return FLW_BOARD_OK;
         }
         uint64_t now_ns = flw_clock_fine_ns();
-        if (flw_board_is_stale(reader)) {
+        if (is_stale(reader)) {
             return FLW_BOARD_STALE;
         }
         if (now_ns >= end_ns) {

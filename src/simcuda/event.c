@@ -10,7 +10,7 @@
 #include "simcuda/host.h"
 #include "simcuda/storage.h"
 
-struct flw_event *flw_event_find(CUevent handle)
+static struct flw_event *find(CUevent handle)
 {
     return flw_table_find(&flw_world.event_table, (uintptr_t)handle);
 }
@@ -89,7 +89,7 @@ CUresult CUDAAPI cuEventCreate(CUevent *out, unsigned flags)
 CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
 {
     FLW_CALL(cuEventDestroy_v2, FLW_CALL_CONTEXT);
-    struct flw_event *event = flw_event_find(handle);
+    struct flw_event *event = find(handle);
     FLW_REFUSE_IF(event == NULL, CUDA_ERROR_INVALID_HANDLE);
     /* "An event may be destroyed before it is complete": those who wait hold what it stood for
      */
@@ -121,7 +121,7 @@ static CUresult record(struct flw_stream *stream, struct flw_event *event)
 CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
 {
     FLW_CALL_ON_STREAM(cuEventRecord, FLW_CALL_CONTEXT, stream_handle);
-    struct flw_event *event = flw_event_find(handle);
+    struct flw_event *event = find(handle);
     return event == NULL ? CUDA_ERROR_INVALID_HANDLE : record(call.stream, event);
 }
 
@@ -141,7 +141,7 @@ static CUresult usable_by_host(const struct flw_event *event)
 CUresult CUDAAPI cuEventQuery(CUevent handle)
 {
     FLW_CALL(cuEventQuery, FLW_CALL_UNSAFE);
-    struct flw_event *event = flw_event_find(handle);
+    struct flw_event *event = find(handle);
     FLW_TRY(usable_by_host(event));
     if (!is_done(event)) {
         flw_order_asked(call.thread, handle);
@@ -156,7 +156,7 @@ CUresult CUDAAPI cuEventQuery(CUevent handle)
 CUresult CUDAAPI cuEventSynchronize(CUevent handle)
 {
     FLW_CALL(cuEventSynchronize, FLW_CALL_UNSAFE);
-    struct flw_event *event = flw_event_find(handle);
+    struct flw_event *event = find(handle);
     FLW_TRY(usable_by_host(event));
     /* Waiting may drop the lock: another thread may destroy the event meanwhile. */
     struct flw_event held = {.count = event->count};
@@ -193,7 +193,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
 {
     FLW_CALL_ON_STREAM(cuStreamWaitEvent, FLW_CALL_CONTEXT, stream_handle);
     FLW_REFUSE_IF(flags > CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
-    struct flw_event *event = flw_event_find(handle);
+    struct flw_event *event = find(handle);
     FLW_REFUSE_IF(event == NULL, CUDA_ERROR_INVALID_HANDLE);
     /* "This flag is invalid outside of stream capture." */
     FLW_REFUSE_IF(flags == CU_EVENT_WAIT_EXTERNAL && call.stream->capture == NULL,
@@ -244,7 +244,7 @@ static CUresult find_context_event(struct flw_call *call, CUcontext context_hand
     CUresult error = CUDA_SUCCESS;
     *context = context_handle == NULL ? flw_context_current(call->thread, &error)
                                       : flw_context_find(context_handle);
-    *event = flw_event_find(handle);
+    *event = find(handle);
     if (*context == NULL) {
         return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_CONTEXT;
     }

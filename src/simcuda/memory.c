@@ -149,7 +149,8 @@ static void unlink_freed(const struct flw_region *region)
     *place = region->next_freed;
 }
 
-void flw_memory_drop(struct flw_region *region)
+/* Gives everything of the region back: contents, ledger, address. */
+static void drop(struct flw_region *region)
 {
     uint64_t begin = region->node.begin;
     uint64_t bytes = region->node.end - begin;
@@ -185,7 +186,7 @@ void flw_memory_end_context(struct flw_context *context)
         uint64_t end = node->end;
         struct flw_region *region = FLW_CONTAINER(node, struct flw_region, node);
         if (region->context == context) {
-            flw_memory_drop(region);
+            drop(region);
         }
         node = flw_tree_from(&flw_world.regions, end);
     }
@@ -233,7 +234,7 @@ void flw_memory_finish_all(void)
         if (region->kind == FLW_REGION_RESERVATION) {
             flw_region_remove(region);
         } else {
-            flw_memory_drop(region);
+            drop(region);
         }
     }
     while (flw_world.physicals != NULL) {
@@ -289,7 +290,7 @@ static CUresult give_back(struct flw_call *call, CUdeviceptr pointer)
     region = live_allocation(pointer);
     /* another thread freed it while this one waited */
     FLW_REFUSE_IF(region == NULL, CUDA_ERROR_INVALID_VALUE);
-    flw_memory_drop(region);
+    drop(region);
     return CUDA_SUCCESS;
 }
 
@@ -322,7 +323,7 @@ void flw_memory_collect(void)
     for (struct flw_region *region = flw_world.freed_regions; region != NULL; region = next) {
         next = region->next_freed;
         if (flw_order_is_done(&region->freed)) {
-            flw_memory_drop(region);
+            drop(region);
         }
     }
 }
@@ -414,7 +415,7 @@ static void drop_pinned(struct flw_call *call, struct flw_region *region)
         region = flw_region_find(begin);
     }
     if (region != NULL) {
-        flw_memory_drop(region);
+        drop(region);
     }
 }
 

@@ -132,7 +132,6 @@ static inline bool flw_stream_is_blocking(const struct flw_stream *stream)
 }
 
 /* event.c */
-struct flw_event *flw_event_find(CUevent handle);
 void flw_event_end_context(struct flw_context *context);
 void flw_event_finish_all(void);
 

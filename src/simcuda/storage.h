@@ -66,8 +66,6 @@ struct flw_region *flw_region_add(enum flw_region_kind kind, uint64_t begin, uin
 struct flw_region *flw_region_give(enum flw_region_kind kind, struct flw_device *device,
                                    uint64_t bytes, uint64_t align_bytes, CUresult *error);
 void flw_region_remove(struct flw_region *region);
-/* Gives everything of the region back: contents, ledger, address. */
-void flw_memory_drop(struct flw_region *region);
 /* cuMemFreeAsync of what cuMemAlloc gave. */
 CUresult flw_memory_free_in_order(struct flw_stream *stream, uint64_t address);
 /* Drop what was freed so and is done. */

@@ -11,7 +11,7 @@ bool flw_sidetable_needs_name(uint8_t op)
     return op == FLW_TRACE_PHASE_BEGIN || op == FLW_TRACE_PHASE_END || op == FLW_TRACE_CONFIG;
 }
 
-bool flw_sidetable_takes_name(uint8_t op)
+static bool takes_name(uint8_t op)
 {
     return op == FLW_TRACE_MARK || flw_sidetable_needs_name(op);
 }
@@ -28,7 +28,7 @@ static const char *check_detail(const struct flw_trace *trace,
     bool has_name = detail->name != FLW_TRACE_NO_NAME;
     bool has_bytes =
         detail->free_bytes != FLW_TRACE_UNKNOWN || detail->largest_bytes != FLW_TRACE_UNKNOWN;
-    if (has_name && (detail->name >= trace->name_count || !flw_sidetable_takes_name(op))) {
+    if (has_name && (detail->name >= trace->name_count || !takes_name(op))) {
         return "an event has a name that is not in the list, or that it cannot have";
     }
     if (!has_name && flw_sidetable_needs_name(op)) {

@@ -11,8 +11,7 @@
 /* NULL, or what is wrong with them. The events are within their own rules. */
 const char *flw_sidetable_check(const struct flw_trace *trace);
 
-/* Does an event of this kind have to have a detail with a name, or may it? */
+/* Does an event of this kind have to have a detail with a name? */
 bool flw_sidetable_needs_name(uint8_t op);
-bool flw_sidetable_takes_name(uint8_t op);
 
 #endif
