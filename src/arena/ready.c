@@ -67,8 +67,8 @@ void flw_ready_require(struct flw_ready *ready, bool is_so)
     }
 }
 
-fallow_status flw_ready_begin(struct flw_ready *ready, const fallow_model *model,
-                              const fallow_step *step, fallow_layout **out_layout)
+static fallow_status begin(struct flw_ready *ready, const fallow_model *model,
+                           const fallow_step *step, fallow_layout **out_layout)
 {
     *ready = (struct flw_ready){.model = model, .step = {.struct_size = sizeof ready->step}};
     if (out_layout == NULL || model == NULL || step == NULL) {
@@ -96,25 +96,32 @@ fallow_status flw_ready_begin(struct flw_ready *ready, const fallow_model *model
     return FALLOW_OK; /* the end says it */
 }
 
-fallow_status flw_ready_end(struct flw_ready *ready, fallow_layout **out_layout)
+fallow_status flw_ready_make(const fallow_model *model, const fallow_step *step,
+                             fallow_layout **out_layout, void (*fill)(struct flw_ready *ready))
 {
-    fallow_status status = ready->status;
-    if (status == FALLOW_OK) {
-        status = fallow_layout_create(ready->regions, ready->count, out_layout);
+    struct flw_ready ready;
+    fallow_status status = begin(&ready, model, step, out_layout);
+    if (status != FALLOW_OK) {
+        return status;
     }
-    free(ready->regions);
-    free(ready->names);
+    fill(&ready);
+    status = ready.status;
+    if (status == FALLOW_OK) {
+        status = fallow_layout_create(ready.regions, ready.count, out_layout);
+    }
+    free(ready.regions);
+    free(ready.names);
     return status;
 }
 
-fallow_region *flw_ready_add(struct flw_ready *ready, const char *name,
-                             struct flw_ready_shape shape, fallow_init_class init,
+fallow_region *flw_ready_add(struct flw_ready *ready, const char *name, uint64_t rows,
+                             uint64_t columns, uint32_t element_bytes, fallow_init_class init,
                              uint32_t first_phase, uint32_t last_phase)
 {
     static fallow_region nowhere; /* what a refused region is written to; never read */
     uint64_t count = 0, bytes = 0;
-    flw_ready_require(ready, !__builtin_mul_overflow(shape.rows, shape.columns, &count) &&
-                                 !__builtin_mul_overflow(count, shape.element_bytes, &bytes) &&
+    flw_ready_require(ready, !__builtin_mul_overflow(rows, columns, &count) &&
+                                 !__builtin_mul_overflow(count, element_bytes, &bytes) &&
                                  ready->count < FLW_READY_REGIONS);
     if (ready->status != FALLOW_OK || bytes == 0) {
         return &nowhere; /* a region of nothing is left out */
@@ -126,27 +133,28 @@ fallow_region *flw_ready_add(struct flw_ready *ready, const char *name,
                               .init = init,
                               .first_phase = first_phase,
                               .last_phase = last_phase,
-                              .element_bytes = shape.element_bytes};
+                              .element_bytes = element_bytes};
     ready->count++;
     return region;
 }
 
-void flw_ready_keep(struct flw_ready *ready, const char *name, struct flw_ready_shape shape,
-                    fallow_init_class init, int64_t value, int64_t step)
+void flw_ready_keep(struct flw_ready *ready, const char *name, uint64_t rows, uint64_t columns,
+                    uint32_t element_bytes, fallow_init_class init, int64_t value, int64_t step)
 {
-    fallow_region *region = flw_ready_add(ready, name, shape, init, 0, 0);
+    fallow_region *region = flw_ready_add(ready, name, rows, columns, element_bytes, init, 0, 0);
     region->flags = FALLOW_REGION_PERSISTENT;
     region->init_value = value;
     region->init_step = step;
 }
 
 fallow_region *flw_ready_add_numbered(struct flw_ready *ready, const char *name, uint64_t number,
-                                      struct flw_ready_shape shape, uint32_t first_phase,
-                                      uint32_t last_phase)
+                                      uint64_t rows, uint64_t columns, uint32_t element_bytes,
+                                      uint32_t first_phase, uint32_t last_phase)
 {
     char numbered[64];
     snprintf(numbered, sizeof numbered, "%s %llu", name, (unsigned long long)number);
-    return flw_ready_add(ready, numbered, shape, FALLOW_INIT_DIRTY, first_phase, last_phase);
+    return flw_ready_add(ready, numbered, rows, columns, element_bytes, FALLOW_INIT_DIRTY,
+                         first_phase, last_phase);
 }
 
 static const char *const graph_phases[] = {"metadata", "attention", "combine", NULL};

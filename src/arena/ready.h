@@ -24,34 +24,33 @@ struct flw_ready {
     char (*names)[64];
 };
 
-fallow_status flw_ready_begin(struct flw_ready *ready, const fallow_model *model,
-                              const fallow_step *step, fallow_layout **out_layout);
-fallow_status flw_ready_end(struct flw_ready *ready, fallow_layout **out_layout);
+/* The layout that `fill` describes. */
+fallow_status flw_ready_make(const fallow_model *model, const fallow_step *step,
+                             fallow_layout **out_layout, void (*fill)(struct flw_ready *ready));
+
+/* Defines fallow_layout_<name>; what follows is the body of its `fill`. */
+#define FLW_READY_LAYOUT(name)                                                             \
+    static void fill_##name(struct flw_ready *ready);                                      \
+    fallow_status fallow_layout_##name(const fallow_model *model, const fallow_step *step, \
+                                       fallow_layout **out_layout)                         \
+    {                                                                                      \
+        return flw_ready_make(model, step, out_layout, fill_##name);                       \
+    }                                                                                      \
+    static void fill_##name(struct flw_ready *ready)
 
 void flw_ready_require(struct flw_ready *ready, bool is_so);
 
-struct flw_ready_shape {
-    uint64_t rows, columns;
-    uint32_t element_bytes;
-};
-
-static inline struct flw_ready_shape flw_ready_shape(uint64_t rows, uint64_t columns,
-                                                     uint32_t element_bytes)
-{
-    return (struct flw_ready_shape){rows, columns, element_bytes};
-}
-
-/* Alive from first to last. */
-fallow_region *flw_ready_add(struct flw_ready *ready, const char *name,
-                             struct flw_ready_shape shape, fallow_init_class init,
+/* Rows and columns of elements; alive from first to last. */
+fallow_region *flw_ready_add(struct flw_ready *ready, const char *name, uint64_t rows,
+                             uint64_t columns, uint32_t element_bytes, fallow_init_class init,
                              uint32_t first_phase, uint32_t last_phase);
 /* Keeps contents: first element `value`, each next one `step` more. */
-void flw_ready_keep(struct flw_ready *ready, const char *name, struct flw_ready_shape shape,
-                    fallow_init_class init, int64_t value, int64_t step);
+void flw_ready_keep(struct flw_ready *ready, const char *name, uint64_t rows, uint64_t columns,
+                    uint32_t element_bytes, fallow_init_class init, int64_t value, int64_t step);
 /* "name 3" */
 fallow_region *flw_ready_add_numbered(struct flw_ready *ready, const char *name, uint64_t number,
-                                      struct flw_ready_shape shape, uint32_t first_phase,
-                                      uint32_t last_phase);
+                                      uint64_t rows, uint64_t columns, uint32_t element_bytes,
+                                      uint32_t first_phase, uint32_t last_phase);
 
 static inline uint64_t flw_ready_divide_up(uint64_t a, uint64_t b)
 {
