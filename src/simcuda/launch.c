@@ -208,23 +208,14 @@ static void check_shadow(flw_sim_launch *launch, const char *argument, uint64_t 
 void flw_sim_load(flw_sim_launch *launch, const char *argument, void *to, uint64_t from,
                   size_t bytes)
 {
-    unsigned char *out = to;
-    memset(out, 0xa5, bytes); /* what a refused load reads, and memory without contents */
+    memset(to, 0xa5, bytes); /* what a refused load reads, and memory without contents */
     if (!may_access(launch, argument, from, bytes, false)) {
         return;
     }
     if (flw_check_is_on()) {
         check_shadow(launch, argument, from, bytes, true);
     }
-    for (uint64_t done = 0; done < bytes;) {
-        uint64_t part = bytes - done;
-        const unsigned char *content = flw_storage_to_read(from + done, &part);
-        if (content == NULL) {
-            break;
-        }
-        memcpy(out + done, content, part);
-        done += part;
-    }
+    flw_storage_read(to, from, bytes);
 }
 
 void flw_sim_store(flw_sim_launch *launch, const char *argument, uint64_t to, const void *from,
@@ -236,19 +227,7 @@ void flw_sim_store(flw_sim_launch *launch, const char *argument, uint64_t to, co
     if (flw_check_is_on()) {
         check_shadow(launch, argument, to, bytes, false);
     }
-    for (uint64_t done = 0; done < bytes;) {
-        uint64_t part = bytes - done;
-        unsigned char *shadow = NULL;
-        unsigned char *content = flw_storage_content(to + done, &part, &shadow);
-        if (content == NULL) {
-            break;
-        }
-        memcpy(content, (const unsigned char *)from + done, part);
-        if (shadow != NULL) {
-            memset(shadow, flw_shadow_mark(launch->sequence), part);
-        }
-        done += part;
-    }
+    flw_storage_write(to, from, bytes, flw_shadow_mark(launch->sequence));
 }
 
 /* ---- entry points ---- */

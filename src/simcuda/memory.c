@@ -8,6 +8,7 @@
  * MiB: the small ones of a driver share pages, the large ones do not. Padding is a red zone.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/bits.h"
@@ -100,6 +101,34 @@ const unsigned char *flw_storage_to_read(uint64_t address, uint64_t *bytes)
         content = (const unsigned char *)(uintptr_t)address;
     }
     return content;
+}
+
+bool flw_storage_read(void *to, uint64_t from, uint64_t bytes)
+{
+    for (uint64_t done = 0, part; done < bytes; done += part) {
+        part = bytes - done;
+        const unsigned char *content = flw_storage_to_read(from + done, &part);
+        if (content == NULL) {
+            return false;
+        }
+        memcpy((unsigned char *)to + done, content, part);
+    }
+    return true;
+}
+
+void flw_storage_write(uint64_t to, const void *from, uint64_t bytes, unsigned char mark)
+{
+    for (uint64_t done = 0, part; done < bytes; done += part) {
+        part = bytes - done;
+        unsigned char *shadow = NULL, *content = flw_storage_content(to + done, &part, &shadow);
+        if (content == NULL) {
+            return;
+        }
+        memcpy(content, (const unsigned char *)from + done, part);
+        if (shadow != NULL) {
+            memset(shadow, mark, part);
+        }
+    }
 }
 
 bool flw_storage_is_readable(uint64_t address)

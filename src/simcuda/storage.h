@@ -104,4 +104,9 @@ unsigned char *flw_storage_content(uint64_t address, uint64_t *bytes, unsigned c
 /* The same for a reader, which some devices let read the process's own memory. */
 const unsigned char *flw_storage_to_read(uint64_t address, uint64_t *bytes);
 
+/* All of it, up to the first stretch that has no contents. False: there was one. */
+bool flw_storage_read(void *to, uint64_t from, uint64_t bytes);
+/* The same; what is written is marked in the shadow. */
+void flw_storage_write(uint64_t to, const void *from, uint64_t bytes, unsigned char mark);
+
 #endif

@@ -77,35 +77,9 @@ static void fill(const struct flw_work *work, uint64_t sequence)
     }
 }
 
-static void copy_from_host(const struct flw_work *work, uint64_t sequence)
-{
-    for (uint64_t done = 0; done < work->bytes;) {
-        uint64_t part = work->bytes - done;
-        unsigned char *shadow = NULL;
-        unsigned char *content = flw_storage_content(work->to + done, &part, &shadow);
-        if (content == NULL) {
-            return;
-        }
-        memcpy(content, (const unsigned char *)work->host_from + done, part);
-        if (shadow != NULL) {
-            memset(shadow, flw_shadow_mark(sequence), part);
-        }
-        done += part;
-    }
-}
-
 static void copy_to_host(const struct flw_work *work)
 {
-    for (uint64_t done = 0; done < work->bytes;) {
-        uint64_t part = work->bytes - done;
-        const unsigned char *content = flw_storage_to_read(work->from + done, &part);
-        if (content == NULL) {
-            return;
-        }
-        memcpy((unsigned char *)work->host_to + done, content, part);
-        done += part;
-    }
-    if (flw_check_is_on()) {
+    if (flw_storage_read(work->host_to, work->from, work->bytes) && flw_check_is_on()) {
         uint64_t offset = flw_shadow_search(work->from, work->bytes, FLW_SHADOW_UNWRITTEN);
         if (offset < work->bytes) {
             char name[160];
@@ -143,7 +117,7 @@ static void move_bytes(const struct flw_work *work, uint64_t sequence)
     if (work->kind == FLW_WORK_MEMSET) {
         fill(work, sequence);
     } else if (work->host_from != NULL) {
-        copy_from_host(work, sequence);
+        flw_storage_write(work->to, work->host_from, work->bytes, flw_shadow_mark(sequence));
     } else if (work->host_to != NULL) {
         copy_to_host(work);
     } else {
